@@ -1,0 +1,15 @@
+//! The world outside, injected: clock, disk, wake-ups, network, secrets, and values with units.
+//!
+//! Invariants: a leaf (knows no other weir crate); nothing else in weir asks the operating system
+//! for the time or opens a data file, so that tests can put a fake in its place.
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod disk;
+pub mod secret;
+pub mod wake;
+
+pub use clock::{Clock, RealClock};
+pub use disk::{Disk, DiskFile, DiskSpace, OpenMode, RealDisk};
+pub use secret::Secret;
+pub use wake::WakeFd;

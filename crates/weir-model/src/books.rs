@@ -1,0 +1,322 @@
+//! The books: what was read, what became of it, and why anything was given up.
+//!
+//! Book 1 (source): `lines = records + joined + discarded`.
+//! Book 2 (cursor): `routed = delivered + discarded + dead_lettered + in_flight`.
+//! Book 3 (files):  `bytes = read + unread + abandoned`.
+//! Every term is counted where it happens; none is computed from the others, so a book can fail
+//! to balance and a test can see it.
+
+use serde::Serialize;
+
+macro_rules! reasons {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $id:literal => $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$vdoc])* $variant = $id,)* }
+
+        impl $name {
+            /// Every reason, in the order of its number on disk.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            /// How many there are.
+            pub const COUNT: usize = Self::ALL.len();
+            /// The value of the `reason` label.
+            pub fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a line or record was discarded.
+    DiscardReason {
+        /// Only NUL bytes: the hole that a crash or a truncated file leaves.
+        NulBytes = 0 => "nul_bytes",
+        /// Shed by the source's rate limit.
+        RateLimit = 1 => "rate_limit",
+        /// Oldest of the heaviest stream, when a destination's buffer was full.
+        BufferFull = 2 => "buffer_full",
+        /// The destination refused it and no dead-letter file was wanted.
+        Rejected = 3 => "rejected",
+        /// The destination was removed from the configuration and its cursor dropped.
+        CursorDropped = 4 => "cursor_dropped",
+        /// A damaged frame of the journal held it.
+        Corrupt = 5 => "corrupt",
+        /// Discarded on purpose by a rule.
+        Rule = 6 => "rule",
+        /// The first part of a joined line was lost with its file.
+        PartialLost = 7 => "partial_lost",
+    }
+}
+
+reasons! {
+    /// Why bytes of a file were given up unread.
+    AbandonReason {
+        /// The file shrank before they were read.
+        Truncated = 0 => "truncated",
+        /// The file was removed while weir did not run, or could not be opened again.
+        Vanished = 1 => "vanished",
+        /// Behind the start position that the configuration chose.
+        SkippedAtStart = 2 => "skipped_at_start",
+        /// The rest of a line that was longer than the limit.
+        LineTooLong = 3 => "line_too_long",
+        /// A deleted file was held open longer, or was larger, than the limits allow.
+        DeletedTooLong = 4 => "deleted_too_long",
+        /// The file could not be read.
+        Unreadable = 5 => "unreadable",
+    }
+}
+
+/// Cumulative counts of one stream, as of the end of a batch. Stands in the frame, and is
+/// persisted together with the position that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SourceBook {
+    /// Lines as the source format counts them (each partial is one).
+    pub lines: u64,
+    /// Records made of them.
+    pub records: u64,
+    /// Lines that became part of another line's record.
+    pub joined: u64,
+    /// Lines that became nothing, by reason.
+    pub discarded: [u64; DiscardReason::COUNT],
+    /// Records whose line did not parse in the expected format (they are records all the same).
+    pub malformed: u64,
+    /// Records whose body was cut at the line limit.
+    pub truncated: u64,
+    /// Bytes consumed.
+    pub bytes_read: u64,
+    /// Bytes given up, by reason.
+    pub bytes_abandoned: [u64; AbandonReason::COUNT],
+}
+
+/// Cumulative counts of one destination for one stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CursorBook {
+    /// Records that the rules routed to the destination.
+    pub routed: u64,
+    /// Records that the destination acknowledged.
+    pub delivered: u64,
+    /// Records given up, by reason.
+    pub discarded: [u64; DiscardReason::COUNT],
+    /// Records written to the dead-letter file.
+    pub dead_lettered: u64,
+    /// Records sent more than once, each further sending counted.
+    pub resent: u64,
+}
+
+/// Reads and writes a book as (number, value) pairs, zeros left out. An unknown number is kept
+/// out of the book by [`decode_counts`]; the frame version says which numbers exist.
+fn encode_counts(values: impl Iterator<Item = (u8, u64)>, out: &mut Vec<u8>) {
+    for (number, value) in values.filter(|(_, value)| *value != 0) {
+        out.push(number);
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+fn decode_counts(bytes: &[u8], mut set: impl FnMut(u8, u64)) {
+    for pair in bytes.as_chunks::<9>().0 {
+        let [number, value @ ..] = *pair;
+        set(number, u64::from_le_bytes(value));
+    }
+}
+
+const DISCARDED_AT: u8 = 64;
+const ABANDONED_AT: u8 = 128;
+
+impl SourceBook {
+    /// Lines discarded for any reason.
+    pub fn discarded_total(&self) -> u64 {
+        self.discarded.iter().sum()
+    }
+
+    /// Bytes given up for any reason.
+    pub fn abandoned_total(&self) -> u64 {
+        self.bytes_abandoned.iter().sum()
+    }
+
+    /// Counts lines that became nothing.
+    pub fn discard(&mut self, reason: DiscardReason, lines: u64) {
+        self.discarded[reason as usize] += lines;
+    }
+
+    /// Counts bytes given up.
+    pub fn abandon(&mut self, reason: AbandonReason, bytes: u64) {
+        self.bytes_abandoned[reason as usize] += bytes;
+    }
+
+    /// Lines that neither became a record nor were counted away: 0 when the book balances.
+    pub fn unaccounted_lines(&self) -> i64 {
+        self.lines as i64 - (self.records + self.joined + self.discarded_total()) as i64
+    }
+
+    /// Adds another stream's counts.
+    pub fn add(&mut self, other: &Self) {
+        self.lines += other.lines;
+        self.records += other.records;
+        self.joined += other.joined;
+        self.malformed += other.malformed;
+        self.truncated += other.truncated;
+        self.bytes_read += other.bytes_read;
+        for (sum, n) in self.discarded.iter_mut().zip(other.discarded) {
+            *sum += n;
+        }
+        for (sum, n) in self.bytes_abandoned.iter_mut().zip(other.bytes_abandoned) {
+            *sum += n;
+        }
+    }
+
+    /// Appends the form that stands in frames and in the cursor log.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let plain = [
+            self.lines,
+            self.records,
+            self.joined,
+            self.malformed,
+            self.truncated,
+            self.bytes_read,
+        ];
+        encode_counts((0..).zip(plain), out);
+        encode_counts((DISCARDED_AT..).zip(self.discarded), out);
+        encode_counts((ABANDONED_AT..).zip(self.bytes_abandoned), out);
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    pub fn decode(bytes: &[u8]) -> Self {
+        let mut book = Self::default();
+        decode_counts(bytes, |number, value| match number {
+            0 => book.lines = value,
+            1 => book.records = value,
+            2 => book.joined = value,
+            3 => book.malformed = value,
+            4 => book.truncated = value,
+            5 => book.bytes_read = value,
+            n if n >= ABANDONED_AT => {
+                if let Some(slot) = book.bytes_abandoned.get_mut(usize::from(n - ABANDONED_AT)) {
+                    *slot = value;
+                }
+            }
+            n if n >= DISCARDED_AT => {
+                if let Some(slot) = book.discarded.get_mut(usize::from(n - DISCARDED_AT)) {
+                    *slot = value;
+                }
+            }
+            _ => {}
+        });
+        book
+    }
+}
+
+impl CursorBook {
+    /// Records given up for any reason.
+    pub fn discarded_total(&self) -> u64 {
+        self.discarded.iter().sum()
+    }
+
+    /// Records that have reached an end: what the persisted counts add up to.
+    pub fn settled(&self) -> u64 {
+        self.delivered + self.dead_lettered + self.discarded_total()
+    }
+
+    /// Adds another stream's counts.
+    pub fn add(&mut self, other: &Self) {
+        self.routed += other.routed;
+        self.delivered += other.delivered;
+        self.dead_lettered += other.dead_lettered;
+        self.resent += other.resent;
+        for (sum, n) in self.discarded.iter_mut().zip(other.discarded) {
+            *sum += n;
+        }
+    }
+
+    /// Appends the form that stands in the cursor log.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let plain = [self.routed, self.delivered, self.dead_lettered, self.resent];
+        encode_counts((0..).zip(plain), out);
+        encode_counts((DISCARDED_AT..).zip(self.discarded), out);
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    pub fn decode(bytes: &[u8]) -> Self {
+        let mut book = Self::default();
+        decode_counts(bytes, |number, value| match number {
+            0 => book.routed = value,
+            1 => book.delivered = value,
+            2 => book.dead_lettered = value,
+            3 => book.resent = value,
+            n => {
+                if let Some(slot) =
+                    n.checked_sub(DISCARDED_AT).and_then(|i| book.discarded.get_mut(usize::from(i)))
+                {
+                    *slot = value;
+                }
+            }
+        });
+        book
+    }
+}
+
+fn by_reason<const N: usize>(
+    counts: &[u64; N],
+    text: impl Fn(usize) -> &'static str,
+) -> impl Iterator<Item = (&'static str, u64)> {
+    counts.iter().enumerate().filter(|(_, n)| **n != 0).map(move |(i, n)| (text(i), *n))
+}
+
+impl Serialize for SourceBook {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let discarded: std::collections::BTreeMap<_, _> =
+            by_reason(&self.discarded, |i| DiscardReason::ALL[i].text()).collect();
+        let abandoned: std::collections::BTreeMap<_, _> =
+            by_reason(&self.bytes_abandoned, |i| AbandonReason::ALL[i].text()).collect();
+        let mut out = serializer.serialize_struct("SourceBook", 8)?;
+        out.serialize_field("lines", &self.lines)?;
+        out.serialize_field("records", &self.records)?;
+        out.serialize_field("joined", &self.joined)?;
+        out.serialize_field("discarded", &discarded)?;
+        out.serialize_field("malformed", &self.malformed)?;
+        out.serialize_field("truncated", &self.truncated)?;
+        out.serialize_field("bytes_read", &self.bytes_read)?;
+        out.serialize_field("bytes_abandoned", &abandoned)?;
+        out.end()
+    }
+}
+
+impl Serialize for CursorBook {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let discarded: std::collections::BTreeMap<_, _> =
+            by_reason(&self.discarded, |i| DiscardReason::ALL[i].text()).collect();
+        let mut out = serializer.serialize_struct("CursorBook", 5)?;
+        out.serialize_field("routed", &self.routed)?;
+        out.serialize_field("delivered", &self.delivered)?;
+        out.serialize_field("discarded", &discarded)?;
+        out.serialize_field("dead_lettered", &self.dead_lettered)?;
+        out.serialize_field("resent", &self.resent)?;
+        out.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn books_survive_encoding() {
+        let mut book = SourceBook { lines: 10, records: 7, joined: 1, ..SourceBook::default() };
+        book.discard(DiscardReason::RateLimit, 2);
+        book.abandon(AbandonReason::Unreadable, 5);
+        let mut bytes = Vec::new();
+        book.encode(&mut bytes);
+        assert_eq!(SourceBook::decode(&bytes), book);
+        assert_eq!(book.unaccounted_lines(), 0);
+
+        let mut book = CursorBook { routed: 9, delivered: 4, dead_lettered: 2, ..CursorBook::default() };
+        book.discarded[DiscardReason::BufferFull as usize] = 3;
+        let mut bytes = Vec::new();
+        book.encode(&mut bytes);
+        assert_eq!(CursorBook::decode(&bytes), book);
+        assert_eq!(book.settled(), book.routed);
+    }
+}

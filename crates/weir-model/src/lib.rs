@@ -1,0 +1,31 @@
+//! What weir moves: log records and metrics in batches, their positions, resources and books.
+//!
+//! Invariants of this crate: no I/O, no clock, no async, no thread. A [`Batch`] is one contiguous
+//! buffer whose memory layout *is* its frame on disk and on the wire
+//! (`docs/internals/frame.md`); nothing is ever serialised record by record.
+//!
+//! Reading order: [`limits`], [`Position`], [`BatchBuilder`], [`Batch`], [`SourceBook`] and
+//! [`CursorBook`], [`LogRecord`].
+#![forbid(unsafe_code)]
+
+pub mod limits;
+
+mod position;
+mod frame;
+mod pool;
+mod builder;
+mod batch;
+mod books;
+mod resource;
+mod record;
+mod metric;
+
+pub use batch::{Batch, RecordView, Records};
+pub use books::{AbandonReason, CursorBook, DiscardReason, SourceBook};
+pub use builder::{BatchBuilder, Full, NewRecord, Seal};
+pub use frame::{BatchClass, FrameError, FrameHeader, HEADER_LEN};
+pub use metric::{Metric, MetricKind};
+pub use pool::{pooled_bytes, PooledBuf};
+pub use position::{Position, SourceId, StreamId, hash64};
+pub use record::{LogRecord, RecordFlags, Severity, unescape_json};
+pub use resource::{Resource, Value};

@@ -1,0 +1,41 @@
+//! Every bound of the data model, with its reason. Related bounds are asserted against each other.
+
+/// Largest frame, header included. Half of the default message limit of the message bus that a
+/// clustered journal stands on, and small enough that a batch stays in the second-level cache
+/// between reading, decoding and sending.
+pub const FRAME_BYTES_MAX: usize = 512 * 1024;
+
+/// How much of a file is read into one batch at a time. The rest of the frame is room for joined
+/// lines and for the columns.
+pub const READ_BLOCK_BYTES: usize = 192 * 1024;
+
+/// Default length at which a line is cut (in bytes as they stand in the source, so escaped for
+/// docker json-file). A 16 KiB chunk of binary output is 98,391 bytes in such a file.
+pub const LINE_BYTES_DEFAULT: usize = 192 * 1024;
+
+/// Hard upper bound of the configured line length: a line, the block it was read in and the
+/// columns must fit in one frame.
+pub const LINE_BYTES_MAX: usize = 256 * 1024;
+
+/// Largest encoded resource (attributes of a container or file).
+pub const RESOURCE_BYTES_MAX: usize = 16 * 1024;
+
+/// Room kept free at the end of a frame for routes, keys, resource and book.
+pub const TAIL_BYTES_RESERVED: usize = RESOURCE_BYTES_MAX + 4 * 1024;
+
+/// Largest resume state that a source may attach to a batch: both partial lines of a container
+/// together are at most one line at the hard limit, plus the identity of the file.
+pub const STATE_BYTES_MAX: usize = LINE_BYTES_MAX + 8 * 1024;
+
+/// Destinations (journal cursors) over the life of a data directory.
+pub const CURSORS_MAX: usize = 4096;
+
+/// Memory kept in the pool of frame buffers when they are not in use.
+pub const POOL_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+const _: () = assert!(
+    READ_BLOCK_BYTES + STATE_BYTES_MAX + TAIL_BYTES_RESERVED + 16 * 1024 < FRAME_BYTES_MAX,
+    "a block and the lines joined over its edges (either open in the state, or joined in the \
+     arena, never both) must fit in a frame with the columns of at least one record"
+);
+const _: () = assert!(LINE_BYTES_DEFAULT <= LINE_BYTES_MAX, "default line length within the bound");

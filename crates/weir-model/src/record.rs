@@ -1,0 +1,200 @@
+//! The record in the terms of OpenTelemetry's log data model.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Resource;
+
+/// Severity number of OpenTelemetry's log data model (1..=24), 0 when unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct Severity(pub u8);
+
+impl Severity {
+    /// Not stated by the source.
+    pub const UNSPECIFIED: Self = Self(0);
+    /// TRACE.
+    pub const TRACE: Self = Self(1);
+    /// DEBUG.
+    pub const DEBUG: Self = Self(5);
+    /// INFO.
+    pub const INFO: Self = Self(9);
+    /// WARN.
+    pub const WARN: Self = Self(13);
+    /// ERROR.
+    pub const ERROR: Self = Self(17);
+    /// FATAL.
+    pub const FATAL: Self = Self(21);
+
+    /// The short name of the range that the number is in, empty when unspecified.
+    pub fn text(self) -> &'static str {
+        match self.0 {
+            1..=4 => "TRACE",
+            5..=8 => "DEBUG",
+            9..=12 => "INFO",
+            13..=16 => "WARN",
+            17..=20 => "ERROR",
+            21..=24 => "FATAL",
+            _ => "",
+        }
+    }
+}
+
+/// One byte of facts about a record's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecordFlags(pub u8);
+
+impl RecordFlags {
+    /// The body is the inside of a JSON string, still escaped, valid as such; it can be copied
+    /// into a JSON output between quotes as it is.
+    pub const JSON_ESCAPED: Self = Self(1);
+    /// The container wrote it to stderr.
+    pub const STDERR: Self = Self(1 << 1);
+    /// The container wrote it to stdout.
+    pub const STDOUT: Self = Self(1 << 2);
+    /// The line was longer than the limit; the body is its beginning.
+    pub const TRUNCATED: Self = Self(1 << 3);
+    /// The body was joined from several partial lines.
+    pub const JOINED: Self = Self(1 << 4);
+    /// The line did not parse in its source's format; the body is the line as it stands.
+    pub const MALFORMED: Self = Self(1 << 5);
+    /// The body is a JSON object (JSON lines).
+    pub const JSON_OBJECT: Self = Self(1 << 6);
+    /// The body is logfmt.
+    pub const LOGFMT: Self = Self(1 << 7);
+
+    /// All of `other` is set.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// `stdout`, `stderr` or nothing.
+    pub fn iostream(self) -> Option<&'static str> {
+        if self.contains(Self::STDERR) {
+            Some("stderr")
+        } else if self.contains(Self::STDOUT) {
+            Some("stdout")
+        } else {
+            None
+        }
+    }
+}
+
+/// A record by itself, owned and decoded: for the dead-letter file, the terminal and tests.
+/// The pipeline never makes one per record; it works on [`crate::RecordView`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LogRecord {
+    /// When it happened, nanoseconds since 1970.
+    pub timestamp: i64,
+    /// When weir read it, nanoseconds since 1970.
+    pub observed_timestamp: i64,
+    /// OpenTelemetry's severity number.
+    pub severity_number: Severity,
+    /// The message, unescaped. Bytes that are not UTF-8 survive.
+    pub body: Vec<u8>,
+    /// Attributes as the JSON object that the source gave, empty when none.
+    pub attributes: String,
+    /// Who produced it.
+    pub resource: Resource,
+}
+
+/// Undoes JSON string escapes. `escaped` is the inside of a JSON string; what is no valid escape
+/// is kept as it stands. Lone surrogates become U+FFFD.
+pub fn unescape_json(escaped: &[u8]) -> Cow<'_, [u8]> {
+    let Some(first) = escaped.iter().position(|b| *b == b'\\') else {
+        return Cow::Borrowed(escaped);
+    };
+    let mut out = Vec::with_capacity(escaped.len());
+    out.extend_from_slice(&escaped[..first]);
+    let mut rest = &escaped[first..];
+    while let Some((&byte, tail)) = rest.split_first() {
+        if byte != b'\\' {
+            let run = rest.iter().position(|b| *b == b'\\').unwrap_or(rest.len());
+            out.extend_from_slice(&rest[..run]);
+            rest = &rest[run..];
+            continue;
+        }
+        rest = unescape_one(tail, &mut out);
+    }
+    Cow::Owned(out)
+}
+
+/// Decodes one escape whose backslash is already consumed; returns what follows it.
+fn unescape_one<'a>(tail: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+    let Some((&kind, after)) = tail.split_first() else {
+        out.push(b'\\');
+        return tail;
+    };
+    let plain = match kind {
+        b'"' | b'\\' | b'/' => kind,
+        b'n' => b'\n',
+        b't' => b'\t',
+        b'r' => b'\r',
+        b'b' => 8,
+        b'f' => 12,
+        b'u' => return unescape_unicode(after, out),
+        _ => {
+            out.extend_from_slice(&[b'\\', kind]);
+            return after;
+        }
+    };
+    out.push(plain);
+    after
+}
+
+fn unescape_unicode<'a>(after: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+    let Some(high) = hex4(after) else {
+        out.extend_from_slice(b"\\u");
+        return after;
+    };
+    let mut rest = &after[4..];
+    let mut code = high;
+    if (0xd800..0xdc00).contains(&high)
+        && rest.starts_with(b"\\u")
+        && let Some(low) = hex4(&rest[2..]).filter(|low| (0xdc00..0xe000).contains(low))
+    {
+        code = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+        rest = &rest[6..];
+    }
+    let c = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+    out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    rest
+}
+
+fn hex4(bytes: &[u8]) -> Option<u32> {
+    let digits = bytes.get(..4)?;
+    digits.iter().try_fold(0, |n, b| Some(n * 16 + char::from(*b).to_digit(16)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_undone_and_what_is_none_is_kept() {
+        let check = |escaped: &str, plain: &str| {
+            assert_eq!(String::from_utf8_lossy(&unescape_json(escaped.as_bytes())), plain);
+        };
+        check("plain", "plain");
+        check(r#"a\"b\\c\/d\n\t\r\b\f"#, "a\"b\\c/d\n\t\r\u{8}\u{c}");
+        check(r"\u003ca\u003e \u00e9 \ud83d\ude00", "<a> é 😀");
+        check(r"\ud83d!", "\u{fffd}!");
+        check(r"\q \u12", r"\q \u12");
+        check("\\", "\\");
+    }
+
+    #[test]
+    fn unescaping_agrees_with_a_json_parser() {
+        proptest::proptest!(|(text in ".*")| {
+            let quoted = serde_json::to_string(&text).unwrap();
+            let inside = &quoted.as_bytes()[1..quoted.len() - 1];
+            assert_eq!(&*unescape_json(inside), text.as_bytes());
+        });
+    }
+}

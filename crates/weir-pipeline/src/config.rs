@@ -1,0 +1,261 @@
+//! The validated plan of every source and output: all defaults filled in, all values checked.
+//! How it is written in TOML is the binary's business (`weir::config`).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use weir_host::Secret;
+use weir_journal::WhenFull;
+
+/// What weir runs.
+#[derive(Debug, Clone)]
+pub struct PipelinePlan {
+    /// Home of the journal, the dead-letter files and the cursor log.
+    pub data_dir: PathBuf,
+    /// Memory of the ring.
+    pub ring_bytes: u64,
+    /// Most disk that the journal may use.
+    pub journal_limit_bytes: u64,
+    /// Disk that always stays free.
+    pub disk_free_bytes_min: u64,
+    /// Sources by name.
+    pub sources: Vec<SourcePlan>,
+    /// Outputs by name.
+    pub outputs: Vec<OutputPlan>,
+}
+
+/// One source.
+#[derive(Debug, Clone)]
+pub struct SourcePlan {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its kind and settings.
+    pub kind: SourceKind,
+}
+
+/// Kinds of sources.
+#[derive(Debug, Clone)]
+pub enum SourceKind {
+    /// Plain files by glob.
+    File(FileSource),
+    /// Containers of docker and of Kubernetes nodes.
+    Containers(ContainersSource),
+}
+
+/// `type = "file"`.
+#[derive(Debug, Clone)]
+pub struct FileSource {
+    /// Globs of files to tail (`**` crosses directories).
+    pub include: Vec<String>,
+    /// Globs of files to leave out. Compressed files (`*.gz`, `*.zst`, `*.xz`, `*.bz2`) and
+    /// `*.tmp` are left out unless `compressed` is set.
+    pub exclude: Vec<String>,
+    /// Format of the lines.
+    pub format: Format,
+    /// What all file sources have in common.
+    pub tail: TailSettings,
+}
+
+/// `type = "containers"`.
+#[derive(Debug, Clone)]
+pub struct ContainersSource {
+    /// Roots of docker's container directories (`<id>/<id>-json.log` with `config.v2.json`).
+    pub docker_roots: Vec<PathBuf>,
+    /// Roots of Kubernetes pod directories (`<ns>_<pod>_<uid>/<container>/<n>.log`).
+    pub pod_roots: Vec<PathBuf>,
+    /// Directories of links to container logs (`<pod>_<ns>_<container>-<id>.log`).
+    pub link_roots: Vec<PathBuf>,
+    /// Container names (globs) to leave out.
+    pub exclude_containers: Vec<String>,
+    /// What all file sources have in common.
+    pub tail: TailSettings,
+}
+
+/// Settings of every source that tails files.
+#[derive(Debug, Clone)]
+pub struct TailSettings {
+    /// Where to begin with files that are there at the very first start.
+    pub read_from: ReadFrom,
+    /// Length at which a line is cut, in bytes as they stand in the file.
+    pub line_bytes_max: usize,
+    /// Slow rescan of directories, for what inotify did not tell.
+    pub rescan_interval: Duration,
+    /// How long a partial line waits for its rest after the last write.
+    pub partial_timeout: Duration,
+    /// How long a renamed or deleted file is followed behind its end for late writes.
+    pub rotated_grace: Duration,
+    /// Most bytes that unlinked files may hold in all before they are given up (counted).
+    pub deleted_bytes_max: u64,
+    /// Lines per second of each stream (file or container); none = unlimited.
+    pub rate_limit: Option<RateLimit>,
+    /// Reads of one file are at least this far apart while it is written to in a trickle.
+    pub read_interval: Duration,
+}
+
+/// A limit of lines per second, and what happens to more.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RateLimit {
+    /// Lines per second, with a burst of one second.
+    pub lines_per_second: f64,
+    /// True: discard and count; false: read later (the file holds the data).
+    pub shed: bool,
+}
+
+/// Where to begin with files that are there at the very first start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// Their first byte.
+    Beginning,
+    /// Their present end.
+    End,
+}
+
+/// Format of the lines of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Found out per file from its first lines.
+    Auto,
+    /// The line is the body.
+    Raw,
+    /// docker json-file.
+    DockerJson,
+    /// Kubernetes container runtime interface.
+    Cri,
+    /// JSON objects.
+    Json,
+    /// logfmt.
+    Logfmt,
+}
+
+/// One output.
+#[derive(Debug, Clone)]
+pub struct OutputPlan {
+    /// Its name in the configuration.
+    pub name: String,
+    /// What to do when its buffer is full.
+    pub when_full: WhenFull,
+    /// Bytes that may wait for it.
+    pub buffer_limit_bytes: u64,
+    /// Bytes that may be in flight.
+    pub window_bytes: u64,
+    /// What happens to records that the destination refuses for good.
+    pub dead_letter: bool,
+    /// Its kind and settings.
+    pub kind: OutputKind,
+}
+
+/// Kinds of outputs.
+#[derive(Debug, Clone)]
+pub enum OutputKind {
+    /// Splunk HTTP event collector.
+    SplunkHec(Box<SplunkHec>),
+    /// A local file, one line per record.
+    File(FileOutput),
+    /// Standard output, one line per record.
+    Stdout(Encoding),
+    /// Nowhere: counts.
+    Blackhole,
+}
+
+/// `type = "splunk_hec"`.
+#[derive(Debug, Clone)]
+pub struct SplunkHec {
+    /// `http://host:port` or `https://host:port`, with an optional path prefix.
+    pub endpoint: String,
+    /// HEC token.
+    pub token: Secret,
+    /// Events (`/services/collector/event`) or raw text (`/services/collector/raw`).
+    pub mode: HecMode,
+    /// gzip or none.
+    pub compression: Compression,
+    /// Uncompressed bytes of a request to aim for.
+    pub batch_bytes: usize,
+    /// How long a record may wait for company.
+    pub batch_age: Duration,
+    /// Most requests in flight at once.
+    pub connections_max: usize,
+    /// Poll the indexer acknowledgement before a batch counts as delivered.
+    pub indexer_ack: bool,
+    /// How long to wait for the indexer acknowledgement before sending again.
+    pub ack_timeout: Duration,
+    /// Deadline of one request.
+    pub request_timeout: Duration,
+    /// First and longest pause between attempts.
+    pub retry_min: Duration,
+    /// See `retry_min`.
+    pub retry_max: Duration,
+    /// Fixed metadata; a record's resource wins where it has the attribute.
+    pub index: Option<String>,
+    /// Sourcetype.
+    pub sourcetype: Option<String>,
+    /// Source; default: the log file's path.
+    pub source: Option<String>,
+    /// Host; default: the record's `host.name`, else this machine's name.
+    pub host: Option<String>,
+    /// TLS settings for `https`.
+    pub tls: TlsSettings,
+}
+
+/// Client side of TLS.
+#[derive(Debug, Clone, Default)]
+pub struct TlsSettings {
+    /// PEM file of authorities to trust beside the system's.
+    pub ca_file: Option<PathBuf>,
+    /// PEM file of the client certificate chain.
+    pub cert_file: Option<PathBuf>,
+    /// PEM file of its key.
+    pub key_file: Option<PathBuf>,
+    /// Name to expect instead of the endpoint's host.
+    pub server_name: Option<String>,
+    /// Accept any certificate (never the default; named in health and log).
+    pub insecure_skip_verify: bool,
+}
+
+/// How HEC is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HecMode {
+    /// JSON events.
+    Event,
+    /// Raw lines.
+    Raw,
+}
+
+/// Compression of request bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// As it is.
+    None,
+    /// gzip.
+    Gzip,
+}
+
+/// `type = "file"`.
+#[derive(Debug, Clone)]
+pub struct FileOutput {
+    /// Path; directories are created.
+    pub path: PathBuf,
+    /// How records become lines.
+    pub encoding: Encoding,
+    /// When written lines are flushed to stable storage.
+    pub fsync: FsyncPolicy,
+}
+
+/// How a record becomes a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// The body as bytes, newlines inside it escaped as `\n`.
+    Raw,
+    /// One JSON object per record in OpenTelemetry's terms.
+    Json,
+}
+
+/// When written lines are flushed to stable storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FsyncPolicy {
+    /// Before each acknowledgement to the journal.
+    Always,
+    /// At most that long after writing; records count as delivered only then.
+    Interval(Duration),
+    /// Left to the operating system; records count as delivered once written.
+    Never,
+}

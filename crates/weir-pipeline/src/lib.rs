@@ -1,0 +1,10 @@
+//! Everything that takes records in or sends them out, and the wiring between them.
+//!
+//! One thread per source and per output: a slow one cannot hold up another, and the CPU time of
+//! each is simply the CPU time of its thread.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod source;
+pub mod output;
+pub mod stats;

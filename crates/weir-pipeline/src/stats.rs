@@ -1,0 +1,127 @@
+//! Live figures beside the books: gauges, timings and states, read by metrics, health and `top`.
+//!
+//! Invariant: nothing here decides anything; the books (in the journal) are the truth about
+//! records. All fields are atomics that one component writes and anybody reads.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
+
+/// Figures of one source.
+#[derive(Debug, Default)]
+pub struct SourceStats {
+    /// Files (streams) being followed.
+    pub files: AtomicU64,
+    /// Sum of growth of all files as seen by stat: the left side of book 3.
+    pub bytes_seen: AtomicU64,
+    /// Bytes there and not yet read.
+    pub bytes_unread: AtomicU64,
+    /// Age of the oldest unread byte, nanoseconds (0 = nothing unread).
+    pub lag_ns: AtomicU64,
+    /// Directories that are watched by rescan only, because inotify refused.
+    pub unwatched_dirs: AtomicU64,
+    /// Files that cannot be opened or read at present.
+    pub unreadable_files: AtomicU64,
+    /// Sum and count of the time between a file's creation and its first byte read.
+    pub discovery_ns: AtomicU64,
+    /// See `discovery_ns`.
+    pub discovered_files: AtomicU64,
+    /// Times that an append was refused.
+    pub blocked_total: AtomicU64,
+    /// Nanoseconds in which at least one stream was refused.
+    pub blocked_ns: AtomicU64,
+    /// Errors by kind, as counters with text for health.
+    pub errors: ErrorCounts,
+    /// CPU time of the thread, nanoseconds.
+    pub cpu_ns: AtomicU64,
+}
+
+/// Figures of one output.
+#[derive(Debug, Default)]
+pub struct OutputStats {
+    /// Requests (or writes) that ended well.
+    pub requests: AtomicU64,
+    /// Attempts that failed and were made again.
+    pub retries: AtomicU64,
+    /// Bytes handed to the destination, after compression.
+    pub bytes_sent: AtomicU64,
+    /// Bytes before compression.
+    pub bytes_encoded: AtomicU64,
+    /// Sum of the time from sending to answer, nanoseconds: service time.
+    pub service_ns: AtomicU64,
+    /// Sum over batches of the time from reading to sending, nanoseconds: queueing delay.
+    pub queueing_ns: AtomicU64,
+    /// Batches in `queueing_ns`.
+    pub batches: AtomicU64,
+    /// Requests in flight now.
+    pub in_flight_requests: AtomicU64,
+    /// Present bound of requests in flight (adaptive).
+    pub concurrency_limit: AtomicU64,
+    /// The destination accepts at present.
+    pub failing: AtomicBool,
+    /// Errors by kind, as counters with text for health.
+    pub errors: ErrorCounts,
+    /// CPU time of the thread, nanoseconds.
+    pub cpu_ns: AtomicU64,
+}
+
+/// Counts of errors by a short fixed kind, and the text of the last one.
+#[derive(Debug, Default)]
+pub struct ErrorCounts(Mutex<ErrorCountsInner>);
+
+#[derive(Debug, Default)]
+struct ErrorCountsInner {
+    by_kind: Vec<(&'static str, u64)>,
+    last: Option<String>,
+}
+
+impl ErrorCounts {
+    /// Counts an error and remembers its text.
+    pub fn count(&self, kind: &'static str, text: &str) {
+        let mut inner = self.lock();
+        match inner.by_kind.iter_mut().find(|(k, _)| *k == kind) {
+            Some((_, n)) => *n += 1,
+            None => inner.by_kind.push((kind, 1)),
+        }
+        inner.last = Some(text.to_owned());
+    }
+
+    /// Forgets the text, when the component works again.
+    pub fn clear_last(&self) {
+        self.lock().last = None;
+    }
+
+    /// Every kind with its count.
+    pub fn by_kind(&self) -> Vec<(&'static str, u64)> {
+        self.lock().by_kind.clone()
+    }
+
+    /// Text of the last error, while it stands.
+    pub fn last(&self) -> Option<String> {
+        self.lock().last.clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ErrorCountsInner> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Adds to a counter.
+pub fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+/// Sets a gauge.
+pub fn set(gauge: &AtomicU64, n: u64) {
+    gauge.store(n, Ordering::Relaxed);
+}
+
+/// Reads a counter or gauge.
+pub fn get(value: &AtomicU64) -> u64 {
+    value.load(Ordering::Relaxed)
+}
+
+/// Publishes the CPU time of the calling thread.
+pub fn publish_cpu(cpu_ns: &AtomicU64) {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    set(cpu_ns, time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned());
+}
