@@ -1,0 +1,128 @@
+//! What a power cut leaves: a choice, by seed, over every change that was not flushed.
+
+use fastrand::Rng;
+
+use super::memory::{Change, Content, Memory, NameChange, Node};
+
+/// How one crash treats what was not flushed.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    /// All of it is gone.
+    LoseAll,
+    /// All of it made it.
+    KeepAll,
+    /// Everything up to some moment, the change at that moment torn.
+    Prefix,
+    /// Each change for itself: kept, lost or torn. Later ones may survive earlier ones.
+    Each,
+}
+
+impl Fate {
+    fn pick(rng: &mut Rng) -> Self {
+        match rng.u8(..8) {
+            0 => Self::LoseAll,
+            1 => Self::KeepAll,
+            2..=4 => Self::Prefix,
+            _ => Self::Each,
+        }
+    }
+}
+
+/// The disk as the next boot finds it.
+pub(crate) fn survivors(memory: &Memory, seed: u64) -> Memory {
+    let mut rng = Rng::with_seed(seed);
+    let mut names = memory.durable_names.clone();
+    let fate = Fate::pick(&mut rng);
+    for change in keep_names(&memory.pending_names, fate, &mut rng) {
+        change.apply(&mut names);
+    }
+    let nodes = names
+        .values()
+        .filter_map(|inode| Some((*inode, survive(memory.nodes.get(inode)?, &mut rng))))
+        .collect();
+    Memory {
+        nodes,
+        durable_names: names.clone(),
+        names,
+        pending_names: Vec::new(),
+        dirs: memory.dirs.clone(),
+        next_inode: memory.next_inode,
+        next_handle: 0,
+        capacity_bytes: memory.capacity_bytes,
+        read_only: memory.read_only,
+        flushes_after_failure: 0,
+    }
+}
+
+/// The disk as the next process finds it after this one was killed: nothing is lost.
+pub(crate) fn reopened(memory: &Memory) -> Memory {
+    let mut next = memory.clone();
+    for node in next.nodes.values_mut() {
+        node.handles = 0;
+        node.lock = None;
+    }
+    next
+}
+
+fn keep_names<'a>(changes: &'a [NameChange], fate: Fate, rng: &mut Rng) -> Vec<&'a NameChange> {
+    let cut = rng.usize(..=changes.len());
+    changes
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| match fate {
+            Fate::LoseAll => false,
+            Fate::KeepAll => true,
+            Fate::Prefix => *i < cut,
+            Fate::Each => rng.bool(),
+        })
+        .map(|(_, change)| change)
+        .collect()
+}
+
+fn survive(node: &Node, rng: &mut Rng) -> Node {
+    let mut content = node.durable.clone();
+    let changes: Vec<&Change> = node.doubtful.iter().chain(&node.pending).collect();
+    let fate = Fate::pick(rng);
+    let cut = rng.usize(..=changes.len());
+    for (i, change) in changes.into_iter().enumerate() {
+        match fate {
+            Fate::KeepAll => content.apply(change),
+            Fate::Prefix if i < cut => content.apply(change),
+            Fate::Prefix if i == cut => tear(&mut content, change, rng),
+            Fate::LoseAll | Fate::Prefix => {}
+            Fate::Each => match rng.u8(..3) {
+                0 => {}
+                1 => content.apply(change),
+                _ => tear(&mut content, change, rng),
+            },
+        }
+    }
+    Node { current: content.clone(), durable: content, ..Node::default() }
+}
+
+/// Half a change: of a write some sectors (512 B) or pages (4 KiB), either a prefix (the file may
+/// or may not have grown to the full length) or any of them; other changes happen or do not.
+fn tear(content: &mut Content, change: &Change, rng: &mut Rng) {
+    let Change::Write { offset, bytes } = change else {
+        if rng.bool() {
+            content.apply(change);
+        }
+        return;
+    };
+    let unit = if rng.bool() { 512 } else { 4096 };
+    let end = offset + bytes.len() as u64;
+    if rng.bool() && (content.bytes.len() as u64) < end {
+        content.set_len(end);
+    }
+    let prefix = rng.bool();
+    let cut = rng.u64(*offset..=end) / unit * unit;
+    let mut at = *offset;
+    while at < end {
+        let next = ((at / unit + 1) * unit).min(end);
+        let keep = if prefix { next <= cut } else { rng.bool() };
+        if keep {
+            content.write(at, &bytes[(at - offset) as usize..(next - offset) as usize]);
+        }
+        at = next;
+    }
+}
