@@ -1,1 +1,137 @@
-fn main(){}
+//! Every command of the repository: `cargo xtask <command>`.
+//!
+//! Invariants: works on a fresh machine that has rustup and nothing else of weir's; what is
+//! missing is named, with the reason, before it is installed; one profile for everything, so
+//! nothing is built twice; the same commands here, in CI and for a developer.
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stderr, reason = "a command tool tells on stderr what it does")]
+
+mod arrows;
+mod check;
+mod dependencies;
+mod generate;
+mod paths;
+mod setup;
+mod shell;
+mod tidy;
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+use crate::shell::{cargo, run};
+
+/// Every command of the weir repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Sets up, builds and starts weir with its built-in default configuration.
+    Run {
+        /// Passed on to `weir run`, for instance `-- -c weir.toml`.
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Sets up, checks, and runs every test of the workspace.
+    Test,
+    /// Formatting, lints, crate arrows, tidiness, licences, generated files.
+    Check,
+    /// Runs one benchmark scenario (without a name: lists them).
+    Bench {
+        /// Name of the scenario, and its options.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Fuzzes one target of `fuzz/` (needs the nightly toolchain; without a name: lists them).
+    Fuzz {
+        /// Name of the target.
+        name: Option<String>,
+        /// How long, in seconds.
+        #[arg(long, default_value_t = 60)]
+        secs: u64,
+    },
+    /// Writes the generated files: reference pages and configuration schema.
+    Gen {
+        /// Write nothing; fail when a file is stale.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match execute(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(task: Task) -> Result<()> {
+    match task {
+        Task::Run { arguments } => start(&arguments),
+        Task::Test => test(),
+        Task::Check => check::all(),
+        Task::Bench { arguments } => bench(&arguments),
+        Task::Fuzz { name, secs } => fuzz(name.as_deref(), secs),
+        Task::Gen { check } => generate::generate(check),
+    }
+}
+
+fn start(arguments: &[String]) -> Result<()> {
+    setup::for_build()?;
+    let binary = build_binary()?;
+    let mut command = Command::new(binary);
+    command.current_dir(paths::root()).arg("run").args(arguments);
+    // Weir takes the place of this process, so that signals reach it and its exit code is ours.
+    Err(command.exec()).context("failed to start weir")
+}
+
+/// Builds the binary as it is released; returns where it is.
+pub(crate) fn build_binary() -> Result<std::path::PathBuf> {
+    run(cargo().args(["build", "--release", "--package", "weir", "--bin", "weir"]))?;
+    paths::release_binary("weir")
+}
+
+/// The last lines are cargo's own "test result" lines: nothing is printed after them.
+fn test() -> Result<()> {
+    setup::for_build()?;
+    let tools = setup::for_tests()?;
+    check::all()?;
+    let binary = build_binary()?;
+    let mut command = cargo();
+    command.args(["test", "--release", "--workspace", "--no-fail-fast"]);
+    command.env("WEIR_BIN", binary).envs(tools);
+    run(&mut command).context("tests failed")
+}
+
+fn bench(arguments: &[String]) -> Result<()> {
+    setup::for_build()?;
+    let binary = build_binary()?;
+    run(cargo().args(["build", "--release", "--package", "weir-bench"]))?;
+    let mut command = Command::new(paths::release_binary("weir-bench")?);
+    run(command.current_dir(paths::root()).env("WEIR_BIN", binary).args(arguments))
+}
+
+fn fuzz(name: Option<&str>, secs: u64) -> Result<()> {
+    setup::for_fuzzing()?;
+    let mut command = setup::cargo_fuzz()?;
+    command.current_dir(paths::root());
+    let Some(name) = name else { return run(command.arg("list")) };
+    let corpus = paths::root().join("fuzz/corpus").join(name);
+    std::fs::create_dir_all(&corpus).context("failed to create the corpus folder")?;
+    command.arg("run").arg(name).arg(&corpus);
+    let seeds = paths::root().join("fuzz/seeds").join(name);
+    if seeds.is_dir() {
+        command.arg(seeds);
+    }
+    run(command.arg("--").arg(format!("-max_total_time={secs}")))
+}

@@ -1,0 +1,78 @@
+//! Where things are: the repository, its files, what was built.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell::{cargo, output};
+
+/// Folders that hold no source of ours.
+const SKIPPED: [&str; 7] =
+    ["target", ".git", ".tools", ".cache", "node_modules", "weir-data", "corpus"];
+
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    let manifest_dir = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    manifest_dir.parent().map(Path::to_path_buf).unwrap_or(manifest_dir)
+}
+
+/// Every file of the repository with one of these endings, relative to the root, sorted.
+pub(crate) fn files(endings: &[&str]) -> Result<Vec<PathBuf>> {
+    let root = root();
+    let mut found = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(&folder)
+            .with_context(|| format!("failed to list {}", folder.display()))?;
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if entry.file_type()?.is_dir() {
+                if !SKIPPED.contains(&name.as_str()) {
+                    folders.push(entry.path());
+                }
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                found.push(entry.path().strip_prefix(&root)?.to_path_buf());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Reads a file of the repository.
+pub(crate) fn read(relative: impl AsRef<Path>) -> Result<String> {
+    let path = root().join(relative);
+    std::fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))
+}
+
+/// What `cargo metadata` says, for the machine that this runs on.
+pub(crate) fn metadata() -> Result<serde_json::Value> {
+    let target = host_target()?;
+    let text = output(cargo().args([
+        "metadata",
+        "--format-version=1",
+        "--locked",
+        "--filter-platform",
+        &target,
+    ]))?;
+    serde_json::from_str(&text).context("cargo metadata is not JSON")
+}
+
+fn host_target() -> Result<String> {
+    let text = output(std::process::Command::new("rustc").arg("-vV"))?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc -vV names no host")?.to_owned())
+}
+
+/// A program that `cargo build --release` made.
+pub(crate) fn release_binary(name: &str) -> Result<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root().join("target"), |dir| root().join(dir));
+    let binary = target.join("release").join(name);
+    if !binary.is_file() {
+        bail!("{} was not built", binary.display());
+    }
+    Ok(binary)
+}

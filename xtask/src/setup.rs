@@ -1,0 +1,168 @@
+//! Sets up a machine: what each command needs beside rustup, and why.
+//!
+//! Invariants: a machine that has everything is not touched and no network is asked; what cannot
+//! be installed is named with its reason and the command that would install it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::paths;
+use crate::shell::{cargo, output, run, succeeds};
+
+/// A Debian package that some command needs.
+struct Package {
+    name: &'static str,
+    /// A file of the package; a bare name is looked up in PATH.
+    probe: &'static str,
+    reason: &'static str,
+}
+
+/// What building takes.
+const FOR_BUILD: &[Package] = &[
+    Package { name: "gcc", probe: "cc", reason: "links, and compiles the C parts of `ring` (TLS)" },
+    Package {
+        name: "libc6-dev",
+        probe: "/usr/include/stdlib.h",
+        reason: "headers for the C parts of `ring` (TLS)",
+    },
+];
+
+/// What the tests take beside it.
+const FOR_TESTS: &[Package] = &[Package {
+    name: "strace",
+    probe: "strace",
+    reason: "tests that make a chosen system call of the running binary fail",
+}];
+
+/// What fuzzing takes beside it.
+const FOR_FUZZING: &[Package] =
+    &[Package { name: "g++", probe: "c++", reason: "libFuzzer is C++" }];
+
+/// Everything that a build needs: the toolchain's parts and a C compiler.
+pub(crate) fn for_build() -> Result<()> {
+    install(FOR_BUILD)
+}
+
+/// Everything that the tests need; returns the environment that tells them where it is.
+pub(crate) fn for_tests() -> Result<Vec<(&'static str, PathBuf)>> {
+    component("fmt", "rustfmt")?;
+    component("clippy", "clippy")?;
+    install(FOR_TESTS)?;
+    Ok(vec![("PROMTOOL", promtool()?)])
+}
+
+/// Everything that fuzzing needs, beside [`cargo_fuzz`].
+pub(crate) fn for_fuzzing() -> Result<()> {
+    for_build()?;
+    install(FOR_FUZZING)?;
+    if !succeeds(Command::new("rustc").args(["+nightly", "--version"])) {
+        run(Command::new("rustup").args(["toolchain", "install", "nightly", "--profile=minimal"]))
+            .context("fuzzing needs a nightly toolchain (sanitizers are not in stable)")?;
+    }
+    Ok(())
+}
+
+/// `cargo fuzz` under the nightly toolchain, installed under `.tools` when missing.
+pub(crate) fn cargo_fuzz() -> Result<Command> {
+    let tools = paths::root().join(".tools");
+    let binary = tools.join("bin/cargo-fuzz");
+    if !binary.is_file() && !in_path("cargo-fuzz") {
+        let root = tools.to_string_lossy().into_owned();
+        run(cargo().args(["install", "--locked", "--root", &root, "cargo-fuzz"]))?;
+    }
+    let program = if binary.is_file() { binary } else { PathBuf::from("cargo-fuzz") };
+    let mut command = Command::new(program);
+    // The proxy of rustup reads this; a plain `cargo` in PATH is what cargo-fuzz starts.
+    command.env("RUSTUP_TOOLCHAIN", "nightly").env_remove("CARGO").arg("fuzz");
+    Ok(command)
+}
+
+fn component(subcommand: &str, component: &str) -> Result<()> {
+    if succeeds(cargo().args([subcommand, "--version"])) {
+        return Ok(());
+    }
+    run(Command::new("rustup").args(["component", "add", component])).with_context(|| {
+        format!("`cargo {subcommand}` is missing; `rustup component add {component}` adds it")
+    })
+}
+
+fn install(packages: &[Package]) -> Result<()> {
+    let missing: Vec<&Package> = packages.iter().filter(|p| !is_there(p.probe)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = missing.iter().map(|p| p.name).collect();
+    for package in &missing {
+        eprintln!("missing: {} ({})", package.name, package.reason);
+    }
+    if !is_root() || !in_path("apt-get") {
+        bail!(
+            "as root on Debian this installs what is missing; here, please do it yourself: \
+             apt-get install {}",
+            names.join(" ")
+        );
+    }
+    let mut apt = apt_get(&["install", "--yes", "--no-install-recommends"]);
+    apt.args(&names);
+    if run(&mut apt).is_ok() {
+        return Ok(());
+    }
+    // The package lists are missing (fresh image) or old.
+    run(&mut apt_get(&["update"]))?;
+    run(&mut apt)
+}
+
+fn apt_get(arguments: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive").arg("--quiet").args(arguments);
+    command
+}
+
+/// Prometheus's own checker of metric pages. Its package would also install and start a server,
+/// so only the one program is unpacked from it, under `.tools`.
+fn promtool() -> Result<PathBuf> {
+    if let Some(found) = lookup("promtool") {
+        return Ok(found);
+    }
+    let tools = paths::root().join(".tools");
+    let unpacked = tools.join("prometheus");
+    let program = unpacked.join("usr/bin/promtool");
+    if program.is_file() {
+        return Ok(program);
+    }
+    eprintln!("missing: promtool (checks the page at /metrics)");
+    std::fs::create_dir_all(&tools)?;
+    let mut download = apt_get(&["download", "prometheus"]);
+    download.current_dir(&tools);
+    if run(&mut download).is_err() {
+        run(&mut apt_get(&["update"]))?;
+        run(&mut download).context("tests need promtool of Debian's package prometheus")?;
+    }
+    let package = std::fs::read_dir(&tools)?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|e| e == "deb"))
+        .context("apt-get download left no package")?;
+    run(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&unpacked))?;
+    std::fs::remove_file(package)?;
+    Ok(program)
+}
+
+fn is_root() -> bool {
+    output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+}
+
+fn is_there(probe: &str) -> bool {
+    if probe.starts_with('/') { Path::new(probe).exists() } else { in_path(probe) }
+}
+
+fn in_path(program: &str) -> bool {
+    lookup(program).is_some()
+}
+
+fn lookup(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
+}

@@ -1,0 +1,49 @@
+//! Runs other programs, telling which.
+
+use std::ffi::OsStr;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Cargo, in the root of the repository.
+pub(crate) fn cargo() -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(crate::paths::root());
+    command
+}
+
+/// Runs a program to its end, with our terminal as its own.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let text = line(command);
+    eprintln!("$ {text}");
+    let status = command.status().with_context(|| format!("failed to start `{text}`"))?;
+    if !status.success() {
+        bail!("`{text}` ended with {status}");
+    }
+    Ok(())
+}
+
+/// Runs a program and gives its standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let text = line(command);
+    let output = command.output().with_context(|| format!("failed to start `{text}`"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("`{text}` ended with {}: {}", output.status, said.trim());
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("`{text}` printed no text"))
+}
+
+/// Whether a program runs and ends well.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+/// The command as one would type it, without the folders of the program.
+fn line(command: &Command) -> String {
+    let program = std::path::Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(program.as_os_str());
+    let words: Vec<_> = std::iter::once(name).chain(command.get_args()).collect();
+    words.join(OsStr::new(" ")).to_string_lossy().into_owned()
+}
