@@ -6,10 +6,14 @@
 
 pub mod clock;
 pub mod disk;
+pub mod gzip;
+pub mod net;
 pub mod secret;
 pub mod wake;
 
 pub use clock::{Clock, RealClock};
 pub use disk::{Disk, DiskFile, DiskSpace, OpenMode, RealDisk};
+pub use gzip::{Gzip, GzipError};
+pub use net::{ConnectError, Connector, ConnectorSettings, Stream, TlsFiles};
 pub use secret::Secret;
 pub use wake::WakeFd;

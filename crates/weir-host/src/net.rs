@@ -1,0 +1,162 @@
+//! Outgoing TCP and TLS connections.
+//!
+//! Invariants: every step has a deadline; names are resolved anew for each connection; the
+//! certificate files are looked at before each TLS connection and read again when they changed (a
+//! set that does not load leaves the last good one in use); every error names the thing that is
+//! wrong and its kind is a fixed word for counters.
+
+mod error;
+mod stream;
+mod tls;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+pub use error::ConnectError;
+pub use stream::Stream;
+
+/// How long sent bytes may stay without acknowledgement by the peer's kernel before the
+/// connection counts as dead: finds a peer that vanished without a reset.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
+
+/// Files and choices of the client side of TLS.
+#[derive(Debug, Clone, Default)]
+pub struct TlsFiles {
+    /// PEM file of authorities to trust beside the system's.
+    pub ca_file: Option<PathBuf>,
+    /// PEM file of the client's certificate chain.
+    pub cert_file: Option<PathBuf>,
+    /// PEM file of its key.
+    pub key_file: Option<PathBuf>,
+    /// Name to expect in the certificate instead of the host.
+    pub server_name: Option<String>,
+    /// Accept any certificate.
+    pub insecure_skip_verify: bool,
+}
+
+/// Where to connect and how long it may take.
+#[derive(Debug, Clone)]
+pub struct ConnectorSettings {
+    /// Name or address of the host, without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// TLS, when it is to be used.
+    pub tls: Option<TlsFiles>,
+    /// Deadline of name resolution and TCP connection, for each address.
+    pub connect_timeout: Duration,
+    /// Deadline of the TLS handshake.
+    pub handshake_timeout: Duration,
+}
+
+/// Makes connections to one place.
+#[derive(Debug)]
+pub struct Connector {
+    settings: ConnectorSettings,
+    tls: Option<Mutex<tls::Client>>,
+}
+
+impl Connector {
+    /// Reads the certificate files; a file that is missing or wrong is an error here already.
+    pub fn new(settings: ConnectorSettings) -> Result<Self, ConnectError> {
+        let tls = settings.tls.clone().map(tls::Client::load).transpose()?;
+        Ok(Self { settings, tls: tls.map(Mutex::new) })
+    }
+
+    /// `host:port`, for messages.
+    pub fn target(&self) -> String {
+        if self.settings.host.contains(':') {
+            format!("[{}]:{}", self.settings.host, self.settings.port)
+        } else {
+            format!("{}:{}", self.settings.host, self.settings.port)
+        }
+    }
+
+    /// What went wrong when the certificate files were last read again, if it did.
+    pub fn reload_error(&self) -> Option<String> {
+        let tls = self.tls.as_ref()?;
+        tls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).reload_error()
+    }
+
+    /// Opens a connection.
+    pub async fn connect(&self) -> Result<Stream, ConnectError> {
+        let tcp = self.connect_tcp().await?;
+        let Some(tls) = &self.tls else { return Ok(Stream::Plain(tcp)) };
+        let config = tls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).current_config();
+        self.handshake(tcp, config).await
+    }
+
+    async fn connect_tcp(&self) -> Result<TcpStream, ConnectError> {
+        let deadline = self.settings.connect_timeout;
+        let lookup = tokio::net::lookup_host((self.settings.host.as_str(), self.settings.port));
+        let addresses: Vec<SocketAddr> = match timeout(deadline, lookup).await {
+            Ok(Ok(found)) => found.collect(),
+            Ok(Err(error)) => return Err(self.dns_error(error.to_string())),
+            Err(_) => return Err(self.dns_error(format!("no answer within {deadline:?}"))),
+        };
+        let mut last = self.dns_error("the name has no address".to_owned());
+        for address in addresses {
+            match timeout(deadline, TcpStream::connect(address)).await {
+                Ok(Ok(tcp)) => match prepare(&tcp) {
+                    Ok(()) => return Ok(tcp),
+                    Err(error) => last = self.tcp_error(address, error),
+                },
+                Ok(Err(error)) => last = self.tcp_error(address, error),
+                Err(_) => {
+                    last = ConnectError::ConnectTimeout {
+                        target: self.target(),
+                        address,
+                        after: deadline,
+                    };
+                }
+            }
+        }
+        Err(last)
+    }
+
+    async fn handshake(
+        &self,
+        tcp: TcpStream,
+        config: Arc<rustls::ClientConfig>,
+    ) -> Result<Stream, ConnectError> {
+        let name = self.server_name();
+        let server = ServerName::try_from(name.to_owned())
+            .map_err(|_| ConnectError::ServerName { name: name.to_owned() })?;
+        let after = self.settings.handshake_timeout;
+        match timeout(after, TlsConnector::from(config).connect(server, tcp)).await {
+            Ok(Ok(tls)) => Ok(Stream::Tls(Box::new(tls))),
+            Ok(Err(error)) => Err(error::from_handshake(&self.target(), name, &error)),
+            Err(_) => Err(ConnectError::HandshakeTimeout { target: self.target(), after }),
+        }
+    }
+
+    fn server_name(&self) -> &str {
+        let chosen = self.settings.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
+        chosen.unwrap_or(&self.settings.host)
+    }
+
+    fn dns_error(&self, error: String) -> ConnectError {
+        ConnectError::Dns { host: self.settings.host.clone(), error }
+    }
+
+    fn tcp_error(&self, address: SocketAddr, error: io::Error) -> ConnectError {
+        if error.kind() == io::ErrorKind::ConnectionRefused {
+            return ConnectError::Refused { target: self.target(), address };
+        }
+        ConnectError::Connect { target: self.target(), address, error }
+    }
+}
+
+fn prepare(tcp: &TcpStream) -> io::Result<()> {
+    tcp.set_nodelay(true)?;
+    let unacknowledged_max_ms = UNACKNOWLEDGED_MAX.as_millis() as u32;
+    Ok(rustix::net::sockopt::set_tcp_user_timeout(tcp, unacknowledged_max_ms)?)
+}

@@ -1,0 +1,167 @@
+//! What can go wrong before a connection stands, in words that an operator can act on.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustls::CertificateError;
+
+/// Why there is no connection. Nothing was sent.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The host's name did not resolve.
+    #[error("cannot resolve {host}: {error}")]
+    Dns {
+        /// The name.
+        host: String,
+        /// What the resolver said.
+        error: String,
+    },
+    /// Nobody listens there.
+    #[error("{target} ({address}) refused the connection: is the collector running?")]
+    Refused {
+        /// Host and port.
+        target: String,
+        /// The address tried last.
+        address: SocketAddr,
+    },
+    /// No answer to the connection request.
+    #[error("{target} ({address}) did not accept a connection within {after:?}")]
+    ConnectTimeout {
+        /// Host and port.
+        target: String,
+        /// The address tried last.
+        address: SocketAddr,
+        /// The deadline.
+        after: Duration,
+    },
+    /// Any other failure of the TCP connection.
+    #[error("cannot connect to {target} ({address}): {error}")]
+    Connect {
+        /// Host and port.
+        target: String,
+        /// The address tried last.
+        address: SocketAddr,
+        /// What the operating system said.
+        error: io::Error,
+    },
+    /// The TLS handshake did not end in time.
+    #[error("{target} did not finish the TLS handshake within {after:?}")]
+    HandshakeTimeout {
+        /// Host and port.
+        target: String,
+        /// The deadline.
+        after: Duration,
+    },
+    /// The peer's certificate is not to be trusted.
+    #[error("certificate of {target} {problem}")]
+    Certificate {
+        /// Host and port.
+        target: String,
+        /// Fixed word for counters.
+        kind: &'static str,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// Any other failure of the TLS handshake.
+    #[error("TLS handshake with {target} failed: {error}")]
+    Tls {
+        /// Host and port.
+        target: String,
+        /// What the TLS library or the operating system said.
+        error: String,
+    },
+    /// The name to expect in the certificate is no host name.
+    #[error("{name} is not a valid TLS server name")]
+    ServerName {
+        /// The name.
+        name: String,
+    },
+    /// A certificate or key file of the configuration cannot be used.
+    #[error("{what} {path}: {problem}")]
+    File {
+        /// Which setting.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// No authority to trust was found.
+    #[error("no trusted certificate authorities: the system has none and no ca_file is set")]
+    NoRoots,
+}
+
+impl ConnectError {
+    /// A fixed word for counters.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Dns { .. } => "dns",
+            Self::Refused { .. } => "refused",
+            Self::ConnectTimeout { .. } => "connect_timeout",
+            Self::Connect { .. } => "connect",
+            Self::HandshakeTimeout { .. } => "handshake_timeout",
+            Self::Certificate { kind, .. } => kind,
+            Self::Tls { .. } | Self::ServerName { .. } => "tls",
+            Self::File { .. } | Self::NoRoots => "tls_files",
+        }
+    }
+}
+
+/// Names what failed in a handshake with `target`, whose certificate should be for `name`.
+pub(super) fn from_handshake(target: &str, name: &str, error: &io::Error) -> ConnectError {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let target = target.to_owned();
+    match tls {
+        Some(rustls::Error::InvalidCertificate(fault)) => {
+            let (kind, problem) = describe(fault, name);
+            ConnectError::Certificate { target, kind, problem }
+        }
+        Some(rustls::Error::AlertReceived(alert)) => ConnectError::Tls {
+            target,
+            error: format!(
+                "the peer refused it ({alert:?}): does it ask for a client certificate?"
+            ),
+        },
+        Some(rustls::Error::InvalidMessage(_)) => ConnectError::Tls {
+            target,
+            error: format!("{error}: does the peer speak TLS on this port?"),
+        },
+        _ if error.kind() == io::ErrorKind::UnexpectedEof => {
+            ConnectError::Tls { target, error: "the peer closed the connection".to_owned() }
+        }
+        _ => ConnectError::Tls { target, error: error.to_string() },
+    }
+}
+
+fn describe(fault: &CertificateError, name: &str) -> (&'static str, String) {
+    match fault {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => (
+            "certificate_expired",
+            "has expired: renew it, or check this machine's clock".to_owned(),
+        ),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            ("certificate_not_yet_valid", "is not valid yet: check this machine's clock".to_owned())
+        }
+        // A trusted authority of the same name, but with another key, did not sign it.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => (
+            "certificate_unknown_authority",
+            "is signed by an unknown authority: set tls.ca_file to the authority's certificate"
+                .to_owned(),
+        ),
+        CertificateError::NotValidForName => (
+            "certificate_wrong_name",
+            format!("is not for the name {name}: set tls.server_name to a name that it is for"),
+        ),
+        CertificateError::NotValidForNameContext { presented, .. } => (
+            "certificate_wrong_name",
+            format!(
+                "is not for the name {name} but for {}: set tls.server_name to one of these",
+                presented.join(", ")
+            ),
+        ),
+        CertificateError::Revoked => ("certificate_revoked", "has been revoked".to_owned()),
+        other => ("certificate", format!("is not acceptable: {other}")),
+    }
+}

@@ -1,0 +1,182 @@
+//! The client's TLS configuration, kept in step with its files.
+//!
+//! Invariant: a configuration in use was read whole from files that were good together.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use super::{ConnectError, TlsFiles};
+
+/// What tells that a file changed: its time of change and its size.
+type Stamp = Option<(SystemTime, u64)>;
+
+/// The configuration with the state of the files that it was read from.
+#[derive(Debug)]
+pub(super) struct Client {
+    files: TlsFiles,
+    stamps: Vec<Stamp>,
+    config: Arc<ClientConfig>,
+    reload_error: Option<String>,
+}
+
+impl Client {
+    pub(super) fn load(files: TlsFiles) -> Result<Self, ConnectError> {
+        let stamps = stamps(&files);
+        let config = Arc::new(build(&files)?);
+        Ok(Self { files, stamps, config, reload_error: None })
+    }
+
+    /// The configuration, read again if a file changed since.
+    pub(super) fn current_config(&mut self) -> Arc<ClientConfig> {
+        let now = stamps(&self.files);
+        if now != self.stamps {
+            match build(&self.files) {
+                Ok(config) => {
+                    self.config = Arc::new(config);
+                    self.reload_error = None;
+                }
+                Err(error) => self.reload_error = Some(error.to_string()),
+            }
+            self.stamps = now;
+        }
+        Arc::clone(&self.config)
+    }
+
+    pub(super) fn reload_error(&self) -> Option<String> {
+        self.reload_error.clone()
+    }
+}
+
+fn stamps(files: &TlsFiles) -> Vec<Stamp> {
+    let stamp = |path: &PathBuf| {
+        let meta = std::fs::metadata(path).ok()?;
+        Some((meta.modified().ok()?, meta.len()))
+    };
+    [&files.ca_file, &files.cert_file, &files.key_file].into_iter().flatten().map(stamp).collect()
+}
+
+fn build(files: &TlsFiles) -> Result<ClientConfig, ConnectError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ConnectError::Tls {
+            target: "this machine".to_owned(),
+            error: error.to_string(),
+        })?;
+    let builder = if files.insecure_skip_verify {
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate::new(&provider)))
+    } else {
+        builder.with_root_certificates(roots(files)?)
+    };
+    let mut config = match (&files.cert_file, &files.key_file) {
+        (Some(cert), Some(key)) => {
+            let chain = certificates("tls.cert_file", cert)?;
+            builder
+                .with_client_auth_cert(chain, private_key(key)?)
+                .map_err(|error| file_error("tls.cert_file", cert, &error))?
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn roots(files: &TlsFiles) -> Result<RootCertStore, ConnectError> {
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(path) = &files.ca_file {
+        for certificate in certificates("tls.ca_file", path)? {
+            store.add(certificate).map_err(|error| file_error("tls.ca_file", path, &error))?;
+        }
+    }
+    if store.is_empty() { Err(ConnectError::NoRoots) } else { Ok(store) }
+}
+
+fn certificates(
+    what: &'static str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, ConnectError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|error| pem_error(what, path, error));
+    let found = found?;
+    if found.is_empty() {
+        return Err(file_error(what, path, &"holds no PEM certificate"));
+    }
+    Ok(found)
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ConnectError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| pem_error("tls.key_file", path, error))
+}
+
+fn pem_error(
+    what: &'static str,
+    path: &Path,
+    error: rustls::pki_types::pem::Error,
+) -> ConnectError {
+    use rustls::pki_types::pem::Error;
+    match error {
+        Error::NoItemsFound => file_error(what, path, &"holds nothing of this kind in PEM"),
+        Error::Io(error) => file_error(what, path, &error),
+        other => file_error(what, path, &format!("is no valid PEM: {other}")),
+    }
+}
+
+fn file_error(what: &'static str, path: &Path, problem: &impl ToString) -> ConnectError {
+    ConnectError::File { what, path: path.to_owned(), problem: problem.to_string() }
+}
+
+/// Accepts any certificate, for `insecure_skip_verify`. Signatures are still checked.
+#[derive(Debug)]
+struct AnyCertificate(WebPkiSupportedAlgorithms);
+
+impl AnyCertificate {
+    fn new(provider: &CryptoProvider) -> Self {
+        Self(provider.signature_verification_algorithms)
+    }
+}
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}
