@@ -73,7 +73,7 @@ pub trait DiskFile: Send + Sync + Debug {
     fn try_lock(&self) -> io::Result<bool>;
 }
 
-impl dyn DiskFile {
+impl dyn DiskFile + '_ {
     /// Reads exactly `buf.len()` bytes or fails with `UnexpectedEof`.
     pub fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buf.is_empty() {

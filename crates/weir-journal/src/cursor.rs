@@ -5,9 +5,14 @@ use std::time::Duration;
 
 use weir_model::{Batch, DiscardReason, RecordView, StreamId};
 
+use crate::Shared;
+use crate::segment;
+use crate::state::{Place, Taken};
+
 /// A required destination's reader. Exactly one task uses it.
 #[derive(Debug)]
 pub struct Cursor {
+    pub(crate) shared: Arc<Shared>,
     pub(crate) index: usize,
 }
 
@@ -69,32 +74,91 @@ impl Cursor {
     }
 
     /// Waits until there is something worth sending: `bytes` of batches wait, or the oldest has
-    /// waited for `age`, or (at once) nothing of the above but the journal is closing.
-    /// Batches of streams that `take` refused do not count again until one is acknowledged.
-    pub async fn ready(&mut self, _bytes: u64, _age: Duration) {
-        todo!()
+    /// waited for `age`, or (at once) the journal is closing. After [`Self::take`] found nothing
+    /// that it may take, waits for an acknowledgement or for another batch first.
+    pub async fn ready(&mut self, bytes: u64, age: Duration) {
+        let notify = self.shared.lock().cursors[self.index].notify.clone();
+        loop {
+            let notified = notify.notified();
+            let wait = {
+                let mut state = self.shared.lock();
+                let now = self.shared.clock.monotonic();
+                let closing = state.closing;
+                let cursor = &mut state.cursors[self.index];
+                cursor.ready_bytes = bytes.max(1);
+                let waiting = if cursor.starved { 0 } else { cursor.waiting_bytes };
+                let waited = now.saturating_sub(cursor.waiting_since);
+                if (closing && !cursor.starved)
+                    || waiting >= cursor.ready_bytes
+                    || (waiting > 0 && waited >= age)
+                {
+                    return;
+                }
+                (waiting > 0).then(|| age - waited)
+            };
+            match wait {
+                Some(left) => drop(tokio::time::timeout(left, notified).await),
+                None => notified.await,
+            }
+        }
     }
 
     /// Takes the next batch, fairly over streams (deficit round robin in bytes), passing over
     /// streams for which `busy` is true (an earlier batch of theirs is in flight). `None` when
     /// there is nothing to take or the window is used up.
-    pub fn take(&mut self, _busy: impl Fn(StreamId) -> bool) -> Option<Delivery> {
-        todo!()
+    pub fn take(&mut self, busy: impl Fn(StreamId) -> bool) -> Option<Delivery> {
+        loop {
+            let taken = self.shared.lock().take(self.index, &busy)?;
+            if let Some(delivery) = self.fetch(&taken) {
+                return Some(delivery);
+            }
+            let outcome = Outcome {
+                discarded: Some((DiscardReason::Corrupt, taken.routed)),
+                ..Outcome::default()
+            };
+            self.settle(taken.stream, taken.seq, outcome);
+        }
+    }
+
+    /// Gets the batch, from disk if need be; `None` when it cannot be read any more.
+    fn fetch(&self, taken: &Taken) -> Option<Delivery> {
+        let batch = match &taken.place {
+            Place::Memory(batch) => batch.clone(),
+            Place::Disk(location) => {
+                let file = self.shared.lock().segments.get(&location.segment)?.file.clone();
+                match segment::read_frame(&*file, *location) {
+                    Ok(batch) => Arc::new(batch),
+                    Err(error) => {
+                        tracing::error!(%error, records = taken.routed, "a batch in the journal cannot be read any more; its records are discarded");
+                        return None;
+                    }
+                }
+            }
+            Place::Nowhere => return None,
+        };
+        let first_record = batch.records_up_to(taken.skip_to);
+        let (record_count, seq) = (taken.routed, taken.seq);
+        Some(Delivery { batch, first_record, record_count, cursor: self.index, seq })
     }
 
     /// Settles a delivery. Positions move on when all earlier batches of the stream are settled,
     /// and are durable within the commit interval.
-    pub fn ack(&mut self, _delivery: &Delivery, _outcome: Outcome) {
-        todo!()
+    pub fn ack(&mut self, delivery: &Delivery, outcome: Outcome) {
+        self.settle(delivery.stream(), delivery.seq, outcome);
+    }
+
+    fn settle(&self, stream: StreamId, seq: u64, outcome: Outcome) {
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| state.settle(self.index, stream, seq, outcome, now));
     }
 
     /// Bytes that wait and are not taken yet.
     pub fn waiting_bytes(&self) -> u64 {
-        todo!()
+        self.shared.lock().cursors[self.index].waiting_bytes
     }
 
     /// True once the journal is closing and nothing more will come.
     pub fn is_closing(&self) -> bool {
-        todo!()
+        self.shared.lock().closing
     }
 }

@@ -1,147 +1,279 @@
 //! The journal: the only buffer in weir. Sources append batches, destinations read with cursors.
 //!
-//! It knows frames, positions and books; it does not know what a log is.
-//! See `docs/internals/journal.md` for the files and the recovery rules.
+//! It knows frames, positions and books; it does not know what a log is. A memory ring stands in
+//! front of checksummed segment files; a batch reaches the disk when its source cannot repeat it,
+//! or when a destination falls behind the ring. Positions, states and books are persisted in one
+//! log. See `docs/internals/journal.md` for the files and the recovery rules.
+//!
+//! Reading order: [`spec`](JournalConfig), `state` (what is decided), `writer` (what is done),
+//! `recovery`.
 #![forbid(unsafe_code)]
 
-mod spec;
 mod cursor;
+mod cursor_log;
+mod limits;
+mod recovery;
+mod segment;
+mod spec;
+mod state;
+mod subscriber;
+mod writer;
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use weir_host::{Clock, Disk, WakeFd};
 use weir_model::{Batch, SourceId, StreamId};
 
 pub use cursor::{Cursor, Delivery, Outcome};
 pub use spec::*;
+pub use subscriber::{Next, Subscriber};
+
+use state::{CursorState, State};
+use subscriber::SubscriberQueue;
+
+/// What all handles share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// Wakes the writer.
+    work: Condvar,
+    /// Positions have become durable.
+    flushed: Condvar,
+    clock: Arc<dyn Clock>,
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state and wakes the writer when that gave it something to do.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let before = state.work_signature();
+        let result = change(&mut state);
+        if state.work_signature() != before {
+            self.work.notify_one();
+        }
+        result
+    }
+}
 
 /// A journal; clones share it.
 #[derive(Debug, Clone)]
-pub struct Journal {}
+pub struct Journal {
+    shared: Arc<Shared>,
+    writer: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
 
 /// Resolves when a batch appended with [`WritePolicy::OnAppend`] is on stable storage.
 #[derive(Debug)]
-pub struct AppendTicket {}
+pub struct AppendTicket(Option<tokio::sync::oneshot::Receiver<Result<(), RefusedReason>>>);
 
 impl AppendTicket {
     /// Waits for stable storage. An error says that the disk failed: the batch may be lost in a
     /// crash and must not be acknowledged.
     pub async fn durable(self) -> Result<(), RefusedReason> {
-        todo!()
-    }
-}
-
-/// What an optional reader gets.
-#[derive(Debug)]
-pub enum Next {
-    /// A batch.
-    Batch(Arc<Batch>),
-    /// Records that this reader missed because it was too slow: exactly these.
-    Gap {
-        /// Journal sequence number of the first missed batch.
-        first: u64,
-        /// And of the last.
-        last: u64,
-        /// Records in them.
-        count: u64,
-    },
-}
-
-/// An optional reader: never holds anything back; gets a gap when it falls behind.
-#[derive(Debug)]
-pub struct Subscriber {}
-
-impl Subscriber {
-    /// The next batch or gap; `None` when the journal closed.
-    pub async fn next(&mut self) -> Option<Next> {
-        todo!()
+        match self.0 {
+            Some(receiver) => receiver.await.unwrap_or(Err(RefusedReason::Closed)),
+            None => Ok(()),
+        }
     }
 }
 
 impl Journal {
     /// Opens or creates a journal, recovers what is there and starts its writer thread.
     pub fn open(
-        _config: JournalConfig,
-        _disk: Arc<dyn Disk>,
-        _clock: Arc<dyn Clock>,
+        config: JournalConfig,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
     ) -> Result<Self, JournalError> {
-        todo!()
+        let dir = config.dir.clone();
+        let mut state = State::new(config);
+        let opened = recovery::open(&*disk, &mut state)?;
+        if !state.dead.is_empty() {
+            state.positions_since = Some(clock.monotonic());
+        }
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            flushed: Condvar::new(),
+            clock,
+        });
+        let writer = writer::Writer::new(shared.clone(), disk, opened);
+        let thread = std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || writer.run())
+            .map_err(|error| JournalError::Io {
+                what: "cannot start a thread for",
+                path: dir,
+                error,
+            })?;
+        Ok(Self { shared, writer: Arc::new(Mutex::new(Some(thread))) })
     }
 
     /// Registers a required destination, or finds its cursor again. A new destination starts at
     /// now: with what is appended from here on.
-    pub fn cursor(&self, _spec: CursorSpec) -> Result<Cursor, JournalError> {
-        todo!()
+    pub fn cursor(&self, spec: CursorSpec) -> Result<Cursor, JournalError> {
+        let now = self.shared.clock.monotonic();
+        let index = self.shared.change(|state| {
+            let same_name = |c: &CursorState| c.name == spec.name && !c.dropped;
+            let index = match state.cursors.iter().position(same_name) {
+                Some(index) => index,
+                None if state.cursors.len() >= weir_model::limits::CURSORS_MAX => {
+                    return Err(JournalError::TooManyCursors);
+                }
+                None => {
+                    state.cursors.push(CursorState::new(spec.name.clone()));
+                    state.cursors.len() - 1
+                }
+            };
+            state.cursors[index].spec = Some(spec);
+            state.names_dirty = true;
+            state.positions_since.get_or_insert(now);
+            Ok(index)
+        })?;
+        Ok(Cursor { shared: self.shared.clone(), index })
     }
 
     /// Drops the cursor of a destination that is no longer configured; its undelivered records
     /// are counted as discarded. False when there is no such inactive cursor.
-    pub fn drop_cursor(&self, _name: &str) -> bool {
-        todo!()
+    pub fn drop_cursor(&self, name: &str) -> bool {
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| state.drop_cursor(name, now))
     }
 
     /// Names a source for the ledger. True when the data directory has not seen it before.
-    pub fn register_source(&self, _name: &str) -> bool {
-        todo!()
+    pub fn register_source(&self, name: &str) -> bool {
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| {
+            let id = SourceId::of(name);
+            let is_new = !state.sources.contains_key(&id);
+            name.clone_into(&mut state.sources.entry(id).or_default().name);
+            state.names_dirty = true;
+            state.positions_since.get_or_insert(now);
+            is_new
+        })
     }
 
     /// Streams of a source that the journal remembers.
-    pub fn known_streams(&self, _source: SourceId) -> Vec<KnownStream> {
-        todo!()
+    pub fn known_streams(&self, source: SourceId) -> Vec<KnownStream> {
+        self.shared.lock().known_streams(source)
     }
 
     /// Opens a stream: tells its source where to read on. Frames of the stream that were recovered
     /// from disk and that the source will read again are dropped; others are released.
-    pub fn open_stream(&self, _spec: &StreamSpec<'_>) -> ResumePoint {
-        todo!()
+    pub fn open_stream(&self, spec: &StreamSpec<'_>) -> ResumePoint {
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| state.open_stream(spec, now))
     }
 
     /// Called once every source has opened the streams that it found: recovered frames of streams
     /// that nobody opened (their files are gone) are released to the destinations.
     pub fn release_unclaimed(&self) {
-        todo!()
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| state.release_unclaimed(now));
     }
 
     /// Ends a stream: nothing more will be appended to it. When every destination has committed
     /// it, its counts fold into its source's and the journal forgets it.
-    pub fn close_stream(&self, _stream: StreamId) {
-        todo!()
+    pub fn close_stream(&self, stream: StreamId) {
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| {
+            if let Some(known) = state.streams.get_mut(&stream) {
+                known.closed = true;
+            }
+            state.fold_if_done(stream, now);
+        });
     }
 
     /// The stream cannot be read again any more (its file was unlinked): what is not yet
     /// acknowledged goes to disk.
-    pub fn persist_stream(&self, _stream: StreamId) {
-        todo!()
+    pub fn persist_stream(&self, stream: StreamId) {
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| {
+            let in_memory =
+                |s: &state::Slot| s.stream == stream && s.location.is_none() && !s.durable;
+            let slots: Vec<(u64, u64)> = state
+                .slots
+                .iter()
+                .filter(|(_, slot)| in_memory(slot))
+                .map(|(seq, slot)| (*seq, slot.memory_bytes))
+                .collect();
+            for (seq, bytes) in slots {
+                if let Some(slot) = state.slots.get_mut(&seq) {
+                    slot.durable = true;
+                }
+                state.want_durable(seq, bytes, now);
+            }
+        });
     }
 
     /// Appends a batch. Never waits: a refused batch comes back, and `on_room` wakes when it is
     /// worth trying again.
-    pub fn append(&self, _batch: Batch, _policy: WritePolicy) -> Result<AppendTicket, Refused> {
-        todo!()
+    pub fn append(&self, batch: Batch, policy: WritePolicy) -> Result<AppendTicket, Refused> {
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| state.append(batch, policy, now)).map(AppendTicket)
     }
 
     /// Wakes this descriptor whenever room has been made after a refusal.
-    pub fn on_room(&self, _wake: WakeFd) {
-        todo!()
+    pub fn on_room(&self, wake: WakeFd) {
+        self.shared.lock().room_wakes.push(wake);
     }
 
     /// An optional reader with a backlog of at most `backlog_bytes`.
-    pub fn subscribe(&self, _backlog_bytes: u64) -> Subscriber {
-        todo!()
+    pub fn subscribe(&self, backlog_bytes: u64) -> Subscriber {
+        let queue = SubscriberQueue::new(backlog_bytes);
+        self.shared.lock().subscribers.push(Arc::downgrade(&queue));
+        Subscriber(queue)
     }
 
     /// The books of this moment.
     pub fn ledger(&self) -> Ledger {
-        todo!()
+        let state = self.shared.lock();
+        let now = self.shared.clock.monotonic();
+        Ledger {
+            sources: state.source_ledgers(),
+            cursors: state.cursor_ledgers(now),
+            journal: state.status(),
+        }
+    }
+
+    /// Waits until everything committed so far is durable, or the disk has failed.
+    pub fn flush(&self) {
+        let now = self.shared.clock.monotonic();
+        let mut state = self.shared.lock();
+        if state.positions_since.is_none() || state.disk_error.is_some() {
+            return;
+        }
+        state.positions_since = Some(now.saturating_sub(state.config.commit_interval));
+        self.shared.work.notify_one();
+        let waited = self.shared.flushed.wait(state);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// No further appends; cursors drain what is left (`ready` returns at once).
     pub fn close(&self) {
-        todo!()
+        let mut state = self.shared.lock();
+        state.closing = true;
+        for cursor in &mut state.cursors {
+            cursor.notify.notify_one();
+        }
+        for subscriber in state.subscribers.drain(..).filter_map(|s| s.upgrade()) {
+            subscriber.close();
+        }
     }
 
     /// Flushes positions and segments, ends the writer thread. Call after the cursors are done.
     pub fn shutdown(&self) {
-        todo!()
+        self.close();
+        self.shared.change(|state| state.stopping = true);
+        let thread = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the journal's writer thread panicked");
+        }
     }
 }

@@ -155,7 +155,9 @@ pub enum JournalError {
         dir: PathBuf,
     },
     /// A file was written by a release that this one cannot read.
-    #[error("{file} has format version {version}, which this release does not know; it was left untouched")]
+    #[error(
+        "{file} has format version {version}, which this release does not know; it was left untouched"
+    )]
     Version {
         /// The file.
         file: PathBuf,

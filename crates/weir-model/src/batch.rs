@@ -62,6 +62,11 @@ impl Batch {
         (head, &frame[head.len()..])
     }
 
+    /// The frame behind its first 16 bytes: what follows the head of [`Self::frame_parts`].
+    pub fn frame_rest(&self) -> &[u8] {
+        &self.buf[16..self.header.frame_len as usize]
+    }
+
     /// Bytes of memory that the batch holds.
     pub fn memory_bytes(&self) -> usize {
         self.buf.capacity() + size_of::<Self>()
@@ -84,8 +89,7 @@ impl Batch {
 
     /// How many records are routed to the destination with that cursor index.
     pub fn routed_count(&self, cursor: usize) -> u64 {
-        let count =
-            |entry: &[u8]| u64::from(u32::from_le_bytes(std::array::from_fn(|i| entry[i])));
+        let count = |entry: &[u8]| u64::from(u32::from_le_bytes(std::array::from_fn(|i| entry[i])));
         (0..usize::from(self.header.route_count))
             .map(|route| self.route_entry(route))
             .filter(|entry| mask_contains(entry, cursor))
@@ -99,10 +103,21 @@ impl Batch {
             0
         } else {
             let at = self.column_at(4 + 2 * usize::from(self.header.has_attributes));
-            self.buf.get(at + index * 2..at + index * 2 + 2).map_or(0, |b| usize::from(b[0]) | usize::from(b[1]) << 8)
+            self.buf
+                .get(at + index * 2..at + index * 2 + 2)
+                .map_or(0, |b| usize::from(b[0]) | usize::from(b[1]) << 8)
         };
         route < usize::from(self.header.route_count)
             && mask_contains(self.route_entry(route), cursor)
+    }
+
+    /// The destination mask, when all records share one.
+    pub(crate) fn single_route(&self) -> Option<Vec<u64>> {
+        if self.header.route_count != 1 {
+            return None;
+        }
+        let words = self.route_entry(0)[8..].as_chunks().0;
+        Some(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
     }
 
     /// The encoded resource.
@@ -344,7 +359,12 @@ mod tests {
     fn assert_content(batch: &Batch, bodies: &[(&str, &str)]) {
         let seen: Vec<(String, String)> = batch
             .records()
-            .map(|r| (String::from_utf8_lossy(r.body).into(), String::from_utf8_lossy(r.attributes).into()))
+            .map(|r| {
+                (
+                    String::from_utf8_lossy(r.body).into(),
+                    String::from_utf8_lossy(r.attributes).into(),
+                )
+            })
             .collect();
         let want: Vec<(String, String)> =
             bodies.iter().map(|(b, a)| ((*b).to_owned(), (*a).to_owned())).collect();
@@ -380,7 +400,10 @@ mod tests {
     fn records_up_to_a_position_are_found() {
         let batch = sample(&[("aaa", ""), ("bbb", ""), ("ccc", "")]);
         let up_to = |offset| batch.records_up_to(Position::new(3, offset));
-        assert_eq!([up_to(1000), up_to(1003), up_to(1004), up_to(1008), up_to(1012)], [0, 0, 1, 2, 3]);
+        assert_eq!(
+            [up_to(1000), up_to(1003), up_to(1004), up_to(1008), up_to(1012)],
+            [0, 0, 1, 2, 3]
+        );
         assert_eq!(batch.records_up_to(Position::new(2, 9999)), 0);
         assert_eq!(batch.records_up_to(Position::new(4, 0)), 3);
     }

@@ -312,7 +312,8 @@ mod tests {
         assert_eq!(SourceBook::decode(&bytes), book);
         assert_eq!(book.unaccounted_lines(), 0);
 
-        let mut book = CursorBook { routed: 9, delivered: 4, dead_lettered: 2, ..CursorBook::default() };
+        let mut book =
+            CursorBook { routed: 9, delivered: 4, dead_lettered: 2, ..CursorBook::default() };
         book.discarded[DiscardReason::BufferFull as usize] = 3;
         let mut bytes = Vec::new();
         book.encode(&mut bytes);

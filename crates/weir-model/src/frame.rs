@@ -141,9 +141,8 @@ impl FrameHeader {
     /// Decodes a header and checks that its sections lie within the announced length. Reads only
     /// the header; says nothing about the content.
     pub fn read(bytes: &[u8]) -> Result<Self, FrameError> {
-        let header: &[u8; HEADER_LEN] = bytes
-            .first_chunk()
-            .ok_or(FrameError::Short { have: bytes.len(), want: HEADER_LEN })?;
+        let header: &[u8; HEADER_LEN] =
+            bytes.first_chunk().ok_or(FrameError::Short { have: bytes.len(), want: HEADER_LEN })?;
         if header[..4] != MAGIC {
             return Err(FrameError::Magic);
         }

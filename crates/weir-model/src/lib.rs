@@ -10,22 +10,23 @@
 
 pub mod limits;
 
-mod position;
-mod frame;
-mod pool;
-mod builder;
 mod batch;
 mod books;
-mod resource;
-mod record;
+mod builder;
+mod frame;
+mod merge;
 mod metric;
+mod pool;
+mod position;
+mod record;
+mod resource;
 
 pub use batch::{Batch, RecordView, Records};
 pub use books::{AbandonReason, CursorBook, DiscardReason, SourceBook};
 pub use builder::{BatchBuilder, Full, NewRecord, Seal};
 pub use frame::{BatchClass, FrameError, FrameHeader, HEADER_LEN};
 pub use metric::{Metric, MetricKind};
-pub use pool::{pooled_bytes, PooledBuf};
+pub use pool::{PooledBuf, pooled_bytes};
 pub use position::{Position, SourceId, StreamId, hash64};
 pub use record::{LogRecord, RecordFlags, Severity, unescape_json};
 pub use resource::{Resource, Value};

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::Resource;
 
 /// Severity number of OpenTelemetry's log data model (1..=24), 0 when unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct Severity(pub u8);
 
 impl Severity {

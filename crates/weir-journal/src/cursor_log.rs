@@ -1,0 +1,467 @@
+//! The cursor log: names, positions, states and books, in records that replace each other.
+//!
+//! Each record is whole or absent (magic, length, CRC-32C); all of them state absolute values,
+//! so replaying one twice, or an old log before a new one, changes nothing.
+//! Format: `docs/internals/journal.md`.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_host::{Disk, DiskFile, OpenMode};
+use weir_model::{CursorBook, Position, SourceBook, SourceId, StreamId};
+
+use crate::limits::CURSOR_LOG_BYTES_MIN;
+use crate::spec::JournalError;
+use crate::state::{CommitTail, CursorState, CursorStream, Folded, State, StreamState};
+
+const FILE_MAGIC: [u8; 4] = *b"WCUR";
+const VERSION: u16 = 1;
+const FILE_HEADER_LEN: usize = 8;
+const RECORD_MAGIC: [u8; 4] = *b"WREC";
+const RECORD_HEADER_LEN: usize = 12;
+
+/// Kinds of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Cursor = 1,
+    CursorDropped = 2,
+    Source = 3,
+    Position = 4,
+    /// Streams that ended, with the totals that now include them: one record, so that the counts
+    /// can neither be lost nor doubled.
+    Fold = 5,
+    /// Everything: replaces what was replayed before. One record, so that a damaged one leaves
+    /// the generation before in force.
+    Snapshot = 6,
+}
+
+/// An open cursor log.
+#[derive(Debug)]
+pub(crate) struct CursorLog {
+    dir: PathBuf,
+    generation: u64,
+    file: Box<dyn DiskFile>,
+    len: u64,
+    /// Length right after the last rewriting.
+    snapshot_len: u64,
+    /// A sync failed: the file must not be synced again.
+    failed: bool,
+}
+
+fn file_name(dir: &Path, generation: u64) -> PathBuf {
+    dir.join(format!("cursors-{generation:010}.wcur"))
+}
+
+fn generation_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_prefix("cursors-")?.strip_suffix(".wcur")?.parse().ok()
+}
+
+/// Replays all logs of the directory, older before newer, into `state`, and starts a new
+/// generation. Returns the number of damaged records.
+pub(crate) fn recover(
+    disk: &dyn Disk,
+    dir: &Path,
+    files: &[PathBuf],
+    state: &mut State,
+) -> Result<(CursorLog, u64), JournalError> {
+    let mut generations: Vec<u64> = files.iter().filter_map(|p| generation_of(p)).collect();
+    generations.sort_unstable();
+    let mut damaged = 0;
+    for generation in &generations {
+        damaged += replay(disk, &file_name(dir, *generation), state)?;
+    }
+    let next = generations.last().copied().unwrap_or(0) + 1;
+    let log = write_snapshot(disk, dir, next, state).map_err(|error| JournalError::Io {
+        what: "cannot write",
+        path: file_name(dir, next),
+        error,
+    })?;
+    // The one before stays as a second copy; still older ones go.
+    for old in generations.iter().rev().skip(1) {
+        let _stays_until_next_time = disk.remove(&file_name(dir, *old));
+    }
+    Ok((log, damaged))
+}
+
+fn replay(disk: &dyn Disk, path: &Path, state: &mut State) -> Result<u64, JournalError> {
+    let read = || -> io::Result<Vec<u8>> {
+        let file = disk.open(path, OpenMode::Read)?;
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|error| JournalError::Io {
+        what: "cannot read",
+        path: path.to_owned(),
+        error,
+    })?;
+    if bytes.len() < FILE_HEADER_LEN || bytes[..4] != FILE_MAGIC {
+        return Ok(u64::from(!bytes.is_empty()));
+    }
+    let version = u16::from_le_bytes([bytes[4], bytes[5]]);
+    if version != VERSION {
+        return Err(JournalError::Version { file: path.to_owned(), version });
+    }
+    Ok(replay_records(&bytes[FILE_HEADER_LEN..], state))
+}
+
+/// Applies every whole record; counts stretches that hold none. A torn end is no damage.
+fn replay_records(mut rest: &[u8], state: &mut State) -> u64 {
+    let mut damaged = 0;
+    let mut in_damage = false;
+    while !rest.is_empty() {
+        if let Some((payload, after)) = whole_record(rest) {
+            apply(payload, state);
+            damaged += u64::from(in_damage);
+            in_damage = false;
+            rest = after;
+        } else {
+            in_damage = true;
+            let next = rest[1..].windows(4).position(|w| w == RECORD_MAGIC);
+            let Some(next) = next else { break };
+            rest = &rest[next + 1..];
+        }
+    }
+    damaged
+}
+
+fn whole_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let header: &[u8; RECORD_HEADER_LEN] = bytes.first_chunk()?;
+    if header[..4] != RECORD_MAGIC {
+        return None;
+    }
+    let len = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
+    let crc = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+    let payload = bytes.get(RECORD_HEADER_LEN..RECORD_HEADER_LEN + len)?;
+    (crc32c::crc32c(payload) == crc).then(|| (payload, &bytes[RECORD_HEADER_LEN + len..]))
+}
+
+/// Reads fields; every getter gives a default once the record is exhausted.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (field, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        field
+    }
+    fn u64(&mut self) -> u64 {
+        let field = self.take(8);
+        u64::from_le_bytes(std::array::from_fn(|i| field.get(i).copied().unwrap_or(0)))
+    }
+    fn u32(&mut self) -> u32 {
+        let field = self.take(4);
+        u32::from_le_bytes(std::array::from_fn(|i| field.get(i).copied().unwrap_or(0)))
+    }
+    fn bytes(&mut self) -> &'a [u8] {
+        let len = self.u32() as usize;
+        self.take(len)
+    }
+}
+
+fn apply(payload: &[u8], state: &mut State) {
+    let Some((&kind, rest)) = payload.split_first() else { return };
+    let mut fields = Fields(rest);
+    match kind {
+        k if k == Kind::Cursor as u8 => {
+            let index = fields.u32() as usize;
+            let name = String::from_utf8_lossy(fields.bytes()).into_owned();
+            cursor_slot(state, index).name = name;
+        }
+        k if k == Kind::CursorDropped as u8 => {
+            let index = fields.u32() as usize;
+            cursor_slot(state, index).dropped = true;
+        }
+        k if k == Kind::Source as u8 => {
+            let id = SourceId(fields.u64());
+            let source = state.sources.entry(id).or_default();
+            source.name = String::from_utf8_lossy(fields.bytes()).into_owned();
+        }
+        k if k == Kind::Position as u8 => apply_position(&mut fields, state),
+        k if k == Kind::Fold as u8 => apply_fold(&mut fields, state),
+        k if k == Kind::Snapshot as u8 => {
+            state.cursors.clear();
+            state.streams.clear();
+            state.sources.clear();
+            replay_records(rest, state);
+        }
+        // A kind of a later release that reads this version: nothing that this one needs.
+        _ => {}
+    }
+}
+
+fn apply_fold(fields: &mut Fields<'_>, state: &mut State) {
+    for _ in 0..fields.u32() {
+        let stream = StreamId(fields.u64());
+        state.streams.remove(&stream);
+        for cursor in &mut state.cursors {
+            cursor.streams.remove(&stream);
+        }
+    }
+    for _ in 0..fields.u32() {
+        let id = SourceId(fields.u64());
+        state.sources.entry(id).or_default().folded = SourceBook::decode(fields.bytes());
+    }
+    for index in 0..fields.u32() as usize {
+        cursor_slot(state, index).folded = CursorBook::decode(fields.bytes());
+    }
+}
+
+fn cursor_slot(state: &mut State, index: usize) -> &mut CursorState {
+    let index = index.min(weir_model::limits::CURSORS_MAX - 1);
+    while state.cursors.len() <= index {
+        let mut unnamed = CursorState::new(String::new());
+        unnamed.fresh = false;
+        state.cursors.push(unnamed);
+    }
+    &mut state.cursors[index]
+}
+
+fn apply_position(fields: &mut Fields<'_>, state: &mut State) {
+    let index = fields.u32() as usize;
+    let stream = StreamId(fields.u64());
+    let group = fields.u64();
+    let source = SourceId(fields.u64());
+    let epoch = fields.u32();
+    let end = Position::new(epoch, fields.u64());
+    let committed_book = CursorBook::decode(fields.bytes());
+    let book = SourceBook::decode(fields.bytes());
+    let committed = Arc::new(CommitTail { end, state: fields.bytes().into(), book });
+    let cs = CursorStream { committed, committed_book, ..CursorStream::default() };
+    cursor_slot(state, index).streams.insert(stream, cs);
+    let known = StreamState { source: Some(source), group, book, end, ..StreamState::default() };
+    state.streams.insert(stream, known);
+}
+
+/// Encodes records into one buffer that is written at once.
+#[derive(Debug, Default)]
+pub(crate) struct Records(Vec<u8>);
+
+impl Records {
+    fn record(&mut self, kind: Kind, fill: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.0.len();
+        self.0.extend_from_slice(&[0; RECORD_HEADER_LEN]);
+        self.0.push(kind as u8);
+        fill(&mut self.0);
+        let payload = start + RECORD_HEADER_LEN;
+        let len = (self.0.len() - payload) as u32;
+        let crc = crc32c::crc32c(&self.0[payload..]);
+        let header = &mut self.0[start..payload];
+        header[..4].copy_from_slice(&RECORD_MAGIC);
+        header[4..8].copy_from_slice(&len.to_le_bytes());
+        header[8..].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn names(&mut self, state: &State) {
+        for (index, cursor) in state.cursors.iter().enumerate() {
+            self.record(Kind::Cursor, |out| {
+                put_u32(out, index as u32);
+                put_bytes(out, cursor.name.as_bytes());
+            });
+            if cursor.dropped {
+                self.record(Kind::CursorDropped, |out| put_u32(out, index as u32));
+            }
+        }
+        for (id, source) in &state.sources {
+            self.record(Kind::Source, |out| {
+                out.extend_from_slice(&id.0.to_le_bytes());
+                put_bytes(out, source.name.as_bytes());
+            });
+        }
+    }
+
+    fn fold(&mut self, state: &State, ended: &[Folded]) {
+        self.record(Kind::Fold, |out| {
+            put_u32(out, ended.len() as u32);
+            for folded in ended {
+                out.extend_from_slice(&folded.stream.0.to_le_bytes());
+            }
+            put_u32(out, state.sources.len() as u32);
+            for (id, source) in &state.sources {
+                out.extend_from_slice(&id.0.to_le_bytes());
+                put_encoded(out, |out| source.folded.encode(out));
+            }
+            put_u32(out, state.cursors.len() as u32);
+            for cursor in &state.cursors {
+                put_encoded(out, |out| cursor.folded.encode(out));
+            }
+        });
+    }
+
+    fn position(&mut self, index: usize, stream: StreamId, known: &StreamState, cs: &CursorStream) {
+        let end = cs.committed.end;
+        self.record(Kind::Position, |out| {
+            put_u32(out, index as u32);
+            out.extend_from_slice(&stream.0.to_le_bytes());
+            out.extend_from_slice(&known.group.to_le_bytes());
+            out.extend_from_slice(&known.source.map_or(0, |s| s.0).to_le_bytes());
+            put_u32(out, end.epoch);
+            out.extend_from_slice(&end.offset.to_le_bytes());
+            put_encoded(out, |out| cs.committed_book.encode(out));
+            put_encoded(out, |out| cs.committed.book.encode(out));
+            put_bytes(out, &cs.committed.state);
+        });
+    }
+
+    /// Everything that changed since the last call: names, positions, ended streams.
+    pub(crate) fn collect(state: &mut State) -> Self {
+        let mut records = Self::default();
+        if std::mem::take(&mut state.names_dirty) {
+            records.names(state);
+        }
+        for index in 0..state.cursors.len() {
+            for stream in std::mem::take(&mut state.cursors[index].dirty) {
+                let Some(cs) = state.cursors[index].streams.get_mut(&stream) else { continue };
+                cs.dirty = false;
+                let Some(known) = state.streams.get(&stream) else { continue };
+                records.position(index, stream, known, &state.cursors[index].streams[&stream]);
+            }
+        }
+        let ended = std::mem::take(&mut state.folded);
+        if !ended.is_empty() {
+            records.fold(state, &ended);
+        }
+        records
+    }
+
+    /// The whole state.
+    fn snapshot(state: &State) -> Self {
+        let mut all = Self::default();
+        all.names(state);
+        all.fold(state, &[]);
+        for (index, cursor) in state.cursors.iter().enumerate() {
+            for (stream, cs) in &cursor.streams {
+                if let Some(known) = state.streams.get(stream) {
+                    all.position(index, *stream, known, cs);
+                }
+            }
+        }
+        let mut records = Self::default();
+        records.record(Kind::Snapshot, |out| out.extend_from_slice(&all.0));
+        records
+    }
+}
+
+fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_u32(out, bytes.len() as u32);
+    out.extend_from_slice(bytes);
+}
+
+fn put_encoded(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    put_u32(out, 0);
+    encode(out);
+    let len = (out.len() - at - 4) as u32;
+    out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+}
+
+/// Writes a new generation under a temporary name, makes it durable, then gives it its name.
+fn write_snapshot(
+    disk: &dyn Disk,
+    dir: &Path,
+    generation: u64,
+    state: &State,
+) -> io::Result<CursorLog> {
+    write_generation(disk, dir, generation, &Records::snapshot(state))
+}
+
+fn write_generation(
+    disk: &dyn Disk,
+    dir: &Path,
+    generation: u64,
+    records: &Records,
+) -> io::Result<CursorLog> {
+    let temporary = dir.join("cursors.tmp");
+    let _leftover = disk.remove(&temporary);
+    let file = disk.open(&temporary, OpenMode::CreateNew)?;
+    let mut header = [0; FILE_HEADER_LEN];
+    header[..4].copy_from_slice(&FILE_MAGIC);
+    header[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    file.write_all_at(&mut [IoSlice::new(&header), IoSlice::new(&records.0)], 0)?;
+    file.sync_data()?;
+    disk.rename(&temporary, &file_name(dir, generation))?;
+    disk.sync_dir(dir)?;
+    let len = (FILE_HEADER_LEN + records.0.len()) as u64;
+    let dir = dir.to_owned();
+    Ok(CursorLog { dir, generation, file, len, snapshot_len: len, failed: false })
+}
+
+impl CursorLog {
+    /// Appends records and makes them durable.
+    pub(crate) fn write(&mut self, records: &Records) -> io::Result<()> {
+        if self.failed {
+            return Err(io::Error::other("the cursor log failed to sync and must be rewritten"));
+        }
+        self.file.write_all_at(&mut [IoSlice::new(&records.0)], self.len)?;
+        if let Err(error) = self.file.sync_data() {
+            self.failed = true;
+            return Err(error);
+        }
+        self.len += records.0.len() as u64;
+        Ok(())
+    }
+
+    /// Whether it is time to rewrite it: mostly history, or in doubt after a failed sync.
+    pub(crate) fn needs_rewrite(&self) -> bool {
+        self.failed || self.len > CURSOR_LOG_BYTES_MIN.max(self.snapshot_len * 4)
+    }
+
+    /// Starts the next generation with the records of a whole state.
+    pub(crate) fn rewrite(&mut self, disk: &dyn Disk, records: &Records) -> io::Result<()> {
+        let mut next = write_generation(disk, &self.dir, self.generation + 1, records)?;
+        std::mem::swap(self, &mut next);
+        // The generation before stays as a second copy until the one after it is written.
+        if let Some(old) = self.generation.checked_sub(2) {
+            let _gone_already = disk.remove(&file_name(&self.dir, old));
+        }
+        Ok(())
+    }
+}
+
+/// A snapshot for [`CursorLog::rewrite`], taken under the lock.
+pub(crate) fn snapshot(state: &State) -> Records {
+    Records::snapshot(state)
+}
+
+/// After replay: totals of every cursor are what its streams and ended streams add up to, and
+/// nothing is in flight.
+pub(crate) fn settle_totals(state: &mut State) {
+    for cursor in &mut state.cursors {
+        let mut total = cursor.folded;
+        for cs in cursor.streams.values_mut() {
+            cs.committed_book.routed = cs.committed_book.settled();
+            total.add(&cs.committed_book);
+        }
+        total.routed = total.settled();
+        cursor.total = total;
+    }
+    // A stream's own counts go back to the lowest position, where its source will go on.
+    let mut lowest: HashMap<StreamId, (Position, SourceBook)> = HashMap::new();
+    for cursor in &state.cursors {
+        for (stream, cs) in &cursor.streams {
+            let tail = &cs.committed;
+            let entry = lowest.entry(*stream).or_insert((tail.end, tail.book));
+            if tail.end < entry.0 {
+                *entry = (tail.end, tail.book);
+            }
+        }
+    }
+    for (stream, (end, book)) in lowest {
+        if let Some(known) = state.streams.get_mut(&stream) {
+            known.end = end;
+            known.book = book;
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Bounds of the journal that are not the operator's to choose, with their reasons.
+
+use std::time::Duration;
+
+/// Bytes that a stream may send per round of the fair reading before the next stream's turn.
+pub(crate) const QUANTUM_BYTES: u64 = 64 * 1024;
+
+/// Part of ring and buffer that one stream may hold while others wait: one in so many.
+pub(crate) const STREAM_SHARE: u64 = 4;
+
+/// How long an appended batch that must be durable waits for company. Natural grouping (whatever
+/// arrived during the last flush) adds to it; the sum stays far below the promised 20 ms.
+pub(crate) const APPEND_GROUP_INTERVAL: Duration = Duration::from_millis(4);
+
+/// A group of frames is written as soon as it has this many bytes.
+pub(crate) const GROUP_BYTES: u64 = 1024 * 1024;
+
+/// Pause after a failed write before the disk is tried again.
+pub(crate) const DISK_RETRY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The cursor log is rewritten when it is this large and mostly history.
+pub(crate) const CURSOR_LOG_BYTES_MIN: u64 = 1024 * 1024;
+
+/// Dead frames are given back to the file system in ranges of at least this size; smaller holes
+/// are not worth a system call.
+pub(crate) const PUNCH_BYTES_MIN: u64 = 64 * 1024;
+
+/// Waiting batches of one stream are merged on append while the earlier one is smaller than this,
+/// so that a trickle behind a slow destination does not cost a slot per line.
+pub(crate) const MERGE_BYTES_MAX: usize = 48 * 1024;
+
+/// Batches that the journal remembers at once; each costs a few hundred bytes of memory.
+pub(crate) const SLOTS_MAX: usize = 100_000;

@@ -1,0 +1,239 @@
+//! After a restart: where sources go on, and which recovered frames are still wanted.
+//!
+//! A source that can repeat itself reads again from the lowest position that any destination
+//! still needs and that the disk does not cover; frames behind that place would come twice, so
+//! they are dropped. Frames of streams that nobody opens any more are all that is left of them,
+//! and are delivered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_model::{Position, SourceId, StreamId};
+
+use super::{CommitTail, CursorStream, Entry, Location, Slot, State, Status, StreamState};
+use crate::spec::{KnownStream, ResumePoint, StreamSpec};
+
+/// A frame found in a segment at start.
+#[derive(Debug, Clone)]
+pub(crate) struct RecoveredFrame {
+    pub(crate) location: Location,
+    pub(crate) source: SourceId,
+    pub(crate) group: u64,
+    pub(crate) base: Position,
+    pub(crate) tail: Arc<CommitTail>,
+    /// Records routed to each cursor (cursors without any are left out).
+    pub(crate) routed: Vec<(usize, u64)>,
+    /// Positions of those records, loaded only where part of the frame may be skipped.
+    pub(crate) positions: Vec<(usize, Vec<Position>)>,
+}
+
+impl RecoveredFrame {
+    /// Records for that cursor behind `position`.
+    fn routed_after(&self, cursor: usize, position: Position) -> u64 {
+        let exact = self.positions.iter().find(|(c, _)| *c == cursor);
+        if let Some((_, positions)) = exact.filter(|_| position > self.base) {
+            return (positions.len() - positions.partition_point(|p| *p <= position)) as u64;
+        }
+        self.routed.iter().find(|(c, _)| *c == cursor).map_or(0, |(_, count)| *count)
+    }
+}
+
+impl State {
+    /// Where the source of a stream goes on; `None` when nothing is known of the stream.
+    pub(crate) fn resume_point(&self, stream: StreamId) -> Option<ResumePoint> {
+        let frames = self.recovered.get(&stream).map_or(&[][..], Vec::as_slice);
+        let tails: Vec<&Arc<CommitTail>> = self
+            .cursors
+            .iter()
+            .filter(|c| c.is_active())
+            .filter_map(|c| c.streams.get(&stream))
+            .map(|cs| covered_up_to(&cs.committed, frames))
+            .collect();
+        let lowest = tails.into_iter().min_by_key(|tail| tail.end);
+        // Only destinations that are no longer configured know it: go on where they stopped.
+        let idle = || {
+            self.cursors
+                .iter()
+                .filter_map(|c| c.streams.get(&stream))
+                .map(|cs| &cs.committed)
+                .max_by_key(|t| t.end)
+        };
+        let tail = lowest.or_else(idle).or_else(|| frames.last().map(|f| &f.tail))?;
+        Some(ResumePoint {
+            position: tail.end,
+            state: tail.state.to_vec(),
+            book: tail.book,
+            known: true,
+        })
+    }
+
+    pub(crate) fn known_streams(&self, source: SourceId) -> Vec<KnownStream> {
+        let of_source = |(stream, state): (&StreamId, &StreamState)| {
+            if state.source != Some(source) {
+                return None;
+            }
+            let resume = self.resume_point(*stream)?;
+            Some(KnownStream { stream: *stream, group: state.group, resume })
+        };
+        self.streams.iter().filter_map(of_source).collect()
+    }
+
+    pub(crate) fn open_stream(&mut self, spec: &StreamSpec<'_>, now: Duration) -> ResumePoint {
+        let resume = self.resume_point(spec.stream).unwrap_or_else(|| ResumePoint {
+            position: spec.start,
+            state: spec.state.to_vec(),
+            book: spec.book,
+            known: false,
+        });
+        let stream = self.streams.entry(spec.stream).or_default();
+        stream.source = Some(spec.source);
+        stream.group = spec.group;
+        stream.claimed = true;
+        stream.closed = false;
+        stream.book = resume.book;
+        stream.end = resume.position;
+        self.sources.entry(spec.source).or_default();
+        self.begin_where_unknown(spec.stream, &resume, now);
+        if let Some(frames) = self.recovered.remove(&spec.stream) {
+            self.admit_recovered(spec.stream, frames, Some(resume.position), now);
+        }
+        resume
+    }
+
+    /// A destination that has never heard of the stream starts where its source goes on.
+    fn begin_where_unknown(&mut self, stream: StreamId, resume: &ResumePoint, now: Duration) {
+        let tail = Arc::new(CommitTail {
+            end: resume.position,
+            state: resume.state.as_slice().into(),
+            book: resume.book,
+        });
+        for index in 0..self.cursors.len() {
+            let cursor = &mut self.cursors[index];
+            if cursor.is_active() && !cursor.streams.contains_key(&stream) {
+                let fresh = CursorStream { committed: tail.clone(), ..CursorStream::default() };
+                cursor.streams.insert(stream, fresh);
+                self.mark_dirty(index, stream, now);
+            }
+        }
+    }
+
+    /// Releases what nobody claimed.
+    pub(crate) fn release_unclaimed(&mut self, now: Duration) {
+        for (stream, frames) in std::mem::take(&mut self.recovered) {
+            let resume = frames.last().map(|f| (f.tail.clone(), f.source, f.group));
+            self.count_lost(stream, &frames);
+            if let Some((tail, source, group)) = resume {
+                let state = self.streams.entry(stream).or_default();
+                state.source = Some(source);
+                state.group = group;
+                state.book = tail.book;
+                state.end = tail.end;
+                state.closed = true;
+            }
+            self.admit_recovered(stream, frames, None, now);
+            self.fold_if_done(stream, now);
+        }
+    }
+
+    /// Bytes between what a destination committed and the first frame that is left: no file and
+    /// no frame holds them. They may have been delivered just before the crash.
+    fn count_lost(&mut self, stream: StreamId, frames: &[RecoveredFrame]) {
+        for cursor in self.cursors.iter().filter(|c| c.is_active()) {
+            let Some(cs) = cursor.streams.get(&stream) else { continue };
+            let reached = covered_up_to(&cs.committed, frames).end;
+            let next = frames.iter().find(|f| f.base > reached);
+            if let Some(frame) = next.filter(|f| f.base.epoch == reached.epoch) {
+                self.recovery.lost_bytes += frame.base.offset - reached.offset;
+            }
+        }
+    }
+
+    /// Makes slots of recovered frames, those up to `keep_up_to` if given; the rest are dead.
+    fn admit_recovered(
+        &mut self,
+        stream: StreamId,
+        frames: Vec<RecoveredFrame>,
+        keep_up_to: Option<Position>,
+        now: Duration,
+    ) {
+        for frame in frames {
+            if keep_up_to.is_some_and(|limit| frame.tail.end > limit) {
+                self.dead.push(frame.location);
+                continue;
+            }
+            self.admit_frame(stream, &frame, now);
+        }
+    }
+
+    fn admit_frame(&mut self, stream: StreamId, frame: &RecoveredFrame, now: Duration) {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        let mut holders = 0;
+        for index in 0..self.cursors.len() {
+            let cursor = &self.cursors[index];
+            if cursor.dropped {
+                continue;
+            }
+            let seen = cursor.streams.get(&stream).map_or(Position::default(), CursorStream::seen);
+            if !cursor.is_active() {
+                // Kept for the day when the destination comes back or is dropped.
+                let routed = frame.routed_after(index, seen);
+                if routed > 0 {
+                    let cursor = &mut self.cursors[index];
+                    cursor.held.push((seq, routed));
+                    cursor.total.routed += routed;
+                    cursor.in_flight += routed;
+                    holders += 1;
+                }
+                continue;
+            }
+            if frame.tail.end <= seen {
+                continue;
+            }
+            let entry = Entry {
+                seq,
+                tail: frame.tail.clone(),
+                routed: frame.routed_after(index, seen),
+                skip_to: seen,
+                bytes: u64::from(frame.location.len),
+                status: Status::Waiting,
+            };
+            holders += u32::from(self.enter_entry(index, stream, entry, now));
+        }
+        if holders == 0 {
+            self.dead.push(frame.location);
+            return;
+        }
+        let slot = Slot {
+            batch: None,
+            location: Some(frame.location),
+            stream,
+            memory_bytes: 0,
+            holders,
+            appended_at: now,
+            writing: false,
+            durable: true,
+            ticket: None,
+        };
+        self.slots.insert(seq, slot);
+    }
+}
+
+/// The last place that is reached from `committed` by frames that follow each other without a
+/// hole. A new epoch follows an old one: frames are written in the order of their stream.
+fn covered_up_to<'a>(
+    committed: &'a Arc<CommitTail>,
+    frames: &'a [RecoveredFrame],
+) -> &'a Arc<CommitTail> {
+    let mut reached = committed;
+    for frame in frames {
+        if frame.tail.end <= reached.end {
+            continue;
+        }
+        if frame.base > reached.end && frame.base.epoch == reached.end.epoch {
+            break;
+        }
+        reached = &frame.tail;
+    }
+    reached
+}

@@ -1,0 +1,168 @@
+//! The reading side: fair turns, settlement, positions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_model::{Batch, Position, StreamId};
+
+use super::{Location, State, Status};
+use crate::Outcome;
+use crate::limits::QUANTUM_BYTES;
+
+/// A batch handed to a reader; its bytes may still have to be read from disk.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) stream: StreamId,
+    pub(crate) seq: u64,
+    pub(crate) routed: u64,
+    pub(crate) skip_to: Position,
+    pub(crate) place: Place,
+}
+
+#[derive(Debug)]
+pub(crate) enum Place {
+    Memory(Arc<Batch>),
+    Disk(Location),
+    /// The slot is gone: a defect, treated like a damaged frame so that it is counted.
+    Nowhere,
+}
+
+impl State {
+    /// The next batch by deficit round robin in bytes over the streams that are not busy.
+    pub(crate) fn take(&mut self, index: usize, busy: impl Fn(StreamId) -> bool) -> Option<Taken> {
+        let stream = self.next_turn(index, busy);
+        let cursor = &mut self.cursors[index];
+        let Some(stream) = stream else {
+            cursor.starved = cursor.waiting_bytes > 0;
+            return None;
+        };
+        let cs = cursor.streams.get_mut(&stream)?;
+        let entry = cs.entries.get(cs.next)?;
+        let (seq, routed, skip_to) = (entry.seq, entry.routed, entry.skip_to);
+        cs.deficit = cs.deficit.saturating_sub(entry.bytes);
+        self.mark_taken(index, stream);
+        let place = match self.slots.get(&seq) {
+            Some(slot) => match (&slot.batch, slot.location) {
+                (Some(batch), _) => Place::Memory(batch.clone()),
+                (None, Some(location)) => Place::Disk(location),
+                (None, None) => Place::Nowhere,
+            },
+            None => Place::Nowhere,
+        };
+        Some(Taken { stream, seq, routed, skip_to, place })
+    }
+
+    fn next_turn(&mut self, index: usize, busy: impl Fn(StreamId) -> bool) -> Option<StreamId> {
+        let cursor = &mut self.cursors[index];
+        let window = cursor.spec.as_ref()?.window_bytes;
+        let mut passed_over = 0;
+        while passed_over < cursor.turns.len() {
+            let stream = *cursor.turns.front()?;
+            let cs = cursor.streams.get_mut(&stream)?;
+            let bytes = cs.entries.get(cs.next).map_or(0, |e| e.bytes);
+            if busy(stream) {
+                passed_over += 1;
+                cursor.turns.rotate_left(1);
+                continue;
+            }
+            if cursor.taken_bytes > 0 && cursor.taken_bytes + bytes > window {
+                return None;
+            }
+            if cs.deficit >= bytes {
+                return Some(stream);
+            }
+            passed_over = 0;
+            cs.deficit += QUANTUM_BYTES;
+            if cs.deficit < bytes || cursor.turns.len() > 1 {
+                cursor.turns.rotate_left(1);
+            }
+        }
+        None
+    }
+
+    /// Moves a stream's next waiting entry to `Taken` and keeps the sums right.
+    pub(crate) fn mark_taken(&mut self, index: usize, stream: StreamId) {
+        let cursor = &mut self.cursors[index];
+        let Some(cs) = cursor.streams.get_mut(&stream) else { return };
+        let Some(entry) = cs.entries.get_mut(cs.next) else { return };
+        entry.status = Status::Taken;
+        cs.waiting_bytes -= entry.bytes;
+        cursor.waiting_bytes -= entry.bytes;
+        cursor.taken_bytes += entry.bytes;
+        cursor.taken += entry.routed;
+        cs.next += 1;
+        while cs.entries.get(cs.next).is_some_and(|e| matches!(e.status, Status::Settled(_))) {
+            cs.next += 1;
+        }
+        if cs.next == cs.entries.len() {
+            cs.in_turn = false;
+            cs.deficit = 0;
+            if cursor.turns.front() == Some(&stream) {
+                cursor.turns.pop_front();
+            } else {
+                cursor.turns.retain(|s| *s != stream);
+            }
+        }
+    }
+
+    /// Settles a taken entry: books, window, slot, and the committed position when it is next.
+    pub(crate) fn settle(
+        &mut self,
+        index: usize,
+        stream: StreamId,
+        seq: u64,
+        outcome: Outcome,
+        now: Duration,
+    ) {
+        let cursor = &mut self.cursors[index];
+        let Some(cs) = cursor.streams.get_mut(&stream) else { return };
+        let Ok(at) = cs.entries.binary_search_by_key(&seq, |e| e.seq) else { return };
+        let entry = &mut cs.entries[at];
+        if entry.status != Status::Taken {
+            return;
+        }
+        entry.status = Status::Settled(outcome);
+        cs.pending_bytes -= entry.bytes;
+        cursor.pending_bytes -= entry.bytes;
+        cursor.taken_bytes -= entry.bytes;
+        cursor.taken -= entry.routed;
+        cursor.in_flight -= entry.routed;
+        add_outcome(&mut cursor.total, &outcome);
+        if cursor.starved {
+            cursor.starved = false;
+            cursor.notify.notify_one();
+        }
+        self.release(seq);
+        self.commit_prefix(index, stream, now);
+        self.wake_sources_if_room();
+    }
+
+    /// Moves the committed position over the settled entries at the front.
+    pub(crate) fn commit_prefix(&mut self, index: usize, stream: StreamId, now: Duration) {
+        let Some(cs) = self.cursors[index].streams.get_mut(&stream) else { return };
+        let mut moved = false;
+        while let Some(entry) = cs.entries.front()
+            && let Status::Settled(outcome) = entry.status
+        {
+            cs.committed = entry.tail.clone();
+            cs.committed_book.routed += entry.routed;
+            add_outcome(&mut cs.committed_book, &outcome);
+            cs.entries.pop_front();
+            cs.next -= 1;
+            moved = true;
+        }
+        if moved {
+            self.mark_dirty(index, stream, now);
+            self.fold_if_done(stream, now);
+        }
+    }
+}
+
+fn add_outcome(book: &mut weir_model::CursorBook, outcome: &Outcome) {
+    book.delivered += outcome.delivered;
+    book.dead_lettered += outcome.dead_lettered;
+    book.resent += outcome.resent;
+    if let Some((reason, count)) = outcome.discarded {
+        book.discarded[reason as usize] += count;
+    }
+}

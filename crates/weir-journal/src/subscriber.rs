@@ -1,0 +1,99 @@
+//! Optional readers: bounded backlog, exact gaps, never in anybody's way.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+use weir_model::Batch;
+
+/// What an optional reader gets.
+#[derive(Debug)]
+pub enum Next {
+    /// A batch.
+    Batch(Arc<Batch>),
+    /// Records that this reader missed because it was too slow: exactly these.
+    Gap {
+        /// Journal sequence number of the first missed batch.
+        first: u64,
+        /// And of the last.
+        last: u64,
+        /// Records in them.
+        count: u64,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct SubscriberQueue {
+    inner: Mutex<Inner>,
+    notify: Notify,
+    backlog_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Batches with their numbers; a gap stands before the batch that it precedes.
+    queue: VecDeque<(u64, Arc<Batch>)>,
+    bytes: u64,
+    gap: Option<(u64, u64, u64)>,
+    closed: bool,
+}
+
+impl SubscriberQueue {
+    pub(crate) fn new(backlog_bytes: u64) -> Arc<Self> {
+        Arc::new(Self { inner: Mutex::default(), notify: Notify::new(), backlog_bytes })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a batch, dropping the oldest into the gap when the backlog is full. False once the
+    /// queue is closed.
+    pub(crate) fn push(&self, seq: u64, batch: &Arc<Batch>) -> bool {
+        let mut inner = self.lock();
+        inner.bytes += batch.memory_bytes() as u64;
+        inner.queue.push_back((seq, batch.clone()));
+        while inner.bytes > self.backlog_bytes {
+            let Some((seq, batch)) = inner.queue.pop_front() else { break };
+            inner.bytes -= batch.memory_bytes() as u64;
+            let records = batch.record_count() as u64;
+            inner.gap = Some(match inner.gap {
+                Some((first, _, count)) => (first, seq, count + records),
+                None => (seq, seq, records),
+            });
+        }
+        self.notify.notify_one();
+        !inner.closed
+    }
+
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.notify.notify_one();
+    }
+}
+
+/// An optional reader: never holds anything back; gets a gap when it falls behind.
+#[derive(Debug)]
+pub struct Subscriber(pub(crate) Arc<SubscriberQueue>);
+
+impl Subscriber {
+    /// The next batch or gap; `None` when the journal closed.
+    pub async fn next(&mut self) -> Option<Next> {
+        loop {
+            {
+                let mut inner = self.0.lock();
+                if let Some((first, last, count)) = inner.gap.take() {
+                    return Some(Next::Gap { first, last, count });
+                }
+                if let Some((_, batch)) = inner.queue.pop_front() {
+                    inner.bytes -= batch.memory_bytes() as u64;
+                    return Some(Next::Batch(batch));
+                }
+                if inner.closed {
+                    return None;
+                }
+            }
+            self.0.notify.notified().await;
+        }
+    }
+}
