@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod router;
 pub mod source;
 pub mod output;
 pub mod stats;
