@@ -1,1 +1,30 @@
-//! TODO
+//! Bytes to records and back, without I/O: the caller reads blocks into a
+//! [`BatchBuilder`](weir_model::BatchBuilder), a [`LineDecoder`] marks the records in them.
+//!
+//! Invariants of this crate: no I/O, no clock, no thread; no input makes it panic or stall; every
+//! line is counted once in the [`SourceBook`](weir_model::SourceBook) that is passed in, and
+//! `lines = records + joined + discarded` holds after every call.
+//!
+//! Reading order: [`Format`] and [`detect`], [`LineDecoder`] (how blocks become lines), then one
+//! module per format, then what the outputs use: [`escape_json_into`] and the formats of time.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
+mod cri;
+mod decoder;
+mod detect;
+mod docker;
+mod escape;
+mod join;
+mod json;
+mod state;
+mod structured;
+mod time;
+
+pub use decoder::{Consumed, LineDecoder, Stop};
+pub use detect::{DETECT_BYTES_MAX, Format, detect};
+pub use escape::escape_json_into;
+pub use join::Partials;
+pub use json::is_json_object;
+pub use state::StateError;
+pub use time::{format_rfc3339_ns, format_unix_time, parse_rfc3339};

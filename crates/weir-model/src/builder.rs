@@ -154,6 +154,23 @@ impl BatchBuilder {
         Ok(self.advance(bytes.len()))
     }
 
+    /// Copies bytes of the arena to its end; returns their span there.
+    pub fn append_within(&mut self, span: Range<usize>) -> Result<Range<usize>, Full> {
+        if span.len() > self.room() {
+            return Err(Full);
+        }
+        let count = span.len();
+        self.buf.copy_within(span, self.len);
+        Ok(self.advance(count))
+    }
+
+    /// Gives the end of the arena, from `end` on, back to the read space. No record may have a
+    /// span there.
+    pub fn retract(&mut self, end: usize) {
+        debug_assert!((HEADER_LEN..=self.len).contains(&end), "retract beyond the arena");
+        self.len = end.clamp(HEADER_LEN, self.len);
+    }
+
     /// The bytes of the arena, addressed as the spans are (the first [`HEADER_LEN`] bytes are the
     /// header's and have no meaning yet).
     pub fn arena(&self) -> &[u8] {

@@ -1,0 +1,752 @@
+//! From blocks of a file to records: where lines end, what is cut, stripped, joined and counted.
+//!
+//! Invariants:
+//! - The decoder holds no input but open partial lines; an incomplete line is left to be read
+//!   again. Where lines are cut depends on the file alone, never on how it was cut into blocks,
+//!   so that a record has the same position whenever it is read.
+//! - Positions of records grow strictly. A line flushed before its end was read has no bytes of
+//!   its own to stand behind; it takes the next position, which the stream is then ahead of the
+//!   file by until a line of the file has passed it.
+//! - A line is counted when it is resolved: as a record, as joined to one, or as discarded. Lines
+//!   that are part of an open line are counted when that becomes a record. So the book balances
+//!   after every call.
+//! - A fresh builder and a block of `READ_BLOCK_BYTES` always make progress.
+
+use std::ops::Range;
+
+use weir_model::limits::{LINE_BYTES_MAX, READ_BLOCK_BYTES, STATE_BYTES_MAX};
+use weir_model::{
+    AbandonReason, BatchBuilder, DiscardReason, Full, NewRecord, RecordFlags, Severity, SourceBook,
+};
+
+use crate::join::{OpenLine, Part, Partials, cut};
+use crate::time::TimeParser;
+use crate::{Format, cri, docker, json, structured};
+
+/// Room for what a source keeps in a state beside the open partial lines.
+const STATE_EXTRA_BYTES: usize = STATE_BYTES_MAX - LINE_BYTES_MAX;
+
+/// Longest line looked at whole, line feed not included. One less than a block, so that a full
+/// block always tells whether its first line is longer.
+const PHYSICAL_LINE_MAX: usize = READ_BLOCK_BYTES - 1;
+
+/// How much of a region was consumed, and why no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Consumed {
+    /// Bytes from the start of the region; read on behind them.
+    pub bytes: usize,
+    /// Why it ended there.
+    pub why: Stop,
+}
+
+/// Why decoding stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The region is used up, or ends inside a line.
+    NeedMore,
+    /// Seal the batch and read on with the next one from behind the consumed bytes.
+    BatchFull,
+}
+
+/// Decodes one file, front to back.
+#[derive(Debug)]
+pub struct LineDecoder {
+    pub(crate) format: Format,
+    line_bytes_max: usize,
+    /// Offset in the file after the last consumed byte.
+    pub(crate) at: u64,
+    /// Position of the last record.
+    pub(crate) floor: u64,
+    /// The rest of an overlong line is being given up.
+    pub(crate) is_skipping: bool,
+    /// The last consumed byte was a NUL of a run that is already counted.
+    pub(crate) is_in_nul_run: bool,
+    /// The file began with a UTF-16 byte order mark.
+    pub(crate) is_utf16: bool,
+    pub(crate) partials: Partials,
+    times: TimeParser,
+}
+
+/// One call of `decode`.
+#[derive(Debug)]
+struct Run {
+    region: Range<usize>,
+    /// Next byte to decode.
+    pos: usize,
+    /// File offset of `region.start`.
+    base: u64,
+    /// The region ends where the file ends for ever.
+    is_end: bool,
+    observed_ns: i64,
+    /// Bytes of lines over the limit.
+    abandoned: usize,
+    vouched: Vouched,
+}
+
+/// A window of the region that was searched for control bytes in one go.
+#[derive(Debug, Default)]
+struct Vouched {
+    until: usize,
+    is_clean: bool,
+}
+
+impl Vouched {
+    /// Small enough to stay in the first-level cache until its lines are decoded.
+    const WINDOW_BYTES: usize = 16 * 1024;
+
+    /// Whether the line is known to hold no control bytes.
+    #[inline]
+    fn is_clean(&mut self, arena: &[u8], line: &Range<usize>, region_end: usize) -> bool {
+        if line.end > self.until {
+            let from = line.start.max(self.until);
+            let whole = line.start >= self.until || self.is_clean;
+            self.until = (from + Self::WINDOW_BYTES).max(line.end).min(region_end);
+            let window = arena.get(from..self.until).unwrap_or_default();
+            self.is_clean = !json::has_control_but_newline(window);
+            return self.is_clean && whole;
+        }
+        self.is_clean
+    }
+}
+
+impl Run {
+    #[inline]
+    fn offset(&self, pos: usize) -> u64 {
+        self.base + (pos - self.region.start) as u64
+    }
+}
+
+impl LineDecoder {
+    /// A decoder that begins at `file_offset`. Lines (joined ones too) keep at most
+    /// `line_bytes_max` bytes of their body, counted as they stand in the file.
+    pub fn new(format: Format, line_bytes_max: usize, file_offset: u64) -> Self {
+        Self {
+            format,
+            line_bytes_max: line_bytes_max.clamp(1, LINE_BYTES_MAX),
+            at: file_offset,
+            floor: file_offset,
+            is_skipping: false,
+            is_in_nul_run: false,
+            is_utf16: false,
+            partials: Partials::new(format),
+            times: TimeParser::default(),
+        }
+    }
+
+    /// The format that lines are read in.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Where the file is to be read next.
+    pub fn file_offset(&self) -> u64 {
+        self.at
+    }
+
+    /// Offset of the stream's position after everything consumed: what a batch ends with. At or
+    /// a few bytes ahead of [`Self::file_offset`].
+    pub fn position(&self) -> u64 {
+        self.at.max(self.floor)
+    }
+
+    /// The open partial lines.
+    pub fn partials(&self) -> &Partials {
+        &self.partials
+    }
+
+    /// Takes the open partial lines away, for the decoder of the container's next file.
+    pub fn take_partials(&mut self) -> Partials {
+        std::mem::replace(&mut self.partials, Partials::new(self.format))
+    }
+
+    /// Goes on with the open lines of the container's previous file. When that was of another
+    /// format they cannot be joined: they are given up and counted in `book`.
+    pub fn adopt_partials(&mut self, partials: Partials, book: &mut SourceBook) {
+        if partials.is_empty() {
+            return;
+        }
+        if partials.format == self.format {
+            self.partials.prepend(partials, self.line_bytes_max);
+        } else {
+            partials.discard(book);
+        }
+    }
+
+    /// Decodes the block that was read from [`Self::file_offset`] into the arena at `region` (as
+    /// [`BatchBuilder::advance`] returned it), and counts in `book`, bytes included.
+    ///
+    /// Read blocks of `READ_BLOCK_BYTES` into a builder's read space: a line that does not fit in
+    /// the space left gives [`Stop::BatchFull`] with nothing consumed, and fits into the next
+    /// batch. What was not consumed is given back to the builder's read space.
+    pub fn decode(
+        &mut self,
+        builder: &mut BatchBuilder,
+        region: Range<usize>,
+        observed_ns: i64,
+        book: &mut SourceBook,
+    ) -> Consumed {
+        self.run(builder, region, observed_ns, book, false)
+    }
+
+    /// Like [`Self::decode`], for the last region of a file that will never grow: its incomplete
+    /// last line counts as complete. The region must reach to the end of the file.
+    pub fn finish(
+        &mut self,
+        builder: &mut BatchBuilder,
+        region: Range<usize>,
+        observed_ns: i64,
+        book: &mut SourceBook,
+    ) -> Consumed {
+        self.run(builder, region, observed_ns, book, true)
+    }
+
+    /// Makes records of the open partial lines, when their ends will not come (the container has
+    /// stopped, or nothing came for long). On [`Full`] seal and call again.
+    pub fn flush_partials(
+        &mut self,
+        builder: &mut BatchBuilder,
+        book: &mut SourceBook,
+    ) -> Result<(), Full> {
+        for slot in 0..2 {
+            let open = self.partials.slot(slot);
+            if !open.is_open() {
+                continue;
+            }
+            let (mark, room) = self.begin_join(builder, slot);
+            let open = self.partials.slot(slot);
+            if open.bytes() >= room {
+                return Err(self.abort_join(builder, mark));
+            }
+            let appended = builder
+                .append(&open.body)
+                .and_then(|body| Ok((body, builder.append(&open.attributes)?)));
+            let Ok((body, attributes)) = appended else {
+                return Err(self.abort_join(builder, mark));
+            };
+            let record = NewRecord {
+                timestamp_ns: open.timestamp_ns,
+                end_offset: self.position().saturating_add(1),
+                body,
+                attributes,
+                severity: Severity::UNSPECIFIED,
+                flags: joined_flags(open.flags, open.parts),
+            };
+            self.commit_join(builder, slot, mark, record, 0, book)?;
+        }
+        Ok(())
+    }
+
+    /// Puts room aside in the builder for the state of this decoder.
+    fn reserve(&self, builder: &mut BatchBuilder) {
+        builder.reserve_state(self.partials.bytes() + STATE_EXTRA_BYTES);
+    }
+
+    fn run(
+        &mut self,
+        builder: &mut BatchBuilder,
+        region: Range<usize>,
+        observed_ns: i64,
+        book: &mut SourceBook,
+        is_end: bool,
+    ) -> Consumed {
+        self.reserve(builder);
+        let mut run = Run {
+            pos: region.start,
+            region,
+            base: self.at,
+            is_end,
+            observed_ns,
+            abandoned: 0,
+            vouched: Vouched::default(),
+        };
+        let mut why =
+            if self.at == 0 { self.begin_file(builder.arena(), &mut run) } else { Ok(()) };
+        while why.is_ok() {
+            why = self.step(builder, &mut run, book);
+        }
+        let bytes = run.pos - run.region.start;
+        self.at += bytes as u64;
+        book.bytes_read += (bytes - run.abandoned) as u64;
+        book.abandon(AbandonReason::LineTooLong, run.abandoned as u64);
+        if builder.arena().len() == run.region.end {
+            builder.retract(run.pos);
+        }
+        let is_crowded = bytes == 0 && builder.room() < READ_BLOCK_BYTES;
+        match why {
+            Err(Stop::NeedMore) if is_crowded && !is_end => {
+                Consumed { bytes, why: Stop::BatchFull }
+            }
+            Err(why) => Consumed { bytes, why },
+            Ok(()) => Consumed { bytes, why: Stop::NeedMore },
+        }
+    }
+
+    /// Strips the byte order mark of UTF-8, and notices that of UTF-16: such a file is kept line
+    /// by line as raw bytes, every line counted as malformed.
+    fn begin_file(&mut self, arena: &[u8], run: &mut Run) -> Result<(), Stop> {
+        match arena.get(run.region.clone()).unwrap_or_default() {
+            [0xef, 0xbb, 0xbf, ..] => run.pos += 3,
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => self.is_utf16 = true,
+            [0xef | 0xff | 0xfe] | [0xef, 0xbb] if !run.is_end => return Err(Stop::NeedMore),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Decodes up to the end of one line.
+    #[inline]
+    fn step(
+        &mut self,
+        builder: &mut BatchBuilder,
+        run: &mut Run,
+        book: &mut SourceBook,
+    ) -> Result<(), Stop> {
+        let rest = builder.arena().get(run.pos..run.region.end).unwrap_or_default();
+        let Some(first) = rest.first() else { return Err(Stop::NeedMore) };
+        if self.is_skipping {
+            self.skip_line(rest, run);
+            return Ok(());
+        }
+        if (*first == 0 || self.is_in_nul_run) && !self.is_utf16 {
+            self.strip_nuls(rest, run, book);
+            return Ok(());
+        }
+        let newline = memchr::memchr(b'\n', rest);
+        let len = newline.unwrap_or(rest.len());
+        let consumed = if len > self.physical_line_max() {
+            self.overlong_line(builder, run, book)
+        } else if newline.is_some() {
+            self.line(builder, run, run.pos..run.pos + len, 1, book)
+        } else if run.is_end {
+            self.line(builder, run, run.pos..run.pos + len, 0, book)
+        } else {
+            return Err(Stop::NeedMore);
+        };
+        run.pos += consumed.map_err(|Full| Stop::BatchFull)?;
+        Ok(())
+    }
+
+    /// Longest line that is looked at whole: in formats that wrap the body, its wrapping must be
+    /// seen even where the body is cut.
+    #[inline]
+    fn physical_line_max(&self) -> usize {
+        match self.format {
+            Format::DockerJson | Format::Cri => PHYSICAL_LINE_MAX,
+            Format::Raw | Format::Json | Format::Logfmt => {
+                self.line_bytes_max.min(PHYSICAL_LINE_MAX)
+            }
+        }
+    }
+
+    /// Gives up bytes to the end of an overlong line.
+    #[cold]
+    fn skip_line(&mut self, rest: &[u8], run: &mut Run) {
+        let newline = memchr::memchr(b'\n', rest);
+        let len = newline.map_or(rest.len(), |at| at + 1);
+        run.abandoned += len;
+        run.pos += len;
+        self.is_skipping = newline.is_none() && !run.is_end;
+    }
+
+    /// Strips a run of NUL bytes before a line; with its line feed, if nothing else stands on
+    /// the line. A run counts as one discarded line.
+    #[cold]
+    fn strip_nuls(&mut self, rest: &[u8], run: &mut Run, book: &mut SourceBook) {
+        let nuls = leading_nuls(rest);
+        if nuls > 0 && !self.is_in_nul_run {
+            book.lines += 1;
+            book.discard(DiscardReason::NulBytes, 1);
+        }
+        run.pos += nuls;
+        let next = rest.get(nuls);
+        self.is_in_nul_run = next.is_none() && !run.is_end;
+        if next == Some(&b'\n') {
+            run.pos += 1;
+        }
+    }
+
+    /// Decodes one line without its line feed, which is `newline_len` bytes; returns the bytes
+    /// consumed.
+    #[inline]
+    fn line(
+        &mut self,
+        builder: &mut BatchBuilder,
+        run: &mut Run,
+        line: Range<usize>,
+        newline_len: usize,
+        book: &mut SourceBook,
+    ) -> Result<usize, Full> {
+        let consumed = line.len() + newline_len;
+        let end_offset = run.offset(line.end + newline_len);
+        let format = if self.is_utf16 { Format::Raw } else { self.format };
+        match format {
+            Format::Raw => {
+                let flags =
+                    if self.is_utf16 { RecordFlags::MALFORMED } else { RecordFlags::default() };
+                let record = raw_record(run.observed_ns, end_offset, line, flags);
+                self.emit(builder, record, 1, book)?;
+            }
+            Format::Json | Format::Logfmt => {
+                let bytes = builder.arena().get(line.clone()).unwrap_or_default();
+                let seen = structured::look(format, bytes);
+                let record = NewRecord {
+                    timestamp_ns: seen.time_ns.unwrap_or(run.observed_ns),
+                    severity: seen.severity,
+                    ..raw_record(run.observed_ns, end_offset, line, seen.flags)
+                };
+                self.emit(builder, record, 1, book)?;
+            }
+            Format::DockerJson => {
+                let bytes = builder.arena().get(line.clone()).unwrap_or_default();
+                let is_clean = run.vouched.is_clean(builder.arena(), &line, run.region.end);
+                let Some(parsed) = docker::parse(bytes, is_clean, &mut self.times) else {
+                    return self.malformed_docker(builder, run, line, newline_len, book);
+                };
+                let part = docker_part(&parsed, line.start, run.observed_ns, end_offset);
+                self.part(builder, run, part, book)?;
+            }
+            Format::Cri => {
+                let bytes = builder.arena().get(line.clone()).unwrap_or_default();
+                let Some(parsed) = cri::parse(bytes, &mut self.times) else {
+                    self.malformed(builder, run, line, end_offset, book)?;
+                    return Ok(consumed);
+                };
+                self.part(builder, run, cri_part(&parsed, line.start, end_offset), book)?;
+            }
+        }
+        Ok(consumed)
+    }
+
+    /// A line that does not read: if NUL bytes stand in it, a crash left half a line before them,
+    /// and a whole one may follow.
+    #[cold]
+    fn malformed_docker(
+        &mut self,
+        builder: &mut BatchBuilder,
+        run: &mut Run,
+        mut line: Range<usize>,
+        newline_len: usize,
+        book: &mut SourceBook,
+    ) -> Result<usize, Full> {
+        let bytes = builder.arena().get(line.clone()).unwrap_or_default();
+        let mut consumed = line.len() + newline_len;
+        if let Some(nul) = memchr::memchr(0, bytes) {
+            line.end = line.start + nul;
+            consumed = nul;
+        }
+        let end_offset = run.offset(line.start + consumed);
+        self.malformed(builder, run, line, end_offset, book)?;
+        Ok(consumed)
+    }
+
+    /// Keeps a line as it stands.
+    #[cold]
+    fn malformed(
+        &mut self,
+        builder: &mut BatchBuilder,
+        run: &mut Run,
+        line: Range<usize>,
+        end_offset: u64,
+        book: &mut SourceBook,
+    ) -> Result<(), Full> {
+        let bytes = builder.arena().get(line.clone()).unwrap_or_default();
+        let keep = json::cut_utf8(bytes, self.line_bytes_max);
+        let lost = line.len() - keep;
+        let mut flags = RecordFlags::MALFORMED;
+        if lost > 0 {
+            flags = flags.with(RecordFlags::TRUNCATED);
+        }
+        let body = line.start..line.start + keep;
+        self.emit(builder, raw_record(run.observed_ns, end_offset, body, flags), 1, book)?;
+        run.abandoned += lost;
+        Ok(())
+    }
+
+    /// Keeps the beginning of a line that is too long to be looked at whole; the rest of it is
+    /// skipped. Returns the bytes consumed.
+    #[cold]
+    fn overlong_line(
+        &mut self,
+        builder: &mut BatchBuilder,
+        run: &mut Run,
+        book: &mut SourceBook,
+    ) -> Result<usize, Full> {
+        let max = self.physical_line_max();
+        let start = run.pos;
+        let rest = builder.arena().get(start..run.region.end).unwrap_or_default();
+        let head = rest.get(..max).unwrap_or_default();
+        let end_offset = run.offset(start + max);
+        let format = if self.is_utf16 { Format::Raw } else { self.format };
+        let consumed = match format {
+            Format::Raw | Format::Json | Format::Logfmt => {
+                let len = if self.is_utf16 { max } else { json::cut_utf8(rest, max) };
+                let mut flags = RecordFlags::TRUNCATED;
+                if self.is_utf16 {
+                    flags = flags.with(RecordFlags::MALFORMED);
+                }
+                let end_offset = run.offset(start + len);
+                let record = raw_record(run.observed_ns, end_offset, start..start + len, flags);
+                self.emit(builder, record, 1, book)?;
+                len
+            }
+            Format::DockerJson => {
+                // Time and stream stand behind the body: they are lost with the rest.
+                match docker::beginning(head) {
+                    Some(log) => {
+                        let content = head.get(log.clone()).unwrap_or_default();
+                        let keep = cut(format, content, self.line_bytes_max);
+                        let body = start + log.start..start + log.start + keep;
+                        let flags = RecordFlags::JSON_ESCAPED.with(RecordFlags::TRUNCATED);
+                        let lost = max - log.start - keep;
+                        let record = raw_record(run.observed_ns, end_offset, body, flags);
+                        self.emit(builder, record, 1, book)?;
+                        run.abandoned += lost;
+                    }
+                    None => self.malformed(builder, run, start..start + max, end_offset, book)?,
+                }
+                max
+            }
+            Format::Cri => {
+                match cri::parse(head, &mut self.times) {
+                    Some(parsed) => {
+                        let mut part = cri_part(&parsed, start, end_offset);
+                        part.flags = part.flags.with(RecordFlags::TRUNCATED);
+                        self.part(builder, run, part, book)?;
+                    }
+                    None => self.malformed(builder, run, start..start + max, end_offset, book)?,
+                }
+                max
+            }
+        };
+        self.is_skipping = true;
+        Ok(consumed)
+    }
+
+    /// A message, or a part of one.
+    #[inline]
+    fn part(
+        &mut self,
+        builder: &mut BatchBuilder,
+        run: &mut Run,
+        part: Part,
+        book: &mut SourceBook,
+    ) -> Result<(), Full> {
+        let slot = Partials::slot_of(part.flags);
+        if !part.is_last {
+            return self.open_line(builder, run, slot, &part);
+        }
+        if self.partials.slot(slot).is_open() {
+            return self.complete_line(builder, run, slot, part, book);
+        }
+        self.whole_line(builder, run, part, book)
+    }
+
+    #[inline]
+    fn whole_line(
+        &mut self,
+        builder: &mut BatchBuilder,
+        run: &mut Run,
+        mut part: Part,
+        book: &mut SourceBook,
+    ) -> Result<(), Full> {
+        let mut lost = 0;
+        if part.body.len() > self.line_bytes_max {
+            let content = builder.arena().get(part.body.clone()).unwrap_or_default();
+            let keep = cut(self.format, content, self.line_bytes_max);
+            lost = part.body.len() - keep;
+            part.body.end = part.body.start + keep;
+            part.flags = part.flags.with(RecordFlags::TRUNCATED);
+        }
+        let record = NewRecord {
+            timestamp_ns: part.timestamp_ns,
+            end_offset: part.end_offset,
+            body: part.body,
+            attributes: part.attributes,
+            severity: Severity::UNSPECIFIED,
+            flags: part.flags,
+        };
+        self.emit(builder, record, 1, book)?;
+        run.abandoned += lost;
+        Ok(())
+    }
+
+    /// Begins or continues an open line.
+    fn open_line(
+        &mut self,
+        builder: &mut BatchBuilder,
+        run: &mut Run,
+        slot: usize,
+        part: &Part,
+    ) -> Result<(), Full> {
+        let arena = builder.arena();
+        let content = arena.get(part.body.clone()).unwrap_or_default();
+        let attributes = arena.get(part.attributes.clone()).unwrap_or_default();
+        let is_first = !self.partials.slot(slot).is_open();
+        let keep = self.partials.budget(slot, content, self.line_bytes_max);
+        let spare = LINE_BYTES_MAX.saturating_sub(self.partials.bytes() + keep);
+        let attributes = if is_first && attributes.len() <= spare { attributes } else { &[] };
+        if keep + attributes.len() >= builder.room() {
+            return Err(Full);
+        }
+        let lost = content.len() - keep;
+        let open = self.partials.slot_mut(slot);
+        if is_first {
+            open.timestamp_ns = part.timestamp_ns;
+        }
+        open.flags = open.flags.with(part.flags);
+        open.attributes.extend_from_slice(attributes);
+        open.body.extend_from_slice(content.get(..keep).unwrap_or_default());
+        open.parts += 1;
+        if lost > 0 {
+            open.flags = open.flags.with(RecordFlags::TRUNCATED);
+        }
+        run.abandoned += lost;
+        self.reserve(builder);
+        Ok(())
+    }
+
+    /// Joins the last part to the open line before it.
+    fn complete_line(
+        &mut self,
+        builder: &mut BatchBuilder,
+        run: &mut Run,
+        slot: usize,
+        part: Part,
+        book: &mut SourceBook,
+    ) -> Result<(), Full> {
+        let content = builder.arena().get(part.body.clone()).unwrap_or_default();
+        let keep = self.partials.budget(slot, content, self.line_bytes_max);
+        let lost = content.len() - keep;
+        let (mark, room) = self.begin_join(builder, slot);
+        let open = self.partials.slot(slot);
+        if open.body.len() + keep >= room {
+            return Err(self.abort_join(builder, mark));
+        }
+        let kept = part.body.start..part.body.start + keep;
+        let appended = builder
+            .append(&open.body)
+            .and_then(|head| Ok(head.start..builder.append_within(kept)?.end));
+        let Ok(body) = appended else {
+            return Err(self.abort_join(builder, mark));
+        };
+        let mut flags = joined_flags(open.flags.with(part.flags), open.parts + 1);
+        if lost > 0 {
+            flags = flags.with(RecordFlags::TRUNCATED);
+        }
+        let record = NewRecord {
+            timestamp_ns: open.timestamp_ns,
+            end_offset: part.end_offset,
+            body,
+            attributes: part.attributes,
+            severity: Severity::UNSPECIFIED,
+            flags,
+        };
+        self.commit_join(builder, slot, mark, record, 1, book)?;
+        run.abandoned += lost;
+        Ok(())
+    }
+
+    /// Frees the room that was put aside for the open line in `slot`; returns the end of the
+    /// arena, to go back to, and the room there is.
+    fn begin_join(&self, builder: &mut BatchBuilder, slot: usize) -> (usize, usize) {
+        let others = self.partials.bytes() - self.partials.slot(slot).bytes();
+        builder.reserve_state(others + STATE_EXTRA_BYTES);
+        (builder.arena().len(), builder.room())
+    }
+
+    #[cold]
+    fn abort_join(&self, builder: &mut BatchBuilder, mark: usize) -> Full {
+        builder.retract(mark);
+        self.reserve(builder);
+        Full
+    }
+
+    /// Emits the joined record, made of the open line's parts and `more_lines`.
+    fn commit_join(
+        &mut self,
+        builder: &mut BatchBuilder,
+        slot: usize,
+        mark: usize,
+        record: NewRecord,
+        more_lines: u64,
+        book: &mut SourceBook,
+    ) -> Result<(), Full> {
+        let lines = self.partials.slot(slot).parts + more_lines;
+        self.emit(builder, record, lines, book).map_err(|Full| self.abort_join(builder, mark))?;
+        *self.partials.slot_mut(slot) = OpenLine::default();
+        Ok(())
+    }
+
+    /// Adds a record made of `lines` lines and counts both.
+    #[inline]
+    fn emit(
+        &mut self,
+        builder: &mut BatchBuilder,
+        mut record: NewRecord,
+        lines: u64,
+        book: &mut SourceBook,
+    ) -> Result<(), Full> {
+        record.end_offset = record.end_offset.max(self.floor.saturating_add(1));
+        builder.push(&record)?;
+        self.floor = record.end_offset;
+        book.lines += lines;
+        book.records += 1;
+        book.joined += lines - 1;
+        book.malformed += u64::from(record.flags.contains(RecordFlags::MALFORMED));
+        book.truncated += u64::from(record.flags.contains(RecordFlags::TRUNCATED));
+        Ok(())
+    }
+}
+
+#[inline]
+fn raw_record(
+    timestamp_ns: i64,
+    end_offset: u64,
+    body: Range<usize>,
+    flags: RecordFlags,
+) -> NewRecord {
+    NewRecord {
+        timestamp_ns,
+        end_offset,
+        body,
+        attributes: 0..0,
+        severity: Severity::UNSPECIFIED,
+        flags,
+    }
+}
+
+#[inline]
+fn docker_part(line: &docker::DockerLine, start: usize, observed_ns: i64, end_offset: u64) -> Part {
+    let absolute = |span: &Range<usize>| start + span.start..start + span.end;
+    Part {
+        body: absolute(&line.body),
+        attributes: absolute(&line.attributes),
+        is_last: line.is_last,
+        timestamp_ns: line.time_ns.unwrap_or(observed_ns),
+        flags: line.iostream.with(RecordFlags::JSON_ESCAPED),
+        end_offset,
+    }
+}
+
+#[inline]
+fn cri_part(line: &cri::CriLine, start: usize, end_offset: u64) -> Part {
+    Part {
+        body: start + line.body.start..start + line.body.end,
+        attributes: 0..0,
+        is_last: line.is_last,
+        timestamp_ns: line.time_ns,
+        flags: line.iostream,
+        end_offset,
+    }
+}
+
+fn joined_flags(flags: RecordFlags, parts: u64) -> RecordFlags {
+    if parts > 1 { flags.with(RecordFlags::JOINED) } else { flags }
+}
+
+fn leading_nuls(bytes: &[u8]) -> usize {
+    let blocks = bytes.as_chunks::<64>().0.iter().take_while(|block| **block == [0; 64]).count();
+    let from = blocks * 64;
+    let rest = bytes.get(from..).unwrap_or_default();
+    from + rest.iter().position(|b| *b != 0).unwrap_or(rest.len())
+}

@@ -1,0 +1,153 @@
+//! One line of docker's json-file driver: `{"log":"…\n","stream":"stdout","time":"…"}`.
+//!
+//! Invariants: the body is a span of the line, still escaped, and valid content of a JSON string;
+//! keys may come in any order and unknown ones with any value are read over. The form that docker
+//! writes is taken apart from its end, where shapes and lengths are known, so that the body is
+//! read only once; whatever does not fit goes through the general scanner, and both must agree.
+
+use std::ops::Range;
+
+use weir_model::{RecordFlags, unescape_json};
+
+use crate::json::{Content, Scanner, content};
+use crate::time::TimeParser;
+
+/// What a line says. Spans are relative to the line.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct DockerLine {
+    /// Still escaped, without the final line feed.
+    pub(crate) body: Range<usize>,
+    /// The line ends the message: `log` ended in a line feed.
+    pub(crate) is_last: bool,
+    /// The object under `attrs`, empty when there is none.
+    pub(crate) attributes: Range<usize>,
+    /// `None` when it is missing or no RFC 3339.
+    pub(crate) time_ns: Option<i64>,
+    /// STDOUT, STDERR or nothing.
+    pub(crate) iostream: RecordFlags,
+}
+
+const HEAD: &[u8] = br#"{"log":""#;
+/// Longest time that the fast path looks for, quote before it included.
+const TIME_WINDOW: usize = 40;
+
+/// Reads a line; `None` if it is no line of this format. With `clean` the caller vouches that it
+/// holds no control bytes.
+#[inline]
+pub(crate) fn parse(line: &[u8], clean: bool, times: &mut TimeParser) -> Option<DockerLine> {
+    parse_usual(line, clean, times).or_else(|| parse_any(line, times))
+}
+
+/// Reads the exact form that docker writes when no attributes are selected.
+#[inline]
+fn parse_usual(line: &[u8], clean: bool, times: &mut TimeParser) -> Option<DockerLine> {
+    let inner = line.strip_prefix(HEAD)?.strip_suffix(b"\"}")?;
+    let window = inner.get(inner.len().saturating_sub(TIME_WINDOW)..)?;
+    let quote = window.iter().rposition(|b| *b == b'"')?;
+    let time = window.get(quote + 1..)?;
+    let before = inner.get(..inner.len() - time.len())?;
+    let before = before.strip_suffix(br#"","time":""#)?;
+    let (before, iostream) = match before.strip_suffix(br#"","stream":"stdout"#) {
+        Some(before) => (before, RecordFlags::STDOUT),
+        None => (before.strip_suffix(br#"","stream":"stderr"#)?, RecordFlags::STDERR),
+    };
+    // When the backslash of a final `\n` is itself escaped, the rest ends in half an escape and
+    // does not read: the general scanner then decides.
+    let (body, is_last) = match before.strip_suffix(b"\\n") {
+        Some(body) => (body, true),
+        None => (before, false),
+    };
+    if content(body, clean) != Content::End {
+        return None;
+    }
+    Some(DockerLine {
+        body: HEAD.len()..HEAD.len() + body.len(),
+        is_last,
+        attributes: 0..0,
+        time_ns: Some(times.parse(time)?),
+        iostream,
+    })
+}
+
+/// Reads any object with the keys of this format.
+fn parse_any(line: &[u8], times: &mut TimeParser) -> Option<DockerLine> {
+    let mut scanner = Scanner::new(line);
+    let mut parsed = DockerLine::default();
+    let mut has_log = false;
+    let mut has_time = false;
+    scanner.take(b'{')?;
+    if scanner.take(b'}').is_none() {
+        loop {
+            let key = line.get(scanner.string()?)?;
+            scanner.take(b':')?;
+            match &*unescape_json(key) {
+                b"log" => {
+                    let log = scanner.string()?;
+                    let kept = without_newline(line.get(log.clone())?);
+                    parsed.is_last = kept < log.len();
+                    parsed.body = log.start..log.start + kept;
+                    has_log = true;
+                }
+                b"stream" => parsed.iostream = iostream(line.get(scanner.string()?)?),
+                b"time" => {
+                    parsed.time_ns = times.parse(line.get(scanner.string()?)?);
+                    has_time = true;
+                }
+                b"attrs" => parsed.attributes = object_or_none(line, scanner.value()?),
+                _ => {
+                    scanner.value()?;
+                }
+            }
+            if scanner.take(b'}').is_some() {
+                break;
+            }
+            scanner.take(b',')?;
+        }
+    }
+    scanner.white_space();
+    // Docker leaves `log` out when it is empty; an object with neither is another format's.
+    (scanner.is_at_end() && (has_log || has_time)).then_some(parsed)
+}
+
+fn iostream(name: &[u8]) -> RecordFlags {
+    match name {
+        b"stdout" => RecordFlags::STDOUT,
+        b"stderr" => RecordFlags::STDERR,
+        _ => RecordFlags::default(),
+    }
+}
+
+fn object_or_none(line: &[u8], value: Range<usize>) -> Range<usize> {
+    match line.get(value.clone()) {
+        Some([b'{', .., b'}']) if value.len() > 2 => value,
+        _ => 0..0,
+    }
+}
+
+/// Length of valid string content without the line feed that it ends in (its whole length when
+/// it ends in none).
+fn without_newline(log: &[u8]) -> usize {
+    for newline in [b"\\n".as_slice(), b"\\u000a", b"\\u000A"] {
+        let Some(before) = log.strip_suffix(newline) else { continue };
+        let backslashes = before.iter().rev().take_while(|b| **b == b'\\').count();
+        if backslashes % 2 == 0 {
+            return before.len();
+        }
+    }
+    log.len()
+}
+
+/// The readable beginning of a line that is too long to be looked at whole: the span of valid
+/// string content of `log` in `head`. `None` if the line does not begin as docker writes it.
+pub(crate) fn beginning(head: &[u8]) -> Option<Range<usize>> {
+    let log = head.strip_prefix(HEAD)?;
+    let len = match content(log, false) {
+        Content::End => log.len(),
+        Content::Quote(at) | Content::Invalid(at) => at,
+    };
+    Some(HEAD.len()..HEAD.len() + len)
+}
+
+#[cfg(test)]
+#[path = "docker_tests.rs"]
+mod tests;

@@ -1,0 +1,100 @@
+//! Writes bytes as the inside of a JSON string.
+//!
+//! Invariant: the result is valid UTF-8 and valid JSON string content whatever the bytes were;
+//! what is not UTF-8 becomes U+FFFD, once per broken sequence.
+
+/// Appends `bytes` escaped as the inside of a JSON string, without the quotes around it.
+pub fn escape_json_into(bytes: &[u8], out: &mut Vec<u8>) {
+    out.reserve(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        escape_valid(chunk.valid().as_bytes(), out);
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+}
+
+fn escape_valid(text: &[u8], out: &mut Vec<u8>) {
+    let (blocks, rest) = text.as_chunks::<64>();
+    for block in blocks {
+        escape_block(block, out);
+    }
+    escape_block(rest, out);
+}
+
+/// One block: copied whole when nothing in it needs an escape, which one pass of vector
+/// instructions tells.
+#[inline]
+fn escape_block(block: &[u8], out: &mut Vec<u8>) {
+    if !block.iter().fold(false, |any, b| any | needs_escape(*b)) {
+        out.extend_from_slice(block);
+        return;
+    }
+    for byte in block {
+        if needs_escape(*byte) {
+            push_escape(*byte, out);
+        } else {
+            out.push(*byte);
+        }
+    }
+}
+
+#[expect(clippy::needless_bitwise_bool, reason = "a lazy operator would be a branch per byte")]
+#[inline]
+fn needs_escape(byte: u8) -> bool {
+    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
+}
+
+fn push_escape(byte: u8, out: &mut Vec<u8>) {
+    let short = match byte {
+        b'"' | b'\\' => byte,
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        8 => b'b',
+        12 => b'f',
+        _ => {
+            let hex = |digit: u8| if digit < 10 { b'0' + digit } else { b'a' + digit - 10 };
+            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', hex(byte >> 4), hex(byte & 15)]);
+            return;
+        }
+    };
+    out.extend_from_slice(&[b'\\', short]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn escaped(bytes: &[u8]) -> String {
+        let mut out = Vec::new();
+        escape_json_into(bytes, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_control_byte_is_escaped() {
+        let all: Vec<u8> = (0..=0x7f).collect();
+        let want = serde_json::to_string(std::str::from_utf8(&all).unwrap()).unwrap();
+        assert_eq!(format!("\"{}\"", escaped(&all)), want);
+    }
+
+    #[test]
+    fn broken_utf8_becomes_replacement_characters() {
+        assert_eq!(escaped(b"a\xffb\xe2\x82"), "a\u{fffd}b\u{fffd}");
+    }
+
+    proptest! {
+        #[test]
+        fn escaping_agrees_with_a_json_writer(text in "(.|[a-z\"\\\\\n]{0,80}){0,20}") {
+            prop_assert_eq!(format!("\"{}\"", escaped(text.as_bytes())), serde_json::to_string(&text).unwrap());
+        }
+
+        #[test]
+        fn any_bytes_give_the_lossy_text(bytes: Vec<u8>) {
+            let read: String = serde_json::from_str(&format!("\"{}\"", escaped(&bytes))).unwrap();
+            prop_assert_eq!(read, String::from_utf8_lossy(&bytes));
+        }
+    }
+}

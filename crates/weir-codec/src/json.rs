@@ -1,0 +1,377 @@
+//! A strict scanner over JSON text that allocates nothing: it finds the ends of strings and
+//! values and says whether they are valid; it never builds a tree.
+//!
+//! Invariants: never reads past its slice, never recurses deeper than [`DEPTH_MAX`]. String
+//! content is accepted only if every strict parser accepts it between quotes: no raw control
+//! bytes, no unknown escapes, no lone surrogates. (That it is UTF-8 is *not* checked.)
+
+use std::ops::Range;
+
+/// Deepest nesting of a value that is skipped; below what common parsers accept, so that nothing
+/// is passed on that they refuse.
+const DEPTH_MAX: usize = 64;
+
+/// Length of the escape at the start of `bytes` (a backslash): 2, 6, or 12 for a surrogate pair.
+/// `None` if it is no valid escape, or cut off.
+#[inline]
+pub(crate) fn escape_len(bytes: &[u8]) -> Option<usize> {
+    match bytes.get(1)? {
+        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(2),
+        b'u' => unicode_escape_len(bytes),
+        _ => None,
+    }
+}
+
+fn unicode_escape_len(bytes: &[u8]) -> Option<usize> {
+    match hex4(bytes.get(2..6)?)? {
+        0xd800..0xdc00 => {
+            let low = bytes.get(6..12)?.strip_prefix(b"\\u")?;
+            (0xdc00..0xe000).contains(&hex4(low)?).then_some(12)
+        }
+        0xdc00..0xe000 => None,
+        _ => Some(6),
+    }
+}
+
+fn hex4(digits: &[u8]) -> Option<u32> {
+    digits.iter().try_fold(0, |n, b| Some(n << 4 | char::from(*b).to_digit(16)?))
+}
+
+/// Whether any byte is a control byte (below 0x20), which JSON strings must escape.
+pub(crate) fn has_control(bytes: &[u8]) -> bool {
+    any_in_blocks(bytes, |b| b < 0x20)
+}
+
+/// Whether any byte but line feed is a control byte.
+pub(crate) fn has_control_but_newline(bytes: &[u8]) -> bool {
+    // A line feed is below 0x20 itself: the two tests cancel out, without a branch.
+    any_in_blocks(bytes, |b| (b < 0x20) ^ (b == b'\n'))
+}
+
+/// `any` without an early exit inside a block, so that it compiles to vector instructions.
+#[inline]
+fn any_in_blocks(bytes: &[u8], test: impl Fn(u8) -> bool) -> bool {
+    let any = |block: &[u8]| block.iter().fold(false, |hit, b| hit | test(*b));
+    let (blocks, rest) = bytes.as_chunks::<128>();
+    blocks.iter().any(|block| any(block)) || any(rest)
+}
+
+/// Where string content stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// At an unescaped quote.
+    Quote(usize),
+    /// Nowhere: everything is valid content.
+    End,
+    /// At a byte that may not stand in a string, or an invalid or cut-off escape.
+    Invalid(usize),
+}
+
+/// Reads string content from the start of `bytes`. With `clean` the caller vouches that there
+/// are no control bytes in it.
+#[inline]
+pub(crate) fn content(bytes: &[u8], clean: bool) -> Content {
+    let mut at = 0;
+    loop {
+        let Some(rest) = bytes.get(at..) else { return Content::End };
+        let run = memchr::memchr2(b'\\', b'"', rest);
+        let plain = rest.get(..run.unwrap_or(rest.len())).unwrap_or_default();
+        if !clean && has_control(plain) {
+            let control = plain.iter().position(|b| *b < 0x20).unwrap_or(0);
+            return Content::Invalid(at + control);
+        }
+        let Some(run) = run else { return Content::End };
+        at += run;
+        let special = rest.get(run..).unwrap_or_default();
+        if special.first() == Some(&b'"') {
+            return Content::Quote(at);
+        }
+        match escape_len(special) {
+            Some(len) => at += len,
+            None => return Content::Invalid(at),
+        }
+    }
+}
+
+/// Longest prefix of valid string content `bytes` of at most `max` bytes that splits neither an
+/// escape nor a UTF-8 sequence.
+pub(crate) fn cut_content(bytes: &[u8], max: usize) -> usize {
+    if bytes.len() <= max {
+        return bytes.len();
+    }
+    let mut at = 0;
+    while let Some(run) = bytes.get(at..max).and_then(|rest| memchr::memchr(b'\\', rest)) {
+        let escape = at + run;
+        let len = bytes.get(escape..).and_then(escape_len).unwrap_or(2);
+        if escape + len > max {
+            return escape;
+        }
+        at = escape + len;
+    }
+    cut_utf8(bytes, max)
+}
+
+/// Longest prefix of at most `max` bytes that does not split a UTF-8 sequence.
+pub(crate) fn cut_utf8(bytes: &[u8], max: usize) -> usize {
+    let is_inside = |at: usize| bytes.get(at).is_some_and(|b| b & 0xc0 == 0x80);
+    if max >= bytes.len() {
+        return bytes.len();
+    }
+    // Bytes that are no UTF-8 at all are cut where they are.
+    (0..4).filter_map(|back| max.checked_sub(back)).find(|at| !is_inside(*at)).unwrap_or(max)
+}
+
+/// Whether `bytes` are one valid JSON object and nothing else (but white space around it). For
+/// outputs that embed a body as it stands; the UTF-8 is the caller's to check.
+pub fn is_json_object(bytes: &[u8]) -> bool {
+    let mut scanner = Scanner::new(bytes);
+    scanner.white_space();
+    if scanner.peek() != Some(b'{') || scanner.value().is_none() {
+        return false;
+    }
+    scanner.white_space();
+    scanner.is_at_end()
+}
+
+/// Reads JSON text from front to back.
+#[derive(Debug)]
+pub(crate) struct Scanner<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.at >= self.bytes.len()
+    }
+
+    #[inline]
+    pub(crate) fn white_space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// Takes `byte`, white space before it allowed.
+    #[inline]
+    pub(crate) fn take(&mut self, byte: u8) -> Option<()> {
+        self.white_space();
+        self.take_exactly(byte)
+    }
+
+    #[inline]
+    fn take_exactly(&mut self, byte: u8) -> Option<()> {
+        let is_there = self.peek() == Some(byte);
+        self.at += usize::from(is_there);
+        is_there.then_some(())
+    }
+
+    /// Takes a string, white space before it allowed; returns the span of its content.
+    #[inline]
+    pub(crate) fn string(&mut self) -> Option<Range<usize>> {
+        self.take(b'"')?;
+        let start = self.at;
+        let Content::Quote(len) = content(self.bytes.get(start..)?, false) else { return None };
+        self.at = start + len + 1;
+        Some(start..start + len)
+    }
+
+    /// Takes any value, white space before it allowed; returns its span.
+    pub(crate) fn value(&mut self) -> Option<Range<usize>> {
+        self.white_space();
+        let start = self.at;
+        self.nested_value(0)?;
+        Some(start..self.at)
+    }
+
+    fn nested_value(&mut self, depth: usize) -> Option<()> {
+        self.white_space();
+        match self.peek()? {
+            b'"' => self.string().map(drop),
+            b'{' if depth < DEPTH_MAX => self.members(b'}', depth),
+            b'[' if depth < DEPTH_MAX => self.members(b']', depth),
+            b't' => self.literal(b"true"),
+            b'f' => self.literal(b"false"),
+            b'n' => self.literal(b"null"),
+            _ => self.number(),
+        }
+    }
+
+    fn members(&mut self, close: u8, depth: usize) -> Option<()> {
+        self.at += 1;
+        if self.take(close).is_some() {
+            return Some(());
+        }
+        loop {
+            if close == b'}' {
+                self.string()?;
+                self.take(b':')?;
+            }
+            self.nested_value(depth + 1)?;
+            if self.take(close).is_some() {
+                return Some(());
+            }
+            self.take_exactly(b',')?;
+        }
+    }
+
+    fn literal(&mut self, word: &[u8]) -> Option<()> {
+        let is_there = self.bytes.get(self.at..)?.starts_with(word);
+        self.at += word.len();
+        is_there.then_some(())
+    }
+
+    fn digits(&mut self) -> Option<()> {
+        let start = self.at;
+        while self.peek().is_some_and(|b| b.is_ascii_digit()) {
+            self.at += 1;
+        }
+        (self.at > start).then_some(())
+    }
+
+    fn number(&mut self) -> Option<()> {
+        let _ = self.take_exactly(b'-');
+        if self.take_exactly(b'0').is_none() {
+            self.digits()?;
+        }
+        if self.take_exactly(b'.').is_some() {
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scanner_accepts_what_a_strict_parser_accepts() {
+        let cases = [
+            "{}",
+            "[]",
+            "[1]",
+            "[1,]",
+            "{\"a\":1}",
+            "{\"a\":1,}",
+            "{\"a\"}",
+            "{a:1}",
+            "1",
+            "-",
+            "-0",
+            "01",
+            "1.",
+            "1.5",
+            ".5",
+            "1e5",
+            "1e",
+            "1E+5",
+            "1e-",
+            "true",
+            "tru",
+            "truex",
+            "null",
+            "nul",
+            "false",
+            "\"\"",
+            "\"a",
+            "\"\\u12\"",
+            "\"\\u1234\"",
+            "\"\\ud800\"",
+            "\"\\udc00\"",
+            "\"\\ud83d\\ude00\"",
+            "\"\\x\"",
+            "\"a\tb\"",
+            " { \"a\" : [ 1 , { } ] } ",
+            "{\"a\":{\"b\":[[],{}]}}",
+            "",
+            " ",
+            "{}{}",
+            "[1 2]",
+            "{\"a\":1 \"b\":2}",
+            "-1.5e+10",
+            "+1",
+            "\"\u{7f}é\"",
+            "{,}",
+            "[,]",
+            "{\"a\":}",
+        ];
+        for case in cases {
+            let mut scanner = Scanner::new(case.as_bytes());
+            let accepted = scanner.value().is_some() && {
+                scanner.white_space();
+                scanner.is_at_end()
+            };
+            let want = serde_json::from_str::<serde_json::Value>(case).is_ok();
+            assert_eq!(accepted, want, "{case}");
+        }
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let nested = |depth: usize| format!("{{\"a\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
+        assert!(is_json_object(nested(DEPTH_MAX - 1).as_bytes()));
+        assert!(!is_json_object(nested(DEPTH_MAX).as_bytes()));
+        assert!(!is_json_object(nested(1_000_000).as_bytes()));
+    }
+
+    #[test]
+    fn an_object_is_told_from_other_values() {
+        for (text, want) in [
+            ("{}", true),
+            (" {\"a\":1} \r", true),
+            ("[]", false),
+            ("{} x", false),
+            ("\"{}\"", false),
+        ] {
+            assert_eq!(is_json_object(text.as_bytes()), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cut_splits_no_escape_and_no_character() {
+        let text = br"ab\n\u00e9\ud83d\ude00\\x".as_slice();
+        let cuts: Vec<usize> = (0..=text.len()).map(|max| cut_content(text, max)).collect();
+        assert_eq!(
+            cuts,
+            [
+                0, 1, 2, 2, 4, 4, 4, 4, 4, 4, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 22,
+                22, 24, 25
+            ]
+        );
+        let text = "aé😀b".as_bytes();
+        let cuts: Vec<usize> = (0..=text.len()).map(|max| cut_utf8(text, max)).collect();
+        assert_eq!(cuts, [0, 1, 1, 3, 3, 3, 3, 7, 8]);
+        assert_eq!(cut_utf8(&[0x80; 9], 5), 5);
+    }
+
+    #[test]
+    fn control_bytes_are_found_at_every_place() {
+        for len in [1, 127, 128, 129, 300] {
+            assert!(!has_control(&vec![b' '; len]));
+            for at in 0..len {
+                let mut bytes = vec![0x80; len];
+                bytes[at] = 0x1f;
+                assert!(has_control(&bytes) && has_control_but_newline(&bytes));
+                bytes[at] = b'\n';
+                assert!(has_control(&bytes) && !has_control_but_newline(&bytes));
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! A cheap look at JSON lines and logfmt: time and severity, if they stand near the front under
+//! their usual names. The body stays as it is; whoever needs its fields parses it there.
+//!
+//! Invariants: looks at no more than [`LOOK_BYTES`] of a line and allocates nothing; whatever it
+//! does not understand it leaves alone.
+
+use weir_model::{RecordFlags, Severity};
+
+use crate::Format;
+use crate::json::Scanner;
+use crate::time::parse_rfc3339;
+
+/// How far into a line the look goes. Loggers write time and level first.
+const LOOK_BYTES: usize = 512;
+
+/// What the look found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Seen {
+    pub(crate) time_ns: Option<i64>,
+    pub(crate) severity: Severity,
+    /// `JSON_OBJECT`, `LOGFMT` or `MALFORMED`.
+    pub(crate) flags: RecordFlags,
+}
+
+impl Seen {
+    fn is_complete(&self) -> bool {
+        self.time_ns.is_some() && self.severity != Severity::UNSPECIFIED
+    }
+
+    /// Takes what a field says. `is_text` tells `"30"` from `30`.
+    fn field(&mut self, key: &[u8], value: &[u8], is_text: bool) {
+        match key {
+            b"time" | b"timestamp" | b"@timestamp" | b"ts" if self.time_ns.is_none() => {
+                self.time_ns = parse_rfc3339(value).or_else(|| parse_epoch(value));
+            }
+            b"level" | b"severity" | b"status" | b"lvl"
+                if self.severity == Severity::UNSPECIFIED =>
+            {
+                self.severity =
+                    if is_text { severity_of_word(value) } else { Severity::UNSPECIFIED };
+                // Numbers under `status` are answers of HTTP servers.
+                if self.severity == Severity::UNSPECIFIED && key == b"level" {
+                    self.severity = severity_of_number(value);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Looks at a line of `format` (JSON or logfmt).
+pub(crate) fn look(format: Format, line: &[u8]) -> Seen {
+    let head = line.get(..LOOK_BYTES).unwrap_or(line);
+    let mut seen = Seen::default();
+    if format == Format::Logfmt {
+        let pairs = look_logfmt(head, &mut seen);
+        seen.flags = if pairs > 0 { RecordFlags::LOGFMT } else { RecordFlags::MALFORMED };
+        return seen;
+    }
+    match line.trim_ascii() {
+        [b'{', .., b'}'] => {
+            seen.flags = RecordFlags::JSON_OBJECT;
+            let _: Option<()> = look_json(head, &mut seen);
+        }
+        _ => seen.flags = RecordFlags::MALFORMED,
+    }
+    seen
+}
+
+/// Goes over the members of an object until everything is found or the head ends.
+fn look_json(head: &[u8], seen: &mut Seen) -> Option<()> {
+    let mut scanner = Scanner::new(head);
+    scanner.take(b'{')?;
+    loop {
+        let key = head.get(scanner.string()?)?;
+        scanner.take(b':')?;
+        match head.get(scanner.value()?)? {
+            [b'"', text @ .., b'"'] => seen.field(key, text, true),
+            value => seen.field(key, value, false),
+        }
+        if seen.is_complete() {
+            return Some(());
+        }
+        scanner.take(b',')?;
+    }
+}
+
+/// Goes over `key=value` pairs; returns how many there are before the first thing that is none,
+/// or before everything is found.
+fn look_logfmt(head: &[u8], seen: &mut Seen) -> usize {
+    let mut rest = head;
+    let mut pairs = 0;
+    while let Some((key, value, after)) = next_pair(rest.trim_ascii_start()) {
+        pairs += usize::from(value.is_some());
+        if let Some(value) = value {
+            seen.field(key, value, true);
+        }
+        if seen.is_complete() {
+            break;
+        }
+        rest = after;
+    }
+    pairs
+}
+
+/// Every word is a pair, and there are at least two.
+pub(crate) fn is_surely_logfmt(line: &[u8]) -> bool {
+    let mut rest = line.get(..LOOK_BYTES).unwrap_or(line).trim_ascii_start();
+    let mut pairs = 0;
+    while let Some((_, Some(_), after)) = next_pair(rest) {
+        pairs += 1;
+        rest = after.trim_ascii_start();
+    }
+    // What is left may be a pair that the look cut off.
+    pairs >= 2 && (rest.is_empty() || line.len() > LOOK_BYTES)
+}
+
+type Pair<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
+
+/// The key at the start of `text`, its value if it has one, and what follows.
+fn next_pair(text: &[u8]) -> Option<Pair<'_>> {
+    let is_key = |b: &u8| *b > b' ' && *b != b'=' && *b != b'"';
+    let key_len = text.iter().position(|b| !is_key(b)).unwrap_or(text.len());
+    let (key, rest) = text.split_at_checked(key_len).filter(|(key, _)| !key.is_empty())?;
+    let value = match rest {
+        [b'=', value @ ..] => value,
+        [b'"', ..] => return None,
+        _ => return Some((key, None, rest)),
+    };
+    let [b'"', quoted @ ..] = value else {
+        let len = value.iter().position(|b| *b <= b' ').unwrap_or(value.len());
+        let (value, rest) = value.split_at_checked(len)?;
+        return Some((key, Some(value), rest));
+    };
+    let mut from = 0;
+    loop {
+        let at = from + memchr::memchr2(b'"', b'\\', quoted.get(from..)?)?;
+        if quoted.get(at) == Some(&b'"') {
+            return Some((key, Some(quoted.get(..at)?), quoted.get(at + 1..)?));
+        }
+        from = at + 2;
+    }
+}
+
+/// Reads seconds since 1970 with an optional fraction, or milli-, micro- or nanoseconds: which of
+/// them, the magnitude tells.
+fn parse_epoch(text: &[u8]) -> Option<i64> {
+    let point = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
+    let whole = digits(text.get(..point)?)?;
+    let fraction = text.get(point + 1..).unwrap_or_default();
+    let unit_ns: i64 = match whole {
+        ..100_000_000_000 => 1_000_000_000,
+        100_000_000_000..100_000_000_000_000 => 1_000_000,
+        100_000_000_000_000..100_000_000_000_000_000 => 1_000,
+        _ => 1,
+    };
+    let mut time = whole.checked_mul(unit_ns)?;
+    let mut step = unit_ns;
+    for digit in fraction {
+        step /= 10;
+        time = time.checked_add(i64::from(digit.is_ascii_digit().then(|| digit - b'0')?) * step)?;
+    }
+    Some(time)
+}
+
+fn digits(text: &[u8]) -> Option<i64> {
+    if text.is_empty() || text.len() > 19 {
+        return None;
+    }
+    text.iter().try_fold(0_i64, |n, b| {
+        let digit = b.is_ascii_digit().then(|| i64::from(b - b'0'))?;
+        n.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// Severity numbers of OpenTelemetry that have no constant of their own.
+const NOTICE: Severity = Severity(10);
+const CRITICAL: Severity = Severity(18);
+const ALERT: Severity = Severity(19);
+
+fn severity_of_word(word: &[u8]) -> Severity {
+    const WORDS: [(&[u8], Severity); 20] = [
+        (b"info", Severity::INFO),
+        (b"error", Severity::ERROR),
+        (b"warn", Severity::WARN),
+        (b"debug", Severity::DEBUG),
+        (b"warning", Severity::WARN),
+        (b"trace", Severity::TRACE),
+        (b"fatal", Severity::FATAL),
+        (b"err", Severity::ERROR),
+        (b"information", Severity::INFO),
+        (b"informational", Severity::INFO),
+        (b"notice", NOTICE),
+        (b"critical", CRITICAL),
+        (b"crit", CRITICAL),
+        (b"alert", ALERT),
+        (b"emergency", Severity::FATAL),
+        (b"emerg", Severity::FATAL),
+        (b"panic", Severity::FATAL),
+        (b"dpanic", Severity::FATAL),
+        (b"verbose", Severity::DEBUG),
+        (b"ok", Severity::INFO),
+    ];
+    let found = WORDS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known));
+    found.map_or(Severity::UNSPECIFIED, |(_, severity)| *severity)
+}
+
+/// The levels of pino and bunyan; other numbers mean different things to different loggers.
+fn severity_of_number(number: &[u8]) -> Severity {
+    match number {
+        b"10" => Severity::TRACE,
+        b"20" => Severity::DEBUG,
+        b"30" => Severity::INFO,
+        b"40" => Severity::WARN,
+        b"50" => Severity::ERROR,
+        b"60" => Severity::FATAL,
+        _ => Severity::UNSPECIFIED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(format: Format, line: &str) -> (Option<i64>, u8, RecordFlags) {
+        let seen = look(format, line.as_bytes());
+        (seen.time_ns, seen.severity.0, seen.flags)
+    }
+
+    #[test]
+    fn json_time_and_severity_are_found_under_their_usual_names() {
+        let cases = [
+            (r#"{"time":"1970-01-01T00:00:01Z","level":"info","msg":"x"}"#, Some(1_000_000_000), 9),
+            (
+                r#" {"msg":{"level":"error"},"@timestamp":"1970-01-01T00:00:01Z"} "#,
+                Some(1_000_000_000),
+                0,
+            ),
+            (r#"{"level":30,"time":1700000000123,"pid":1}"#, Some(1_700_000_000_123_000_000), 9),
+            (r#"{"level":"WARN","ts":1700000000.25}"#, Some(1_700_000_000_250_000_000), 13),
+            (
+                r#"{"severity":"CRITICAL","timestamp":1700000000123456}"#,
+                Some(1_700_000_000_123_456_000),
+                18,
+            ),
+            (r#"{"status":200,"ts":1700000000123456789}"#, Some(1_700_000_000_123_456_789), 0),
+            (r#"{"status":"error","time":"yesterday"}"#, None, 17),
+            (r#"{"time":-5,"level":null}"#, None, 0),
+            (r#"{"a":1 "level":"info"}"#, None, 0),
+            ("{}", None, 0),
+        ];
+        for (line, time, severity) in cases {
+            assert_eq!(
+                seen(Format::Json, line),
+                (time, severity, RecordFlags::JSON_OBJECT),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn logfmt_time_and_severity_are_found() {
+        let cases = [
+            (r#"time=1970-01-01T00:00:01Z level=info msg="a b""#, Some(1_000_000_000), 9),
+            (r#"msg="a \"level=error\" b" debug lvl=dbug ts=1"#, Some(1_000_000_000), 0),
+            ("level=warn", None, 13),
+            (r#"time="1970-01-01T00:00:01Z" level="eRRor""#, Some(1_000_000_000), 17),
+            ("a= level=notice", None, 10),
+        ];
+        for (line, time, severity) in cases {
+            assert_eq!(seen(Format::Logfmt, line), (time, severity, RecordFlags::LOGFMT), "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_of_another_format_are_malformed() {
+        for line in ["", "{", "}", "hello", "[1]", "\"level=info\""] {
+            assert_eq!(seen(Format::Json, line), (None, 0, RecordFlags::MALFORMED), "{line}");
+            assert_eq!(seen(Format::Logfmt, line), (None, 0, RecordFlags::MALFORMED), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_look_ends_after_its_bound() {
+        let far = format!(r#"{{"msg":"{}","level":"info"}}"#, "x".repeat(LOOK_BYTES));
+        assert_eq!(seen(Format::Json, &far), (None, 0, RecordFlags::JSON_OBJECT));
+        let far = format!(r#"msg="{}" level=info"#, "x".repeat(LOOK_BYTES));
+        assert_eq!(seen(Format::Logfmt, &format!("a=b {far}")), (None, 0, RecordFlags::LOGFMT));
+    }
+}
