@@ -1,10 +1,16 @@
-//! Tools for tests only: a disk that fails and forgets, a clock that is moved by hand.
+//! Tools for tests only: a disk that fails and forgets, a clock that is moved by hand, a collector
+//! that misbehaves on command and counts exactly.
 //!
-//! Invariants: everything is deterministic by its seed; nothing here is linked into the product.
+//! Invariants: nothing here is linked into the product; nothing here shares code with what it
+//! checks beyond the traits that it stands in for.
 #![forbid(unsafe_code)]
 
 mod clock;
+pub mod collector;
 pub mod disk;
+mod pki;
 
 pub use clock::FakeClock;
-pub use disk::{CallKind, FailingDisk, Fault, FaultKind, FaultyDisk};
+pub use collector::{Acks, Answer, Collector, CollectorConfig, Record, StreamTally, Tally};
+pub use disk::{CallKind, FailingDisk, Fault, FaultKind, Faults, FaultyDisk};
+pub use pki::{Pki, ServerCertificate};

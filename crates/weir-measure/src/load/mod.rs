@@ -182,9 +182,8 @@ impl LoadPlan {
 
 /// 64 hexadecimal digits made of a name.
 fn container_id(stream: &str) -> String {
-    (0..4)
-        .map(|i| format!("{:016x}", weir_model::hash64(format!("{stream}{i}").as_bytes())))
-        .collect()
+    let part = |i: u8| weir_model::hash64(format!("{stream}{i}").as_bytes());
+    format!("{:016x}{:016x}{:016x}{:016x}", part(0), part(1), part(2), part(3))
 }
 
 /// What was written to one stream.
@@ -269,7 +268,7 @@ struct Writers<'a> {
     clock: RealClock,
     rng: Rng,
     pool: Vec<u8>,
-    writers: Vec<Writer>,
+    all: Vec<Writer>,
     /// Whose turn it is.
     next: usize,
     body: Vec<u8>,
@@ -290,22 +289,22 @@ struct Writer {
 
 impl<'a> Writers<'a> {
     fn open(plan: &'a LoadPlan) -> io::Result<Self> {
-        let writers =
+        let all =
             plan.streams.iter().map(|name| Writer::open(plan, name)).collect::<io::Result<_>>()?;
         let mut rng = Rng::with_seed(plan.seed);
         let pool = payload_pool(plan.content, plan.body_bytes.1, &mut rng);
         let clock = RealClock::new();
-        Ok(Self { plan, clock, rng, pool, writers, next: 0, body: Vec::new() })
+        Ok(Self { plan, clock, rng, pool, all, next: 0, body: Vec::new() })
     }
 
     /// Writes the next line of the stream whose turn it is.
     fn line(&mut self, elapsed: Duration) -> io::Result<()> {
         let index = self.next;
-        self.next = (self.next + 1) % self.writers.len();
+        self.next = (self.next + 1) % self.all.len();
         let now = self.clock.unix_ns();
-        self.writers[index].rotate_when_due(elapsed, now)?;
+        self.all[index].rotate_when_due(elapsed, now)?;
         self.fill_body(index);
-        let writer = &mut self.writers[index];
+        let writer = &mut self.all[index];
         if self.plan.partial && self.body.len() > PARTIAL_BYTES {
             writer.line_in_parts(self.plan, &self.body, elapsed, now)?;
         } else {
@@ -323,14 +322,14 @@ impl<'a> Writers<'a> {
         let (least, most) = self.plan.body_bytes;
         let len = self.rng.usize(least..=most.max(least)).saturating_sub(ID_BYTES).max(1);
         let start = self.rng.usize(..self.pool.len() - len);
-        let writer = &self.writers[index];
+        let writer = &self.all[index];
         let payload = &self.pool[start..start + len];
         self.body.clear();
         LineId::write(&writer.name, writer.file.generation, writer.seq, payload, &mut self.body);
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.writers.iter_mut().try_for_each(Writer::flush)
+        self.all.iter_mut().try_for_each(Writer::flush)
     }
 
     fn report(&self, pace: &Pace) -> LoadReport {
@@ -341,7 +340,7 @@ impl<'a> Writers<'a> {
             lines: end - first_seq,
         };
         let mut streams = Vec::new();
-        for writer in &self.writers {
+        for writer in &self.all {
             streams.push(stream(&writer.name, writer.seq));
             if writer.err_seq > first_seq {
                 streams.push(stream(&writer.err_name, writer.err_seq));
@@ -349,8 +348,8 @@ impl<'a> Writers<'a> {
         }
         LoadReport {
             lines: streams.iter().map(|s| s.lines).sum(),
-            bytes: self.writers.iter().map(|w| w.bytes).sum(),
-            rotations: self.writers.iter().map(|w| w.file.generation).sum(),
+            bytes: self.all.iter().map(|w| w.bytes).sum(),
+            rotations: self.all.iter().map(|w| w.file.generation).sum(),
             seconds: pace.elapsed().as_secs_f64(),
             lateness_max_seconds: pace.lateness_max.as_secs_f64(),
             streams,

@@ -1,0 +1,147 @@
+//! Counting what arrived: one bit per line, so that millions are counted exactly.
+
+use std::collections::BTreeMap;
+
+use weir_measure::load::LineId;
+
+/// Everything that arrived.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// By the stream's name in the lines themselves.
+    pub streams: BTreeMap<String, StreamTally>,
+    /// Events that were stored, those without an id too.
+    pub events: u64,
+    /// Events without an id.
+    pub foreign: u64,
+    /// Requests for data, whatever became of them.
+    pub requests: u64,
+    /// Bodies that were no valid request.
+    pub malformed: u64,
+    /// Bytes of bodies as sent (compressed).
+    pub wire_bytes: u64,
+    /// Bytes of bodies after inflating.
+    pub body_bytes: u64,
+    /// Connections that were accepted.
+    pub connections: u64,
+}
+
+/// What arrived of one stream.
+#[derive(Debug, Clone, Default)]
+pub struct StreamTally {
+    seen: Vec<u64>,
+    /// Lines that arrived at least once.
+    pub unique: u64,
+    /// Lines that arrived.
+    pub received: u64,
+    /// Lines whose payload was cut or changed.
+    pub damaged: u64,
+    /// Lines that arrived for the first time after a later line of the same file.
+    pub disordered: u64,
+    /// Highest number so far, by generation.
+    highest: BTreeMap<u64, u64>,
+}
+
+impl Tally {
+    /// Counts one stored event by its text.
+    pub(crate) fn count(&mut self, text: &[u8]) {
+        self.events += 1;
+        let Some(id) = LineId::parse(text) else {
+            self.foreign += 1;
+            return;
+        };
+        if !self.streams.contains_key(id.stream) {
+            self.streams.insert(id.stream.to_owned(), StreamTally::default());
+        }
+        if let Some(stream) = self.streams.get_mut(id.stream) {
+            stream.count(&id);
+        }
+    }
+
+    /// Different lines that arrived, over all streams.
+    pub fn unique(&self) -> u64 {
+        self.streams.values().map(|stream| stream.unique).sum()
+    }
+
+    /// Lines that arrived again, over all streams.
+    pub fn duplicates(&self) -> u64 {
+        self.streams.values().map(StreamTally::duplicates).sum()
+    }
+
+    /// Lines of a stream that arrived; 0 when it is unknown.
+    pub fn unique_of(&self, stream: &str) -> u64 {
+        self.streams.get(stream).map_or(0, |stream| stream.unique)
+    }
+}
+
+impl StreamTally {
+    fn count(&mut self, id: &LineId<'_>) {
+        self.received += 1;
+        self.damaged += u64::from(!id.intact);
+        let (word, bit) = ((id.seq / 64) as usize, 1_u64 << (id.seq % 64));
+        if self.seen.len() <= word {
+            self.seen.resize(word + 1, 0);
+        }
+        if self.seen[word] & bit != 0 {
+            return;
+        }
+        self.seen[word] |= bit;
+        self.unique += 1;
+        let highest = self.highest.entry(id.generation).or_insert(id.seq);
+        self.disordered += u64::from(id.seq < *highest);
+        *highest = (*highest).max(id.seq);
+    }
+
+    /// Whether this line arrived.
+    pub fn has(&self, seq: u64) -> bool {
+        self.seen.get((seq / 64) as usize).is_some_and(|word| word & (1 << (seq % 64)) != 0)
+    }
+
+    /// Lines that arrived again.
+    pub fn duplicates(&self) -> u64 {
+        self.received - self.unique
+    }
+
+    /// One past the highest number that arrived.
+    pub fn end(&self) -> u64 {
+        self.highest.values().max().map_or(0, |highest| highest + 1)
+    }
+
+    /// Runs of numbers in `first..end` that did not arrive.
+    pub fn gaps(&self, first: u64, end: u64) -> Vec<std::ops::Range<u64>> {
+        let mut gaps: Vec<std::ops::Range<u64>> = Vec::new();
+        for seq in (first..end).filter(|seq| !self.has(*seq)) {
+            match gaps.last_mut() {
+                Some(gap) if gap.end == seq => gap.end = seq + 1,
+                _ => gaps.push(seq..seq + 1),
+            }
+        }
+        gaps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(generation: u64, seq: u64) -> Vec<u8> {
+        let mut text = Vec::new();
+        LineId::write("a", generation, seq, b"payload", &mut text);
+        text
+    }
+
+    #[test]
+    fn loss_duplicates_disorder_and_damage_are_told_apart() {
+        let mut tally = Tally::default();
+        for (generation, seq) in [(0, 0), (0, 2), (0, 1), (1, 4), (0, 2), (1, 70)] {
+            tally.count(&line(generation, seq));
+        }
+        tally.count(b"no id");
+        let mut cut = line(2, 71);
+        cut.pop();
+        tally.count(&cut);
+        let stream = &tally.streams["a"];
+        assert_eq!((stream.unique, stream.duplicates()), (6, 1));
+        assert_eq!((stream.disordered, stream.damaged, tally.foreign), (1, 1, 1));
+        assert_eq!(stream.gaps(0, stream.end()), [3..4, 5..70]);
+    }
+}
