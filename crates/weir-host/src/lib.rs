@@ -9,11 +9,12 @@ pub mod disk;
 pub mod gzip;
 pub mod net;
 pub mod secret;
+pub mod units;
 pub mod wake;
 
 pub use clock::{Clock, RealClock};
 pub use disk::{Disk, DiskFile, DiskSpace, OpenMode, RealDisk};
 pub use gzip::{Gzip, GzipError};
 pub use net::{ConnectError, Connector, ConnectorSettings, Stream, TlsFiles};
-pub use secret::Secret;
+pub use secret::{Secret, SecretError};
 pub use wake::WakeFd;

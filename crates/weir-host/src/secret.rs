@@ -1,10 +1,57 @@
-//! Values that must not be shown: the type cannot be printed.
+//! Values that must not be shown, and where they come from: the environment or a file, never the
+//! configuration itself.
+//!
+//! Invariants: the type cannot be printed or serialised, and no error text holds any part of a
+//! value.
 
 use std::fmt;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Longest secret. Longer than any token or pass phrase; a larger file was named by mistake.
+const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// A secret. `Debug` shows three asterisks; there is no `Display` and no serialisation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
+
+/// Why a secret cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// The variable does not exist.
+    #[error("the environment variable {name} is not set")]
+    NotSet {
+        /// Its name.
+        name: String,
+    },
+    /// The file cannot be read.
+    #[error("{} cannot be read: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        error: std::io::Error,
+    },
+    /// Nothing there but white space.
+    #[error("{place} is empty")]
+    Empty {
+        /// The variable or file.
+        place: String,
+    },
+    /// No secret is that long.
+    #[error("{place} holds more than 64 KiB, which is no secret")]
+    TooLong {
+        /// The variable or file.
+        place: String,
+    },
+    /// Bytes that cannot stand in a header line, or no UTF-8.
+    #[error("{place} holds more than one line, control characters or bytes that are not UTF-8")]
+    NotText {
+        /// The variable or file.
+        place: String,
+    },
+}
 
 impl Secret {
     /// Wraps a value read from the environment or a file.
@@ -12,14 +59,98 @@ impl Secret {
         Self(value)
     }
 
+    /// Reads an environment variable.
+    pub fn from_env(name: &str) -> Result<Self, SecretError> {
+        let place = || format!("the environment variable {name}");
+        match std::env::var(name) {
+            Ok(value) => Self::checked(&value, place),
+            Err(std::env::VarError::NotPresent) => {
+                Err(SecretError::NotSet { name: name.to_owned() })
+            }
+            Err(std::env::VarError::NotUnicode(_)) => Err(SecretError::NotText { place: place() }),
+        }
+    }
+
+    /// Reads a file; white space around the value (the final newline) is not part of it.
+    pub fn from_file(path: &Path) -> Result<Self, SecretError> {
+        let place = || path.display().to_string();
+        let unreadable = |error| SecretError::Unreadable { path: path.to_owned(), error };
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        match String::from_utf8(bytes) {
+            Ok(value) => Self::checked(&value, place),
+            Err(_) => Err(SecretError::NotText { place: place() }),
+        }
+    }
+
     /// The value, for the one place that sends it.
     pub fn expose(&self) -> &str {
         &self.0
     }
+
+    fn checked(value: &str, place: impl Fn() -> String) -> Result<Self, SecretError> {
+        if value.len() as u64 > SECRET_BYTES_MAX {
+            return Err(SecretError::TooLong { place: place() });
+        }
+        let value = value.trim();
+        if value.is_empty() {
+            return Err(SecretError::Empty { place: place() });
+        }
+        if value.chars().any(char::is_control) {
+            return Err(SecretError::NotText { place: place() });
+        }
+        Ok(Self(value.to_owned()))
+    }
+}
+
+/// Whether users other than the owner and the group may read the file: worth a warning where it
+/// holds a secret. False when that cannot be found out.
+pub fn is_world_readable(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o004 != 0)
 }
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from_bytes(bytes: &[u8]) -> Result<Secret, SecretError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        std::fs::write(&path, bytes).unwrap();
+        Secret::from_file(&path)
+    }
+
+    #[test]
+    fn the_final_newline_of_a_file_is_not_part_of_the_secret() {
+        assert_eq!(from_bytes(b"abc-123\n").unwrap().expose(), "abc-123");
+    }
+
+    #[test]
+    fn files_that_hold_no_secret_are_refused_without_showing_their_content() {
+        for (bytes, expected) in [
+            (&b" \n"[..], "is empty"),
+            (b"one-hidden\ntwo", "more than one line"),
+            (b"\xff\xfehidden", "not UTF-8"),
+            (&[b'x'; 70_000][..], "more than 64 KiB"),
+        ] {
+            let error = from_bytes(bytes).unwrap_err().to_string();
+            assert!(error.contains(expected) && !error.contains("hidden"), "{error}");
+        }
+        let error = Secret::from_file(Path::new("/no/such/token")).unwrap_err().to_string();
+        assert!(error.starts_with("/no/such/token cannot be read: No such file"), "{error}");
+        let error = Secret::from_env("WEIR_NO_SUCH_VARIABLE").unwrap_err().to_string();
+        assert_eq!(error, "the environment variable WEIR_NO_SUCH_VARIABLE is not set");
+    }
+
+    #[test]
+    fn a_secret_does_not_print() {
+        assert_eq!(format!("{:?}", Secret::new("hidden".to_owned())), "***");
     }
 }

@@ -1,1 +1,50 @@
-fn main(){}
+//! weir: tails logs and delivers them, with books that balance.
+//!
+//! The binary reads the command line and the configuration, and leaves the work to the crates
+//! beside it. Invariants: a command returns an [`exit::Exit`] or an error, and only this file
+//! turns them into an exit code and a line on stderr; nothing is opened before the whole
+//! configuration is valid.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod command;
+mod config;
+mod exit;
+mod term;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use cli::{Cli, Command};
+use exit::{Exit, ExitError};
+use term::{Paint, Style, note};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let color = cli.color;
+    let exit = dispatch(cli).unwrap_or_else(|error| {
+        let (exit, message) = match error.downcast_ref::<ExitError>() {
+            Some(error) => (error.exit, error.message.clone()),
+            None => (Exit::Failed, format!("{error:#}")),
+        };
+        if !message.is_empty() {
+            let word = Paint::for_stderr(color).paint(Style::Bad, "error");
+            note(&format!("{word}: {message}"));
+        }
+        exit
+    });
+    ExitCode::from(exit.code())
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
+    match cli.command {
+        Command::Config(command) => command::config::run(&command, cli.color),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "weir", &mut script);
+            term::print_data(&String::from_utf8_lossy(&script))?;
+            Ok(Exit::Ok)
+        }
+    }
+}

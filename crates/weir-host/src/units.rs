@@ -1,0 +1,456 @@
+//! Values with units, as they are written in the configuration and on the command line: sizes
+//! (`64MiB`, `1GB`), shares of something (`10%`) and durations (`300ms`, `5m`, `1h30m`).
+//!
+//! Invariants: nothing is rounded in silence (a text that is no whole number of bytes or
+//! nanoseconds is an error), and what is printed with [`format_size`] or [`format_duration`]
+//! reads back as the same value. The `approx_*` forms are for people and read back as nothing.
+
+use std::time::Duration;
+
+/// Why a text is no value with a unit. The text of the error says what would be right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// Nothing there.
+    #[error("is empty; write a number and a unit, such as {example}")]
+    Empty {
+        /// A value that would do.
+        example: &'static str,
+    },
+    /// Does not begin with a number.
+    #[error("does not begin with a number; write a number and a unit, such as {example}")]
+    NoNumber {
+        /// A value that would do.
+        example: &'static str,
+    },
+    /// A number without a unit.
+    #[error("has no unit; write {suggestion}")]
+    NoUnit {
+        /// The same number with the units that it could have.
+        suggestion: String,
+    },
+    /// A unit that does not exist.
+    #[error("has the unknown unit {unit:?}; {hint}")]
+    UnknownUnit {
+        /// What was written.
+        unit: String,
+        /// What could have been meant.
+        hint: String,
+    },
+    /// Not a whole number of the smallest unit.
+    #[error("is not a whole number of {smallest}")]
+    NotWhole {
+        /// `bytes` or `nanoseconds`.
+        smallest: &'static str,
+    },
+    /// More than the type holds.
+    #[error("is too large")]
+    TooLarge,
+    /// The parts of a duration do not go from large to small.
+    #[error("has its parts out of order; write large units first, such as 1h30m")]
+    Order,
+    /// A share outside 0 to 100 %.
+    #[error("is not between 0% and 100%")]
+    ShareRange,
+}
+
+/// A size in bytes, or a share of something whose size is known later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SizeOrShare {
+    /// Bytes.
+    Bytes(u64),
+    /// Hundredths of a per cent: `10%` is 1,000.
+    Share(u32),
+}
+
+impl SizeOrShare {
+    /// Bytes, given the whole that a share is of. Rounds down.
+    pub fn resolve(self, whole_bytes: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Share(share) => {
+                let bytes = u128::from(whole_bytes) * u128::from(share) / 10_000;
+                u64::try_from(bytes).unwrap_or(u64::MAX)
+            }
+        }
+    }
+}
+
+/// Units of sizes. Order: the one to print with is the last that divides.
+const SIZE_UNITS: &[(&str, u64)] = &[
+    ("B", 1),
+    ("kB", 1_000),
+    ("KiB", 1 << 10),
+    ("MB", 1_000_000),
+    ("MiB", 1 << 20),
+    ("GB", 1_000_000_000),
+    ("GiB", 1 << 30),
+    ("TB", 1_000_000_000_000),
+    ("TiB", 1 << 40),
+];
+
+/// Units of durations in nanoseconds, small to large.
+const DURATION_UNITS: &[(&str, u64)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
+
+const SIZE_EXAMPLE: &str = "64MiB";
+const DURATION_EXAMPLE: &str = "5s";
+
+/// Reads a size such as `64MiB`, `1.5GB` or `0B`.
+pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+    let (number, unit) = split_number(text.trim(), SIZE_EXAMPLE)?;
+    let unit = unit.trim();
+    if unit.is_empty() {
+        if number == "0" {
+            return Ok(0);
+        }
+        return Err(UnitError::NoUnit { suggestion: format!("{number}B or {number}MiB") });
+    }
+    let factor = SIZE_UNITS
+        .iter()
+        .find(|(name, _)| *name == unit || (unit == "KB" && *name == "kB"))
+        .map(|(_, factor)| *factor)
+        .ok_or_else(|| unknown_size_unit(number, unit))?;
+    scale(number, factor, "bytes")
+}
+
+/// Reads a size or a share: `1GiB`, `10%`, `2.5%`.
+pub fn parse_size_or_share(text: &str) -> Result<SizeOrShare, UnitError> {
+    let Some(number) = text.trim().strip_suffix('%') else {
+        return parse_size(text).map(SizeOrShare::Bytes);
+    };
+    let (number, rest) = split_number(number.trim(), "10%")?;
+    if !rest.trim().is_empty() {
+        return Err(UnitError::NoNumber { example: "10%" });
+    }
+    let share = scale(number, 100, "hundredths of a per cent")?;
+    match u32::try_from(share) {
+        Ok(share) if share <= 10_000 => Ok(SizeOrShare::Share(share)),
+        _ => Err(UnitError::ShareRange),
+    }
+}
+
+/// Reads a duration such as `300ms`, `1.5s` or `1h30m`.
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    let mut rest = text.trim();
+    let (mut total_ns, mut previous_factor) = (0_u64, u64::MAX);
+    if rest == "0" {
+        return Ok(Duration::ZERO);
+    }
+    loop {
+        let (number, tail) = split_number(rest, DURATION_EXAMPLE)?;
+        let tail = tail.trim_start();
+        let unit_len = tail.find(|c: char| c.is_ascii_digit() || c == ' ').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_len);
+        if unit.is_empty() {
+            return Err(UnitError::NoUnit { suggestion: format!("{number}s or {number}ms") });
+        }
+        let factor = duration_factor(number, unit)?;
+        if factor >= previous_factor {
+            return Err(UnitError::Order);
+        }
+        previous_factor = factor;
+        let part_ns = scale(number, factor, "nanoseconds")?;
+        total_ns = total_ns.checked_add(part_ns).ok_or(UnitError::TooLarge)?;
+        rest = tail.trim_start();
+        if rest.is_empty() {
+            return Ok(Duration::from_nanos(total_ns));
+        }
+    }
+}
+
+fn duration_factor(number: &str, unit: &str) -> Result<u64, UnitError> {
+    let unit = if unit == "µs" || unit == "μs" { "us" } else { unit };
+    DURATION_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor).ok_or_else(
+        || UnitError::UnknownUnit {
+            unit: unit.to_owned(),
+            hint: match unit.to_ascii_lowercase().as_str() {
+                "sec" | "secs" | "second" | "seconds" | "s" => format!("write {number}s"),
+                "min" | "mins" | "minute" | "minutes" | "m" => format!("write {number}m"),
+                "hour" | "hours" | "hr" | "hrs" | "h" => format!("write {number}h"),
+                "day" | "days" | "d" => format!("write {number}d"),
+                "msec" | "millis" | "milliseconds" | "ms" => format!("write {number}ms"),
+                _ => "the units are ns, us, ms, s, m, h and d".to_owned(),
+            },
+        },
+    )
+}
+
+/// Prints a size exactly, with the largest unit that leaves a whole number.
+pub fn format_size(bytes: u64) -> String {
+    format_exact(bytes, SIZE_UNITS, "B")
+}
+
+/// Prints a size or a share exactly.
+pub fn format_size_or_share(value: SizeOrShare) -> String {
+    match value {
+        SizeOrShare::Bytes(bytes) => format_size(bytes),
+        SizeOrShare::Share(share) if share % 100 == 0 => format!("{}%", share / 100),
+        SizeOrShare::Share(share) => {
+            let text = format!("{}.{:02}", share / 100, share % 100);
+            format!("{}%", text.trim_end_matches('0'))
+        }
+    }
+}
+
+/// Prints a duration exactly, large units first: `5m`, `1h30m`. Durations beyond 584 years print
+/// as that.
+pub fn format_duration(duration: Duration) -> String {
+    let total_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    if total_ns == 0 {
+        return "0s".to_owned();
+    }
+    let mut left = total_ns;
+    let mut text = String::new();
+    for (name, factor) in DURATION_UNITS.iter().rev() {
+        if left >= *factor {
+            text.push_str(&(left / factor).to_string());
+            text.push_str(name);
+            left %= factor;
+        }
+    }
+    text
+}
+
+/// A size for people: three digits and a unit, such as `1.46 GiB`.
+pub fn approx_size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{bytes} B")
+    } else {
+        format!("{} {}", three_digits(value), UNITS[unit])
+    }
+}
+
+/// A duration for people: three digits and a unit, such as `1.2 s`, `340 ms` or `2h05m`.
+pub fn approx_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    let whole = duration.as_secs();
+    match () {
+        () if duration.is_zero() => "0 s".to_owned(),
+        () if seconds < 0.000_999_5 => format!("{} us", three_digits(seconds * 1e6)),
+        () if seconds < 0.999_5 => format!("{} ms", three_digits(seconds * 1e3)),
+        () if whole < 100 => format!("{} s", three_digits(seconds)),
+        () if whole < 3_600 => format!("{}m{:02}s", whole / 60, whole % 60),
+        () if whole < 86_400 => format!("{}h{:02}m", whole / 3_600, whole / 60 % 60),
+        () => format!("{}d{:02}h", whole / 86_400, whole / 3_600 % 24),
+    }
+}
+
+/// A count for people: `1,234,567`.
+pub fn group_digits(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn three_digits(value: f64) -> String {
+    match value {
+        v if v < 9.995 => format!("{v:.2}"),
+        v if v < 99.95 => format!("{v:.1}"),
+        v => format!("{v:.0}"),
+    }
+}
+
+fn split_number<'a>(text: &'a str, example: &'static str) -> Result<(&'a str, &'a str), UnitError> {
+    if text.is_empty() {
+        return Err(UnitError::Empty { example });
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, rest) = text.split_at(end);
+    let well_formed = number.starts_with(|c: char| c.is_ascii_digit())
+        && number.ends_with(|c: char| c.is_ascii_digit())
+        && number.matches('.').count() <= 1;
+    if well_formed { Ok((number, rest)) } else { Err(UnitError::NoNumber { example }) }
+}
+
+/// `number * factor`, exactly. `number` is digits with at most one point inside.
+fn scale(number: &str, factor: u64, smallest: &'static str) -> Result<u64, UnitError> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let whole: u128 = whole.parse().map_err(|_| UnitError::TooLarge)?;
+    // More than 18 decimals of the largest unit are never a whole number of the smallest.
+    if fraction.len() > 18 {
+        return Err(UnitError::NotWhole { smallest });
+    }
+    let denominator = 10_u128.pow(fraction.len() as u32);
+    let numerator: u128 = if fraction.is_empty() { 0 } else { fraction.parse().unwrap_or(0) };
+    let part = numerator * u128::from(factor);
+    if !part.is_multiple_of(denominator) {
+        return Err(UnitError::NotWhole { smallest });
+    }
+    whole
+        .checked_mul(u128::from(factor))
+        .and_then(|n| u64::try_from(n + part / denominator).ok())
+        .ok_or(UnitError::TooLarge)
+}
+
+fn unknown_size_unit(number: &str, unit: &str) -> UnitError {
+    let hint = match unit.to_ascii_lowercase().as_str() {
+        "k" | "kb" | "kib" => format!("did you mean {number}KiB (1,024) or {number}kB (1,000)?"),
+        "m" | "mb" | "mib" => format!("did you mean {number}MiB or {number}MB?"),
+        "g" | "gb" | "gib" => format!("did you mean {number}GiB or {number}GB?"),
+        "t" | "tb" | "tib" => format!("did you mean {number}TiB or {number}TB?"),
+        "b" | "byte" | "bytes" => format!("did you mean {number}B?"),
+        _ => "the units are B, kB, KiB, MB, MiB, GB, GiB, TB and TiB".to_owned(),
+    };
+    UnitError::UnknownUnit { unit: unit.to_owned(), hint }
+}
+
+/// Fewest digits win; among equals the binary unit, then the larger.
+fn format_exact(value: u64, units: &[(&str, u64)], smallest: &str) -> String {
+    if value == 0 {
+        return format!("0{smallest}");
+    }
+    units
+        .iter()
+        .filter(|(_, factor)| value.is_multiple_of(*factor))
+        .map(|(name, factor)| (value / factor, *name))
+        .min_by_key(|(n, name)| (n.to_string().len(), !name.contains('i')))
+        .map_or_else(|| format!("{value}{smallest}"), |(n, name)| format!("{n}{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_exactly() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("0B", 0),
+            ("1B", 1),
+            ("64MiB", 64 << 20),
+            ("1GB", 1_000_000_000),
+            ("1 GiB", 1 << 30),
+            ("1.5KiB", 1536),
+            ("0.5kB", 500),
+            ("10KB", 10_000),
+            ("16777215TiB", 16_777_215 << 40),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_sizes_say_what_would_be_right() {
+        for (text, message) in [
+            ("", "is empty; write a number and a unit, such as 64MiB"),
+            ("big", "does not begin with a number; write a number and a unit, such as 64MiB"),
+            ("-1MiB", "does not begin with a number; write a number and a unit, such as 64MiB"),
+            ("64", "has no unit; write 64B or 64MiB"),
+            ("64mb", "has the unknown unit \"mb\"; did you mean 64MiB or 64MB?"),
+            ("64k", "has the unknown unit \"k\"; did you mean 64KiB (1,024) or 64kB (1,000)?"),
+            ("1.0001KiB", "is not a whole number of bytes"),
+            ("1..5KiB", "does not begin with a number; write a number and a unit, such as 64MiB"),
+            ("16777216TiB", "is too large"),
+            ("99999999999999999999999999999999999999999B", "is too large"),
+            (
+                "5 apples",
+                "has the unknown unit \"apples\"; the units are B, kB, KiB, MB, MiB, GB, GiB, TB and TiB",
+            ),
+        ] {
+            assert_eq!(parse_size(text).unwrap_err().to_string(), message, "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_resolve_against_the_whole() {
+        assert_eq!(parse_size_or_share("10%").map(|s| s.resolve(1_000)), Ok(100));
+        assert_eq!(parse_size_or_share("2.5%").map(|s| s.resolve(u64::MAX)), Ok(u64::MAX / 40));
+        assert_eq!(parse_size_or_share("1KiB").map(|s| s.resolve(5)), Ok(1024));
+        assert_eq!(parse_size_or_share("101%"), Err(UnitError::ShareRange));
+        assert_eq!(format_size_or_share(SizeOrShare::Share(250)), "2.5%");
+        assert_eq!(format_size_or_share(SizeOrShare::Share(1_000)), "10%");
+    }
+
+    #[test]
+    fn durations_are_read_exactly() {
+        for (text, ms) in [
+            ("0", 0),
+            ("0s", 0),
+            ("300ms", 300),
+            ("1.5s", 1_500),
+            ("5m", 300_000),
+            ("1h", 3_600_000),
+            ("1h30m", 5_400_000),
+            ("1h 30m", 5_400_000),
+            ("2d", 172_800_000),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_durations_say_what_would_be_right() {
+        for (text, message) in [
+            ("", "is empty; write a number and a unit, such as 5s"),
+            ("5", "has no unit; write 5s or 5ms"),
+            ("5 sec", "has the unknown unit \"sec\"; write 5s"),
+            ("10S", "has the unknown unit \"S\"; write 10s"),
+            ("5x", "has the unknown unit \"x\"; the units are ns, us, ms, s, m, h and d"),
+            ("30m1h", "has its parts out of order; write large units first, such as 1h30m"),
+            ("0.1ns", "is not a whole number of nanoseconds"),
+            ("999999999d", "is too large"),
+            ("soon", "does not begin with a number; write a number and a unit, such as 5s"),
+        ] {
+            assert_eq!(parse_duration(text).unwrap_err().to_string(), message, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_print_with_the_unit_that_a_person_would_choose() {
+        assert_eq!(format_size(64 << 20), "64MiB");
+        assert_eq!(format_size(1_000_000_000), "1GB");
+        assert_eq!(format_size(1 << 30), "1GiB");
+        assert_eq!(format_size(1_537), "1537B");
+        assert_eq!(format_duration(Duration::from_secs(5_400)), "1h30m");
+        assert_eq!(format_duration(Duration::from_millis(1_500)), "1s500ms");
+        assert_eq!(format_duration(Duration::ZERO), "0s");
+        assert_eq!(approx_size(1_572_864), "1.50 MiB");
+        assert_eq!(approx_size(1_023), "1.00 KiB");
+        assert_eq!(approx_size(512), "512 B");
+        assert_eq!(approx_duration(Duration::from_millis(340)), "340 ms");
+        assert_eq!(approx_duration(Duration::from_secs(7_500)), "2h05m");
+        assert_eq!(group_digits(1_234_567), "1,234,567");
+        assert_eq!(group_digits(12), "12");
+    }
+
+    proptest! {
+        #[test]
+        fn every_size_reads_back_as_it_was_printed(bytes: u64) {
+            prop_assert_eq!(parse_size(&format_size(bytes)), Ok(bytes));
+        }
+
+        #[test]
+        fn every_duration_reads_back_as_it_was_printed(ns: u64) {
+            let duration = Duration::from_nanos(ns);
+            prop_assert_eq!(parse_duration(&format_duration(duration)), Ok(duration));
+        }
+
+        #[test]
+        fn no_text_makes_the_readers_panic(text in "\\PC{0,20}") {
+            let _outcome = (parse_size(&text), parse_duration(&text), parse_size_or_share(&text));
+        }
+    }
+}

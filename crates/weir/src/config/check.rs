@@ -1,0 +1,398 @@
+//! What must hold between the parts of a configuration, and between it and the machine.
+//!
+//! Invariants: a check only reads; it names the place to change and says what would be right.
+//! What cannot work, or would lose or repeat records without end, is an error; what works and is
+//! probably not meant is a warning.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use weir_host::secret::is_world_readable;
+use weir_host::units::{SizeOrShare, format_size};
+
+use super::diagnostic::Diagnostics;
+use super::glob;
+use super::plan::{Named, Sections};
+use super::section::Section;
+use super::tables::BASE_BYTES;
+use super::text::Place;
+
+/// All checks.
+pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
+    both_ends(sections, diagnostics);
+    data_dir(sections, diagnostics);
+    api(sections.table("api"), diagnostics);
+    memory(sections, diagnostics);
+    disk(sections.table("journal"), diagnostics);
+    for source in &sections.sources {
+        file_source(source, diagnostics);
+        tail(source, diagnostics);
+    }
+    for output in &sections.outputs {
+        buffer(output, diagnostics);
+        match output.type_name {
+            "splunk_hec" => super::check_hec::splunk_hec(&output.section, diagnostics),
+            "file" => output_path(output, diagnostics),
+            _ => {}
+        }
+    }
+    same_include(sections, diagnostics);
+    output_files(sections, diagnostics);
+    one_stdout(sections, diagnostics);
+    loops(sections, diagnostics);
+}
+
+/// There is something to read, and somewhere for it to go. A component that is there and wrong
+/// has its own error.
+fn both_ends(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let wrong = |family: &str| {
+        let prefix = format!("{family}.");
+        diagnostics.0.iter().any(|d| d.key_path == family || d.key_path.starts_with(&prefix))
+    };
+    let no_sources = sections.sources.is_empty() && !wrong("source");
+    let no_outputs = sections.outputs.is_empty() && !wrong("output");
+    let source_help = "for example: [source.containers] with type = \"containers\"";
+    let output_help = "for example: [output.console] with type = \"stdout\"";
+    if no_sources && no_outputs {
+        diagnostics
+            .error(None, "", "nothing is configured: there is no source and no output")
+            .help(source_help)
+            .help(output_help)
+            .help("`weir config default` prints a configuration to begin with");
+    } else if no_sources {
+        diagnostics
+            .error(None, "source", "there is no source: nothing would be read")
+            .help(source_help);
+    } else if no_outputs {
+        diagnostics
+            .error(None, "output", "there is no output: what is read would go nowhere")
+            .help(output_help);
+    }
+}
+
+fn data_dir(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let dir = glob::absolute(&sections.data_dir());
+    let Some(blocker) = dir.ancestors().find(|path| path.exists()) else { return };
+    if !blocker.is_dir() {
+        let message =
+            format!("data_dir cannot be created: {} is not a directory", blocker.display());
+        diagnostics.error(sections.top.place("data_dir"), "data_dir", message);
+    }
+}
+
+fn api(api: &Section, diagnostics: &mut Diagnostics) {
+    let Some(listen) = api.listen("listen").filter(|_| api.bool("enabled")) else { return };
+    if !listen.ip().is_loopback() {
+        diagnostics
+            .warn(
+                api.place("listen"),
+                "api.listen",
+                format!("the API is open to the network at {listen} without authentication"),
+            )
+            .help("write \"127.0.0.1:7080\" unless everybody there may read the figures");
+    }
+}
+
+/// Ring and windows fit in the memory that weir may use.
+fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let limits = sections.table("limits");
+    let journal = sections.table("journal");
+    let (memory, ring) = (limits.size("memory"), journal.size("ring"));
+    let windows: u64 = sections.outputs.iter().map(|o| o.section.size("window")).sum();
+    let sum = ring.saturating_add(windows).saturating_add(BASE_BYTES);
+    if memory == 0 || ring == 0 || sum <= memory {
+        return;
+    }
+    let (section, key) = if limits.is_set("memory") || !journal.is_set("ring") {
+        (limits, "memory")
+    } else {
+        (journal, "ring")
+    };
+    let message = format!(
+        "limits.memory is {}, and that is less than ring {} + windows of {} outputs {} + {} for weir itself = {}",
+        format_size(memory),
+        format_size(ring),
+        sections.outputs.len(),
+        format_size(windows),
+        format_size(BASE_BYTES),
+        format_size(sum),
+    );
+    diagnostics.error(section.place(key), &section.key_path(key), message).help(format!(
+        "set limits.memory to {} or more, or make ring or windows smaller",
+        format_size(sum)
+    ));
+}
+
+fn disk(journal: &Section, diagnostics: &mut Diagnostics) {
+    let shares = (journal.size_or_share("limit"), journal.size_or_share("keep_free"));
+    match shares {
+        (SizeOrShare::Share(0), _) => {
+            diagnostics
+                .error(
+                    journal.place("limit"),
+                    "journal.limit",
+                    "journal.limit leaves the journal no disk",
+                )
+                .help("write a share such as \"10%\", or a size such as \"10GiB\"");
+        }
+        (SizeOrShare::Share(limit), SizeOrShare::Share(free)) if limit + free > 10_000 => {
+            diagnostics
+                .error(
+                    journal.place("limit"),
+                    "journal.limit",
+                    "journal.limit and journal.keep_free are more than 100% together",
+                )
+                .help("the rest of the disk is what journal.limit can be at most");
+        }
+        (_, SizeOrShare::Share(10_000)) => {
+            diagnostics
+                .error(
+                    journal.place("keep_free"),
+                    "journal.keep_free",
+                    "journal.keep_free leaves the journal no disk",
+                )
+                .help("write a share such as \"5%\"");
+        }
+        _ => {}
+    }
+}
+
+fn file_source(source: &Named, diagnostics: &mut Diagnostics) {
+    let section = &source.section;
+    for key in ["include", "exclude"].into_iter().filter(|_| source.type_name == "file") {
+        for (pattern, place) in section.list(key) {
+            let key_path = section.key_path(key);
+            if let Err(error) = glob::compile(pattern) {
+                let message = format!("{pattern:?} is not a valid pattern: {error}");
+                diagnostics
+                    .error(Some(place.clone()), &key_path, message)
+                    .help("a literal [, {, * or ? is written [[], [{], [*] or [?]");
+            } else if key == "include" && Path::new(pattern).is_dir() {
+                let dir = pattern.trim_end_matches('/');
+                diagnostics
+                    .error(
+                        Some(place.clone()),
+                        &key_path,
+                        format!("{pattern:?} is a directory, not a file"),
+                    )
+                    .help(format!("to tail the files in it, write \"{dir}/*.log\""));
+            } else if pattern.starts_with('~') || pattern.contains('$') {
+                diagnostics
+                    .error(
+                        Some(place.clone()),
+                        &key_path,
+                        format!("{pattern:?}: ~ and $ are not replaced by anything in a pattern"),
+                    )
+                    .help("write the whole path");
+            }
+        }
+    }
+    if source.type_name == "file" && section.is_empty_list("include") {
+        let key_path = section.key_path("include");
+        diagnostics
+            .error(section.place("include"), &key_path, format!("{key_path} names no file"))
+            .help("write at least one pattern, such as [\"/var/log/app/*.log\"]");
+    }
+    let roots = ["docker_roots", "pod_roots", "link_roots"];
+    if source.type_name == "containers" && roots.iter().all(|key| section.list(key).is_empty()) {
+        diagnostics
+            .error(
+                section.place("docker_roots"),
+                &section.path,
+                format!("{} has no root to look in", section.path),
+            )
+            .help("leave the keys out to look in the usual places");
+    }
+}
+
+fn tail(source: &Named, diagnostics: &mut Diagnostics) {
+    let section = &source.section;
+    if section.is_set("when_limited") && section.count("rate_limit").is_none() {
+        let key_path = section.key_path("when_limited");
+        diagnostics
+            .warn(
+                section.place("when_limited"),
+                &key_path,
+                format!("{key_path} has no effect without rate_limit"),
+            )
+            .help("add rate_limit, or take it out");
+    }
+}
+
+/// The buffer holds the window, or nothing could ever wait.
+fn buffer(output: &Named, diagnostics: &mut Diagnostics) {
+    let section = &output.section;
+    let (limit, window) = (section.size("buffer_limit"), section.size("window"));
+    if limit != 0 && window != 0 && limit < window {
+        let key = if section.is_set("buffer_limit") { "buffer_limit" } else { "window" };
+        let message = format!(
+            "buffer_limit {} of {} is less than its window {}",
+            format_size(limit),
+            section.path,
+            format_size(window),
+        );
+        diagnostics
+            .error(section.place(key), &section.key_path(key), message)
+            .help("what is on its way waits in the buffer too: make buffer_limit larger or window smaller");
+    }
+}
+
+fn output_path(output: &Named, diagnostics: &mut Diagnostics) {
+    let section = &output.section;
+    let Some(path) = section.file("path") else { return };
+    let key_path = section.key_path("path");
+    let place = section.place("path");
+    if path.is_dir() || section.text("path").is_some_and(|text| text.ends_with('/')) {
+        diagnostics
+            .error(place, &key_path, format!("{} is a directory, not a file", path.display()))
+            .help(format!("write a file in it, such as \"{}\"", path.join("weir.log").display()));
+        return;
+    }
+    let parent = glob::absolute(&path);
+    let blocker = parent.ancestors().skip(1).find(|path| path.exists());
+    if let Some(blocker) = blocker.filter(|blocker| !blocker.is_dir()) {
+        let message = format!(
+            "{} cannot be created: {} is not a directory",
+            path.display(),
+            blocker.display()
+        );
+        diagnostics.error(place, &key_path, message);
+    }
+}
+
+/// The same pattern in two sources reads, and delivers, every line twice.
+fn same_include(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let mut seen: BTreeMap<PathBuf, &Place> = BTreeMap::new();
+    for source in sections.sources.iter().filter(|s| s.type_name == "file") {
+        for (pattern, place) in source.section.list("include") {
+            let known = seen.insert(glob::absolute(Path::new(pattern)), place);
+            if let Some(first) = known {
+                diagnostics
+                    .warn(
+                        Some(place.clone()),
+                        &source.section.key_path("include"),
+                        format!(
+                            "{pattern:?} is included twice: its lines are read and delivered twice"
+                        ),
+                    )
+                    .other(Some(first.clone()), "it is also included at");
+            }
+        }
+    }
+}
+
+/// Two outputs never write into one file.
+fn output_files(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let mut seen: BTreeMap<PathBuf, &Named> = BTreeMap::new();
+    for output in sections.outputs.iter().filter(|o| o.type_name == "file") {
+        let Some(path) = output.section.file("path") else { continue };
+        if let Some(first) = seen.insert(glob::resolved(&path), output) {
+            diagnostics
+                .error(
+                    output.section.place("path"),
+                    &output.section.key_path("path"),
+                    format!("{} is already written by output {:?}", path.display(), first.name),
+                )
+                .other(first.section.place("path"), "it is also named at")
+                .help("give each output a file of its own");
+        }
+    }
+}
+
+fn one_stdout(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let mut outputs = sections.outputs.iter().filter(|o| o.type_name == "stdout");
+    let Some(first) = outputs.next() else { return };
+    for output in outputs {
+        diagnostics
+            .error(
+                Some(output.name_place.clone()),
+                &output.section.path,
+                format!("standard output is already written by output {:?}", first.name),
+            )
+            .other(Some(first.name_place.clone()), "the other one is at")
+            .help("at most one output is of type \"stdout\"");
+    }
+}
+
+/// What an output writes must not be read again by a source: each line would go round for ever.
+fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let data_dir = glob::absolute(&sections.data_dir());
+    for source in sections.sources.iter().filter(|s| s.type_name == "file") {
+        let section = &source.section;
+        let excluded = |path: &Path| {
+            glob::any_matches(section.list("exclude").iter().map(|(p, _)| p.as_str()), path)
+        };
+        for (pattern, place) in section.list("include") {
+            let reads = |path: &Path| {
+                glob::any_matches([pattern.as_str()].into_iter(), path) && !excluded(path)
+            };
+            for output in sections.outputs.iter().filter(|o| o.type_name == "file") {
+                let Some(path) = output.section.file("path") else { continue };
+                if reads(&path) || reads(&glob::resolved(&path)) {
+                    diagnostics
+                        .error(
+                            Some(place.clone()),
+                            &section.key_path("include"),
+                            format!(
+                                "{pattern:?} would read {}, which output {:?} writes: every line would go round for ever",
+                                path.display(),
+                                output.name,
+                            ),
+                        )
+                        .other(output.section.place("path"), "the output's path is at")
+                        .help(format!("add exclude = [{:?}], or write the file elsewhere", path.display().to_string()));
+                }
+            }
+            if super::plan::DATA_FILES.iter().any(|file| reads(&data_dir.join(file))) {
+                diagnostics
+                    .error(
+                        Some(place.clone()),
+                        &section.key_path("include"),
+                        format!("{pattern:?} would read weir's own files in data_dir"),
+                    )
+                    .help(format!(
+                        "add exclude = [\"{}/**\"], or name the files more closely",
+                        data_dir.display()
+                    ));
+            }
+        }
+    }
+}
+
+/// A file that some key names is there and can be read.
+pub(crate) fn readable_file(
+    section: &Section,
+    key: &str,
+    marker: &str,
+    diagnostics: &mut Diagnostics,
+) {
+    let Some(path) = section.file(key) else { return };
+    let key_path = section.key_path(key);
+    match std::fs::read(&path) {
+        Err(error) => {
+            let message = format!("{key_path}: {} cannot be read: {error}", path.display());
+            diagnostics.error(section.place(key), &key_path, message);
+        }
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            let has = text.lines().any(|line| {
+                line.starts_with("-----BEGIN ") && line.trim_end_matches('-').ends_with(marker)
+            });
+            if !has {
+                let message = format!(
+                    "{key_path}: {} holds no PEM {}",
+                    path.display(),
+                    marker.to_lowercase()
+                );
+                diagnostics
+                    .error(section.place(key), &key_path, message)
+                    .help(format!("a PEM file has a line \"-----BEGIN {marker}-----\""));
+            }
+        }
+    }
+    if marker == "PRIVATE KEY" && is_world_readable(&path) {
+        diagnostics
+            .warn(section.place(key), &key_path, format!("every user may read {}", path.display()))
+            .help(format!("chmod 600 {}", path.display()));
+    }
+}

@@ -1,0 +1,243 @@
+//! What must hold within an output of type `splunk_hec`.
+//!
+//! Invariant: as in `check`: only reads, names the place and says what would be right.
+
+use std::net::IpAddr;
+
+use weir_host::units::{format_duration, format_size};
+
+use super::check::readable_file;
+use super::diagnostic::Diagnostics;
+use super::section::Section;
+
+/// All checks of one output.
+pub(crate) fn splunk_hec(section: &Section, diagnostics: &mut Diagnostics) {
+    let is_https = endpoint(section, diagnostics);
+    tls(section, is_https, diagnostics);
+    bounds(section, diagnostics);
+    no_effect(section, diagnostics);
+    token_file(section, diagnostics);
+}
+
+/// A URL in its parts.
+#[derive(Debug, PartialEq, Eq)]
+struct Url<'a> {
+    is_https: bool,
+    user: Option<&'a str>,
+    host: &'a str,
+    path: &'a str,
+}
+
+/// Takes a URL apart; the error says what is wrong and what would be right.
+fn parse_url(text: &str) -> Result<Url<'_>, (String, String)> {
+    let wrong = |what: &str, help: &str| Err((what.to_owned(), help.to_owned()));
+    if text.chars().any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
+        return wrong("has characters that no URL has", "take out spaces and accents");
+    }
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Err((
+            "has no scheme".into(),
+            format!("write \"https://{text}\" or \"http://{text}\""),
+        ));
+    };
+    let is_https = match scheme.to_ascii_lowercase().as_str() {
+        "https" => true,
+        "http" => false,
+        _ => return wrong(&format!("has the scheme {scheme:?}"), "write https:// or http://"),
+    };
+    if rest.contains(['?', '#']) {
+        return wrong("has a query or a fragment", "leave out everything from ? or # on");
+    }
+    let (authority, path) = rest.find('/').map_or((rest, ""), |i| rest.split_at(i));
+    let (user, host_port) = authority
+        .rsplit_once('@')
+        .map_or((None, authority), |(user, host_port)| (Some(user), host_port));
+    let host = match split_port(host_port) {
+        Ok(host) => host,
+        Err(port) => {
+            return wrong(&format!("has the port {port:?}"), "a port is a number from 1 to 65535");
+        }
+    };
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    if host.is_empty() {
+        return wrong("has no host", "write https://HOST:8088");
+    }
+    if bare.parse::<IpAddr>().is_err() && !host.chars().all(is_name) {
+        return wrong(&format!("has the host {host:?}"), "write a name or an IP address");
+    }
+    Ok(Url { is_https, user, host, path })
+}
+
+/// The host, or the port that is none.
+fn split_port(host_port: &str) -> Result<&str, &str> {
+    let after_bracket = host_port.rfind(']').map_or(0, |i| i + 1);
+    match host_port[after_bracket..].rsplit_once(':') {
+        None => Ok(host_port),
+        Some((_, port)) => match port.parse::<u16>() {
+            Ok(1..) => Ok(&host_port[..host_port.len() - port.len() - 1]),
+            _ => Err(port),
+        },
+    }
+}
+
+/// Whether it is `https`; none when it is no URL.
+fn endpoint(section: &Section, diagnostics: &mut Diagnostics) -> Option<bool> {
+    let text = section.text("endpoint")?;
+    let key_path = section.key_path("endpoint");
+    let place = section.place("endpoint");
+    let url = match parse_url(text) {
+        Ok(url) => url,
+        Err((what, help)) => {
+            diagnostics.error(place, &key_path, format!("{key_path} {what}")).help(help);
+            return None;
+        }
+    };
+    if url.user.is_some() {
+        diagnostics
+            .error(
+                place.clone(),
+                &key_path,
+                format!("{key_path} has a user name or password in it"),
+            )
+            .help("the token is the only credential: take out everything before the @")
+            .secret();
+    }
+    if url.path.contains("/services/collector") {
+        let (front, _) = text.split_once("/services/collector").unwrap_or((text, ""));
+        diagnostics
+            .error(place.clone(), &key_path, format!("{key_path} ends in the collector's own path"))
+            .help(format!("weir adds /services/collector itself: write {front:?}"));
+    }
+    let host = url.host.trim_matches(['[', ']']);
+    let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if !url.is_https && !is_local {
+        diagnostics
+            .warn(place, &key_path, "the token and all records cross the network unencrypted")
+            .help("write https:// where the collector speaks it");
+    }
+    Some(url.is_https)
+}
+
+fn tls(section: &Section, is_https: Option<bool>, diagnostics: &mut Diagnostics) {
+    let Some(tls) = section.table("tls") else { return };
+    if is_https == Some(false) {
+        diagnostics
+            .error(
+                section.place("tls"),
+                &tls.path,
+                format!("{} is set, and the endpoint is http", tls.path),
+            )
+            .help("write https:// in endpoint, or take the TLS settings out");
+    }
+    readable_file(tls, "ca_file", "CERTIFICATE", diagnostics);
+    readable_file(tls, "cert_file", "CERTIFICATE", diagnostics);
+    readable_file(tls, "key_file", "PRIVATE KEY", diagnostics);
+    for (one, other) in [("cert_file", "key_file"), ("key_file", "cert_file")] {
+        if tls.is_set(one) && !tls.is_set(other) {
+            diagnostics
+                .error(
+                    tls.place(one),
+                    &tls.key_path(one),
+                    format!("{} needs {other} too", tls.key_path(one)),
+                )
+                .help(format!("add {other} = \"/path\", or take {one} out"));
+        }
+    }
+    if tls.bool("insecure_skip_verify") {
+        let key_path = tls.key_path("insecure_skip_verify");
+        let message =
+            "any certificate is accepted: whoever is in between can read the token and all records";
+        diagnostics
+            .warn(tls.place("insecure_skip_verify"), &key_path, message)
+            .help("name the server's authority in ca_file instead");
+    }
+}
+
+fn bounds(section: &Section, diagnostics: &mut Diagnostics) {
+    let (batch, window) = (section.size("batch_size"), section.size("window"));
+    if batch != 0 && window != 0 && batch > window {
+        let key = if section.is_set("batch_size") { "batch_size" } else { "window" };
+        let message = format!(
+            "batch_size {} of {} is more than its window {}",
+            format_size(batch),
+            section.path,
+            format_size(window),
+        );
+        diagnostics
+            .error(section.place(key), &section.key_path(key), message)
+            .help("make window at least as large as one request");
+    }
+    let (min, max) = (section.duration("retry_min"), section.duration("retry_max"));
+    if !max.is_zero() && min > max {
+        let key = if section.is_set("retry_max") { "retry_max" } else { "retry_min" };
+        let message = format!(
+            "retry_min {} of {} is more than its retry_max {}",
+            format_duration(min),
+            section.path,
+            format_duration(max),
+        );
+        diagnostics.error(section.place(key), &section.key_path(key), message);
+    }
+}
+
+/// Keys that are set and do nothing were meant to do something.
+fn no_effect(section: &Section, diagnostics: &mut Diagnostics) {
+    if section.is_set("ack_timeout") && !section.bool("indexer_ack") {
+        let key_path = section.key_path("ack_timeout");
+        diagnostics
+            .warn(
+                section.place("ack_timeout"),
+                &key_path,
+                format!("{key_path} has no effect without indexer_ack"),
+            )
+            .help("add indexer_ack = true, or take it out");
+    }
+}
+
+/// A token that every user may read is hardly secret.
+fn token_file(section: &Section, diagnostics: &mut Diagnostics) {
+    let Some(path) = section.secret_file("token") else { return };
+    if weir_host::secret::is_world_readable(path) {
+        let key_path = section.key_path("token");
+        diagnostics
+            .warn(
+                section.place("token"),
+                &key_path,
+                format!("every user may read {}", path.display()),
+            )
+            .help(format!("chmod 600 {}", path.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let url = parse_url("https://splunk.example:8088/prefix").unwrap();
+        assert_eq!((url.is_https, url.host, url.path), (true, "splunk.example", "/prefix"));
+        assert_eq!(parse_url("http://[::1]:80").unwrap().host, "[::1]");
+        assert_eq!(parse_url("http://10.0.0.1").unwrap().host, "10.0.0.1");
+        assert_eq!(parse_url("HTTPS://a@b").unwrap().user, Some("a"));
+    }
+
+    #[test]
+    fn what_is_no_url_says_why() {
+        for (text, what) in [
+            ("splunk:8088", "has no scheme"),
+            ("tcp://splunk", "has the scheme \"tcp\""),
+            ("https://", "has no host"),
+            ("https://:8088", "has no host"),
+            ("https://splunk:http", "has the port \"http\""),
+            ("https://splunk:0", "has the port \"0\""),
+            ("https://splunk:99999", "has the port \"99999\""),
+            ("https://spl unk", "has characters that no URL has"),
+            ("https://splunk?x=1", "has a query or a fragment"),
+            ("https://spl*unk", "has the host \"spl*unk\""),
+        ] {
+            assert_eq!(parse_url(text).unwrap_err().0, what, "{text}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What is wrong with a configuration, said so that it can be put right: file, line and column,
+//! key path, the line itself with a caret, and what would be right.
+//!
+//! Invariants: all faults are collected, none hides another; a line that may hold a secret is
+//! shown without its values.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::text::{Place, Texts};
+use crate::term::{Paint, Style};
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// Weir does not start.
+    Error,
+    /// Weir starts, and says so.
+    Warning,
+}
+
+/// One thing that is wrong.
+#[derive(Debug)]
+pub(crate) struct Diagnostic {
+    pub(crate) level: Level,
+    /// What is wrong: one lower-case sentence without a full stop.
+    pub(crate) message: String,
+    pub(crate) place: Option<Place>,
+    /// Such as `output.splunk.endpoint`; empty for the file as a whole.
+    pub(crate) key_path: String,
+    /// What would be right.
+    pub(crate) help: Vec<String>,
+    /// A second place that has to do with it, and what is there.
+    pub(crate) other: Option<(Place, &'static str)>,
+    /// The line may hold a secret.
+    pub(crate) secret: bool,
+}
+
+/// Everything that is wrong.
+#[derive(Debug, Default)]
+pub(crate) struct Diagnostics(pub(crate) Vec<Diagnostic>);
+
+impl Diagnostics {
+    /// Notes an error; returns it for details to be added.
+    pub(crate) fn error(
+        &mut self,
+        place: Option<Place>,
+        key_path: &str,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.add(Level::Error, place, key_path, message.into())
+    }
+
+    /// Notes a warning.
+    pub(crate) fn warn(
+        &mut self,
+        place: Option<Place>,
+        key_path: &str,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.add(Level::Warning, place, key_path, message.into())
+    }
+
+    fn add(
+        &mut self,
+        level: Level,
+        place: Option<Place>,
+        key_path: &str,
+        message: String,
+    ) -> &mut Diagnostic {
+        self.0.push(Diagnostic {
+            level,
+            message,
+            place,
+            key_path: key_path.to_owned(),
+            help: Vec::new(),
+            other: None,
+            secret: false,
+        });
+        let last = self.0.len() - 1;
+        &mut self.0[last]
+    }
+
+    /// Whether weir must not start.
+    pub(crate) fn has_errors(&self) -> bool {
+        self.count(Level::Error) > 0
+    }
+
+    /// How many there are of a level.
+    pub(crate) fn count(&self, level: Level) -> usize {
+        self.0.iter().filter(|d| d.level == level).count()
+    }
+
+    /// Puts them in the order of the text; those without a place come last.
+    pub(crate) fn sort(&mut self) {
+        self.0.sort_by_key(|d| {
+            d.place.as_ref().map_or((usize::MAX, 0), |place| (place.file, place.span.start))
+        });
+    }
+
+    /// All of them for a terminal, each followed by an empty line.
+    pub(crate) fn render(&self, texts: &Texts, paint: Paint) -> String {
+        self.0.iter().map(|d| d.render(texts, paint) + "\n").collect()
+    }
+
+    /// All of them as one JSON array.
+    pub(crate) fn to_json(&self, texts: &Texts) -> Value {
+        self.0.iter().map(|d| d.to_json(texts)).collect()
+    }
+}
+
+impl Diagnostic {
+    /// Adds what would be right.
+    pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Self {
+        self.help.push(help.into());
+        self
+    }
+
+    /// Adds `did you mean ...` when a known name is near.
+    pub(crate) fn nearest<'a>(
+        &mut self,
+        written: &str,
+        known: impl Iterator<Item = &'a str>,
+    ) -> &mut Self {
+        if let Some(name) = nearest(written, known) {
+            self.help(format!("did you mean {name:?}?"));
+        }
+        self
+    }
+
+    /// Names a second place.
+    pub(crate) fn other(&mut self, place: Option<Place>, note: &'static str) -> &mut Self {
+        self.other = place.map(|place| (place, note));
+        self
+    }
+
+    /// The line may hold a secret: its values are not shown.
+    pub(crate) fn secret(&mut self) -> &mut Self {
+        self.secret = true;
+        self
+    }
+
+    fn render(&self, texts: &Texts, paint: Paint) -> String {
+        let (word, style) = match self.level {
+            Level::Error => ("error", Style::Bad),
+            Level::Warning => ("warning", Style::Warn),
+        };
+        let mut out = format!("{}: {}\n", paint.paint(style, word), self.message);
+        let mut margin = 1;
+        if let Some(place) = &self.place {
+            margin = self.render_place(place, texts, paint, style, &mut out);
+        }
+        if let Some((place, note)) = &self.other {
+            let line = texts.line(place);
+            let at = format!("{}:{}:{}", texts.name(place), line.number, line.column);
+            let _infallible = writeln!(out, "{:margin$} = {note}: {at}", "");
+        }
+        for help in &self.help {
+            let _infallible = writeln!(out, "{:margin$} = {help}", "");
+        }
+        out
+    }
+
+    /// The place, the line and the caret; returns the width of the margin.
+    fn render_place(
+        &self,
+        place: &Place,
+        texts: &Texts,
+        paint: Paint,
+        style: Style,
+        out: &mut String,
+    ) -> usize {
+        let line = texts.line(place);
+        let number = line.number.to_string();
+        let margin = number.len();
+        let shown = shown_line(line.text, self.secret);
+        let (column, width) = caret(&shown, line.column, line.width);
+        let caret = paint.paint(style, &"^".repeat(width));
+        let path = if self.key_path.is_empty() {
+            String::new()
+        } else {
+            format!("  {}", paint.paint(Style::Strong, &self.key_path))
+        };
+        let at = format!("{}:{}:{}", texts.name(place), line.number, line.column);
+        let pad = " ".repeat(column - 1);
+        let _infallible = write!(
+            out,
+            "{:margin$}--> {at}{path}\n{:margin$} |\n{number} | {shown}\n{:margin$} | {pad}{caret}\n",
+            "", "", "",
+        );
+        margin
+    }
+
+    fn to_json(&self, texts: &Texts) -> Value {
+        let at = |place: &Place| {
+            let line = texts.line(place);
+            json!({ "file": texts.name(place), "line": line.number, "column": line.column })
+        };
+        json!({
+            "level": if self.level == Level::Error { "error" } else { "warning" },
+            "message": self.message,
+            "key": self.key_path,
+            "place": self.place.as_ref().map(at),
+            "other_place": self.other.as_ref().map(|(place, _)| at(place)),
+            "help": self.help,
+        })
+    }
+}
+
+/// Longest part of a line that is shown.
+const LINE_CHARS_MAX: usize = 160;
+
+/// The line as it may be shown: tabs as one space, control characters out, and no value of a line
+/// that may hold a secret. What may is decided by the words in it too, because a misspelt key or
+/// a syntax error must not print a token either.
+fn shown_line(line: &str, secret: bool) -> String {
+    const WORDS: [&str; 6] = ["token", "secret", "passw", "credential", "apikey", "api_key"];
+    let lower = line.to_ascii_lowercase();
+    let secret = secret || WORDS.iter().any(|word| lower.contains(word));
+    let cut = match line.split_once('=') {
+        Some((key, value)) if secret && !is_reference(value) => format!("{key}= ***"),
+        None if secret && !line.trim_start().starts_with('[') => "***".to_owned(),
+        _ => line.to_owned(),
+    };
+    cut.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LINE_CHARS_MAX).collect()
+}
+
+/// `{ env = "..." }` or `{ file = "..." }` and nothing else.
+fn is_reference(value: &str) -> bool {
+    let value = value.trim_start();
+    value.starts_with('{')
+        && (value.contains("env") || value.contains("file"))
+        && value.matches(['"', '\'']).count() == 2
+}
+
+/// Column and width of the caret within what is shown of the line.
+fn caret(shown: &str, column: usize, width: usize) -> (usize, usize) {
+    let shown_width = shown.chars().count();
+    let column = column.min(shown_width + 1);
+    (column, width.min((shown_width + 1).saturating_sub(column)).max(1))
+}
+
+/// The known name that is nearest to what was written, when it is near enough to be meant.
+pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = written.to_ascii_lowercase().replace('-', "_");
+    let near_max = (lower.chars().count() / 3).clamp(1, 3);
+    known
+        .map(|name| {
+            let distance = strsim::osa_distance(&lower, name);
+            // A word that was left out (`size` for `batch_size`) is many edits away and yet near.
+            let inside = lower.len() >= 3
+                && (name.split('_').any(|w| w == lower) || lower.split('_').any(|w| w == name));
+            (if inside { distance.min(near_max) } else { distance }, name)
+        })
+        .filter(|(distance, _)| *distance <= near_max)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found_over_spelling_case_and_left_out_words() {
+        let known = ["endpoint", "batch_size", "connections_max", "ring"];
+        for (written, expected) in [
+            ("endpont", Some("endpoint")),
+            ("Endpoint", Some("endpoint")),
+            ("batch-size", Some("batch_size")),
+            ("connections", Some("connections_max")),
+            ("rnig", Some("ring")),
+            ("colour", None),
+        ] {
+            assert_eq!(nearest(written, known.into_iter()), expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_may_hold_a_secret_is_shown_without_it() {
+        for (line, secret) in [
+            ("token = \"hidden\"", false),
+            ("tokn = \"hidden\"", true),
+            ("hec_token=\"hidden\" # note", false),
+            ("password \"hidden\"", false),
+        ] {
+            assert!(!shown_line(line, secret).contains("hidden"), "{line}");
+        }
+        assert!(shown_line("token = { env = \"HEC_TOKEN\" }", false).contains("HEC_TOKEN"));
+        assert!(shown_line("endpoint = \"x\"", false).contains("\"x\""));
+    }
+
+    #[test]
+    fn the_caret_stays_under_the_line() {
+        assert_eq!(caret("abc", 2, 9), (2, 2));
+        assert_eq!(caret("abc", 9, 9), (4, 1));
+    }
+}

@@ -1,0 +1,137 @@
+//! What a key of the configuration is: its name, type, default and meaning, as data. Reading,
+//! validation, the JSON Schema and the reference are all derived from the same fields.
+//!
+//! Invariant: a default is written as it would be written in TOML and goes through the same
+//! reading as a value from a file, so a default that is not valid fails every test.
+
+use std::time::Duration;
+
+/// A key.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) default: Default,
+    /// What it means: full sentences for the reference.
+    pub(crate) doc: &'static str,
+}
+
+/// What holds when a key is not written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Default {
+    /// It must be written.
+    Required,
+    /// Nothing; the text says what that means.
+    None(&'static str),
+    /// This value, in TOML.
+    Value(&'static str),
+}
+
+/// One word that a choice allows.
+#[derive(Debug)]
+pub(crate) struct Word {
+    pub(crate) word: &'static str,
+    pub(crate) doc: &'static str,
+}
+
+/// The type of a value.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// `true` or `false`.
+    Bool,
+    /// Text that is not empty.
+    Text,
+    /// A file or directory.
+    Path,
+    /// An address of a socket to listen on: `127.0.0.1:7080`.
+    Listen,
+    /// `http://` or `https://`, host, optional port and path.
+    Url,
+    /// A list of file patterns.
+    Globs,
+    /// A list of name patterns.
+    Names,
+    /// A list of paths.
+    Paths,
+    /// One of some words.
+    Choice(&'static [Word]),
+    /// One of some words, or a duration.
+    ChoiceOrDuration(&'static [Word]),
+    /// Bytes.
+    Size { min: u64, max: u64 },
+    /// Bytes, or per cent.
+    SizeOrShare { min: u64 },
+    /// Time.
+    Duration { min: Duration, max: Duration },
+    /// A whole number.
+    Count { min: u64, max: u64 },
+    /// `{ env = "NAME" }` or `{ file = "/path" }`.
+    Secret,
+    /// A table of its own.
+    Table(&'static [Field]),
+}
+
+impl Kind {
+    /// What to write, in words: `a size such as "64MiB"`.
+    pub(crate) fn expectation(&self) -> String {
+        match self {
+            Self::Bool => "true or false".to_owned(),
+            Self::Text => "text in quotes".to_owned(),
+            Self::Path => "a path in quotes".to_owned(),
+            Self::Listen => "an address such as \"127.0.0.1:7080\"".to_owned(),
+            Self::Url => "a URL such as \"https://host:8088\"".to_owned(),
+            Self::Globs => "a list of file patterns such as [\"/var/log/app/*.log\"]".to_owned(),
+            Self::Names => "a list of names such as [\"web-*\"]".to_owned(),
+            Self::Paths => "a list of paths such as [\"/var/log/pods\"]".to_owned(),
+            Self::Choice(words) => format!("one of {}", quoted(words)),
+            Self::ChoiceOrDuration(words) => {
+                format!("one of {}, or a duration such as \"1s\"", quoted(words))
+            }
+            Self::Size { .. } => "a size such as \"64MiB\"".to_owned(),
+            Self::SizeOrShare { .. } => {
+                "a size such as \"10GiB\", or a share such as \"10%\"".into()
+            }
+            Self::Duration { .. } => "a duration such as \"500ms\" or \"5m\"".to_owned(),
+            Self::Count { .. } => "a whole number".to_owned(),
+            Self::Secret => "{ env = \"NAME\" } or { file = \"/path\" }".to_owned(),
+            Self::Table(_) => "a table".to_owned(),
+        }
+    }
+
+    /// Its name in the reference.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Bool => "boolean",
+            Self::Text => "text",
+            Self::Path => "path",
+            Self::Listen => "address",
+            Self::Url => "URL",
+            Self::Globs => "list of patterns",
+            Self::Names => "list of names",
+            Self::Paths => "list of paths",
+            Self::Choice(_) => "word",
+            Self::ChoiceOrDuration(_) => "word or duration",
+            Self::Size { .. } => "size",
+            Self::SizeOrShare { .. } => "size or share",
+            Self::Duration { .. } => "duration",
+            Self::Count { .. } => "number",
+            Self::Secret => "secret",
+            Self::Table(_) => "table",
+        }
+    }
+}
+
+/// `"a", "b" or "c"`.
+pub(crate) fn quoted(words: &[Word]) -> String {
+    list_or(words.iter().map(|w| w.word))
+}
+
+/// `"a", "b" or "c"`.
+pub(crate) fn list_or<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.map(|name| format!("{name:?}")).collect();
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,81 @@
+//! Checks on file patterns: are they valid, and may they match a given path.
+//!
+//! Invariant: patterns mean here what they mean to the sources: `*` stays within a name, `**`
+//! crosses directories, relative patterns are relative to the working directory.
+
+use std::path::{Component, Path, PathBuf};
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// Compiles a pattern; the error says what is wrong with it.
+pub(crate) fn compile(pattern: &str) -> Result<GlobMatcher, String> {
+    let pattern = absolute(Path::new(pattern));
+    GlobBuilder::new(&pattern.to_string_lossy())
+        .literal_separator(true)
+        .build()
+        .map(|glob| glob.compile_matcher())
+        .map_err(|error| error.kind().to_string())
+}
+
+/// Whether any of the patterns matches the path.
+pub(crate) fn any_matches<'a>(patterns: impl Iterator<Item = &'a str>, path: &Path) -> bool {
+    let path = absolute(path);
+    patterns.filter_map(|pattern| compile(pattern).ok()).any(|glob| glob.is_match(&path))
+}
+
+/// The path from the root, with `.` and `..` resolved by name: files that do not exist yet have
+/// no other form.
+pub(crate) fn absolute(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                clean.pop();
+            }
+            Component::CurDir => {}
+            other => clean.push(other),
+        }
+    }
+    clean
+}
+
+/// The path with links resolved as far as it exists: two names of one file come out the same.
+pub(crate) fn resolved(path: &Path) -> PathBuf {
+    let path = absolute(path);
+    let mut tail = PathBuf::new();
+    let mut head = path.clone();
+    loop {
+        if let Ok(real) = head.canonicalize() {
+            return if tail.as_os_str().is_empty() { real } else { real.join(tail) };
+        }
+        let Some(name) = head.file_name().map(PathBuf::from) else { return path };
+        tail = if tail.as_os_str().is_empty() { name } else { name.join(tail) };
+        head.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stays_within_a_name_and_two_cross_directories() {
+        let matches =
+            |pattern: &str, path: &str| any_matches([pattern].into_iter(), Path::new(path));
+        assert!(matches("/var/log/*.log", "/var/log/a.log"));
+        assert!(!matches("/var/log/*.log", "/var/log/b/a.log"));
+        assert!(matches("/var/log/**/*.log", "/var/log/b/c/a.log"));
+        assert!(matches("/var/./log/../log/*.log", "/var/log/a.log"));
+        assert!(compile("/var/log/[a.log").is_err());
+    }
+
+    #[test]
+    fn two_names_of_one_file_resolve_to_one() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("real")).unwrap();
+        std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
+        let one = resolved(&dir.path().join("link/new/out.log"));
+        assert_eq!(one, resolved(&dir.path().join("real/new/../new/out.log")));
+    }
+}

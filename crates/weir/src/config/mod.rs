@@ -1,0 +1,70 @@
+//! The configuration, in two stages: as typed, then validated as a [`Plan`] before any port or
+//! file is opened for writing.
+//!
+//! Reading order: `tables` (what can be written), `text` and `tree` (what was written),
+//! `section` (one table read against its fields), `plan` (all of it), `check` (what must hold
+//! between the parts), `diagnostic` (what is said when it does not).
+//!
+//! Invariants: nothing that is written is ignored (an unknown key is an error), all faults are
+//! reported at once, and no value of a secret is ever printed.
+
+mod check;
+mod check_hec;
+mod diagnostic;
+mod field;
+mod glob;
+mod plan;
+mod reference;
+mod schema;
+mod section;
+mod tables;
+mod text;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+pub(crate) use diagnostic::{Diagnostics, Level};
+pub(crate) use plan::Plan;
+pub(crate) use reference::markdown as reference;
+pub(crate) use schema::json_schema as schema;
+pub(crate) use text::{TextError, Texts};
+
+/// The configuration that is used without `-c`, with its comments.
+pub(crate) const DEFAULT: &str = include_str!("default.toml");
+
+/// How the built-in default is called in messages.
+const DEFAULT_NAME: &str = "<built-in default>";
+
+/// What came of reading a configuration.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// What weir would run; none when there are errors.
+    pub(crate) plan: Option<Plan>,
+    /// Everything that is wrong or doubtful, in the order of the text.
+    pub(crate) diagnostics: Diagnostics,
+    /// The files, for showing lines of them.
+    pub(crate) texts: Texts,
+}
+
+/// Reads and validates a file, a directory of `*.toml` files, or the built-in default.
+pub(crate) fn load(path: Option<&Path>) -> Result<Loaded, TextError> {
+    if let Some(path) = path {
+        return Texts::read(path).map(load_texts);
+    }
+    let mut texts = Texts::default();
+    texts.add(DEFAULT_NAME, DEFAULT.to_owned());
+    Ok(load_texts(texts))
+}
+
+/// Validates files that are in memory.
+pub(crate) fn load_texts(texts: Texts) -> Loaded {
+    let mut diagnostics = Diagnostics::default();
+    let tree = tree::parse(&texts, &mut diagnostics);
+    let plan = plan::plan(&tree, &mut diagnostics);
+    diagnostics.sort();
+    let plan = plan.filter(|_| !diagnostics.has_errors());
+    Loaded { plan, diagnostics, texts }
+}

@@ -1,0 +1,402 @@
+//! The validated plan of the whole process, made from the sections of the configuration.
+//!
+//! Invariant: every value that a component gets has been read through a field of `tables`, so
+//! there is no second place where a default or a bound is written.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::str::FromStr as _;
+
+use weir_host::{Disk as _, RealDisk};
+use weir_journal::WhenFull;
+use weir_pipeline::config::{
+    Compression, ContainersSource, Encoding, FileOutput, FileSource, Format, FsyncPolicy, HecMode,
+    OutputKind, OutputPlan, PipelinePlan, RateLimit, ReadFrom, SourceKind, SourcePlan, SplunkHec,
+    TailSettings, TlsSettings,
+};
+
+use super::check;
+use super::diagnostic::Diagnostics;
+use super::field::list_or;
+use super::glob;
+use super::section::{self, Section};
+use super::tables::{Component, Family, OUTPUT, SOURCE, TABLES, TOP};
+use super::text::Place;
+use super::tree::{Entry, NodeTable, NodeValue};
+
+/// What weir runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// Address of the API; none when it is switched off.
+    pub(crate) api_listen: Option<SocketAddr>,
+    pub(crate) log: LogPlan,
+    /// Memory that was planned with, bytes.
+    pub(crate) memory_bytes: u64,
+    pub(crate) pipeline: PipelinePlan,
+}
+
+/// What weir says about itself.
+#[derive(Debug, Clone)]
+pub(crate) struct LogPlan {
+    /// Least severity.
+    pub(crate) level: tracing::Level,
+    pub(crate) format: LogFormat,
+}
+
+/// How it is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// Text on a terminal, else JSON.
+    Auto,
+    /// A short line for people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Names such as weir gives its own files: a source must not read them.
+pub(crate) const DATA_FILES: [&str; 3] =
+    ["journal/00000001.seg", "dead-letter/output.ndjson", "weir.log"];
+
+/// A source or output as its section, before it is a plan.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) type_name: &'static str,
+    pub(crate) section: Section,
+    pub(crate) name_place: Place,
+}
+
+/// All sections.
+#[derive(Debug)]
+pub(crate) struct Sections {
+    pub(crate) top: Section,
+    pub(crate) tables: Vec<Section>,
+    pub(crate) sources: Vec<Named>,
+    pub(crate) outputs: Vec<Named>,
+}
+
+impl Sections {
+    /// The section of one of [`TABLES`].
+    pub(crate) fn table(&self, name: &str) -> &Section {
+        let index = TABLES.iter().position(|table| table.name == name).unwrap_or_default();
+        &self.tables[index]
+    }
+
+    /// The journal's directory.
+    pub(crate) fn data_dir(&self) -> std::path::PathBuf {
+        self.top.file("data_dir").unwrap_or_default()
+    }
+}
+
+/// Reads the whole tree. The plan is only good when no error was noted.
+pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Plan> {
+    let sections = sections(tree, diagnostics);
+    check::check(&sections, diagnostics);
+    if diagnostics.has_errors() {
+        return None;
+    }
+    let sources: Vec<_> = sections.sources.iter().map(source).collect();
+    let outputs: Option<Vec<_>> = sections.outputs.iter().map(output).collect();
+    let log = sections.table("log");
+    let api = sections.table("api");
+    let journal = sections.table("journal");
+    let data_dir = sections.data_dir();
+    let disk_bytes = disk_bytes(&data_dir);
+    Some(Plan {
+        api_listen: api.listen("listen").filter(|_| api.bool("enabled")),
+        log: LogPlan {
+            level: tracing::Level::from_str(log.word("level")).unwrap_or(tracing::Level::INFO),
+            format: match log.word("format") {
+                "text" => LogFormat::Text,
+                "json" => LogFormat::Json,
+                _ => LogFormat::Auto,
+            },
+        },
+        memory_bytes: sections.table("limits").size("memory"),
+        pipeline: PipelinePlan {
+            data_dir,
+            ring_bytes: journal.size("ring"),
+            journal_limit_bytes: journal.size_or_share("limit").resolve(disk_bytes),
+            disk_free_bytes_min: journal.size_or_share("keep_free").resolve(disk_bytes),
+            sources,
+            outputs: outputs?,
+        },
+    })
+}
+
+/// Size of the file system that holds (or will hold) the directory. When it cannot be found out,
+/// the journal's own calls fail in the same way and say why.
+fn disk_bytes(data_dir: &Path) -> u64 {
+    let dir = glob::absolute(data_dir);
+    let existing = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
+    RealDisk.space(existing).map_or(0, |space| space.total_bytes)
+}
+
+/// Stage one: every table against its fields.
+fn sections(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Sections {
+    let tables: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
+    let families = [SOURCE.name, OUTPUT.name];
+    let others: Vec<&str> = tables.iter().copied().chain(families).collect();
+    let top = section::read(tree, &[TOP], &others, "", None, diagnostics);
+    later_releases(tree, diagnostics);
+    let empty = NodeTable::default();
+    let tables = TABLES
+        .iter()
+        .map(|table| {
+            let entry = tree.get(table.name);
+            let (node, place) = match entry.map(|entry| (entry, &entry.node.value)) {
+                Some((entry, NodeValue::Table(node))) => (node, Some(entry.key_place.clone())),
+                Some((entry, other)) => {
+                    let message =
+                        format!("{} must be a table, not {}", table.name, other.type_name());
+                    diagnostics
+                        .error(Some(entry.key_place.clone()), table.name, message)
+                        .help(format!("write [{}], and its keys below", table.name));
+                    (&empty, None)
+                }
+                None => (&empty, None),
+            };
+            section::read(node, &[table.fields], &[], table.name, place, diagnostics)
+        })
+        .collect();
+    Sections {
+        top,
+        tables,
+        sources: family(tree, &SOURCE, diagnostics),
+        outputs: family(tree, &OUTPUT, diagnostics),
+    }
+}
+
+/// Rules and the store are described where weir's design is; say plainly that they are not here.
+fn later_releases(tree: &NodeTable, diagnostics: &mut Diagnostics) {
+    for (key, help) in [
+        ("rule", "rules are not part of this release; every output gets every record"),
+        ("store", "the store is not part of this release"),
+    ] {
+        let Some(entry) = tree.get(key) else { continue };
+        let unknown = diagnostics.0.iter_mut().find(|d| d.place.as_ref() == Some(&entry.key_place));
+        if let Some(diagnostic) = unknown {
+            diagnostic.help.push(help.to_owned());
+        }
+    }
+}
+
+/// Longest name of a source or output: it is part of file names and of every metric.
+const NAME_CHARS_MAX: usize = 64;
+
+fn family(tree: &NodeTable, family: &'static Family, diagnostics: &mut Diagnostics) -> Vec<Named> {
+    let Some(entry) = tree.get(family.name) else { return Vec::new() };
+    let NodeValue::Table(named) = &entry.node.value else {
+        let message = format!("{} must be a table of tables", family.name);
+        diagnostics
+            .error(Some(entry.key_place.clone()), family.name, message)
+            .help(format!("write [{}.NAME], with a name of your choice", family.name));
+        return Vec::new();
+    };
+    named.entries.iter().filter_map(|entry| component(entry, family, diagnostics)).collect()
+}
+
+fn component(
+    entry: &Entry,
+    family: &'static Family,
+    diagnostics: &mut Diagnostics,
+) -> Option<Named> {
+    let path = format!("{}.{}", family.name, entry.key);
+    let place = Some(entry.key_place.clone());
+    let NodeValue::Table(table) = &entry.node.value else {
+        diagnostics
+            .error(
+                place,
+                &path,
+                format!("{path} must be a table, not {}", entry.node.value.type_name()),
+            )
+            .help(format!("a {0} has a name of its own: [{0}.NAME]", family.name));
+        return None;
+    };
+    check_name(entry, family, &path, diagnostics);
+    let component = component_type(table, family, &path, place.as_ref(), diagnostics)?;
+    let section = section::read(table, component.fields, &["type"], &path, place, diagnostics);
+    Some(Named {
+        name: entry.key.clone(),
+        type_name: component.type_name,
+        section,
+        name_place: entry.key_place.clone(),
+    })
+}
+
+fn check_name(entry: &Entry, family: &Family, path: &str, diagnostics: &mut Diagnostics) {
+    let name = &entry.key;
+    let place = Some(entry.key_place.clone());
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() || !name.chars().all(allowed) || name.len() > NAME_CHARS_MAX {
+        diagnostics
+            .error(place, path, format!("{name:?} cannot be the name of a {}", family.name))
+            .help("a name has 1 to 64 of the characters A-Z, a-z, 0-9, _ and -");
+    } else if family.name == "output" && name == "store" {
+        diagnostics
+            .error(place, path, "the name \"store\" is reserved for weir's own store")
+            .help("choose another name");
+    }
+}
+
+/// The component that `type` names.
+fn component_type(
+    table: &NodeTable,
+    family: &'static Family,
+    path: &str,
+    place: Option<&Place>,
+    diagnostics: &mut Diagnostics,
+) -> Option<&'static Component> {
+    let names = || family.components.iter().map(|component| component.type_name);
+    let key_path = format!("{path}.type");
+    let Some(entry) = table.get("type") else {
+        let near = table
+            .entries
+            .iter()
+            .find(|entry| super::diagnostic::nearest(&entry.key, ["type"].into_iter()).is_some());
+        let at = near.map(|entry| entry.key_place.clone()).or_else(|| place.cloned());
+        let diagnostic = diagnostics.error(at, &key_path, format!("{key_path} is missing"));
+        if let Some(entry) = near {
+            diagnostic.help(format!("did you mean \"type\" by {:?}?", entry.key));
+        }
+        diagnostic.help(format!("a {} is of type {}", family.name, list_or(names())));
+        return None;
+    };
+    let NodeValue::Text(written) = &entry.node.value else {
+        diagnostics
+            .error(Some(entry.node.place.clone()), &key_path, format!("{key_path} must be text"))
+            .help(format!("write {}", list_or(names())));
+        return None;
+    };
+    let found = family.components.iter().find(|component| component.type_name == written);
+    if found.is_none() {
+        let near = super::diagnostic::nearest(written, names()).or_else(|| {
+            names().find(|name| written.len() > 3 && name.starts_with(written.as_str()))
+        });
+        let message = format!("unknown type {written:?} of {}", family.name);
+        let diagnostic = diagnostics.error(Some(entry.node.place.clone()), &key_path, message);
+        match near {
+            Some(near) => diagnostic.help(format!("did you mean {near:?}?")),
+            None => diagnostic.help(format!("write {}", list_or(names()))),
+        };
+    }
+    found
+}
+
+fn texts(section: &Section, name: &str) -> Vec<String> {
+    section.list(name).iter().map(|(text, _)| text.clone()).collect()
+}
+
+fn source(named: &Named) -> SourcePlan {
+    let section = &named.section;
+    let paths = |name| section.list(name).iter().map(|(text, _)| text.into()).collect();
+    let kind = match named.type_name {
+        "containers" => SourceKind::Containers(ContainersSource {
+            docker_roots: paths("docker_roots"),
+            pod_roots: paths("pod_roots"),
+            link_roots: paths("link_roots"),
+            exclude_containers: texts(section, "exclude_containers"),
+            tail: tail(section),
+        }),
+        _ => SourceKind::File(FileSource {
+            include: texts(section, "include"),
+            exclude: texts(section, "exclude"),
+            format: match section.word("format") {
+                "raw" => Format::Raw,
+                "docker_json" => Format::DockerJson,
+                "cri" => Format::Cri,
+                "json" => Format::Json,
+                "logfmt" => Format::Logfmt,
+                _ => Format::Auto,
+            },
+            tail: tail(section),
+        }),
+    };
+    SourcePlan { name: named.name.clone(), kind }
+}
+
+fn tail(section: &Section) -> TailSettings {
+    TailSettings {
+        read_from: match section.word("read_from") {
+            "end" => ReadFrom::End,
+            _ => ReadFrom::Beginning,
+        },
+        line_bytes_max: section.size("line_max") as usize,
+        rescan_interval: section.duration("rescan_interval"),
+        partial_timeout: section.duration("partial_timeout"),
+        rotated_grace: section.duration("rotated_grace"),
+        deleted_bytes_max: section.size("deleted_limit"),
+        rate_limit: section.count("rate_limit").map(|lines| RateLimit {
+            lines_per_second: lines as f64,
+            shed: section.word("when_limited") == "discard",
+        }),
+        read_interval: section.duration("read_interval"),
+    }
+}
+
+/// None only when a required secret or path is missing, which has been reported.
+fn output(named: &Named) -> Option<OutputPlan> {
+    let section = &named.section;
+    let encoding = match named.type_name {
+        "file" | "stdout" if section.word("encoding") == "json" => Encoding::Json,
+        _ => Encoding::Raw,
+    };
+    let kind = match named.type_name {
+        "splunk_hec" => OutputKind::SplunkHec(Box::new(splunk_hec(section)?)),
+        "file" => OutputKind::File(FileOutput {
+            path: section.file("path")?,
+            encoding,
+            fsync: match section.word("fsync") {
+                "always" => FsyncPolicy::Always,
+                "never" => FsyncPolicy::Never,
+                _ => FsyncPolicy::Interval(section.duration("fsync")),
+            },
+        }),
+        "stdout" => OutputKind::Stdout(encoding),
+        _ => OutputKind::Blackhole,
+    };
+    Some(OutputPlan {
+        name: named.name.clone(),
+        when_full: match section.word("when_full") {
+            "drop_oldest" => WhenFull::DropOldest,
+            _ => WhenFull::Block,
+        },
+        buffer_limit_bytes: section.size("buffer_limit"),
+        window_bytes: section.size("window"),
+        dead_letter: section.bool("dead_letter"),
+        kind,
+    })
+}
+
+fn splunk_hec(section: &Section) -> Option<SplunkHec> {
+    let text = |name| section.text(name).map(str::to_owned);
+    Some(SplunkHec {
+        endpoint: text("endpoint")?.trim_end_matches('/').to_owned(),
+        token: section.secret("token")?,
+        mode: if section.word("mode") == "raw" { HecMode::Raw } else { HecMode::Event },
+        compression: match section.word("compression") {
+            "none" => Compression::None,
+            _ => Compression::Gzip,
+        },
+        batch_bytes: section.size("batch_size") as usize,
+        batch_age: section.duration("batch_age"),
+        connections_max: section.count("connections_max").unwrap_or(1) as usize,
+        indexer_ack: section.bool("indexer_ack"),
+        ack_timeout: section.duration("ack_timeout"),
+        request_timeout: section.duration("request_timeout"),
+        retry_min: section.duration("retry_min"),
+        retry_max: section.duration("retry_max"),
+        index: text("index"),
+        sourcetype: text("sourcetype"),
+        source: text("source"),
+        host: text("host"),
+        tls: section.table("tls").map_or_else(TlsSettings::default, |tls| TlsSettings {
+            ca_file: tls.file("ca_file"),
+            cert_file: tls.file("cert_file"),
+            key_file: tls.file("key_file"),
+            server_name: tls.text("server_name").map(str::to_owned),
+            insecure_skip_verify: tls.bool("insecure_skip_verify"),
+        }),
+    })
+}

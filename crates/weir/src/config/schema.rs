@@ -1,0 +1,130 @@
+//! The JSON Schema of the configuration, for editors, derived from the fields.
+//!
+//! Invariant: whatever the schema refuses, weir refuses; weir checks more (units, files, and
+//! what must hold between keys).
+
+use serde_json::{Map, Value, json};
+
+use super::field::{Default, Field, Kind, Word};
+use super::tables::{Component, Family, OUTPUT, SOURCE, TABLES, TOP};
+use super::tree::{NodeValue, parse_value};
+
+const SIZE: &str = r"^\s*[0-9]+(\.[0-9]+)?\s*(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)\s*$|^0$";
+const SHARE: &str = r"^\s*[0-9]+(\.[0-9]+)?\s*(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB|%)\s*$|^0$";
+const DURATION: &str = r"^\s*([0-9]+(\.[0-9]+)?\s*(ns|us|µs|μs|ms|s|m|h|d)\s*)+$|^0$";
+
+/// The whole schema.
+pub(crate) fn json_schema() -> Value {
+    let mut properties = Map::new();
+    for field in TOP {
+        properties.insert(field.name.to_owned(), field_schema(field));
+    }
+    for table in TABLES {
+        let schema = object(table.doc, table.fields.iter(), None);
+        properties.insert(table.name.to_owned(), schema);
+    }
+    for family in [&SOURCE, &OUTPUT] {
+        properties.insert(family.name.to_owned(), family_schema(family));
+    }
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "weir.toml",
+        "description": "Configuration of weir.",
+        "type": "object",
+        "additionalProperties": false,
+        "required": [SOURCE.name, OUTPUT.name],
+        "properties": properties,
+    })
+}
+
+fn family_schema(family: &Family) -> Value {
+    let kinds: Vec<Value> = family.components.iter().map(component_schema).collect();
+    json!({
+        "description": family.doc,
+        "type": "object",
+        "propertyNames": { "pattern": "^[A-Za-z0-9_-]{1,64}$" },
+        "additionalProperties": { "oneOf": kinds },
+    })
+}
+
+fn component_schema(component: &Component) -> Value {
+    let fields = component.fields.iter().flat_map(|group| group.iter());
+    object(component.doc, fields, Some(component.type_name))
+}
+
+fn object<'a>(
+    doc: &str,
+    fields: impl Iterator<Item = &'a Field>,
+    type_name: Option<&str>,
+) -> Value {
+    let (mut properties, mut required) = (Map::new(), Vec::new());
+    if let Some(name) = type_name {
+        properties.insert("type".to_owned(), json!({ "const": name }));
+        required.push("type");
+    }
+    for field in fields {
+        properties.insert(field.name.to_owned(), field_schema(field));
+        if matches!(field.default, Default::Required) {
+            required.push(field.name);
+        }
+    }
+    json!({
+        "description": doc,
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+        "required": required,
+    })
+}
+
+fn field_schema(field: &Field) -> Value {
+    let text = || json!({ "type": "string", "minLength": 1 });
+    let mut schema = match &field.kind {
+        Kind::Bool => json!({ "type": "boolean" }),
+        Kind::Text | Kind::Path | Kind::Listen => text(),
+        Kind::Url => json!({ "type": "string", "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://" }),
+        Kind::Globs | Kind::Names | Kind::Paths => json!({ "type": "array", "items": text() }),
+        Kind::Choice(words) => json!({ "enum": names(words) }),
+        Kind::ChoiceOrDuration(words) => json!({
+            "anyOf": [{ "enum": names(words) }, { "type": "string", "pattern": DURATION }],
+        }),
+        Kind::Size { .. } => json!({ "type": "string", "pattern": SIZE }),
+        Kind::SizeOrShare { .. } => json!({ "type": "string", "pattern": SHARE }),
+        Kind::Duration { .. } => json!({ "type": "string", "pattern": DURATION }),
+        Kind::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        Kind::Secret => {
+            let place = |key: &str| {
+                json!({
+                    "type": "object",
+                    "additionalProperties": false,
+                    "properties": { key: text() },
+                    "required": [key],
+                })
+            };
+            json!({ "oneOf": [place("env"), place("file")] })
+        }
+        Kind::Table(fields) => object(field.doc, fields.iter(), None),
+    };
+    if let Value::Object(schema) = &mut schema {
+        schema.insert("description".to_owned(), json!(field.doc));
+        if let Default::Value(toml) = field.default {
+            schema.insert("default".to_owned(), to_json(&parse_value(toml).value));
+        }
+    }
+    schema
+}
+
+fn names(words: &[Word]) -> Vec<&str> {
+    words.iter().map(|word| word.word).collect()
+}
+
+/// A default in TOML as JSON. No default is a table, a date or a fraction.
+fn to_json(value: &NodeValue) -> Value {
+    match value {
+        NodeValue::Text(text) => json!(text),
+        NodeValue::Integer(n) => json!(n),
+        NodeValue::Bool(value) => json!(value),
+        NodeValue::Array(items) => items.iter().map(|item| to_json(&item.value)).collect(),
+        NodeValue::Float | NodeValue::Datetime | NodeValue::Table(_) => Value::Null,
+    }
+}

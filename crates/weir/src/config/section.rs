@@ -1,0 +1,564 @@
+//! Reads a table against its fields: every key known, every value of its type and within its
+//! bounds, defaults filled in.
+//!
+//! Invariant: a section holds a value for each of its fields, also after a fault (then a
+//! placeholder that keeps the checks behind it going; no plan is made in that case).
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use weir_host::Secret;
+use weir_host::units::{self, SizeOrShare};
+
+use super::diagnostic::Diagnostics;
+use super::field::{Default, Field, Kind, Word, quoted};
+use super::text::Place;
+use super::tree::{Node, NodeTable, NodeValue, parse_value};
+
+/// A value that was read.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    Bool(bool),
+    Text(String),
+    Word(&'static str),
+    Size(u64),
+    SizeOrShare(SizeOrShare),
+    Duration(Duration),
+    Count(u64),
+    Listen(SocketAddr),
+    List(Vec<(String, Place)>),
+    /// And the file that it was read from.
+    Secret(Secret, Option<PathBuf>),
+    Table(Section),
+}
+
+/// A table that was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Section {
+    /// Such as `output.splunk`.
+    pub(crate) path: String,
+    /// Where the table begins.
+    pub(crate) place: Option<Place>,
+    values: BTreeMap<&'static str, (Option<Value>, Option<Place>)>,
+}
+
+impl Section {
+    /// Where the value of a key stands, else where the table begins.
+    pub(crate) fn place(&self, name: &str) -> Option<Place> {
+        let own = self.values.get(name).and_then(|(_, place)| place.clone());
+        own.or_else(|| self.place.clone())
+    }
+
+    /// Whether the key was written.
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        self.values.get(name).is_some_and(|(_, place)| place.is_some())
+    }
+
+    /// `output.splunk.endpoint`.
+    pub(crate) fn key_path(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    fn get(&self, name: &str) -> Option<&Value> {
+        let value = self.values.get(name);
+        debug_assert!(value.is_some(), "{} has no field {name}", self.path);
+        value.and_then(|(value, _)| value.as_ref())
+    }
+
+    /// The value of a boolean field.
+    pub(crate) fn bool(&self, name: &str) -> bool {
+        matches!(self.get(name), Some(Value::Bool(true)))
+    }
+
+    /// The value of a text, path or URL field.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        match self.get(name) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The value of a path field.
+    pub(crate) fn file(&self, name: &str) -> Option<PathBuf> {
+        self.text(name).map(PathBuf::from)
+    }
+
+    /// The word of a choice; empty when a `ChoiceOrDuration` holds a duration.
+    pub(crate) fn word(&self, name: &str) -> &'static str {
+        match self.get(name) {
+            Some(Value::Word(word)) => word,
+            _ => "",
+        }
+    }
+
+    /// The value of a size field, bytes.
+    pub(crate) fn size(&self, name: &str) -> u64 {
+        match self.get(name) {
+            Some(Value::Size(bytes)) => *bytes,
+            _ => 0,
+        }
+    }
+
+    /// The value of a size-or-share field.
+    pub(crate) fn size_or_share(&self, name: &str) -> SizeOrShare {
+        match self.get(name) {
+            Some(Value::SizeOrShare(value)) => *value,
+            _ => SizeOrShare::Bytes(0),
+        }
+    }
+
+    /// The value of a duration field.
+    pub(crate) fn duration(&self, name: &str) -> Duration {
+        match self.get(name) {
+            Some(Value::Duration(duration)) => *duration,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The value of a number field.
+    pub(crate) fn count(&self, name: &str) -> Option<u64> {
+        match self.get(name) {
+            Some(Value::Count(count)) => Some(*count),
+            _ => None,
+        }
+    }
+
+    /// The value of an address field.
+    pub(crate) fn listen(&self, name: &str) -> Option<SocketAddr> {
+        match self.get(name) {
+            Some(Value::Listen(address)) => Some(*address),
+            _ => None,
+        }
+    }
+
+    /// The items of a list field, each with its place when it was written.
+    pub(crate) fn list(&self, name: &str) -> &[(String, Place)] {
+        match self.get(name) {
+            Some(Value::List(items)) => items,
+            _ => &[],
+        }
+    }
+
+    /// Whether a list was written, correctly, and holds nothing.
+    pub(crate) fn is_empty_list(&self, name: &str) -> bool {
+        self.is_set(name) && matches!(self.get(name), Some(Value::List(items)) if items.is_empty())
+    }
+
+    /// The value of a secret field.
+    pub(crate) fn secret(&self, name: &str) -> Option<Secret> {
+        match self.get(name) {
+            Some(Value::Secret(secret, _)) => Some(secret.clone()),
+            _ => None,
+        }
+    }
+
+    /// The file that a secret was read from.
+    pub(crate) fn secret_file(&self, name: &str) -> Option<&Path> {
+        match self.get(name) {
+            Some(Value::Secret(_, file)) => file.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The section of a table field, when it was written.
+    pub(crate) fn table(&self, name: &str) -> Option<&Section> {
+        match self.get(name) {
+            Some(Value::Table(section)) => Some(section),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a table. `also_known` are keys that were read elsewhere (`type`).
+pub(crate) fn read(
+    table: &NodeTable,
+    fields: &[&'static [Field]],
+    also_known: &[&str],
+    path: &str,
+    place: Option<Place>,
+    diagnostics: &mut Diagnostics,
+) -> Section {
+    let mut section = Section { path: path.to_owned(), place, values: BTreeMap::new() };
+    let all = || fields.iter().flat_map(|group| group.iter());
+    let names: Vec<&str> =
+        all().map(|field| field.name).chain(also_known.iter().copied()).collect();
+    for field in all() {
+        let entry = table.get(field.name);
+        let key_path = section.key_path(field.name);
+        let mut reader = Reader { key_path: &key_path, diagnostics };
+        let value = match (entry, field.default) {
+            (Some(entry), _) => {
+                let value = reader.value(field, &entry.node);
+                (value, Some(entry.node.place.clone()))
+            }
+            (None, Default::Value(text)) => (reader.value(field, &parse_value(text)), None),
+            (None, Default::None(_)) => (None, None),
+            // Misspelt: the unknown key says so, and that is enough.
+            (None, Default::Required) if is_misspelt(table, field.name, &names) => (None, None),
+            (None, Default::Required) => {
+                let expected = field.kind.expectation();
+                reader
+                    .diagnostics
+                    .error(section.place.clone(), &key_path, format!("{key_path} is missing"))
+                    .help(format!("add {} = {}", field.name, example(field, &expected)));
+                (None, None)
+            }
+        };
+        section.values.insert(field.name, value);
+    }
+    for entry in &table.entries {
+        let key = entry.key.as_str();
+        if !names.contains(&key) {
+            unknown_key(key, &entry.key_place, path, &names, diagnostics);
+        }
+    }
+    section
+}
+
+/// What to write for a required key.
+fn example(field: &Field, expected: &str) -> String {
+    match &field.kind {
+        Kind::Secret => "{ env = \"NAME\" } or { file = \"/path\" }".to_owned(),
+        Kind::Url => "\"https://host:8088\"".to_owned(),
+        Kind::Globs => "[\"/var/log/app/*.log\"]".to_owned(),
+        Kind::Path => "\"/path/to/file\"".to_owned(),
+        _ => expected.to_owned(),
+    }
+}
+
+/// Whether an unknown key of the table is near to this name.
+fn is_misspelt(table: &NodeTable, name: &str, names: &[&str]) -> bool {
+    table
+        .entries
+        .iter()
+        .filter(|entry| !names.contains(&entry.key.as_str()))
+        .any(|entry| super::diagnostic::nearest(&entry.key, names.iter().copied()) == Some(name))
+}
+
+/// Notes a key that nobody knows.
+fn unknown_key(
+    key: &str,
+    place: &Place,
+    path: &str,
+    names: &[&str],
+    diagnostics: &mut Diagnostics,
+) {
+    let (key_path, inside) = if path.is_empty() {
+        (key.to_owned(), "at the top of the file".to_owned())
+    } else {
+        (format!("{path}.{key}"), format!("in [{path}]"))
+    };
+    let near = super::diagnostic::nearest(key, names.iter().copied());
+    let mut known = names.to_vec();
+    known.sort_unstable();
+    let diagnostic =
+        diagnostics.error(Some(place.clone()), &key_path, format!("unknown key {key:?} {inside}"));
+    match near {
+        Some(near) => diagnostic.help(format!("did you mean {near:?}?")),
+        None => diagnostic.help(format!("known here: {}", known.join(", "))),
+    };
+    if near.is_some_and(|near| near == "token") {
+        diagnostic.secret();
+    }
+}
+
+/// Reads one value; on a fault says so and gives none.
+struct Reader<'a> {
+    key_path: &'a str,
+    diagnostics: &'a mut Diagnostics,
+}
+
+impl Reader<'_> {
+    fn value(&mut self, field: &Field, node: &Node) -> Option<Value> {
+        match &field.kind {
+            Kind::Bool => self.bool(field, node),
+            Kind::Text | Kind::Path | Kind::Url => self.text(field, node).map(Value::Text),
+            Kind::Listen => self.listen(field, node),
+            Kind::Globs | Kind::Names | Kind::Paths => self.list(field, node),
+            Kind::Choice(words) => self.choice(field, node, words),
+            Kind::ChoiceOrDuration(words) => self.choice_or_duration(field, node, words),
+            Kind::Size { min, max } => self.size(field, node, *min, *max),
+            Kind::SizeOrShare { min } => self.size_or_share(field, node, *min),
+            Kind::Duration { min, max } => self.duration(field, node, *min, *max),
+            Kind::Count { min, max } => self.count(field, node, *min, *max),
+            Kind::Secret => self.secret(node),
+            Kind::Table(fields) => self.table(field, node, fields),
+        }
+    }
+
+    fn wrong(
+        &mut self,
+        node: &Node,
+        problem: impl std::fmt::Display,
+    ) -> &mut super::diagnostic::Diagnostic {
+        let message = format!("{} {problem}", self.key_path);
+        self.diagnostics.error(Some(node.place.clone()), self.key_path, message)
+    }
+
+    fn wrong_type<T>(&mut self, field: &Field, node: &Node) -> Option<T> {
+        let expected = field.kind.expectation();
+        let found = node.value.type_name();
+        let diagnostic = self.wrong(node, format!("must be {expected}, not {found}"));
+        if let (NodeValue::Integer(Some(n)), Kind::Size { .. } | Kind::SizeOrShare { .. }) =
+            (&node.value, &field.kind)
+        {
+            diagnostic.help(format!("write {0} = \"{n}B\" or \"{n}MiB\"", field.name));
+        }
+        if let (NodeValue::Integer(Some(n)), Kind::Duration { .. }) = (&node.value, &field.kind) {
+            diagnostic.help(format!("write {0} = \"{n}s\" or \"{n}ms\"", field.name));
+        }
+        if let (NodeValue::Text(text), Kind::Globs | Kind::Names | Kind::Paths) =
+            (&node.value, &field.kind)
+        {
+            diagnostic.help(format!("write {} = [{text:?}]", field.name));
+        }
+        if let (NodeValue::Text(text), Kind::Count { .. } | Kind::Bool) = (&node.value, &field.kind)
+            && (text.parse::<u64>().is_ok() || text.parse::<bool>().is_ok())
+        {
+            diagnostic.help(format!("write {} = {text}, without quotes", field.name));
+        }
+        None
+    }
+
+    fn bool(&mut self, field: &Field, node: &Node) -> Option<Value> {
+        match node.value {
+            NodeValue::Bool(value) => Some(Value::Bool(value)),
+            _ => self.wrong_type(field, node),
+        }
+    }
+
+    /// Text that is not empty.
+    fn text(&mut self, field: &Field, node: &Node) -> Option<String> {
+        match &node.value {
+            NodeValue::Text(text) if text.trim().is_empty() => {
+                let expected = field.kind.expectation();
+                self.wrong(node, "is empty")
+                    .help(format!("write {expected}, or leave the key out"));
+                None
+            }
+            NodeValue::Text(text) if text.contains('\0') => {
+                self.wrong(node, "holds a NUL character");
+                None
+            }
+            NodeValue::Text(text) => Some(text.clone()),
+            _ => self.wrong_type(field, node),
+        }
+    }
+
+    fn listen(&mut self, field: &Field, node: &Node) -> Option<Value> {
+        let text = self.text(field, node)?;
+        if let Ok(address) = text.parse() {
+            return Some(Value::Listen(address));
+        }
+        let diagnostic = self.wrong(node, "is not an IP address and a port");
+        match text.rsplit_once(':') {
+            Some((_, port)) if port.parse::<u16>().is_err() => {
+                diagnostic.help(format!("{port:?} is not a port; a port is 0 to 65535"));
+            }
+            Some(("localhost" | "", port)) => {
+                diagnostic.help(format!("write \"127.0.0.1:{port}\""));
+            }
+            Some(_) => {
+                diagnostic
+                    .help("write an IP address, such as \"127.0.0.1:7080\" or \"[::1]:7080\"");
+            }
+            None => {
+                diagnostic.help("write address and port, such as \"127.0.0.1:7080\"");
+            }
+        }
+        None
+    }
+
+    fn list(&mut self, field: &Field, node: &Node) -> Option<Value> {
+        let NodeValue::Array(items) = &node.value else {
+            return self.wrong_type(field, node);
+        };
+        let mut list = Vec::new();
+        for item in items {
+            match &item.value {
+                NodeValue::Text(text) if !text.trim().is_empty() && !text.contains('\0') => {
+                    list.push((text.clone(), item.place.clone()));
+                }
+                NodeValue::Text(_) => {
+                    self.wrong(item, "holds an empty item").help("take it out");
+                }
+                other => {
+                    let found = other.type_name();
+                    self.wrong(item, format!("holds {found}; its items are text in quotes"));
+                }
+            }
+        }
+        Some(Value::List(list))
+    }
+
+    fn choice(&mut self, field: &Field, node: &Node, words: &'static [Word]) -> Option<Value> {
+        let NodeValue::Text(text) = &node.value else {
+            return self.wrong_type(field, node);
+        };
+        if let Some(word) = words.iter().find(|w| w.word == text) {
+            return Some(Value::Word(word.word));
+        }
+        self.wrong(node, format!("must be {}, not {text:?}", quoted(words)))
+            .nearest(text, words.iter().map(|w| w.word));
+        None
+    }
+
+    fn choice_or_duration(
+        &mut self,
+        field: &Field,
+        node: &Node,
+        words: &'static [Word],
+    ) -> Option<Value> {
+        let is_duration = matches!(&node.value, NodeValue::Text(t) if t.starts_with(|c: char| c.is_ascii_digit()));
+        if is_duration {
+            return self.duration(field, node, Duration::from_millis(1), Duration::from_hours(24));
+        }
+        match &node.value {
+            NodeValue::Text(text) if words.iter().all(|w| w.word != text) => {
+                let expected = field.kind.expectation();
+                self.wrong(node, format!("must be {expected}, not {text:?}"))
+                    .nearest(text, words.iter().map(|w| w.word));
+                None
+            }
+            _ => self.choice(field, node, words),
+        }
+    }
+
+    fn size(&mut self, field: &Field, node: &Node, min: u64, max: u64) -> Option<Value> {
+        let NodeValue::Text(text) = &node.value else {
+            return self.wrong_type(field, node);
+        };
+        let bytes = match units::parse_size(text) {
+            Ok(bytes) => bytes,
+            Err(error) => return self.unit_error(node, text, &error),
+        };
+        let (least, most) = (units::format_size(min), units::format_size(max));
+        if bytes < min {
+            self.wrong(node, format!("is {text}; the least is {least}"));
+            return None;
+        }
+        if bytes > max {
+            self.wrong(node, format!("is {text}; the most is {most}"));
+            return None;
+        }
+        Some(Value::Size(bytes))
+    }
+
+    fn size_or_share(&mut self, field: &Field, node: &Node, min: u64) -> Option<Value> {
+        let NodeValue::Text(text) = &node.value else {
+            return self.wrong_type(field, node);
+        };
+        match units::parse_size_or_share(text) {
+            Ok(SizeOrShare::Bytes(bytes)) if bytes < min => {
+                let least = units::format_size(min);
+                self.wrong(node, format!("is {text}; the least is {least}"));
+                None
+            }
+            Ok(value) => Some(Value::SizeOrShare(value)),
+            Err(error) => self.unit_error(node, text, &error),
+        }
+    }
+
+    fn unit_error<T>(&mut self, node: &Node, text: &str, error: &units::UnitError) -> Option<T> {
+        let problem = error.to_string();
+        let (what, help) = problem.split_once("; ").unwrap_or((&problem, ""));
+        let diagnostic = self.wrong(node, format!("= {text:?} {what}"));
+        if !help.is_empty() {
+            diagnostic.help(help);
+        }
+        None
+    }
+
+    fn duration(
+        &mut self,
+        field: &Field,
+        node: &Node,
+        min: Duration,
+        max: Duration,
+    ) -> Option<Value> {
+        let NodeValue::Text(text) = &node.value else {
+            return self.wrong_type(field, node);
+        };
+        let duration = match units::parse_duration(text) {
+            Ok(duration) => duration,
+            Err(error) => return self.unit_error(node, text, &error),
+        };
+        if duration < min {
+            self.wrong(node, format!("is {text}; the least is {}", units::format_duration(min)));
+            return None;
+        }
+        if duration > max {
+            self.wrong(node, format!("is {text}; the most is {}", units::format_duration(max)));
+            return None;
+        }
+        Some(Value::Duration(duration))
+    }
+
+    fn count(&mut self, field: &Field, node: &Node, min: u64, max: u64) -> Option<Value> {
+        let NodeValue::Integer(number) = node.value else {
+            return self.wrong_type(field, node);
+        };
+        match number.and_then(|n| u64::try_from(n).ok()) {
+            Some(n) if (min..=max).contains(&n) => Some(Value::Count(n)),
+            _ => {
+                self.wrong(node, format!("must be from {min} to {max}"));
+                None
+            }
+        }
+    }
+
+    fn table(&mut self, field: &Field, node: &Node, fields: &'static [Field]) -> Option<Value> {
+        let NodeValue::Table(table) = &node.value else {
+            return self.wrong_type(field, node);
+        };
+        let place = Some(node.place.clone());
+        let section = read(table, &[fields], &[], self.key_path, place, self.diagnostics);
+        Some(Value::Table(section))
+    }
+
+    fn secret(&mut self, node: &Node) -> Option<Value> {
+        let NodeValue::Table(table) = &node.value else {
+            self.wrong(node, "must not be written in the configuration")
+                .help("name an environment variable, { env = \"HEC_TOKEN\" }, or a file, { file = \"/run/secrets/hec_token\" }")
+                .secret();
+            return None;
+        };
+        let [entry] = table.entries.as_slice() else {
+            self.wrong(node, "must have exactly one of env and file")
+                .help("write { env = \"NAME\" } or { file = \"/path\" }")
+                .secret();
+            return None;
+        };
+        let NodeValue::Text(from) = &entry.node.value else {
+            self.wrong(node, "needs a name in quotes").secret();
+            return None;
+        };
+        let secret = match entry.key.as_str() {
+            "env" => Secret::from_env(from),
+            "file" => Secret::from_file(Path::new(from)),
+            other => {
+                let problem = format!("has the unknown key {other:?}");
+                self.wrong(node, problem)
+                    .help("write { env = \"NAME\" } or { file = \"/path\" }")
+                    .secret();
+                return None;
+            }
+        };
+        match secret {
+            Ok(secret) => {
+                let file = (entry.key == "file").then(|| PathBuf::from(from));
+                Some(Value::Secret(secret, file))
+            }
+            Err(error) => {
+                let advice = match entry.key.as_str() {
+                    "env" => format!("set it before starting weir: export {from}=..."),
+                    _ => "write the secret into that file, readable for weir only".to_owned(),
+                };
+                self.wrong(node, format!("cannot be had: {error}")).help(advice);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,530 @@
+//! Every table of the configuration and its keys. This is the only place where a key is defined.
+
+use std::time::Duration;
+
+use super::field::{Default, Field, Kind, Word};
+
+/// A table that may stand once: `[journal]`.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) fields: &'static [Field],
+}
+
+/// A kind of source or output: `[source.NAME]` with `type = "file"`.
+#[derive(Debug)]
+pub(crate) struct Component {
+    /// The value of `type`.
+    pub(crate) type_name: &'static str,
+    pub(crate) doc: &'static str,
+    /// Its own keys first, then those that it has in common with others.
+    pub(crate) fields: &'static [&'static [Field]],
+}
+
+/// `source` or `output`.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) components: &'static [Component],
+}
+
+/// Least memory of the ring: one full batch for each of a few streams, and the window beside it.
+pub(crate) const RING_BYTES_MIN: u64 = 4 << 20;
+/// Least window: one request of the default size, in batches of at most 512 KiB.
+pub(crate) const WINDOW_BYTES_MIN: u64 = 1 << 20;
+/// Least buffer: the default window, and as much again to wait behind it.
+pub(crate) const BUFFER_BYTES_MIN: u64 = 4 << 20;
+/// Memory of weir beside ring and windows: code, connections, compressors, buffers of reading.
+pub(crate) const BASE_BYTES: u64 = 32 << 20;
+
+const DAY: Duration = Duration::from_hours(24);
+const MS: Duration = Duration::from_millis(1);
+
+const fn field(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Field {
+    Field { name, kind, default, doc }
+}
+
+const fn word(word: &'static str, doc: &'static str) -> Word {
+    Word { word, doc }
+}
+
+const fn time(min: Duration, max: Duration) -> Kind {
+    Kind::Duration { min, max }
+}
+
+use Default::{None, Required, Value};
+
+/// Keys that stand before the first table.
+pub(crate) const TOP: &[Field] = &[field(
+    "data_dir",
+    Kind::Path,
+    Value("\"weir-data\""),
+    "Directory of the journal, the positions and the dead-letter files. Created when missing; \
+     one weir uses it at a time. A relative path is relative to the directory that weir is \
+     started in.",
+)];
+
+/// Tables that may stand once, in reading order.
+pub(crate) const TABLES: &[Table] = &[
+    Table {
+        name: "api",
+        doc: "Where metrics, health and the ledger are served over HTTP. `weir top` and \
+              `weir ledger` ask there too.",
+        fields: &[
+            field("enabled", Kind::Bool, Value("true"), "Whether anything is served."),
+            field(
+                "listen",
+                Kind::Listen,
+                Value("\"127.0.0.1:7080\""),
+                "Address to listen on. There is no authentication: keep it on the loopback \
+                 address, or on a network whose users may all read the figures. Port 0 takes a \
+                 free port, which is printed.",
+            ),
+        ],
+    },
+    Table {
+        name: "journal",
+        doc: "The buffer between sources and outputs: a ring in memory, and segment files in \
+              `data_dir` for what an output is behind with.",
+        fields: &[
+            field(
+                "ring",
+                Kind::Size { min: RING_BYTES_MIN, max: 64 << 30 },
+                Value("\"64MiB\""),
+                "Memory for records that some output still needs. Only what does not fit goes \
+                 to disk.",
+            ),
+            field(
+                "limit",
+                Kind::SizeOrShare { min: 16 << 20 },
+                Value("\"10%\""),
+                "Most disk that the segment files may use in all; a share is of the file system \
+                 that holds `data_dir`.",
+            ),
+            field(
+                "keep_free",
+                Kind::SizeOrShare { min: 0 },
+                Value("\"5%\""),
+                "Disk that always stays free, whatever `limit` says.",
+            ),
+        ],
+    },
+    Table {
+        name: "limits",
+        doc: "Bounds of the process as a whole.",
+        fields: &[field(
+            "memory",
+            Kind::Size { min: 48 << 20, max: 1 << 40 },
+            Value("\"512MiB\""),
+            "Memory that weir plans with: the ring, the windows of all outputs and 32 MiB for \
+             weir itself must fit in it, or the configuration is refused.",
+        )],
+    },
+    Table {
+        name: "log",
+        doc: "What weir says about itself, on stderr.",
+        fields: &[
+            field(
+                "level",
+                Kind::Choice(&[
+                    word("error", "only what needs a person"),
+                    word("warn", "and what may need one"),
+                    word("info", "and starts, stops and changes of state"),
+                    word("debug", "and what happens per file and request"),
+                    word("trace", "everything"),
+                ]),
+                Value("\"info\""),
+                "Least severity that is said. The environment variable `WEIR_LOG` wins; it may \
+                 also name parts: `info,weir_journal=debug`.",
+            ),
+            field(
+                "format",
+                Kind::Choice(&[
+                    word("auto", "`text` on a terminal, else `json`"),
+                    word("text", "a short line for people"),
+                    word("json", "one JSON object per line"),
+                ]),
+                Value("\"auto\""),
+                "How it is said.",
+            ),
+        ],
+    },
+];
+
+/// Keys of every source that tails files.
+const TAIL: &[Field] = &[
+    field(
+        "read_from",
+        Kind::Choice(&[
+            word("beginning", "their first byte"),
+            word("end", "their end; the bytes before it are counted as skipped"),
+        ]),
+        Value("\"beginning\""),
+        "Where to begin with files that are there when weir first runs with this `data_dir`. \
+         Files that come later are always read from their first byte, and a restart goes on \
+         where the outputs are.",
+    ),
+    field(
+        "line_max",
+        Kind::Size { min: 1 << 10, max: 256 << 10 },
+        Value("\"192KiB\""),
+        "Length at which a line is cut, in bytes as they stand in the file. The record is kept \
+         and counted as truncated; the bytes behind the limit are counted as abandoned.",
+    ),
+    field(
+        "rescan_interval",
+        time(Duration::from_millis(50), Duration::from_hours(1)),
+        Value("\"10s\""),
+        "How often directories are looked through for what inotify did not tell.",
+    ),
+    field(
+        "partial_timeout",
+        time(Duration::from_millis(50), Duration::from_hours(1)),
+        Value("\"10s\""),
+        "How long a partial line (docker's 16 KiB pieces, a last line without its newline) \
+         waits for its rest after the last write, before it becomes a record as it is.",
+    ),
+    field(
+        "rotated_grace",
+        time(Duration::ZERO, DAY),
+        Value("\"10s\""),
+        "How long a renamed or deleted file is followed behind its end, for late writes.",
+    ),
+    field(
+        "deleted_limit",
+        Kind::Size { min: 0, max: u64::MAX },
+        Value("\"1GiB\""),
+        "Most bytes that deleted files may hold in all while they wait to be read. Beyond that \
+         the oldest is given up, and its bytes are counted as abandoned.",
+    ),
+    field(
+        "rate_limit",
+        Kind::Count { min: 1, max: 1_000_000_000 },
+        None("no limit"),
+        "Lines per second of each file or container, with a burst of one second.",
+    ),
+    field(
+        "when_limited",
+        Kind::Choice(&[
+            word("delay", "they are read later; the file holds them"),
+            word("discard", "they are discarded and counted"),
+        ]),
+        Value("\"delay\""),
+        "What happens to lines beyond `rate_limit`.",
+    ),
+    field(
+        "read_interval",
+        time(MS, Duration::from_secs(10)),
+        Value("\"20ms\""),
+        "While a file is written to in a trickle, its reads are at least this far apart. Longer \
+         costs less CPU time; a file that is far behind is read without pause.",
+    ),
+];
+
+/// Keys of every output.
+const DELIVERY: &[Field] = &[
+    field(
+        "when_full",
+        Kind::Choice(&[
+            word("block", "the sources that feed it stop until there is room; nothing is lost"),
+            word(
+                "drop_oldest",
+                "the oldest records of its heaviest stream are discarded and counted",
+            ),
+        ]),
+        Value("\"block\""),
+        "What happens when `buffer_limit` is used up.",
+    ),
+    field(
+        "buffer_limit",
+        Kind::Size { min: BUFFER_BYTES_MIN, max: u64::MAX },
+        Value("\"1GiB\""),
+        "Bytes that may wait for this output, in memory and on disk together.",
+    ),
+    field(
+        "window",
+        Kind::Size { min: WINDOW_BYTES_MIN, max: 4 << 30 },
+        Value("\"16MiB\""),
+        "Bytes that may be on their way and not yet acknowledged. After a crash at most this \
+         much is sent again.",
+    ),
+    field(
+        "dead_letter",
+        Kind::Bool,
+        Value("true"),
+        "Whether records that the destination refuses for good are kept in a file, with the \
+         reason (see `weir dead-letter`). Otherwise they are discarded and counted.",
+    ),
+];
+
+/// Client side of TLS.
+const TLS: &[Field] = &[
+    field(
+        "ca_file",
+        Kind::Path,
+        None("the system's authorities only"),
+        "PEM file of authorities to trust beside the system's.",
+    ),
+    field(
+        "cert_file",
+        Kind::Path,
+        None("no client certificate"),
+        "PEM file of the client certificate and its chain. Needs `key_file`.",
+    ),
+    field(
+        "key_file",
+        Kind::Path,
+        None("no client certificate"),
+        "PEM file of the client certificate's private key. Needs `cert_file`.",
+    ),
+    field(
+        "server_name",
+        Kind::Text,
+        None("the host of the endpoint"),
+        "Name that the server's certificate must have.",
+    ),
+    field(
+        "insecure_skip_verify",
+        Kind::Bool,
+        Value("false"),
+        "Accept any certificate. Whoever is in between can then read everything; weir says so \
+         in its health.",
+    ),
+];
+
+const ENCODING: Field = field(
+    "encoding",
+    Kind::Choice(&[
+        word("raw", "the body as it is, newlines inside it written as `\\n`"),
+        word("json", "one JSON object in the terms of OpenTelemetry's log data model"),
+    ]),
+    Value("\"raw\""),
+    "How a record becomes a line.",
+);
+
+/// `source`.
+pub(crate) const SOURCE: Family = Family {
+    name: "source",
+    doc: "Where records come from. Each source has a name of its own and a `type`.",
+    components: &[
+        Component {
+            type_name: "containers",
+            doc: "The logs of all containers of this machine: docker's json-file driver and \
+                  Kubernetes nodes (CRI). Directories that do not exist yet are waited for.",
+            fields: &[
+                &[
+                    field(
+                        "docker_roots",
+                        Kind::Paths,
+                        Value("[\"/var/lib/docker/containers\"]"),
+                        "docker's container directories (`<id>/<id>-json.log`).",
+                    ),
+                    field(
+                        "pod_roots",
+                        Kind::Paths,
+                        Value("[\"/var/log/pods\"]"),
+                        "Kubernetes pod directories (`<namespace>_<pod>_<uid>/<container>/<n>.log`).",
+                    ),
+                    field(
+                        "link_roots",
+                        Kind::Paths,
+                        Value("[\"/var/log/containers\"]"),
+                        "Directories of links to container logs \
+                         (`<pod>_<namespace>_<container>-<id>.log`).",
+                    ),
+                    field(
+                        "exclude_containers",
+                        Kind::Names,
+                        Value("[]"),
+                        "Names of containers to leave out; `*` stands for anything.",
+                    ),
+                ],
+                TAIL,
+            ],
+        },
+        Component {
+            type_name: "file",
+            doc: "Log files by name.",
+            fields: &[
+                &[
+                    field(
+                        "include",
+                        Kind::Globs,
+                        Required,
+                        "Files to tail. `*` stands for anything within a name, `**` for any \
+                         directories, `{a,b}` for either. Files that come later are found too.",
+                    ),
+                    field(
+                        "exclude",
+                        Kind::Globs,
+                        Value("[]"),
+                        "Files to leave out. Compressed files (`*.gz`, `*.zst`, `*.xz`, `*.bz2`) \
+                         and `*.tmp` are always left out.",
+                    ),
+                    field(
+                        "format",
+                        Kind::Choice(&[
+                            word("auto", "found out for each file from its first lines"),
+                            word("raw", "the line is the body"),
+                            word("docker_json", "docker's json-file driver"),
+                            word("cri", "Kubernetes container runtimes"),
+                            word("json", "a JSON object per line"),
+                            word("logfmt", "`key=value` pairs"),
+                        ]),
+                        Value("\"auto\""),
+                        "Format of the lines. A line that is not in it becomes a record all the \
+                         same and is counted as malformed.",
+                    ),
+                ],
+                TAIL,
+            ],
+        },
+    ],
+};
+
+/// `output`.
+pub(crate) const OUTPUT: Family = Family {
+    name: "output",
+    doc: "Where records go. Each output has a name of its own and a `type`, and gets every \
+          record. The name is also that of its place in the journal: under a new name an output \
+          begins with what is read from then on.",
+    components: &[
+        Component {
+            type_name: "splunk_hec",
+            doc: "A Splunk HTTP event collector, or anything that speaks its protocol.",
+            fields: &[SPLUNK_HEC, DELIVERY],
+        },
+        Component {
+            type_name: "file",
+            doc: "A local file, one line per record.",
+            fields: &[
+                &[
+                    field(
+                        "path",
+                        Kind::Path,
+                        Required,
+                        "The file. Missing directories are created; lines are appended.",
+                    ),
+                    ENCODING,
+                    field(
+                        "fsync",
+                        Kind::ChoiceOrDuration(&[
+                            word("always", "before each acknowledgement to the journal"),
+                            word("never", "left to the operating system"),
+                        ]),
+                        Value("\"1s\""),
+                        "When written lines are flushed to stable storage; a duration is the \
+                         longest that they wait. Records count as delivered only then, but with \
+                         `never` once they are written.",
+                    ),
+                ],
+                DELIVERY,
+            ],
+        },
+        Component {
+            type_name: "stdout",
+            doc: "Standard output, one line per record. At most one output has this type.",
+            fields: &[&[ENCODING], DELIVERY],
+        },
+        Component {
+            type_name: "blackhole",
+            doc: "Nowhere: records are counted and forgotten.",
+            fields: &[DELIVERY],
+        },
+    ],
+};
+
+const SPLUNK_HEC: &[Field] = &[
+    field(
+        "endpoint",
+        Kind::Url,
+        Required,
+        "Scheme, host, port and an optional path in front of `/services/collector`, which weir \
+         adds itself.",
+    ),
+    field(
+        "token",
+        Kind::Secret,
+        Required,
+        "The collector's token: `{ env = \"NAME\" }` or `{ file = \"/path\" }`. It is never \
+         written in the configuration and never printed.",
+    ),
+    field(
+        "mode",
+        Kind::Choice(&[
+            word("event", "JSON events with their own time, host, source and fields"),
+            word("raw", "lines as they are; only the fixed metadata below goes with them"),
+        ]),
+        Value("\"event\""),
+        "Which of the collector's two faces is spoken to.",
+    ),
+    field(
+        "compression",
+        Kind::Choice(&[word("gzip", "about a tenth of the bytes"), word("none", "as it is")]),
+        Value("\"gzip\""),
+        "Compression of requests.",
+    ),
+    field(
+        "batch_size",
+        Kind::Size { min: 1 << 10, max: 64 << 20 },
+        Value("\"1MiB\""),
+        "Size to aim for in a request, before compression.",
+    ),
+    field(
+        "batch_age",
+        time(MS, Duration::from_mins(5)),
+        Value("\"1s\""),
+        "How long a record may wait for company.",
+    ),
+    field(
+        "connections_max",
+        Kind::Count { min: 1, max: 64 },
+        Value("4"),
+        "Most requests on their way at once. The order within a file or container is kept all \
+         the same.",
+    ),
+    field(
+        "indexer_ack",
+        Kind::Bool,
+        Value("false"),
+        "Count records as delivered only when the indexers have acknowledged them, instead of \
+         when the collector has accepted them. The token must have it enabled.",
+    ),
+    field(
+        "ack_timeout",
+        time(Duration::from_secs(1), DAY),
+        Value("\"2m\""),
+        "How long to wait for the indexers before sending again.",
+    ),
+    field(
+        "request_timeout",
+        time(Duration::from_millis(100), Duration::from_hours(1)),
+        Value("\"30s\""),
+        "Deadline of one request.",
+    ),
+    field(
+        "retry_min",
+        time(MS, Duration::from_hours(1)),
+        Value("\"500ms\""),
+        "First pause after a failure; it doubles with each further one. Half of each pause is \
+         random.",
+    ),
+    field(
+        "retry_max",
+        time(MS, DAY),
+        Value("\"30s\""),
+        "Longest pause between attempts. Attempts never end.",
+    ),
+    field("index", Kind::Text, None("the token's own"), "Index of all records."),
+    field("sourcetype", Kind::Text, None("the token's own"), "Source type of all records."),
+    field("source", Kind::Text, None("the path of the log file"), "Source of all records."),
+    field(
+        "host",
+        Kind::Text,
+        None("the record's `host.name`, else this machine's name"),
+        "Host of all records.",
+    ),
+    field("tls", Kind::Table(TLS), None("the system's authorities"), "TLS settings for `https`."),
+];

@@ -1,0 +1,196 @@
+//! Mistakes of every kind, as data: what is written, on which line it is noticed, what is said.
+
+use super::field::{Default as FieldDefault, Field, Kind};
+use super::tables::{OUTPUT, SOURCE, TABLES, TOP};
+use super::{DEFAULT, Level, Loaded, Texts, load, load_texts, reference, schema};
+use crate::term::Paint;
+
+fn loaded(text: &str) -> Loaded {
+    let mut texts = Texts::default();
+    texts.add("weir.toml", text.to_owned());
+    load_texts(texts)
+}
+
+fn rendered(text: &str) -> String {
+    let loaded = loaded(text);
+    loaded.diagnostics.render(&loaded.texts, Paint::off())
+}
+
+/// Sources and outputs that are right, for mistakes elsewhere; 8 lines.
+const REST: &str = "\
+[source.ok]
+type = \"file\"
+include = [\"/var/log/weir-test/*.log\"]
+[output.ok]
+type = \"blackhole\"
+
+
+";
+
+#[test]
+fn the_built_in_default_is_valid_and_without_a_warning() {
+    let loaded = load(None).unwrap();
+    assert!(loaded.diagnostics.0.is_empty(), "{}", rendered(DEFAULT));
+    let plan = loaded.plan.unwrap();
+    assert_eq!(plan.pipeline.sources.len(), 3);
+    assert_eq!(plan.pipeline.outputs.len(), 1);
+    assert!(plan.pipeline.journal_limit_bytes > 0 && plan.pipeline.disk_free_bytes_min > 0);
+}
+
+/// What the default writes out is what the tables say, so a change of one shows in the other.
+#[test]
+fn the_values_in_the_built_in_default_are_the_defaults_of_the_tables() {
+    for table in TABLES {
+        let header = format!("\n[{}]\n", table.name);
+        let section = DEFAULT.split(&header).nth(1).unwrap().split("\n[").next().unwrap();
+        for line in section.lines().filter(|line| !line.starts_with('#') && line.contains('=')) {
+            let code = line.split(" #").next().unwrap().trim();
+            let (key, value) = code.split_once(" = ").unwrap();
+            let field = table.fields.iter().find(|field| field.name == key).unwrap();
+            let FieldDefault::Value(default) = field.default else { panic!("{key}") };
+            assert_eq!(value, default, "[{}] {key}", table.name);
+        }
+    }
+}
+
+fn all_fields() -> Vec<&'static Field> {
+    let mut fields: Vec<&Field> = TOP.iter().collect();
+    fields.extend(TABLES.iter().flat_map(|table| table.fields));
+    for family in [&SOURCE, &OUTPUT] {
+        let groups = family.components.iter().flat_map(|component| component.fields);
+        fields.extend(groups.flat_map(|group| group.iter()));
+    }
+    let inner = fields.iter().filter_map(|field| match &field.kind {
+        Kind::Table(inner) => Some(*inner),
+        _ => None,
+    });
+    let inner: Vec<&Field> = inner.flatten().collect();
+    fields.extend(inner);
+    fields
+}
+
+#[test]
+fn every_field_has_a_meaning_and_no_component_has_a_key_twice() {
+    for field in all_fields() {
+        assert!(field.doc.len() > 10 && field.doc.ends_with('.'), "{}: {}", field.name, field.doc);
+        assert!(!field.doc.contains('|'), "{}", field.name);
+    }
+    for family in [&SOURCE, &OUTPUT] {
+        for component in family.components {
+            let mut names: Vec<_> =
+                component.fields.iter().flat_map(|group| group.iter()).map(|f| f.name).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count, "{}", component.type_name);
+        }
+    }
+}
+
+#[test]
+fn schema_and_reference_name_every_field() {
+    let (schema, reference) = (schema().to_string(), reference());
+    for field in all_fields() {
+        assert!(schema.contains(&format!("\"{}\"", field.name)), "{}", field.name);
+        assert!(
+            reference.contains(&format!("{}`", field.name)),
+            "{} is not in the reference",
+            field.name
+        );
+    }
+}
+
+#[test]
+fn what_is_right_gives_no_diagnostics() {
+    let text = format!(
+        "{REST}
+[api]
+listen = \"[::1]:0\"
+[output.hec]
+type = \"splunk_hec\"
+endpoint = \"https://splunk.example:8088/prefix/\"
+token = {{ env = \"PATH\" }}
+rate = 1
+"
+    );
+    let found = rendered(&text);
+    assert!(found.contains("unknown key \"rate\""), "{found}");
+    let found = rendered(&text.replace("rate = 1\n", ""));
+    assert_eq!(found, "");
+}
+
+#[test]
+fn no_message_shows_a_secret() {
+    for line in [
+        "token = \"hidden\"",
+        "tokn = \"hidden\"",
+        "token = { value = \"hidden\" }",
+        "token = { env = \"PATH\", value = \"hidden\" }",
+        "token = \"hidden",
+        "token = hidden",
+        "token = [\"hidden\"]",
+        "hec_token = \"hidden\"",
+        "password = \"hidden\"",
+    ] {
+        let text = format!(
+            "[output.x]\ntype = \"splunk_hec\"\nendpoint = \"https://x\"\n{line}\n[source.a]\ntype = \"containers\"\n"
+        );
+        let loaded = loaded(&text);
+        assert!(loaded.diagnostics.has_errors(), "{line}");
+        let shown = loaded.diagnostics.render(&loaded.texts, Paint::off());
+        assert!(!shown.contains("hidden"), "{line}:\n{shown}");
+        let json = loaded.diagnostics.to_json(&loaded.texts).to_string();
+        assert!(!json.contains("hidden"), "{line}:\n{json}");
+    }
+}
+
+#[test]
+fn a_directory_is_merged_and_a_second_definition_names_both_places() {
+    let mut texts = Texts::default();
+    texts.add("10.toml", format!("{REST}[journal]\nring = \"8MiB\"\n"));
+    texts.add("20.toml", "[journal]\nring = \"9MiB\"\nlimit = \"1GiB\"\n".to_owned());
+    texts.add("30.toml", "[source.ok]\ntype = \"containers\"\n".to_owned());
+    let loaded = load_texts(texts);
+    let shown = loaded.diagnostics.render(&loaded.texts, Paint::off());
+    for part in [
+        "journal.ring is defined twice",
+        "--> 20.toml:2:1",
+        "= it is also defined at: 10.toml:9:1",
+        "source.ok is defined twice",
+        "--> 30.toml:1:9",
+        "= it is also defined at: 10.toml:1:9",
+    ] {
+        assert!(shown.contains(part), "{part} is not in:\n{shown}");
+    }
+    assert_eq!(loaded.diagnostics.count(Level::Error), 2, "{shown}");
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_reported_at_once_in_the_order_of_the_text() {
+    let text = "data_dri = 1\n[api]\nlisten = 5\nx =\n[source.a]\n[output.b]\ntype = \"nope\"\n";
+    let loaded = loaded(text);
+    let lines: Vec<usize> = loaded
+        .diagnostics
+        .0
+        .iter()
+        .filter_map(|d| d.place.as_ref())
+        .map(|place| loaded.texts.line(place).number)
+        .collect();
+    // Line 4 is twice wrong: an unknown key, and no value.
+    assert_eq!(lines, [1, 3, 4, 4, 5, 7]);
+}
+
+#[test]
+fn a_diagnostic_looks_like_this() {
+    let shown = rendered(&format!("{REST}[journal]\nrnig = \"64MiB\"\n"));
+    let expected = "\
+error: unknown key \"rnig\" in [journal]
+ --> weir.toml:9:1  journal.rnig
+  |
+9 | rnig = \"64MiB\"
+  | ^^^^
+  = did you mean \"ring\"?
+
+";
+    assert_eq!(shown, expected);
+}

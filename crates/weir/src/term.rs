@@ -1,0 +1,124 @@
+//! What is particular to terminals: whether to colour, and writing to a pipe that may close.
+//!
+//! Invariants: data goes to stdout, everything else to stderr; a closed pipe ends the command
+//! quietly, as `head` expects.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+/// `--color`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum ColorChoice {
+    /// On a terminal, unless `NO_COLOR` is set or `TERM` is `dumb`.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What a piece of text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// An error, a loss.
+    Bad,
+    /// A warning.
+    Warn,
+    /// All is well.
+    Good,
+    /// A heading, a name.
+    Strong,
+}
+
+/// Colours text, or leaves it as it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    /// No colour.
+    #[cfg(test)]
+    pub(crate) fn off() -> Self {
+        Self { on: false }
+    }
+
+    /// For text on stderr.
+    pub(crate) fn for_stderr(choice: ColorChoice) -> Self {
+        Self { on: decide(choice, io::stderr().is_terminal(), |name| std::env::var_os(name)) }
+    }
+
+    /// For text on stdout.
+    pub(crate) fn for_stdout(choice: ColorChoice) -> Self {
+        Self { on: decide(choice, io::stdout().is_terminal(), |name| std::env::var_os(name)) }
+    }
+
+    /// Whether it colours.
+    pub(crate) fn is_on(self) -> bool {
+        self.on
+    }
+
+    /// The text, coloured when on.
+    pub(crate) fn paint(self, style: Style, text: &str) -> String {
+        let code = match style {
+            Style::Bad => "1;31",
+            Style::Warn => "1;33",
+            Style::Good => "32",
+            Style::Strong => "1",
+        };
+        if self.on { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+/// Precedence: the flag, `NO_COLOR`, `CLICOLOR_FORCE`, `TERM=dumb`, whether it is a terminal.
+fn decide(
+    choice: ColorChoice,
+    is_terminal: bool,
+    env: impl Fn(&str) -> Option<std::ffi::OsString>,
+) -> bool {
+    let set = |name| env(name).is_some_and(|value| !value.is_empty());
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto if set("NO_COLOR") => false,
+        ColorChoice::Auto if env("CLICOLOR_FORCE").is_some_and(|v| !v.is_empty() && v != "0") => {
+            true
+        }
+        ColorChoice::Auto => is_terminal && env("TERM").is_none_or(|term| term != "dumb"),
+    }
+}
+
+/// Writes data to stdout. `Ok(false)`: nobody reads any more.
+pub(crate) fn print_data(text: &str) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a note for people to stderr. Where nobody can read it, nothing is left to be done.
+pub(crate) fn note(text: &str) {
+    let _nobody_reads = writeln!(io::stderr().lock(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colour_follows_flag_then_environment_then_terminal() {
+        use ColorChoice::{Always, Auto, Never};
+        let with = |vars: &'static [(&str, &str)]| {
+            move |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into())
+        };
+        assert!(decide(Always, false, with(&[("NO_COLOR", "1")])));
+        assert!(!decide(Never, true, with(&[("CLICOLOR_FORCE", "1")])));
+        assert!(!decide(Auto, true, with(&[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")])));
+        assert!(decide(Auto, false, with(&[("CLICOLOR_FORCE", "1")])));
+        assert!(decide(Auto, true, with(&[("NO_COLOR", ""), ("TERM", "xterm")])));
+        assert!(!decide(Auto, true, with(&[("TERM", "dumb")])));
+        assert!(!decide(Auto, false, with(&[])));
+    }
+}
