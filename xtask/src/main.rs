@@ -16,7 +16,6 @@ mod shell;
 mod tidy;
 
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
@@ -80,20 +79,16 @@ fn execute(task: Task) -> Result<()> {
     match task {
         Task::Run { arguments } => start(&arguments),
         Task::Test => test(),
-        Task::Check => {
-            let features = setup::for_build()?;
-            setup::for_checks()?;
-            check::sources(features)?;
-            generate::generate(&build_binary(features)?, true)
-        }
+        Task::Check => check::all(),
         Task::Bench { arguments } => bench(&arguments),
         Task::Fuzz { name, secs } => fuzz(name.as_deref(), secs),
-        Task::Gen { check } => generate::generate(&build_binary(setup::for_build()?)?, check),
+        Task::Gen { check } => generate::generate(check),
     }
 }
 
 fn start(arguments: &[String]) -> Result<()> {
-    let binary = build_binary(setup::for_build()?)?;
+    setup::for_build()?;
+    let binary = build_binary()?;
     let mut command = Command::new(binary);
     command.current_dir(paths::root()).arg("run").args(arguments);
     // Weir takes the place of this process, so that signals reach it and its exit code is ours.
@@ -101,33 +96,27 @@ fn start(arguments: &[String]) -> Result<()> {
 }
 
 /// Builds the binary as it is released; returns where it is.
-pub(crate) fn build_binary(features: &[&str]) -> Result<PathBuf> {
-    run(cargo().args(["build", "--release", "--package", "weir", "--bin", "weir"]).args(features))?;
+pub(crate) fn build_binary() -> Result<std::path::PathBuf> {
+    run(cargo().args(["build", "--release", "--package", "weir", "--bin", "weir"]))?;
     paths::release_binary("weir")
 }
 
 /// The last lines are cargo's own "test result" lines: nothing is printed after them.
 fn test() -> Result<()> {
-    let features = setup::for_build()?;
+    setup::for_build()?;
     let tools = setup::for_tests()?;
-    check::sources(features)?;
-    // Tests and programs in one go: cargo chooses features for the whole of a command.
-    let mut build = cargo();
-    run(build.args(["build", "--release", "--workspace", "--all-targets"]).args(features))?;
-    let binary = paths::release_binary("weir")?;
-    generate::generate(&binary, true)?;
+    check::all()?;
+    let binary = build_binary()?;
     let mut command = cargo();
-    command.args(["test", "--release", "--workspace", "--no-fail-fast"]).args(features);
+    command.args(["test", "--release", "--workspace", "--no-fail-fast"]);
     command.env("WEIR_BIN", binary).envs(tools);
     run(&mut command).context("tests failed")
 }
 
 fn bench(arguments: &[String]) -> Result<()> {
-    let features = setup::for_build()?;
-    let mut build = cargo();
-    build.args(["build", "--release", "--package", "weir", "--package", "weir-bench"]);
-    run(build.args(features))?;
-    let binary = paths::release_binary("weir")?;
+    setup::for_build()?;
+    let binary = build_binary()?;
+    run(cargo().args(["build", "--release", "--package", "weir-bench"]))?;
     let mut command = Command::new(paths::release_binary("weir-bench")?);
     run(command.current_dir(paths::root()).env("WEIR_BIN", binary).args(arguments))
 }

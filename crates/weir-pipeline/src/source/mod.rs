@@ -1,1 +1,2 @@
-//! Sources.
+//! Sources: what takes records in.
+mod tail;

@@ -1,0 +1,270 @@
+//! Which file this is, whatever it is called.
+//!
+//! Invariants: a file is its device, inode and time of birth; content only tells whether the
+//! *same* file was cut and written anew (then its offsets begin again in a new epoch). Content is
+//! never an identity: equal heads and empty files are told apart.
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags};
+use rustix::io::Errno;
+use weir_model::{SourceId, StreamId, hash64};
+
+/// Bytes at the beginning of a file that are remembered as a hash.
+pub(super) const HEAD_BYTES: usize = 1024;
+
+/// Bytes just before the offset that are compared at every read, and remembered as a hash.
+pub(super) const WINDOW_BYTES: usize = 128;
+
+/// A file of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct FileId {
+    /// Device, as major and minor.
+    pub device: u64,
+    /// Inode number; used again by the file system once the file is gone.
+    pub inode: u64,
+    /// Time of birth in nanoseconds since 1970; 0 where the file system keeps none.
+    pub born_ns: i64,
+}
+
+impl FileId {
+    /// The stream that the file's content is.
+    pub(super) fn stream(&self, source: SourceId) -> StreamId {
+        let mut bytes = [0; 32];
+        let parts = [source.0, self.device, self.inode, self.born_ns.cast_unsigned()];
+        for (slot, part) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(parts) {
+            *slot = part.to_le_bytes();
+        }
+        StreamId(hash64(&bytes))
+    }
+}
+
+/// What one look at a file tells.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    /// Who it is.
+    pub id: FileId,
+    /// What kind of file.
+    pub kind: FileType,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Time of the last write, nanoseconds since 1970.
+    pub modified_ns: i64,
+}
+
+const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+impl Look {
+    /// Looks at what the path leads to, through links.
+    pub(super) fn at(path: &Path) -> Result<Self, Errno> {
+        Ok(Self::from(rustix::fs::statx(CWD, path, AtFlags::empty(), WANTED)?))
+    }
+
+    /// Looks at the path itself: a link is seen as a link.
+    pub(super) fn at_link(path: &Path) -> Result<Self, Errno> {
+        Ok(Self::from(rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, WANTED)?))
+    }
+
+    /// Looks at an open file.
+    pub(super) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
+        Ok(Self::from(rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, WANTED)?))
+    }
+}
+
+impl From<Statx> for Look {
+    fn from(stat: Statx) -> Self {
+        let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let ns = |sec: i64, nsec: u32| sec * 1_000_000_000 + i64::from(nsec);
+        Self {
+            id: FileId {
+                device: u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor),
+                inode: stat.stx_ino,
+                born_ns: if has_birth {
+                    ns(stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)
+                } else {
+                    0
+                },
+            },
+            kind: FileType::from_raw_mode(u32::from(stat.stx_mode)),
+            size: stat.stx_size,
+            modified_ns: ns(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
+        }
+    }
+}
+
+/// What the content before an offset looked like: enough to notice that it is no longer there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Fingerprint {
+    /// Bytes at the beginning that `head_hash` covers.
+    pub head_len: u16,
+    /// Hash of them.
+    pub head_hash: u64,
+    /// Bytes before the offset that `window_hash` covers.
+    pub window_len: u16,
+    /// Hash of them.
+    pub window_hash: u64,
+}
+
+/// The remembered content of a file that is open.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// The beginning, until [`HEAD_BYTES`] of it are known; then only its hash.
+    head: Vec<u8>,
+    head_len: u16,
+    head_hash: u64,
+    /// The last bytes before the offset.
+    window: Vec<u8>,
+}
+
+impl Memory {
+    /// What is before the next byte to read.
+    pub(super) fn window(&self) -> &[u8] {
+        &self.window
+    }
+
+    /// Takes over what [`Fingerprint`] remembered, once it was verified against the file.
+    pub(super) fn resume(print: &Fingerprint, head: &[u8], window: &[u8]) -> Self {
+        let mut memory = Self { window: window.to_vec(), ..Self::default() };
+        if usize::from(print.head_len) >= HEAD_BYTES {
+            memory.head_len = print.head_len;
+            memory.head_hash = print.head_hash;
+        } else {
+            memory.see_head(head);
+        }
+        memory
+    }
+
+    /// Bytes `bytes` were consumed and begin at `offset`.
+    pub(super) fn consumed(&mut self, offset: u64, bytes: &[u8]) {
+        let known = usize::from(self.head_len);
+        if known < HEAD_BYTES && offset == known as u64 {
+            self.see_head(bytes);
+        }
+        if bytes.len() >= WINDOW_BYTES {
+            self.window.clear();
+            self.window.extend_from_slice(&bytes[bytes.len() - WINDOW_BYTES..]);
+        } else {
+            self.window.extend_from_slice(bytes);
+            let surplus = self.window.len().saturating_sub(WINDOW_BYTES);
+            self.window.drain(..surplus);
+        }
+    }
+
+    /// The offset moved over bytes that were not read (a hole): nothing is known before it.
+    pub(super) fn jumped(&mut self) {
+        self.window.clear();
+    }
+
+    fn see_head(&mut self, bytes: &[u8]) {
+        let room = HEAD_BYTES - self.head.len();
+        self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.head_len = self.head.len() as u16;
+        self.head_hash = hash64(&self.head);
+        if self.head.len() == HEAD_BYTES {
+            self.head = Vec::new();
+        }
+    }
+
+    /// The form that is persisted.
+    pub(super) fn fingerprint(&self) -> Fingerprint {
+        Fingerprint {
+            head_len: self.head_len,
+            head_hash: self.head_hash,
+            window_len: self.window.len() as u16,
+            window_hash: hash64(&self.window),
+        }
+    }
+}
+
+/// Whether the file still has the content that was read before `offset`. On success the memory to
+/// go on with.
+pub(super) fn verify(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    print: &Fingerprint,
+) -> Result<Option<Memory>, Errno> {
+    let mut head = [0; HEAD_BYTES];
+    let head_len = usize::from(print.head_len).min(HEAD_BYTES);
+    let have = read_fully(fd, &mut head[..head_len], 0)?;
+    let mut window = [0; WINDOW_BYTES];
+    let window_len = usize::from(print.window_len).min(WINDOW_BYTES).min(offset as usize);
+    let window_have = read_fully(fd, &mut window[..window_len], offset - window_len as u64)?;
+    let same = have == head_len
+        && window_have == window_len
+        && (head_len == 0 || hash64(&head[..head_len]) == print.head_hash)
+        && (window_len == 0 || hash64(&window[..window_len]) == print.window_hash);
+    Ok(same.then(|| Memory::resume(print, &head[..head_len], &window[..window_len])))
+}
+
+/// Reads until `buf` is full or the file ends; returns how much.
+pub(super) fn read_fully(fd: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut have = 0;
+    while have < buf.len() {
+        match rustix::io::pread(fd, &mut buf[have..], offset + have as u64) {
+            Ok(0) => break,
+            Ok(n) => have += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(have)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn file_with(content: &[u8]) -> std::fs::File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_file_that_grew_is_recognised_and_a_rewritten_one_is_not() {
+        let mut memory = Memory::default();
+        memory.consumed(0, b"one\n");
+        memory.consumed(4, b"two\n");
+        let print = memory.fingerprint();
+        let same = file_with(b"one\ntwo\nthree\n");
+        let verified = verify(same.as_fd(), 8, &print).unwrap().expect("the same file");
+        assert_eq!(verified.fingerprint(), print);
+        assert_eq!(verified.window(), b"one\ntwo\n");
+        for other in [&b"one\ntwX\nthree\n"[..], b"one\n", b"", b"two\none\nthree\n"] {
+            assert!(verify(file_with(other).as_fd(), 8, &print).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn a_long_file_is_told_by_its_head_and_the_bytes_before_the_offset() {
+        let content: Vec<u8> = (0..5000_u32).flat_map(u32::to_le_bytes).collect();
+        let mut memory = Memory::default();
+        memory.consumed(0, &content[..9000]);
+        let print = memory.fingerprint();
+        assert_eq!((print.head_len, print.window_len), (1024, 128));
+        assert!(verify(file_with(&content).as_fd(), 9000, &print).unwrap().is_some());
+        for damaged_at in [0, 1023, 8999, 9000 - 128] {
+            let mut other = content.clone();
+            other[damaged_at] ^= 1;
+            assert!(verify(file_with(&other).as_fd(), 9000, &print).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn equal_content_does_not_make_two_files_one_stream() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = SourceId::of("s");
+        let streams: std::collections::HashSet<StreamId> = (0..20)
+            .map(|n| {
+                let path = dir.path().join(format!("{n}.log"));
+                std::fs::write(&path, "same head\n").unwrap();
+                Look::at(&path).unwrap().id.stream(source)
+            })
+            .collect();
+        assert_eq!(streams.len(), 20);
+    }
+}

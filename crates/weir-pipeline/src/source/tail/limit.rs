@@ -1,0 +1,77 @@
+//! A limit of lines per second with a burst of one second.
+//!
+//! Invariant: works on the monotonic clock; never sleeps, only says how long to wait. A block
+//! that was read may overdraw the bucket; the debt is waited off, so the average holds.
+
+use std::time::Duration;
+
+use crate::config::RateLimit;
+
+/// The bucket of one stream.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    limit: RateLimit,
+    lines: f64,
+    filled_at: Duration,
+}
+
+impl Bucket {
+    /// A full bucket.
+    pub(super) fn new(limit: RateLimit, now: Duration) -> Self {
+        Self { limit, lines: limit.lines_per_second, filled_at: now }
+    }
+
+    /// More lines are discarded and counted, not read later.
+    pub(super) fn sheds(&self) -> bool {
+        self.limit.shed
+    }
+
+    fn fill(&mut self, now: Duration) {
+        let gained = now.saturating_sub(self.filled_at).as_secs_f64() * self.limit.lines_per_second;
+        self.lines = (self.lines + gained).min(self.limit.lines_per_second.max(1.0));
+        self.filled_at = now;
+    }
+
+    /// Whole lines that may pass now.
+    pub(super) fn available(&mut self, now: Duration) -> u64 {
+        self.fill(now);
+        self.lines.max(0.0) as u64
+    }
+
+    /// Takes lines out; may overdraw.
+    pub(super) fn take(&mut self, lines: u64) {
+        self.lines -= lines as f64;
+    }
+
+    /// How long until a line may pass; `None` = now.
+    pub(super) fn wait(&mut self, now: Duration) -> Option<Duration> {
+        self.fill(now);
+        // A tenth of a second's lines at a time: reading one line per wake-up would be dear.
+        let enough = (self.limit.lines_per_second / 10.0).max(1.0);
+        let missing = enough - self.lines;
+        (self.lines < 1.0).then(|| Duration::from_secs_f64(missing / self.limit.lines_per_second))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn over_time_as_many_lines_pass_as_the_limit_says() {
+        let limit = RateLimit { lines_per_second: 100.0, shed: false };
+        let mut now = Duration::from_secs(5);
+        let mut bucket = Bucket::new(limit, now);
+        let mut passed = 0;
+        while now < Duration::from_secs(15) {
+            match bucket.wait(now) {
+                Some(pause) => now += pause,
+                None => {
+                    bucket.take(250);
+                    passed += 250;
+                }
+            }
+        }
+        assert!((1000..=1500).contains(&passed), "{passed}");
+    }
+}

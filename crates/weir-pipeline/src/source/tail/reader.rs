@@ -1,0 +1,110 @@
+//! Reads blocks of a file and notices when what was before them has changed.
+//!
+//! Invariants: one system call per block; every read also reads the bytes just before the offset
+//! again, so that a file which was cut and has grown past the offset since is noticed at once;
+//! runs of NUL bytes without blocks on disk are stepped over, never read.
+
+use std::io::IoSliceMut;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+use super::identity::WINDOW_BYTES;
+
+/// What a read gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Block {
+    /// That many bytes follow what was read before.
+    Bytes(usize),
+    /// The bytes before the offset are not the ones that were read: the file was rewritten.
+    Rewritten,
+}
+
+/// Reads into `space` from `offset`; `window` is what stood just before it.
+pub(super) fn read_block(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    window: &[u8],
+    space: &mut [u8],
+) -> Result<Block, Errno> {
+    let mut before = [0; WINDOW_BYTES];
+    let before = &mut before[..window.len()];
+    let start = offset - window.len() as u64;
+    let count = loop {
+        let mut parts = [IoSliceMut::new(before), IoSliceMut::new(space)];
+        match rustix::io::preadv(fd, &mut parts, start) {
+            Err(Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    if count < window.len() || before != window {
+        return Ok(Block::Rewritten);
+    }
+    Ok(Block::Bytes(count - window.len()))
+}
+
+/// Where data begins at or behind `offset`, when there is a hole at `offset`. `size` when the hole
+/// reaches to the end.
+pub(super) fn end_of_hole(fd: BorrowedFd<'_>, offset: u64, size: u64) -> Option<u64> {
+    let data = match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
+        Ok(data) => data.min(size),
+        Err(Errno::NXIO) => size,
+        Err(_not_supported_here) => return None,
+    };
+    (data > offset).then_some(data)
+}
+
+/// Where to begin so that whole lines are read from about `size` on: behind the last line feed of
+/// the last block.
+pub(super) fn start_of_last_line(fd: BorrowedFd<'_>, size: u64) -> Result<u64, Errno> {
+    let mut tail = vec![0; 64 * 1024];
+    let from = size.saturating_sub(tail.len() as u64);
+    let want = (size - from) as usize;
+    let have = super::identity::read_fully(fd, &mut tail[..want], from)?;
+    Ok(memchr::memrchr(b'\n', &tail[..have]).map_or(size, |at| from + at as u64 + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_rewritten_file_is_noticed_though_it_is_longer_than_the_offset() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"old line\nnew line\n").unwrap();
+        let mut space = [0; 64];
+        let read = |file: &std::fs::File, space: &mut [u8]| {
+            read_block(file.as_fd(), 9, b"old line\n", space).unwrap()
+        };
+        assert_eq!(read(&file, &mut space), Block::Bytes(9));
+        assert_eq!(&space[..9], b"new line\n");
+        file.set_len(0).unwrap();
+        assert_eq!(read(&file, &mut space), Block::Rewritten);
+        rustix::io::pwrite(&file, b"other content, longer than before\n", 0).unwrap();
+        assert_eq!(read(&file, &mut space), Block::Rewritten);
+    }
+
+    #[test]
+    fn holes_are_stepped_over() {
+        let file = tempfile::tempfile().unwrap();
+        rustix::io::pwrite(&file, b"data\n", 10 << 30).unwrap();
+        let size = (10 << 30) + 5;
+        assert_eq!(end_of_hole(file.as_fd(), 0, size), Some(10 << 30));
+        assert_eq!(end_of_hole(file.as_fd(), 10 << 30, size), None);
+        file.set_len(11 << 30).unwrap();
+        assert_eq!(end_of_hole(file.as_fd(), (10 << 30) + 8192, 11 << 30), Some(11 << 30));
+    }
+
+    #[test]
+    fn reading_from_the_end_begins_with_a_whole_line() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"one\ntwo\nthr").unwrap();
+        assert_eq!(start_of_last_line(file.as_fd(), 11).unwrap(), 8);
+        assert_eq!(start_of_last_line(file.as_fd(), 8).unwrap(), 8);
+        assert_eq!(start_of_last_line(file.as_fd(), 3).unwrap(), 3);
+    }
+}

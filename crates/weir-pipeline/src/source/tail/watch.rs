@@ -1,0 +1,158 @@
+//! inotify on directories: one instance per source, never a watch per file.
+//!
+//! Invariants: a refusal is an answer, not an error (the caller rescans such a directory); an
+//! overflow of the kernel's queue is reported, never ignored.
+
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+
+/// What the kernel told about a watched directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event<'a> {
+    /// A file of that name was written to.
+    Written(i32, &'a OsStr),
+    /// A name was made, removed, moved or given other rights.
+    Touched(i32, &'a OsStr),
+    /// The directory itself was removed or moved away.
+    Gone(i32),
+    /// Events were lost.
+    Overflow,
+}
+
+/// What is wanted of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Interest {
+    /// Names only: no file in it is followed.
+    Names,
+    /// Names and writes.
+    Writes,
+}
+
+/// Most events taken at a time, so that a storm of them cannot keep the source from reading.
+const EVENTS_PER_DRAIN_MAX: usize = 32 * 1024;
+
+/// An inotify instance, or none where the system refused one.
+#[derive(Debug)]
+pub(super) struct Watcher(Option<OwnedFd>);
+
+impl Watcher {
+    /// A new instance. The error says why there is none; the watcher then refuses every directory.
+    pub(super) fn new() -> (Self, Option<Errno>) {
+        match inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC) {
+            Ok(fd) => (Self(Some(fd)), None),
+            Err(e) => (Self(None), Some(e)),
+        }
+    }
+
+    /// What to wait on.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Watches a directory, in addition to what it is already watched for.
+    pub(super) fn add(&self, dir: &Path, interest: Interest) -> Result<i32, Errno> {
+        let fd = self.0.as_ref().ok_or(Errno::MFILE)?;
+        let names = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::ATTRIB
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR
+            | WatchFlags::MASK_ADD;
+        let flags = match interest {
+            Interest::Names => names,
+            Interest::Writes => names | WatchFlags::MODIFY,
+        };
+        inotify::add_watch(fd, dir, flags)
+    }
+
+    /// Stops watching. A directory that is gone is fine.
+    pub(super) fn remove(&self, wd: i32) {
+        if let Some(fd) = &self.0 {
+            let _gone_already = inotify::remove_watch(fd, wd);
+        }
+    }
+
+    /// Takes what has happened. False when more is waiting.
+    pub(super) fn drain(&self, mut tell: impl FnMut(Event<'_>)) -> bool {
+        let Some(fd) = &self.0 else { return true };
+        let mut buf = [MaybeUninit::uninit(); 16 * 1024];
+        let mut reader = Reader::new(fd, &mut buf);
+        for _ in 0..EVENTS_PER_DRAIN_MAX {
+            match reader.next() {
+                Ok(event) => translate(&event, &mut tell),
+                Err(Errno::INTR) => {}
+                Err(_nothing_more) => return true,
+            }
+        }
+        false
+    }
+}
+
+fn translate(event: &inotify::Event<'_>, tell: &mut impl FnMut(Event<'_>)) {
+    let flags = event.events();
+    if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+        return tell(Event::Overflow);
+    }
+    if flags.intersects(
+        ReadFlags::IGNORED | ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT,
+    ) {
+        return tell(Event::Gone(event.wd()));
+    }
+    let Some(name) = event.file_name().map(|n| OsStr::from_bytes(n.to_bytes())) else { return };
+    if flags.contains(ReadFlags::MODIFY) {
+        tell(Event::Written(event.wd(), name));
+    } else {
+        tell(Event::Touched(event.wd(), name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    /// Waits for the kernel to report something, with a deadline.
+    fn wait(watcher: &Watcher) {
+        let mut fds = [PollFd::new(watcher.0.as_ref().unwrap(), PollFlags::IN)];
+        let deadline = Timespec { tv_sec: 5, tv_nsec: 0 };
+        assert_eq!(poll(&mut fds, Some(&deadline)).unwrap(), 1, "an event in time");
+    }
+
+    #[test]
+    fn writes_names_and_the_end_of_a_directory_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (watcher, refused) = Watcher::new();
+        assert_eq!(refused, None);
+        let sub = dir.path().join("sub");
+        std::fs::create_dir(&sub).unwrap();
+        let wd = watcher.add(&sub, Interest::Writes).unwrap();
+        std::fs::write(sub.join("a.log"), "x").unwrap();
+        std::fs::remove_dir_all(&sub).unwrap();
+        wait(&watcher);
+        let (mut written, mut touched, mut gone) = (0, 0, 0);
+        assert!(watcher.drain(|event| match event {
+            Event::Written(w, name) => written += usize::from(w == wd && name == "a.log"),
+            Event::Touched(w, name) => touched += usize::from(w == wd && name == "a.log"),
+            Event::Gone(w) => gone += usize::from(w == wd),
+            Event::Overflow => panic!("no overflow here"),
+        }));
+        assert!(written >= 1 && touched >= 2 && gone >= 1, "{written} {touched} {gone}");
+    }
+
+    #[test]
+    fn a_watcher_without_inotify_refuses_every_directory() {
+        let none = Watcher(None);
+        assert_eq!(none.add(Path::new("/"), Interest::Names), Err(Errno::MFILE));
+        assert!(none.drain(|_| panic!("nothing to tell")));
+    }
+}
