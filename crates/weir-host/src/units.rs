@@ -249,6 +249,31 @@ pub fn approx_duration(duration: Duration) -> String {
     }
 }
 
+/// A moment in UTC as RFC 3339 with milliseconds: `2026-11-21T20:57:26.000Z`.
+pub fn format_rfc3339(unix_ns: i64) -> String {
+    const DAY_MS: i64 = 86_400_000;
+    let unix_ms = unix_ns.div_euclid(1_000_000);
+    let (year, month, day) = civil_date(unix_ms.div_euclid(DAY_MS));
+    let ms = unix_ms.rem_euclid(DAY_MS);
+    let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
+    let (second, ms) = (ms / 1_000 % 60, ms % 1_000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar. Counts in
+/// eras of 400 years that begin in March, so that the leap day is the last of its year.
+fn civil_date(unix_day: i64) -> (i64, i64, i64) {
+    let day = unix_day + 719_468;
+    let (era, day_of_era) = (day.div_euclid(146_097), day.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day_of_month)
+}
+
 /// A count for people: `1,234,567`.
 pub fn group_digits(n: u64) -> String {
     let digits = n.to_string();
@@ -434,6 +459,20 @@ mod tests {
         assert_eq!(approx_duration(Duration::from_secs(7_500)), "2h05m");
         assert_eq!(group_digits(1_234_567), "1,234,567");
         assert_eq!(group_digits(12), "12");
+    }
+
+    #[test]
+    fn moments_print_as_rfc_3339_also_on_leap_days_and_before_1970() {
+        for (unix_ns, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (-1_000_000, "1969-12-31T23:59:59.999Z"),
+            (951_782_400_000_000_000, "2000-02-29T00:00:00.000Z"),
+            (1_795_294_646_123_000_000, "2026-11-21T20:57:26.123Z"),
+            (4_107_542_399_999_000_000, "2100-02-28T23:59:59.999Z"),
+            (4_107_542_400_000_000_000, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(format_rfc3339(unix_ns), text);
+        }
     }
 
     proptest! {

@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod health;
 pub mod router;
 pub mod source;
 pub mod output;
 pub mod stats;
+pub mod view;

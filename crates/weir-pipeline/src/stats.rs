@@ -29,6 +29,8 @@ pub struct SourceStats {
     pub blocked_total: AtomicU64,
     /// Nanoseconds in which at least one stream was refused.
     pub blocked_ns: AtomicU64,
+    /// At least one stream is refused now.
+    pub is_blocked: AtomicBool,
     /// Errors by kind, as counters with text for health.
     pub errors: ErrorCounts,
     /// CPU time of the thread, nanoseconds.
@@ -56,7 +58,7 @@ pub struct OutputStats {
     pub in_flight_requests: AtomicU64,
     /// Present bound of requests in flight (adaptive).
     pub concurrency_limit: AtomicU64,
-    /// The destination accepts at present.
+    /// The destination does not accept at present.
     pub failing: AtomicBool,
     /// Errors by kind, as counters with text for health.
     pub errors: ErrorCounts,

@@ -1,0 +1,63 @@
+//! What the operating system says about this process: CPU time, memory, descriptors.
+//!
+//! Invariant: a figure that cannot be read is left out; asking never fails.
+
+use std::fs;
+
+/// Figures of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ProcessFigures {
+    /// CPU time of all threads, user and system, seconds.
+    pub cpu_seconds: Option<f64>,
+    /// Memory that is in RAM, bytes.
+    pub resident_bytes: Option<u64>,
+    /// Address space, bytes.
+    pub virtual_bytes: Option<u64>,
+    /// Open descriptors.
+    pub open_fds: Option<u64>,
+    /// Most descriptors that may be open.
+    pub max_fds: Option<u64>,
+    /// Threads.
+    pub threads: Option<u64>,
+}
+
+impl ProcessFigures {
+    /// Reads them now.
+    pub fn read() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let kib = |name| number_of(&status, name).map(|kib| kib * 1024);
+        // One of the entries is the descriptor that lists them.
+        let open_fds = fs::read_dir("/proc/self/fd").ok().map(|fds| fds.count() as u64 - 1);
+        Self {
+            cpu_seconds: Some(cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9),
+            resident_bytes: kib("VmRSS:"),
+            virtual_bytes: kib("VmSize:"),
+            open_fds,
+            max_fds: limit.current,
+            threads: number_of(&status, "Threads:"),
+        }
+    }
+}
+
+fn number_of(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find(|line| line.starts_with(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_of_this_process_can_be_read() {
+        let figures = ProcessFigures::read();
+        assert!(figures.cpu_seconds.is_some_and(|seconds| seconds >= 0.0));
+        assert!(figures.resident_bytes.is_some_and(|bytes| bytes > 100_000));
+        assert!(figures.virtual_bytes >= figures.resident_bytes);
+        assert!(figures.open_fds.is_some_and(|n| n >= 3));
+        assert!(figures.max_fds >= figures.open_fds);
+        assert!(figures.threads.is_some_and(|n| n >= 1));
+    }
+}

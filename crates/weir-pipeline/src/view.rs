@@ -1,0 +1,125 @@
+//! What a running pipeline shows of itself: books, live figures, and the state of its life.
+//!
+//! Invariant: looking changes nothing, and never waits for a component.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use weir_host::Clock;
+use weir_journal::Journal;
+
+use crate::config::{OutputKind, OutputPlan, SourceKind, SourcePlan};
+use crate::health::Noticed;
+use crate::stats::{OutputStats, SourceStats};
+
+/// A source, from outside.
+#[derive(Debug)]
+pub struct SourceView {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The value of `type`.
+    pub type_name: &'static str,
+    /// Its live figures.
+    pub stats: Arc<SourceStats>,
+}
+
+/// An output, from outside.
+#[derive(Debug)]
+pub struct OutputView {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The value of `type`.
+    pub type_name: &'static str,
+    /// It accepts any certificate.
+    pub is_insecure: bool,
+    /// Its live figures.
+    pub stats: Arc<OutputStats>,
+}
+
+/// Where a pipeline is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// Everything runs.
+    Running = 0,
+    /// It was asked to stop: outputs deliver what they can.
+    Stopping = 1,
+}
+
+/// A running pipeline, from outside.
+#[derive(Debug)]
+pub struct PipelineView {
+    /// Books and buffer.
+    pub journal: Journal,
+    /// Sources in the order of the configuration.
+    pub sources: Vec<SourceView>,
+    /// Outputs in the order of the configuration.
+    pub outputs: Vec<OutputView>,
+    /// When it was started, nanoseconds since 1970.
+    pub started_unix_ns: i64,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) noticed: Noticed,
+    phase: AtomicU8,
+}
+
+impl SourceView {
+    /// Fresh figures for a source.
+    pub fn new(plan: &SourcePlan) -> Self {
+        let type_name = match plan.kind {
+            SourceKind::File(_) => "file",
+            SourceKind::Containers(_) => "containers",
+        };
+        Self { name: plan.name.clone(), type_name, stats: Arc::default() }
+    }
+}
+
+impl OutputView {
+    /// Fresh figures for an output.
+    pub fn new(plan: &OutputPlan) -> Self {
+        let (type_name, is_insecure) = match &plan.kind {
+            OutputKind::SplunkHec(hec) => ("splunk_hec", hec.tls.insecure_skip_verify),
+            OutputKind::File(_) => ("file", false),
+            OutputKind::Stdout(_) => ("stdout", false),
+            OutputKind::Blackhole => ("blackhole", false),
+        };
+        Self { name: plan.name.clone(), type_name, is_insecure, stats: Arc::default() }
+    }
+}
+
+impl PipelineView {
+    /// A pipeline that starts now.
+    pub fn new(
+        journal: Journal,
+        sources: Vec<SourceView>,
+        outputs: Vec<OutputView>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            journal,
+            sources,
+            outputs,
+            started_unix_ns: clock.unix_ns(),
+            clock,
+            noticed: Noticed::default(),
+            phase: AtomicU8::new(Phase::Running as u8),
+        }
+    }
+
+    /// Where it is in its life.
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Relaxed) {
+            0 => Phase::Running,
+            _ => Phase::Stopping,
+        }
+    }
+
+    /// Notes that it was asked to stop.
+    pub fn set_stopping(&self) {
+        self.phase.store(Phase::Stopping as u8, Ordering::Relaxed);
+    }
+
+    /// Wall-clock time, nanoseconds since 1970.
+    pub fn now_unix_ns(&self) -> i64 {
+        self.clock.unix_ns()
+    }
+}
