@@ -1,1 +1,166 @@
-//! Outputs.
+//! Everything that sends records out. Each output is one thread with its own event loop, so that
+//! a slow one holds up nobody else; it owns one journal cursor and settles every delivery exactly
+//! once, or not at all when it is stopped (the journal then keeps it).
+//!
+//! Reading order: this file, [`lines`](mod@lines), `file`, then `hec`.
+//!
+//! Invariants: an output never drops a record on its own account: it delivers, writes to the
+//! dead-letter file, or (dead letters switched off, or their file full) counts it as rejected;
+//! transport errors are retried for ever.
+
+mod blackhole;
+pub mod dead_letter;
+mod file;
+mod hec;
+mod lines;
+mod parcel;
+mod signal;
+mod stdout;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_host::{Clock, ConnectError, Disk};
+use weir_journal::Cursor;
+
+use crate::config::{OutputKind, OutputPlan};
+use crate::stats::{self, OutputStats};
+
+pub use signal::Stop;
+
+/// What every output gets from outside.
+#[derive(Debug, Clone)]
+pub struct OutputContext {
+    /// Home of the dead-letter files.
+    pub data_dir: PathBuf,
+    /// Clocks.
+    pub clock: Arc<dyn Clock>,
+    /// Where files are written.
+    pub disk: Arc<dyn Disk>,
+}
+
+/// Why an output cannot start. Nothing was taken from its cursor.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// The endpoint is no URL that weir understands.
+    #[error("output {output}: endpoint {endpoint} {problem}")]
+    Endpoint {
+        /// Name of the output.
+        output: String,
+        /// The setting.
+        endpoint: String,
+        /// What would be right.
+        problem: &'static str,
+    },
+    /// The token cannot stand in a header.
+    #[error("output {output}: the token holds characters that no HTTP header may hold")]
+    Token {
+        /// Name of the output.
+        output: String,
+    },
+    /// Certificate files cannot be used.
+    #[error("output {output}: {error}")]
+    Tls {
+        /// Name of the output.
+        output: String,
+        /// What is wrong.
+        error: ConnectError,
+    },
+    /// No thread or event loop.
+    #[error("output {output}: cannot start a thread: {error}")]
+    Thread {
+        /// Name of the output.
+        output: String,
+        /// What the operating system said.
+        error: io::Error,
+    },
+}
+
+/// A running output.
+#[derive(Debug)]
+pub struct OutputHandle {
+    name: String,
+    stop: Stop,
+    reopen: Stop,
+    thread: JoinHandle<()>,
+}
+
+impl OutputHandle {
+    /// Name of the output.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Asks the output to deliver what it can within `grace` and then to end. Returns at once.
+    pub fn stop(&self, grace: Duration) {
+        self.stop.request(grace);
+    }
+
+    /// Asks a file output to open its path anew (after `logrotate`); others ignore it.
+    pub fn reopen(&self) {
+        self.reopen.request(Duration::ZERO);
+    }
+
+    /// True once the output's thread has ended.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for the end of the thread. False when it panicked.
+    pub fn join(self) -> bool {
+        self.thread.join().is_ok()
+    }
+}
+
+/// What the thread of an output works with.
+pub(crate) struct Job {
+    pub(crate) plan: OutputPlan,
+    pub(crate) context: OutputContext,
+    pub(crate) stats: Arc<OutputStats>,
+    pub(crate) stop: Stop,
+    pub(crate) reopen: Stop,
+}
+
+/// Starts an output: checks its settings and files here, so that mistakes are the caller's to
+/// report, then runs on a thread of its own until [`OutputHandle::stop`], or until the journal is
+/// closed and everything is delivered.
+pub fn spawn(
+    plan: OutputPlan,
+    cursor: Cursor,
+    context: OutputContext,
+    stats: Arc<OutputStats>,
+) -> Result<OutputHandle, OutputError> {
+    let name = plan.name.clone();
+    let thread_error = |error| OutputError::Thread { output: name.clone(), error };
+    let sender = match &plan.kind {
+        OutputKind::SplunkHec(hec) => Some(hec::Sender::new(&plan, hec, &context, &stats)?),
+        _ => None,
+    };
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(thread_error)?;
+    let job = Job { plan, context, stats, stop: Stop::new(), reopen: Stop::new() };
+    let (stop, reopen) = (job.stop.clone(), job.reopen.clone());
+    let thread = std::thread::Builder::new()
+        .name(format!("output:{name}"))
+        .spawn(move || runtime.block_on(run(job, cursor, sender)))
+        .map_err(thread_error)?;
+    Ok(OutputHandle { name: name.clone(), stop, reopen, thread })
+}
+
+async fn run(job: Job, cursor: Cursor, sender: Option<hec::Sender>) {
+    let stats = job.stats.clone();
+    match (&job.plan.kind, sender) {
+        (OutputKind::SplunkHec(plan), Some(sender)) => {
+            let plan = plan.clone();
+            hec::run(&job, &plan, cursor, sender).await;
+        }
+        (OutputKind::File(plan), _) => file::run(&job, plan, cursor).await,
+        (OutputKind::Stdout(encoding), _) => stdout::run(&job, *encoding, cursor).await,
+        (OutputKind::Blackhole, _) => blackhole::run(&job, cursor).await,
+        (OutputKind::SplunkHec(_), None) => {}
+    }
+    stats::publish_cpu(&stats.cpu_ns);
+}

@@ -1,0 +1,32 @@
+//! `type = "blackhole"`: counts and forgets.
+
+use std::time::Duration;
+
+use weir_journal::{Cursor, Outcome};
+
+use super::Job;
+use crate::stats::{self, add};
+
+/// Looked at no more often than this in a trickle: nobody waits for what comes out here.
+const AGE: Duration = Duration::from_millis(500);
+const BYTES: u64 = 1024 * 1024;
+
+pub(super) async fn run(job: &Job, mut cursor: Cursor) {
+    loop {
+        tokio::select! {
+            _ = job.stop.requested() => return,
+            () = cursor.ready(BYTES, AGE) => {}
+        }
+        let mut bytes = 0;
+        while let Some(delivery) = cursor.take(|_| false) {
+            bytes += delivery.batch.arena().len() as u64;
+            cursor.ack(&delivery, Outcome::delivered(delivery.record_count));
+        }
+        add(&job.stats.requests, 1);
+        add(&job.stats.bytes_encoded, bytes);
+        stats::publish_cpu(&job.stats.cpu_ns);
+        if cursor.is_closing() {
+            return;
+        }
+    }
+}

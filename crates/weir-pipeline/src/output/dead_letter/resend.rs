@@ -1,0 +1,255 @@
+//! Sends dead letters once more, from the command line, whether weir runs or not.
+//!
+//! Invariants: the file is moved aside first, so that what is refused meanwhile (also by this very
+//! resend) goes to a new one; an entry leaves the moved file only after the collector took or
+//! refused its record. Interrupted, the rest stays in the moved file and goes first next time;
+//! at most one group of entries is sent twice then.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use weir_model::{
+    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, SourceBook, SourceId,
+    StreamId,
+};
+
+use super::{DeadLetter, DeadLetterFile};
+use crate::config::{OutputKind, OutputPlan};
+use crate::output::hec::Sender;
+use crate::output::parcel::Parcel;
+use crate::output::{OutputContext, OutputError};
+use crate::stats::OutputStats;
+
+/// Entries sent in one group.
+const GROUP_BYTES_MAX: usize = 1024 * 1024;
+
+/// What a resend did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct ResendReport {
+    /// Records that the destination took.
+    pub delivered: u64,
+    /// Records that it refused again: they are dead letters again.
+    pub refused: u64,
+    /// Records not sent, because the destination could not be reached in time.
+    pub left: u64,
+    /// Lines that are no dead letters; they stay in the file.
+    pub unreadable: u64,
+    /// What stands in the way of the rest, if anything is left.
+    #[serde(skip)]
+    pub problem: Option<&'static str>,
+}
+
+/// Why a resend could not begin, or not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ResendError {
+    /// Outputs of this kind refuse nothing.
+    #[error("output {0} is no splunk_hec output: it has no dead letters to send again")]
+    Kind(String),
+    /// The output's settings are not usable.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// A file could not be read, moved or written.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        error: io::Error,
+    },
+}
+
+/// The file whose entries are being sent again.
+pub(super) fn resending_file(data_dir: &Path, output: &str) -> PathBuf {
+    super::dir(data_dir).join(format!("{output}.resending"))
+}
+
+/// Sends all dead letters of an output again. Gives up when a group takes longer than `patience`
+/// (the destination is down); the rest is kept.
+pub fn resend(
+    plan: &OutputPlan,
+    context: &OutputContext,
+    patience: Duration,
+) -> Result<ResendReport, ResendError> {
+    let OutputKind::SplunkHec(hec) = &plan.kind else {
+        return Err(ResendError::Kind(plan.name.clone()));
+    };
+    let plan = OutputPlan { dead_letter: true, ..plan.clone() };
+    let stats = Arc::new(OutputStats::default());
+    let sender = Sender::new(&plan, hec, context, &stats)?;
+    let moved = resending_file(&context.data_dir, &plan.name);
+    let file = DeadLetterFile::new(context.disk.clone(), &context.data_dir, &plan.name);
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |error| ResendError::Io { path, error }
+    };
+    move_aside(&file, &moved).map_err(at(&moved))?;
+    let lines = read_lines(&moved).map_err(at(&moved))?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(at(&moved))?;
+    let mut session = Session { sender: Arc::new(sender), report: ResendReport::default() };
+    let kept = runtime.block_on(session.send_all(&lines, &moved, patience)).map_err(at(&moved))?;
+    keep(&moved, &kept).map_err(at(&moved))?;
+    Ok(session.report)
+}
+
+/// Moves the file aside unless an interrupted resend left one there, which then goes first.
+fn move_aside(file: &DeadLetterFile, moved: &Path) -> io::Result<()> {
+    if moved.exists() || !file.path().exists() {
+        return Ok(());
+    }
+    let _locked = file.lock()?;
+    std::fs::rename(file.path(), moved)
+}
+
+fn read_lines(moved: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let content = match std::fs::read(moved) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        content => content?,
+    };
+    let lines = content.split(|b| *b == b'\n').filter(|line| !line.is_empty());
+    Ok(lines.map(<[u8]>::to_vec).collect())
+}
+
+/// Leaves just these lines in the moved file, or no file.
+fn keep(moved: &Path, lines: &[&[u8]]) -> io::Result<()> {
+    if lines.is_empty() {
+        return match std::fs::remove_file(moved) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        };
+    }
+    let next = moved.with_extension("resending-next");
+    let mut content = lines.join(&b'\n');
+    content.push(b'\n');
+    std::fs::write(&next, content)?;
+    std::fs::File::open(&next)?.sync_all()?;
+    std::fs::rename(&next, moved)
+}
+
+struct Session {
+    sender: Arc<Sender>,
+    report: ResendReport,
+}
+
+impl Session {
+    /// Sends group by group; returns the lines to keep.
+    async fn send_all<'a>(
+        &mut self,
+        lines: &'a [Vec<u8>],
+        moved: &Path,
+        patience: Duration,
+    ) -> io::Result<Vec<&'a [u8]>> {
+        let mut kept: Vec<&[u8]> = Vec::new();
+        let mut rest = lines;
+        while !rest.is_empty() {
+            let len = group_len(rest);
+            let (group, after) = rest.split_at(len);
+            let mut letters = Vec::new();
+            for line in group {
+                match serde_json::from_slice::<DeadLetter>(line) {
+                    Ok(letter) => letters.push(letter),
+                    Err(_) => kept.push(line),
+                }
+            }
+            let count = letters.len() as u64;
+            self.report.unreadable = kept.len() as u64;
+            if !self.send_group(&letters, patience).await {
+                self.report.left = count + after.len() as u64;
+                self.report.problem = Some("the destination did not take the records in time");
+                kept.extend(rest.iter().map(Vec::as_slice));
+                return Ok(kept);
+            }
+            rest = after;
+            let left: Vec<&[u8]> =
+                kept.iter().copied().chain(rest.iter().map(Vec::as_slice)).collect();
+            keep(moved, &left)?;
+        }
+        Ok(kept)
+    }
+
+    /// False when the destination did not take or refuse the group in time.
+    async fn send_group(&mut self, letters: &[DeadLetter], patience: Duration) -> bool {
+        let parcels: Vec<Parcel> =
+            batches(letters).into_iter().map(|b| Parcel::of_batch(Arc::new(b)).checked()).collect();
+        for parcel in parcels {
+            let request = self.sender.request(vec![parcel]);
+            let sent =
+                tokio::time::timeout(patience, self.sender.clone().send_acknowledged(request));
+            let Ok(request) = sent.await else { return false };
+            for outcome in &request.outcomes {
+                self.report.delivered += outcome.delivered;
+                self.report.refused +=
+                    outcome.dead_lettered + outcome.discarded.map_or(0, |(_, n)| n);
+            }
+        }
+        true
+    }
+}
+
+fn group_len(lines: &[Vec<u8>]) -> usize {
+    let mut bytes = 0;
+    let fits = |line: &&Vec<u8>| {
+        bytes += line.len();
+        bytes <= GROUP_BYTES_MAX
+    };
+    lines.iter().take_while(fits).count().max(1)
+}
+
+/// Letters as batches: one for each run of records of one resource, as many as it takes.
+fn batches(letters: &[DeadLetter]) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    for run in letters.chunk_by(|a, b| a.record.resource == b.record.resource) {
+        let mut builder = BatchBuilder::new(Position::default());
+        for letter in run {
+            if !push(&mut builder, letter) {
+                batches.push(seal(&mut builder, &run[0]));
+                push(&mut builder, letter);
+            }
+        }
+        batches.push(seal(&mut builder, &run[0]));
+    }
+    batches
+}
+
+/// False when the batch is full.
+fn push(builder: &mut BatchBuilder, letter: &DeadLetter) -> bool {
+    let record = &letter.record;
+    if builder.room() < record.body.len() + record.attributes.len() {
+        return false;
+    }
+    let (Ok(body), Ok(attributes)) =
+        (builder.append(&record.body), builder.append(record.attributes.as_bytes()))
+    else {
+        return false;
+    };
+    let new = NewRecord {
+        timestamp_ns: record.timestamp,
+        end_offset: 0,
+        body,
+        attributes,
+        severity: record.severity_number,
+        flags: RecordFlags(letter.flags),
+    };
+    builder.push(&new).is_ok()
+}
+
+fn seal(builder: &mut BatchBuilder, first: &DeadLetter) -> Batch {
+    builder.route_all(&[0]);
+    builder.seal(&Seal {
+        class: BatchClass::Logs,
+        repeatable: true,
+        stream: StreamId(0),
+        group: 0,
+        source: SourceId(0),
+        end: Position::default(),
+        observed_ns: first.record.observed_timestamp,
+        rule_generation: 0,
+        keys: &[],
+        resource: &first.record.resource.encode(),
+        book: &SourceBook::default(),
+        state: &[],
+    })
+}

@@ -1,0 +1,237 @@
+//! `type = "file"`: appends one line per record to a local file.
+//!
+//! Invariants: weir is the only writer; the file ends with a whole line whenever nothing is being
+//! written (a failed or partial write is cut back, a torn last line is cut off at start); lines
+//! count as delivered by the fsync policy and not before; a full, failing or read-only disk only
+//! makes this output wait. At least once: after a crash, lines whose acknowledgement was not yet
+//! recorded are written again.
+
+mod writer;
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weir_journal::{Cursor, Outcome};
+
+use super::Job;
+use super::parcel::Parcel;
+use crate::config::{FileOutput, FsyncPolicy};
+use crate::stats::{self, add};
+use writer::Writer;
+
+/// How long lines wait for company before they are written.
+const AGE: Duration = Duration::from_millis(100);
+/// Bytes of batches after which they are written at once.
+const BYTES: u64 = 256 * 1024;
+/// Most bytes of batches written, and flushed, in one go.
+const CYCLE_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Pause after the first failure, doubled up to `PAUSE_MAX`.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Everything that the loop of one file output works on.
+struct FileLoop<'a> {
+    job: &'a Job,
+    plan: &'a FileOutput,
+    cursor: Cursor,
+    writer: Writer,
+    /// Written and not yet settled.
+    unsettled: Vec<Parcel>,
+    /// When `unsettled` must be flushed.
+    sync_due: Option<Instant>,
+    /// After a failure: the next attempt.
+    paused: Option<Instant>,
+    /// Failures in a row.
+    failures: u32,
+}
+
+pub(super) async fn run(job: &Job, plan: &FileOutput, cursor: Cursor) {
+    let writer = Writer::new(job.context.disk.clone(), plan.path.clone(), plan.encoding);
+    let mut file = FileLoop {
+        job,
+        plan,
+        cursor,
+        writer,
+        unsettled: Vec::new(),
+        sync_due: None,
+        paused: None,
+        failures: 0,
+    };
+    file.run().await;
+}
+
+impl FileLoop<'_> {
+    async fn run(&mut self) {
+        let (stop, reopen) = (self.job.stop.clone(), self.job.reopen.clone());
+        let mut deadline: Option<Instant> = None;
+        loop {
+            if self.paused.is_none() {
+                self.cycle();
+            }
+            stats::publish_cpu(&self.job.stats.cpu_ns);
+            let ended = self.cursor.is_closing() || deadline.is_some();
+            if ended && self.paused.is_none() {
+                self.take();
+                if self.writer.has_backlog() {
+                    continue;
+                }
+                if self.finish() {
+                    return;
+                }
+            }
+            let idle = self.paused.is_none();
+            tokio::select! {
+                at = stop.requested(), if deadline.is_none() => deadline = Some(at),
+                () = until(deadline), if deadline.is_some() => return self.writer.leave(),
+                _ = reopen.requested() => {
+                    reopen.take();
+                    self.writer.ask_reopen();
+                }
+                () = self.cursor.ready(BYTES, AGE), if idle => self.take(),
+                () = until(self.paused), if !idle => self.paused = None,
+                () = until(self.sync_due), if idle && self.sync_due.is_some() => {}
+            }
+        }
+    }
+
+    /// Takes what there is, up to a bound, and hands it to the writer.
+    fn take(&mut self) {
+        let mut bytes = 0;
+        while bytes < CYCLE_BYTES_MAX {
+            let Some(delivery) = self.cursor.take(|_| false) else { break };
+            bytes += delivery.batch.arena().len();
+            self.writer.push(Parcel::of_delivery(delivery, self.cursor.index()));
+        }
+    }
+
+    /// Writes the backlog and flushes by policy; failures start a pause.
+    fn cycle(&mut self) {
+        let started = self.job.context.clock.monotonic();
+        let result = self.write().and_then(|()| self.sync_if_due(false));
+        match result {
+            Ok(true) => {
+                let took = self.job.context.clock.monotonic().saturating_sub(started);
+                add(&self.job.stats.service_ns, took.as_nanos() as u64);
+                self.recovered();
+            }
+            Ok(false) => {}
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        if !self.writer.has_backlog() {
+            return Ok(());
+        }
+        if self.writer.must_reopen() {
+            self.sync_if_due(true)?;
+            self.writer.let_go();
+        }
+        let written = self.writer.write_backlog()?;
+        add(&self.job.stats.requests, 1);
+        add(&self.job.stats.bytes_sent, written.bytes);
+        add(&self.job.stats.bytes_encoded, written.bytes);
+        self.count_queueing(&written.parcels);
+        self.unsettled.extend(written.parcels);
+        if let FsyncPolicy::Interval(interval) = self.plan.fsync {
+            self.sync_due.get_or_insert_with(|| Instant::now() + interval);
+        }
+        Ok(())
+    }
+
+    fn count_queueing(&self, parcels: &[Parcel]) {
+        let now = self.job.context.clock.unix_ns();
+        for parcel in parcels {
+            let waited = now.saturating_sub(parcel.batch.header().observed_ns).max(0);
+            add(&self.job.stats.queueing_ns, waited.cast_unsigned());
+        }
+        add(&self.job.stats.batches, parcels.len() as u64);
+    }
+
+    /// Flushes and settles when the policy asks for it. True when something was settled.
+    fn sync_if_due(&mut self, at_end: bool) -> io::Result<bool> {
+        if self.unsettled.is_empty() {
+            return Ok(false);
+        }
+        let flush = match self.plan.fsync {
+            FsyncPolicy::Never => false,
+            FsyncPolicy::Always => true,
+            FsyncPolicy::Interval(_) => {
+                if !at_end && self.sync_due.is_some_and(|due| Instant::now() < due) {
+                    return Ok(false);
+                }
+                true
+            }
+        };
+        if flush && let Err(error) = self.writer.sync() {
+            // What was written since the last flush is in doubt: it is all written again.
+            self.writer.write_again(std::mem::take(&mut self.unsettled));
+            self.sync_due = None;
+            return Err(error);
+        }
+        self.writer.settled();
+        self.sync_due = None;
+        for parcel in self.unsettled.drain(..) {
+            if let Some(delivery) = &parcel.delivery {
+                self.cursor.ack(delivery, Outcome::delivered(parcel.len() as u64));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Flushes what is left before the end. False when that failed and must be tried again.
+    fn finish(&mut self) -> bool {
+        match self.sync_if_due(true) {
+            Ok(_) => true,
+            Err(error) => {
+                self.failed(&error);
+                false
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &io::Error) {
+        let pause = (PAUSE_MIN * 2_u32.pow(self.failures.min(10))).min(PAUSE_MAX);
+        self.failures += 1;
+        self.paused = Some(Instant::now() + pause);
+        let (kind, hint) = describe(error);
+        let text = format!("{}: {error}{hint}", self.plan.path.display());
+        if !self.job.stats.failing.swap(true, Ordering::Relaxed) {
+            tracing::warn!(output = %self.job.plan.name, "{text}; trying again until it works");
+        }
+        self.job.stats.errors.count(kind, &text);
+        add(&self.job.stats.retries, 1);
+    }
+
+    fn recovered(&mut self) {
+        self.failures = 0;
+        if self.job.stats.failing.swap(false, Ordering::Relaxed) {
+            self.job.stats.errors.clear_last();
+            tracing::info!(output = %self.job.plan.name, "writing again");
+        }
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A fixed word for counters, and what to do about the error.
+fn describe(error: &io::Error) -> (&'static str, &'static str) {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            ("disk_full", ": free some space; nothing is lost meanwhile")
+        }
+        io::ErrorKind::ReadOnlyFilesystem => ("read_only", ": the file system is read-only"),
+        io::ErrorKind::PermissionDenied => {
+            ("permission", ": weir's user may not write there; change the owner or the path")
+        }
+        io::ErrorKind::IsADirectory => ("is_directory", ": set path to a file"),
+        _ => ("io", ""),
+    }
+}

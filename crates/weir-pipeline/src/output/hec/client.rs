@@ -1,0 +1,251 @@
+//! HTTP/1.1 to one collector over a few kept connections.
+//!
+//! Invariants: a connection carries one request at a time; it goes back to the pool only after a
+//! complete, well-formed answer; every request has a deadline; answers are read up to a bound.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::time::Instant;
+use weir_host::{Clock, ConnectError, Connector};
+
+use super::answer::{self, Answer};
+
+/// Most bytes of an answer that are read: a collector's answers are a line.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// Age at which a connection is replaced, so that changed names, certificates and load balancers
+/// take effect although the collector is never down.
+const CONNECTION_AGE_MAX: Duration = Duration::from_secs(300);
+/// Largest chunk that hyper gathers for one write; bodies are handed over as they are.
+const WRITE_BUFFER_BYTES: usize = 512 * 1024;
+
+const CHANNEL: HeaderName = HeaderName::from_static("x-splunk-request-channel");
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SendError {
+    /// No connection; nothing was sent.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The deadline passed.
+    #[error("{target} did not answer within {after:?}")]
+    Timeout { target: String, after: Duration },
+    /// The connection broke, or what came was no HTTP.
+    #[error("{target} {problem}")]
+    Broken { target: String, kind: &'static str, problem: String },
+}
+
+impl SendError {
+    /// A fixed word for counters.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Connect(error) => error.kind(),
+            Self::Timeout { .. } => "timeout",
+            Self::Broken { kind, .. } => kind,
+        }
+    }
+
+    /// Whether the collector may have got the records.
+    pub(crate) fn may_have_arrived(&self) -> bool {
+        !matches!(self, Self::Connect(_))
+    }
+}
+
+/// A body ready to be sent, as often as it takes.
+#[derive(Debug, Clone)]
+pub(crate) struct Body {
+    pub(crate) bytes: Bytes,
+    pub(crate) is_gzip: bool,
+}
+
+/// An answer with the channel of the connection that it came on.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) answer: Answer,
+    pub(crate) channel: Arc<str>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    opened: Instant,
+    channel: Arc<str>,
+}
+
+impl Connection {
+    fn is_usable(&self) -> bool {
+        self.sender.is_ready() && self.opened.elapsed() < CONNECTION_AGE_MAX
+    }
+}
+
+/// The pool.
+#[derive(Debug)]
+pub(crate) struct Client {
+    connector: Connector,
+    headers: HeaderMap,
+    send_channel: bool,
+    timeout: Duration,
+    clock: Arc<dyn Clock>,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Client {
+    /// `headers` stand in every request; `send_channel` adds the connection's channel to them.
+    pub(crate) fn new(
+        connector: Connector,
+        headers: HeaderMap,
+        send_channel: bool,
+        timeout: Duration,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { connector, headers, send_channel, timeout, clock, idle: Mutex::default() }
+    }
+
+    pub(crate) fn target(&self) -> String {
+        self.connector.target()
+    }
+
+    /// What is wrong with changed certificate files, if anything.
+    pub(crate) fn reload_error(&self) -> Option<String> {
+        self.connector.reload_error()
+    }
+
+    /// Posts a body and reads the answer. `channel` is set for questions about an earlier one.
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        body: &Body,
+        channel: Option<&Arc<str>>,
+    ) -> Result<Reply, SendError> {
+        let mut connection = match self.take_idle() {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        let channel = channel.cloned().unwrap_or_else(|| connection.channel.clone());
+        let request = self.request(path, body, &channel)?;
+        let exchange = self.exchange(&mut connection, request);
+        match tokio::time::timeout(self.timeout, exchange).await {
+            Ok(Ok(answer)) => {
+                self.lock().push(connection);
+                Ok(Reply { answer, channel })
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(SendError::Timeout { target: self.target(), after: self.timeout }),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        connection: &mut Connection,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Answer, SendError> {
+        let response =
+            connection.sender.send_request(request).await.map_err(|e| self.broken(&e))?;
+        let (status, retry_after) = (response.status().as_u16(), self.retry_after(&response));
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        match body {
+            Ok(body) => Ok(Answer { status, retry_after, body: body.to_bytes().into() }),
+            // The status line is what counts for a refusal; success needs the whole answer.
+            Err(error) if status == 200 => Err(SendError::Broken {
+                target: self.target(),
+                kind: "garbage",
+                problem: format!("broke off its answer: {error}"),
+            }),
+            Err(_) => Ok(Answer { status, retry_after, body: Vec::new() }),
+        }
+    }
+
+    fn take_idle(&self) -> Option<Connection> {
+        let mut idle = self.lock();
+        while let Some(connection) = idle.pop() {
+            if connection.is_usable() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn connect(&self) -> Result<Connection, SendError> {
+        let stream = self.connector.connect().await?;
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(WRITE_BUFFER_BYTES)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|e| self.broken(&e))?;
+        // Ends with the connection; its errors come out at the request.
+        tokio::spawn(connection);
+        Ok(Connection { sender, opened: Instant::now(), channel: new_channel().into() })
+    }
+
+    fn request(
+        &self,
+        path: &str,
+        body: &Body,
+        channel: &str,
+    ) -> Result<Request<Full<Bytes>>, SendError> {
+        let mut request = Request::new(Full::new(body.bytes.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = path.parse().map_err(|_| self.unsendable())?;
+        let headers = request.headers_mut();
+        headers.clone_from(&self.headers);
+        if body.is_gzip {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        if self.send_channel {
+            let value = HeaderValue::from_str(channel).map_err(|_| self.unsendable())?;
+            headers.insert(CHANNEL, value);
+        }
+        Ok(request)
+    }
+
+    fn unsendable(&self) -> SendError {
+        let problem = "cannot be asked: the request's path is not valid".to_owned();
+        SendError::Broken { target: self.target(), kind: "path", problem }
+    }
+
+    fn retry_after<T>(&self, response: &Response<T>) -> Option<Duration> {
+        let value = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+        answer::retry_after(value, self.clock.unix_ns())
+    }
+
+    fn broken(&self, error: &hyper::Error) -> SendError {
+        let (kind, problem) = if error.is_parse() {
+            ("garbage", format!("answers with something that is no HTTP ({error})"))
+        } else {
+            let cause = std::error::Error::source(error).map(|e| format!(": {e}"));
+            let cause = cause.unwrap_or_default();
+            ("reset", format!("closed the connection before it answered ({error}{cause})"))
+        };
+        SendError::Broken { target: self.target(), kind, problem }
+    }
+}
+
+/// A random (version 4) GUID.
+fn new_channel() -> String {
+    let n = (fastrand::u128(..) & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
+    let hex = format!("{n:032x}");
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_channel_is_a_guid() {
+        let channel = super::new_channel();
+        let lens: Vec<usize> = channel.split('-').map(str::len).collect();
+        assert_eq!(lens, [8, 4, 4, 4, 12]);
+        assert_eq!(channel.as_bytes()[14], b'4');
+        assert!(b"89ab".contains(&channel.as_bytes()[19]));
+        assert_ne!(channel, super::new_channel());
+    }
+}

@@ -1,0 +1,328 @@
+//! Records as HEC events, or as raw lines.
+//!
+//! Invariants: one record is one event (or one line); nothing is allocated per record; everything
+//! that a batch's records have in common is rendered once per resource and kept in a bounded
+//! cache. Bodies still JSON-escaped are copied as they are. A body that is a JSON object is sent
+//! as a string all the same: the collector indexes the exact text, finds its fields in it at
+//! search time, and no check of every object is needed. Invalid UTF-8 is replaced in events (JSON
+//! cannot carry it) and kept in raw mode.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use serde_json::Value;
+use weir_codec::escape_json_into;
+use weir_model::{RecordFlags, RecordView, Resource};
+
+use crate::config::{HecMode, SplunkHec};
+use crate::output::lines;
+use crate::output::parcel::Parcel;
+
+/// Resources whose rendering is kept: more than files are active at once on a busy node.
+const RESOURCES_MAX: usize = 4096;
+/// Most events so short that bytes beside the body matter; see [`Encoder::encode`].
+const EVENT_OVERHEAD_BYTES: usize = 64;
+
+/// What events get unless the record's resource says otherwise.
+#[derive(Debug, Clone)]
+struct Defaults {
+    index: Option<String>,
+    sourcetype: Option<String>,
+    source: Option<String>,
+    host: String,
+}
+
+/// Names of resource attributes that stand for an event's own metadata, as OpenTelemetry's
+/// exporter for Splunk reads them.
+const INDEX: &str = "com.splunk.index";
+const SOURCETYPE: &str = "com.splunk.sourcetype";
+const SOURCE: &str = "com.splunk.source";
+const HOST: &str = "host.name";
+const PATH: &str = "log.file.path";
+
+/// Everything behind the body, for one resource.
+#[derive(Debug)]
+struct Tails {
+    /// Complete, by standard stream: none, stdout, stderr.
+    complete: [Vec<u8>; 3],
+    /// Without the closing braces; ends inside `fields`.
+    open: Vec<u8>,
+    /// `open` ends behind a field.
+    has_fields: bool,
+    /// Raw mode: the metadata as a query.
+    query: Arc<str>,
+    /// The index was the resource's choice, not the configuration's.
+    own_index: bool,
+}
+
+/// Renders records; one per output.
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    mode: HecMode,
+    defaults: Defaults,
+    tails: HashMap<Vec<u8>, Arc<Tails>>,
+    head: Head,
+}
+
+impl Encoder {
+    pub(crate) fn new(plan: &SplunkHec, machine: &str) -> Self {
+        let defaults = Defaults {
+            index: plan.index.clone(),
+            sourcetype: plan.sourcetype.clone(),
+            source: plan.source.clone(),
+            host: plan.host.clone().unwrap_or_else(|| machine.to_owned()),
+        };
+        Self { mode: plan.mode, defaults, tails: HashMap::new(), head: Head::new() }
+    }
+
+    /// The query of the request that this parcel must be sent in; parcels with different queries
+    /// cannot share one. Always empty for events, which carry their own metadata.
+    pub(crate) fn query(&mut self, parcel: &Parcel) -> Arc<str> {
+        match self.mode {
+            HecMode::Event => Arc::from(""),
+            HecMode::Raw => self.tails(parcel.batch.resource()).query.clone(),
+        }
+    }
+
+    /// Whether the parcel's records name an index of their own.
+    pub(crate) fn has_own_index(&mut self, parcel: &Parcel) -> bool {
+        self.tails(parcel.batch.resource()).own_index
+    }
+
+    /// Appends records number `range` of the parcel.
+    pub(crate) fn encode(
+        &mut self,
+        parcel: &Parcel,
+        range: std::ops::Range<usize>,
+        out: &mut Vec<u8>,
+    ) {
+        if self.mode == HecMode::Raw {
+            parcel.part(range).for_each(|record| lines::raw_line(&record, out));
+            return;
+        }
+        let tails = self.tails(parcel.batch.resource());
+        let observed_ns = parcel.batch.header().observed_ns;
+        for record in parcel.part(range) {
+            let tail = &tails.complete[stream_number(record.flags)];
+            out.reserve(record.body.len() + tail.len() + EVENT_OVERHEAD_BYTES);
+            let time_ns = if record.timestamp_ns > 0 { record.timestamp_ns } else { observed_ns };
+            out.extend_from_slice(self.head.at(time_ns));
+            push_body(parcel, &record, out);
+            if is_plain(&record) {
+                out.extend_from_slice(tail);
+            } else {
+                push_special(&tails, &record, out);
+            }
+        }
+    }
+
+    fn tails(&mut self, resource: &[u8]) -> Arc<Tails> {
+        if let Some(tails) = self.tails.get(resource) {
+            return tails.clone();
+        }
+        if self.tails.len() >= RESOURCES_MAX {
+            self.tails.clear();
+        }
+        let tails = Arc::new(self.defaults.render(&Resource::decode(resource)));
+        self.tails.insert(resource.to_vec(), tails.clone());
+        tails
+    }
+}
+
+/// Nothing but the body and the stream to tell.
+#[inline]
+fn is_plain(record: &RecordView<'_>) -> bool {
+    record.attributes.is_empty()
+        && record.severity.0 == 0
+        && !record.flags.contains(RecordFlags::TRUNCATED)
+}
+
+#[inline]
+fn stream_number(flags: RecordFlags) -> usize {
+    match flags.iostream() {
+        None => 0,
+        Some("stdout") => 1,
+        Some(_) => 2,
+    }
+}
+
+/// Appends the body and the quote behind it; the quote before it is part of the head. A body of
+/// nothing but white space, which collectors refuse as blank, is wrapped in an object.
+#[inline]
+fn push_body(parcel: &Parcel, record: &RecordView<'_>, out: &mut Vec<u8>) {
+    if record.body.len() <= BLANK_BYTES_MAX && is_blank(record) {
+        out.pop();
+        out.extend_from_slice(b"{\"message\":\"");
+        escape_json_into(&record.plain_body(), out);
+        out.extend_from_slice(b"\"}");
+        return;
+    }
+    if !record.flags.contains(RecordFlags::JSON_ESCAPED) {
+        escape_json_into(record.body, out);
+    } else if parcel.is_doubtful(record) {
+        out.extend_from_slice(String::from_utf8_lossy(record.body).as_bytes());
+    } else {
+        out.extend_from_slice(record.body);
+    }
+    out.push(b'"');
+}
+
+/// Longer bodies are not looked at: a collector that calls so much white space blank refuses that
+/// one event, and it goes to the dead-letter file.
+const BLANK_BYTES_MAX: usize = 256;
+
+#[inline]
+fn is_blank(record: &RecordView<'_>) -> bool {
+    let space = |b: &u8| b.is_ascii_whitespace() || (b < &0x20);
+    match record.body.first() {
+        None => true,
+        Some(b) if space(b) || *b == b'\\' => record.plain_body().iter().all(space),
+        Some(_) => false,
+    }
+}
+
+/// Appends what follows the body of a record with attributes, severity or marks.
+fn push_special(tails: &Tails, record: &RecordView<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&tails.open);
+    let mut first = !tails.has_fields;
+    let mut push = |text: &str, out: &mut Vec<u8>| {
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+        out.extend_from_slice(text.as_bytes());
+    };
+    match stream_number(record.flags) {
+        1 => push(r#""log.iostream":"stdout""#, out),
+        2 => push(r#""log.iostream":"stderr""#, out),
+        _ => {}
+    }
+    if !record.severity.text().is_empty() {
+        push(&format!(r#""severity_text":"{}""#, record.severity.text()), out);
+    }
+    if record.flags.contains(RecordFlags::TRUNCATED) {
+        push(r#""log.truncated":"true""#, out);
+    }
+    if let Some(fields) = flat_fields(record.attributes) {
+        push(&fields, out);
+    }
+    out.extend_from_slice(b"}}");
+}
+
+/// Attributes as the inside of a flat object, which is all that a collector takes as fields:
+/// nested values become their JSON text, nulls are left out. `None` when nothing is left.
+fn flat_fields(attributes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(attributes);
+    let parsed: serde_json::Map<String, Value> = serde_json::from_str(&text).ok()?;
+    let mut out = String::new();
+    for (key, value) in &parsed {
+        push_field(key, value, &mut out);
+    }
+    (!out.is_empty()).then_some(out)
+}
+
+fn push_field(key: &str, value: &Value, out: &mut String) {
+    let value = match value {
+        Value::Null => return,
+        Value::Array(_) | Value::Object(_) => Value::String(value.to_string()),
+        plain => plain.clone(),
+    };
+    let comma = if out.is_empty() { "" } else { "," };
+    // Writing to a string does not fail.
+    let _written = write!(out, "{comma}{}:{value}", Value::from(key));
+}
+
+impl Defaults {
+    fn render(&self, resource: &Resource) -> Tails {
+        let text = |name: &str| resource.text(name).map(ToOwned::to_owned);
+        let own_index = text(INDEX).is_some();
+        let metadata = [
+            ("host", text(HOST).or_else(|| Some(self.host.clone()))),
+            ("source", text(SOURCE).or_else(|| self.source.clone()).or_else(|| text(PATH))),
+            ("sourcetype", text(SOURCETYPE).or_else(|| self.sourcetype.clone())),
+            ("index", text(INDEX).or_else(|| self.index.clone())),
+        ];
+        let mut open = String::new();
+        let mut query = String::new();
+        for (key, value) in metadata {
+            let Some(value) = value else { continue };
+            let _written = write!(open, ",\"{key}\":{}", Value::from(value.as_str()));
+            query.push(if query.is_empty() { '?' } else { '&' });
+            let _written = write!(query, "{key}={}", percent_encoded(&value));
+        }
+        let mut fields = String::new();
+        let used = [HOST, SOURCE, SOURCETYPE, INDEX];
+        for (key, value) in resource.iter().filter(|(key, _)| !used.contains(key)) {
+            push_field(key, value, &mut fields);
+        }
+        let complete = ["", "stdout", "stderr"].map(|stream| complete(&open, &fields, stream));
+        let _written = write!(open, ",\"fields\":{{{fields}");
+        let has_fields = !fields.is_empty();
+        Tails { complete, open: open.into_bytes(), has_fields, query: query.into(), own_index }
+    }
+}
+
+/// The whole rest of an event behind its body's closing quote.
+fn complete(metadata: &str, fields: &str, stream: &str) -> Vec<u8> {
+    let comma = if fields.is_empty() { "" } else { "," };
+    match (stream, fields) {
+        ("", "") => format!("{metadata}}}"),
+        ("", _) => format!("{metadata},\"fields\":{{{fields}}}}}"),
+        _ => format!("{metadata},\"fields\":{{{fields}{comma}\"log.iostream\":\"{stream}\"}}}}"),
+    }
+    .into_bytes()
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let _written = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+/// `{"time":1700000000.123456789,"event":"`, kept and patched: seconds change seldom.
+#[derive(Debug)]
+struct Head {
+    bytes: Vec<u8>,
+    seconds: u64,
+}
+
+const TIME_AT: usize = br#"{"time":"#.len();
+const EVENT: &[u8] = br#","event":""#;
+
+impl Head {
+    fn new() -> Self {
+        Self { bytes: Vec::new(), seconds: u64::MAX }
+    }
+
+    #[inline]
+    fn at(&mut self, time_ns: i64) -> &[u8] {
+        let time_ns = time_ns.max(0).cast_unsigned();
+        let (seconds, nanos) = (time_ns / 1_000_000_000, (time_ns % 1_000_000_000) as u32);
+        if seconds != self.seconds {
+            self.bytes = format!("{{\"time\":{seconds}.000000000").into_bytes();
+            self.bytes.extend_from_slice(EVENT);
+            self.seconds = seconds;
+        }
+        let end = self.bytes.len() - EVENT.len();
+        if let Some(digits) = self.bytes[TIME_AT..end].last_chunk_mut::<9>() {
+            write_nanos(nanos, digits);
+        }
+        &self.bytes
+    }
+}
+
+/// Nine digits.
+#[inline]
+fn write_nanos(nanos: u32, digits: &mut [u8; 9]) {
+    let mut rest = nanos;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+}

@@ -1,0 +1,209 @@
+//! How many requests at once, and when to leave the collector alone.
+//!
+//! Additive increase, multiplicative decrease: every success while the bound was in use raises it
+//! a little, every sign of overload (a refusal to take more, a timeout, an answer much later than
+//! usual) lowers it. Failures in a row pause the whole output, longer each time, with jitter, so
+//! that many weirs do not come back at the same moment.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Answers this many times slower than usual are a sign of overload.
+const SLOW_FACTOR: f64 = 3.0;
+/// Answers faster than this are never called slow.
+const SLOW_MIN_SECONDS: f64 = 0.1;
+/// Weight of the newest answer in the usual time.
+const NEWEST_WEIGHT: f64 = 0.1;
+/// What slowness and requests to slow down leave of the bound, and what failures leave.
+const KEEP_WHEN_SLOW: f64 = 0.8;
+const KEEP_WHEN_FAILED: f64 = 0.5;
+
+/// The state of one output's way to its collector.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    inner: Mutex<Inner>,
+    changed: Notify,
+    limit_max: f64,
+    retry_min: Duration,
+    retry_max: Duration,
+}
+
+#[derive(Debug)]
+struct Inner {
+    limit: f64,
+    in_flight: usize,
+    failures: u32,
+    closed_until: Option<Instant>,
+    usual_seconds: Option<f64>,
+}
+
+/// Leave to have one request in flight.
+#[derive(Debug)]
+pub(crate) struct Slot<'a>(&'a Pace);
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        self.0.lock().in_flight -= 1;
+        self.0.changed.notify_waiters();
+    }
+}
+
+impl Pace {
+    pub(crate) fn new(connections_max: usize, retry_min: Duration, retry_max: Duration) -> Self {
+        let limit_max = connections_max.max(1) as f64;
+        let inner = Inner {
+            limit: limit_max.min(2.0),
+            in_flight: 0,
+            failures: 0,
+            closed_until: None,
+            usual_seconds: None,
+        };
+        let retry_max = retry_max.max(retry_min);
+        Self { inner: Mutex::new(inner), changed: Notify::new(), limit_max, retry_min, retry_max }
+    }
+
+    /// Waits for the end of a pause and for a free slot.
+    pub(crate) async fn admit(&self) -> Slot<'_> {
+        loop {
+            // Registered before the look, so that no change is missed.
+            let changed = self.changed.notified();
+            let pause = {
+                let mut inner = self.lock();
+                let pause = inner.closed_until.filter(|until| *until > Instant::now());
+                if pause.is_none() && inner.in_flight < inner.limit as usize {
+                    inner.in_flight += 1;
+                    return Slot(self);
+                }
+                pause
+            };
+            match pause {
+                Some(until) => tokio::time::sleep_until(until).await,
+                None => changed.await,
+            }
+        }
+    }
+
+    /// An answer came and was good. True when failures came before it.
+    pub(crate) fn success(&self, took: Duration, slow_down: bool) -> bool {
+        let mut inner = self.lock();
+        let seconds = took.as_secs_f64();
+        let usual = inner.usual_seconds.unwrap_or(seconds);
+        inner.usual_seconds = Some(usual + (seconds - usual) * NEWEST_WEIGHT);
+        let slow = seconds > SLOW_MIN_SECONDS && seconds > usual * SLOW_FACTOR;
+        if slow || slow_down {
+            inner.limit = (inner.limit * KEEP_WHEN_SLOW).max(1.0);
+        } else if inner.in_flight + 1 >= inner.limit as usize {
+            inner.limit = (inner.limit + 1.0 / inner.limit).min(self.limit_max);
+        }
+        let recovered = inner.failures > 0;
+        inner.failures = 0;
+        inner.closed_until = None;
+        drop(inner);
+        self.changed.notify_waiters();
+        recovered
+    }
+
+    /// A request failed: how long it must wait at least. From the second failure in a row on, and
+    /// when the collector named a time, everything waits.
+    pub(crate) fn failure(&self, overload: bool, asked: Option<Duration>) -> Duration {
+        let mut inner = self.lock();
+        if overload || inner.failures > 0 {
+            inner.limit = (inner.limit * KEEP_WHEN_FAILED).max(1.0);
+        }
+        let longest = self.retry_min.saturating_mul(1 << inner.failures.min(20));
+        let pause = jittered(longest.min(self.retry_max)).max(asked.unwrap_or_default());
+        inner.failures += 1;
+        if inner.failures > 1 || asked.is_some() {
+            inner.closed_until = Some(Instant::now() + pause);
+        }
+        pause
+    }
+
+    /// Only an operator can help: everything waits as long as it may.
+    pub(crate) fn alert(&self, asked: Option<Duration>) -> Duration {
+        let pause = jittered(self.retry_max).max(asked.unwrap_or_default());
+        let mut inner = self.lock();
+        inner.failures += 1;
+        inner.limit = 1.0;
+        inner.closed_until = Some(Instant::now() + pause);
+        pause
+    }
+
+    /// Present bound of requests in flight.
+    pub(crate) fn limit(&self) -> usize {
+        self.lock().limit as usize
+    }
+
+    /// Failures since the last success.
+    pub(crate) fn failures(&self) -> u32 {
+        self.lock().failures
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somewhere in the upper half of `longest`.
+fn jittered(longest: Duration) -> Duration {
+    longest.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIN: Duration = Duration::from_millis(100);
+    const MAX: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn pauses_grow_to_the_bound_and_end_with_success() {
+        let pace = Pace::new(8, MIN, MAX);
+        let pauses: Vec<_> = (0..12).map(|_| pace.failure(true, None)).collect();
+        assert!(pauses[0] >= MIN / 2 && pauses[0] <= MIN);
+        assert!(pauses[11] >= MAX / 2 && pauses[11] <= MAX);
+        assert!(pace.success(MIN, false));
+        assert!(!pace.success(MIN, false));
+        assert!(pace.failure(true, None) <= MIN);
+    }
+
+    #[test]
+    fn the_collectors_wish_counts_more_than_the_own_pause() {
+        let pace = Pace::new(8, MIN, MAX);
+        assert_eq!(pace.failure(true, Some(MAX * 3)), MAX * 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn concurrency_grows_with_success_and_halves_with_overload() {
+        let pace = Pace::new(8, MIN, MAX);
+        assert_eq!(pace.limit(), 2);
+        for _ in 0..100 {
+            let mut slots = Vec::new();
+            for _ in 0..pace.limit() {
+                slots.push(pace.admit().await);
+            }
+            pace.success(MIN, false);
+        }
+        assert_eq!(pace.limit(), 8);
+        pace.failure(true, None);
+        assert_eq!(pace.limit(), 4);
+        pace.success(MAX, false);
+        assert_eq!(pace.limit(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_and_a_full_house_hold_requests_back() {
+        let pace = Pace::new(1, MIN, MAX);
+        let slot = pace.admit().await;
+        let waits = tokio::time::timeout(MAX, pace.admit()).await;
+        assert!(waits.is_err(), "only one at a time");
+        pace.alert(None);
+        drop(slot);
+        let before = Instant::now();
+        drop(pace.admit().await);
+        assert!(before.elapsed() >= MAX / 2);
+    }
+}

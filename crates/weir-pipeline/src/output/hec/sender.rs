@@ -1,0 +1,494 @@
+//! Sends one request until every record of it has met its end.
+//!
+//! Invariants: the parts of a request are sent one after the other, in order; a record is written
+//! to the dead-letter file only after the collector refused a request that held nothing else, or
+//! named it; failures of the way there are retried for ever. Of a refused request that names its
+//! first bad event, the events before it were taken (as Splunk does), so they are not sent again.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::header::{self, HeaderMap, HeaderValue};
+use weir_host::{Clock, ConnectError, Connector, ConnectorSettings, TlsFiles};
+use weir_journal::Outcome;
+use weir_model::DiscardReason;
+
+use super::ack::Acks;
+use super::answer::{Problem, Refusal, Verdict};
+use super::client::{Client, Reply, SendError};
+use super::encode::Encoder;
+use super::endpoint::Endpoint;
+use super::pace::Pace;
+use super::request::{Renderer, Request, Unacknowledged};
+use crate::config::{Compression, HecMode, OutputPlan, SplunkHec, TlsSettings};
+use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
+use crate::output::parcel::Parcel;
+use crate::output::{OutputContext, OutputError};
+use crate::stats::{self, OutputStats, add};
+
+/// Longest that opening a connection, and a TLS handshake, may take: a peer that does not answer
+/// sooner is as good as not there.
+const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(10);
+
+/// Everything that the requests of one output share.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    output: String,
+    pub(crate) client: Client,
+    pub(crate) pace: Pace,
+    pub(crate) renderer: Mutex<Renderer>,
+    pub(crate) acks: Option<Acks>,
+    pub(crate) stats: Arc<OutputStats>,
+    dead_letters: Option<DeadLetterFile>,
+    clock: Arc<dyn Clock>,
+    path: String,
+    /// Uncompressed bytes of a request to aim for; less than configured once the collector has
+    /// called a request too large.
+    batch_bytes: AtomicUsize,
+    /// The collector has taken something since the last alert: it is the right one, and a
+    /// refusal without a code is about the records.
+    has_succeeded: AtomicBool,
+}
+
+/// What became of one attempt to send a part.
+enum Step {
+    /// Settled, or put back as smaller parts.
+    Done,
+    /// Try the same again after a pause.
+    Again(Duration),
+}
+
+impl Sender {
+    /// Checks the settings and reads the certificate files.
+    pub(crate) fn new(
+        plan: &OutputPlan,
+        hec: &SplunkHec,
+        context: &OutputContext,
+        stats: &Arc<OutputStats>,
+    ) -> Result<Self, OutputError> {
+        let output = plan.name.clone();
+        let endpoint = Endpoint::parse(&hec.endpoint).map_err(|problem| OutputError::Endpoint {
+            output: output.clone(),
+            endpoint: hec.endpoint.clone(),
+            problem,
+        })?;
+        let headers =
+            headers(&endpoint, hec).ok_or_else(|| OutputError::Token { output: output.clone() })?;
+        let connector = connector(&endpoint, hec)
+            .map_err(|error| OutputError::Tls { output: output.clone(), error })?;
+        if hec.tls.insecure_skip_verify && endpoint.tls {
+            tracing::warn!(%output, "certificates are not checked: tls.insecure_skip_verify is set");
+        }
+        let send_channel = hec.indexer_ack || hec.mode == HecMode::Raw;
+        let clock = context.clock.clone();
+        let client =
+            Client::new(connector, headers, send_channel, hec.request_timeout, clock.clone());
+        let encoder = Encoder::new(hec, &machine_name());
+        let gzip = hec.compression == Compression::Gzip;
+        let collector = format!("{}/services/collector", endpoint.prefix);
+        let acks = hec.indexer_ack.then(|| Acks::new(format!("{collector}/ack"), hec.ack_timeout));
+        let kind = if hec.mode == HecMode::Raw { "raw" } else { "event" };
+        let dead_letters = plan
+            .dead_letter
+            .then(|| DeadLetterFile::new(context.disk.clone(), &context.data_dir, &output));
+        Ok(Self {
+            client,
+            pace: Pace::new(hec.connections_max, hec.retry_min, hec.retry_max),
+            renderer: Mutex::new(Renderer::new(encoder, gzip)),
+            acks,
+            stats: stats.clone(),
+            dead_letters,
+            clock,
+            path: format!("{collector}/{kind}"),
+            batch_bytes: AtomicUsize::new(hec.batch_bytes),
+            has_succeeded: AtomicBool::new(false),
+            output,
+        })
+    }
+
+    /// Sends what is to do of a request. Ends when nothing is left to do but, perhaps, to wait
+    /// for acknowledgements.
+    pub(crate) async fn send(self: Arc<Self>, mut request: Request) -> Request {
+        if !request.was_sent {
+            self.count_queueing(&request);
+        }
+        // Shrinks with every refusal, so that many bad records in a row do not mean sending the
+        // whole rest for each of them.
+        let mut part_max = usize::MAX;
+        while let Some(mut part) = request.todo.pop_front() {
+            if part.len() > part_max {
+                request.todo.push_front(part.start + part_max..part.end);
+                part.end = part.start + part_max;
+            }
+            self.send_part(&mut request, &part, &mut part_max).await;
+        }
+        request.drop_body();
+        request
+    }
+
+    /// Puts parcels into one request, encoded.
+    pub(crate) fn request(&self, parcels: Vec<Parcel>) -> Request {
+        let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plain = renderer.buffer();
+        let query = parcels.first().map(|first| renderer.encoder.query(first));
+        for parcel in &parcels {
+            renderer.encoder.encode(parcel, 0..parcel.len(), &mut plain);
+        }
+        let plain_len = plain.len();
+        let body = renderer.finish(plain);
+        Request::new(parcels, body, plain_len, query.unwrap_or_else(|| Arc::from("")))
+    }
+
+    /// Sends a request by itself until every record has met its end, acknowledgements included.
+    pub(crate) async fn send_acknowledged(self: Arc<Self>, mut request: Request) -> Request {
+        loop {
+            request = self.clone().send(request).await;
+            if let Some(acks) = &self.acks
+                && !request.unacknowledged.is_empty()
+            {
+                let report = |text: &str| self.stats.errors.count("ack", text);
+                request = tokio::select! {
+                    request = request.acknowledged(acks.timeout()) => request,
+                    never = acks.poll(&self.client, report) => match never {},
+                };
+            }
+            if request.todo.is_empty() {
+                return request;
+            }
+        }
+    }
+
+    async fn send_part(&self, request: &mut Request, part: &Range<usize>, part_max: &mut usize) {
+        let body = request.body(part, &self.renderer);
+        let path = format!("{}{}", self.path, request.query);
+        loop {
+            let slot = self.pace.admit().await;
+            if request.was_sent {
+                request.count(part, |outcome, n| outcome.resent += n);
+            }
+            add(&self.stats.in_flight_requests, 1);
+            let started = self.clock.monotonic();
+            let result = self.client.post(&path, &body, None).await;
+            let took = self.clock.monotonic().saturating_sub(started);
+            self.stats.in_flight_requests.fetch_sub(1, Ordering::Relaxed);
+            drop(slot);
+            request.was_sent |= result.as_ref().map_or_else(SendError::may_have_arrived, |_| true);
+            let bytes = body.bytes.len() as u64;
+            match self.settle(request, part, part_max, result, took, bytes) {
+                Step::Done => return,
+                Step::Again(pause) => {
+                    add(&self.stats.retries, 1);
+                    tokio::time::sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    /// Acts on the result of one attempt.
+    fn settle(
+        &self,
+        request: &mut Request,
+        part: &Range<usize>,
+        part_max: &mut usize,
+        result: Result<Reply, SendError>,
+        took: Duration,
+        bytes: u64,
+    ) -> Step {
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(error) => return Step::Again(self.unreachable(&error)),
+        };
+        match reply.answer.verdict() {
+            Verdict::Delivered { ack_id, slow_down } => {
+                add(&self.stats.bytes_sent, bytes);
+                self.delivered(took, slow_down);
+                *part_max = part_max.saturating_mul(2);
+                self.taken(request, part, ack_id, reply.channel);
+                Step::Done
+            }
+            Verdict::TooLarge if part.len() > 1 => {
+                let less = (request.plain_len / 2).max(BATCH_BYTES_MIN);
+                self.batch_bytes.fetch_min(less, Ordering::Relaxed);
+                let text = format!(
+                    "{} calls a request too large: sending less at a time",
+                    self.client.target()
+                );
+                self.stats.errors.count("too_large", &text);
+                halve(request, part, part_max);
+                Step::Done
+            }
+            Verdict::TooLarge => {
+                let reason = "HTTP 413: a single record is larger than the collector takes";
+                self.refuse(request, part, reason, Some(413))
+            }
+            Verdict::Refused(refusal) => self.refused(request, part, part_max, &refusal),
+            Verdict::Alert(problem) => Step::Again(self.alert(&problem)),
+            Verdict::Retry(problem) => {
+                let pause = self.pace.failure(problem.overload, problem.after);
+                self.report(problem.kind, &problem.text);
+                Step::Again(pause)
+            }
+        }
+    }
+
+    fn delivered(&self, took: Duration, slow_down: bool) {
+        add(&self.stats.requests, 1);
+        add(&self.stats.service_ns, took.as_nanos() as u64);
+        let recovered = self.pace.success(took, slow_down);
+        self.has_succeeded.store(true, Ordering::Relaxed);
+        if recovered {
+            self.stats.errors.clear_last();
+        }
+        if self.stats.failing.swap(false, Ordering::Relaxed) {
+            tracing::info!(output = %self.output, "{} takes records again", self.client.target());
+        }
+    }
+
+    /// The collector has the part: done, or to be acknowledged by the indexer.
+    fn taken(
+        &self,
+        request: &mut Request,
+        part: &Range<usize>,
+        ack_id: Option<u64>,
+        channel: Arc<str>,
+    ) {
+        match (&self.acks, ack_id) {
+            (Some(acks), Some(id)) => request.unacknowledged.push(Unacknowledged {
+                range: part.clone(),
+                acknowledged: acks.wait_for(channel, id),
+            }),
+            (Some(_), None) => {
+                // Sending again would not bring a number either, only duplicates.
+                let text = "gives no ackId: enable indexer acknowledgement on the token, or set \
+                            indexer_ack = false; records count as delivered without it";
+                self.stats.errors.count("no_ack_id", &format!("{} {text}", self.client.target()));
+                request.count(part, |outcome, n| outcome.delivered += n);
+            }
+            (None, _) => request.count(part, |outcome, n| outcome.delivered += n),
+        }
+    }
+
+    fn refused(
+        &self,
+        request: &mut Request,
+        part: &Range<usize>,
+        part_max: &mut usize,
+        refusal: &Refusal,
+    ) -> Step {
+        if refusal.code.is_none() && !self.has_succeeded.load(Ordering::Relaxed) {
+            return Step::Again(self.alert(&Problem {
+                kind: "endpoint",
+                text: format!("is perhaps no event collector: check endpoint ({})", refusal.reason),
+                after: None,
+                overload: false,
+            }));
+        }
+        let bad = refusal.first_bad.filter(|k| *k < part.len()).map(|k| part.start + k);
+        let bad = bad.or((part.len() == 1).then_some(part.start));
+        let Some(bad) = bad else {
+            halve(request, part, part_max);
+            return Step::Done;
+        };
+        if refusal.code == Some(INCORRECT_INDEX) && !self.has_own_index(request, bad) {
+            return Step::Again(self.alert(&Problem {
+                kind: "index",
+                text: format!("does not know the index, or the token may not use it: create it, or change index ({})", refusal.reason),
+                after: None,
+                overload: false,
+            }));
+        }
+        let step = self.refuse(request, &(bad..bad + 1), &refusal.reason, refusal.code);
+        if let Step::Again(_) = step {
+            return step;
+        }
+        *part_max = (part.len() / 2).max(1);
+        if bad + 1 < part.end {
+            request.todo.push_front(bad + 1..part.end);
+        }
+        if part.start < bad {
+            self.taken_before(request, part.start..bad);
+        }
+        step
+    }
+
+    /// Events before the first bad one were taken. With acknowledgements they came without a
+    /// number to ask for, so they are sent again all the same.
+    fn taken_before(&self, request: &mut Request, part: Range<usize>) {
+        if self.acks.is_some() {
+            request.todo.push_front(part);
+        } else {
+            self.has_succeeded.store(true, Ordering::Relaxed);
+            request.count(&part, |outcome, n| outcome.delivered += n);
+        }
+    }
+
+    fn has_own_index(&self, request: &Request, record: usize) -> bool {
+        let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parcels = request.overlaps(record..record + 1);
+        parcels.any(|(parcel, _)| renderer.encoder.has_own_index(&request.parcels[parcel]))
+    }
+
+    /// Puts refused records aside for good. When the disk does not take them, the whole part is
+    /// tried again.
+    fn refuse(
+        &self,
+        request: &mut Request,
+        part: &Range<usize>,
+        reason: &str,
+        code: Option<u16>,
+    ) -> Step {
+        let text = format!("{} refused a record: {reason}", self.client.target());
+        self.stats.errors.count("refused", &text);
+        self.pace.success(Duration::ZERO, false);
+        let rejected = |outcome: &mut Outcome, n: u64| {
+            let before = outcome.discarded.map_or(0, |(_, n)| n);
+            outcome.discarded = Some((DiscardReason::Rejected, before + n));
+        };
+        let Some(file) = &self.dead_letters else {
+            request.count(part, rejected);
+            return Step::Done;
+        };
+        match file.append(&self.letters(request, part, reason, code)) {
+            Ok(Appended::Durable) => {
+                tracing::warn!(output = %self.output, file = %file.path().display(), "{text}; it is in the dead-letter file");
+                request.count(part, |outcome, n| outcome.dead_lettered += n);
+                Step::Done
+            }
+            Ok(Appended::Full) => {
+                let text = format!("{} is full: see `weir dead-letter`", file.path().display());
+                self.stats.errors.count("dead_letter_full", &text);
+                request.count(part, rejected);
+                Step::Done
+            }
+            Err(error) => {
+                let text = format!("{}: {error}", file.path().display());
+                self.report("dead_letter_file", &text);
+                Step::Again(self.pace.failure(false, None))
+            }
+        }
+    }
+
+    fn letters(
+        &self,
+        request: &Request,
+        part: &Range<usize>,
+        reason: &str,
+        code: Option<u16>,
+    ) -> Vec<DeadLetter> {
+        let now_ns = self.clock.unix_ns();
+        let of_parcel = |(parcel, part): (usize, Range<usize>)| {
+            let batch = &request.parcels[parcel].batch;
+            let records = request.parcels[parcel].records().skip(part.start).take(part.len());
+            let letter = |(index, record): (usize, weir_model::RecordView<'_>)| {
+                let (log, flags) = (batch.to_log_record(index), record.flags.0);
+                DeadLetter::new(now_ns, &self.output, reason, code, log, flags)
+            };
+            records.map(letter).collect::<Vec<_>>()
+        };
+        request.overlaps(part.clone()).flat_map(of_parcel).collect()
+    }
+
+    fn unreachable(&self, error: &SendError) -> Duration {
+        let overload = matches!(error, SendError::Timeout { .. });
+        let pause = self.pace.failure(overload, None);
+        let reload = self.client.reload_error().map(|e| format!(" (certificates: {e})"));
+        self.report(error.kind(), &format!("{error}{}", reload.unwrap_or_default()));
+        pause
+    }
+
+    fn alert(&self, problem: &Problem) -> Duration {
+        self.has_succeeded.store(false, Ordering::Relaxed);
+        self.report(problem.kind, &problem.text);
+        self.pace.alert(problem.after)
+    }
+
+    /// Counts an error; the first of a row also goes to the log. A single failed attempt is no
+    /// reason to call the output failing.
+    fn report(&self, kind: &'static str, text: &str) {
+        let target = self.client.target();
+        let text =
+            if text.contains(&target) { text.to_owned() } else { format!("{target} {text}") };
+        self.stats.errors.count(kind, &text);
+        let alert = !self.has_succeeded.load(Ordering::Relaxed);
+        if (alert || self.pace.failures() > 1) && !self.stats.failing.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(output = %self.output, "{text}; trying again, nothing is lost");
+        }
+    }
+
+    fn count_queueing(&self, request: &Request) {
+        let now_ns = self.clock.unix_ns();
+        for parcel in &request.parcels {
+            let waited = now_ns.saturating_sub(parcel.batch.header().observed_ns).max(0);
+            add(&self.stats.queueing_ns, waited.cast_unsigned());
+        }
+        add(&self.stats.batches, request.parcels.len() as u64);
+        add(&self.stats.bytes_encoded, request.plain_len as u64);
+    }
+
+    /// Uncompressed bytes of a request to aim for.
+    pub(crate) fn batch_bytes(&self) -> usize {
+        self.batch_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Publishes the gauges.
+    pub(crate) fn publish(&self) {
+        stats::set(&self.stats.concurrency_limit, self.pace.limit() as u64);
+        stats::publish_cpu(&self.stats.cpu_ns);
+    }
+}
+
+/// Requests never get smaller than this for being called too large: what is too large then is a
+/// single record.
+const BATCH_BYTES_MIN: usize = 64 * 1024;
+
+/// HEC code 7.
+const INCORRECT_INDEX: u16 = 7;
+
+fn halve(request: &mut Request, part: &Range<usize>, part_max: &mut usize) {
+    let middle = part.start + part.len() / 2;
+    request.todo.push_front(middle..part.end);
+    request.todo.push_front(part.start..middle);
+    *part_max = (part.len() / 2).max(1);
+}
+
+/// Headers of every request; `None` when the token cannot stand in one.
+fn headers(endpoint: &Endpoint, hec: &SplunkHec) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::HOST, HeaderValue::from_str(&endpoint.authority).ok()?);
+    let mut token = HeaderValue::from_str(&format!("Splunk {}", hec.token.expose())).ok()?;
+    token.set_sensitive(true);
+    headers.insert(header::AUTHORIZATION, token);
+    let content_type = if hec.mode == HecMode::Raw { "text/plain" } else { "application/json" };
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    let agent = concat!("weir/", env!("CARGO_PKG_VERSION"));
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
+    Some(headers)
+}
+
+fn connector(endpoint: &Endpoint, hec: &SplunkHec) -> Result<Connector, ConnectError> {
+    let step_timeout = hec.request_timeout.min(CONNECT_TIMEOUT_MAX);
+    Connector::new(ConnectorSettings {
+        host: endpoint.host.clone(),
+        port: endpoint.port,
+        tls: endpoint.tls.then(|| tls_files(&hec.tls)),
+        connect_timeout: step_timeout,
+        handshake_timeout: step_timeout,
+    })
+}
+
+fn tls_files(tls: &TlsSettings) -> TlsFiles {
+    TlsFiles {
+        ca_file: tls.ca_file.clone(),
+        cert_file: tls.cert_file.clone(),
+        key_file: tls.key_file.clone(),
+        server_name: tls.server_name.clone(),
+        insecure_skip_verify: tls.insecure_skip_verify,
+    }
+}
+
+fn machine_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,118 @@
+//! Records as lines, for the outputs `file` and `stdout`.
+//!
+//! Invariant: one record is exactly one line; a newline inside a body is written as `\n` (two
+//! characters). `Raw` keeps bytes that are not UTF-8, `Json` replaces them.
+
+use serde_json::Value;
+use weir_codec::escape_json_into;
+use weir_model::{RecordFlags, RecordView};
+
+use super::parcel::Parcel;
+use crate::config::Encoding;
+
+/// Appends every record of the parcel.
+pub(crate) fn encode(parcel: &Parcel, encoding: Encoding, out: &mut Vec<u8>) {
+    match encoding {
+        Encoding::Raw => parcel.records().for_each(|(_, record)| raw_line(&record, out)),
+        Encoding::Json => {
+            let resource = parcel.batch.resource();
+            let observed = parcel.batch.header().observed_ns;
+            parcel.records().for_each(|(_, record)| json_line(&record, observed, resource, out));
+        }
+    }
+}
+
+/// Appends the body as bytes and ends the line.
+pub(crate) fn raw_line(record: &RecordView<'_>, out: &mut Vec<u8>) {
+    let escaped = record.flags.contains(RecordFlags::JSON_ESCAPED);
+    if escaped && memchr::memchr(b'\\', record.body).is_none() {
+        out.extend_from_slice(record.body);
+    } else {
+        push_without_newlines(&record.plain_body(), out);
+    }
+    out.push(b'\n');
+}
+
+fn push_without_newlines(text: &[u8], out: &mut Vec<u8>) {
+    let mut from = 0;
+    for at in memchr::memchr_iter(b'\n', text) {
+        out.extend_from_slice(&text[from..at]);
+        out.extend_from_slice(b"\\n");
+        from = at + 1;
+    }
+    out.extend_from_slice(&text[from..]);
+}
+
+/// Appends one JSON object in the terms of OpenTelemetry's log data model.
+fn json_line(record: &RecordView<'_>, observed_ns: i64, resource: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"timestamp\":\"");
+    weir_codec::format_rfc3339_ns(record.timestamp_ns, out);
+    out.extend_from_slice(b"\",\"observed_timestamp\":\"");
+    weir_codec::format_rfc3339_ns(observed_ns, out);
+    if !record.severity.text().is_empty() {
+        out.extend_from_slice(b"\",\"severity_text\":\"");
+        out.extend_from_slice(record.severity.text().as_bytes());
+    }
+    out.extend_from_slice(b"\",\"body\":\"");
+    push_json_body(record, out);
+    out.push(b'"');
+    push_attributes(record, out);
+    if !resource.is_empty() && resource != b"{}" {
+        out.extend_from_slice(b",\"resource\":");
+        out.extend_from_slice(resource);
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+/// Appends the body as the inside of a JSON string; bytes that are not UTF-8 are replaced.
+pub(crate) fn push_json_body(record: &RecordView<'_>, out: &mut Vec<u8>) {
+    if !record.flags.contains(RecordFlags::JSON_ESCAPED) {
+        escape_json_into(record.body, out);
+    } else if simdutf8::basic::from_utf8(record.body).is_ok() {
+        out.extend_from_slice(record.body);
+    } else {
+        out.extend_from_slice(String::from_utf8_lossy(record.body).as_bytes());
+    }
+}
+
+fn push_attributes(record: &RecordView<'_>, out: &mut Vec<u8>) {
+    let own = attributes_inside(record.attributes);
+    let stream = record.flags.iostream();
+    let truncated = record.flags.contains(RecordFlags::TRUNCATED);
+    if own.is_none() && stream.is_none() && !truncated {
+        return;
+    }
+    out.extend_from_slice(b",\"attributes\":{");
+    let start = out.len();
+    out.extend_from_slice(own.as_deref().unwrap_or_default().as_bytes());
+    let mut push = |text: &[u8]| {
+        if out.len() > start {
+            out.push(b',');
+        }
+        out.extend_from_slice(text);
+    };
+    match stream {
+        Some("stderr") => push(b"\"log.iostream\":\"stderr\""),
+        Some(_) => push(b"\"log.iostream\":\"stdout\""),
+        None => {}
+    }
+    if truncated {
+        push(b"\"log.truncated\":true");
+    }
+    out.push(b'}');
+}
+
+/// What stands between the braces of an attributes object; `None` when there is nothing, or when
+/// it is no JSON object (it came from outside, and one bad record must not spoil its line).
+pub(crate) fn attributes_inside(attributes: &[u8]) -> Option<String> {
+    if attributes.is_empty() {
+        return None;
+    }
+    let text = String::from_utf8_lossy(attributes);
+    let parsed: serde_json::Map<String, Value> = serde_json::from_str(&text).ok()?;
+    if parsed.is_empty() {
+        return None;
+    }
+    let again = serde_json::to_string(&parsed).ok()?;
+    Some(again[1..again.len() - 1].to_owned())
+}

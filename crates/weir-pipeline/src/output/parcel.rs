@@ -1,0 +1,88 @@
+//! A batch on its way: what an output encodes and settles.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use weir_journal::Delivery;
+use weir_model::{Batch, RecordFlags, RecordView, StreamId};
+
+/// The records of one batch that one output must deliver, in order. Comes from the journal, or
+/// (without a delivery to settle) from the dead-letter file.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    pub(crate) batch: Arc<Batch>,
+    first_record: usize,
+    count: usize,
+    /// The cursor whose routed records count; `None` = all of them.
+    cursor: Option<usize>,
+    pub(crate) delivery: Option<Delivery>,
+    /// The whole arena is known to be valid UTF-8, so that bodies need no check one by one.
+    is_utf8: bool,
+}
+
+impl Parcel {
+    /// What the cursor with index `cursor` took.
+    pub(crate) fn of_delivery(delivery: Delivery, cursor: usize) -> Self {
+        let batch = delivery.batch.clone();
+        let count = delivery.record_count as usize;
+        let all_routed = count == batch.record_count() - delivery.first_record;
+        Self {
+            is_utf8: false,
+            first_record: delivery.first_record,
+            count,
+            cursor: (!all_routed).then_some(cursor),
+            delivery: Some(delivery),
+            batch,
+        }
+    }
+
+    /// Every record of a batch that no cursor holds.
+    pub(crate) fn of_batch(batch: Arc<Batch>) -> Self {
+        Self {
+            is_utf8: false,
+            first_record: 0,
+            count: batch.record_count(),
+            cursor: None,
+            delivery: None,
+            batch,
+        }
+    }
+
+    /// Looks at the text once, for outputs that carry no bytes but only text.
+    pub(crate) fn checked(self) -> Self {
+        Self { is_utf8: simdutf8::basic::from_utf8(self.batch.arena()).is_ok(), ..self }
+    }
+
+    pub(crate) fn stream(&self) -> StreamId {
+        self.batch.header().stream
+    }
+
+    /// Records to deliver.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The records to deliver, each with its index in the batch.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (usize, RecordView<'_>)> {
+        let (batch, cursor) = (&self.batch, self.cursor);
+        let first = self.first_record;
+        let mut records = batch.records();
+        // `Records::nth` is a jump, `skip` on it would be too, but only through `nth`.
+        if first > 0 {
+            records.nth(first - 1);
+        }
+        (first..).zip(records).filter(move |(i, _)| cursor.is_none_or(|c| batch.is_routed(*i, c)))
+    }
+
+    /// The records number `range` of those to deliver.
+    pub(crate) fn part(&self, range: Range<usize>) -> impl Iterator<Item = RecordView<'_>> {
+        self.records().map(|(_, record)| record).skip(range.start).take(range.len())
+    }
+
+    /// Whether the body of one of its records must be checked for UTF-8 by itself: a cut line may
+    /// end inside a character although the block that it was cut from is valid.
+    pub(crate) fn is_doubtful(&self, record: &RecordView<'_>) -> bool {
+        (!self.is_utf8 || record.flags.contains(RecordFlags::TRUNCATED))
+            && simdutf8::basic::from_utf8(record.body).is_err()
+    }
+}
