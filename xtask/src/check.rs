@@ -3,28 +3,22 @@
 use anyhow::Result;
 
 use crate::shell::{cargo, run};
-use crate::{arrows, dependencies, generate, tidy};
+use crate::{arrows, dependencies, tidy};
 
-/// Runs every check; the first that fails ends it.
-pub(crate) fn all() -> Result<()> {
+/// Everything that needs no finished binary; the first check that fails ends it.
+pub(crate) fn sources(features: &[&str]) -> Result<()> {
     run(cargo().args(["fmt", "--all", "--check"]))?;
-    report("tidy", tidy::problems()?)?;
-    report("arrows", arrows::problems()?)?;
-    report("dependencies", dependencies::problems()?)?;
+    report("tidy", &tidy::problems()?)?;
+    report("arrows", &arrows::problems()?)?;
+    report("dependencies", &dependencies::problems()?)?;
     // The release profile shares proc macros and build scripts with the build that follows.
-    run(cargo().args([
-        "clippy",
-        "--release",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "--deny=warnings",
-    ]))?;
-    generate::generate(true)
+    let mut clippy = cargo();
+    clippy.args(["clippy", "--release", "--workspace", "--all-targets"]).args(features);
+    run(clippy.args(["--", "--deny=warnings"]))
 }
 
-fn report(name: &str, problems: Vec<String>) -> Result<()> {
-    for problem in &problems {
+fn report(name: &str, problems: &[String]) -> Result<()> {
+    for problem in problems {
         eprintln!("{name}: {problem}");
     }
     anyhow::ensure!(problems.is_empty(), "{name}: {} problems", problems.len());

@@ -24,7 +24,7 @@ pub(crate) fn problems() -> Result<Vec<String>> {
         if package["source"] != Value::Null && text("source") != CRATES_IO {
             problems.push(format!("{} comes from {}", text("name"), text("source")));
         }
-        if !Licence::new(text("license"), &allowed).is_allowed() {
+        if !Licence::new(text("license"), &allowed).accept() {
             problems.push(format!("{} has licence \"{}\"", text("name"), text("license")));
         }
         versions.entry(text("name")).or_default().insert(text("version"));
@@ -68,7 +68,8 @@ impl<'a> Licence<'a> {
         Self { words, next: 0, allowed }
     }
 
-    fn is_allowed(mut self) -> bool {
+    /// Reads the whole expression; true when it can be met with the allowed licences.
+    fn accept(mut self) -> bool {
         !self.words.is_empty() && self.any() && self.next == self.words.len()
     }
 
@@ -122,7 +123,7 @@ mod tests {
     fn licence_expressions_are_understood() {
         let check = |expression, wanted| {
             let allowed = ["MIT", "Apache-2.0", "Unicode-3.0"];
-            assert_eq!(Licence::new(expression, &allowed).is_allowed(), wanted, "{expression}");
+            assert_eq!(Licence::new(expression, &allowed).accept(), wanted, "{expression}");
         };
         check("MIT", true);
         check("MIT OR GPL-3.0", true);

@@ -3,7 +3,7 @@
 //! Invariant: what the binary says about itself is the only source, so the pages cannot differ
 //! from the product; `check` fails when they do.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -41,10 +41,9 @@ const COMMANDS: &[&[&str]] = &[
 ];
 
 /// Writes every generated file, or with `check` says which are stale.
-pub(crate) fn generate(check: bool) -> Result<()> {
-    let binary = crate::build_binary()?;
+pub(crate) fn generate(binary: &Path, check: bool) -> Result<()> {
     let ask = |arguments: &[&str]| {
-        output(Command::new(&binary).args(arguments).env("NO_COLOR", "1").env("COLUMNS", "100"))
+        output(Command::new(binary).args(arguments).env("NO_COLOR", "1").env("COLUMNS", "100"))
     };
     let mut files: Vec<(PathBuf, String)> = Vec::new();
     for file in FILES {
@@ -78,7 +77,8 @@ fn commands_page(ask: impl Fn(&[&str]) -> Result<String>) -> Result<String> {
         let help = ask(&[*command, &["--help"]].concat())?;
         let help: Vec<&str> = help.lines().map(str::trim_end).collect();
         let help = help.join("\n");
-        page.push_str(&format!("\n## {}\n\n```text\n{}\n```\n", words.join(" "), help.trim()));
+        let title = words.join(" ");
+        page.extend(["\n## ", &title, "\n\n```text\n", help.trim(), "\n```\n"]);
     }
     Ok(page)
 }

@@ -16,6 +16,7 @@ mod shell;
 mod tidy;
 
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
@@ -79,16 +80,20 @@ fn execute(task: Task) -> Result<()> {
     match task {
         Task::Run { arguments } => start(&arguments),
         Task::Test => test(),
-        Task::Check => check::all(),
+        Task::Check => {
+            let features = setup::for_build()?;
+            setup::for_checks()?;
+            check::sources(features)?;
+            generate::generate(&build_binary(features)?, true)
+        }
         Task::Bench { arguments } => bench(&arguments),
         Task::Fuzz { name, secs } => fuzz(name.as_deref(), secs),
-        Task::Gen { check } => generate::generate(check),
+        Task::Gen { check } => generate::generate(&build_binary(setup::for_build()?)?, check),
     }
 }
 
 fn start(arguments: &[String]) -> Result<()> {
-    setup::for_build()?;
-    let binary = build_binary()?;
+    let binary = build_binary(setup::for_build()?)?;
     let mut command = Command::new(binary);
     command.current_dir(paths::root()).arg("run").args(arguments);
     // Weir takes the place of this process, so that signals reach it and its exit code is ours.
@@ -96,27 +101,33 @@ fn start(arguments: &[String]) -> Result<()> {
 }
 
 /// Builds the binary as it is released; returns where it is.
-pub(crate) fn build_binary() -> Result<std::path::PathBuf> {
-    run(cargo().args(["build", "--release", "--package", "weir", "--bin", "weir"]))?;
+pub(crate) fn build_binary(features: &[&str]) -> Result<PathBuf> {
+    run(cargo().args(["build", "--release", "--package", "weir", "--bin", "weir"]).args(features))?;
     paths::release_binary("weir")
 }
 
 /// The last lines are cargo's own "test result" lines: nothing is printed after them.
 fn test() -> Result<()> {
-    setup::for_build()?;
+    let features = setup::for_build()?;
     let tools = setup::for_tests()?;
-    check::all()?;
-    let binary = build_binary()?;
+    check::sources(features)?;
+    // Tests and programs in one go: cargo chooses features for the whole of a command.
+    let mut build = cargo();
+    run(build.args(["build", "--release", "--workspace", "--all-targets"]).args(features))?;
+    let binary = paths::release_binary("weir")?;
+    generate::generate(&binary, true)?;
     let mut command = cargo();
-    command.args(["test", "--release", "--workspace", "--no-fail-fast"]);
+    command.args(["test", "--release", "--workspace", "--no-fail-fast"]).args(features);
     command.env("WEIR_BIN", binary).envs(tools);
     run(&mut command).context("tests failed")
 }
 
 fn bench(arguments: &[String]) -> Result<()> {
-    setup::for_build()?;
-    let binary = build_binary()?;
-    run(cargo().args(["build", "--release", "--package", "weir-bench"]))?;
+    let features = setup::for_build()?;
+    let mut build = cargo();
+    build.args(["build", "--release", "--package", "weir", "--package", "weir-bench"]);
+    run(build.args(features))?;
+    let binary = paths::release_binary("weir")?;
     let mut command = Command::new(paths::release_binary("weir-bench")?);
     run(command.current_dir(paths::root()).env("WEIR_BIN", binary).args(arguments))
 }

@@ -19,7 +19,7 @@ struct Package {
     reason: &'static str,
 }
 
-/// What building takes.
+/// What building cannot do without.
 const FOR_BUILD: &[Package] = &[
     Package { name: "gcc", probe: "cc", reason: "links, and compiles the C parts of `ring` (TLS)" },
     Package {
@@ -27,6 +27,15 @@ const FOR_BUILD: &[Package] = &[
         probe: "/usr/include/stdlib.h",
         reason: "headers for the C parts of `ring` (TLS)",
     },
+];
+
+/// What building the fast gzip takes; without it weir is built with the portable one.
+const FOR_FAST_GZIP: &[Package] = &[
+    Package { name: "nasm", probe: "nasm", reason: "assembles ISA-L, the fast gzip" },
+    Package { name: "make", probe: "make", reason: "builds ISA-L" },
+    Package { name: "autoconf", probe: "autoconf", reason: "configures ISA-L" },
+    Package { name: "automake", probe: "automake", reason: "configures ISA-L" },
+    Package { name: "libtool", probe: "libtoolize", reason: "configures ISA-L" },
 ];
 
 /// What the tests take beside it.
@@ -40,15 +49,31 @@ const FOR_TESTS: &[Package] = &[Package {
 const FOR_FUZZING: &[Package] =
     &[Package { name: "g++", probe: "c++", reason: "libFuzzer is C++" }];
 
-/// Everything that a build needs: the toolchain's parts and a C compiler.
-pub(crate) fn for_build() -> Result<()> {
-    install(FOR_BUILD)
+/// Everything that a build needs. Returns what cargo is told beside: where the fast gzip cannot
+/// be built, to leave it out.
+pub(crate) fn for_build() -> Result<&'static [&'static str]> {
+    install(FOR_BUILD)?;
+    if !cfg!(target_arch = "x86_64") {
+        return Ok(&["--no-default-features"]);
+    }
+    match install(FOR_FAST_GZIP) {
+        Ok(()) => Ok(&[]),
+        Err(error) => {
+            eprintln!("building with the portable gzip, which is a third as fast: {error:#}");
+            Ok(&["--no-default-features"])
+        }
+    }
+}
+
+/// Everything that formatting and lints need.
+pub(crate) fn for_checks() -> Result<()> {
+    component("fmt", "rustfmt")?;
+    component("clippy", "clippy")
 }
 
 /// Everything that the tests need; returns the environment that tells them where it is.
 pub(crate) fn for_tests() -> Result<Vec<(&'static str, PathBuf)>> {
-    component("fmt", "rustfmt")?;
-    component("clippy", "clippy")?;
+    for_checks()?;
     install(FOR_TESTS)?;
     Ok(vec![("PROMTOOL", promtool()?)])
 }

@@ -21,7 +21,7 @@ const MACHINE_PATHS: [&str; 5] = ["/home/", "/root/", "/Users/", "/work/", "/wor
 /// Crates that may contain unsafe code, each with the record that says why.
 const UNSAFE_CRATES: [(&str, &str); 0] = [];
 
-/// Every violation, as "file:line: what".
+/// Every violation, each with its file and line.
 pub(crate) fn problems() -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for path in paths::files(&[".rs"])? {

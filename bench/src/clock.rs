@@ -1,0 +1,45 @@
+//! Time for the benchmarks: pacing against absolute deadlines, and CPU time of a thread.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// Waits until an instant; pacing by absolute instants does not drift.
+pub(crate) fn wait_until(deadline: Instant) {
+    let Some(left) = deadline.checked_duration_since(Instant::now()) else { return };
+    let left = Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(left.subsec_nanos()),
+    };
+    // An early return by a signal only makes the next tick come early.
+    let _ = rustix::thread::clock_nanosleep_relative(ClockId::Monotonic, &left);
+}
+
+/// Waits for a duration.
+pub(crate) fn wait(duration: Duration) {
+    wait_until(Instant::now() + duration);
+}
+
+/// CPU time that the calling thread has used.
+pub(crate) fn thread_cpu() -> Duration {
+    duration(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+/// CPU time that this process has used.
+pub(crate) fn process_cpu() -> Duration {
+    duration(clock_gettime(ClockId::ProcessCPUTime))
+}
+
+/// CPU time of child processes that have ended and been waited for.
+pub(crate) fn children_cpu() -> Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let after_name = stat.rsplit_once(')').context("no name in stat")?.1;
+    let ticks: u64 =
+        after_name.split_whitespace().skip(13).take(2).flat_map(str::parse::<u64>).sum();
+    Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
+}
+
+fn duration(time: Timespec) -> Duration {
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}

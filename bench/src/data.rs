@@ -1,0 +1,185 @@
+//! Input files, made before anything is timed and kept for the next run.
+//!
+//! Every line names its application and its number (`app=3 seq=17`), so that a collector can say
+//! exactly what is missing, doubled or out of order. The text is that of a web application's log:
+//! random numbers in a fixed frame, and words; `gzip -1` makes a quarter of it.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// How lines stand in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Shape {
+    /// The text itself.
+    Raw,
+    /// As docker's json-file logger writes it.
+    DockerJson,
+}
+
+const WORDS: [&str; 48] = [
+    "accepted",
+    "account",
+    "after",
+    "async",
+    "bucket",
+    "cache",
+    "checkout",
+    "client",
+    "commit",
+    "connection",
+    "customer",
+    "deadline",
+    "delivery",
+    "evicted",
+    "expired",
+    "failed",
+    "gateway",
+    "handler",
+    "index",
+    "invoice",
+    "job",
+    "key",
+    "latency",
+    "lease",
+    "limit",
+    "message",
+    "missing",
+    "node",
+    "offset",
+    "order",
+    "partition",
+    "payment",
+    "pool",
+    "queue",
+    "rebalance",
+    "replica",
+    "request",
+    "response",
+    "retry",
+    "schedule",
+    "session",
+    "shard",
+    "stream",
+    "token",
+    "tenant",
+    "upstream",
+    "validated",
+    "worker",
+];
+
+const DOCKER_HEAD: &str = "{\"log\":\"";
+const DOCKER_TAIL: &str =
+    "\\n\",\"stream\":\"stdout\",\"time\":\"2026-08-14T10:21:33.123456789Z\"}\n";
+
+/// Makes lines of one length, the same for the same application and number.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    shape: Shape,
+    /// Length of a line in the file, newline included.
+    bytes: usize,
+    text: String,
+}
+
+impl Lines {
+    /// Lines of `bytes` bytes each, newline included.
+    pub(crate) fn new(shape: Shape, bytes: usize) -> Self {
+        Self { shape, bytes, text: String::with_capacity(bytes + 64) }
+    }
+
+    /// Line number `seq` of application `app`.
+    pub(crate) fn line(&mut self, app: usize, seq: u64) -> &[u8] {
+        let mut random = Random((seq + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ app as u64);
+        let (head, tail) = match self.shape {
+            Shape::Raw => ("", "\n"),
+            Shape::DockerJson => (DOCKER_HEAD, DOCKER_TAIL),
+        };
+        self.text.clear();
+        self.text.push_str(head);
+        // Writing into a String cannot fail.
+        let _ = write!(
+            self.text,
+            "2026-08-14T10:21:33.123Z INFO app={app} seq={seq} trace={:016x} GET /api/v2/{}/{} \
+             status=200 duration_ms={} ",
+            random.next(),
+            random.word(),
+            random.next() % 100_000,
+            random.next() % 900,
+        );
+        let end = self.bytes - tail.len();
+        while self.text.len() < end {
+            self.text.push_str(random.word());
+            self.text.push(' ');
+        }
+        self.text.truncate(end);
+        self.text.push_str(tail);
+        self.text.as_bytes()
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    /// xorshift64*.
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    fn word(&mut self) -> &'static str {
+        WORDS[self.next() as usize % WORDS.len()]
+    }
+}
+
+/// A file of `count` lines, made when it is not there, and read once so that it is in memory.
+pub(crate) fn file(shape: Shape, bytes: usize, count: u64) -> Result<PathBuf> {
+    let dir = cache_dir()?;
+    let path = dir.join(format!("{shape:?}-{bytes}-{count}.log").to_lowercase());
+    if !fs::metadata(&path).is_ok_and(|m| m.len() == bytes as u64 * count) {
+        eprintln!("writing {}", path.display());
+        let mut out = BufWriter::with_capacity(1 << 20, File::create(&path)?);
+        let mut lines = Lines::new(shape, bytes);
+        for seq in 0..count {
+            out.write_all(lines.line(0, seq))?;
+        }
+        out.into_inner()?.sync_all()?;
+    }
+    std::io::copy(&mut File::open(&path)?, &mut std::io::sink())?;
+    Ok(path)
+}
+
+/// Where inputs and working files are kept, outside version control.
+pub(crate) fn cache_dir() -> Result<PathBuf> {
+    let dir = Path::new("bench/.cache");
+    fs::create_dir_all(dir).context("failed to create bench/.cache; run from the repository")?;
+    Ok(dir.canonicalize()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_the_length_that_was_asked_for() {
+        for (shape, bytes) in [(Shape::Raw, 216), (Shape::DockerJson, 1024), (Shape::Raw, 100)] {
+            let mut lines = Lines::new(shape, bytes);
+            for seq in [0, 9, 1_000_000] {
+                let line = lines.line(7, seq);
+                assert_eq!(line.len(), bytes);
+                assert!(line.ends_with(b"\n"));
+            }
+        }
+    }
+
+    #[test]
+    fn docker_lines_are_json() {
+        let line = Lines::new(Shape::DockerJson, 1024).line(3, 5).to_vec();
+        let json: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        assert!(json["log"].as_str().unwrap().contains("app=3 seq=5 "));
+    }
+}

@@ -1,0 +1,74 @@
+//! What a process costs, read from `/proc`: CPU time by thread, and memory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// A running process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Process(pub(crate) u32);
+
+/// CPU time of a process at one moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cpu {
+    /// User and system time, threads that ended included.
+    pub(crate) total: Duration,
+    /// The same by thread name.
+    pub(crate) threads: BTreeMap<String, Duration>,
+}
+
+impl Cpu {
+    /// What was used since an earlier moment.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let before = |name| earlier.threads.get(name).copied().unwrap_or_default();
+        let threads =
+            self.threads.iter().map(|(n, t)| (n.clone(), t.saturating_sub(before(n)))).collect();
+        Self { total: self.total.saturating_sub(earlier.total), threads }
+    }
+}
+
+impl Process {
+    /// CPU time used so far.
+    pub(crate) fn cpu(self) -> Result<Cpu> {
+        let mut threads = BTreeMap::new();
+        let mut precise = Duration::ZERO;
+        for entry in fs::read_dir(format!("/proc/{}/task", self.0))? {
+            let dir = entry?.path();
+            // A thread may end between listing and reading.
+            let Ok(name) = fs::read_to_string(dir.join("comm")) else { continue };
+            let Ok(schedstat) = fs::read_to_string(dir.join("schedstat")) else { continue };
+            let nanos = schedstat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+            let used = Duration::from_nanos(nanos);
+            precise += used;
+            *threads.entry(name.trim().to_owned()).or_default() += used;
+        }
+        // Ticks count ended threads too, but are coarse: take whichever saw more.
+        Ok(Cpu { total: self.ticks()?.max(precise), threads })
+    }
+
+    fn ticks(self) -> Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0))?;
+        let after_name = stat.rsplit_once(')').context("no name in stat")?.1;
+        let fields: Vec<u64> = after_name
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .map(|field| field.parse().unwrap_or(0))
+            .collect();
+        let per_second = rustix::param::clock_ticks_per_second();
+        Ok(Duration::from_millis(fields.iter().sum::<u64>() * 1000 / per_second))
+    }
+
+    /// Resident memory in bytes: (now, highest).
+    pub(crate) fn memory(self) -> Result<(u64, u64)> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0))?;
+        let field = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name));
+            let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+            kib.map(|kib| kib * 1024).with_context(|| format!("no {name} in status"))
+        };
+        Ok((field("VmRSS:")?, field("VmHWM:")?))
+    }
+}

@@ -1,0 +1,109 @@
+//! The scenarios: one list, one function each.
+
+mod bulk;
+mod isolation;
+pub(crate) mod journal;
+mod noisy;
+mod paced;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::machine::Machine;
+use crate::report::{self, Outcome};
+
+/// What all scenarios have in common.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Options {
+    /// Times that a bulk scenario runs; the median counts.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) runs: usize,
+    /// Share of the full length, for a quick look; what is shorter than 1 is not recorded.
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) scale: f64,
+    /// Do not record the results.
+    #[arg(long)]
+    pub(crate) no_record: bool,
+}
+
+impl Options {
+    /// A number of lines or seconds, scaled.
+    pub(crate) fn scaled(&self, full: u64) -> u64 {
+        ((full as f64 * self.scale) as u64).max(1)
+    }
+}
+
+struct Scenario {
+    name: &'static str,
+    what: &'static str,
+    run: fn(&Options) -> Result<Outcome>,
+}
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "tail-hec-gzip",
+        what: "1,000,000 docker-json lines of 1 KiB to a HEC collector, gzip",
+        run: bulk::hec_gzip,
+    },
+    Scenario { name: "tail-hec-plain", what: "the same, not compressed", run: bulk::hec_plain },
+    Scenario {
+        name: "tail-blackhole-docker",
+        what: "docker-json lines of 216 bytes to nowhere",
+        run: bulk::blackhole_docker,
+    },
+    Scenario {
+        name: "tail-blackhole-raw",
+        what: "raw lines of 216 bytes to nowhere",
+        run: bulk::blackhole_raw,
+    },
+    Scenario {
+        name: "tail-paced",
+        what: "10,000 lines/s of 1 KiB, each written by itself, gzip and TLS",
+        run: paced::paced,
+    },
+    Scenario {
+        name: "tail-slow",
+        what: "1,000 and 50,000 lines/s of 100 and 1,000 bytes to nowhere",
+        run: paced::slow,
+    },
+    Scenario { name: "tail-idle", what: "1,000 files, nothing written", run: paced::idle },
+    Scenario { name: "journal", what: "append on stable storage", run: journal::journal },
+    Scenario {
+        name: "isolation",
+        what: "one output hung for a minute beside a healthy one, then a full buffer",
+        run: isolation::isolation,
+    },
+    Scenario {
+        name: "noisy",
+        what: "one application at 100,000 lines/s, 99 at 2/s, a slow output that drops",
+        run: noisy::noisy,
+    },
+];
+
+/// Runs a scenario by name, `all` of them, or lists them.
+pub(crate) fn run(name: Option<&str>, options: &Options) -> Result<()> {
+    let Some(name) = name else {
+        for scenario in SCENARIOS {
+            println!("{:22} {}", scenario.name, scenario.what);
+        }
+        return Ok(());
+    };
+    let chosen: Vec<&Scenario> =
+        SCENARIOS.iter().filter(|s| name == "all" || s.name == name).collect();
+    ensure!(!chosen.is_empty(), "there is no scenario {name}; without a name they are listed");
+    let machine = Machine::here();
+    eprintln!("{}, {} cores, Linux {}", machine.processor, machine.cores, machine.kernel);
+    let mut missed = Vec::new();
+    for scenario in chosen {
+        eprintln!("running {}", scenario.name);
+        let outcome = (scenario.run)(options).with_context(|| scenario.name)?;
+        println!("{}", outcome.page(scenario.name));
+        if !options.no_record && options.scale >= 1.0 {
+            report::record(scenario.name, &outcome)?;
+        }
+        if !outcome.is_met() {
+            missed.push(scenario.name);
+        }
+    }
+    ensure!(missed.is_empty(), "targets missed in: {}", missed.join(", "));
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! Lines that come at a rate: what it costs to be there, in percent of one core.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::Options;
+use crate::data::{self, Shape};
+use crate::process::Cpu;
+use crate::report::{Figure, Outcome, Target};
+use crate::sink::{self, Sink};
+use crate::weir::Weir;
+use crate::{clock, writer};
+
+/// After the start, before measuring.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// What a steady state costs.
+struct Steady {
+    percent: f64,
+    memory_bytes_max: u64,
+    cpu: Cpu,
+}
+
+/// `tail-paced`.
+pub(crate) fn paced(options: &Options) -> Result<Outcome> {
+    let dir = tempfile::tempdir_in(data::cache_dir()?)?;
+    let certificate = dir.path().join("sink.pem");
+    let settings = sink::Settings {
+        certificate: Some(certificate.clone()),
+        spool: Some(dir.path().join("bodies.gz")),
+        ..sink::Settings::default()
+    };
+    let mut sink = Sink::start(&settings)?;
+    let output = format!(
+        "[output.bench]\ntype = \"splunk_hec\"\nendpoint = \"{}\"\ntoken = {{ env = \"HEC_TOKEN\" }}\n\
+         compression = \"gzip\"\ntls = {{ ca_file = \"{}\" }}\n",
+        sink.endpoint(),
+        certificate.display()
+    );
+    let secs = options.scaled(30);
+    let steady = steady(dir.path(), Shape::DockerJson, 1024, 10_000, secs, &output)?;
+    let counts = sink.report()?;
+    ensure!(counts.distinct() == counts.events, "some events came twice");
+    ensure!(counts.reordered() == 0, "some events came out of order");
+    let mut outcome = Outcome::new(format!(
+        "10,000 docker-json lines of 1 KiB per second for {secs} s, each written by itself, gzip and TLS."
+    ));
+    outcome.set_cpu(&steady.cpu);
+    outcome.figures = vec![
+        Figure::new("percent of a core", steady.percent).target(Target::AtMost(6.0)),
+        Figure::new("highest memory, MiB", steady.memory_bytes_max as f64 / 1_048_576.0)
+            .target(Target::AtMost(64.0)),
+        Figure::new("lines per request", counts.events as f64 / counts.requests as f64),
+    ];
+    outcome.reference = Some(
+        "Fluent Bit 5.1 55 %, Vector 0.58 73 % (both without TLS); collectord 60 %, 400 MB."
+            .to_owned(),
+    );
+    Ok(outcome)
+}
+
+/// `tail-slow`.
+pub(crate) fn slow(options: &Options) -> Result<Outcome> {
+    let secs = options.scaled(20);
+    let mut outcome = Outcome::new(format!(
+        "Raw lines at a rate for {secs} s, each written by itself, to nowhere."
+    ));
+    let cases = [(1_000, 100, 0.3), (1_000, 1_000, 0.4), (50_000, 100, 2.0), (50_000, 1_000, 4.0)];
+    for (rate, bytes, target) in cases {
+        let dir = tempfile::tempdir_in(data::cache_dir()?)?;
+        let output = "[output.bench]\ntype = \"blackhole\"\n";
+        let steady = steady(dir.path(), Shape::Raw, bytes, rate, secs, output)?;
+        let what = format!("percent of a core at {rate} lines/s of {bytes} bytes");
+        outcome.figures.push(Figure::new(&what, steady.percent).target(Target::AtMost(target)));
+        outcome.set_cpu(&steady.cpu);
+    }
+    outcome.reference = Some("Fluent Bit 5.1 4.1, 5.5, 16.6 and 38.0 %.".to_owned());
+    Ok(outcome)
+}
+
+/// `tail-idle`.
+pub(crate) fn idle(options: &Options) -> Result<Outcome> {
+    let secs = options.scaled(60);
+    let dir = tempfile::tempdir_in(data::cache_dir()?)?;
+    for number in 0..1000 {
+        std::fs::write(dir.path().join(format!("idle-{number}.log")), "one line\n")?;
+    }
+    let source = source(dir.path(), Shape::Raw);
+    let weir = Weir::start(dir.path(), &format!("{source}[output.bench]\ntype = \"blackhole\"\n"))?;
+    weir.wait_delivered("bench", 1000, Duration::from_secs(20))?;
+    clock::wait(SETTLE);
+    let before = weir.process().cpu()?;
+    clock::wait(Duration::from_secs(secs));
+    let cpu = weir.process().cpu()?.since(&before);
+    let mut outcome = Outcome::new(format!("1,000 files, nothing written for {secs} s."));
+    outcome.set_cpu(&cpu);
+    let percent = cpu.total.as_secs_f64() / secs as f64 * 100.0;
+    outcome.figures = vec![
+        Figure::new("percent of a core", percent).target(Target::AtMost(0.1)),
+        Figure::new("highest memory, MiB", weir.process().memory()?.1 as f64 / 1_048_576.0),
+    ];
+    outcome.reference = Some("Fluent Bit 5.1 0.6 %, Vector 0.58 6.4 %.".to_owned());
+    Ok(outcome)
+}
+
+/// Runs weir beside a writer and measures between a settled start and the writer's end.
+fn steady(
+    dir: &Path,
+    shape: Shape,
+    bytes: usize,
+    rate: u64,
+    secs: u64,
+    output: &str,
+) -> Result<Steady> {
+    let settings = writer::Settings {
+        dir: dir.to_path_buf(),
+        shape,
+        bytes,
+        rate,
+        quiet_files: 0,
+        secs: secs + SETTLE.as_secs() + 1,
+    };
+    let weir = Weir::start(dir, &format!("{}{output}", source(dir, shape)))?;
+    let writer = start_writer(&settings)?;
+    clock::wait(SETTLE);
+    let before = weir.process().cpu()?;
+    clock::wait(Duration::from_secs(secs));
+    let cpu = weir.process().cpu()?.since(&before);
+    let written = finish(writer)?;
+    weir.wait_delivered("bench", written, Duration::from_secs(20))?;
+    let [delivered, discarded, in_flight] = weir.cursor("bench")?;
+    ensure!(
+        (delivered, discarded, in_flight) == (written, 0, 0),
+        "{written} lines, but {delivered} delivered, {discarded} discarded, {in_flight} in flight"
+    );
+    let percent = cpu.total.as_secs_f64() / secs as f64 * 100.0;
+    Ok(Steady { percent, memory_bytes_max: weir.process().memory()?.1, cpu })
+}
+
+/// The source that tails what the writer writes.
+pub(super) fn source(dir: &Path, shape: Shape) -> String {
+    let format = if shape == Shape::Raw { "raw" } else { "docker_json" };
+    format!(
+        "[source.bench]\ntype = \"file\"\ninclude = [\"{}/*.log\"]\nexclude = [\"**/weir.log\"]\n\
+         format = \"{format}\"\nread_from = \"beginning\"\n",
+        dir.display()
+    )
+}
+
+/// Starts a writer in its own process.
+pub(super) fn start_writer(settings: &writer::Settings) -> Result<Child> {
+    let shape = if settings.shape == Shape::Raw { "raw" } else { "docker-json" };
+    Command::new(std::env::current_exe()?)
+        .arg("write")
+        .arg("--dir")
+        .arg(&settings.dir)
+        .args(["--shape", shape])
+        .arg(format!("--bytes={}", settings.bytes))
+        .arg(format!("--rate={}", settings.rate))
+        .arg(format!("--quiet-files={}", settings.quiet_files))
+        .arg(format!("--secs={}", settings.secs))
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("failed to start the writer")
+}
+
+/// Waits for a writer; returns how many lines it wrote.
+pub(super) fn finish(writer: Child) -> Result<u64> {
+    let output = writer.wait_with_output()?;
+    ensure!(output.status.success(), "the writer failed");
+    String::from_utf8(output.stdout)?.trim().parse().context("the writer names no count")
+}

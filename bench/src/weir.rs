@@ -1,0 +1,123 @@
+//! The process under test.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::clock;
+use crate::process::Process;
+
+/// A running weir; it is ended when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Weir {
+    child: Child,
+    port: u16,
+    log: PathBuf,
+}
+
+impl Weir {
+    /// Starts weir with this configuration (without `data_dir` and `[api]`, which are added), in
+    /// a fresh data directory inside `dir`.
+    pub(crate) fn start(dir: &Path, config: &str) -> Result<Self> {
+        let binary = std::env::var_os("WEIR_BIN").context("WEIR_BIN names no binary")?;
+        let port = free_port()?;
+        let data_dir = dir.join("data");
+        let file = dir.join("weir.toml");
+        let head = format!(
+            "data_dir = \"{}\"\n[api]\nlisten = \"127.0.0.1:{port}\"\n",
+            data_dir.display()
+        );
+        fs::write(&file, format!("{head}\n{config}"))?;
+        let log = dir.join("weir.log");
+        let output = fs::File::create(&log)?;
+        let child = Command::new(binary)
+            .arg("run")
+            .arg("-c")
+            .arg(&file)
+            .env("HEC_TOKEN", "00000000-0000-0000-0000-000000000000")
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .context("failed to start weir")?;
+        let weir = Self { child, port, log };
+        weir.wait_for("the ledger is served", Duration::from_secs(20), || {
+            Ok(weir.ledger().is_ok())
+        })?;
+        Ok(weir)
+    }
+
+    /// Its process.
+    pub(crate) fn process(&self) -> Process {
+        Process(self.child.id())
+    }
+
+    /// The books of this moment.
+    pub(crate) fn ledger(&self) -> Result<Value> {
+        serde_json::from_str(&self.get("/weir/v1/ledger")?).context("the ledger is not JSON")
+    }
+
+    /// Records that an output has settled: (delivered, discarded, in flight).
+    pub(crate) fn cursor(&self, output: &str) -> Result<[u64; 3]> {
+        let ledger = self.ledger()?;
+        let cursors = ledger["cursors"].as_array().context("no cursors in the ledger")?;
+        let cursor = cursors.iter().find(|c| c["name"] == output).context("no such output")?;
+        let discarded = cursor["book"]["discarded"].as_object();
+        let discarded = discarded.map_or(0, |d| d.values().filter_map(Value::as_u64).sum());
+        let number = |value: &Value| value.as_u64().unwrap_or(0);
+        Ok([number(&cursor["book"]["delivered"]), discarded, number(&cursor["in_flight"])])
+    }
+
+    /// Waits until an output has delivered so many records; asks rarely, as asking costs.
+    pub(crate) fn wait_delivered(&self, output: &str, count: u64, limit: Duration) -> Result<()> {
+        self.wait_for("everything is delivered", limit, || Ok(self.cursor(output)?[0] >= count))
+    }
+
+    /// Waits for a condition, asking every 50 ms.
+    pub(crate) fn wait_for(
+        &self,
+        what: &str,
+        limit: Duration,
+        mut is_so: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        while !is_so()? {
+            if Instant::now() > deadline {
+                let log = fs::read_to_string(&self.log).unwrap_or_default();
+                let end: Vec<&str> = log.lines().rev().take(15).collect();
+                bail!("waited {limit:?} until {what}; weir's last words:\n{}", end.join("\n"));
+            }
+            clock::wait(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    fn get(&self, path: &str) -> Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+        ensure!(head.starts_with("HTTP/1.1 200"), "weir answered {head}");
+        Ok(body.to_owned())
+    }
+}
+
+impl Drop for Weir {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that was free a moment ago. Weir binds it again at once.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
