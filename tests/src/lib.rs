@@ -1,1 +1,26 @@
-//! t
+//! End to end: the real binary, real files, a real collector over loopback.
+//!
+//! Every test that moves a record ends in the oracle (`weir_testkit::Oracle`) or in balanced
+//! books. No fixed ports, no sleeps: what is waited for is looked for, with a deadline.
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod disk;
+#[cfg(test)]
+mod foreign;
+#[cfg(test)]
+mod hec;
+#[cfg(test)]
+mod input;
+#[cfg(test)]
+mod isolation;
+#[cfg(test)]
+mod kill;
+#[cfg(test)]
+mod partial;
+#[cfg(test)]
+mod points;
+#[cfg(test)]
+mod rotation;
+#[cfg(test)]
+mod scene;

@@ -1,0 +1,163 @@
+//! The ledger as weir serves it, and whether it balances.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// The answer of `/weir/v1/ledger`.
+#[derive(Debug, Clone)]
+pub struct Books(Value);
+
+impl fmt::Display for Books {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+/// A map of reasons to counts.
+fn total(value: &Value) -> u64 {
+    value.as_object().map_or(0, |reasons| reasons.values().map(number).sum())
+}
+
+impl Books {
+    /// Wraps a ledger.
+    pub fn new(ledger: Value) -> Self {
+        assert!(ledger["cursors"].is_array(), "not a ledger: {ledger}");
+        Self(ledger)
+    }
+
+    /// The ledger itself.
+    pub fn json(&self) -> &Value {
+        &self.0
+    }
+
+    fn entries(&self, list: &str) -> &[Value] {
+        self.0[list].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    fn named(&self, list: &str, name: &str) -> &Value {
+        self.entries(list)
+            .iter()
+            .find(|entry| entry["name"] == name)
+            .unwrap_or_else(|| panic!("no {name} among the {list} of {self}"))
+    }
+
+    /// A source.
+    pub fn source(&self, name: &str) -> &Value {
+        self.named("sources", name)
+    }
+
+    /// An output.
+    pub fn output(&self, name: &str) -> &Value {
+        self.named("cursors", name)
+    }
+
+    /// Records of all sources.
+    pub fn records(&self) -> u64 {
+        self.entries("sources").iter().map(|source| number(&source["book"]["records"])).sum()
+    }
+
+    /// Lines of all sources that became nothing.
+    pub fn lines_discarded(&self) -> u64 {
+        self.entries("sources").iter().map(|source| total(&source["book"]["discarded"])).sum()
+    }
+
+    /// Bytes of all sources that were given up.
+    pub fn bytes_abandoned(&self) -> u64 {
+        self.entries("sources").iter().map(|s| total(&s["book"]["bytes_abandoned"])).sum()
+    }
+
+    /// Records that an output has delivered.
+    pub fn delivered(&self, output: &str) -> u64 {
+        number(&self.output(output)["book"]["delivered"])
+    }
+
+    /// Records routed to an output.
+    pub fn routed(&self, output: &str) -> u64 {
+        number(&self.output(output)["book"]["routed"])
+    }
+
+    /// Records that an output gave up, for any reason.
+    pub fn discarded(&self, output: &str) -> u64 {
+        total(&self.output(output)["book"]["discarded"])
+    }
+
+    /// Records that an output put into its dead-letter file.
+    pub fn dead_lettered(&self, output: &str) -> u64 {
+        number(&self.output(output)["book"]["dead_lettered"])
+    }
+
+    /// Records that an output sent again.
+    pub fn resent(&self, output: &str) -> u64 {
+        number(&self.output(output)["book"]["resent"])
+    }
+
+    /// Records that wait for an output or are on their way.
+    pub fn in_flight(&self, output: &str) -> u64 {
+        number(&self.output(output)["in_flight"])
+    }
+
+    /// Panics when a book does not balance. Books 1 and 2 balance at any moment, book 3 (bytes of
+    /// files) is checked where it is served.
+    pub fn assert_balanced(&self) {
+        for source in self.entries("sources") {
+            let book = &source["book"];
+            let right =
+                number(&book["records"]) + number(&book["joined"]) + total(&book["discarded"]);
+            assert_eq!(number(&book["lines"]), right, "book 1 of {}: {self}", source["name"]);
+        }
+        for cursor in self.entries("cursors") {
+            let book = &cursor["book"];
+            let settled = number(&book["delivered"])
+                + number(&book["dead_lettered"])
+                + total(&book["discarded"]);
+            let right = settled + number(&cursor["in_flight"]);
+            assert_eq!(number(&book["routed"]), right, "book 2 of {}: {self}", cursor["name"]);
+        }
+    }
+
+    /// Panics when book 3 of a source at rest does not balance: bytes seen are read, unread or
+    /// abandoned.
+    pub fn assert_files_balanced(&self) {
+        for source in self.entries("sources") {
+            let Some(seen) = source["files"]["bytes_seen"].as_u64() else { continue };
+            let book = &source["book"];
+            let right = number(&book["bytes_read"])
+                + number(&source["files"]["bytes_unread"])
+                + total(&book["bytes_abandoned"]);
+            assert_eq!(seen, right, "book 3 of {}: {self}", source["name"]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn books(delivered: u64) -> Books {
+        Books::new(json!({
+            "sources": [{"name": "s", "book": {"lines": 10, "records": 7, "joined": 1, "discarded": {"rate_limit": 2}}}],
+            "cursors": [{"name": "o", "in_flight": 1,
+                "book": {"routed": 7, "delivered": delivered, "discarded": {"rejected": 1}, "dead_lettered": 1}}],
+        }))
+    }
+
+    #[test]
+    fn balanced_books_pass() {
+        let books = books(4);
+        books.assert_balanced();
+        assert_eq!((books.discarded("o"), books.records()), (1, 7));
+    }
+
+    #[test]
+    #[should_panic(expected = "book 2")]
+    fn a_missing_record_is_seen() {
+        books(3).assert_balanced();
+    }
+}

@@ -1,0 +1,287 @@
+//! Weir's own disk: full, failing, read-only, damaged; and a clock that jumps.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use fastrand::Rng;
+use weir_measure::load::LoadReport;
+use weir_testkit::{Answer, Collector, Oracle, PATIENCE, Weir, Writing, wait_for};
+
+use crate::scene::{OUTPUT, Scene, judge};
+
+/// A small ring and window, so that a backlog goes to disk.
+const JOURNAL: &str = "[journal]\nring = \"4MiB\"\nkeep_free = \"0B\"\nlimit = \"1GiB\"\n";
+const WINDOW: &str = "window = \"1MiB\"\nbatch_size = \"256KiB\"\n";
+
+/// About 40 MB of lines.
+fn backlog(scene: &Scene) -> LoadReport {
+    let mut plan = scene.plan();
+    plan.body_bytes = (800, 1200);
+    plan.lines = Some(40_000);
+    Writing::all(plan)
+}
+
+/// A small file system at the data directory.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: PathBuf, size: &str) -> Self {
+        std::fs::create_dir(&at).unwrap();
+        let size = format!("size={size}");
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&at).status();
+        assert!(
+            mount.is_ok_and(|status| status.success()),
+            "this test mounts and must run as root"
+        );
+        Self(at)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: the process that uses it may be about to end.
+        let _unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_stops_nothing_but_the_reading_and_passes_by_itself() {
+    let mut scene = Scene::new();
+    scene.extra = JOURNAL.to_owned();
+    let collector = Collector::start();
+    collector.answer(Answer::status(503));
+    let disk = SmallDisk::mount(scene.dir().join("data"), "12m");
+    let written = [backlog(&scene)];
+    let mut weir = scene.start(&scene.config(&collector, WINDOW));
+    let full = wait_for(PATIENCE, || {
+        let books = weir.books();
+        books.json()["journal"]["disk_error"].is_string().then_some(books)
+    });
+    let books = full.unwrap_or_else(|| panic!("the disk never filled: {}", weir.books()));
+    books.assert_balanced();
+    assert!(books.records() < written[0].lines, "not everything fits: {books}");
+    let health = weir.health().to_string();
+    assert!(health.contains("disk") || health.contains("space"), "health: {health}");
+    assert!(!weir.has_ended());
+    collector.answer(Answer::Accept);
+    judge(&Oracle::strict(OUTPUT), &written, &collector, &weir);
+    let healed =
+        wait_for(PATIENCE, || weir.books().json()["journal"]["disk_error"].is_null().then_some(()));
+    assert!(healed.is_some(), "{}", weir.books());
+    weir.stop();
+    drop(disk);
+}
+
+#[test]
+fn a_disk_that_is_filled_by_others_is_used_again_once_there_is_room() {
+    let mut scene = Scene::new();
+    scene.extra = JOURNAL.to_owned();
+    let collector = Collector::start();
+    collector.answer(Answer::status(503));
+    let disk = SmallDisk::mount(scene.dir().join("data"), "64m");
+    let config = scene.config(&collector, WINDOW);
+    let mut weir = scene.start(&config);
+    let filler = scene.dir().join("data").join("filler");
+    // Ends when nothing fits any more.
+    let _full = std::fs::write(&filler, vec![1_u8; 80 << 20]);
+    let written = [backlog(&scene)];
+    let full = wait_for(PATIENCE, || {
+        weir.books().json()["journal"]["disk_error"].is_string().then_some(())
+    });
+    assert!(full.is_some(), "{}", weir.books());
+    std::fs::remove_file(&filler).unwrap();
+    weir.wait_books("the rest was read", PATIENCE, |b| b.records() == written[0].lines);
+    // A kill right after: what was stored counts.
+    weir.kill();
+    collector.answer(Answer::Accept);
+    let mut weir = scene.start(&config);
+    let oracle = Oracle { crashes: 1, body_bytes_min: 800, ..Oracle::strict(OUTPUT) };
+    judge(&oracle, &written, &collector, &weir);
+    weir.stop();
+    drop(disk);
+}
+
+/// Runs a backlog to disk and out again while system calls fail.
+fn failing_calls(inject: &[&str]) {
+    let mut scene = Scene::new();
+    scene.extra = JOURNAL.to_owned();
+    let collector = Collector::start();
+    collector.answer(Answer::status(503));
+    let written = [backlog(&scene)];
+    let config = scene.config(&collector, WINDOW);
+    let mut wrapper = vec!["strace", "-D", "-f", "-qqq", "-o", "/dev/null"];
+    wrapper.extend(inject.iter().flat_map(|what| ["-e", what]));
+    let mut weir = Weir::spawn(scene.dir(), &config, &wrapper);
+    weir.wait_ready();
+    weir.wait_books("all was read", PATIENCE * 2, |books| books.records() == written[0].lines);
+    weir.books().assert_balanced();
+    collector.answer(Answer::Accept);
+    judge(&Oracle::strict(OUTPUT), &written, &collector, &weir);
+    weir.stop();
+}
+
+#[test]
+fn a_disk_that_is_full_for_a_while_loses_nothing() {
+    let writes = "pwritev,pwrite64,pwritev2";
+    failing_calls(&[
+        &format!("trace={writes}"),
+        &format!("inject={writes}:error=ENOSPC:when=5..30"),
+    ]);
+}
+
+#[test]
+fn a_disk_that_turns_read_only_for_a_while_loses_nothing() {
+    let writes = "pwritev,pwrite64,pwritev2,fallocate,ftruncate";
+    failing_calls(&[
+        &format!("trace={writes}"),
+        &format!("inject={writes}:error=EROFS:when=3..20"),
+    ]);
+}
+
+#[test]
+fn flushes_that_fail_lose_nothing() {
+    failing_calls(&["trace=fdatasync,fsync", "inject=fdatasync:error=EIO:when=3..6"]);
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_written_is_named() {
+    let scene = Scene::new();
+    let collector = Collector::start();
+    // A file stands where the directory should be: fails for root too.
+    std::fs::write(scene.dir().join("data"), b"").unwrap();
+    let mut weir = Weir::spawn(scene.dir(), &scene.config(&collector, ""), &[]);
+    let status = weir.wait_end(PATIENCE).expect("weir ends");
+    assert!(!status.success());
+    assert!(weir.log().contains("data"), "{}", weir.log());
+}
+
+#[test]
+fn a_second_weir_on_the_same_data_directory_is_refused_with_its_reason() {
+    let scene = Scene::new();
+    let collector = Collector::start();
+    let config = scene.config(&collector, "");
+    let mut first = scene.start(&config);
+    let mut second = Weir::spawn(scene.dir(), &config, &[]);
+    let status = second.wait_end(PATIENCE).expect("the second one ends");
+    assert!(!status.success());
+    assert!(second.log().contains("in use"), "{}", second.log());
+    first.stop();
+}
+
+/// Files under a directory.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+/// Flips bytes of a file, cuts it, or writes zeros over its end.
+fn damage(path: &Path, rng: &mut Rng) {
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let len = file.metadata().unwrap().len();
+    if len == 0 {
+        return;
+    }
+    match rng.u8(..4) {
+        0 => file.set_len(rng.u64(..len)).unwrap(),
+        1 => {
+            let start = rng.u64(..len);
+            let zeros = vec![0; (len - start).min(1 << 20) as usize];
+            file.write_all_at(&zeros, start).unwrap();
+        }
+        _ => {
+            for _ in 0..rng.usize(1..20) {
+                file.write_all_at(&[rng.u8(..)], rng.u64(..len)).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_in_any_file_of_the_journal_never_stops_weir_and_loses_nothing_that_can_be_read_again() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut rng = Rng::with_seed(seed);
+    let mut scene = Scene::new();
+    scene.extra = JOURNAL.to_owned();
+    let collector = Collector::start();
+    collector.answer(Answer::status(503));
+    let written = [backlog(&scene)];
+    let config = scene.config(&collector, WINDOW);
+    for round in 0..25 {
+        let mut weir = scene.start(&config);
+        weir.wait_books("something is on disk", PATIENCE, |books| {
+            books.json()["journal"]["disk_bytes"].as_u64() > Some(4 << 20)
+        });
+        if round % 5 == 4 {
+            // Some is delivered in between, so that the cursor log is not empty.
+            let before = collector.tally().unique();
+            collector.answer(Answer::Accept);
+            assert!(
+                collector.wait(PATIENCE, |t| t.unique() > before || t.unique() == written[0].lines)
+            );
+            collector.answer(Answer::status(503));
+        }
+        if round % 2 == 0 {
+            weir.kill();
+        } else {
+            weir.stop();
+        }
+        for path in files(&weir.data_dir()) {
+            if rng.bool() {
+                damage(&path, &mut rng);
+            }
+        }
+        if collector.tally().unique() == written[0].lines {
+            break;
+        }
+    }
+    collector.answer(Answer::Accept);
+    let mut weir = scene.start(&config);
+    let oracle = Oracle {
+        // Where a position is damaged, reading begins at the start again.
+        lost_answers_lines: u64::MAX / 2,
+        ordered: false,
+        ..Oracle::strict(OUTPUT)
+    };
+    judge(&oracle, &written, &collector, &weir);
+    weir.stop();
+}
+
+/// A library that moves the wall clock by as many seconds as a file says.
+fn clock_library(dir: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("foreign/clockjump.c");
+    let library = dir.join("clockjump.so");
+    let mut compile = Command::new("cc");
+    compile.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl");
+    assert!(compile.status().is_ok_and(|status| status.success()), "the C compiler works");
+    library
+}
+
+#[test]
+fn a_clock_that_jumps_by_years_neither_stalls_nor_loses_anything() {
+    let scene = Scene::new();
+    let collector = Collector::start();
+    let library = format!("LD_PRELOAD={}", clock_library(scene.dir()).display());
+    let offset = scene.dir().join("offset");
+    std::fs::write(&offset, "0").unwrap();
+    let file = format!("CLOCK_OFFSET_FILE={}", offset.display());
+    let wrapper = ["env", library.as_str(), file.as_str()];
+    let mut weir = Weir::spawn(scene.dir(), &scene.config(&collector, ""), &wrapper);
+    weir.wait_ready();
+    let mut plan = scene.plan();
+    plan.lines_per_second = Some(5000.0);
+    plan.duration = Some(Duration::from_secs(4));
+    let writing = Writing::start(plan);
+    for seconds in [3600_i64, -3600, 315_000_000, -315_000_000, -2_000_000_000, 0] {
+        std::fs::write(&offset, seconds.to_string()).unwrap();
+        let before = collector.tally().unique();
+        assert!(collector.wait(PATIENCE, |t| t.unique() > before + 1000), "stalled at {seconds}");
+    }
+    let written = [writing.finish()];
+    judge(&Oracle::strict(OUTPUT), &written, &collector, &weir);
+    weir.stop();
+}

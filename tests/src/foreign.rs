@@ -1,0 +1,87 @@
+//! Logs written and rotated by docker's own json-file logger.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use weir_measure::load::{Content, LineFormat, LoadPlan, LoadReport};
+use weir_testkit::{Collector, Oracle, Writing};
+
+use crate::scene::{OUTPUT, Scene, hec, judge};
+
+/// Builds `tests/foreign/dockerlog`; `None` on a machine without Go.
+fn dockerlog(dir: &Path) -> Option<PathBuf> {
+    Command::new("go").arg("version").output().ok()?;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("foreign/dockerlog");
+    let program = dir.join("dockerlog");
+    let mut build = Command::new("go");
+    build.args(["build", "-mod=readonly", "-o"]).arg(&program).arg(".").current_dir(source);
+    let status = build.status().expect("go can be started");
+    assert!(status.success(), "docker's logger does not build");
+    Some(program)
+}
+
+/// Lines as a program in the container prints them.
+fn printed(dir: &Path, stream: &str, content: Content, body_bytes: (usize, usize)) -> LoadReport {
+    let mut plan = LoadPlan::new(dir);
+    plan.format = LineFormat::Raw;
+    plan.streams = vec![stream.to_owned()];
+    plan.content = content;
+    plan.body_bytes = body_bytes;
+    plan.lines = Some(20_000);
+    Writing::all(plan)
+}
+
+/// Runs docker's logger over the printed lines.
+fn log(program: &Path, printed: &Path, log: &Path, compress: &str) -> Child {
+    std::fs::create_dir_all(log.parent().expect("a log is in a directory"))
+        .expect("it can be made");
+    Command::new(program)
+        .arg(log)
+        .args(["1m", "200", compress])
+        .stdin(File::open(printed).expect("the lines were printed"))
+        .stderr(Stdio::inherit())
+        .spawn()
+        .expect("docker's logger starts")
+}
+
+#[test]
+fn logs_of_dockers_own_logger_arrive_whole_over_its_own_rotation() {
+    let scene = Scene::new();
+    let Some(program) = dockerlog(scene.dir()) else {
+        println!("no Go on this machine: docker's own logger was not run");
+        return;
+    };
+    let printed_dir = scene.dir().join("printed");
+    let written = [
+        // docker encodes each part by itself and damages characters that it cuts: long lines are
+        // plain, short ones are not.
+        printed(&printed_dir, "long", Content::Plain, (10, 50_000)),
+        printed(&printed_dir, "odd", Content::InvalidUtf8, (10, 4000)),
+    ];
+    let collector = Collector::start();
+    let root = scene.dir().join("containers");
+    std::fs::create_dir(&root).unwrap();
+    let config = format!(
+        "[source.docker]\ntype = \"containers\"\ndocker_roots = [{root:?}]\npod_roots = []\n\
+         link_roots = []\n{}",
+        hec(OUTPUT, &collector, "")
+    );
+    let mut weir = scene.start(&config);
+    let loggers: Vec<Child> = [("long", 'a'), ("odd", 'b')]
+        .into_iter()
+        .map(|(stream, digit)| {
+            let id = digit.to_string().repeat(64);
+            let path = root.join(&id).join(format!("{id}-json.log"));
+            log(&program, &printed_dir.join(format!("{stream}.log")), &path, "false")
+        })
+        .collect();
+    for mut logger in loggers {
+        assert!(logger.wait().unwrap().success());
+    }
+    // A joined line is a record of the file that holds its end.
+    let oracle = Oracle { ordered: false, ..Oracle::strict(OUTPUT) };
+    judge(&oracle, &written, &collector, &weir);
+    assert_eq!(collector.tally().duplicates(), 0);
+    weir.stop();
+}

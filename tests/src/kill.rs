@@ -1,0 +1,77 @@
+//! kill -9 at random moments.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use weir_measure::load::{RotateWhen, Rotation};
+use weir_testkit::{Answer, Collector, Oracle, Weir, Writing};
+
+use crate::scene::{OUTPUT, Scene, judge, moment};
+
+/// Kills weir again and again while a container writes and is rotated; then everything must be
+/// there.
+fn kills(count: u64, seed: u64, keys: &str, answer: &Answer) {
+    println!("seed {seed}");
+    let mut rng = Rng::with_seed(seed);
+    let scene = Scene::new();
+    let collector = Collector::start();
+    collector.answer(answer.clone());
+    let config = scene.config(&collector, keys);
+    let mut plan = scene.plan();
+    plan.lines_per_second = Some(6000.0);
+    // Nothing is deleted: what is written while weir is dead can still be read.
+    plan.rotation = Some(Rotation::Rename { when: RotateWhen::Bytes(1 << 20), keep: 10_000 });
+    let oracle = Oracle {
+        crashes: count,
+        body_bytes_min: plan.body_bytes.0 as u64,
+        ..Oracle::strict(OUTPUT)
+    };
+    let writing = Writing::start(plan);
+    for round in 0..count {
+        let mut weir = Weir::spawn(scene.dir(), &config, &[]);
+        if round % 10 == 9 {
+            weir.wait_ready();
+            weir.books().assert_balanced();
+        }
+        moment(Duration::from_millis(rng.u64(..200)));
+        assert!(!weir.has_ended(), "weir ended by itself:\n{}", weir.log());
+        weir.kill();
+    }
+    collector.answer(Answer::Accept);
+    let written = [writing.stop()];
+    let mut weir = scene.start(&config);
+    judge(&oracle, &written, &collector, &weir);
+    weir.stop();
+}
+
+#[test]
+fn a_hundred_kills_with_a_fast_collector_lose_nothing() {
+    kills(100, fastrand::u64(..), "", &Answer::Accept);
+}
+
+#[test]
+fn a_hundred_kills_with_a_slow_collector_lose_nothing() {
+    let slow = Answer::AcceptAfter(Duration::from_millis(150));
+    kills(100, fastrand::u64(..), "batch_size = \"64KiB\"", &slow);
+}
+
+#[test]
+fn a_graceful_stop_with_the_collector_down_loses_nothing_and_sends_nothing_twice() {
+    let scene = Scene::new();
+    let mut collector = Collector::start();
+    let config = scene.config(&collector, "");
+    let mut plan = scene.plan();
+    plan.lines = Some(5000);
+    let mut written = vec![Writing::all(plan.clone())];
+    let mut weir = scene.start(&config);
+    assert!(collector.wait(weir_testkit::PATIENCE, |tally| tally.unique() == 5000));
+    weir.wait_books("all is settled", weir_testkit::PATIENCE, |b| b.in_flight(OUTPUT) == 0);
+    collector.pause();
+    plan.first_seq = 5000;
+    written.push(Writing::all(plan));
+    weir.wait_books("the rest was read", weir_testkit::PATIENCE, |b| b.records() == 10_000);
+    weir.stop();
+    collector.resume();
+    let weir = scene.start(&config);
+    judge(&Oracle::strict(OUTPUT), &written, &collector, &weir);
+}

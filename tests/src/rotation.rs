@@ -1,0 +1,121 @@
+//! Rotation of every kind, under load and behind weir's back.
+
+use std::time::Duration;
+
+use weir_measure::load::{LineFormat, LoadPlan, RotateWhen, Rotation};
+use weir_testkit::{Answer, Collector, Oracle, PATIENCE, Writing};
+
+use crate::scene::{OUTPUT, Scene, judge};
+
+const TENTH: RotateWhen = RotateWhen::Every(Duration::from_millis(100));
+
+/// 5 s at 20,000 lines/s with a rotation every 100 ms.
+fn ten_times_a_second(plan: LoadPlan, scene: &Scene, format: &str) {
+    let collector = Collector::start();
+    let config = scene.source(format) + &crate::scene::hec(OUTPUT, &collector, "");
+    let mut weir = scene.start(&config);
+    let mut plan = plan;
+    plan.lines_per_second = Some(20_000.0);
+    plan.duration = Some(Duration::from_secs(5));
+    let written = [Writing::all(plan)];
+    assert!(written[0].rotations >= 45, "{}", written[0]);
+    let books = judge(&Oracle::strict(OUTPUT), &written, &collector, &weir);
+    assert_eq!(collector.tally().duplicates(), 0);
+    assert_eq!(books.bytes_abandoned(), 0, "{books}");
+    weir.stop();
+}
+
+#[test]
+fn rotation_by_rename_ten_times_a_second_loses_and_repeats_nothing() {
+    let scene = Scene::new();
+    let mut plan = scene.plan();
+    plan.rotation = Some(Rotation::Rename { when: TENTH, keep: 3 });
+    ten_times_a_second(plan, &scene, "docker_json");
+}
+
+#[test]
+fn a_file_that_is_removed_and_made_anew_ten_times_a_second_loses_nothing() {
+    let scene = Scene::new();
+    let mut plan = scene.plan();
+    plan.rotation = Some(Rotation::Rename { when: TENTH, keep: 0 });
+    ten_times_a_second(plan, &scene, "docker_json");
+}
+
+#[test]
+fn rotation_by_kubelet_ten_times_a_second_loses_and_repeats_nothing() {
+    let scene = Scene::new();
+    let mut plan = scene.plan();
+    plan.format = LineFormat::Cri;
+    plan.rotation = Some(Rotation::Kubelet { when: TENTH, keep: 4 });
+    ten_times_a_second(plan, &scene, "cri");
+}
+
+#[test]
+fn copytruncate_loses_only_what_it_counts() {
+    let scene = Scene::new();
+    let collector = Collector::start();
+    // Only the live file: its copy holds the same lines again.
+    let source = format!(
+        "[source.logs]\ntype = \"file\"\ninclude = [\"{}/app.log\"]\nformat = \"docker_json\"\n",
+        scene.logs().display()
+    );
+    let mut weir = scene.start(&(source + &crate::scene::hec(OUTPUT, &collector, "")));
+    let mut plan = scene.plan();
+    plan.lines_per_second = Some(5000.0);
+    plan.duration = Some(Duration::from_secs(3));
+    plan.rotation =
+        Some(Rotation::CopyTruncate { when: RotateWhen::Every(Duration::from_millis(250)) });
+    let written = Writing::all(plan);
+    let last = written.lines - 1;
+    let arrived = collector.wait(PATIENCE, |t| t.streams.get("app").is_some_and(|s| s.has(last)));
+    assert!(arrived, "{}", weir.log());
+    let books = weir.wait_books("all is settled", PATIENCE, |b| b.in_flight(OUTPUT) == 0);
+    books.assert_balanced();
+    let tally = collector.tally();
+    let missing = written.lines - tally.unique();
+    println!("{missing} of {} lines lost", written.lines);
+    assert_eq!(tally.streams["app"].damaged, 0);
+    assert_eq!(tally.duplicates(), 0);
+    assert_eq!(missing > 0, books.bytes_abandoned() > 0, "{missing} missing, {books}");
+    assert!(books.bytes_abandoned() < written.bytes / 10, "{books}");
+    weir.stop();
+}
+
+#[test]
+fn rotation_while_weir_is_stopped_loses_and_repeats_nothing() {
+    let scene = Scene::new();
+    let collector = Collector::start();
+    let config = scene.config(&collector, "");
+    let mut plan = scene.plan();
+    plan.rotation = Some(Rotation::Rename { when: RotateWhen::Bytes(200_000), keep: 100 });
+    plan.lines = Some(3000);
+    let mut written = Vec::new();
+    for round in 0..4 {
+        plan.first_seq = round * 3000;
+        written.push(Writing::all(plan.clone()));
+        let mut weir = scene.start(&config);
+        judge(&Oracle::strict(OUTPUT), &written, &collector, &weir);
+        weir.stop();
+    }
+    assert_eq!(collector.tally().duplicates(), 0);
+}
+
+#[test]
+fn files_deleted_while_the_collector_is_down_are_delivered_after_a_restart() {
+    let scene = Scene::new();
+    let collector = Collector::start();
+    collector.answer(Answer::status(503));
+    let config = scene.config(&collector, "");
+    let mut weir = scene.start(&config);
+    let mut plan = scene.plan();
+    plan.lines = Some(5000);
+    let path = plan.path("app");
+    let written = [Writing::all(plan)];
+    weir.wait_books("all was read", PATIENCE, |books| books.records() == 5000);
+    std::fs::remove_file(path).unwrap();
+    // A graceful stop has time to save what no file holds any more.
+    weir.stop();
+    collector.answer(Answer::Accept);
+    let weir = scene.start(&config);
+    judge(&Oracle::strict(OUTPUT), &written, &collector, &weir);
+}

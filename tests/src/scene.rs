@@ -1,0 +1,99 @@
+//! What most tests share: a directory with logs, a configuration, a collector, a verdict.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use weir_measure::load::{LoadPlan, LoadReport};
+use weir_testkit::{Books, Collector, Oracle, PATIENCE, Weir, wait_for};
+
+/// A place where weir runs.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    dir: TempDir,
+    /// Appended to every configuration.
+    pub(crate) extra: String,
+}
+
+/// Name of the output in [`Scene::hec`].
+pub(crate) const OUTPUT: &str = "hec";
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory can be made");
+        std::fs::create_dir(dir.path().join("logs")).expect("a directory can be made");
+        Self { dir, extra: String::new() }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.dir.path().join("logs")
+    }
+
+    /// docker lines of 100 to 600 bytes into `logs/app.log`, as fast as possible.
+    pub(crate) fn plan(&self) -> LoadPlan {
+        let mut plan = LoadPlan::new(self.logs());
+        plan.body_bytes = (100, 600);
+        plan
+    }
+
+    /// A source of everything in `logs`, rotated files too.
+    pub(crate) fn source(&self, format: &str) -> String {
+        format!(
+            "[source.logs]\ntype = \"file\"\ninclude = [\"{}/**/*.log*\"]\nformat = \"{format}\"\n\
+             rotated_grace = \"1s\"\nrescan_interval = \"500ms\"\n",
+            self.logs().display()
+        )
+    }
+
+    /// docker lines to this collector, with further keys of the output.
+    pub(crate) fn config(&self, collector: &Collector, keys: &str) -> String {
+        self.source("docker_json") + &hec(OUTPUT, collector, keys) + &self.extra
+    }
+
+    pub(crate) fn start(&self, config: &str) -> Weir {
+        Weir::start(self.dir(), config)
+    }
+}
+
+/// An output to a collector, with quick retries.
+pub(crate) fn hec(name: &str, collector: &Collector, keys: &str) -> String {
+    format!(
+        "[output.{name}]\ntype = \"splunk_hec\"\nendpoint = \"{}\"\ntoken = {{ env = \"HEC_TOKEN\" }}\n\
+         batch_age = \"50ms\"\nretry_min = \"10ms\"\nretry_max = \"200ms\"\n{keys}\n",
+        collector.url()
+    )
+}
+
+/// Waits until every line has arrived, then until the books know, and judges the run.
+pub(crate) fn judge(
+    oracle: &Oracle,
+    written: &[LoadReport],
+    collector: &Collector,
+    weir: &Weir,
+) -> Books {
+    let lines = total_lines(written) - oracle.lost_at_source;
+    let arrived = collector.wait(PATIENCE, |tally| tally.unique() >= lines);
+    let output = oracle.output.as_str();
+    if !arrived {
+        // The oracle says what is missing.
+        oracle.check(written, &collector.tally(), &weir.books());
+        panic!("{lines} lines did not arrive in time; {}", weir.log());
+    }
+    let books = weir.wait_books("all is settled", PATIENCE, |books| books.in_flight(output) == 0);
+    oracle.check(written, &collector.tally(), &books);
+    books
+}
+
+/// Lines over all reports. A run that went on with a stream counts only its own lines.
+pub(crate) fn total_lines(written: &[LoadReport]) -> u64 {
+    written.iter().map(|report| report.lines).sum()
+}
+
+/// Lets a random or given time pass: the moment itself is what is tested.
+pub(crate) fn moment(duration: Duration) {
+    let _nothing: Option<()> = wait_for(duration, || None);
+}
