@@ -1,1 +1,20 @@
-//! TODO
+//! What a running weir says about itself over HTTP: metrics, health, the ledger, and the figures
+//! that `weir top` shows.
+//!
+//! Invariants: nothing here changes anything (only GET and HEAD are answered); the API has a
+//! thread of its own, so it answers while a pipeline is stuck and cannot slow one down; requests,
+//! connections and their time are bounded; an error is `application/problem+json`.
+#![forbid(unsafe_code)]
+
+mod ledger;
+mod metrics;
+mod routes;
+mod server;
+mod status;
+
+pub use ledger::{
+    ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, SourceCounts, SourceEntry,
+};
+pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
+pub use server::Api;
+pub use status::{OutputStatus, SourceStatus, StatusDocument};

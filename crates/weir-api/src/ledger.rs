@@ -1,0 +1,232 @@
+//! The ledger as a document: the three books of every component, each with what it leaves
+//! unaccounted for.
+//!
+//! Invariants: every term is a count that was kept by itself; `unaccounted` is the only number
+//! that is computed, and is 0 when the book balances. Fields are only ever added under one
+//! `schema`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use weir_host::units::format_rfc3339;
+use weir_journal::{CursorLedger, Ledger, SourceLedger};
+use weir_model::{AbandonReason, DiscardReason};
+use weir_pipeline::stats;
+use weir_pipeline::view::PipelineView;
+
+/// Counts by reason; reasons with 0 are left out.
+pub type ByReason = BTreeMap<String, u64>;
+
+/// `/weir/v1/ledger`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LedgerDocument {
+    /// `weir.ledger.v1`.
+    pub schema: String,
+    /// When the books were read, RFC 3339.
+    pub time: String,
+    /// Book 1 and book 3 of every source.
+    pub sources: Vec<SourceEntry>,
+    /// Book 2 of every output, also of those that are no longer configured.
+    pub cursors: Vec<CursorEntry>,
+    /// The buffer.
+    pub journal: Value,
+    /// Every book of records balances.
+    pub balanced: bool,
+}
+
+/// A source.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SourceEntry {
+    /// Its name.
+    pub name: String,
+    /// Its type; empty when it is no longer configured.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// Files or containers that are open.
+    pub streams: u64,
+    /// Book 1, and the right side of book 3.
+    pub book: SourceCounts,
+    /// 0 when book 1 balances.
+    pub unaccounted_lines: i64,
+    /// The left side of book 3.
+    pub files: FileBytes,
+}
+
+/// `lines = records + joined + discarded`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct SourceCounts {
+    /// Lines as the source's format counts them.
+    pub lines: u64,
+    /// Records made of them.
+    pub records: u64,
+    /// Lines that became part of another line's record.
+    pub joined: u64,
+    /// Lines that became nothing.
+    pub discarded: ByReason,
+    /// Records whose line was not in the expected format.
+    pub malformed: u64,
+    /// Records that were cut at `line_max`.
+    pub truncated: u64,
+    /// Bytes consumed.
+    pub bytes_read: u64,
+    /// Bytes given up.
+    pub bytes_abandoned: ByReason,
+}
+
+/// `bytes_seen = bytes_read + bytes_unread + bytes_abandoned`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct FileBytes {
+    /// By how much the files have grown.
+    pub bytes_seen: u64,
+    /// There and not yet consumed.
+    pub bytes_unread: u64,
+    /// True where the size of something that is gone was never seen: all terms are "at least".
+    pub at_least: bool,
+    /// 0 when the book balances. While files are being read the terms are of slightly different
+    /// moments; at rest they are exact.
+    pub unaccounted_bytes: i64,
+}
+
+/// An output.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CursorEntry {
+    /// Name of the output.
+    pub name: String,
+    /// Its type; empty when it is no longer configured.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// Whether it is configured.
+    pub active: bool,
+    /// `block` or `drop_oldest`.
+    pub when_full: String,
+    /// Book 2 but for what is in flight.
+    pub book: CursorCounts,
+    /// Records that wait or are on their way.
+    pub in_flight: u64,
+    /// Those of them that the output has taken.
+    pub taken: u64,
+    /// Bytes of batches that wait or are on their way.
+    pub pending_bytes: u64,
+    /// Bound of `pending_bytes`.
+    pub buffer_limit_bytes: u64,
+    /// Age of the oldest batch that is not acknowledged.
+    pub lag_seconds: f64,
+    /// It stops sources at present.
+    pub blocking: bool,
+    /// 0 when book 2 balances.
+    pub unaccounted_records: i64,
+}
+
+/// `routed = delivered + discarded + dead_lettered + in_flight`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct CursorCounts {
+    /// Records meant for it.
+    pub routed: u64,
+    /// Records that the destination acknowledged.
+    pub delivered: u64,
+    /// Records given up.
+    pub discarded: ByReason,
+    /// Records in the dead-letter file.
+    pub dead_lettered: u64,
+    /// Further sendings of records, beside the first.
+    pub resent: u64,
+}
+
+impl LedgerDocument {
+    /// The books of this moment.
+    pub fn of(view: &PipelineView) -> Self {
+        let ledger = view.journal.ledger();
+        let time = format_rfc3339(view.now_unix_ns());
+        let sources = ledger.sources.iter().map(|source| SourceEntry::of(source, view)).collect();
+        let cursors = ledger.cursors.iter().map(|cursor| CursorEntry::of(cursor, view)).collect();
+        Self::new(time, sources, cursors, &ledger)
+    }
+
+    fn new(
+        time: String,
+        sources: Vec<SourceEntry>,
+        cursors: Vec<CursorEntry>,
+        ledger: &Ledger,
+    ) -> Self {
+        let balanced = sources.iter().all(|source| source.unaccounted_lines == 0)
+            && cursors.iter().all(|cursor| cursor.unaccounted_records == 0);
+        let journal = serde_json::to_value(&ledger.journal).unwrap_or_default();
+        Self { schema: "weir.ledger.v1".to_owned(), time, sources, cursors, journal, balanced }
+    }
+}
+
+impl SourceEntry {
+    pub(crate) fn of(source: &SourceLedger, view: &PipelineView) -> Self {
+        let book = &source.book;
+        let known = view.sources.iter().find(|known| known.name == source.name);
+        let gauge =
+            |read: fn(&stats::SourceStats) -> u64| known.map_or(0, |known| read(&known.stats));
+        let vanished = book.bytes_abandoned[AbandonReason::Vanished as usize];
+        let bytes_seen = gauge(|stats| stats::get(&stats.bytes_seen));
+        let bytes_unread = gauge(|stats| stats::get(&stats.bytes_unread));
+        let settled = book.bytes_read + bytes_unread + book.abandoned_total();
+        Self {
+            name: source.name.clone(),
+            type_name: known.map_or("", |known| known.type_name).to_owned(),
+            streams: source.streams,
+            book: SourceCounts {
+                lines: book.lines,
+                records: book.records,
+                joined: book.joined,
+                discarded: discarded(&book.discarded),
+                malformed: book.malformed,
+                truncated: book.truncated,
+                bytes_read: book.bytes_read,
+                bytes_abandoned: abandoned(&book.bytes_abandoned),
+            },
+            unaccounted_lines: book.unaccounted_lines(),
+            files: FileBytes {
+                bytes_seen,
+                bytes_unread,
+                at_least: vanished > 0,
+                unaccounted_bytes: bytes_seen as i64 - settled as i64,
+            },
+        }
+    }
+}
+
+impl CursorEntry {
+    pub(crate) fn of(cursor: &CursorLedger, view: &PipelineView) -> Self {
+        let known = view.outputs.iter().find(|known| known.name == cursor.name);
+        let when_full = serde_json::to_value(cursor.when_full).unwrap_or_default();
+        Self {
+            name: cursor.name.clone(),
+            type_name: known.map_or("", |known| known.type_name).to_owned(),
+            active: cursor.active,
+            when_full: when_full.as_str().unwrap_or_default().to_owned(),
+            book: CursorCounts {
+                routed: cursor.book.routed,
+                delivered: cursor.book.delivered,
+                discarded: discarded(&cursor.book.discarded),
+                dead_lettered: cursor.book.dead_lettered,
+                resent: cursor.book.resent,
+            },
+            in_flight: cursor.in_flight,
+            taken: cursor.taken,
+            pending_bytes: cursor.pending_bytes,
+            buffer_limit_bytes: cursor.buffer_limit_bytes,
+            lag_seconds: cursor.lag_seconds,
+            blocking: cursor.blocking,
+            unaccounted_records: cursor.unaccounted(),
+        }
+    }
+}
+
+fn discarded(counts: &[u64; DiscardReason::COUNT]) -> ByReason {
+    by_reason(counts, DiscardReason::ALL.iter().map(|reason| reason.text()))
+}
+
+fn abandoned(counts: &[u64; AbandonReason::COUNT]) -> ByReason {
+    by_reason(counts, AbandonReason::ALL.iter().map(|reason| reason.text()))
+}
+
+fn by_reason<'a>(counts: &[u64], reasons: impl Iterator<Item = &'a str>) -> ByReason {
+    let pairs = reasons.map(str::to_owned).zip(counts.iter().copied());
+    pairs.filter(|(_, count)| *count != 0).collect()
+}

@@ -1,0 +1,294 @@
+//! The page `/metrics` in Prometheus' text format, version 0.0.4.
+//!
+//! Invariants: every family is in [`FAMILIES`], with its type and meaning, and the reference is
+//! made from the same list; every known `reason` is there from the start with 0, so that the
+//! first loss is seen as an increase; labels have few values (never a stream or a file).
+
+use std::fmt::Write as _;
+
+use weir_host::ProcessFigures;
+use weir_journal::{CursorLedger, Ledger, SourceLedger};
+use weir_model::{AbandonReason, DiscardReason};
+use weir_pipeline::health::Severity;
+use weir_pipeline::stats::{self, ErrorCounts, OutputStats};
+use weir_pipeline::view::{OutputView, PipelineView, SourceView};
+
+use crate::status::seconds;
+
+mod families;
+
+pub use families::{FAMILIES, FamilyInfo, FamilyType};
+
+/// The whole page; without a pipeline only what the process says of itself.
+pub(crate) fn page(version: &str, view: Option<&PipelineView>) -> String {
+    let mut page = Page::default();
+    page.row("weir_build_info", &[("version", version)], 1);
+    if let Some(view) = view {
+        let ledger = view.journal.ledger();
+        page.health(view, &ledger);
+        for source in &view.sources {
+            page.source(source, ledger.sources.iter().find(|book| book.name == source.name));
+        }
+        for cursor in &ledger.cursors {
+            page.output(view.outputs.iter().find(|output| output.name == cursor.name), cursor);
+        }
+        page.journal(&ledger);
+    }
+    page.process(&ProcessFigures::read(), view);
+    page.finish()
+}
+
+/// Rows by family, in the order of [`FAMILIES`].
+struct Page {
+    rows: Vec<String>,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self { rows: vec![String::new(); FAMILIES.len()] }
+    }
+}
+
+/// The labels that every component has.
+struct Component<'a> {
+    id: &'a str,
+    kind: &'static str,
+    type_name: &'a str,
+}
+
+impl Page {
+    fn finish(self) -> String {
+        let mut text = String::new();
+        for (family, rows) in FAMILIES.iter().zip(&self.rows) {
+            if !rows.is_empty() {
+                let (name, help) = (family.name, family.help);
+                let type_name = family.family_type.name();
+                let _infallible =
+                    write!(text, "# HELP {name} {help}\n# TYPE {name} {type_name}\n{rows}");
+            }
+        }
+        text
+    }
+
+    /// One line. `name` is that of a family, or of a summary's `_sum` or `_count`.
+    fn row(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        let family = name.strip_suffix("_sum").or_else(|| name.strip_suffix("_count"));
+        let known = |wanted: &str| FAMILIES.iter().position(|family| family.name == wanted);
+        let index = known(name).or_else(|| family.and_then(known));
+        debug_assert!(index.is_some(), "{name} is not in the list of families");
+        let Some(rows) = index.and_then(|index| self.rows.get_mut(index)) else { return };
+        rows.push_str(name);
+        for (i, (label, text)) in labels.iter().enumerate() {
+            rows.push(if i == 0 { '{' } else { ',' });
+            let _infallible = write!(rows, "{label}=\"{}\"", escaped(text));
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        let _infallible = writeln!(rows, "{end} {value}");
+    }
+
+    fn of(&mut self, at: &Component<'_>, name: &str, value: impl std::fmt::Display) {
+        self.with(at, name, &[], value);
+    }
+
+    fn with(
+        &mut self,
+        at: &Component<'_>,
+        name: &str,
+        more: &[(&str, &str)],
+        value: impl std::fmt::Display,
+    ) {
+        let mut labels = vec![
+            ("component_id", at.id),
+            ("component_kind", at.kind),
+            ("component_type", at.type_name),
+        ];
+        labels.extend_from_slice(more);
+        self.row(name, &labels, value);
+    }
+
+    fn health(&mut self, view: &PipelineView, ledger: &Ledger) {
+        let health = view.health_of(ledger);
+        self.row("weir_ready", &[], u8::from(health.ready));
+        for (severity, text) in [(Severity::Degraded, "degraded"), (Severity::Failing, "failing")] {
+            let count = health.reasons.iter().filter(|r| r.severity == severity).count();
+            self.row("weir_health_reasons", &[("severity", text)], count);
+        }
+    }
+
+    fn source(&mut self, source: &SourceView, ledger: Option<&SourceLedger>) {
+        let at = Component { id: &source.name, kind: "source", type_name: source.type_name };
+        let figures = &source.stats;
+        let book = ledger.map(|ledger| ledger.book).unwrap_or_default();
+        self.of(&at, "weir_component_received_events_total", book.lines);
+        self.of(&at, "weir_component_received_bytes_total", book.bytes_read);
+        self.of(&at, "weir_component_sent_events_total", book.records);
+        self.of(&at, "weir_component_joined_events_total", book.joined);
+        self.of(&at, "weir_component_malformed_events_total", book.malformed);
+        self.of(&at, "weir_component_truncated_events_total", book.truncated);
+        self.discarded(&at, "in", &book.discarded);
+        for (reason, bytes) in AbandonReason::ALL.iter().zip(book.bytes_abandoned) {
+            let reason = [("reason", reason.text())];
+            self.with(&at, "weir_component_abandoned_bytes_total", &reason, bytes);
+        }
+        self.of(&at, "weir_component_unaccounted_events", book.unaccounted_lines());
+        self.errors(&at, &figures.errors);
+        self.of(&at, "weir_component_cpu_seconds_total", seconds(stats::get(&figures.cpu_ns)));
+        self.of(&at, "weir_source_lag_time_seconds", seconds(stats::get(&figures.lag_ns)));
+        self.of(&at, "weir_source_lag_bytes", stats::get(&figures.bytes_unread));
+        self.of(&at, "weir_source_seen_bytes_total", stats::get(&figures.bytes_seen));
+        self.of(&at, "weir_source_open_files", stats::get(&figures.files));
+        self.of(&at, "weir_source_unreadable_files", stats::get(&figures.unreadable_files));
+        self.of(&at, "weir_source_unwatched_directories", stats::get(&figures.unwatched_dirs));
+        let (sum, count) = (&figures.discovery_ns, &figures.discovered_files);
+        self.of(&at, "weir_source_discovery_seconds_sum", seconds(stats::get(sum)));
+        self.of(&at, "weir_source_discovery_seconds_count", stats::get(count));
+        let is_blocked = figures.is_blocked.load(std::sync::atomic::Ordering::Relaxed);
+        self.of(&at, "weir_source_blocked", u8::from(is_blocked));
+        self.of(&at, "weir_source_refusals_total", stats::get(&figures.blocked_total));
+        self.of(&at, "weir_source_blocked_seconds_total", seconds(stats::get(&figures.blocked_ns)));
+    }
+
+    fn output(&mut self, output: Option<&OutputView>, cursor: &CursorLedger) {
+        let type_name = output.map_or("not_configured", |output| output.type_name);
+        let at = Component { id: &cursor.name, kind: "output", type_name };
+        let book = &cursor.book;
+        self.of(&at, "weir_component_received_events_total", book.routed);
+        self.of(&at, "weir_component_sent_events_total", book.delivered);
+        self.discarded(&at, "out", &book.discarded);
+        let buffer_full = book.discarded[DiscardReason::BufferFull as usize];
+        self.of(&at, "weir_buffer_discarded_events_total", buffer_full);
+        self.of(&at, "weir_component_dead_lettered_events_total", book.dead_lettered);
+        self.of(&at, "weir_component_duplicate_events_total", book.resent);
+        self.of(&at, "weir_component_unaccounted_events", cursor.unaccounted());
+        self.of(&at, "weir_output_in_flight_events", cursor.in_flight);
+        self.of(&at, "weir_output_taken_events", cursor.taken);
+        self.of(&at, "weir_buffer_size_bytes", cursor.pending_bytes);
+        self.of(&at, "weir_buffer_max_size_bytes", cursor.buffer_limit_bytes);
+        self.of(&at, "weir_output_lag_time_seconds", cursor.lag_seconds);
+        self.of(&at, "weir_output_blocking", u8::from(cursor.blocking));
+        if let Some(output) = output {
+            self.output_figures(&at, &output.stats);
+        }
+    }
+
+    fn output_figures(&mut self, at: &Component<'_>, figures: &OutputStats) {
+        self.errors(at, &figures.errors);
+        self.of(at, "weir_component_cpu_seconds_total", seconds(stats::get(&figures.cpu_ns)));
+        self.of(at, "weir_component_sent_bytes_total", stats::get(&figures.bytes_sent));
+        self.of(at, "weir_output_encoded_bytes_total", stats::get(&figures.bytes_encoded));
+        self.of(at, "weir_component_retries_total", stats::get(&figures.retries));
+        let (service, requests) = (&figures.service_ns, stats::get(&figures.requests));
+        self.of(at, "weir_output_service_time_seconds_sum", seconds(stats::get(service)));
+        self.of(at, "weir_output_service_time_seconds_count", requests);
+        let (queueing, batches) = (&figures.queueing_ns, stats::get(&figures.batches));
+        self.of(at, "weir_output_queueing_delay_seconds_sum", seconds(stats::get(queueing)));
+        self.of(at, "weir_output_queueing_delay_seconds_count", batches);
+        let in_flight = stats::get(&figures.in_flight_requests);
+        self.of(at, "weir_output_in_flight_requests", in_flight);
+        let limit = stats::get(&figures.concurrency_limit);
+        self.of(at, "weir_output_concurrency_limit", limit);
+        let is_failing = figures.failing.load(std::sync::atomic::Ordering::Relaxed);
+        self.of(at, "weir_output_failing", u8::from(is_failing));
+    }
+
+    fn discarded(
+        &mut self,
+        at: &Component<'_>,
+        direction: &str,
+        counts: &[u64; DiscardReason::COUNT],
+    ) {
+        for (reason, count) in DiscardReason::ALL.iter().zip(counts) {
+            let intentional = if is_intentional(*reason) { "true" } else { "false" };
+            let labels =
+                [("reason", reason.text()), ("intentional", intentional), ("direction", direction)];
+            self.with(at, "weir_component_discarded_events_total", &labels, count);
+        }
+    }
+
+    fn errors(&mut self, at: &Component<'_>, errors: &ErrorCounts) {
+        for (kind, count) in errors.by_kind() {
+            self.with(at, "weir_component_errors_total", &[("error_type", kind)], count);
+        }
+    }
+
+    fn journal(&mut self, ledger: &Ledger) {
+        let journal = &ledger.journal;
+        self.row("weir_journal_ring_size_bytes", &[], journal.ring_bytes);
+        self.row("weir_journal_ring_max_size_bytes", &[], journal.ring_limit_bytes);
+        self.row("weir_journal_disk_size_bytes", &[], journal.disk_bytes);
+        self.row("weir_journal_disk_max_size_bytes", &[], journal.disk_limit_bytes);
+        self.row("weir_journal_segments", &[], journal.segments);
+        self.row("weir_journal_written_frames_total", &[], journal.frames_written);
+        self.row("weir_journal_flushes_total", &[], journal.flushes);
+        self.row("weir_journal_disk_failing", &[], u8::from(journal.disk_error.is_some()));
+        let recovery = &journal.recovery;
+        self.row("weir_journal_recovered_frames", &[], recovery.frames);
+        self.row("weir_journal_recovered_bytes", &[], recovery.frame_bytes);
+        self.row("weir_journal_damaged_bytes", &[], recovery.damaged_bytes);
+        self.row("weir_journal_damaged_positions", &[], recovery.damaged_cursor_records);
+        self.row("weir_journal_lost_bytes", &[], recovery.lost_bytes);
+    }
+
+    fn process(&mut self, figures: &ProcessFigures, view: Option<&PipelineView>) {
+        if let Some(seconds) = figures.cpu_seconds {
+            self.row("process_cpu_seconds_total", &[], seconds);
+        }
+        if let Some(view) = view {
+            let started = seconds(view.started_unix_ns.cast_unsigned());
+            self.row("process_start_time_seconds", &[], started);
+        }
+        for (name, value) in [
+            ("process_resident_memory_bytes", figures.resident_bytes),
+            ("process_virtual_memory_bytes", figures.virtual_bytes),
+            ("process_open_fds", figures.open_fds),
+            ("process_max_fds", figures.max_fds),
+            ("process_threads", figures.threads),
+        ] {
+            if let Some(value) = value {
+                self.row(name, &[], value);
+            }
+        }
+    }
+}
+
+/// Whether the operator chose that such records are discarded.
+fn is_intentional(reason: DiscardReason) -> bool {
+    match reason {
+        DiscardReason::RateLimit
+        | DiscardReason::BufferFull
+        | DiscardReason::CursorDropped
+        | DiscardReason::Rule => true,
+        DiscardReason::NulBytes
+        | DiscardReason::Rejected
+        | DiscardReason::Corrupt
+        | DiscardReason::PartialLost => false,
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_without_a_pipeline_has_build_and_process() {
+        let page = page("1.2\"3", None);
+        assert!(page.contains("weir_build_info{version=\"1.2\\\"3\"} 1\n"), "{page}");
+        assert!(page.contains("\nprocess_cpu_seconds_total "), "{page}");
+    }
+
+    #[test]
+    fn names_and_helps_follow_the_conventions() {
+        for family in FAMILIES {
+            let is_counter = matches!(family.family_type, FamilyType::Counter);
+            assert_eq!(is_counter, family.name.ends_with("_total"), "{}", family.name);
+            assert!(family.help.ends_with('.') && !family.help.contains('\n'), "{}", family.name);
+        }
+        let mut names: Vec<_> = FAMILIES.iter().map(|family| family.name).collect();
+        names.dedup();
+        assert_eq!(names.len(), FAMILIES.len());
+    }
+}

@@ -1,0 +1,187 @@
+//! Every family of metrics: name, type and meaning.
+
+/// Type of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FamilyType {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// A sum and a count.
+    Summary,
+}
+
+impl FamilyType {
+    /// As in a `# TYPE` line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Summary => "summary",
+        }
+    }
+}
+
+/// A family.
+#[derive(Debug)]
+pub struct FamilyInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type.
+    pub family_type: FamilyType,
+    /// What it means, one sentence.
+    pub help: &'static str,
+}
+
+use FamilyType::{Counter, Gauge, Summary};
+
+const fn family(name: &'static str, family_type: FamilyType, help: &'static str) -> FamilyInfo {
+    FamilyInfo { name, family_type, help }
+}
+
+/// Every family, in the order of the page. All `weir_component_`, `weir_source_`, `weir_output_`
+/// and `weir_buffer_` families have the labels `component_id`, `component_kind` and
+/// `component_type`.
+pub const FAMILIES: &[FamilyInfo] = &[
+    family("weir_build_info", Gauge, "Version of weir; always 1."),
+    family("weir_ready", Gauge, "1 while everything that is configured is read and delivered."),
+    family("weir_health_reasons", Gauge, "Things that are not as they should be, by severity."),
+    family(
+        "weir_component_received_events_total",
+        Counter,
+        "Lines that a source has read; records that were routed to an output.",
+    ),
+    family("weir_component_received_bytes_total", Counter, "Bytes that a source has consumed."),
+    family(
+        "weir_component_sent_events_total",
+        Counter,
+        "Records that a source has made; records that an output's destination has acknowledged.",
+    ),
+    family(
+        "weir_component_sent_bytes_total",
+        Counter,
+        "Bytes that an output has sent, after compression.",
+    ),
+    family(
+        "weir_component_joined_events_total",
+        Counter,
+        "Lines that became part of another line's record.",
+    ),
+    family(
+        "weir_component_malformed_events_total",
+        Counter,
+        "Records whose line was not in the expected format.",
+    ),
+    family(
+        "weir_component_truncated_events_total",
+        Counter,
+        "Records that were cut at the configured line length.",
+    ),
+    family(
+        "weir_component_discarded_events_total",
+        Counter,
+        "Lines (direction in) and records (direction out) that were given up, by reason.",
+    ),
+    family(
+        "weir_component_abandoned_bytes_total",
+        Counter,
+        "Bytes of files that were given up unread, by reason.",
+    ),
+    family(
+        "weir_component_dead_lettered_events_total",
+        Counter,
+        "Records that were refused for good and written to the dead-letter file.",
+    ),
+    family(
+        "weir_component_duplicate_events_total",
+        Counter,
+        "Further sendings of records, beside the first.",
+    ),
+    family("weir_component_retries_total", Counter, "Attempts that failed and were made again."),
+    family("weir_component_errors_total", Counter, "Errors by kind."),
+    family(
+        "weir_component_unaccounted_events",
+        Gauge,
+        "What the book of a component leaves unaccounted for; 0 when it balances.",
+    ),
+    family("weir_component_cpu_seconds_total", Counter, "CPU time of a component's thread."),
+    family(
+        "weir_source_lag_time_seconds",
+        Gauge,
+        "Age of the oldest byte that is there and not yet read.",
+    ),
+    family("weir_source_lag_bytes", Gauge, "Bytes that are there and not yet read."),
+    family("weir_source_seen_bytes_total", Counter, "By how much the files have grown."),
+    family("weir_source_open_files", Gauge, "Files that are followed."),
+    family("weir_source_unreadable_files", Gauge, "Files that cannot be opened or read."),
+    family(
+        "weir_source_unwatched_directories",
+        Gauge,
+        "Directories that are looked at by rescan only, because inotify refused.",
+    ),
+    family(
+        "weir_source_discovery_seconds",
+        Summary,
+        "Time from the creation of a file to its first byte read.",
+    ),
+    family("weir_source_blocked", Gauge, "1 while a file or container of it has to wait."),
+    family("weir_source_refusals_total", Counter, "Times that the journal had no room."),
+    family(
+        "weir_source_blocked_seconds_total",
+        Counter,
+        "Time in which a file or container had to wait.",
+    ),
+    family(
+        "weir_output_lag_time_seconds",
+        Gauge,
+        "Age of the oldest batch that is not acknowledged.",
+    ),
+    family("weir_output_in_flight_events", Gauge, "Records that wait or are on their way."),
+    family("weir_output_taken_events", Gauge, "Those of them that the output has taken."),
+    family("weir_output_in_flight_requests", Gauge, "Requests on their way."),
+    family("weir_output_concurrency_limit", Gauge, "Present bound of requests on their way."),
+    family(
+        "weir_output_service_time_seconds",
+        Summary,
+        "Time from the sending of a request to its answer.",
+    ),
+    family(
+        "weir_output_queueing_delay_seconds",
+        Summary,
+        "Time from the reading of a batch to its sending.",
+    ),
+    family("weir_output_encoded_bytes_total", Counter, "Bytes to send, before compression."),
+    family("weir_output_failing", Gauge, "1 while the destination does not accept."),
+    family("weir_output_blocking", Gauge, "1 while the output's full buffer stops sources."),
+    family("weir_buffer_size_bytes", Gauge, "Bytes that wait for an output or are on their way."),
+    family("weir_buffer_max_size_bytes", Gauge, "Bound of the bytes that may wait for an output."),
+    family(
+        "weir_buffer_discarded_events_total",
+        Counter,
+        "Records that were given up because an output's buffer was full.",
+    ),
+    family("weir_journal_ring_size_bytes", Gauge, "Memory that batches hold."),
+    family("weir_journal_ring_max_size_bytes", Gauge, "Bound of that memory."),
+    family("weir_journal_disk_size_bytes", Gauge, "Bytes of segment files."),
+    family("weir_journal_disk_max_size_bytes", Gauge, "Bound of the bytes of segment files."),
+    family("weir_journal_segments", Gauge, "Segment files."),
+    family("weir_journal_written_frames_total", Counter, "Batches written to segment files."),
+    family("weir_journal_flushes_total", Counter, "Flushes of segments and of the positions."),
+    family("weir_journal_disk_failing", Gauge, "1 while the journal cannot write."),
+    family("weir_journal_recovered_frames", Gauge, "Batches that the start found on disk."),
+    family("weir_journal_recovered_bytes", Gauge, "Bytes of batches that the start found on disk."),
+    family("weir_journal_damaged_bytes", Gauge, "Bytes that the start found damaged."),
+    family("weir_journal_damaged_positions", Gauge, "Positions that the start found damaged."),
+    family(
+        "weir_journal_lost_bytes",
+        Gauge,
+        "Bytes of streams that no file and no segment holds any more.",
+    ),
+    family("process_cpu_seconds_total", Counter, "CPU time of the process, user and system."),
+    family("process_start_time_seconds", Gauge, "Start of the process, seconds since 1970."),
+    family("process_resident_memory_bytes", Gauge, "Memory in RAM."),
+    family("process_virtual_memory_bytes", Gauge, "Address space."),
+    family("process_open_fds", Gauge, "Open descriptors."),
+    family("process_max_fds", Gauge, "Most descriptors that may be open."),
+    family("process_threads", Gauge, "Threads."),
+];

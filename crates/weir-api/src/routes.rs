@@ -1,0 +1,134 @@
+//! The paths and their answers.
+//!
+//! Invariants: an answer is made whole before it is sent, from one reading of the books; a fault
+//! is a problem document (RFC 9457) with a title that says what is wrong.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderName, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Serialize;
+use serde_json::json;
+use weir_pipeline::health::Health;
+use weir_pipeline::view::PipelineView;
+
+use crate::ledger::LedgerDocument;
+use crate::metrics;
+use crate::status::StatusDocument;
+
+/// What all answers are made from.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) version: &'static str,
+    /// Empty until the pipeline has started.
+    pub(crate) view: OnceLock<Arc<PipelineView>>,
+}
+
+/// Every path.
+const PATHS: [&str; 6] =
+    ["/metrics", "/health", "/health/live", "/health/ready", "/weir/v1/ledger", "/weir/v1/status"];
+
+/// The routes.
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/metrics", get(metrics_page))
+        .route("/health", get(health))
+        .route("/health/live", get(live))
+        .route("/health/ready", get(ready))
+        .route("/weir/v1/ledger", get(ledger))
+        .route("/weir/v1/status", get(status))
+        .method_not_allowed_fallback(only_get)
+        .fallback(not_found)
+        .with_state(shared)
+}
+
+async fn index(State(shared): State<Arc<Shared>>) -> Response {
+    json_response(
+        StatusCode::OK,
+        &json!({ "name": "weir", "version": shared.version, "paths": PATHS }),
+    )
+}
+
+async fn metrics_page(State(shared): State<Arc<Shared>>) -> Response {
+    let page = metrics::page(shared.version, shared.view.get().map(Arc::as_ref));
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), NO_STORE], page)
+        .into_response()
+}
+
+async fn health(State(shared): State<Arc<Shared>>) -> Response {
+    let health = current_health(&shared);
+    let code = if health.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json_response(code, &health)
+}
+
+/// The process answers: that is all that a restart could mend.
+async fn live() -> Response {
+    json_response(StatusCode::OK, &json!({ "live": true }))
+}
+
+async fn ready(State(shared): State<Arc<Shared>>) -> Response {
+    health(State(shared)).await
+}
+
+async fn ledger(State(shared): State<Arc<Shared>>) -> Response {
+    match shared.view.get() {
+        Some(view) => json_response(StatusCode::OK, &LedgerDocument::of(view)),
+        None => starting(),
+    }
+}
+
+async fn status(State(shared): State<Arc<Shared>>) -> Response {
+    match shared.view.get() {
+        Some(view) => json_response(StatusCode::OK, &StatusDocument::of(view, shared.version)),
+        None => starting(),
+    }
+}
+
+fn current_health(shared: &Shared) -> Health {
+    match shared.view.get() {
+        Some(view) => view.health(),
+        None => Health { status: "starting", live: true, ready: false, reasons: Vec::new() },
+    }
+}
+
+fn starting() -> Response {
+    problem(StatusCode::SERVICE_UNAVAILABLE, "weir is starting: its journal is being recovered")
+}
+
+async fn only_get(uri: Uri) -> Response {
+    let title = format!("{} only answers GET", shown(&uri));
+    let mut response = problem(StatusCode::METHOD_NOT_ALLOWED, &title);
+    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("GET, HEAD"));
+    response
+}
+
+async fn not_found(uri: Uri) -> Response {
+    let title = format!("{} does not exist; there are {}", shown(&uri), PATHS.join(", "));
+    problem(StatusCode::NOT_FOUND, &title)
+}
+
+/// A path is shown up to a length that fits on a line.
+fn shown(uri: &Uri) -> String {
+    uri.path().chars().take(80).collect()
+}
+
+/// Figures of this moment are of no use later.
+const NO_STORE: (HeaderName, &str) = (header::CACHE_CONTROL, "no-store");
+
+fn json_response(code: StatusCode, document: &impl Serialize) -> Response {
+    match serde_json::to_string(document) {
+        Ok(text) => (code, [(header::CONTENT_TYPE, "application/json"), NO_STORE], text + "\n")
+            .into_response(),
+        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+fn problem(code: StatusCode, title: &str) -> Response {
+    let body = json!({ "type": "about:blank", "status": code.as_u16(), "title": title });
+    let headers = [(header::CONTENT_TYPE, "application/problem+json"), NO_STORE];
+    (code, headers, format!("{body}\n")).into_response()
+}

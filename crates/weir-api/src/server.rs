@@ -1,0 +1,148 @@
+//! The listener, its thread and the bounds of every connection.
+//!
+//! Invariants: the port is bound before the thread starts, so a port in use is an error of
+//! [`Api::bind`]; at most [`CONNECTIONS_MAX`] connections are served at once and further ones
+//! wait in the kernel's backlog; no connection outlives the thread.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use weir_pipeline::view::PipelineView;
+
+use crate::routes::{Shared, router};
+
+/// Connections served at once: scrapers, probes and a few people.
+const CONNECTIONS_MAX: usize = 64;
+/// Longest request head. The longest path that is known has 20 bytes; the rest is headers.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Longest wait for a request head, also between two requests.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Age at which a connection is asked to end after its present request.
+const CONNECTION_AGE_MAX: Duration = Duration::from_mins(10);
+/// How long an ending connection may still take to send its answer.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A bound port, and later the thread that serves it.
+#[derive(Debug)]
+pub struct Api {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Api {
+    /// Binds the port and serves: until [`Self::show`], only that weir is starting.
+    pub fn bind(listen: SocketAddr, version: &'static str) -> io::Result<Self> {
+        let listener = TcpListener::bind(listen)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared { version, view: OnceLock::new() });
+        let (stop, stopped) = watch::channel(false);
+        let router = router(shared.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = std::thread::Builder::new()
+            .name("weir-api".to_owned())
+            .spawn(move || runtime.block_on(serve(listener, router, stopped)))?;
+        Ok(Self { address, shared, stop, thread: Some(thread) })
+    }
+
+    /// The address that was bound, with the port that was chosen for port 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Shows a pipeline from now on.
+    pub fn show(&self, view: Arc<PipelineView>) {
+        // A second pipeline in one process does not exist.
+        let _already_shown = self.shared.view.set(view);
+    }
+
+    /// Ends all connections and the thread.
+    pub fn shutdown(mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the API's thread panicked");
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, router: Router, mut stopped: watch::Receiver<bool>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "the API cannot listen"),
+    };
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+            accepted = accept(&listener, &permits) => accepted,
+        };
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((stream, permit)) => {
+                let (router, stopped) = (router.clone(), stopped.clone());
+                connections.spawn(async move {
+                    connection(stream, router, stopped).await;
+                    drop(permit);
+                });
+            }
+            // Out of descriptors: others must close before it is worth trying again.
+            Err(error) => {
+                tracing::warn!(%error, "the API cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+    let all_ended = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(GRACE, all_ended).await.is_err() {
+        tracing::debug!("connections of the API were cut off");
+    }
+}
+
+async fn accept(
+    listener: &tokio::net::TcpListener,
+    permits: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, permit))
+}
+
+async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Receiver<bool>) {
+    let service = TowerToHyperService::new(router);
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut serving = std::pin::pin!(serving);
+    let ended = tokio::select! {
+        ended = serving.as_mut() => Some(ended),
+        () = tokio::time::sleep(CONNECTION_AGE_MAX) => None,
+        _ = stopped.wait_for(|stopped| *stopped) => None,
+    };
+    let ended = if let Some(ended) = ended {
+        ended
+    } else {
+        serving.as_mut().graceful_shutdown();
+        let Ok(ended) = tokio::time::timeout(GRACE, serving).await else { return };
+        ended
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection to the API ended with an error");
+    }
+}

@@ -1,0 +1,163 @@
+//! What `weir top` needs: counters to take rates of, and the state of every component.
+//!
+//! Invariant: one document is one reading of the books; rates are the reader's business.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use weir_host::ProcessFigures;
+use weir_host::units::format_rfc3339;
+use weir_pipeline::stats;
+use weir_pipeline::view::{OutputView, PipelineView, SourceView};
+
+use crate::ledger::{CursorEntry, SourceEntry};
+
+/// `/weir/v1/status`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StatusDocument {
+    /// `weir.status.v1`.
+    pub schema: String,
+    /// Version of weir.
+    pub version: String,
+    /// When it was read, RFC 3339.
+    pub time: String,
+    /// The same, nanoseconds since 1970: for rates.
+    pub time_unix_ns: i64,
+    /// Seconds since the start.
+    pub uptime_seconds: f64,
+    /// CPU time of the process, seconds.
+    pub cpu_seconds: f64,
+    /// Memory in RAM, bytes.
+    pub resident_bytes: u64,
+    /// As at `/health`.
+    pub health: Value,
+    /// Every configured source.
+    pub sources: Vec<SourceStatus>,
+    /// Every output, also those that are no longer configured.
+    pub outputs: Vec<OutputStatus>,
+    /// The buffer.
+    pub journal: Value,
+}
+
+/// A source: its books and its live figures.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SourceStatus {
+    /// Books.
+    pub book: SourceEntry,
+    /// Files that are followed.
+    pub files: u64,
+    /// Files that cannot be read.
+    pub unreadable_files: u64,
+    /// Age of the oldest byte that is not read, seconds.
+    pub lag_seconds: f64,
+    /// A stream of it is refused at present.
+    pub blocked: bool,
+    /// Seconds in which a stream was refused.
+    pub blocked_seconds: f64,
+    /// Errors of all kinds.
+    pub errors: u64,
+    /// CPU time of its thread, seconds.
+    pub cpu_seconds: f64,
+}
+
+/// An output: its books and its live figures.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OutputStatus {
+    /// Books.
+    pub book: CursorEntry,
+    /// The destination does not accept at present.
+    pub failing: bool,
+    /// The last error, while it stands.
+    pub last_error: Option<String>,
+    /// Requests that ended well.
+    pub requests: u64,
+    /// Attempts that failed and were made again.
+    pub retries: u64,
+    /// Bytes sent, after compression.
+    pub sent_bytes: u64,
+    /// Requests on their way.
+    pub in_flight_requests: u64,
+    /// Bound of `in_flight_requests`.
+    pub concurrency_limit: u64,
+    /// Sum of the time from sending to answer, seconds, over `requests`.
+    pub service_seconds: f64,
+    /// Sum of the time from reading to sending, seconds, over `batches`.
+    pub queueing_seconds: f64,
+    /// Batches in `queueing_seconds`.
+    pub batches: u64,
+    /// Errors of all kinds.
+    pub errors: u64,
+    /// CPU time of its thread, seconds.
+    pub cpu_seconds: f64,
+}
+
+impl StatusDocument {
+    /// The state of this moment.
+    pub fn of(view: &PipelineView, version: &str) -> Self {
+        let ledger = view.journal.ledger();
+        let now = view.now_unix_ns();
+        let process = ProcessFigures::read();
+        let sources = view.sources.iter().filter_map(|source| {
+            let book = ledger.sources.iter().find(|book| book.name == source.name)?;
+            Some(SourceStatus::of(source, SourceEntry::of(book, view)))
+        });
+        let outputs = ledger.cursors.iter().map(|cursor| {
+            let known = view.outputs.iter().find(|known| known.name == cursor.name);
+            OutputStatus::of(known, CursorEntry::of(cursor, view))
+        });
+        Self {
+            schema: "weir.status.v1".to_owned(),
+            version: version.to_owned(),
+            time: format_rfc3339(now),
+            time_unix_ns: now,
+            uptime_seconds: (now - view.started_unix_ns).max(0) as f64 / 1e9,
+            cpu_seconds: process.cpu_seconds.unwrap_or_default(),
+            resident_bytes: process.resident_bytes.unwrap_or_default(),
+            health: serde_json::to_value(view.health_of(&ledger)).unwrap_or_default(),
+            sources: sources.collect(),
+            outputs: outputs.collect(),
+            journal: serde_json::to_value(&ledger.journal).unwrap_or_default(),
+        }
+    }
+}
+
+impl SourceStatus {
+    fn of(source: &SourceView, book: SourceEntry) -> Self {
+        let figures = &source.stats;
+        Self {
+            book,
+            files: stats::get(&figures.files),
+            unreadable_files: stats::get(&figures.unreadable_files),
+            lag_seconds: seconds(stats::get(&figures.lag_ns)),
+            blocked: figures.is_blocked.load(std::sync::atomic::Ordering::Relaxed),
+            blocked_seconds: seconds(stats::get(&figures.blocked_ns)),
+            errors: figures.errors.by_kind().iter().map(|(_, count)| count).sum(),
+            cpu_seconds: seconds(stats::get(&figures.cpu_ns)),
+        }
+    }
+}
+
+impl OutputStatus {
+    fn of(output: Option<&OutputView>, book: CursorEntry) -> Self {
+        let idle = stats::OutputStats::default();
+        let figures = output.map_or(&idle, |output| &output.stats);
+        Self {
+            book,
+            failing: figures.failing.load(std::sync::atomic::Ordering::Relaxed),
+            last_error: figures.errors.last(),
+            requests: stats::get(&figures.requests),
+            retries: stats::get(&figures.retries),
+            sent_bytes: stats::get(&figures.bytes_sent),
+            in_flight_requests: stats::get(&figures.in_flight_requests),
+            concurrency_limit: stats::get(&figures.concurrency_limit),
+            service_seconds: seconds(stats::get(&figures.service_ns)),
+            queueing_seconds: seconds(stats::get(&figures.queueing_ns)),
+            batches: stats::get(&figures.batches),
+            errors: figures.errors.by_kind().iter().map(|(_, count)| count).sum(),
+            cpu_seconds: seconds(stats::get(&figures.cpu_ns)),
+        }
+    }
+}
+
+pub(crate) fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
