@@ -62,7 +62,7 @@ pub fn wait_for<T>(deadline: Duration, mut look: impl FnMut() -> Option<T>) -> O
 
 impl Weir {
     /// Starts weir with this configuration (without `data_dir` and `[api]`, which are added) and
-    /// waits until it says that it is ready. Data and log are in `dir` and stay there.
+    /// waits until it serves its books. Data and log are in `dir` and stay there.
     pub fn start(dir: &Path, config: &str) -> Self {
         let mut weir = Self::spawn(dir, config, &[]);
         weir.wait_ready();
@@ -106,7 +106,8 @@ impl Weir {
         Self { child, dir: dir.to_owned(), log_start, api: None }
     }
 
-    /// Waits until `/health/ready` answers 200.
+    /// Waits until it serves its books: the journal is recovered, sources and outputs run. (It may
+    /// be unhealthy all the same, when an output fails.)
     pub fn wait_ready(&mut self) {
         let ready = self.try_ready(PATIENCE);
         assert!(ready, "weir did not become ready; its log:\n{}", self.log());
@@ -120,7 +121,7 @@ impl Weir {
                 return Some(false);
             }
             self.find_api()?;
-            matches!(self.get("/health/ready"), Ok((200, _))).then_some(true)
+            matches!(self.get("/weir/v1/ledger"), Ok((200, _))).then_some(true)
         });
         ready == Some(true)
     }
