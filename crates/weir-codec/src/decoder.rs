@@ -326,11 +326,17 @@ impl LineDecoder {
         Ok(())
     }
 
+    /// Lines of UTF-16 are taken as they stand.
+    #[inline]
+    fn format_of_lines(&self) -> Format {
+        if self.is_utf16 { Format::Raw } else { self.format }
+    }
+
     /// Longest line that is looked at whole: in formats that wrap the body, its wrapping must be
     /// seen even where the body is cut.
     #[inline]
     fn physical_line_max(&self) -> usize {
-        match self.format {
+        match self.format_of_lines() {
             Format::DockerJson | Format::Cri => PHYSICAL_LINE_MAX,
             Format::Raw | Format::Json | Format::Logfmt => {
                 self.line_bytes_max.min(PHYSICAL_LINE_MAX)
@@ -378,7 +384,7 @@ impl LineDecoder {
     ) -> Result<usize, Full> {
         let consumed = line.len() + newline_len;
         let end_offset = run.offset(line.end + newline_len);
-        let format = if self.is_utf16 { Format::Raw } else { self.format };
+        let format = self.format_of_lines();
         match format {
             Format::Raw => {
                 let flags =
@@ -476,7 +482,7 @@ impl LineDecoder {
         let rest = builder.arena().get(start..run.region.end).unwrap_or_default();
         let head = rest.get(..max).unwrap_or_default();
         let end_offset = run.offset(start + max);
-        let format = if self.is_utf16 { Format::Raw } else { self.format };
+        let format = self.format_of_lines();
         let consumed = match format {
             Format::Raw | Format::Json | Format::Logfmt => {
                 let len = if self.is_utf16 { max } else { json::cut_utf8(rest, max) };

@@ -69,34 +69,23 @@ fn parse_usual(line: &[u8], clean: bool, times: &mut TimeParser) -> Option<Docke
     })
 }
 
-/// Reads any object with the keys of this format.
+/// Reads any object with the keys of this format. Of keys that stand there twice the last counts.
 fn parse_any(line: &[u8], times: &mut TimeParser) -> Option<DockerLine> {
     let mut scanner = Scanner::new(line);
     let mut parsed = DockerLine::default();
-    let mut has_log = false;
-    let mut has_time = false;
+    let mut log = None;
     scanner.take(b'{')?;
     if scanner.take(b'}').is_none() {
         loop {
             let key = line.get(scanner.string()?)?;
             scanner.take(b':')?;
+            let value = scanner.value()?;
             match &*unescape_json(key) {
-                b"log" => {
-                    let log = scanner.string()?;
-                    let kept = without_newline(line.get(log.clone())?);
-                    parsed.is_last = kept < log.len();
-                    parsed.body = log.start..log.start + kept;
-                    has_log = true;
-                }
-                b"stream" => parsed.iostream = iostream(line.get(scanner.string()?)?),
-                b"time" => {
-                    parsed.time_ns = times.parse(line.get(scanner.string()?)?);
-                    has_time = true;
-                }
-                b"attrs" => parsed.attributes = object_or_none(line, scanner.value()?),
-                _ => {
-                    scanner.value()?;
-                }
+                b"log" => log = Some(value),
+                b"stream" => parsed.iostream = iostream(line.get(value)?),
+                b"time" => parsed.time_ns = time(line.get(value)?, times),
+                b"attrs" => parsed.attributes = object_or_none(line, value),
+                _ => {}
             }
             if scanner.take(b'}').is_some() {
                 break;
@@ -105,14 +94,30 @@ fn parse_any(line: &[u8], times: &mut TimeParser) -> Option<DockerLine> {
         }
     }
     scanner.white_space();
-    // Docker leaves `log` out when it is empty; an object with neither is another format's.
-    (scanner.is_at_end() && (has_log || has_time)).then_some(parsed)
+    if !scanner.is_at_end() {
+        return None;
+    }
+    let Some(log) = log else {
+        // Docker leaves `log` out when it is empty. An object that has not the other keys
+        // either is of another format.
+        let is_docker = parsed.iostream.iostream().is_some() && parsed.time_ns.is_some();
+        return is_docker.then_some(parsed);
+    };
+    let content = line.get(log.clone())?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    let kept = without_newline(content);
+    parsed.is_last = kept < content.len();
+    parsed.body = log.start + 1..log.start + 1 + kept;
+    Some(parsed)
 }
 
-fn iostream(name: &[u8]) -> RecordFlags {
-    match name {
-        b"stdout" => RecordFlags::STDOUT,
-        b"stderr" => RecordFlags::STDERR,
+fn time(value: &[u8], times: &mut TimeParser) -> Option<i64> {
+    times.parse(value.strip_prefix(b"\"")?.strip_suffix(b"\"")?)
+}
+
+fn iostream(value: &[u8]) -> RecordFlags {
+    match value {
+        b"\"stdout\"" => RecordFlags::STDOUT,
+        b"\"stderr\"" => RecordFlags::STDERR,
         _ => RecordFlags::default(),
     }
 }
