@@ -75,3 +75,32 @@ fn a_graceful_stop_with_the_collector_down_loses_nothing_and_sends_nothing_twice
     let weir = scene.start(&config);
     judge(&Oracle::strict(OUTPUT), &written, &collector, &weir);
 }
+
+#[test]
+fn a_kill_repeats_no_more_than_the_window_and_twenty_milliseconds() {
+    let scene = Scene::new();
+    let collector = Collector::start();
+    collector.answer(Answer::AcceptAfter(Duration::from_millis(10)));
+    let mut plan = scene.plan();
+    plan.body_bytes = (500, 500);
+    plan.lines = Some(60_000);
+    plan.streams = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+    let written = [Writing::all(plan)];
+    let config = scene.config(&collector, "window = \"1MiB\"\nbatch_size = \"128KiB\"\n");
+    for arrived in [10_000, 25_000, 40_000] {
+        let mut weir = scene.start(&config);
+        assert!(collector.wait(weir_testkit::PATIENCE, |tally| tally.unique() >= arrived));
+        weir.kill();
+    }
+    let mut weir = scene.start(&config);
+    // 20 ms of answers are two rounds of at most four requests.
+    let oracle = Oracle {
+        crashes: 3,
+        window_bytes: (1 << 20) + 2 * 4 * (128 << 10),
+        body_bytes_min: 500,
+        ..Oracle::strict(OUTPUT)
+    };
+    judge(&oracle, &written, &collector, &weir);
+    println!("{} copies", collector.tally().duplicates());
+    weir.stop();
+}

@@ -118,3 +118,72 @@ fn merged(written: &[LoadReport]) -> Vec<StreamReport> {
     }
     streams
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use weir_measure::load::LineId;
+
+    use super::*;
+
+    fn report(lines: u64) -> LoadReport {
+        let stream = StreamReport { name: "a".to_owned(), first_seq: 0, lines };
+        LoadReport {
+            lines,
+            bytes: 0,
+            rotations: 0,
+            seconds: 0.0,
+            lateness_max_seconds: 0.0,
+            streams: vec![stream],
+        }
+    }
+
+    fn tally(seqs: &[u64]) -> Tally {
+        let mut tally = Tally::default();
+        for seq in seqs {
+            let mut line = Vec::new();
+            LineId::write("a", 0, *seq, b"payload", &mut line);
+            tally.count(&line);
+        }
+        tally
+    }
+
+    fn books(delivered: u64, discarded: u64) -> Books {
+        let book = json!({"routed": delivered + discarded, "delivered": delivered,
+            "discarded": {"buffer_full": discarded}});
+        Books::new(json!({"cursors": [{"name": "o", "in_flight": 0, "book": book}]}))
+    }
+
+    fn problems(lines: u64, seqs: &[u64], discarded: u64) -> String {
+        let oracle = Oracle::strict("o");
+        oracle.problems(&[report(lines)], &tally(seqs), &books(lines, discarded))
+    }
+
+    #[test]
+    fn a_perfect_run_and_a_counted_loss_pass() {
+        assert_eq!(problems(3, &[0, 1, 2], 0), "");
+        assert_eq!(problems(3, &[0, 2], 1), "");
+    }
+
+    #[test]
+    fn every_broken_promise_is_named() {
+        for (lines, seqs, discarded, word) in [
+            (3, &[0, 2][..], 0, "missing"),
+            (3, &[0, 1, 2], 1, "0 lines missing, 1 counted"),
+            (3, &[0, 1, 1, 2], 0, "copies"),
+            (3, &[1, 0, 2], 0, "out of order"),
+            (3, &[0, 1, 2, 3], 0, "never issued"),
+            (3, &[], 0, "nothing"),
+        ] {
+            let wrong = problems(lines, seqs, discarded);
+            assert!(wrong.contains(word), "{seqs:?}: {wrong:?} does not say {word:?}");
+        }
+    }
+
+    #[test]
+    fn runs_that_go_on_are_put_together() {
+        let mut second = report(2);
+        second.streams[0].first_seq = 3;
+        assert_eq!(merged(&[report(3), second])[0].lines, 5);
+    }
+}
