@@ -16,7 +16,7 @@ const ADR_PARTS: [&str; 4] =
     ["## Context", "## Decision", "## Consequences", "## What would change our mind"];
 
 /// Folders of one machine or person: what names them works nowhere else.
-const MACHINE_PATHS: [&str; 5] = ["/home/", "/root/", "/Users/", "/work/", "/workspace/"];
+const MACHINE_PATHS: [&str; 4] = ["/root/", "/Users/", "/work/", "/workspace/"];
 
 /// Crates that may contain unsafe code, each with the record that says why.
 const UNSAFE_CRATES: [(&str, &str); 0] = [];

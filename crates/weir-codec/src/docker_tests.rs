@@ -1,3 +1,5 @@
+//! Tests of the docker json-file decoder, beside it.
+
 use super::*;
 
 fn parsed(line: &str) -> Option<DockerLine> {
