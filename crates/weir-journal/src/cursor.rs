@@ -94,7 +94,7 @@ impl Cursor {
                 {
                     return;
                 }
-                (waiting > 0).then(|| age - waited)
+                (waiting > 0).then(|| age.saturating_sub(waited))
             };
             match wait {
                 Some(left) => drop(tokio::time::timeout(left, notified).await),
@@ -108,7 +108,7 @@ impl Cursor {
     /// there is nothing to take or the window is used up.
     pub fn take(&mut self, busy: impl Fn(StreamId) -> bool) -> Option<Delivery> {
         loop {
-            let taken = self.shared.lock().take(self.index, &busy)?;
+            let taken = self.shared.change(|state| state.take(self.index, &busy))?;
             if let Some(delivery) = self.fetch(&taken) {
                 return Some(delivery);
             }
@@ -126,7 +126,9 @@ impl Cursor {
             Place::Memory(batch) => batch.clone(),
             Place::Disk(location) => {
                 let file = self.shared.lock().segments.get(&location.segment)?.file.clone();
-                match segment::read_frame(&*file, *location) {
+                let read = || segment::read_frame(&*file, *location);
+                // Once more: a device may fail a single read and then answer.
+                match read().or_else(|_| read()) {
                     Ok(batch) => Arc::new(batch),
                     Err(error) => {
                         tracing::error!(%error, records = taken.routed, "a batch in the journal cannot be read any more; its records are discarded");

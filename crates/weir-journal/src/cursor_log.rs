@@ -13,6 +13,7 @@ use weir_host::{Disk, DiskFile, OpenMode};
 use weir_model::{CursorBook, Position, SourceBook, SourceId, StreamId};
 
 use crate::limits::CURSOR_LOG_BYTES_MIN;
+use crate::segment::is_damage;
 use crate::spec::JournalError;
 use crate::state::{CommitTail, CursorState, CursorStream, Folded, State, StreamState};
 
@@ -36,6 +37,9 @@ enum Kind {
     /// Everything: replaces what was replayed before. One record, so that a damaged one leaves
     /// the generation before in force.
     Snapshot = 6,
+    /// Streams that ended while frames of them stand in segments that are still there: frames up
+    /// to this place are dead.
+    Ended = 7,
 }
 
 /// An open cursor log.
@@ -43,11 +47,12 @@ enum Kind {
 pub(crate) struct CursorLog {
     dir: PathBuf,
     generation: u64,
-    file: Box<dyn DiskFile>,
+    /// `None` while no generation could be written at all.
+    file: Option<Box<dyn DiskFile>>,
     len: u64,
     /// Length right after the last rewriting.
     snapshot_len: u64,
-    /// A sync failed: the file must not be synced again.
+    /// A write or sync failed: the file must not be written or synced again.
     failed: bool,
 }
 
@@ -61,44 +66,94 @@ fn generation_of(path: &Path) -> Option<u64> {
 }
 
 /// Replays all logs of the directory, older before newer, into `state`, and starts a new
-/// generation. Returns the number of damaged records.
+/// generation. `complete` adds what is known from elsewhere before that is written.
 pub(crate) fn recover(
     disk: &dyn Disk,
     dir: &Path,
     files: &[PathBuf],
     state: &mut State,
-) -> Result<(CursorLog, u64), JournalError> {
+    complete: impl FnOnce(&mut State),
+) -> Result<CursorLog, JournalError> {
     let mut generations: Vec<u64> = files.iter().filter_map(|p| generation_of(p)).collect();
     generations.sort_unstable();
-    let mut damaged = 0;
     for generation in &generations {
-        damaged += replay(disk, &file_name(dir, *generation), state)?;
+        let path = file_name(dir, *generation);
+        let damaged = replay(disk, &path, state)?;
+        if damaged > 0 {
+            tracing::warn!(path = %path.display(), damaged, "damaged records in a cursor log were skipped");
+            set_aside(disk, &path, state);
+        }
+        state.recovery.damaged_cursor_records += damaged;
     }
-    let next = generations.last().copied().unwrap_or(0) + 1;
-    let log = write_snapshot(disk, dir, next, state).map_err(|error| JournalError::Io {
-        what: "cannot write",
-        path: file_name(dir, next),
-        error,
-    })?;
+    complete(state);
+    settle_totals(state);
+    let generation = generations.last().copied().unwrap_or(0) + 1;
+    let mut log = CursorLog {
+        dir: dir.to_owned(),
+        generation: generation - 1,
+        file: None,
+        len: 0,
+        snapshot_len: 0,
+        failed: true,
+    };
+    // A full disk is no reason not to start: positions wait in memory until there is room.
+    if let Err(error) = log.rewrite(disk, &Records::snapshot(state)) {
+        tracing::error!(%error, "positions cannot be written at present");
+        state.positions_error = Some(error.to_string());
+        state.positions_since = Some(std::time::Duration::ZERO);
+        return Ok(log);
+    }
     // The one before stays as a second copy; still older ones go.
     for old in generations.iter().rev().skip(1) {
         let _stays_until_next_time = disk.remove(&file_name(dir, *old));
     }
-    Ok((log, damaged))
+    Ok(log)
+}
+
+/// Keeps a copy of a damaged log for whoever wants to look at it.
+fn set_aside(disk: &dyn Disk, path: &Path, state: &mut State) {
+    let aside = path.with_extension("bad");
+    let copy = || -> io::Result<()> {
+        let bytes = read_all(disk, path)?;
+        let out = disk.open(&aside, OpenMode::Create)?;
+        out.set_len(0)?;
+        out.write_all_at(&mut [IoSlice::new(&bytes)], 0)
+    };
+    match copy() {
+        Ok(()) => state.recovery.set_aside.push(aside.display().to_string()),
+        Err(error) => {
+            tracing::warn!(path = %aside.display(), %error, "a damaged log could not be set aside");
+        }
+    }
+}
+
+/// Names of destinations that a segment states and the log has lost.
+pub(crate) fn complete_names(state: &mut State, names: &[(usize, String)]) {
+    for (index, name) in names.iter().filter(|(index, _)| *index < weir_model::limits::CURSORS_MAX)
+    {
+        let cursor = cursor_slot(state, *index);
+        if cursor.name.is_empty() {
+            cursor.name.clone_from(name);
+        }
+    }
+}
+
+fn read_all(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+    let file = disk.open(path, OpenMode::Read)?;
+    let mut bytes = vec![0; file.len()? as usize];
+    // Once more: a device may fail a single read and then answer.
+    file.read_exact_at(&mut bytes, 0).or_else(|_| file.read_exact_at(&mut bytes, 0))?;
+    Ok(bytes)
 }
 
 fn replay(disk: &dyn Disk, path: &Path, state: &mut State) -> Result<u64, JournalError> {
-    let read = || -> io::Result<Vec<u8>> {
-        let file = disk.open(path, OpenMode::Read)?;
-        let mut bytes = vec![0; file.len()? as usize];
-        file.read_exact_at(&mut bytes, 0)?;
-        Ok(bytes)
+    let bytes = match read_all(disk, path) {
+        Ok(bytes) => bytes,
+        Err(error) if is_damage(&error) => return Ok(1),
+        Err(error) => {
+            return Err(JournalError::Io { what: "cannot read", path: path.to_owned(), error });
+        }
     };
-    let bytes = read().map_err(|error| JournalError::Io {
-        what: "cannot read",
-        path: path.to_owned(),
-        error,
-    })?;
     if bytes.len() < FILE_HEADER_LEN || bytes[..4] != FILE_MAGIC {
         return Ok(u64::from(!bytes.is_empty()));
     }
@@ -183,10 +238,16 @@ fn apply(payload: &[u8], state: &mut State) {
         }
         k if k == Kind::Position as u8 => apply_position(&mut fields, state),
         k if k == Kind::Fold as u8 => apply_fold(&mut fields, state),
+        k if k == Kind::Ended as u8 => {
+            let stream = StreamId(fields.u64());
+            let last = (fields.u64(), fields.u64());
+            state.ended.insert(stream, last);
+        }
         k if k == Kind::Snapshot as u8 => {
             state.cursors.clear();
             state.streams.clear();
             state.sources.clear();
+            state.ended.clear();
             replay_records(rest, state);
         }
         // A kind of a later release that reads this version: nothing that this one needs.
@@ -278,6 +339,18 @@ impl Records {
         }
     }
 
+    /// The places must be known before the streams are forgotten.
+    fn ended(&mut self, state: &State, streams: impl Iterator<Item = StreamId>) {
+        for stream in streams {
+            let Some((segment, offset)) = state.ended.get(&stream) else { continue };
+            self.record(Kind::Ended, |out| {
+                out.extend_from_slice(&stream.0.to_le_bytes());
+                out.extend_from_slice(&segment.to_le_bytes());
+                out.extend_from_slice(&offset.to_le_bytes());
+            });
+        }
+    }
+
     fn fold(&mut self, state: &State, ended: &[Folded]) {
         self.record(Kind::Fold, |out| {
             put_u32(out, ended.len() as u32);
@@ -327,6 +400,7 @@ impl Records {
         }
         let ended = std::mem::take(&mut state.folded);
         if !ended.is_empty() {
+            records.ended(state, ended.iter().map(|folded| folded.stream));
             records.fold(state, &ended);
         }
         records
@@ -336,6 +410,7 @@ impl Records {
     fn snapshot(state: &State) -> Self {
         let mut all = Self::default();
         all.names(state);
+        all.ended(state, state.ended.keys().copied());
         all.fold(state, &[]);
         for (index, cursor) in state.cursors.iter().enumerate() {
             for (stream, cs) in &cursor.streams {
@@ -368,15 +443,6 @@ fn put_encoded(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// Writes a new generation under a temporary name, makes it durable, then gives it its name.
-fn write_snapshot(
-    disk: &dyn Disk,
-    dir: &Path,
-    generation: u64,
-    state: &State,
-) -> io::Result<CursorLog> {
-    write_generation(disk, dir, generation, &Records::snapshot(state))
-}
-
 fn write_generation(
     disk: &dyn Disk,
     dir: &Path,
@@ -394,23 +460,21 @@ fn write_generation(
     disk.rename(&temporary, &file_name(dir, generation))?;
     disk.sync_dir(dir)?;
     let len = (FILE_HEADER_LEN + records.0.len()) as u64;
-    let dir = dir.to_owned();
+    let (dir, file) = (dir.to_owned(), Some(file));
     Ok(CursorLog { dir, generation, file, len, snapshot_len: len, failed: false })
 }
 
 impl CursorLog {
     /// Appends records and makes them durable.
     pub(crate) fn write(&mut self, records: &Records) -> io::Result<()> {
-        if self.failed {
-            return Err(io::Error::other("the cursor log failed to sync and must be rewritten"));
-        }
-        self.file.write_all_at(&mut [IoSlice::new(&records.0)], self.len)?;
-        if let Err(error) = self.file.sync_data() {
-            self.failed = true;
-            return Err(error);
-        }
+        let Some(file) = self.file.as_ref().filter(|_| !self.failed) else {
+            return Err(io::Error::other("the cursor log failed and must be rewritten"));
+        };
+        let mut parts = [IoSlice::new(&records.0)];
+        let written = file.write_all_at(&mut parts, self.len).and_then(|()| file.sync_data());
+        self.failed = written.is_err();
         self.len += records.0.len() as u64;
-        Ok(())
+        written
     }
 
     /// Whether it is time to rewrite it: mostly history, or in doubt after a failed sync.
@@ -420,6 +484,11 @@ impl CursorLog {
 
     /// Starts the next generation with the records of a whole state.
     pub(crate) fn rewrite(&mut self, disk: &dyn Disk, records: &Records) -> io::Result<()> {
+        // Until that has worked, nothing may be added to the old one: should the attempt have got
+        // as far as the new name, the old one would be taken for older than it is.
+        self.failed = true;
+        // Segments that were removed must stay removed: their streams may be forgotten now.
+        disk.sync_dir(&self.dir)?;
         let mut next = write_generation(disk, &self.dir, self.generation + 1, records)?;
         std::mem::swap(self, &mut next);
         // The generation before stays as a second copy until the one after it is written.
@@ -437,7 +506,7 @@ pub(crate) fn snapshot(state: &State) -> Records {
 
 /// After replay: totals of every cursor are what its streams and ended streams add up to, and
 /// nothing is in flight.
-pub(crate) fn settle_totals(state: &mut State) {
+fn settle_totals(state: &mut State) {
     for cursor in &mut state.cursors {
         let mut total = cursor.folded;
         for cs in cursor.streams.values_mut() {

@@ -64,7 +64,23 @@ impl Shared {
 #[derive(Debug, Clone)]
 pub struct Journal {
     shared: Arc<Shared>,
-    writer: Arc<Mutex<Option<JoinHandle<()>>>>,
+    writer: Arc<WriterThread>,
+}
+
+/// The writer thread; asked to end when the last handle of the journal goes.
+#[derive(Debug)]
+struct WriterThread {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drop for WriterThread {
+    fn drop(&mut self) {
+        self.shared.change(|state| {
+            state.close();
+            state.stopping = true;
+        });
+    }
 }
 
 /// Resolves when a batch appended with [`WritePolicy::OnAppend`] is on stable storage.
@@ -92,9 +108,6 @@ impl Journal {
         let dir = config.dir.clone();
         let mut state = State::new(config);
         let opened = recovery::open(&*disk, &mut state)?;
-        if !state.dead.is_empty() {
-            state.positions_since = Some(clock.monotonic());
-        }
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             work: Condvar::new(),
@@ -110,7 +123,8 @@ impl Journal {
                 path: dir,
                 error,
             })?;
-        Ok(Self { shared, writer: Arc::new(Mutex::new(Some(thread))) })
+        let writer = WriterThread { shared: shared.clone(), thread: Mutex::new(Some(thread)) };
+        Ok(Self { shared, writer: Arc::new(writer) })
     }
 
     /// Registers a required destination, or finds its cursor again. A new destination starts at
@@ -126,6 +140,7 @@ impl Journal {
                 }
                 None => {
                     state.cursors.push(CursorState::new(spec.name.clone()));
+                    state.names_version += 1;
                     state.cursors.len() - 1
                 }
             };
@@ -192,22 +207,7 @@ impl Journal {
     /// acknowledged goes to disk.
     pub fn persist_stream(&self, stream: StreamId) {
         let now = self.shared.clock.monotonic();
-        self.shared.change(|state| {
-            let in_memory =
-                |s: &state::Slot| s.stream == stream && s.location.is_none() && !s.durable;
-            let slots: Vec<(u64, u64)> = state
-                .slots
-                .iter()
-                .filter(|(_, slot)| in_memory(slot))
-                .map(|(seq, slot)| (*seq, slot.memory_bytes))
-                .collect();
-            for (seq, bytes) in slots {
-                if let Some(slot) = state.slots.get_mut(&seq) {
-                    slot.durable = true;
-                }
-                state.want_durable(seq, bytes, now);
-            }
-        });
+        self.shared.change(|state| state.persist_stream(stream, now));
     }
 
     /// Appends a batch. Never waits: a refused batch comes back, and `on_room` wakes when it is
@@ -225,7 +225,11 @@ impl Journal {
     /// An optional reader with a backlog of at most `backlog_bytes`.
     pub fn subscribe(&self, backlog_bytes: u64) -> Subscriber {
         let queue = SubscriberQueue::new(backlog_bytes);
-        self.shared.lock().subscribers.push(Arc::downgrade(&queue));
+        let mut state = self.shared.lock();
+        if state.closing {
+            queue.close();
+        }
+        state.subscribers.push(Arc::downgrade(&queue));
         Subscriber(queue)
     }
 
@@ -242,34 +246,26 @@ impl Journal {
 
     /// Waits until everything committed so far is durable, or the disk has failed.
     pub fn flush(&self) {
-        let now = self.shared.clock.monotonic();
         let mut state = self.shared.lock();
-        if state.positions_since.is_none() || state.disk_error.is_some() {
-            return;
-        }
-        state.positions_since = Some(now.saturating_sub(state.config.commit_interval));
+        let waits_for_the_next = state.positions_since.is_some() || !state.dead.is_empty();
+        let target = state.commits_begun + u64::from(waits_for_the_next);
+        state.flush_now |= waits_for_the_next;
         self.shared.work.notify_one();
-        let waited = self.shared.flushed.wait(state);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        while state.commits_done < target && state.positions_error.is_none() && !state.stopped {
+            state = self.shared.flushed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// No further appends; cursors drain what is left (`ready` returns at once).
     pub fn close(&self) {
-        let mut state = self.shared.lock();
-        state.closing = true;
-        for cursor in &mut state.cursors {
-            cursor.notify.notify_one();
-        }
-        for subscriber in state.subscribers.drain(..).filter_map(|s| s.upgrade()) {
-            subscriber.close();
-        }
+        self.shared.lock().close();
     }
 
     /// Flushes positions and segments, ends the writer thread. Call after the cursors are done.
     pub fn shutdown(&self) {
         self.close();
         self.shared.change(|state| state.stopping = true);
-        let thread = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.writer.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {

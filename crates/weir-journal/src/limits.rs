@@ -15,6 +15,9 @@ pub(crate) const APPEND_GROUP_INTERVAL: Duration = Duration::from_millis(4);
 /// A group of frames is written as soon as it has this many bytes.
 pub(crate) const GROUP_BYTES: u64 = 1024 * 1024;
 
+/// Frames in one system call: two slices each, below what the system takes at once.
+pub(crate) const FRAMES_PER_WRITE: usize = 256;
+
 /// Pause after a failed write before the disk is tried again.
 pub(crate) const DISK_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 

@@ -6,16 +6,16 @@
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use weir_host::{Disk, DiskFile, OpenMode};
 use weir_model::{Batch, Position, StreamId};
 
 use crate::cursor_log::{self, CursorLog};
-use crate::segment::{self, SEGMENT_HEADER_LEN, Scan};
+use crate::segment::{self, IndexEntry, Opening, Scan};
 use crate::spec::JournalError;
-use crate::state::{CommitTail, Location, RecoveredFrame, SegmentState, State};
+use crate::state::{CommitTail, DeadRanges, Location, RecoveredFrame, SegmentState, State};
 
 /// What opening leaves behind for the writer.
 #[derive(Debug)]
@@ -36,18 +36,25 @@ pub(crate) fn open(disk: &dyn Disk, state: &mut State) -> Result<Opened, Journal
     disk.create_dir_all(&dir).map_err(io_error("cannot create", &dir))?;
     let lock = lock(disk, &dir)?;
     let files = disk.list(&dir).map_err(io_error("cannot read", &dir))?;
-    check_versions(disk, &files)?;
-    let (cursor_log, damaged) = cursor_log::recover(disk, &dir, &files, state)?;
-    cursor_log::settle_totals(state);
-    state.recovery.damaged_cursor_records = damaged;
     let mut ids: Vec<u64> = files.iter().filter_map(|p| segment::id_of(p)).collect();
     ids.sort_unstable();
-    for (at, id) in ids.iter().enumerate() {
-        let is_last = at + 1 == ids.len();
-        recover_segment(disk, &dir, *id, is_last, state)?;
+    // Every version is looked at before anything is written.
+    let openings = ids
+        .iter()
+        .map(|id| Ok((*id, read_opening(disk, &segment::file_name(&dir, *id))?)))
+        .collect::<Result<Vec<_>, JournalError>>()?;
+    let cursor_log = cursor_log::recover(disk, &dir, &files, state, |state| {
+        for (_, opening) in &openings {
+            cursor_log::complete_names(state, &opening.names);
+        }
+    })?;
+    for (id, opening) in &openings {
+        recover_segment(disk, &dir, *id, opening.frames_at, state)?;
     }
     load_partial_positions(state);
-    Ok(Opened { cursor_log, next_segment: ids.last().copied().unwrap_or(0) + 1, lock })
+    let last = ids.iter().copied().chain(state.ended.values().map(|(segment, _)| *segment)).max();
+    state.forget_ended();
+    Ok(Opened { cursor_log, next_segment: last.unwrap_or(0) + 1, lock })
 }
 
 fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskFile>, JournalError> {
@@ -60,24 +67,20 @@ fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskFile>, JournalError> 
     }
 }
 
-/// Looks at every segment's version before anything is written.
-fn check_versions(disk: &dyn Disk, files: &[PathBuf]) -> Result<(), JournalError> {
-    for path in files.iter().filter(|p| segment::id_of(p).is_some()) {
-        let file = disk.open(path, OpenMode::Read).map_err(|error| JournalError::Io {
-            what: "cannot open",
-            path: path.clone(),
-            error,
-        })?;
-        segment::check_header(&*file, path)?;
-    }
-    Ok(())
+fn read_opening(disk: &dyn Disk, path: &Path) -> Result<Opening, JournalError> {
+    let file = disk.open(path, OpenMode::Read).map_err(|error| JournalError::Io {
+        what: "cannot open",
+        path: path.to_owned(),
+        error,
+    })?;
+    segment::read_opening(&*file, path)
 }
 
 fn recover_segment(
     disk: &dyn Disk,
     dir: &Path,
     id: u64,
-    is_last: bool,
+    frames_at: u64,
     state: &mut State,
 ) -> Result<(), JournalError> {
     let path = segment::file_name(dir, id);
@@ -86,20 +89,25 @@ fn recover_segment(
         move |error| JournalError::Io { what, path, error }
     };
     let file = disk.open(&path, OpenMode::ReadWrite).map_err(io_error("cannot open"))?;
-    let has_header = segment::check_header(&*file, &path)?;
-    let start = if has_header { SEGMENT_HEADER_LEN } else { 0 };
     let mut frames = Vec::new();
-    let scan = segment::scan(&*file, id, start, |location, batch| frames.push((location, batch)))
+    let scan = segment::scan(&*file, id, frames_at, |at, batch| frames.push((at, batch)))
         .map_err(io_error("cannot read"))?;
-    let len = file.len().map_err(io_error("cannot read"))?;
-    report_damage(disk, &path, &*file, &scan, (len, is_last), state);
+    let safe_aside = report_damage(disk, &path, &*file, &scan, state);
     if frames.is_empty() {
         drop(file);
-        let _tried_again_next_time = disk.remove(&path);
+        if safe_aside {
+            let _tried_again_next_time = disk.remove(&path);
+        }
         return Ok(());
     }
-    let live_frames = frames.len() as u64;
-    let segment = SegmentState { file: Arc::from(file), len, live_frames, sealed: true };
+    let len = close_torn(&*file, &scan, &frames, &path);
+    let segment = SegmentState {
+        file: Arc::from(file),
+        len,
+        live_frames: frames.len() as u64,
+        sealed: true,
+        dead: DeadRanges::default(),
+    };
     state.segments.insert(id, segment);
     for (location, batch) in frames {
         recover_frame(location, &batch, state);
@@ -107,56 +115,91 @@ fn recover_segment(
     Ok(())
 }
 
-/// Copies damaged ranges to a `.bad` file beside the segment. What was being written at the very
-/// end when the machine stopped is no damage: nobody was told that it was safe.
+/// Gives a segment that was open when the machine stopped its proper end, so that the next start
+/// does not take its torn end for damage. Returns the length.
+fn close_torn(file: &dyn DiskFile, scan: &Scan, frames: &[(Location, Batch)], path: &Path) -> u64 {
+    if !scan.closed {
+        let entries: Vec<IndexEntry> =
+            frames.iter().map(|(at, b)| IndexEntry::of(*at, b)).collect();
+        let footer = segment::encode_footer(&entries);
+        let closed = file
+            .set_len(scan.end)
+            .and_then(|()| file.write_all_at(&mut [IoSlice::new(&footer)], scan.end))
+            .and_then(|()| file.sync_data());
+        if let Err(error) = closed {
+            tracing::warn!(path = %path.display(), %error, "a segment could not be closed; the next start tries again");
+        }
+    }
+    file.len().unwrap_or(scan.end)
+}
+
+/// Copies damaged ranges to `.bad` files beside the segment. False when that failed: then the
+/// segment must stay.
 fn report_damage(
     disk: &dyn Disk,
     path: &Path,
     file: &dyn DiskFile,
     scan: &Scan,
-    (len, is_last): (u64, bool),
     state: &mut State,
-) {
-    let mut ranges = scan.damaged.clone();
-    if scan.torn && !is_last {
-        ranges.push((scan.end, len));
+) -> bool {
+    state.recovery.torn_bytes += scan.torn_bytes;
+    let mut all_safe = true;
+    for (from, to) in &scan.damaged {
+        state.recovery.damaged_bytes += to - from;
+        let aside = path.with_extension(format!("{from}.bad"));
+        let copied = copy_aside(disk, file, (*from, *to), &aside);
+        if let Err(error) = &copied {
+            tracing::warn!(path = %aside.display(), %error, "damaged bytes could not be set aside");
+        }
+        all_safe &= copied.is_ok();
+        tracing::warn!(
+            path = %path.display(),
+            from,
+            to,
+            aside = %aside.display(),
+            "damaged bytes in a journal segment were skipped"
+        );
+        state.recovery.set_aside.push(aside.display().to_string());
     }
-    if ranges.is_empty() {
-        return;
-    }
-    state.recovery.damaged_bytes += ranges.iter().map(|(from, to)| to - from).sum::<u64>();
-    let aside = path.with_extension("bad");
-    if let Err(error) = copy_ranges(disk, file, &ranges, &aside) {
-        tracing::warn!(path = %aside.display(), %error, "damaged bytes could not be set aside");
-    }
-    tracing::warn!(
-        path = %path.display(),
-        ranges = ?ranges,
-        aside = %aside.display(),
-        "damaged bytes in a journal segment were skipped"
-    );
-    state.recovery.set_aside.push(aside.display().to_string());
+    all_safe
 }
 
-fn copy_ranges(
+/// The name says where the bytes come from, so that the same damage is copied only once however
+/// often weir starts.
+fn copy_aside(
     disk: &dyn Disk,
     file: &dyn DiskFile,
-    ranges: &[(u64, u64)],
+    (from, to): (u64, u64),
     aside: &Path,
 ) -> io::Result<()> {
-    let out = disk.open(aside, OpenMode::Create)?;
-    let mut at = out.len()?;
-    for (from, to) in ranges {
-        let mut bytes = vec![0; (to - from) as usize];
-        file.read_exact_at(&mut bytes, *from)?;
-        out.write_all_at(&mut [IoSlice::new(&bytes)], at)?;
-        at += bytes.len() as u64;
+    let mut bytes = vec![0; (to - from) as usize];
+    for (number, page) in bytes.chunks_mut(4096).enumerate() {
+        let at = from + number as u64 * 4096;
+        if let Err(error) = file.read_exact_at(page, at)
+            && !segment::is_damage(&error)
+        {
+            return Err(error);
+        }
     }
-    Ok(())
+    let out = disk.open(aside, OpenMode::Create)?;
+    if out.len()? == to - from {
+        return Ok(());
+    }
+    out.write_all_at(&mut [IoSlice::new(&bytes)], 0)?;
+    out.sync_data()?;
+    aside.parent().map_or(Ok(()), |dir| disk.sync_dir(dir))
 }
 
 fn recover_frame(location: Location, batch: &Batch, state: &mut State) {
     let header = batch.header();
+    let here = (location.segment, location.offset);
+    if state.ended.get(&header.stream).is_some_and(|last| here <= *last) {
+        state.dead.push(location);
+        return;
+    }
+    if let Some(known) = state.streams.get_mut(&header.stream) {
+        known.last_frame = known.last_frame.max(Some(here));
+    }
     let mut routed = Vec::new();
     for (index, cursor) in state.cursors.iter().enumerate() {
         let count = batch.routed_count(index);
@@ -179,6 +222,7 @@ fn recover_frame(location: Location, batch: &Batch, state: &mut State) {
         source: header.source,
         group: header.group,
         base: header.base(),
+        repeatable: header.repeatable,
         tail: CommitTail::of(batch),
         routed,
         positions: Vec::new(),

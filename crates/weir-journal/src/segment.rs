@@ -8,15 +8,19 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 
 use weir_host::{Disk, DiskFile, OpenMode};
-use weir_model::{Batch, FrameError, FrameHeader, HEADER_LEN};
+use weir_model::{Batch, FrameError, FrameHeader, HEADER_LEN as FRAME_HEADER_LEN};
 
 use crate::spec::JournalError;
 use crate::state::Location;
 
 const MAGIC: [u8; 4] = *b"WSEG";
 const VERSION: u16 = 1;
-/// Bytes before the first frame.
-pub(crate) const SEGMENT_HEADER_LEN: u64 = 16;
+/// Bytes of the fixed header; the table of names follows.
+const HEADER_LEN: u64 = 16;
+/// Length and checksum of the table of names.
+const NAMES_HEADER_LEN: u64 = 8;
+/// Largest table of names that is believed.
+const NAMES_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const FOOTER_MAGIC: [u8; 4] = *b"WIDX";
 
 pub(crate) fn file_name(dir: &Path, id: u64) -> PathBuf {
@@ -29,16 +33,49 @@ pub(crate) fn id_of(path: &Path) -> Option<u64> {
     name.strip_prefix("segment-")?.strip_suffix(".wseg")?.parse().ok()
 }
 
-/// Creates a segment whose name and header are durable.
-pub(crate) fn create(disk: &dyn Disk, dir: &Path, id: u64) -> io::Result<Box<dyn DiskFile>> {
+/// The table of names: which destination each bit of a route means. It makes a segment readable
+/// by itself, even when the cursor log is lost.
+pub(crate) fn encode_names<'a>(names: impl Iterator<Item = (usize, &'a str)>) -> Vec<u8> {
+    let mut table = Vec::new();
+    for (index, name) in names {
+        table.extend_from_slice(&(index as u32).to_le_bytes());
+        table.extend_from_slice(&(name.len() as u32).to_le_bytes());
+        table.extend_from_slice(name.as_bytes());
+    }
+    let mut out = Vec::with_capacity(table.len() + 16);
+    out.extend_from_slice(&(table.len() as u32).to_le_bytes());
+    out.extend_from_slice(&crc32c::crc32c(&table).to_le_bytes());
+    out.extend_from_slice(&table);
+    out.resize(out.len().next_multiple_of(8), 0);
+    out
+}
+
+fn decode_names(mut table: &[u8]) -> Vec<(usize, String)> {
+    let mut names = Vec::new();
+    while let Some((head, rest)) = table.split_at_checked(8) {
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| head[at + i])) as usize;
+        let Some((name, rest)) = rest.split_at_checked(u32_at(4)) else { break };
+        names.push((u32_at(0), String::from_utf8_lossy(name).into_owned()));
+        table = rest;
+    }
+    names
+}
+
+/// Creates a segment whose name and header are durable. Returns it with its length.
+pub(crate) fn create(
+    disk: &dyn Disk,
+    dir: &Path,
+    id: u64,
+    names: &[u8],
+) -> io::Result<(Box<dyn DiskFile>, u64)> {
     let path = file_name(dir, id);
     let file = disk.open(&path, OpenMode::CreateNew)?;
-    let mut header = [0; SEGMENT_HEADER_LEN as usize];
+    let mut header = [0; HEADER_LEN as usize];
     header[..4].copy_from_slice(&MAGIC);
     header[4..6].copy_from_slice(&VERSION.to_le_bytes());
     header[8..].copy_from_slice(&id.to_le_bytes());
     let written = file
-        .write_all_at(&mut [IoSlice::new(&header)], 0)
+        .write_all_at(&mut [IoSlice::new(&header), IoSlice::new(names)], 0)
         .and_then(|()| file.sync_data())
         .and_then(|()| disk.sync_dir(dir));
     if let Err(error) = written {
@@ -46,7 +83,7 @@ pub(crate) fn create(disk: &dyn Disk, dir: &Path, id: u64) -> io::Result<Box<dyn
         let _empty_is_harmless = disk.remove(&path);
         return Err(error);
     }
-    Ok(file)
+    Ok((file, HEADER_LEN + names.len() as u64))
 }
 
 /// What one frame adds to the index of its segment.
@@ -55,6 +92,12 @@ pub(crate) struct IndexEntry {
     pub(crate) location: Location,
     pub(crate) stream: u64,
     pub(crate) keys: Vec<u64>,
+}
+
+impl IndexEntry {
+    pub(crate) fn of(location: Location, batch: &Batch) -> Self {
+        Self { location, stream: batch.header().stream.0, keys: batch.keys().collect() }
+    }
 }
 
 /// Encodes the index: count, then (offset, length, stream, keys) of every frame, then the
@@ -82,12 +125,12 @@ pub(crate) fn encode_footer(entries: &[IndexEntry]) -> Vec<u8> {
 /// Length of the index at the end of a closed segment, when there is a whole one.
 fn footer_len(file: &dyn DiskFile, file_len: u64) -> io::Result<u64> {
     let mut end = [0; 8];
-    if file_len < SEGMENT_HEADER_LEN + 16 {
+    if file_len < HEADER_LEN + 16 {
         return Ok(0);
     }
     file.read_exact_at(&mut end, file_len - 8)?;
     let len = u64::from(u32::from_le_bytes([end[0], end[1], end[2], end[3]]));
-    if end[4..] != FOOTER_MAGIC || len < 16 || len > file_len - SEGMENT_HEADER_LEN {
+    if end[4..] != FOOTER_MAGIC || len < 16 || len > file_len - HEADER_LEN {
         return Ok(0);
     }
     let mut footer = vec![0; len as usize];
@@ -102,34 +145,64 @@ fn footer_len(file: &dyn DiskFile, file_len: u64) -> io::Result<u64> {
 pub(crate) struct Scan {
     /// Ranges that are neither frames nor punched holes.
     pub(crate) damaged: Vec<(u64, u64)>,
-    /// End of what is of use: the place where a segment could be appended to.
+    /// End of the last whole frame.
     pub(crate) end: u64,
-    /// The file's end is a frame or index that was not written to its end.
-    pub(crate) torn: bool,
+    /// Bytes behind it that were being written when the machine stopped: nobody was told that
+    /// they were safe. A segment that was closed has none.
+    pub(crate) torn_bytes: u64,
+    /// It ends with a whole index.
+    pub(crate) closed: bool,
 }
 
-/// Checks the header of a segment. `Ok(false)`: it is no segment at all (damaged or empty).
-pub(crate) fn check_header(file: &dyn DiskFile, path: &Path) -> Result<bool, JournalError> {
-    let mut header = [0; SEGMENT_HEADER_LEN as usize];
+/// What stands before the frames of a segment.
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    /// Where the frames begin; 0 when there is no whole header (damaged or empty).
+    pub(crate) frames_at: u64,
+    /// Destinations by the index of their route bit.
+    pub(crate) names: Vec<(usize, String)>,
+}
+
+/// Reads the header of a segment. An unknown version is the only error that is not the disk's.
+pub(crate) fn read_opening(file: &dyn DiskFile, path: &Path) -> Result<Opening, JournalError> {
+    let io_error = |error| JournalError::Io { what: "cannot read", path: path.to_owned(), error };
+    let mut header = [0; (HEADER_LEN + NAMES_HEADER_LEN) as usize];
     match file.read_exact_at(&mut header, 0) {
         Ok(()) => {}
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-        Err(error) => {
-            return Err(JournalError::Io { what: "cannot read", path: path.to_owned(), error });
-        }
+        Err(e) if is_damage(&e) => return Ok(Opening::default()),
+        Err(error) => return Err(io_error(error)),
     }
     if header[..4] != MAGIC {
-        return Ok(false);
+        return Ok(Opening::default());
     }
     let version = u16::from_le_bytes([header[4], header[5]]);
     if version != VERSION {
         return Err(JournalError::Version { file: path.to_owned(), version });
     }
-    Ok(true)
+    let [len, crc] = [16, 20].map(|at| u32::from_le_bytes(std::array::from_fn(|i| header[at + i])));
+    if u64::from(len) > NAMES_BYTES_MAX.min(file.len().map_err(io_error)?) {
+        return Ok(Opening { frames_at: HEADER_LEN, names: Vec::new() });
+    }
+    let mut table = vec![0; len as usize];
+    match file.read_exact_at(&mut table, HEADER_LEN + NAMES_HEADER_LEN) {
+        Ok(()) if crc32c::crc32c(&table) == crc => {}
+        Err(error) if !is_damage(&error) => return Err(io_error(error)),
+        _ => return Ok(Opening { frames_at: HEADER_LEN, names: Vec::new() }),
+    }
+    let frames_at = (HEADER_LEN + NAMES_HEADER_LEN + u64::from(len)).next_multiple_of(8);
+    Ok(Opening { frames_at, names: decode_names(&table) })
 }
 
-/// Walks over all frames of a segment; `found` gets each whole one. Damaged ranges are skipped:
-/// the next frame is searched at every multiple of 8.
+/// Whether an error says that these bytes are gone, rather than that the disk cannot be used now.
+pub(crate) fn is_damage(error: &io::Error) -> bool {
+    const EIO: i32 = 5;
+    error.kind() == io::ErrorKind::UnexpectedEof || error.raw_os_error() == Some(EIO)
+}
+
+/// Walks over all frames of a segment; `found` gets each whole one. Damage is skipped: by the
+/// length that the damaged frame states if something whole follows there (so that nothing inside
+/// it, which is what some log says, is taken for a frame), else by searching at every multiple
+/// of 8.
 pub(crate) fn scan(
     file: &dyn DiskFile,
     id: u64,
@@ -137,39 +210,53 @@ pub(crate) fn scan(
     mut found: impl FnMut(Location, Batch),
 ) -> io::Result<Scan> {
     let file_len = file.len()?;
-    let data_end = file_len - footer_len(file, file_len)?;
+    let footer = footer_len(file, file_len)?;
+    let data_end = file_len - footer;
     let mut reader = Window::new(file, data_end);
-    let mut scan = Scan { end: start, ..Scan::default() };
+    let mut scan = Scan { end: start, closed: footer > 0, ..Scan::default() };
     let mut at = start;
     let mut damage_from = None;
     while at < data_end {
-        match frame_at(&mut reader, at, data_end)? {
-            Some(batch) => {
-                if let Some(from) = damage_from.take() {
-                    scan.damaged.push((from, at));
-                }
-                let len = batch.frame_bytes() as u64;
-                found(Location { segment: id, offset: at, len: len as u32 }, batch);
-                at += len;
-                scan.end = at;
+        if let Some(batch) = frame_at(&mut reader, at, data_end)? {
+            if let Some(from) = damage_from.take() {
+                scan.damaged.push((from, at));
             }
-            None => {
-                if !reader.is_zero(at)? {
-                    damage_from.get_or_insert(at);
-                }
-                at += 8;
-            }
+            let len = batch.frame_bytes() as u64;
+            found(Location { segment: id, offset: at, len: len as u32 }, batch);
+            at += len;
+            scan.end = at;
+        } else if reader.is_zero(at)? {
+            at += 8;
+        } else {
+            damage_from.get_or_insert(at);
+            at = behind_damage(&mut reader, at, data_end)?;
         }
     }
-    // What follows the last whole frame was being written when the machine stopped.
-    scan.torn = damage_from.is_some();
+    if let Some(from) = damage_from {
+        if scan.closed {
+            scan.damaged.push((from, data_end));
+        } else {
+            scan.torn_bytes = file_len - from;
+        }
+    }
     Ok(scan)
 }
 
+/// Where to look on behind bytes that are no frame.
+fn behind_damage(reader: &mut Window<'_>, at: u64, end: u64) -> io::Result<u64> {
+    let header = FrameHeader::read(reader.bytes(at, FRAME_HEADER_LEN)?);
+    if let Ok(header) = header {
+        let next = at + u64::from(header.frame_len);
+        if next == end || (next < end && frame_at(reader, next, end)?.is_some()) {
+            return Ok(next);
+        }
+    }
+    Ok(at + 8)
+}
+
 fn frame_at(reader: &mut Window<'_>, at: u64, end: u64) -> io::Result<Option<Batch>> {
-    let header = match FrameHeader::read(reader.bytes(at, HEADER_LEN)?) {
-        Ok(header) => header,
-        Err(_) => return Ok(None),
+    let Ok(header) = FrameHeader::read(reader.bytes(at, FRAME_HEADER_LEN)?) else {
+        return Ok(None);
     };
     let len = header.frame_len as usize;
     if at + len as u64 > end {
@@ -216,12 +303,24 @@ impl<'a> Window<'a> {
         if at < have.start || want_end > have.end {
             let size = WINDOW_BYTES.max(len).min((self.end - at) as usize);
             self.buf.resize(size, 0);
-            self.file.read_exact_at(&mut self.buf, at)?;
+            match self.file.read_exact_at(&mut self.buf, at) {
+                Err(error) if is_damage(&error) => self.read_what_can_be_read(at),
+                read => read?,
+            }
             self.start = at;
         }
         let from = (at - self.start) as usize;
         let to = (want_end - self.start) as usize;
         Ok(&self.buf[from..to])
+    }
+
+    /// After an error: page by page. What cannot be read is made to look damaged, not empty.
+    fn read_what_can_be_read(&mut self, at: u64) {
+        for (number, page) in self.buf.chunks_mut(4096).enumerate() {
+            if self.file.read_exact_at(page, at + number as u64 * 4096).is_err() {
+                page.fill(0xff);
+            }
+        }
     }
 
     fn is_zero(&mut self, at: u64) -> io::Result<bool> {

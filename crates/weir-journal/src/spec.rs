@@ -135,8 +135,11 @@ pub struct Recovery {
     pub frames: u64,
     /// Their bytes.
     pub frame_bytes: u64,
-    /// Bytes that were no valid frame; the segments that hold them were kept as `.bad` copies.
+    /// Bytes that were no valid frame; `.bad` files hold copies of them.
     pub damaged_bytes: u64,
+    /// Bytes that were being written when the machine stopped: nobody was told that they were
+    /// safe.
+    pub torn_bytes: u64,
     /// Names of files set aside.
     pub set_aside: Vec<String>,
     /// Records of the cursor log that were damaged.

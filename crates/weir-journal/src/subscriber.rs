@@ -13,7 +13,7 @@ pub enum Next {
     Batch(Arc<Batch>),
     /// Records that this reader missed because it was too slow: exactly these.
     Gap {
-        /// Journal sequence number of the first missed batch.
+        /// Number of the first missed batch, counted over all batches ever appended.
         first: u64,
         /// And of the last.
         last: u64,

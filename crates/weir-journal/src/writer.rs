@@ -6,7 +6,9 @@
 //! failed sync is never repeated on the same file: the segment is closed and the frames that are
 //! still in memory go to the next one.
 
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,20 +17,22 @@ use weir_model::Batch;
 
 use crate::Shared;
 use crate::cursor_log::{self, CursorLog, Records};
-use crate::limits::{APPEND_GROUP_INTERVAL, DISK_RETRY_INTERVAL, GROUP_BYTES, PUNCH_BYTES_MIN};
+use crate::limits::{APPEND_GROUP_INTERVAL, DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, GROUP_BYTES};
 use crate::recovery::Opened;
-use crate::segment::{self, IndexEntry, SEGMENT_HEADER_LEN};
+use crate::segment::{self, IndexEntry};
 use crate::spec::RefusedReason;
-use crate::state::{Location, SegmentState, State};
+use crate::state::{DeadRanges, Location, SegmentState, State};
 
 /// What the lock holder asks the disk to do next.
 #[derive(Debug)]
 enum Work {
-    /// Frames to write; they must be synced when `sync` is set.
+    /// Frames to write; they, and those before them, must be flushed when `sync` is set.
     Frames {
         batches: Vec<(u64, Arc<Batch>)>,
         sync: bool,
     },
+    /// Find out whether frames can be written again.
+    Probe,
     /// Records for the cursor log, and frames whose space may go once those are durable.
     Positions {
         records: Records,
@@ -44,7 +48,7 @@ pub(crate) struct Writer {
     cursor_log: CursorLog,
     current: Option<Current>,
     next_segment: u64,
-    /// Positions that could not be written yet, with the space that waits for them.
+    /// Space that waits for positions that could not be written yet.
     unwritten: Vec<Location>,
     _lock: Box<dyn DiskFile>,
 }
@@ -56,7 +60,53 @@ struct Current {
     file: Arc<dyn DiskFile>,
     len: u64,
     index: Vec<IndexEntry>,
-    synced_len: u64,
+    /// Slots whose frames were written and not flushed.
+    unsynced: Vec<(u64, Location)>,
+    names_version: u64,
+    /// A flush failed: neither written nor flushed again.
+    failed: bool,
+}
+
+impl Current {
+    fn append(&mut self, group: &[(u64, Arc<Batch>)]) -> io::Result<Vec<Location>> {
+        let heads: Vec<[u8; 16]> = group.iter().map(|(_, b)| b.frame_parts().0).collect();
+        let mut parts = Vec::with_capacity(group.len() * 2);
+        let mut locations = Vec::with_capacity(group.len());
+        let mut at = self.len;
+        for ((_, batch), head) in group.iter().zip(&heads) {
+            parts.push(IoSlice::new(head));
+            parts.push(IoSlice::new(batch.frame_rest()));
+            let len = batch.frame_bytes() as u32;
+            locations.push(Location { segment: self.id, offset: at, len });
+            at += u64::from(len);
+        }
+        if let Err(error) = self.file.write_all_at(&mut parts, self.len) {
+            // What stands behind the length is no frame of ours. Should it not be cut off
+            // either, nothing more is written here.
+            self.failed |= self.file.set_len(self.len).is_err();
+            return Err(error);
+        }
+        self.len = at;
+        for ((seq, batch), location) in group.iter().zip(&locations) {
+            self.index.push(IndexEntry::of(*location, batch));
+            self.unsynced.push((*seq, *location));
+        }
+        Ok(locations)
+    }
+}
+
+impl Drop for Writer {
+    /// However the thread ends, nobody waits for it in vain.
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.stopped = true;
+        for slot in state.slots.values_mut() {
+            for ticket in slot.tickets.drain(..) {
+                let _nobody_waits = ticket.send(Err(RefusedReason::Closed));
+            }
+        }
+        self.shared.flushed.notify_all();
+    }
 }
 
 impl Writer {
@@ -76,12 +126,15 @@ impl Writer {
     pub(crate) fn run(mut self) {
         loop {
             match self.wait_for_work() {
-                Work::Frames { batches, sync } => self.write_frames(batches, sync),
+                Work::Frames { batches, sync } => self.write_frames(&batches, sync),
+                Work::Probe => self.probe(),
                 Work::Positions { records, dead } => self.write_positions(&records, dead),
                 Work::Stop => break,
             }
         }
-        self.seal_current();
+        if let Err(error) = self.close_segment() {
+            tracing::warn!(%error, "the last journal segment could not be closed");
+        }
     }
 
     fn wait_for_work(&self) -> Work {
@@ -103,71 +156,56 @@ impl Writer {
         }
     }
 
-    fn write_frames(&mut self, batches: Vec<(u64, Arc<Batch>)>, sync: bool) {
-        let written = self.append_group(&batches).and_then(|locations| {
-            if sync { self.sync_current().map(|()| locations) } else { Ok(locations) }
-        });
-        let mut state = self.shared.lock();
-        let now = self.shared.clock.monotonic();
+    fn write_frames(&mut self, batches: &[(u64, Arc<Batch>)], sync: bool) {
+        let appended = self.append_frames(batches);
+        let written = appended.and_then(|()| if sync { self.sync_current() } else { Ok(()) });
         match written {
-            Ok(locations) => {
-                frames_written(&mut state, &batches, &locations, sync);
-                state.flushes += u64::from(sync);
-            }
-            Err(error) => {
-                drop(state);
-                self.abandon_segment();
-                state = self.shared.lock();
-                frames_failed(&mut state, &batches, &error, now);
-            }
+            Ok(()) => frames_written(&mut self.shared.lock(), batches, sync),
+            Err(error) => self.frames_failed(batches, &error),
         }
+        let mut state = self.shared.lock();
         // Frames that were settled while they were being written are free now.
-        for (seq, _) in &batches {
-            let free = state.slots.get(seq).is_some_and(|s| s.holders == 0 && s.ticket.is_none());
-            if free {
+        for (seq, _) in batches {
+            if state.slots.get(seq).is_some_and(|s| s.holders == 0) {
                 state.remove_slot(*seq);
             }
         }
         state.wake_sources_if_room();
     }
 
-    /// Appends frames to the current segment, beginning a new one when it is full.
-    fn append_group(&mut self, batches: &[(u64, Arc<Batch>)]) -> io::Result<Vec<Location>> {
-        self.check_space(batches)?;
-        let mut locations = Vec::with_capacity(batches.len());
-        for group in batches.chunks(256) {
-            self.open_segment_if_needed()?;
-            let Some(current) = &mut self.current else { continue };
-            let heads: Vec<[u8; 16]> = group.iter().map(|(_, b)| b.frame_parts().0).collect();
-            let mut parts = Vec::with_capacity(group.len() * 2);
-            let mut at = current.len;
-            for ((_, batch), head) in group.iter().zip(&heads) {
-                parts.push(IoSlice::new(head));
-                parts.push(IoSlice::new(batch.frame_rest()));
-                let len = batch.frame_bytes() as u32;
-                let location = Location { segment: current.id, offset: at, len };
-                locations.push(location);
-                current.index.push(IndexEntry {
-                    location,
-                    stream: batch.header().stream.0,
-                    keys: batch.keys().collect(),
-                });
-                at += u64::from(len);
+    /// Tries what failed before with a fresh segment, which is written and flushed.
+    fn probe(&mut self) {
+        let bytes = self.shared.lock().failed_bytes;
+        let tried = self.check_space(bytes).and_then(|()| self.open_segment_if_needed());
+        let mut state = self.shared.lock();
+        match tried {
+            Ok(()) => {
+                tracing::info!("the journal can write again");
+                state.frames_error = None;
+                state.wake_sources();
             }
-            let written = current.file.write_all_at(&mut parts, current.len);
-            if let Err(error) = written {
-                current.index.truncate(current.index.len() - group.len());
-                let _reads_as_torn_otherwise = current.file.set_len(current.len);
-                return Err(error);
+            Err(error) => {
+                let now = self.shared.clock.monotonic();
+                note_frames_error(&mut state, &error, now);
             }
-            current.len = at;
         }
-        Ok(locations)
+    }
+
+    /// Appends frames to the current segment, beginning a new one when it is full.
+    fn append_frames(&mut self, batches: &[(u64, Arc<Batch>)]) -> io::Result<()> {
+        self.check_space(batches.iter().map(|(_, b)| b.frame_bytes() as u64).sum())?;
+        for group in batches.chunks(FRAMES_PER_WRITE) {
+            self.open_segment_if_needed()?;
+            if let Some(current) = &mut self.current {
+                let locations = current.append(group)?;
+                frames_placed(&mut self.shared.lock(), group, &locations);
+            }
+        }
+        Ok(())
     }
 
     /// Refuses to write beyond the journal's own limit or into the last of the free space.
-    fn check_space(&self, batches: &[(u64, Arc<Batch>)]) -> io::Result<()> {
-        let bytes: u64 = batches.iter().map(|(_, b)| b.frame_bytes() as u64).sum();
+    fn check_space(&self, bytes: u64) -> io::Result<()> {
         let (limit, free_min, used, dir) = {
             let state = self.shared.lock();
             let config = &state.config;
@@ -186,66 +224,134 @@ impl Writer {
     }
 
     fn open_segment_if_needed(&mut self) -> io::Result<()> {
-        let (limit, dir) = {
+        let (limit, dir, names_version, names) = {
             let state = self.shared.lock();
-            (state.config.segment_bytes, state.config.dir.clone())
+            let names = state.cursors.iter().map(|c| c.name.as_str()).enumerate();
+            let version = state.names_version;
+            let is_same = self.current.as_ref().is_some_and(|c| c.names_version == version);
+            let names = if is_same { Vec::new() } else { segment::encode_names(names) };
+            (state.config.segment_bytes, state.config.dir.clone(), version, names)
         };
-        if self.current.as_ref().is_some_and(|c| c.len >= limit) {
-            self.sync_current()?;
-            self.seal_current();
+        let is_done = |c: &Current| c.failed || c.len >= limit || c.names_version != names_version;
+        if self.current.as_ref().is_some_and(is_done) {
+            self.close_segment()?;
+            // The names were left out above if only the length made a new segment necessary.
+            return self.open_segment_if_needed();
         }
         if self.current.is_some() {
             return Ok(());
         }
         let id = self.next_segment;
         self.next_segment += 1;
-        let file: Arc<dyn DiskFile> = Arc::from(segment::create(&*self.disk, &dir, id)?);
-        let len = SEGMENT_HEADER_LEN;
-        let segment = SegmentState { file: file.clone(), len, live_frames: 0, sealed: false };
+        let (file, len) = segment::create(&*self.disk, &dir, id, &names)?;
+        let file: Arc<dyn DiskFile> = Arc::from(file);
+        let dead = DeadRanges::default();
+        let segment = SegmentState { file: file.clone(), len, live_frames: 0, sealed: false, dead };
         self.shared.lock().segments.insert(id, segment);
-        self.current = Some(Current { id, file, len, index: Vec::new(), synced_len: len });
+        let (index, unsynced) = (Vec::new(), Vec::new());
+        let current = Current { id, file, len, index, unsynced, names_version, failed: false };
+        self.current = Some(current);
         Ok(())
     }
 
     fn sync_current(&mut self) -> io::Result<()> {
         let Some(current) = &mut self.current else { return Ok(()) };
-        if current.synced_len == current.len {
+        if current.unsynced.is_empty() {
             return Ok(());
         }
-        current.file.sync_data()?;
-        current.synced_len = current.len;
+        if let Err(error) = current.file.sync_data() {
+            current.failed = true;
+            return Err(error);
+        }
+        let mut state = self.shared.lock();
+        state.flushes += 1;
+        for (seq, location) in current.unsynced.drain(..) {
+            frame_synced(&mut state, seq, location);
+        }
         Ok(())
     }
 
-    /// Closes the current segment with its index. The index is a convenience: losing it only
-    /// costs a scan, so it is not synced and its failure is not an error.
-    fn seal_current(&mut self) {
-        let Some(mut current) = self.current.take() else { return };
-        let footer = segment::encode_footer(&current.index);
-        if current.file.write_all_at(&mut [IoSlice::new(&footer)], current.len).is_ok() {
-            current.len += footer.len() as u64;
+    /// Ends the current segment with its index, flushed, unless it failed: then it is left as it
+    /// is, and what was not flushed is taken back into memory as far as it can be read.
+    fn close_segment(&mut self) -> io::Result<()> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let mut result = Ok(());
+        if !current.failed {
+            let footer = segment::encode_footer(&current.index);
+            let written = current.file.write_all_at(&mut [IoSlice::new(&footer)], current.len);
+            if written.is_ok() {
+                current.len += footer.len() as u64;
+            }
+            result = current.file.sync_data();
         }
-        self.seal_in_state(current.id, current.len);
-    }
-
-    /// After a failed write or sync: never touches the file again.
-    fn abandon_segment(&mut self) {
-        if let Some(current) = self.current.take() {
-            self.seal_in_state(current.id, current.len);
-        }
-    }
-
-    fn seal_in_state(&self, id: u64, len: u64) {
+        let Some(current) = self.current.take() else { return Ok(()) };
         let mut state = self.shared.lock();
-        if let Some(segment) = state.segments.get_mut(&id) {
-            segment.sealed = true;
-            segment.len = len;
+        if !current.failed && result.is_ok() {
+            for (seq, location) in &current.unsynced {
+                frame_synced(&mut state, *seq, *location);
+            }
         }
-        // A segment without live frames goes with the next reclaim.
-        if state.segments.get(&id).is_some_and(|s| s.live_frames == 0) {
-            state.dead.push(Location { segment: id, offset: 0, len: 0 });
+        drop(state);
+        if current.failed || result.is_err() {
+            self.take_back(&current);
+        }
+        let mut state = self.shared.lock();
+        if let Some(segment) = state.segments.get_mut(&current.id) {
+            segment.sealed = true;
+            segment.len = current.len;
+            // A segment without live frames goes with the next reclaim.
+            if segment.live_frames == 0 {
+                state.dead.push(Location { segment: current.id, offset: 0, len: 0 });
+            }
+        }
+        result
+    }
+
+    /// After a failed flush what was written is in doubt for ever: those frames go to the next
+    /// segment. Their bytes are in memory, or still in the cache of the operating system.
+    fn take_back(&self, current: &Current) {
+        for (seq, location) in &current.unsynced {
+            let is_away = {
+                let state = self.shared.lock();
+                let slot = state.slots.get(seq).filter(|s| s.location == Some(*location));
+                let Some(slot) = slot else { continue };
+                slot.batch.is_none()
+            };
+            let read = is_away.then(|| segment::read_frame(&*current.file, *location));
+            let mut state = self.shared.lock();
             let now = self.shared.clock.monotonic();
-            state.positions_since.get_or_insert(now);
+            match read {
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "a frame of a failed segment cannot be read back");
+                }
+                Some(Ok(batch)) => frame_taken_back(&mut state, *seq, Some(batch), now),
+                None => frame_taken_back(&mut state, *seq, None, now),
+            }
+        }
+    }
+
+    /// Nothing of the group is safe. It is tried again with the next segment, or with this one
+    /// if only space was missing.
+    fn frames_failed(&mut self, batches: &[(u64, Arc<Batch>)], error: &io::Error) {
+        let is_space =
+            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        if let Some(current) = &mut self.current {
+            current.failed |= !is_space;
+            if current.failed {
+                let _reported_already = self.close_segment();
+            }
+        }
+        let mut state = self.shared.lock();
+        let now = self.shared.clock.monotonic();
+        state.failed_bytes = batches.iter().map(|(_, b)| b.frame_bytes() as u64).sum();
+        note_frames_error(&mut state, error, now);
+        let text = error.to_string();
+        for (seq, _) in batches {
+            frame_taken_back(&mut state, *seq, None, now);
+            let Some(slot) = state.slots.get_mut(seq).filter(|s| !s.synced) else { continue };
+            for ticket in slot.tickets.drain(..) {
+                let _nobody_waits = ticket.send(Err(RefusedReason::Disk { error: text.clone() }));
+            }
         }
     }
 
@@ -259,40 +365,33 @@ impl Writer {
         } else {
             self.cursor_log.write(records)
         };
-        if let Err(error) = written {
-            self.positions_failed(&error);
+        if let Err(error) = written
+            && !self.positions_failed(&error)
+        {
             return;
         }
         let dead = std::mem::take(&mut self.unwritten);
         {
             let mut state = self.shared.lock();
             state.flushes += u64::from(!records.is_empty());
+            state.positions_error = None;
+            state.commits_done = state.commits_begun;
             self.shared.flushed.notify_all();
         }
         self.reclaim(dead);
     }
 
-    /// The log could not be written: the next attempt writes everything anew.
-    fn positions_failed(&mut self, error: &io::Error) {
+    /// The log could not be written: everything is written anew. False when that fails, too.
+    fn positions_failed(&mut self, error: &io::Error) -> bool {
         tracing::error!(%error, "positions could not be written; after a crash now, more would be sent again");
         let snapshot = cursor_log::snapshot(&self.shared.lock());
-        let rewritten = self.cursor_log.rewrite(&*self.disk, &snapshot);
+        let Err(error) = self.cursor_log.rewrite(&*self.disk, &snapshot) else { return true };
         let mut state = self.shared.lock();
         let now = self.shared.clock.monotonic();
-        match rewritten {
-            Ok(()) => self.shared.flushed.notify_all(),
-            Err(error) => {
-                note_disk_error(&mut state, &error, now);
-                state.names_dirty = true;
-                for cursor in 0..state.cursors.len() {
-                    let streams: Vec<_> = state.cursors[cursor].streams.keys().copied().collect();
-                    for stream in streams {
-                        state.mark_dirty(cursor, stream, now);
-                    }
-                }
-                state.positions_since = Some(now + DISK_RETRY_INTERVAL);
-            }
-        }
+        state.positions_error = Some(error.to_string());
+        state.positions_since = Some(now + DISK_RETRY_INTERVAL).filter(|_| !state.stopping);
+        self.shared.flushed.notify_all();
+        false
     }
 
     /// Deletes segments that nobody needs and punches holes where frames are dead.
@@ -301,78 +400,138 @@ impl Writer {
             return;
         }
         dead.sort_unstable();
-        let mut state = self.shared.lock();
-        let mut ranges: Vec<(Arc<dyn DiskFile>, u64, u64)> = Vec::new();
-        let mut deleted = Vec::new();
-        for group in dead.chunk_by(|a, b| a.segment == b.segment) {
-            let id = group[0].segment;
-            let Some(segment) = state.segments.get_mut(&id) else { continue };
-            let frames = group.iter().filter(|l| l.len > 0).count() as u64;
-            segment.live_frames = segment.live_frames.saturating_sub(frames);
-            if segment.sealed && segment.live_frames == 0 {
-                state.segments.remove(&id);
-                deleted.push(segment::file_name(&state.config.dir, id));
-                continue;
-            }
-            let file = segment.file.clone();
-            for run in group.chunk_by(|a, b| a.offset + u64::from(a.len) == b.offset) {
-                let len: u64 = run.iter().map(|l| u64::from(l.len)).sum();
-                if len >= PUNCH_BYTES_MIN {
-                    ranges.push((file.clone(), run[0].offset, len));
-                }
-            }
-        }
-        drop(state);
+        let (holes, deleted) = bury(&mut self.shared.lock(), &dead);
         for path in &deleted {
             if let Err(error) = self.disk.remove(path) {
                 tracing::warn!(path = %path.display(), %error, "segment could not be deleted");
             }
         }
-        for (file, offset, len) in ranges {
+        for hole in holes {
             // Space that cannot be punched comes back when the whole segment goes.
-            let _later = file.punch(offset, len);
+            if hole.file.punch(hole.start, hole.len).is_ok()
+                && let Some(segment) = self.shared.lock().segments.get_mut(&hole.segment)
+            {
+                segment.dead.punched(hole.start);
+            }
         }
+        let mut state = self.shared.lock();
+        // Room that was missing may be there now.
+        state.disk_retry_at = Duration::ZERO;
+        state.wake_sources_if_room();
+    }
+}
+
+/// A range to give back to the file system.
+struct Hole {
+    segment: u64,
+    file: Arc<dyn DiskFile>,
+    start: u64,
+    len: u64,
+}
+
+/// Counts frames as dead: what can be punched, and which segments can go as a whole.
+fn bury(state: &mut State, dead: &[Location]) -> (Vec<Hole>, Vec<PathBuf>) {
+    let (mut holes, mut deleted) = (Vec::new(), Vec::new());
+    for group in dead.chunk_by(|a, b| a.segment == b.segment) {
+        let id = group[0].segment;
+        let Some(segment) = state.segments.get_mut(&id) else { continue };
+        let mut ready = BTreeMap::new();
+        for frame in group.iter().filter(|l| l.len > 0) {
+            segment.live_frames = segment.live_frames.saturating_sub(1);
+            if let Some((start, len)) = segment.dead.add(frame.offset, u64::from(frame.len)) {
+                // Growing upwards in the order of offsets, a later range replaces what it holds.
+                ready.insert(start, len);
+            }
+        }
+        if segment.sealed && segment.live_frames == 0 {
+            state.segments.remove(&id);
+            deleted.push(segment::file_name(&state.config.dir, id));
+            continue;
+        }
+        let file = &segment.file;
+        let hole = |(start, len)| Hole { segment: id, file: file.clone(), start, len };
+        holes.extend(ready.into_iter().map(hole));
+    }
+    if !deleted.is_empty() {
+        state.forget_ended();
+    }
+    (holes, deleted)
+}
+
+/// The earliest of several moments to wait for.
+#[derive(Default)]
+struct Timer(Option<Duration>);
+
+impl Timer {
+    /// True when that moment has come; else it is waited for.
+    fn is_due(&mut self, at: Duration, now: Duration) -> bool {
+        let left = at.saturating_sub(now);
+        if !left.is_zero() {
+            self.0 = Some(self.0.map_or(left, |earlier| earlier.min(left)));
+        }
+        left.is_zero()
     }
 }
 
 /// The next thing to do, or how long to wait for one (for ever = `Err(None)`).
 fn next_work(state: &mut State, now: Duration) -> Result<Work, Option<Duration>> {
-    let mut wait: Option<Duration> = None;
-    let mut wait_until = |at: Duration| {
-        let left = at.saturating_sub(now);
-        wait = Some(wait.map_or(left, |w| w.min(left)));
-    };
-    let disk_ready = state.disk_error.is_none() || now >= state.disk_retry_at || state.stopping;
-    if !disk_ready {
-        wait_until(state.disk_retry_at);
+    let mut timer = Timer::default();
+    let gave_up = state.stopping && state.positions_error.is_some();
+    if !state.dead.is_empty() && !gave_up {
+        state.positions_since.get_or_insert(now);
     }
-    if let Some(since) = state.durable_since.filter(|_| disk_ready) {
-        let due = since + APPEND_GROUP_INTERVAL;
-        if state.stopping || now >= due || state.durable_waiting_bytes >= GROUP_BYTES {
-            return Ok(Work::Frames { batches: take_durable(state), sync: true });
-        }
-        wait_until(due);
-    }
-    if state.spill_wanted && disk_ready {
-        let batches = take_spill(state);
-        if !batches.is_empty() {
-            return Ok(Work::Frames { batches, sync: false });
-        }
-        state.spill_wanted = false;
+    if let Some(work) = frames_work(state, now, &mut timer) {
+        return Ok(work);
     }
     if let Some(since) = state.positions_since {
-        let due = since + state.config.commit_interval;
-        if state.stopping || now >= due {
+        let at_once = state.stopping || state.flush_now;
+        if at_once || timer.is_due(since + state.config.commit_interval, now) {
             state.positions_since = None;
+            state.flush_now = false;
+            state.commits_begun += 1;
             let records = Records::collect(state);
             return Ok(Work::Positions { records, dead: std::mem::take(&mut state.dead) });
         }
-        wait_until(due);
     }
     if state.stopping {
         return Ok(Work::Stop);
     }
-    Err(wait)
+    Err(timer.0)
+}
+
+fn frames_work(state: &mut State, now: Duration, timer: &mut Timer) -> Option<Work> {
+    if state.frames_error.is_some() {
+        // When shutting down, what failed is tried once more and then never: ending must not hang.
+        let retry = if state.stopping {
+            !std::mem::replace(&mut state.tried_at_last, true)
+        } else {
+            timer.is_due(state.disk_retry_at, now)
+        };
+        return retry.then_some(Work::Probe);
+    }
+    if let Some(since) = state.durable_since {
+        let at_once = state.stopping || state.durable_waiting_bytes >= GROUP_BYTES;
+        if at_once || timer.is_due(since + APPEND_GROUP_INTERVAL, now) {
+            state.sync_wanted = false;
+            return Some(Work::Frames { batches: take_durable(state), sync: true });
+        }
+    }
+    if std::mem::take(&mut state.sync_wanted) {
+        return Some(Work::Frames { batches: Vec::new(), sync: true });
+    }
+    if state.ring_wanted > 0 && !state.spill_wanted && state.ring_bytes > state.ring_target() {
+        let due = state.spill_due_at().is_some_and(|at| timer.is_due(at, now));
+        state.spill_wanted = due || state.spill_is_due(now);
+    }
+    if state.spill_wanted {
+        let batches = take_spill(state);
+        if !batches.is_empty() {
+            return Some(Work::Frames { batches, sync: false });
+        }
+        state.spill_wanted = false;
+        state.wake_sources_if_room();
+    }
+    None
 }
 
 fn take_durable(state: &mut State) -> Vec<(u64, Arc<Batch>)> {
@@ -380,10 +539,10 @@ fn take_durable(state: &mut State) -> Vec<(u64, Arc<Batch>)> {
     state.durable_waiting_bytes = 0;
     let mut batches = Vec::new();
     for seq in std::mem::take(&mut state.durable_waiting) {
-        if let Some(slot) = state.slots.get_mut(&seq)
-            && let Some(batch) =
-                slot.batch.clone().filter(|_| slot.location.is_none() && !slot.writing)
-        {
+        let Some(slot) = state.slots.get_mut(&seq) else { continue };
+        slot.queued = false;
+        let to_write = slot.batch.clone().filter(|_| slot.location.is_none() && !slot.writing);
+        if let Some(batch) = to_write {
             slot.writing = true;
             batches.push((seq, batch));
         }
@@ -391,84 +550,114 @@ fn take_durable(state: &mut State) -> Vec<(u64, Arc<Batch>)> {
     batches
 }
 
-/// The oldest batches of a full ring, until it would be three quarters full.
+/// The oldest batches of a full ring, until it would be three quarters full. Those that are on
+/// disk already are only forgotten here; those that must be flushed are on their way anyhow.
 fn take_spill(state: &mut State) -> Vec<(u64, Arc<Batch>)> {
-    let target = state.config.ring_bytes / 4 * 3;
+    let target = state.ring_target();
+    // Finds where memory begins.
+    let _oldest = state.spill_due_at();
+    let _oldest = state.spill_due_at();
     let mut left = state.ring_bytes;
     let mut batches = Vec::new();
+    let mut forgotten = Vec::new();
     let mut bytes = 0;
-    for (seq, slot) in &mut state.slots {
+    for (seq, slot) in state.slots.range_mut(state.spill_from..) {
         if left <= target || bytes >= 8 * GROUP_BYTES {
             break;
         }
-        if slot.writing || slot.location.is_some() {
+        let Some(batch) = slot.batch.as_ref().filter(|_| !slot.writing) else { continue };
+        if slot.location.is_some() {
+            forgotten.push((slot.stream, slot.memory_bytes));
+            slot.batch = None;
+        } else if !slot.durable {
+            batches.push((*seq, batch.clone()));
+            slot.writing = true;
+            bytes += slot.memory_bytes;
+        } else {
             continue;
         }
-        if let Some(batch) = &slot.batch {
-            left -= slot.memory_bytes;
-            bytes += slot.memory_bytes;
-            slot.writing = true;
-            batches.push((*seq, batch.clone()));
-        }
+        left -= slot.memory_bytes;
+    }
+    for (stream, bytes) in forgotten {
+        state.forget_memory(stream, bytes);
     }
     batches
 }
 
-fn frames_written(
-    state: &mut State,
-    batches: &[(u64, Arc<Batch>)],
-    locations: &[Location],
-    sync: bool,
-) {
-    state.disk_error = None;
-    for ((seq, _), location) in batches.iter().zip(locations) {
+/// The frames stand on disk, but not yet for certain.
+fn frames_placed(state: &mut State, batches: &[(u64, Arc<Batch>)], locations: &[Location]) {
+    for ((seq, batch), location) in batches.iter().zip(locations) {
         state.frames_written += 1;
         if let Some(segment) = state.segments.get_mut(&location.segment) {
             segment.live_frames += 1;
             segment.len = segment.len.max(location.offset + u64::from(location.len));
         }
-        let Some(slot) = state.slots.get_mut(seq) else {
-            state.dead.push(*location);
-            continue;
-        };
-        slot.writing = false;
-        slot.location = Some(*location);
-        if let Some(ticket) = slot.ticket.take() {
-            let _nobody_waits = ticket.send(Ok(()));
+        if let Some(stream) = state.streams.get_mut(&batch.header().stream) {
+            stream.last_frame = Some((location.segment, location.offset));
         }
-        if !sync {
-            slot.batch = None;
+        match state.slots.get_mut(seq) {
+            Some(slot) => slot.location = Some(*location),
+            None => state.dead.push(*location),
+        }
+    }
+}
+
+fn frames_written(state: &mut State, batches: &[(u64, Arc<Batch>)], sync: bool) {
+    for (seq, _) in batches {
+        let Some(slot) = state.slots.get_mut(seq) else { continue };
+        slot.writing = false;
+        if sync {
+            continue;
+        }
+        // Somebody asked for durability while the frame was being written.
+        state.sync_wanted |= slot.durable && !slot.synced;
+        if slot.batch.take().is_some() {
             let (stream, bytes) = (slot.stream, slot.memory_bytes);
             state.forget_memory(stream, bytes);
         }
     }
 }
 
-fn frames_failed(
-    state: &mut State,
-    batches: &[(u64, Arc<Batch>)],
-    error: &io::Error,
-    now: Duration,
-) {
-    note_disk_error(state, error, now);
-    let text = error.to_string();
-    for (seq, batch) in batches {
-        let Some(slot) = state.slots.get_mut(seq) else { continue };
-        slot.writing = false;
-        if let Some(ticket) = slot.ticket.take() {
-            let _nobody_waits = ticket.send(Err(RefusedReason::Disk { error: text.clone() }));
-        } else if slot.durable {
-            let bytes = batch.memory_bytes() as u64;
-            state.want_durable(*seq, bytes, now);
-        }
+/// The frame is safe, unless it was taken back and stands elsewhere now.
+fn frame_synced(state: &mut State, seq: u64, location: Location) {
+    let Some(slot) = state.slots.get_mut(&seq).filter(|s| s.location == Some(location)) else {
+        return;
+    };
+    slot.synced = true;
+    for ticket in slot.tickets.drain(..) {
+        let _nobody_waits = ticket.send(Ok(()));
     }
 }
 
-fn note_disk_error(state: &mut State, error: &io::Error, now: Duration) {
+/// A frame that may not be on disk after all is in memory again (`batch` when it was not there
+/// any more) and waits for the next attempt.
+fn frame_taken_back(state: &mut State, seq: u64, batch: Option<Batch>, now: Duration) {
+    let Some(slot) = state.slots.get_mut(&seq).filter(|s| !s.synced) else { return };
+    slot.writing = false;
+    let location = slot.location.take();
+    if let Some(batch) = batch.filter(|_| slot.batch.is_none()) {
+        slot.memory_bytes = batch.memory_bytes() as u64;
+        slot.batch = Some(Arc::new(batch));
+        state.ring_bytes += slot.memory_bytes;
+        if let Some(stream) = state.streams.get_mut(&slot.stream) {
+            stream.ring_bytes += slot.memory_bytes;
+        }
+    }
+    let (durable, bytes) = (slot.durable, slot.memory_bytes);
+    state.dead.extend(location);
+    state.spill_from = state.spill_from.min(seq);
+    if durable {
+        state.want_durable(seq, bytes, now);
+    } else {
+        state.spill_wanted = true;
+    }
+}
+
+fn note_frames_error(state: &mut State, error: &io::Error, now: Duration) {
     let text = error.to_string();
-    if state.disk_error.as_deref() != Some(&text) {
+    if state.frames_error.as_deref() != Some(&text) {
         tracing::error!(%error, "the journal cannot write; sources wait, deliveries go on");
     }
-    state.disk_error = Some(text);
+    state.frames_error = Some(text);
     state.disk_retry_at = now + DISK_RETRY_INTERVAL;
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weir_model::{Batch, DiscardReason, StreamId};
 
-use super::{CommitTail, Entry, Slot, State, Status, StreamState};
+use super::{CommitTail, CursorState, CursorStream, Entry, Slot, State, Status};
 use crate::limits::{MERGE_BYTES_MAX, SLOTS_MAX, STREAM_SHARE};
 use crate::spec::{RefusedReason, WhenFull, WritePolicy};
 use crate::{Outcome, Refused};
@@ -22,9 +22,10 @@ impl State {
         now: Duration,
     ) -> Result<Durable, Refused> {
         if let Err(reason) = self.admit(&batch, policy, now) {
-            if !matches!(reason, RefusedReason::Closed) {
-                self.room_wanted = true;
+            if reason == RefusedReason::RingFull {
+                self.ring_wanted = self.ring_wanted.max(batch.memory_bytes() as u64);
             }
+            self.disk_wanted |= matches!(reason, RefusedReason::Disk { .. });
             return Err(Refused { batch: Box::new(batch), reason });
         }
         let batch = Arc::new(batch);
@@ -47,7 +48,7 @@ impl State {
             return Err(RefusedReason::Closed);
         }
         if policy == WritePolicy::OnAppend
-            && let Some(error) = &self.disk_error
+            && let Some(error) = &self.frames_error
         {
             return Err(RefusedReason::Disk { error: error.clone() });
         }
@@ -71,6 +72,10 @@ impl State {
         if !cursor.is_active() || batch.routed_count(index) == 0 {
             return Ok(());
         }
+        let has_it = |cs: &CursorStream| batch.header().end() <= cs.seen();
+        if cursor.streams.get(&stream).is_some_and(has_it) {
+            return Ok(());
+        }
         let limit = cursor.limit();
         let over = cursor.pending_bytes > 0 && cursor.pending_bytes + bytes > limit;
         match cursor.when_full() {
@@ -83,8 +88,13 @@ impl State {
             WhenFull::Block => {
                 let own = cursor.streams.get(&stream).map_or(0, |cs| cs.pending_bytes);
                 let others = own < cursor.pending_bytes;
-                if over || (others && own + bytes > limit / STREAM_SHARE) {
+                let over_share = others && own > 0 && own + bytes > limit / STREAM_SHARE;
+                if over || over_share {
                     cursor.blocking = true;
+                    cursor.is_full |= over;
+                    if !over && !cursor.over_share.contains(&stream) {
+                        cursor.over_share.push(stream);
+                    }
                     return Err(RefusedReason::BufferFull { cursor: cursor.name.clone() });
                 }
                 Ok(())
@@ -107,7 +117,7 @@ impl State {
         }
         if self.spill_is_due(now) {
             self.spill_wanted = true;
-            if let Some(error) = self.disk_error.clone() {
+            if let Some(error) = self.frames_error.clone() {
                 return self
                     .discard_for_ring(bytes, now)
                     .then_some(())
@@ -120,20 +130,32 @@ impl State {
     /// Whether a full ring should go to disk: another destination would starve, or the slowest
     /// has kept the ring full for a while. Otherwise the source simply waits: its file is the
     /// better buffer.
-    pub(crate) fn spill_is_due(&self, now: Duration) -> bool {
-        let active = || self.cursors.iter().filter(|c| c.is_active());
-        let starving =
-            active().any(|c| c.waiting_bytes == 0) && active().any(|c| c.waiting_bytes > 0);
-        let oldest = self.slots.values().find(|s| s.batch.is_some()).map(|s| s.appended_at);
-        starving || oldest.is_some_and(|at| now.saturating_sub(at) >= self.config.spill_after)
+    pub(crate) fn spill_is_due(&mut self, now: Duration) -> bool {
+        self.is_starving() || self.spill_due_at().is_some_and(|at| now >= at)
     }
 
-    /// The ring is full and the disk cannot take it: destinations that may discard make room.
+    /// One destination has nothing to do while another has.
+    pub(crate) fn is_starving(&self) -> bool {
+        let active = || self.cursors.iter().filter(|c| c.is_active());
+        active().any(|c| c.waiting_bytes == 0) && active().any(|c| c.waiting_bytes > 0)
+    }
+
+    /// When the slowest destination has kept the ring full for long enough.
+    pub(crate) fn spill_due_at(&mut self) -> Option<Duration> {
+        let in_memory = |(_, slot): &(&u64, &Slot)| slot.batch.is_some() && !slot.writing;
+        let (seq, slot) = self.slots.range(self.spill_from..).find(in_memory)?;
+        self.spill_from = *seq;
+        Some(slot.appended_at + self.config.spill_after)
+    }
+
+    /// The ring is full and the disk cannot take it: destinations that may discard make room, in
+    /// memory or on the disk, a step at a time.
     fn discard_for_ring(&mut self, bytes: u64, now: Duration) -> bool {
         for index in 0..self.cursors.len() {
-            if self.cursors[index].when_full() == WhenFull::DropOldest {
-                let target = self.cursors[index].pending_bytes.saturating_sub(bytes * 4);
-                self.discard_oldest(index, target, now);
+            let cursor = &self.cursors[index];
+            if cursor.when_full() == WhenFull::DropOldest {
+                let step = (bytes * 4).max(cursor.limit() / 32);
+                self.discard_oldest(index, cursor.pending_bytes.saturating_sub(step), now);
             }
         }
         self.ring_bytes + bytes <= self.config.ring_bytes
@@ -183,13 +205,14 @@ impl State {
         if self.subscribers.is_empty() {
             return;
         }
-        let seq = self.next_seq;
+        let seq = self.next_published;
+        self.next_published += 1;
         self.subscribers.retain(|s| s.upgrade().is_some_and(|s| s.push(seq, batch)));
     }
 
     fn account_stream(&mut self, batch: &Batch) {
         let header = batch.header();
-        let stream = self.streams.entry(header.stream).or_insert_with(StreamState::default);
+        let stream = self.streams.entry(header.stream).or_default();
         stream.source = Some(header.source);
         stream.group = header.group;
         stream.book = batch.book();
@@ -206,12 +229,12 @@ impl State {
             holders += u32::from(self.enter(index, seq, &batch, &tail, now));
         }
         let durable = policy == WritePolicy::OnAppend;
-        if holders == 0 && !durable {
-            return None;
-        }
         let stream = batch.header().stream;
+        if holders == 0 {
+            return if durable { self.wait_for_earlier(stream) } else { None };
+        }
         let memory_bytes = batch.memory_bytes() as u64;
-        let (ticket, durable_rx) = if durable { split(oneshot::channel()) } else { (None, None) };
+        let (tickets, durable_rx) = if durable { ticket() } else { (Vec::new(), None) };
         self.ring_bytes += memory_bytes;
         if let Some(state) = self.streams.get_mut(&stream) {
             state.ring_bytes += memory_bytes;
@@ -225,7 +248,9 @@ impl State {
             appended_at: now,
             writing: false,
             durable,
-            ticket,
+            queued: false,
+            synced: false,
+            tickets,
         };
         self.slots.insert(seq, slot);
         if durable {
@@ -234,10 +259,43 @@ impl State {
         durable_rx
     }
 
+    /// A batch that every destination has already: either it is not routed anywhere, or its source
+    /// appends it again because it was not told that it is safe. Then it is as safe as the last
+    /// batch of its stream that is still waiting for the disk.
+    fn wait_for_earlier(&mut self, stream: StreamId) -> Durable {
+        let entries = self.cursors.iter().filter_map(|c| c.streams.get(&stream));
+        let unsafe_still = |seq: &u64| self.slots.get(seq).is_some_and(|s| s.durable && !s.synced);
+        let seq =
+            entries.flat_map(|cs| cs.entries.iter().map(|e| e.seq)).filter(unsafe_still).max()?;
+        let (tickets, durable_rx) = ticket();
+        self.slots.get_mut(&seq)?.tickets.extend(tickets);
+        durable_rx
+    }
+
     pub(crate) fn want_durable(&mut self, seq: u64, bytes: u64, now: Duration) {
+        let Some(slot) = self.slots.get_mut(&seq).filter(|s| !s.queued) else { return };
+        slot.queued = true;
         self.durable_waiting.push_back(seq);
         self.durable_waiting_bytes += bytes;
         self.durable_since.get_or_insert(now);
+    }
+
+    /// Sees to it that what the stream has in the journal is on stable storage.
+    pub(crate) fn persist_stream(&mut self, stream: StreamId, now: Duration) {
+        let mut waiting = Vec::new();
+        let fleeting = |s: &&mut Slot| s.stream == stream && !s.durable;
+        for (seq, slot) in &mut self.slots {
+            let Some(slot) = Some(slot).filter(fleeting) else { continue };
+            slot.durable = true;
+            if slot.location.is_none() && !slot.writing {
+                waiting.push((*seq, slot.memory_bytes));
+            } else if !slot.synced {
+                self.sync_wanted = true;
+            }
+        }
+        for (seq, bytes) in waiting {
+            self.want_durable(seq, bytes, now);
+        }
     }
 
     /// Enters the batch into one destination's books; true when that destination must deliver it.
@@ -255,7 +313,8 @@ impl State {
         }
         let cs = self.cursors[index].streams.entry(stream).or_default();
         let skip_to = cs.seen();
-        if tail.end <= skip_to {
+        // A batch without records may carry a new state or book for the same place.
+        if tail.end < skip_to || (tail.end == skip_to && batch.record_count() > 0) {
             return false;
         }
         let first_record = batch.records_up_to(skip_to);
@@ -300,6 +359,10 @@ impl State {
         if !cs.in_turn {
             cs.in_turn = true;
             cursor.turns.push_back(stream);
+            if cursor.starved {
+                cursor.starved = false;
+                cursor.notify.notify_one();
+            }
         }
         let bytes = entry.bytes;
         cs.entries.push_back(entry);
@@ -316,8 +379,7 @@ impl State {
             cursor.waiting_since = now;
         }
         let crossed = before < cursor.ready_bytes && cursor.waiting_bytes >= cursor.ready_bytes;
-        if before == 0 || crossed || cursor.starved {
-            cursor.starved = false;
+        if (before == 0 || crossed) && !cursor.starved {
             cursor.notify.notify_one();
         }
     }
@@ -353,20 +415,31 @@ impl State {
         true
     }
 
-    /// The slot of the stream's last batch, when it waits untouched in every active cursor.
+    /// The slot of the stream's last batch, when it waits untouched in every active cursor that
+    /// it is routed to, and no other cursor has seen more than it.
     fn mergeable_seq(&self, stream: StreamId) -> Option<u64> {
-        let mut active = self.cursors.iter().filter(|c| c.is_active());
-        let last = |c: &super::CursorState| {
-            let cs = c.streams.get(&stream)?;
-            let entry = cs.entries.back()?;
-            let base = self.slots.get(&entry.seq)?.batch.as_ref()?.header().base();
-            let whole = entry.skip_to <= base && entry.routed > 0;
-            (entry.status == Status::Waiting && whole).then_some(entry.seq)
+        let last = |c: &CursorState| {
+            let entry = c.streams.get(&stream)?.entries.back()?;
+            (entry.routed > 0).then_some(entry.seq)
         };
-        let seq = last(active.next()?)?;
+        let active = || self.cursors.iter().filter(|c| c.is_active());
+        let seq = active().filter_map(last).max()?;
         let slot = self.slots.get(&seq)?;
+        let batch = slot.batch.as_ref()?;
+        let header = batch.header();
+        let untouched = |(index, c): (usize, &CursorState)| {
+            let Some(cs) = c.streams.get(&stream).filter(|_| c.is_active()) else {
+                return !c.is_active();
+            };
+            if batch.routed_count(index) == 0 {
+                return cs.seen() == header.end();
+            }
+            cs.entries.back().is_some_and(|e| {
+                e.seq == seq && e.status == Status::Waiting && e.skip_to <= header.base()
+            })
+        };
         let free = !slot.writing && slot.location.is_none() && !slot.durable;
-        (free && active.all(|c| last(c) == Some(seq))).then_some(seq)
+        (free && self.cursors.iter().enumerate().all(untouched)).then_some(seq)
     }
 
     fn grow_last_entry(
@@ -379,12 +452,22 @@ impl State {
         now: Duration,
     ) {
         let cursor = &mut self.cursors[index];
+        if !cursor.is_active() {
+            return;
+        }
         let Some(cs) = cursor.streams.get_mut(&stream) else { return };
-        let Some(entry) = cs.entries.back_mut().filter(|_| cursor.spec.is_some()) else { return };
         let routed = merged.routed_count(index);
+        let Some(entry) = cs.entries.back_mut() else {
+            cs.committed = tail.clone();
+            self.mark_dirty(index, stream, now);
+            return;
+        };
+        entry.tail = tail.clone();
+        if routed == 0 {
+            return;
+        }
         let more = routed - entry.routed;
         entry.routed = routed;
-        entry.tail = tail.clone();
         entry.bytes += grown;
         cs.waiting_bytes += grown;
         cs.pending_bytes += grown;
@@ -403,8 +486,7 @@ pub(crate) fn routed_from(batch: &Batch, cursor: usize, first_record: usize) -> 
     (first_record..batch.record_count()).filter(|i| batch.is_routed(*i, cursor)).count() as u64
 }
 
-type Split<T> = (Option<oneshot::Sender<T>>, Option<oneshot::Receiver<T>>);
-
-fn split<T>((tx, rx): (oneshot::Sender<T>, oneshot::Receiver<T>)) -> Split<T> {
-    (Some(tx), Some(rx))
+fn ticket() -> (Vec<oneshot::Sender<Result<(), RefusedReason>>>, Durable) {
+    let (tx, rx) = oneshot::channel();
+    (vec![tx], Some(rx))
 }

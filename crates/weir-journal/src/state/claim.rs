@@ -20,6 +20,8 @@ pub(crate) struct RecoveredFrame {
     pub(crate) source: SourceId,
     pub(crate) group: u64,
     pub(crate) base: Position,
+    /// The source can read these records again.
+    pub(crate) repeatable: bool,
     pub(crate) tail: Arc<CommitTail>,
     /// Records routed to each cursor (cursors without any are left out).
     pub(crate) routed: Vec<(usize, u64)>,
@@ -54,6 +56,7 @@ impl State {
         let idle = || {
             self.cursors
                 .iter()
+                .filter(|c| !c.dropped)
                 .filter_map(|c| c.streams.get(&stream))
                 .map(|cs| &cs.committed)
                 .max_by_key(|t| t.end)
@@ -88,7 +91,6 @@ impl State {
         let stream = self.streams.entry(spec.stream).or_default();
         stream.source = Some(spec.source);
         stream.group = spec.group;
-        stream.claimed = true;
         stream.closed = false;
         stream.book = resume.book;
         stream.end = resume.position;
@@ -128,9 +130,12 @@ impl State {
                 state.group = group;
                 state.book = tail.book;
                 state.end = tail.end;
-                state.closed = true;
             }
             self.admit_recovered(stream, frames, None, now);
+            // Only now: before, the stream could look finished between two of its frames.
+            if let Some(state) = self.streams.get_mut(&stream) {
+                state.closed = true;
+            }
             self.fold_if_done(stream, now);
         }
     }
@@ -157,7 +162,8 @@ impl State {
         now: Duration,
     ) {
         for frame in frames {
-            if keep_up_to.is_some_and(|limit| frame.tail.end > limit) {
+            let behind = keep_up_to.is_some_and(|limit| frame.tail.end > limit);
+            if behind && frame.repeatable {
                 self.dead.push(frame.location);
                 continue;
             }
@@ -204,6 +210,10 @@ impl State {
             self.dead.push(frame.location);
             return;
         }
+        if let Some(known) = self.streams.get_mut(&stream) {
+            let here = (frame.location.segment, frame.location.offset);
+            known.last_frame = known.last_frame.max(Some(here));
+        }
         let slot = Slot {
             batch: None,
             location: Some(frame.location),
@@ -213,14 +223,17 @@ impl State {
             appended_at: now,
             writing: false,
             durable: true,
-            ticket: None,
+            queued: false,
+            synced: true,
+            tickets: Vec::new(),
         };
         self.slots.insert(seq, slot);
     }
 }
 
 /// The last place that is reached from `committed` by frames that follow each other without a
-/// hole. A new epoch follows an old one: frames are written in the order of their stream.
+/// hole. A new epoch follows an old one: frames are written in the order of their stream. Nothing
+/// fills a hole before a frame that its source cannot repeat, so it is no hole.
 fn covered_up_to<'a>(
     committed: &'a Arc<CommitTail>,
     frames: &'a [RecoveredFrame],
@@ -230,7 +243,8 @@ fn covered_up_to<'a>(
         if frame.tail.end <= reached.end {
             continue;
         }
-        if frame.base > reached.end && frame.base.epoch == reached.end.epoch {
+        let hole = frame.base > reached.end && frame.base.epoch == reached.end.epoch;
+        if hole && frame.repeatable {
             break;
         }
         reached = &frame.tail;

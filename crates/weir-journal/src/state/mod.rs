@@ -12,6 +12,7 @@
 
 mod append;
 mod claim;
+mod dead;
 mod read;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -29,6 +30,7 @@ use crate::spec::{
 use crate::subscriber::SubscriberQueue;
 
 pub(crate) use claim::RecoveredFrame;
+pub(crate) use dead::DeadRanges;
 pub(crate) use read::{Place, Taken};
 
 /// Where a frame stands on disk.
@@ -59,6 +61,10 @@ impl CommitTail {
 
 /// One batch that somebody still needs.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, all combinations occur"
+)]
 pub(crate) struct Slot {
     pub(crate) batch: Option<Arc<Batch>>,
     pub(crate) location: Option<Location>,
@@ -71,7 +77,12 @@ pub(crate) struct Slot {
     pub(crate) writing: bool,
     /// Must reach the disk whatever the ring says.
     pub(crate) durable: bool,
-    pub(crate) ticket: Option<oneshot::Sender<Result<(), RefusedReason>>>,
+    /// It stands in `durable_waiting`.
+    pub(crate) queued: bool,
+    /// It has reached the disk, and survives a crash.
+    pub(crate) synced: bool,
+    /// Those who wait for that.
+    pub(crate) tickets: Vec<oneshot::Sender<Result<(), RefusedReason>>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +130,10 @@ impl CursorStream {
 
 /// One required destination.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, all combinations occur"
+)]
 pub(crate) struct CursorState {
     pub(crate) name: String,
     pub(crate) spec: Option<CursorSpec>,
@@ -143,6 +158,10 @@ pub(crate) struct CursorState {
     /// `take` found nothing it may take; wait for an acknowledgement or another stream.
     pub(crate) starved: bool,
     pub(crate) blocking: bool,
+    /// A batch was refused because the whole buffer is full.
+    pub(crate) is_full: bool,
+    /// Streams that were refused because they hold more than their share.
+    pub(crate) over_share: Vec<StreamId>,
     pub(crate) dirty: Vec<StreamId>,
     /// Slots that an inactive destination still needs, with its records in them.
     pub(crate) held: Vec<(u64, u64)>,
@@ -169,6 +188,8 @@ impl CursorState {
             ready_bytes: 0,
             starved: false,
             blocking: false,
+            is_full: false,
+            over_share: Vec::new(),
             dirty: Vec::new(),
             held: Vec::new(),
         }
@@ -180,6 +201,24 @@ impl CursorState {
 
     fn limit(&self) -> u64 {
         self.spec.as_ref().map_or(u64::MAX, |s| s.buffer_limit_bytes)
+    }
+
+    /// Bytes that may be taken at once: never the whole buffer, so that `drop_oldest` always
+    /// finds something that waits.
+    fn window(&self) -> u64 {
+        self.spec.as_ref().map_or(0, |s| s.window_bytes.min(s.buffer_limit_bytes / 2))
+    }
+
+    /// Whether a source that this destination stopped may try again.
+    fn has_room_again(&self) -> bool {
+        let limit = self.limit();
+        let share = limit / crate::limits::STREAM_SHARE;
+        let below_share = |stream: &StreamId| {
+            let own = self.streams.get(stream).map_or(0, |cs| cs.pending_bytes);
+            own <= share / 4 * 3 || own == self.pending_bytes
+        };
+        (self.is_full && self.pending_bytes <= limit - limit / 16)
+            || self.over_share.iter().any(below_share)
     }
 
     fn when_full(&self) -> WhenFull {
@@ -196,8 +235,9 @@ pub(crate) struct StreamState {
     /// Counts of everything appended.
     pub(crate) book: SourceBook,
     pub(crate) end: Position,
-    pub(crate) claimed: bool,
     pub(crate) closed: bool,
+    /// The last frame of it that was written, by segment and offset.
+    pub(crate) last_frame: Option<(u64, u64)>,
 }
 
 /// One configured source.
@@ -214,6 +254,8 @@ pub(crate) struct SegmentState {
     pub(crate) len: u64,
     pub(crate) live_frames: u64,
     pub(crate) sealed: bool,
+    /// Frames that are dead, and which of that was given back to the file system.
+    pub(crate) dead: DeadRanges,
 }
 
 /// A stream that ended and is waiting to be forgotten on disk.
@@ -223,6 +265,10 @@ pub(crate) struct Folded {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, all combinations occur"
+)]
 pub(crate) struct State {
     pub(crate) config: JournalConfig,
     pub(crate) slots: BTreeMap<u64, Slot>,
@@ -237,20 +283,48 @@ pub(crate) struct State {
     /// cursor log, so that no position points behind data that is gone.
     pub(crate) dead: Vec<Location>,
     pub(crate) folded: Vec<Folded>,
+    /// Streams that are forgotten, while frames of them may still be found on disk: those up to
+    /// this segment and offset are dead.
+    pub(crate) ended: HashMap<StreamId, (u64, u64)>,
     /// New names for the cursor log.
     pub(crate) names_dirty: bool,
+    /// Grows with every new destination; segments state the names that they were written with.
+    pub(crate) names_version: u64,
     pub(crate) durable_waiting: VecDeque<u64>,
     pub(crate) durable_waiting_bytes: u64,
     pub(crate) durable_since: Option<Duration>,
     pub(crate) positions_since: Option<Duration>,
+    /// Somebody waits for positions: no waiting for company.
+    pub(crate) flush_now: bool,
+    /// Commits of positions that were begun, and the last of them that is durable.
+    pub(crate) commits_begun: u64,
+    pub(crate) commits_done: u64,
     pub(crate) spill_wanted: bool,
-    pub(crate) disk_error: Option<String>,
+    /// Every slot before this one is on disk or being written.
+    pub(crate) spill_from: u64,
+    /// Frames that were written without a flush must survive a crash now.
+    pub(crate) sync_wanted: bool,
+    /// Frames cannot be written at present, and why.
+    pub(crate) frames_error: Option<String>,
+    /// Bytes of the frames that could not be written.
+    pub(crate) failed_bytes: u64,
+    /// Positions cannot be written at present, and why.
+    pub(crate) positions_error: Option<String>,
     pub(crate) disk_retry_at: Duration,
     pub(crate) room_wakes: Vec<WakeFd>,
-    pub(crate) room_wanted: bool,
+    /// Size of the largest batch that was refused because the ring is full; 0 = none.
+    pub(crate) ring_wanted: u64,
+    /// A source was refused because the disk fails.
+    pub(crate) disk_wanted: bool,
     pub(crate) subscribers: Vec<Weak<SubscriberQueue>>,
+    /// Number of the next batch as subscribers see them.
+    pub(crate) next_published: u64,
     pub(crate) closing: bool,
     pub(crate) stopping: bool,
+    /// Frames that could not be written were tried once more while stopping.
+    pub(crate) tried_at_last: bool,
+    /// The writer thread has ended.
+    pub(crate) stopped: bool,
     pub(crate) frames_written: u64,
     pub(crate) flushes: u64,
     pub(crate) recovery: Recovery,
@@ -270,41 +344,63 @@ impl State {
             segments: BTreeMap::new(),
             dead: Vec::new(),
             folded: Vec::new(),
+            ended: HashMap::new(),
             names_dirty: false,
+            names_version: 0,
             durable_waiting: VecDeque::new(),
             durable_waiting_bytes: 0,
             durable_since: None,
             positions_since: None,
+            flush_now: false,
+            commits_begun: 0,
+            commits_done: 0,
             spill_wanted: false,
-            disk_error: None,
+            spill_from: 0,
+            sync_wanted: false,
+            frames_error: None,
+            failed_bytes: 0,
+            positions_error: None,
             disk_retry_at: Duration::ZERO,
             room_wakes: Vec::new(),
-            room_wanted: false,
+            ring_wanted: 0,
+            disk_wanted: false,
             subscribers: Vec::new(),
+            next_published: 1,
             closing: false,
             stopping: false,
+            tried_at_last: false,
+            stopped: false,
             frames_written: 0,
             flushes: 0,
             recovery: Recovery::default(),
         }
     }
 
+    /// Space that segments take up.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        self.segments.values().map(|s| s.len).sum()
+        self.segments.values().map(|s| s.len.saturating_sub(s.dead.punched_bytes())).sum()
+    }
+
+    pub(crate) fn disk_error(&self) -> Option<&String> {
+        self.frames_error.as_ref().or(self.positions_error.as_ref())
     }
 
     /// One destination less needs the slot; the last one frees it.
     pub(crate) fn release(&mut self, seq: u64) {
         let Some(slot) = self.slots.get_mut(&seq) else { return };
         slot.holders = slot.holders.saturating_sub(1);
-        if slot.holders > 0 || slot.writing || slot.ticket.is_some() {
-            return;
+        if slot.holders == 0 && !slot.writing {
+            self.remove_slot(seq);
         }
-        self.remove_slot(seq);
     }
 
+    /// Frees a slot that every destination has settled: what has reached its destinations needs
+    /// no stable storage any more, so whoever waits for that is told.
     pub(crate) fn remove_slot(&mut self, seq: u64) {
         let Some(slot) = self.slots.remove(&seq) else { return };
+        for ticket in slot.tickets {
+            let _nobody_waits = ticket.send(Ok(()));
+        }
         if slot.batch.is_some() {
             self.forget_memory(slot.stream, slot.memory_bytes);
         }
@@ -314,27 +410,32 @@ impl State {
     pub(crate) fn forget_memory(&mut self, stream: StreamId, bytes: u64) {
         self.ring_bytes -= bytes;
         if let Some(stream) = self.streams.get_mut(&stream) {
-            stream.ring_bytes -= bytes;
+            // The stream may have ended and begun again in the meantime.
+            stream.ring_bytes = stream.ring_bytes.saturating_sub(bytes);
         }
+    }
+
+    /// Where a full ring counts as emptied: what was refused fits, with a quarter to spare.
+    pub(crate) fn ring_target(&self) -> u64 {
+        (self.config.ring_bytes / 4 * 3).saturating_sub(self.ring_wanted)
     }
 
     /// Wakes the sources after a refusal once there is worthwhile room.
     pub(crate) fn wake_sources_if_room(&mut self) {
-        if !self.room_wanted || self.ring_bytes > self.config.ring_bytes / 4 * 3 {
-            return;
+        let ring = self.ring_wanted > 0 && self.ring_bytes <= self.ring_target();
+        let buffer = |c: &CursorState| c.blocking && c.has_room_again();
+        if ring || self.cursors.iter().any(buffer) {
+            self.wake_sources();
         }
-        let still_full =
-            |c: &CursorState| c.blocking && c.pending_bytes > c.limit() - c.limit() / 16;
-        if self.cursors.iter().any(|c| c.blocking) && self.cursors.iter().all(still_full) {
-            return;
-        }
-        self.wake_sources();
     }
 
     pub(crate) fn wake_sources(&mut self) {
-        self.room_wanted = false;
+        self.ring_wanted = 0;
+        self.disk_wanted = false;
         for cursor in &mut self.cursors {
             cursor.blocking = false;
+            cursor.is_full = false;
+            cursor.over_share.clear();
         }
         for wake in &self.room_wakes {
             wake.wake();
@@ -364,6 +465,7 @@ impl State {
         if !state.closed || self.recovered.contains_key(&stream) || self.cursors.iter().any(busy) {
             return;
         }
+        let last_frame = state.last_frame;
         if let Some(source) = state.source {
             let book = state.book;
             self.sources.entry(source).or_default().folded.add(&book);
@@ -374,8 +476,18 @@ impl State {
                 cursor.folded.add(&cs.committed_book);
             }
         }
+        if let Some(last) = last_frame {
+            self.ended.insert(stream, last);
+            self.forget_ended();
+        }
         self.folded.push(Folded { stream });
         self.positions_since.get_or_insert(now);
+    }
+
+    /// Ended streams are remembered until no segment is left that may hold a frame of them.
+    pub(crate) fn forget_ended(&mut self) {
+        let first = self.segments.first_key_value().map_or(u64::MAX, |(id, _)| *id);
+        self.ended.retain(|_, (segment, _)| *segment >= first);
     }
 
     pub(crate) fn source_ledgers(&self) -> Vec<SourceLedger> {
@@ -430,7 +542,7 @@ impl State {
             segments: self.segments.len() as u64,
             frames_written: self.frames_written,
             flushes: self.flushes,
-            disk_error: self.disk_error.clone(),
+            disk_error: self.disk_error().cloned(),
             recovery: self.recovery.clone(),
         }
     }
@@ -443,6 +555,9 @@ impl State {
         cursor.dropped = true;
         let held = std::mem::take(&mut cursor.held);
         let streams: Vec<StreamId> = cursor.streams.keys().copied().collect();
+        for (_, cs) in cursor.streams.drain() {
+            cursor.folded.add(&cs.committed_book);
+        }
         for (seq, routed) in held {
             let cursor = &mut self.cursors[index];
             cursor.in_flight -= routed;
@@ -457,14 +572,29 @@ impl State {
         true
     }
 
+    /// No further appends; readers drain what is left.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+        for cursor in &mut self.cursors {
+            cursor.notify.notify_one();
+        }
+        for subscriber in self.subscribers.drain(..).filter_map(|s| s.upgrade()) {
+            subscriber.close();
+        }
+    }
+
     /// What the writer thread may have to be woken for.
-    pub(crate) fn work_signature(&self) -> (bool, bool, bool, bool, bool) {
-        (
-            self.positions_since.is_some(),
+    pub(crate) fn work_signature(&self) -> (bool, [bool; 8]) {
+        let flags = [
             self.durable_since.is_some(),
             self.durable_waiting_bytes >= crate::limits::GROUP_BYTES,
             self.spill_wanted,
+            self.sync_wanted,
+            self.flush_now,
+            self.ring_wanted > 0,
+            !self.dead.is_empty(),
             self.stopping,
-        )
+        ];
+        (self.positions_since.is_some(), flags)
     }
 }

@@ -41,6 +41,9 @@ impl State {
         let (seq, routed, skip_to) = (entry.seq, entry.routed, entry.skip_to);
         cs.deficit = cs.deficit.saturating_sub(entry.bytes);
         self.mark_taken(index, stream);
+        if self.ring_wanted > 0 && self.cursors[index].waiting_bytes == 0 {
+            self.spill_wanted |= self.is_starving();
+        }
         let place = match self.slots.get(&seq) {
             Some(slot) => match (&slot.batch, slot.location) {
                 (Some(batch), _) => Place::Memory(batch.clone()),
@@ -54,7 +57,7 @@ impl State {
 
     fn next_turn(&mut self, index: usize, busy: impl Fn(StreamId) -> bool) -> Option<StreamId> {
         let cursor = &mut self.cursors[index];
-        let window = cursor.spec.as_ref()?.window_bytes;
+        let window = cursor.window();
         let mut passed_over = 0;
         while passed_over < cursor.turns.len() {
             let stream = *cursor.turns.front()?;

@@ -1,0 +1,70 @@
+//! Space in a segment that dead frames hold, and how much of it was given back.
+//!
+//! Invariants: ranges neither overlap nor touch (neighbours are merged); a range is punched as a
+//! whole or not yet.
+
+use std::collections::BTreeMap;
+
+use crate::limits::PUNCH_BYTES_MIN;
+
+/// Dead ranges of one segment.
+#[derive(Debug, Default)]
+pub(crate) struct DeadRanges {
+    /// Start -> (length, bytes of it that are punched).
+    ranges: BTreeMap<u64, (u64, u64)>,
+    punched: u64,
+}
+
+impl DeadRanges {
+    /// Adds a dead frame. Returns the range to punch, once enough lies together.
+    pub(crate) fn add(&mut self, offset: u64, len: u64) -> Option<(u64, u64)> {
+        let (mut start, mut total, mut punched) = (offset, len, 0);
+        if let Some((&before, &(before_len, before_punched))) =
+            self.ranges.range(..offset).next_back()
+            && before + before_len == offset
+        {
+            self.ranges.remove(&before);
+            (start, total, punched) = (before, total + before_len, before_punched);
+        }
+        if let Some((after_len, after_punched)) = self.ranges.remove(&(offset + len)) {
+            total += after_len;
+            punched += after_punched;
+        }
+        self.ranges.insert(start, (total, punched));
+        (total - punched >= PUNCH_BYTES_MIN).then_some((start, total))
+    }
+
+    /// The range was punched.
+    pub(crate) fn punched(&mut self, start: u64) {
+        if let Some((len, punched)) = self.ranges.get_mut(&start) {
+            self.punched += *len - *punched;
+            *punched = *len;
+        }
+    }
+
+    /// Bytes given back.
+    pub(crate) fn punched_bytes(&self) -> u64 {
+        self.punched
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_dead_frames_are_punched_once_they_lie_together() {
+        let mut dead = DeadRanges::default();
+        let step = PUNCH_BYTES_MIN / 4;
+        assert_eq!(dead.add(0, step), None);
+        assert_eq!(dead.add(2 * step, step), None);
+        assert_eq!(dead.add(3 * step, step), None);
+        assert_eq!(dead.add(step, step), Some((0, 4 * step)));
+        dead.punched(0);
+        assert_eq!(dead.punched_bytes(), 4 * step);
+        assert_eq!(dead.add(4 * step, step), None, "only a quarter of it is new");
+        assert_eq!(dead.add(5 * step, 3 * step), Some((0, 8 * step)));
+        dead.punched(0);
+        assert_eq!(dead.punched_bytes(), 8 * step);
+    }
+}

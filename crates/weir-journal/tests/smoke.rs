@@ -1,0 +1,57 @@
+//! The shortest way through a journal on the real disk: what every other test stands on.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use support::{Part, assert_books_balance, block_on, config, cursor, numbers, open, open_stream};
+use support::{STEP, book_of, state_of, take};
+use weir_host::RealDisk;
+use weir_journal::{Outcome, WritePolicy};
+use weir_model::Position;
+
+#[test]
+fn a_stream_goes_on_where_it_was_committed_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path().join("journal"));
+    let disk = Arc::new(RealDisk);
+    let journal = open(config.clone(), disk.clone());
+    assert!(journal.register_source("app"));
+    let mut hec = cursor(&journal, "hec");
+    let resume = open_stream(&journal, 7);
+    assert!(!resume.known);
+    assert_eq!(resume.position, Position::default());
+    for first in [0, 10, 20] {
+        journal
+            .append(Part::new(7, first, 10).padding(60_000 / 10).build(), WritePolicy::OnLag)
+            .unwrap();
+    }
+    assert_books_balance(&journal);
+    block_on(hec.ready(1, Duration::from_secs(1)));
+    let first = take(&mut hec).unwrap();
+    let second = take(&mut hec).unwrap();
+    assert_eq!(numbers(&first), (0..10).collect::<Vec<_>>());
+    assert_eq!(numbers(&second), (10..20).collect::<Vec<_>>());
+    hec.ack(&first, Outcome::delivered(10));
+    hec.ack(&second, Outcome::delivered(10));
+    assert_books_balance(&journal);
+    assert_eq!(journal.ledger().journal.frames_written, 0);
+    journal.shutdown();
+
+    let journal = open(config, disk);
+    assert!(!journal.register_source("app"));
+    let mut hec = cursor(&journal, "hec");
+    let resume = open_stream(&journal, 7);
+    assert!(resume.known);
+    assert_eq!(resume.position, Position::new(0, 20 * STEP));
+    assert_eq!(resume.state, state_of(0, 20));
+    assert_eq!(resume.book, book_of(20));
+    journal.release_unclaimed();
+    assert_books_balance(&journal);
+    assert_eq!(journal.ledger().cursors[0].book.delivered, 20);
+    journal.append(Part::new(7, 20, 10).build(), WritePolicy::OnLag).unwrap();
+    assert_eq!(numbers(&take(&mut hec).unwrap()), (20..30).collect::<Vec<_>>());
+    assert_books_balance(&journal);
+    journal.shutdown();
+}

@@ -1,0 +1,257 @@
+//! What the journal's tests share: files made of numbers, a source that reads them, a reader
+//! that checks what it gets, and books that must balance after every step.
+//!
+//! Record `n` of a stream takes up the bytes `n * STEP .. (n + 1) * STEP` of its file, and its
+//! body says which one it is, so every delivery can be checked by itself.
+#![allow(dead_code, reason = "every test file uses its own part")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_host::{Disk, RealClock};
+use weir_journal::{
+    Cursor, CursorSpec, Delivery, Journal, JournalConfig, Outcome, ResumePoint, StreamSpec,
+    WhenFull,
+};
+use weir_model::{
+    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
+    SourceId, StreamId,
+};
+
+/// Bytes of one record in its file.
+pub(crate) const STEP: u64 = 16;
+/// How long a test waits for something that must happen.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+pub(crate) const KIB: u64 = 1024;
+pub(crate) const MIB: u64 = 1024 * 1024;
+
+/// A part of a stream, to be made into a batch.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub(crate) stream: u64,
+    pub(crate) epoch: u32,
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+    /// Destination masks by record: record `n` goes to `masks[n % len]`.
+    pub(crate) mask: u64,
+    /// Bytes added to every body.
+    pub(crate) padding: usize,
+    pub(crate) repeatable: bool,
+    pub(crate) group: u64,
+    /// Lines read in earlier epochs, for the book.
+    pub(crate) lines_before: u64,
+    pub(crate) keys: Vec<u64>,
+}
+
+impl Part {
+    pub(crate) fn new(stream: u64, first: u64, count: u64) -> Self {
+        Self {
+            stream,
+            epoch: 0,
+            first,
+            count,
+            mask: 1,
+            padding: 0,
+            repeatable: true,
+            group: 0,
+            lines_before: 0,
+            keys: Vec::new(),
+        }
+    }
+
+    pub(crate) fn mask(mut self, mask: u64) -> Self {
+        self.mask = mask;
+        self
+    }
+
+    pub(crate) fn padding(mut self, padding: usize) -> Self {
+        self.padding = padding;
+        self
+    }
+
+    pub(crate) fn epoch(mut self, epoch: u32, lines_before: u64) -> Self {
+        self.epoch = epoch;
+        self.lines_before = lines_before;
+        self
+    }
+
+    pub(crate) fn unrepeatable(mut self) -> Self {
+        self.repeatable = false;
+        self
+    }
+
+    pub(crate) fn keys(mut self, keys: &[u64]) -> Self {
+        self.keys = keys.to_vec();
+        self
+    }
+
+    pub(crate) fn build(&self) -> Batch {
+        let mut builder = BatchBuilder::new(Position::new(self.epoch, self.first * STEP));
+        for n in self.first..self.first + self.count {
+            let mut body = body(self.stream, self.epoch, n);
+            body.extend(std::iter::repeat_n(b'.', self.padding));
+            let body = builder.append(&body).expect("the body fits");
+            let record = NewRecord {
+                timestamp_ns: n as i64,
+                end_offset: (n + 1) * STEP,
+                body,
+                attributes: 0..0,
+                severity: Severity::UNSPECIFIED,
+                flags: RecordFlags::default(),
+            };
+            builder.push(&record).expect("the record fits");
+        }
+        builder.route_all(&[self.mask]);
+        let lines = self.lines_before + self.first + self.count;
+        builder.seal(&Seal {
+            class: BatchClass::Logs,
+            repeatable: self.repeatable,
+            stream: StreamId(self.stream),
+            group: self.group,
+            source: source(),
+            end: Position::new(self.epoch, (self.first + self.count) * STEP),
+            observed_ns: 1,
+            rule_generation: 1,
+            keys: &self.keys,
+            resource: b"{}",
+            book: &book_of(lines),
+            state: &state_of(self.epoch, self.first + self.count),
+        })
+    }
+}
+
+pub(crate) fn source() -> SourceId {
+    SourceId::of("app")
+}
+
+pub(crate) fn body(stream: u64, epoch: u32, n: u64) -> Vec<u8> {
+    format!("{stream}/{epoch}/{n};").into_bytes()
+}
+
+/// Reads a body back: stream, epoch, number.
+pub(crate) fn parse_body(body: &[u8]) -> (u64, u32, u64) {
+    let text = std::str::from_utf8(body).expect("bodies are text");
+    let text = text.split(';').next().unwrap_or_default();
+    let mut fields = text.split('/');
+    let mut next = || fields.next().expect("three fields").parse::<u64>().expect("numbers");
+    (next(), next() as u32, next())
+}
+
+pub(crate) fn book_of(lines: u64) -> SourceBook {
+    SourceBook { lines, records: lines, bytes_read: lines * STEP, ..SourceBook::default() }
+}
+
+pub(crate) fn state_of(epoch: u32, next: u64) -> Vec<u8> {
+    format!("state {epoch} {next}").into_bytes()
+}
+
+/// A small journal in `dir`.
+pub(crate) fn config(dir: impl Into<PathBuf>) -> JournalConfig {
+    JournalConfig {
+        dir: dir.into(),
+        ring_bytes: 8 * MIB,
+        limit_bytes: 256 * MIB,
+        free_bytes_min: 0,
+        segment_bytes: MIB,
+        commit_interval: Duration::from_millis(2),
+        spill_after: Duration::from_millis(20),
+    }
+}
+
+pub(crate) fn open(config: JournalConfig, disk: Arc<dyn Disk>) -> Journal {
+    Journal::open(config, disk, Arc::new(RealClock::new())).expect("the journal opens")
+}
+
+pub(crate) fn cursor_spec(name: &str) -> CursorSpec {
+    CursorSpec {
+        name: name.to_owned(),
+        when_full: WhenFull::Block,
+        buffer_limit_bytes: 64 * MIB,
+        window_bytes: 16 * MIB,
+    }
+}
+
+pub(crate) fn cursor(journal: &Journal, name: &str) -> Cursor {
+    journal.cursor(cursor_spec(name)).expect("a cursor")
+}
+
+/// Opens a stream that begins at its file's beginning.
+pub(crate) fn open_stream(journal: &Journal, stream: u64) -> ResumePoint {
+    let spec = StreamSpec {
+        stream: StreamId(stream),
+        group: 0,
+        source: source(),
+        start: Position::default(),
+        state: b"start",
+        book: SourceBook::default(),
+    };
+    journal.open_stream(&spec)
+}
+
+/// Takes one batch without minding what is in flight.
+pub(crate) fn take(cursor: &mut Cursor) -> Option<Delivery> {
+    cursor.take(|_| false)
+}
+
+/// Record numbers in a delivery, each body checked against the record's position.
+pub(crate) fn numbers(delivery: &Delivery) -> Vec<u64> {
+    let read = |(_, record): (usize, weir_model::RecordView<'_>)| {
+        let (stream, epoch, n) = parse_body(record.body);
+        assert_eq!(StreamId(stream), delivery.stream(), "a record of another stream");
+        assert_eq!(record.position, Position::new(epoch, (n + 1) * STEP), "a wrong position");
+        n
+    };
+    let numbers: Vec<u64> = delivery.records().map(read).collect();
+    assert_eq!(numbers.len() as u64, delivery.record_count, "records and their count differ");
+    numbers
+}
+
+/// Takes and acknowledges all that waits; returns (stream, number) in the order of delivery.
+pub(crate) fn drain(cursor: &mut Cursor) -> Vec<(u64, u64)> {
+    let mut all = Vec::new();
+    while let Some(delivery) = take(cursor) {
+        all.extend(numbers(&delivery).into_iter().map(|n| (delivery.stream().0, n)));
+        cursor.ack(&delivery, Outcome::delivered(delivery.record_count));
+    }
+    all
+}
+
+/// Both books balance, and what is pending is what is in flight.
+#[track_caller]
+pub(crate) fn assert_books_balance(journal: &Journal) {
+    let ledger = journal.ledger();
+    for cursor in &ledger.cursors {
+        assert_eq!(
+            cursor.unaccounted(),
+            0,
+            "the book of {} does not balance: {cursor:?}",
+            cursor.name
+        );
+        assert!(cursor.taken <= cursor.in_flight, "{cursor:?}");
+        if cursor.in_flight == 0 {
+            assert_eq!(cursor.pending_bytes, 0, "bytes pending without records: {cursor:?}");
+        }
+    }
+    for source in &ledger.sources {
+        assert_eq!(source.book.unaccounted_lines(), 0, "source {}: {:?}", source.name, source.book);
+    }
+}
+
+/// Waits for something that another thread does, without sleeping: yields until it is there.
+#[track_caller]
+pub(crate) fn until(what: &str, mut there: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !there() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        std::thread::park_timeout(Duration::from_micros(200));
+    }
+}
+
+/// Runs a future to its end, within the deadline.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("a runtime");
+    runtime.block_on(async { tokio::time::timeout(DEADLINE, future).await.expect("in time") })
+}
