@@ -1,2 +1,186 @@
 //! Sources: what takes records in.
+//!
+//! One thread per source, named `source:<name>`; a closed set of kinds. A source appends to the
+//! journal and knows nothing of destinations; when the journal has no room it keeps its place and
+//! goes on when woken.
+
 mod tail;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use weir_host::{Clock, WakeFd};
+use weir_journal::Journal;
+
+use crate::config::{Format, SourceKind, SourcePlan};
+use crate::router::Router;
+use crate::stats::SourceStats;
+
+pub use tail::LayoutError;
+
+/// What a source needs of the process.
+#[derive(Debug, Clone)]
+pub struct SourceContext {
+    /// Where batches go.
+    pub journal: Journal,
+    /// Decides the destinations of records.
+    pub router: Arc<Router>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Live figures of this source.
+    pub stats: Arc<SourceStats>,
+    /// Files and directories that weir itself writes: they are never tailed.
+    pub own_paths: Vec<PathBuf>,
+}
+
+/// Why a source cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// Its globs are wrong.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The system refused a thread or descriptor.
+    #[error("cannot start the source {name:?}: {error}")]
+    Io {
+        /// Name of the source.
+        name: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+}
+
+/// Set once, waited for by others.
+#[derive(Debug, Default)]
+struct Flag {
+    is_set: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Flag {
+    fn set(&self) {
+        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        let mut is_set = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*is_set {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(is_set, left);
+            is_set = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}
+
+/// Sets the flag however the thread ends, so that nobody waits for a source that failed.
+struct SetOnDrop(Arc<Flag>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
+/// A running source.
+#[derive(Debug)]
+pub struct SourceHandle {
+    name: String,
+    wake: WakeFd,
+    stop: Arc<AtomicBool>,
+    discovered: Arc<Flag>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SourceHandle {
+    /// Name of the source.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Makes the source look again at what it is waiting for.
+    pub fn wake(&self) {
+        self.wake.wake();
+    }
+
+    /// Waits until the streams of everything that was there have been opened. False when `limit`
+    /// has passed.
+    pub fn wait_discovered(&self, limit: Duration) -> bool {
+        self.discovered.wait(limit)
+    }
+
+    /// Tells the source to end; does not wait.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake.wake();
+    }
+
+    /// The thread has ended.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for the end of the thread. False when it panicked.
+    pub fn join(mut self) -> bool {
+        self.thread.take().is_none_or(|thread| thread.join().is_ok())
+    }
+}
+
+/// Starts a source.
+pub fn spawn(plan: &SourcePlan, context: SourceContext) -> Result<SourceHandle, SourceError> {
+    let io = |error| SourceError::Io { name: plan.name.clone(), error };
+    let wake = WakeFd::new().map_err(io)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let discovered = Arc::new(Flag::default());
+    let (settings, format) = match &plan.kind {
+        SourceKind::File(source) => (source.tail.clone(), source.format),
+        SourceKind::Containers(source) => (source.tail.clone(), Format::Auto),
+    };
+    let parts = tail::Parts {
+        name: plan.name.clone(),
+        settings,
+        format,
+        journal: context.journal,
+        router: context.router,
+        clock: context.clock,
+        stats: context.stats,
+        wake: wake.clone(),
+        stop: stop.clone(),
+        host: host_name(),
+    };
+    let mut source = tail::Tail::new(&plan.kind, parts, &context.own_paths)?;
+    let when_discovered = discovered.clone();
+    let thread = std::thread::Builder::new()
+        .name(format!("source:{}", plan.name))
+        .spawn(move || {
+            let discovered = SetOnDrop(when_discovered);
+            source.start();
+            drop(discovered);
+            source.run();
+        })
+        .map_err(io)?;
+    Ok(SourceHandle { name: plan.name.clone(), wake, stop, discovered, thread: Some(thread) })
+}
+
+/// Raises the soft limit of open files to the hard one: every followed file is kept open.
+/// Returns the limit; `None` when there is none.
+pub fn raise_descriptor_limit() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Refused: the old limit stays, and is what is returned.
+    let _refused = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    getrlimit(Resource::Nofile).current
+}
+
+/// This machine's name, empty when it has none.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}

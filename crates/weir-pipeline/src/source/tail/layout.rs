@@ -13,7 +13,7 @@ use crate::config::{ContainersSource, FileSource};
 
 /// Why a source cannot start.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum LayoutError {
+pub enum LayoutError {
     /// A glob does not parse.
     #[error("the glob {pattern:?} is not valid: {reason}")]
     Glob {
@@ -151,6 +151,11 @@ impl Layout {
             exclude_containers: glob_set(&source.exclude_containers)?,
             containers: Some(source.clone()),
         })
+    }
+
+    /// The source collects logs of containers.
+    pub(super) fn is_of_containers(&self) -> bool {
+        self.containers.is_some()
     }
 
     /// Where to begin.

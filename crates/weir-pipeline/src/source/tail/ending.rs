@@ -1,0 +1,358 @@
+//! What happens at the end of a file: waiting for more, rotation, hand-over to the next file of
+//! the group, truncation, deletion.
+//!
+//! Invariants: a rotated file is followed for `rotated_grace` behind its end; a younger file of a
+//! group begins only once the older ones were read to an end seen *after* the younger one had
+//! data, so open lines are complete when they are handed over; nothing unread is forgotten
+//! without being counted.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+use weir_codec::Stop;
+use weir_model::AbandonReason;
+
+use super::discovery::FileKey;
+use super::engine::{Engine, Next, RETRY_PAUSE};
+use super::file::{File, Phase};
+
+/// A file without a name is looked at this often: the kernel may not tell of its writes.
+const NAMELESS_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long unlinked files are read at shutdown: what is left of them is lost with the process.
+const LAST_READS: Duration = Duration::from_secs(2);
+
+/// Descriptors closed at a time when there are too many.
+const CLOSED_AT_A_TIME: usize = 32;
+
+impl Engine {
+    /// Nothing more to read at present.
+    pub(super) fn at_end(&mut self, file: &mut File) -> Next {
+        if file.handed_over_at.is_some_and(|at| file.at() >= at) {
+            // The next file had them before the restart.
+            file.handed_over_at = None;
+            if let Some(decoder) = &mut file.decoder {
+                drop(decoder.take_partials());
+            }
+        }
+        if file.is_awaited {
+            file.is_awaited = false;
+            file.is_drained = true;
+            self.wake_younger(file);
+        }
+        let now = self.now();
+        if file.is_rotated() {
+            let since = file.grown_at.max(file.rotated_at.unwrap_or_default());
+            let due = since + self.parts.settings.rotated_grace;
+            if now >= due {
+                return self.finish(file);
+            }
+            let nameless = file.places.is_empty();
+            return Next::At(if nameless { due.min(now + NAMELESS_PAUSE) } else { due });
+        }
+        if !file.has_tail() && !file.has_partials() {
+            return Next::Idle;
+        }
+        let due = file.grown_at + self.parts.settings.partial_timeout;
+        if now < due {
+            return Next::At(due);
+        }
+        if let Err(next) = self.finish_tail(file) {
+            return next;
+        }
+        if let Err(next) = self.flush_partials(file) {
+            return next;
+        }
+        Next::Idle
+    }
+
+    /// A rotated file that has not grown for its time of grace.
+    fn finish(&mut self, file: &mut File) -> Next {
+        if let Err(next) = self.finish_tail(file) {
+            return next;
+        }
+        if file.has_partials() {
+            // The next file of the container may still come for them.
+            let due = file.grown_at + self.parts.settings.partial_timeout;
+            if self.now() < due {
+                return Next::At(due);
+            }
+            if let Err(next) = self.flush_partials(file) {
+                return next;
+            }
+        }
+        file.phase = Phase::Finished;
+        self.close(file);
+        self.wake_younger(file);
+        if file.places.is_empty() { Next::Ended } else { Next::Idle }
+    }
+
+    fn close(&mut self, file: &mut File) {
+        if file.fd.take().is_some() {
+            self.open_files -= 1;
+        }
+    }
+
+    /// The incomplete last line counts as complete.
+    fn finish_tail(&mut self, file: &mut File) -> Result<(), Next> {
+        if !file.has_tail() || file.fd.is_none() {
+            return Ok(());
+        }
+        if !file.is_claimed && !self.begin(file) {
+            return Err(Next::Idle);
+        }
+        if file.decoder.is_none() {
+            // Not even one line told the format.
+            self.set_decoder(file, weir_codec::Format::Raw);
+        }
+        let region = match self.fill(file) {
+            Ok(Some(region)) if !region.is_empty() => region,
+            Ok(Some(_shrunk)) => return Err(Next::Again),
+            Ok(None) => return Err(self.rewritten(file)),
+            Err(error) => return Err(self.read_failed(file, error)),
+        };
+        let observed_ns = self.parts.clock.unix_ns();
+        let at = file.at();
+        let start = region.start;
+        let Some(decoder) = &mut file.decoder else { return Ok(()) };
+        let consumed = decoder.finish(&mut self.builder, region, observed_ns, &mut file.book);
+        file.memory.consumed(at, &self.builder.arena()[start..start + consumed.bytes]);
+        if !self.append(file) {
+            return Err(Next::Blocked);
+        }
+        if consumed.why == Stop::BatchFull || file.has_tail() {
+            return Err(Next::Again);
+        }
+        Ok(())
+    }
+
+    /// Makes records of open lines whose rest does not come.
+    fn flush_partials(&mut self, file: &mut File) -> Result<(), Next> {
+        while file.has_partials() {
+            self.reset_builder(file);
+            let Some(decoder) = &mut file.decoder else { break };
+            // Full: the other stream's open line goes into the next batch.
+            let _rest_in_next = decoder.flush_partials(&mut self.builder, &mut file.book);
+            if !self.append(file) {
+                return Err(Next::Blocked);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to read a file, once the older ones of its group were read to their end. False: not
+    /// yet; they wake it.
+    pub(super) fn begin(&mut self, file: &mut File) -> bool {
+        let older: Vec<FileKey> = self.older(file);
+        let is_waiting = |key: &FileKey| {
+            self.files.get(key).is_some_and(|f| f.phase != Phase::Finished && !f.is_drained)
+        };
+        let awaited: Vec<FileKey> = older.iter().copied().filter(is_waiting).collect();
+        for key in &awaited {
+            if let Some(other) = self.files.get_mut(key) {
+                other.is_awaited = true;
+            }
+            self.make_ready(*key);
+        }
+        if !awaited.is_empty() {
+            return false;
+        }
+        self.inherit(file, &older);
+        self.open_stream(file);
+        true
+    }
+
+    fn older(&self, file: &File) -> Vec<FileKey> {
+        let members = self.groups.get(&file.group).map_or(&[][..], Vec::as_slice);
+        let mut older: Vec<&File> = members
+            .iter()
+            .filter_map(|key| self.files.get(key).map(Box::as_ref))
+            .filter(|other| other.is_before(file))
+            .collect();
+        older.sort_by(|a, b| if a.is_before(b) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater });
+        older.into_iter().map(|f| f.key).collect()
+    }
+
+    /// Takes over the lines that the newest of the older files left open. They stand in the state
+    /// with which the stream is opened, so they are durable before the older file can be closed.
+    fn inherit(&mut self, file: &mut File, older: &[FileKey]) {
+        for key in older.iter().rev() {
+            let Some(other) = self.files.get_mut(key) else { continue };
+            let Some(decoder) = &mut other.decoder else { continue };
+            if !decoder.partials().is_empty() {
+                let format = decoder.format();
+                file.inherited = Some((format, decoder.take_partials()));
+                // Both are logs of one container: the format is the same.
+                self.set_decoder(file, format);
+                return;
+            }
+        }
+        if file.inherited.is_some() {
+            self.adopt_inherited(file);
+        }
+    }
+
+    /// Lines of a file that vanished while weir did not run.
+    fn adopt_inherited(&mut self, file: &mut File) {
+        let format = file.inherited.as_ref().map(|(format, _)| *format);
+        if let Some(format) = format.filter(|_| file.decoder.is_none()) {
+            self.set_decoder(file, format);
+        }
+    }
+
+    /// Younger files of the group that wait may look again.
+    fn wake_younger(&mut self, file: &File) {
+        let members = self.groups.get(&file.group).cloned().unwrap_or_default();
+        for key in members {
+            if self.files.get(&key).is_some_and(|f| !f.is_claimed) {
+                self.make_ready(key);
+            }
+        }
+    }
+
+    /// The file is shorter than what was read of it.
+    pub(super) fn truncated(&mut self, file: &mut File) -> Next {
+        let unread = file.size.saturating_sub(file.at());
+        tracing::info!(
+            file = %file.shown.display(),
+            unread_bytes = unread,
+            "the file was truncated; it is read from its beginning"
+        );
+        file.book.abandon(AbandonReason::Truncated, unread);
+        file.begin_epoch(self.parts.settings.line_bytes_max);
+        self.builder.reset(file.position());
+        if self.append(file) { Next::Again } else { Next::Blocked }
+    }
+
+    /// The file was truncated and has grown beyond the place where it was read.
+    pub(super) fn rewritten(&mut self, file: &mut File) -> Next {
+        // What the last look took for growth belongs to the new content.
+        let growth = std::mem::take(&mut file.last_growth);
+        file.size -= growth;
+        file.seen -= growth;
+        let seen = &self.parts.stats.bytes_seen;
+        seen.fetch_sub(growth, std::sync::atomic::Ordering::Relaxed);
+        self.truncated(file)
+    }
+
+    /// The file has no name any more: nobody can read it again after this process.
+    pub(super) fn unlinked(&mut self, file: &mut File) {
+        file.is_unlinked = true;
+        let now = self.now();
+        file.rotated_at.get_or_insert(now);
+        if file.is_claimed {
+            self.parts.journal.persist_stream(file.stream);
+        }
+        self.bound_unlinked(file);
+    }
+
+    /// Unlinked files hold disk space that nobody sees: the oldest are given up beyond a limit.
+    fn bound_unlinked(&mut self, newest: &mut File) {
+        let max = self.parts.settings.deleted_bytes_max;
+        let mut unlinked: Vec<&mut File> = self
+            .files
+            .values_mut()
+            .map(Box::as_mut)
+            .chain([newest])
+            .filter(|f| f.is_unlinked && f.fd.is_some() && !f.is_given_up)
+            .collect();
+        unlinked.sort_by_key(|f| f.rotated_at);
+        let mut total: u64 = unlinked.iter().map(|f| f.size).sum();
+        let mut given_up = Vec::new();
+        for file in unlinked {
+            if total <= max {
+                break;
+            }
+            total -= file.size;
+            file.is_given_up = true;
+            given_up.push(file.key);
+        }
+        for key in given_up {
+            self.make_ready(key);
+        }
+    }
+
+    /// Gives up what has not been read, and counts it.
+    pub(super) fn give_up(&mut self, file: &mut File, reason: AbandonReason) -> Next {
+        if let Some(batch) = file.held.take() {
+            self.held_bytes -= batch.memory_bytes();
+            self.rewind(file);
+        }
+        let unread = file.size.saturating_sub(file.at());
+        if unread > 0 {
+            tracing::warn!(
+                file = %file.shown.display(),
+                unread_bytes = unread,
+                reason = reason.text(),
+                "bytes of a file were given up"
+            );
+        }
+        if !file.is_claimed {
+            self.open_stream(file);
+        }
+        self.reset_builder(file);
+        if let Some(decoder) = &mut file.decoder {
+            // Both open lines together fit into a fresh frame.
+            let _fits = decoder.flush_partials(&mut self.builder, &mut file.book);
+        }
+        file.book.abandon(reason, unread);
+        file.skip(unread, self.parts.settings.line_bytes_max);
+        file.phase = Phase::Finished;
+        self.close(file);
+        self.wake_younger(file);
+        if !self.append(file) {
+            return Next::Blocked;
+        }
+        if file.places.is_empty() { Next::Ended } else { Next::Idle }
+    }
+
+    /// Says once that a file cannot be read, counts it, and tries again later.
+    pub(super) fn read_failed(&mut self, file: &mut File, error: Errno) -> Next {
+        if error == Errno::STALE {
+            self.close(file);
+        }
+        if self.unreadable.insert(file.shown.clone()) {
+            let text = format!("cannot read {}: {error}", file.shown.display());
+            tracing::warn!("{text}");
+            self.parts.stats.errors.count("read", &text);
+        }
+        Next::At(self.now() + RETRY_PAUSE)
+    }
+
+    /// Closes descriptors of files that have been quiet for longest. Their names are watched, so
+    /// they are opened again when they are written to. True when one was closed.
+    pub(super) fn close_idle(&mut self) -> bool {
+        let is_idle = |f: &File| {
+            f.fd.is_some()
+                && f.held.is_none()
+                && !f.is_unlinked
+                && !f.is_rotated()
+                && !f.has_tail()
+                && !f.has_partials()
+        };
+        let mut idle: Vec<(Duration, FileKey)> =
+            self.files.values().filter(|f| is_idle(f)).map(|f| (f.grown_at, f.key)).collect();
+        idle.sort_unstable();
+        idle.truncate(CLOSED_AT_A_TIME);
+        for (_, key) in &idle {
+            if let Some(file) = self.files.get_mut(key) {
+                file.fd = None;
+                self.open_files -= 1;
+            }
+        }
+        !idle.is_empty()
+    }
+
+    /// At shutdown: what only this process can still read is read to its end, for a short while.
+    pub(super) fn read_unlinked(&mut self) {
+        let until = self.now() + LAST_READS;
+        let keys: Vec<FileKey> =
+            self.files.values().filter(|f| f.is_unlinked).map(|f| f.key).collect();
+        for key in keys {
+            let Some(mut file) = self.files.remove(&key) else { continue };
+            while self.now() < until && self.visit(&mut file) == Next::Again {}
+            self.note_unread(&mut file);
+            self.files.insert(key, file);
+        }
+    }
+}

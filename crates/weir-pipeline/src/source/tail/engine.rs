@@ -1,0 +1,385 @@
+//! The loop of one tailing source: wait, find, read fairly, keep the clock.
+//!
+//! Invariants: one thread; it never waits for the journal or a destination, only for events, room
+//! and timers; a round reads at most one block of each active file, so a flooding file delays
+//! another by one block; while files are written to it wakes once per `read_interval`, and when
+//! nothing happens only for the slow rescan.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weir_host::{Clock, WakeFd};
+use weir_journal::{Journal, KnownStream};
+use weir_model::{BatchBuilder, Position, SourceId, StreamId};
+
+use super::discovery::{Discovery, FileKey};
+use super::file::{File, Phase};
+use super::identity::FileId;
+use crate::config::{Format, TailSettings};
+use crate::router::Router;
+use crate::stats::{SourceStats, add, publish_cpu, set};
+
+/// Pause before what failed is tried again (descriptors used up, a read error, a refusal that
+/// nobody announced the end of).
+pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Directories that inotify does not watch are looked at this often.
+const UNWATCHED_PAUSE: Duration = Duration::from_secs(2);
+
+/// Figures are published at most this often while there is something to do.
+const PUBLISH_PAUSE: Duration = Duration::from_millis(200);
+
+/// What is to become of a file after a visit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing until something happens to it.
+    Idle,
+    /// There is more to read.
+    Again,
+    /// Visit it at that moment, or when something happens to it.
+    At(Duration),
+    /// Visit it when the journal has room.
+    Blocked,
+    /// It is gone: forget it.
+    Ended,
+}
+
+/// What a source is made of.
+pub(in crate::source) struct Parts {
+    pub(in crate::source) name: String,
+    pub(in crate::source) settings: TailSettings,
+    pub(in crate::source) format: Format,
+    pub(in crate::source) journal: Journal,
+    pub(in crate::source) router: Arc<Router>,
+    pub(in crate::source) clock: Arc<dyn Clock>,
+    pub(in crate::source) stats: Arc<SourceStats>,
+    pub(in crate::source) wake: WakeFd,
+    pub(in crate::source) stop: Arc<AtomicBool>,
+    pub(in crate::source) host: String,
+}
+
+/// The engine of one source.
+pub(super) struct Engine {
+    pub(super) parts: Parts,
+    pub(super) source: SourceId,
+    pub(super) discovery: Discovery,
+    pub(super) files: HashMap<FileKey, Box<File>>,
+    next_key: FileKey,
+    pub(super) by_id: HashMap<FileId, FileKey>,
+    pub(super) groups: HashMap<u64, Vec<FileKey>>,
+    /// Inodes that may be followed or remembered.
+    pub(super) inodes: HashSet<u64>,
+    /// Streams of the last run whose files have not been found yet.
+    pub(super) remembered: HashMap<StreamId, KnownStream>,
+    /// Files that could not be opened, each reported once.
+    pub(super) unreadable: HashSet<PathBuf>,
+    /// The first look of the very first start of this source.
+    pub(super) is_first_look: bool,
+    pub(super) is_starting: bool,
+    ready: VecDeque<FileKey>,
+    timers: BinaryHeap<Reverse<(Duration, FileKey)>>,
+    pub(super) blocked: HashSet<FileKey>,
+    blocked_since: Option<Duration>,
+    behind: HashSet<FileKey>,
+    pub(super) held_bytes: usize,
+    pub(super) open_files: usize,
+    pub(super) open_files_max: usize,
+    pub(super) builder: BatchBuilder,
+    pub(super) scratch: Option<BatchBuilder>,
+    pub(super) state_buf: Vec<u8>,
+    next_drain: Duration,
+    next_rescan: Duration,
+    next_unwatched: Duration,
+    pub(super) retry_open_at: Option<Duration>,
+    published_at: Duration,
+}
+
+impl Engine {
+    pub(super) fn new(parts: Parts, discovery: Discovery) -> Self {
+        let now = parts.clock.monotonic();
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        // A quarter is left to outputs, journal and connections.
+        let open_files_max = limit.map_or(usize::MAX, |limit| (limit as usize / 4 * 3).max(16));
+        Self {
+            source: SourceId::of(&parts.name),
+            next_rescan: now + parts.settings.rescan_interval,
+            next_unwatched: now + UNWATCHED_PAUSE,
+            parts,
+            discovery,
+            files: HashMap::new(),
+            next_key: 0,
+            by_id: HashMap::new(),
+            groups: HashMap::new(),
+            inodes: HashSet::new(),
+            remembered: HashMap::new(),
+            unreadable: HashSet::new(),
+            is_first_look: false,
+            is_starting: true,
+            ready: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            blocked: HashSet::new(),
+            blocked_since: None,
+            behind: HashSet::new(),
+            held_bytes: 0,
+            open_files: 0,
+            open_files_max,
+            builder: BatchBuilder::new(Position::default()),
+            scratch: None,
+            state_buf: Vec::new(),
+            next_drain: now,
+            retry_open_at: None,
+            published_at: now,
+        }
+    }
+
+    /// Finds what is there, opens its streams; then the journal may release what nobody claimed.
+    pub(super) fn start(&mut self) {
+        self.is_first_look = self.parts.journal.register_source(&self.parts.name);
+        self.parts.journal.on_room(self.parts.wake.clone());
+        self.remember();
+        self.discovery.rescan();
+        self.look();
+        self.is_first_look = false;
+        self.account_vanished();
+        self.base_of_bytes_seen();
+        self.is_starting = false;
+        self.publish(self.now());
+    }
+
+    /// Works until told to stop.
+    pub(super) fn run(&mut self) {
+        while !self.parts.stop.load(Ordering::Acquire) {
+            self.turn();
+            self.wait();
+        }
+        self.read_unlinked();
+        self.publish(self.now());
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.parts.clock.monotonic()
+    }
+
+    pub(super) fn new_key(&mut self) -> FileKey {
+        self.next_key += 1;
+        self.next_key
+    }
+
+    fn turn(&mut self) {
+        let now = self.now();
+        self.take_events(now);
+        self.take_timers(now);
+        if self.parts.wake.take() {
+            self.retry_blocked();
+        }
+        for _ in 0..self.ready.len() {
+            let Some(key) = self.ready.pop_front() else { break };
+            self.visit_key(key);
+        }
+        if now.saturating_sub(self.published_at) >= PUBLISH_PAUSE {
+            self.publish(now);
+        }
+    }
+
+    fn take_events(&mut self, now: Duration) {
+        if now >= self.next_drain {
+            let mut written = Vec::new();
+            self.discovery.drain(&mut written);
+            if !written.is_empty() || self.discovery.has_touched() {
+                self.next_drain = now + self.parts.settings.read_interval;
+            }
+            for key in written {
+                self.make_ready(key);
+            }
+        }
+        let retry = self.retry_open_at.is_some_and(|at| now >= at);
+        if now >= self.next_rescan || retry {
+            self.retry_open_at = None;
+            self.next_rescan = now + self.parts.settings.rescan_interval;
+            self.discovery.rescan();
+        } else if now >= self.next_unwatched {
+            self.next_unwatched = now + UNWATCHED_PAUSE;
+            self.discovery.rescan_unwatched();
+        }
+        if self.discovery.has_touched() {
+            self.look();
+        }
+    }
+
+    /// Looks at every name that was touched and takes in what they lead to now.
+    fn look(&mut self) {
+        let inodes = &self.inodes;
+        let report = self.discovery.look(&|inode| inodes.contains(&inode));
+        self.take_in(report);
+    }
+
+    fn take_timers(&mut self, now: Duration) {
+        while let Some(Reverse((at, key))) = self.timers.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            // An earlier moment may have been set since.
+            if let Some(file) = self.files.get_mut(&key)
+                && file.timer == Some(at)
+            {
+                file.timer = None;
+                self.make_ready(key);
+            }
+        }
+    }
+
+    /// Queues a file for the next round.
+    pub(super) fn make_ready(&mut self, key: FileKey) {
+        if let Some(file) = self.files.get_mut(&key)
+            && !file.is_queued
+        {
+            file.is_queued = true;
+            self.ready.push_back(key);
+        }
+    }
+
+    pub(super) fn retry_blocked(&mut self) {
+        for key in self.blocked.iter().copied().collect::<Vec<_>>() {
+            self.make_ready(key);
+        }
+    }
+
+    /// Keeps the time in which at least one file could not be appended.
+    fn note_blocked(&mut self, key: FileKey, is_blocked: bool) {
+        if is_blocked {
+            self.blocked.insert(key);
+            let now = self.now();
+            self.blocked_since.get_or_insert(now);
+        } else if self.blocked.remove(&key)
+            && self.blocked.is_empty()
+            && let Some(since) = self.blocked_since.take()
+        {
+            let blocked = self.now().saturating_sub(since);
+            add(&self.parts.stats.blocked_ns, blocked.as_nanos() as u64);
+        }
+    }
+
+    fn visit_key(&mut self, key: FileKey) {
+        // Taken out for the visit, so that the file and the engine can be changed side by side.
+        let Some(mut file) = self.files.remove(&key) else { return };
+        file.is_queued = false;
+        let next = self.visit(&mut file);
+        self.note_unread(&mut file);
+        self.note_blocked(key, next == Next::Blocked);
+        if next == Next::Ended {
+            self.forget(&file);
+            return;
+        }
+        self.files.insert(key, file);
+        match next {
+            Next::Idle | Next::Ended => {}
+            Next::Again => self.make_ready(key),
+            Next::At(at) => self.set_timer(key, at),
+            Next::Blocked => self.set_timer(key, self.now() + RETRY_PAUSE),
+        }
+    }
+
+    fn set_timer(&mut self, key: FileKey, at: Duration) {
+        let Some(file) = self.files.get_mut(&key) else { return };
+        // An earlier one does as well: the visit sets the next. So there are few per file.
+        if file.timer.is_none_or(|set| at < set) {
+            file.timer = Some(at);
+            self.timers.push(Reverse((at, key)));
+        }
+    }
+
+    /// Keeps the figures of unread bytes and lag.
+    pub(super) fn note_unread(&mut self, file: &mut File) {
+        let unread = file.unread();
+        let gauge = &self.parts.stats.bytes_unread;
+        if unread >= file.published_unread {
+            add(gauge, unread - file.published_unread);
+        } else {
+            gauge.fetch_sub(file.published_unread - unread, Ordering::Relaxed);
+        }
+        file.published_unread = unread;
+        let is_behind = file.has_new() || file.held.is_some();
+        if !is_behind {
+            file.behind_since = None;
+            self.behind.remove(&file.key);
+        } else if file.behind_since.is_none() {
+            file.behind_since = Some(self.now());
+            self.behind.insert(file.key);
+        }
+    }
+
+    /// Drops a file that is gone for good.
+    pub(super) fn forget(&mut self, file: &File) {
+        self.parts.journal.close_stream(file.stream);
+        self.by_id.remove(&file.id);
+        self.inodes.remove(&file.id.inode);
+        self.behind.remove(&file.key);
+        self.parts.stats.bytes_unread.fetch_sub(file.published_unread, Ordering::Relaxed);
+        if file.fd.is_some() {
+            self.open_files -= 1;
+        }
+        if let Some(group) = self.groups.get_mut(&file.group) {
+            group.retain(|key| *key != file.key);
+            if group.is_empty() {
+                self.groups.remove(&file.group);
+            }
+        }
+    }
+
+    fn publish(&mut self, now: Duration) {
+        self.published_at = now;
+        let stats = &self.parts.stats;
+        let followed = self.files.values().filter(|f| f.phase != Phase::Finished).count();
+        set(&stats.files, followed as u64);
+        set(&stats.unreadable_files, self.unreadable.len() as u64);
+        let oldest =
+            self.behind.iter().filter_map(|key| self.files.get(key)?.behind_since).min();
+        let lag = oldest.map_or(0, |since| now.saturating_sub(since).as_nanos() as u64);
+        set(&stats.lag_ns, lag);
+        publish_cpu(&stats.cpu_ns);
+    }
+
+    /// Waits for an event, room, a timer or the end.
+    fn wait(&mut self) {
+        if !self.ready.is_empty() {
+            return;
+        }
+        let now = self.now();
+        let mut until = self.next_rescan;
+        if self.discovery.unwatched() > 0 {
+            until = until.min(self.next_unwatched);
+        } else {
+            self.next_unwatched = until;
+        }
+        until = until.min(self.timers.peek().map_or(until, |Reverse((at, _))| *at));
+        until = until.min(self.retry_open_at.unwrap_or(until));
+        let is_draining = now < self.next_drain;
+        if is_draining {
+            // Writes gather meanwhile: one look per interval, not one per write.
+            until = until.min(self.next_drain);
+        }
+        let timeout = until.saturating_sub(now);
+        if timeout > self.parts.settings.read_interval {
+            self.publish(now);
+        }
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs().cast_signed(),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        let wake = PollFd::new(&self.parts.wake, PollFlags::IN);
+        // Interruption by a signal is as good as a wake-up.
+        let _woken = match self.discovery.fd().filter(|_| !is_draining) {
+            Some(events) => {
+                let events = PollFd::from_borrowed_fd(events, PollFlags::IN);
+                poll(&mut [wake, events], Some(&timeout))
+            }
+            None => poll(&mut [wake], Some(&timeout)),
+        };
+    }
+}

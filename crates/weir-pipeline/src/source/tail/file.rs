@@ -1,0 +1,253 @@
+//! One followed file: where it is read, what was counted, and what the journal has of it.
+//!
+//! Invariants: `seen` grows only with what stat shows, `book` only with what was consumed or given
+//! up, so that `seen = read + abandoned + unread` can be checked; a batch that the journal refused
+//! is the only data held, and everything after `appended` can be read again.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_codec::{Format, LineDecoder, Partials};
+use weir_model::{Batch, Position, SourceBook, StreamId};
+
+use super::discovery::{FileKey, Place};
+use super::identity::{FileId, Memory};
+use super::limit::Bucket;
+use super::rotation::Generation;
+use super::state;
+
+/// Where in its life a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing has been read; it may wait for older files of its group.
+    New,
+    /// It is read as it grows.
+    Following,
+    /// It was rotated away and read to its end. Growth would make it `Following` again.
+    Finished,
+}
+
+/// What the journal has accepted of a file.
+#[derive(Debug, Default)]
+pub(super) struct Appended {
+    /// End of the last accepted batch.
+    pub position: Position,
+    /// Counts as of there.
+    pub book: SourceBook,
+    /// State as of there.
+    pub state: Vec<u8>,
+}
+
+/// A followed file.
+#[derive(Debug)]
+pub(super) struct File {
+    pub key: FileKey,
+    pub id: FileId,
+    pub stream: StreamId,
+    pub group: u64,
+    /// Names that lead to it.
+    pub places: Vec<Place>,
+    /// Order within the group: restarts of the container first, then generations.
+    pub restart: u64,
+    pub generation: Generation,
+    /// It was renamed to something that the layout does not know.
+    pub is_renamed: bool,
+    pub shown: PathBuf,
+    pub resource: Arc<[u8]>,
+    pub keys: [u64; 1],
+
+    pub fd: Option<OwnedFd>,
+    pub phase: Phase,
+    /// Without any name: what is not delivered yet must be made durable.
+    pub is_unlinked: bool,
+    /// When it lost its active name (monotonic).
+    pub rotated_at: Option<Duration>,
+
+    pub epoch: u32,
+    /// Where reading begins, while there is no decoder yet.
+    pub start: u64,
+    pub decoder: Option<LineDecoder>,
+    /// Lines handed over before the decoder could be made.
+    pub inherited: Option<(Format, Partials)>,
+    /// Its open lines were handed over when it had been read to here.
+    pub handed_over_at: Option<u64>,
+    pub memory: Memory,
+    pub book: SourceBook,
+    /// Length at the last look.
+    pub size: u64,
+    /// Growth over all epochs.
+    pub seen: u64,
+    /// Up to here there is nothing more to decode until the file grows.
+    pub judged: u64,
+
+    pub appended: Appended,
+    pub held: Option<Box<Batch>>,
+    pub bucket: Option<Bucket>,
+    /// When it last grew (monotonic).
+    pub grown_at: Duration,
+    /// Since when there is something to read (monotonic).
+    pub behind_since: Option<Duration>,
+    /// Unread bytes as last published.
+    pub published_unread: u64,
+    pub is_queued: bool,
+    /// The moment for which a timer is set.
+    pub timer: Option<Duration>,
+    /// A younger file of the group waits until this one is read to its end.
+    pub is_awaited: bool,
+    /// It has been read to its end since a younger file of the group had data.
+    pub is_drained: bool,
+    /// The journal knows the stream.
+    pub is_claimed: bool,
+    /// Its unread bytes are to be given up.
+    pub is_given_up: bool,
+    /// Growth that the last look saw.
+    pub last_growth: u64,
+    /// It was there when the source started, or its delay of discovery is already counted.
+    pub is_old: bool,
+}
+
+impl File {
+    /// A file that nothing was read of yet.
+    pub(super) fn new(key: FileKey, id: FileId, stream: StreamId, now: Duration) -> Self {
+        Self {
+            key,
+            id,
+            stream,
+            group: 0,
+            places: Vec::new(),
+            restart: 0,
+            generation: Generation::Active,
+            is_renamed: false,
+            shown: PathBuf::new(),
+            resource: Arc::from([]),
+            keys: [0],
+            fd: None,
+            phase: Phase::New,
+            is_unlinked: false,
+            rotated_at: None,
+            epoch: 0,
+            start: 0,
+            decoder: None,
+            inherited: None,
+            handed_over_at: None,
+            memory: Memory::default(),
+            book: SourceBook::default(),
+            size: 0,
+            seen: 0,
+            judged: 0,
+            appended: Appended::default(),
+            held: None,
+            bucket: None,
+            grown_at: now,
+            behind_since: None,
+            published_unread: 0,
+            is_queued: false,
+            timer: None,
+            is_awaited: false,
+            is_drained: false,
+            is_claimed: false,
+            is_given_up: false,
+            last_growth: 0,
+            is_old: false,
+        }
+    }
+
+    /// The open descriptor.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Offset in the file of the next byte to read.
+    pub(super) fn at(&self) -> u64 {
+        self.decoder.as_ref().map_or(self.start, LineDecoder::file_offset)
+    }
+
+    /// Position of the stream after everything consumed.
+    pub(super) fn position(&self) -> Position {
+        let offset = self.decoder.as_ref().map_or(self.start, LineDecoder::position);
+        Position::new(self.epoch, offset)
+    }
+
+    /// Bytes of the file that the journal has not accepted, as of the last look.
+    pub(super) fn unread(&self) -> u64 {
+        let accepted = self.appended.book.bytes_read + self.appended.book.abandoned_total();
+        let taken = self.book.bytes_read + self.book.abandoned_total();
+        self.size.saturating_sub(self.at()) + (taken - accepted)
+    }
+
+    /// Bytes that have not been looked at yet.
+    pub(super) fn has_new(&self) -> bool {
+        self.size > self.at().max(self.judged)
+    }
+
+    /// The file ends inside a line.
+    pub(super) fn has_tail(&self) -> bool {
+        self.size > self.at()
+    }
+
+    /// Lines of the container that wait for their rest.
+    pub(super) fn has_partials(&self) -> bool {
+        self.decoder.as_ref().is_some_and(|d| !d.partials().is_empty())
+    }
+
+    /// It no longer has the name that is written to.
+    pub(super) fn is_rotated(&self) -> bool {
+        self.places.is_empty() || self.is_renamed || self.generation != Generation::Active
+    }
+
+    /// Comes before `other` in their group.
+    pub(super) fn is_before(&self, other: &Self) -> bool {
+        let order = |f: &Self| (f.restart, !f.places.is_empty(), f.is_renamed);
+        let (mine, theirs) = (order(self), order(other));
+        // Without a name, or renamed by hand: older than what has one. Then by generation.
+        let key = |o: (u64, bool, bool)| (o.0, o.1, !o.2);
+        key(mine)
+            .cmp(&key(theirs))
+            .then_with(|| self.generation.cmp(&other.generation))
+            .then_with(|| self.id.born_ns.cmp(&other.id.born_ns))
+            .then_with(|| self.key.cmp(&other.key))
+            .is_lt()
+    }
+
+    /// The resume state as of now.
+    pub(super) fn encode_state(&self, out: &mut Vec<u8>) {
+        out.clear();
+        let print = self.memory.fingerprint();
+        state::encode(self.id, self.size, self.seen, &print, &self.shown, out);
+        if let Some(decoder) = &self.decoder {
+            decoder.state(out);
+        }
+    }
+
+    /// A new epoch begins: offsets start again. Open lines of the container go on.
+    pub(super) fn begin_epoch(&mut self, line_bytes_max: usize) {
+        self.epoch += 1;
+        self.start = 0;
+        self.size = 0;
+        self.judged = 0;
+        self.memory = Memory::default();
+        if let Some(old) = &mut self.decoder {
+            let partials = old.take_partials();
+            let mut fresh = LineDecoder::new(old.format(), line_bytes_max, 0);
+            fresh.adopt_partials(partials, &mut self.book);
+            *old = fresh;
+        }
+    }
+
+    /// Steps over bytes without decoding them; the caller counts them.
+    pub(super) fn skip(&mut self, bytes: u64, line_bytes_max: usize) {
+        self.memory.jumped();
+        self.start += bytes;
+        let skipped = bytes;
+        let Some(decoder) = &mut self.decoder else { return };
+        let mut bytes = Vec::new();
+        decoder.state(&mut bytes);
+        let position = decoder.position() + skipped;
+        // What a decoder wrote about itself always restores.
+        if let Ok(moved) = LineDecoder::restore(&bytes, line_bytes_max, position) {
+            *decoder = moved;
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! One visit to a file: look, read a block, decode it, append it.
+//!
+//! Invariants: an accepted batch and what is read next follow each other without a gap; a refused
+//! batch is kept (up to a bound for all files together) or read again later, never lost; reading
+//! stops at the size that stat gave, so the books of bytes always agree.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use weir_codec::{DETECT_BYTES_MAX, LineDecoder, Stop, detect};
+use weir_journal::{RefusedReason, StreamSpec, WritePolicy};
+use weir_model::limits::READ_BLOCK_BYTES;
+use weir_model::{AbandonReason, Batch, BatchBuilder, BatchClass, DiscardReason, Position, Seal, SourceBook};
+
+use super::engine::{Engine, Next, RETRY_PAUSE};
+use super::file::{File, Phase};
+use super::identity::{Look, read_fully, verify};
+use super::reader::{Block, end_of_hole, read_block};
+use super::state;
+use crate::config::Format;
+use crate::stats::add;
+
+/// Memory for refused batches of all files together; beyond it they are dropped and read again.
+const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+fn codec_format(format: Format) -> Option<weir_codec::Format> {
+    match format {
+        Format::Auto => None,
+        Format::Raw => Some(weir_codec::Format::Raw),
+        Format::DockerJson => Some(weir_codec::Format::DockerJson),
+        Format::Cri => Some(weir_codec::Format::Cri),
+        Format::Json => Some(weir_codec::Format::Json),
+        Format::Logfmt => Some(weir_codec::Format::Logfmt),
+    }
+}
+
+impl Engine {
+    /// Does what is to be done for a file now.
+    pub(super) fn visit(&mut self, file: &mut File) -> Next {
+        if file.is_given_up && file.phase != Phase::Finished {
+            return self.give_up(file, AbandonReason::DeletedTooLong);
+        }
+        if let Some(batch) = file.held.take() {
+            self.held_bytes -= batch.memory_bytes();
+            if !self.submit(file, *batch) {
+                return Next::Blocked;
+            }
+        }
+        if let Some(next) = self.open(file) {
+            return next;
+        }
+        if let Some(next) = self.look_at(file) {
+            return next;
+        }
+        if !file.is_claimed {
+            if file.size == 0 {
+                return self.at_end(file);
+            }
+            if !self.begin(file) {
+                return Next::Idle;
+            }
+        }
+        if file.has_new() {
+            file.phase = Phase::Following;
+            return self.read(file);
+        }
+        self.at_end(file)
+    }
+
+    /// Opens the file when it is not open. `Some` when that does not go now.
+    fn open(&mut self, file: &mut File) -> Option<Next> {
+        if file.fd.is_some() {
+            return None;
+        }
+        if file.phase == Phase::Finished && file.places.is_empty() {
+            return Some(Next::Ended);
+        }
+        let Some(place) = file.places.first() else {
+            return Some(self.give_up(file, AbandonReason::Vanished));
+        };
+        let path = self.discovery.dir_path(place.dir).join(&place.name);
+        match self.open_path(&path) {
+            Ok(fd) if Look::of(std::os::fd::AsFd::as_fd(&fd)).is_ok_and(|l| l.id == file.id) => {
+                file.fd = Some(fd);
+                self.open_files += 1;
+                None
+            }
+            // Another file has the name by now: looking at the name again will tell.
+            Ok(_) | Err(Errno::NOENT) => {
+                let place = place.clone();
+                self.discovery.touch(&place);
+                Some(Next::Idle)
+            }
+            Err(error) => {
+                self.cannot_open(&path, error);
+                Some(Next::At(self.now() + RETRY_PAUSE))
+            }
+        }
+    }
+
+    /// Opens a log file for reading, closing an idle one when there are too many.
+    pub(super) fn open_path(
+        &mut self,
+        path: &std::path::Path,
+    ) -> Result<std::os::fd::OwnedFd, Errno> {
+        if self.open_files >= self.open_files_max {
+            self.close_idle();
+        }
+        if self.open_files >= self.open_files_max {
+            return Err(Errno::MFILE);
+        }
+        // NONBLOCK: a name may have become a pipe, which must not stop the source.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Err(Errno::MFILE | Errno::NFILE) if self.close_idle() => {
+                rustix::fs::open(path, flags, Mode::empty())
+            }
+            other => other,
+        }
+    }
+
+    /// Counts and says, once per file, that it cannot be opened. It is tried again.
+    pub(super) fn cannot_open(&mut self, path: &std::path::Path, error: Errno) {
+        let is_ours = matches!(error, Errno::MFILE | Errno::NFILE);
+        if is_ours {
+            let now = self.now();
+            self.retry_open_at.get_or_insert(now + RETRY_PAUSE);
+        }
+        let kind = if is_ours { "descriptors" } else { "open" };
+        if self.unreadable.insert(path.to_owned()) {
+            let text = format!("cannot open {}: {error}", path.display());
+            tracing::warn!("{text}");
+            self.parts.stats.errors.count(kind, &text);
+        }
+    }
+
+    /// Looks at size and names. `Some` when the file cannot be read on as it is.
+    fn look_at(&mut self, file: &mut File) -> Option<Next> {
+        let Some(fd) = file.fd() else { return Some(Next::Idle) };
+        let stat = match rustix::fs::fstat(fd) {
+            Ok(stat) => stat,
+            Err(error) => return Some(self.read_failed(file, error)),
+        };
+        let size = stat.st_size.cast_unsigned();
+        if stat.st_nlink == 0 && !file.is_unlinked {
+            self.unlinked(file);
+        }
+        if size < file.at() {
+            return Some(self.truncated(file));
+        }
+        if size < file.size {
+            // Cut behind the place where it is read: those bytes are gone.
+            file.book.abandon(AbandonReason::Truncated, file.size - size);
+            file.size = size;
+            file.judged = 0;
+        }
+        let growth = size - file.size;
+        file.last_growth = growth;
+        if growth > 0 {
+            file.size = size;
+            file.seen += growth;
+            file.grown_at = self.now();
+            file.is_drained = false;
+            add(&self.parts.stats.bytes_seen, growth);
+        }
+        None
+    }
+
+    fn read(&mut self, file: &mut File) -> Next {
+        let now = self.now();
+        let wait = file.bucket.as_mut().filter(|b| !b.sheds()).and_then(|b| b.wait(now));
+        if let Some(wait) = wait {
+            return Next::At(now + wait);
+        }
+        match self.make_decoder(file) {
+            Ok(true) => {}
+            Ok(false) => {
+                file.judged = file.size;
+                return self.at_end(file);
+            }
+            Err(error) => return self.read_failed(file, error),
+        }
+        let region = match self.fill(file) {
+            Ok(Some(region)) => region,
+            Ok(None) => return self.rewritten(file),
+            Err(error) => return self.read_failed(file, error),
+        };
+        if region.is_empty() {
+            file.judged = file.size;
+            return self.at_end(file);
+        }
+        self.note_first_read(file);
+        self.unreadable.remove(&file.shown);
+        let is_complete = self.decode(file, region);
+        if !self.append(file) {
+            return Next::Blocked;
+        }
+        self.step_over_hole(file);
+        if is_complete {
+            file.judged = file.size;
+            return self.at_end(file);
+        }
+        Next::Again
+    }
+
+    /// Reads the next block into the builder. `None`: the file was rewritten.
+    pub(super) fn fill(&mut self, file: &File) -> Result<Option<Range<usize>>, Errno> {
+        let Some(fd) = file.fd() else { return Err(Errno::BADF) };
+        let at = file.at();
+        let want = (file.size - at).min(READ_BLOCK_BYTES as u64) as usize;
+        self.reset_builder(file);
+        let space = self.builder.read_space(want);
+        Ok(match read_block(fd, at, file.memory.window(), space)? {
+            Block::Bytes(count) => Some(self.builder.advance(count)),
+            Block::Rewritten => None,
+        })
+    }
+
+    /// Begins a batch behind the last one, even over a hole if the distance fits.
+    pub(super) fn reset_builder(&mut self, file: &File) {
+        let (from, to) = (file.appended.position, file.position());
+        let follows = from.epoch == to.epoch
+            && to.offset.saturating_sub(from.offset) < u64::from(u32::MAX) / 2;
+        self.builder.reset(if follows { from } else { to });
+    }
+
+    /// Decodes a block. True when there is nothing more to decode until the file grows.
+    fn decode(&mut self, file: &mut File, region: Range<usize>) -> bool {
+        let whole_len = region.len() as u64;
+        let at = file.at();
+        let now = self.now();
+        let (region, shed) = self.split(file, region, now);
+        let was_cut = (region.len() as u64) < whole_len;
+        let observed_ns = self.parts.clock.unix_ns();
+        let Some(decoder) = &mut file.decoder else { return true };
+        let lines_before = file.book.lines;
+        let start = region.start;
+        let consumed = decoder.decode(&mut self.builder, region.clone(), observed_ns, &mut file.book);
+        file.memory.consumed(at, &self.builder.arena()[start..start + consumed.bytes]);
+        if let Some(bucket) = &mut file.bucket {
+            bucket.take(file.book.lines - lines_before);
+        }
+        if consumed.bytes == region.len() && !shed.is_empty() {
+            self.shed(file, &shed, observed_ns);
+        }
+        consumed.why == Stop::NeedMore && !was_cut && at + whole_len == file.size
+    }
+
+    /// Cuts a region behind the lines that the rate limit lets pass. What is beyond is given back
+    /// to the file, or returned to be shed.
+    fn split(
+        &mut self,
+        file: &mut File,
+        region: Range<usize>,
+        now: std::time::Duration,
+    ) -> (Range<usize>, Vec<u8>) {
+        let Some(bucket) = &mut file.bucket else { return (region, Vec::new()) };
+        let allowed = bucket.available(now) as usize;
+        let bytes = &self.builder.arena()[region.clone()];
+        let cut = match allowed {
+            0 => Some(0),
+            n => memchr::memchr_iter(b'\n', bytes).nth(n - 1).map(|at| at + 1),
+        };
+        let Some(cut) = cut.filter(|cut| *cut < bytes.len()) else { return (region, Vec::new()) };
+        let shed = if bucket.sheds() { bytes[cut..].to_vec() } else { Vec::new() };
+        let region = region.start..region.start + cut;
+        self.builder.retract(region.end);
+        (region, shed)
+    }
+
+    /// Decodes lines for the sake of their ends only and counts them as shed.
+    fn shed(&mut self, file: &mut File, bytes: &[u8], observed_ns: i64) {
+        let mut scratch =
+            self.scratch.take().unwrap_or_else(|| BatchBuilder::new(Position::default()));
+        let mut rest = bytes;
+        while let Some(decoder) = &mut file.decoder {
+            let at = decoder.file_offset();
+            scratch.reset(Position::new(file.epoch, decoder.position()));
+            let Ok(region) = scratch.append(rest) else { break };
+            let mut book = SourceBook::default();
+            let consumed = decoder.decode(&mut scratch, region, observed_ns, &mut book);
+            file.memory.consumed(at, &rest[..consumed.bytes]);
+            rest = &rest[consumed.bytes..];
+            let discarded = book.discarded_total();
+            file.book.lines += book.lines;
+            file.book.bytes_read += book.bytes_read;
+            file.book.discard(DiscardReason::RateLimit, book.lines - discarded);
+            for (sum, n) in file.book.discarded.iter_mut().zip(book.discarded) {
+                *sum += n;
+            }
+            for (sum, n) in file.book.bytes_abandoned.iter_mut().zip(book.bytes_abandoned) {
+                *sum += n;
+            }
+            if consumed.bytes == 0 || consumed.why == Stop::NeedMore {
+                break;
+            }
+        }
+        self.scratch = Some(scratch);
+    }
+
+    /// NUL bytes without blocks on disk (a crash, or a truncated file whose writer went on at its
+    /// old offset) are not read.
+    fn step_over_hole(&mut self, file: &mut File) {
+        if file.memory.window().last() != Some(&0) || !file.has_tail() {
+            return;
+        }
+        let Some(fd) = file.fd() else { return };
+        if let Some(end) = end_of_hole(fd, file.at(), file.size) {
+            let hole = end - file.at();
+            file.book.bytes_read += hole;
+            file.skip(hole, self.parts.settings.line_bytes_max);
+        }
+    }
+
+    /// Makes the decoder once the format is known. False: not yet.
+    fn make_decoder(&mut self, file: &mut File) -> Result<bool, Errno> {
+        if file.decoder.is_some() {
+            return Ok(true);
+        }
+        let Some(fd) = file.fd() else { return Err(Errno::BADF) };
+        let format = match codec_format(self.parts.format) {
+            Some(format) => Some(format),
+            None => {
+                let mut head = vec![0; DETECT_BYTES_MAX.min(file.size as usize)];
+                let have = read_fully(fd, &mut head, 0)?;
+                detect(&head[..have])
+            }
+        };
+        let Some(format) = format else { return Ok(false) };
+        self.set_decoder(file, format);
+        Ok(true)
+    }
+
+    /// Begins to decode in a format, with the lines that an older file of the group left open.
+    pub(super) fn set_decoder(&mut self, file: &mut File, format: weir_codec::Format) {
+        let max = self.parts.settings.line_bytes_max;
+        let mut decoder = LineDecoder::new(format, max, file.start);
+        if let Some((_, partials)) = file.inherited.take() {
+            decoder.adopt_partials(partials, &mut file.book);
+        }
+        file.decoder = Some(decoder);
+    }
+
+    fn note_first_read(&mut self, file: &mut File) {
+        if file.is_old {
+            return;
+        }
+        file.is_old = true;
+        if file.id.born_ns > 0 {
+            let delay = self.parts.clock.unix_ns() - file.id.born_ns;
+            add(&self.parts.stats.discovery_ns, delay.max(0).cast_unsigned());
+            add(&self.parts.stats.discovered_files, 1);
+        }
+    }
+
+    /// Tells the journal of a file and that it is read from `start` on, in this state.
+    pub(super) fn open_stream(&mut self, file: &mut File) -> weir_journal::ResumePoint {
+        file.encode_state(&mut self.state_buf);
+        file.is_claimed = true;
+        file.phase = Phase::Following;
+        let resume = self.parts.journal.open_stream(&StreamSpec {
+            stream: file.stream,
+            group: file.group,
+            source: self.source,
+            start: file.position(),
+            state: &self.state_buf,
+            book: file.book,
+        });
+        file.appended.position = resume.position;
+        file.appended.book = resume.book;
+        file.appended.state.clone_from(&resume.state);
+        resume
+    }
+
+    /// Seals what was decoded and appends it. False when the journal refused it: the batch is then
+    /// held, or dropped to be read again.
+    pub(super) fn append(&mut self, file: &mut File) -> bool {
+        let end = file.position();
+        if self.builder.record_count() == 0 && end == file.appended.position {
+            return true;
+        }
+        if self.builder.record_count() == 0 {
+            // What is in the arena stands in the state, or is given up.
+            let base = self.builder.base();
+            self.builder.reset(base);
+        }
+        self.parts.router.route(&mut self.builder);
+        file.encode_state(&mut self.state_buf);
+        let batch = self.builder.seal(&Seal {
+            class: BatchClass::Logs,
+            repeatable: !file.is_unlinked,
+            stream: file.stream,
+            group: file.group,
+            source: self.source,
+            end,
+            observed_ns: self.parts.clock.unix_ns(),
+            rule_generation: self.parts.router.generation(),
+            keys: &file.keys,
+            resource: &file.resource,
+            book: &file.book,
+            state: &self.state_buf,
+        });
+        self.submit(file, batch)
+    }
+
+    /// Appends a sealed batch.
+    fn submit(&mut self, file: &mut File, batch: Batch) -> bool {
+        let (position, book) = (batch.header().end(), batch.book());
+        self.state_buf.clear();
+        self.state_buf.extend_from_slice(batch.state());
+        let policy = if file.is_unlinked { WritePolicy::OnAppend } else { WritePolicy::OnLag };
+        match self.parts.journal.append(batch, policy) {
+            Ok(_durable_in_its_time) => {
+                file.appended.position = position;
+                file.appended.book = book;
+                std::mem::swap(&mut file.appended.state, &mut self.state_buf);
+                true
+            }
+            Err(refused) => {
+                add(&self.parts.stats.blocked_total, 1);
+                if let RefusedReason::Disk { error } = &refused.reason {
+                    self.parts.stats.errors.count("journal_disk", error);
+                }
+                self.hold(file, refused.batch);
+                false
+            }
+        }
+    }
+
+    fn hold(&mut self, file: &mut File, batch: Box<Batch>) {
+        let bytes = batch.memory_bytes();
+        if self.held_bytes + bytes <= HELD_BYTES_MAX {
+            self.held_bytes += bytes;
+            file.held = Some(batch);
+        } else if file.phase != Phase::Finished {
+            drop(batch);
+            self.rewind(file);
+        } else {
+            // Cannot be read again, and is small: what a vanished file left.
+            self.held_bytes += bytes;
+            file.held = Some(batch);
+        }
+    }
+
+    /// Goes back to what the journal has accepted.
+    pub(super) fn rewind(&mut self, file: &mut File) {
+        file.epoch = file.appended.position.epoch;
+        file.book = file.appended.book;
+        let appended = std::mem::take(&mut file.appended.state);
+        self.restore(file, &appended);
+        file.appended.state = appended;
+    }
+
+    /// Takes over a state whose position and book are set. The memory of the content is verified
+    /// against the file; false when the file was rewritten since.
+    pub(super) fn restore(&mut self, file: &mut File, bytes: &[u8]) -> bool {
+        let position = file.appended.position;
+        file.judged = 0;
+        file.start = position.offset;
+        file.decoder = None;
+        let Some(saved) = state::decode(bytes) else { return true };
+        if !saved.decoder.is_empty() {
+            let max = self.parts.settings.line_bytes_max;
+            match LineDecoder::restore(saved.decoder, max, position.offset) {
+                Ok(decoder) => file.decoder = Some(decoder),
+                Err(error) => {
+                    let text = format!("{}: {error}", file.shown.display());
+                    tracing::warn!("{text}");
+                    self.parts.stats.errors.count("state", &text);
+                }
+            }
+        }
+        let Some(fd) = file.fd() else { return true };
+        match verify(fd, file.at(), &saved.print) {
+            Ok(Some(memory)) => file.memory = memory,
+            Ok(None) => return false,
+            Err(_told_when_it_is_read) => {}
+        }
+        true
+    }
+
+    /// Attributes that every file has.
+    pub(super) fn encode_resource(&self, mut attributes: weir_model::Resource, file: &mut File) {
+        attributes.set("host.name", self.parts.host.as_str());
+        attributes.set("log.file.path", file.shown.to_string_lossy().into_owned());
+        let mut encoded = attributes.encode();
+        if encoded.len() > weir_model::limits::RESOURCE_BYTES_MAX {
+            // Only a path can be that long; better no attributes than no records.
+            encoded = weir_model::Resource::new().with("host.name", self.parts.host.as_str()).encode();
+        }
+        file.resource = Arc::from(encoded);
+    }
+}

@@ -1,0 +1,396 @@
+//! Takes in what discovery found: new files, renamed ones, names that are gone, and at the start
+//! the files of the last run.
+//!
+//! Invariants: a file is known by its identity whatever it is called, and is followed once; the
+//! start position of the configuration is used only for files that are there at the very first
+//! start of the source; a file of the last run that is gone leaves its unread bytes in the book.
+
+use std::os::fd::AsFd;
+
+use weir_journal::{KnownStream, StreamSpec};
+use weir_model::{AbandonReason, Position, Resource, hash64};
+
+use super::containers::{self, Container};
+use super::discovery::{FileKey, Report, Sighting};
+use super::engine::{Engine, Next};
+use super::file::{File, Phase};
+use super::identity::Look;
+use super::layout::Class;
+use super::limit::Bucket;
+use super::reader::start_of_last_line;
+use super::rotation::Generation;
+use super::state;
+use crate::config::ReadFrom;
+use crate::stats::{add, get, set};
+
+impl Engine {
+    /// What the last run knew.
+    pub(super) fn remember(&mut self) {
+        for known in self.parts.journal.known_streams(self.source) {
+            if let Some(saved) = state::decode(&known.resume.state) {
+                self.inodes.insert(saved.id.inode);
+            }
+            self.remembered.insert(known.stream, known);
+        }
+    }
+
+    /// Takes in a report. Names that are gone come first: a directory's number may be used again.
+    pub(super) fn take_in(&mut self, report: Report) {
+        let mut displaced: Vec<FileKey> = Vec::new();
+        for (place, key) in report.gone {
+            if let Some(file) = self.files.get_mut(&key) {
+                file.places.retain(|p| *p != place);
+                displaced.push(key);
+            }
+        }
+        for sighting in &report.sightings {
+            displaced.extend(self.displace(sighting));
+        }
+        let mut fresh = Vec::new();
+        for sighting in report.sightings {
+            match self.by_id.get(&sighting.look.id).copied() {
+                Some(key) => self.sighted_again(key, &sighting),
+                None => fresh.push(sighting),
+            }
+        }
+        // Wanted ones first: whether a rotated sibling belongs to them is judged by their ages.
+        fresh.sort_by_key(|s| !s.class.as_ref().is_some_and(|class| class.wanted));
+        for sighting in fresh {
+            // The same file may have been seen under two names.
+            match self.by_id.get(&sighting.look.id).copied() {
+                Some(key) => self.sighted_again(key, &sighting),
+                None => self.adopt(sighting),
+            }
+        }
+        for key in displaced {
+            self.lost_name(key);
+        }
+        for dir in report.described {
+            for key in self.discovery.bound_in(dir) {
+                self.describe_again(key);
+            }
+        }
+    }
+
+    /// Another file has the name now: the one that had it loses it.
+    fn displace(&mut self, sighting: &Sighting) -> Option<FileKey> {
+        let key = self.discovery.bound(&sighting.place)?;
+        let file = self.files.get_mut(&key).filter(|f| f.id != sighting.look.id)?;
+        file.places.retain(|p| *p != sighting.place);
+        self.discovery.unbind(&sighting.place);
+        Some(key)
+    }
+
+    fn sighted_again(&mut self, key: FileKey, sighting: &Sighting) {
+        self.discovery.bind(&sighting.place, key);
+        let now = self.now();
+        let Some(file) = self.files.get_mut(&key) else { return };
+        let was_rotated = file.is_rotated();
+        if !file.places.contains(&sighting.place) {
+            file.places.push(sighting.place.clone());
+        }
+        match &sighting.class {
+            Some(class) => {
+                file.generation = class.generation.clone();
+                file.is_renamed = false;
+            }
+            None => file.is_renamed = true,
+        }
+        if file.is_rotated() && !was_rotated {
+            file.rotated_at = Some(now);
+        }
+        if file.size != sighting.look.size || file.is_rotated() != was_rotated {
+            self.make_ready(key);
+        }
+    }
+
+    fn lost_name(&mut self, key: FileKey) {
+        let now = self.now();
+        if let Some(file) = self.files.get_mut(&key)
+            && file.places.is_empty()
+        {
+            file.rotated_at.get_or_insert(now);
+            self.make_ready(key);
+        }
+    }
+
+    fn group_of(&self, class: &Class) -> u64 {
+        let mut bytes = self.source.0.to_le_bytes().to_vec();
+        bytes.extend_from_slice(class.group.as_bytes());
+        // 0 means none.
+        hash64(&bytes).max(1)
+    }
+
+    /// A rotated sibling that the configuration does not name, born after a file of the group
+    /// that was followed and before the one that is written to now: a generation that came and
+    /// went between two looks. (A copy made by `copytruncate` is younger than the file that is
+    /// written to.)
+    fn is_missed_generation(&self, sighting: &Sighting, group: u64) -> bool {
+        let born = sighting.look.id.born_ns;
+        let members = self.groups.get(&group).into_iter().flatten();
+        let followed = members.filter_map(|key| self.files.get(key)).map(|f| f.id.born_ns);
+        let gone = self
+            .remembered
+            .values()
+            .filter(|known| known.group == group)
+            .filter_map(|known| Some(state::decode(&known.resume.state)?.id.born_ns));
+        let ages: Vec<i64> = followed.chain(gone).collect();
+        born > 0
+            && ages.iter().any(|age| *age > 0 && *age < born)
+            && ages.iter().any(|age| *age > born)
+    }
+
+    /// A file that is not followed yet.
+    fn adopt(&mut self, sighting: Sighting) {
+        let stream = sighting.look.id.stream(self.source);
+        let group = sighting.class.as_ref().map(|class| self.group_of(class));
+        let is_wanted = sighting.class.as_ref().is_some_and(|class| class.wanted);
+        let is_remembered = self.remembered.contains_key(&stream);
+        let is_missed = || group.is_some_and(|group| self.is_missed_generation(&sighting, group));
+        if !is_wanted && !is_remembered && !is_missed() {
+            return;
+        }
+        let container = self.describe(&sighting);
+        if container.is_foreign
+            || container.names.iter().any(|name| self.discovery.layout().excludes_container(name))
+        {
+            return;
+        }
+        let path = self.discovery.dir_path(sighting.place.dir).join(&sighting.place.name);
+        let fd = match self.open_path(&path) {
+            Ok(fd) => fd,
+            // Gone or replaced meanwhile: the kernel tells, or told already.
+            Err(rustix::io::Errno::NOENT) => return,
+            Err(error) => return self.cannot_open(&path, error),
+        };
+        let Ok(look) = Look::of(fd.as_fd()) else { return };
+        if look.id != sighting.look.id {
+            return self.discovery.touch(&sighting.place);
+        }
+        self.unreadable.remove(&path);
+        let now = self.now();
+        let mut file = Box::new(File::new(self.new_key(), look.id, stream, now));
+        file.fd = Some(fd);
+        self.open_files += 1;
+        self.name(&mut file, sighting, container.attributes);
+        file.group = group.unwrap_or(0);
+        file.is_old = self.is_starting;
+        file.bucket = self.parts.settings.rate_limit.map(|limit| Bucket::new(limit, now));
+        match self.remembered.remove(&stream) {
+            Some(known) => self.resume(&mut file, &known, &look),
+            None if self.is_first_look && self.parts.settings.read_from == ReadFrom::End => {
+                self.begin_at_end(&mut file, look.size);
+            }
+            None => {}
+        }
+        self.insert(file);
+    }
+
+    fn insert(&mut self, file: Box<File>) {
+        let key = file.key;
+        self.by_id.insert(file.id, key);
+        self.inodes.insert(file.id.inode);
+        self.groups.entry(file.group).or_default().push(key);
+        for place in &file.places {
+            self.discovery.bind(place, key);
+        }
+        self.files.insert(key, file);
+        self.make_ready(key);
+    }
+
+    fn name(&mut self, file: &mut File, sighting: Sighting, attributes: Resource) {
+        match sighting.class {
+            Some(class) => {
+                file.restart = class.restart;
+                file.generation = class.generation;
+                file.keys = [hash64(class.group.as_bytes())];
+            }
+            None => {
+                // Of the last run, and renamed since: older than anything that has a name.
+                file.is_renamed = true;
+                file.generation = Generation::Dated(String::new());
+            }
+        }
+        file.places.push(sighting.place);
+        file.shown = sighting.shown;
+        self.encode_resource(attributes, file);
+    }
+
+    fn describe(&self, sighting: &Sighting) -> Container {
+        let dir = self.discovery.dir_path(sighting.place.dir);
+        let host = &self.parts.host;
+        let Some(class) = &sighting.class else { return Container::default() };
+        match class.group.split(':').next() {
+            Some("docker") => containers::docker(dir, host),
+            Some("pod") => containers::pod(dir, class.restart, host),
+            _ if self.discovery.layout().is_of_containers() => {
+                let name = sighting.shown.file_name().and_then(|n| n.to_str());
+                containers::link(name.unwrap_or_default())
+            }
+            _ => Container::default(),
+        }
+    }
+
+    /// Docker wrote a container's metadata after its log was found.
+    fn describe_again(&mut self, key: FileKey) {
+        let Some(mut file) = self.files.remove(&key) else { return };
+        if let Some(place) = file.places.first() {
+            let dir = self.discovery.dir_path(place.dir);
+            let container = containers::docker(dir, &self.parts.host);
+            self.encode_resource(container.attributes, &mut file);
+        }
+        self.files.insert(key, file);
+    }
+
+    fn begin_at_end(&mut self, file: &mut File, size: u64) {
+        let start = file.fd().and_then(|fd| start_of_last_line(fd, size).ok()).unwrap_or(size);
+        if start == 0 {
+            return;
+        }
+        file.start = start;
+        file.size = start;
+        file.seen = start;
+        file.book.abandon(AbandonReason::SkippedAtStart, start);
+        add(&self.parts.stats.bytes_seen, start);
+        self.open_stream(file);
+    }
+
+    /// A file of the last run goes on where the journal says.
+    fn resume(&mut self, file: &mut File, known: &KnownStream, look: &Look) {
+        file.group = known.group;
+        if !self.claim(file, known) {
+            // What is there now is not what was read: it was truncated meanwhile.
+            let _next_comes_with_the_first_visit = self.truncated(file);
+        } else if look.size < file.at() {
+            let _next_comes_with_the_first_visit = self.truncated(file);
+        }
+    }
+
+    /// Opens a known stream and takes over its state. False when the file's content is not the
+    /// one that was read.
+    fn claim(&mut self, file: &mut File, known: &KnownStream) -> bool {
+        let resume = self.parts.journal.open_stream(&StreamSpec {
+            stream: known.stream,
+            group: known.group,
+            source: self.source,
+            start: Position::default(),
+            state: &[],
+            book: weir_model::SourceBook::default(),
+        });
+        file.is_claimed = true;
+        file.phase = Phase::Following;
+        file.appended.position = resume.position;
+        file.appended.book = resume.book;
+        file.appended.state = resume.state;
+        file.book = resume.book;
+        file.epoch = resume.position.epoch;
+        let consumed = resume.book.bytes_read + resume.book.abandoned_total();
+        let bytes = std::mem::take(&mut file.appended.state);
+        let is_same = self.restore(file, &bytes);
+        if let Some(saved) = state::decode(&bytes) {
+            file.size = saved.size.max(file.at());
+            file.seen = saved.seen;
+            if file.shown.as_os_str().is_empty() {
+                file.shown = saved.path;
+            }
+        } else {
+            file.size = file.at();
+            file.seen = consumed;
+        }
+        file.appended.state = bytes;
+        add(&self.parts.stats.bytes_seen, file.seen);
+        is_same
+    }
+
+    /// Files of the last run that were not found: what was seen of them and not read is counted,
+    /// and open lines go to the next file of the group, or become records.
+    pub(super) fn account_vanished(&mut self) {
+        self.mark_handed_over();
+        for known in std::mem::take(&mut self.remembered).into_values() {
+            let now = self.now();
+            let id = state::decode(&known.resume.state).map(|saved| saved.id);
+            let id = id.unwrap_or(super::identity::FileId { device: 0, inode: 0, born_ns: 0 });
+            let mut file = Box::new(File::new(self.new_key(), id, known.stream, now));
+            file.group = known.group;
+            file.is_unlinked = true;
+            self.claim(&mut file, &known);
+            self.encode_resource(Resource::new(), &mut file);
+            if !file.has_tail() {
+                self.leave_to_next(&mut file);
+            }
+            match self.give_up(&mut file, AbandonReason::Vanished) {
+                Next::Blocked => {
+                    self.groups.entry(file.group).or_default().push(file.key);
+                    let key = file.key;
+                    self.files.insert(key, file);
+                    self.blocked.insert(key);
+                }
+                _ => self.parts.journal.close_stream(file.stream),
+            }
+        }
+    }
+
+    /// A file whose successor is known already handed its open lines over before the restart.
+    fn mark_handed_over(&mut self) {
+        let mut handed = Vec::new();
+        for members in self.groups.values().filter(|members| members.len() > 1) {
+            let files: Vec<&File> =
+                members.iter().filter_map(|key| self.files.get(key).map(Box::as_ref)).collect();
+            for file in &files {
+                if files.iter().any(|other| other.is_claimed && file.is_before(other)) {
+                    handed.push(file.key);
+                }
+            }
+        }
+        for key in handed {
+            if let Some(file) = self.files.get_mut(&key) {
+                file.handed_over_at = Some(file.size);
+            }
+        }
+    }
+
+    /// Gives open lines to the first file of the group that has not been begun.
+    fn leave_to_next(&mut self, file: &mut File) {
+        let Some(decoder) = file.decoder.as_mut().filter(|d| !d.partials().is_empty()) else {
+            return;
+        };
+        let members = self.groups.get(&file.group).map_or(&[][..], Vec::as_slice);
+        let is_begun = |key: &FileKey| self.files.get(key).is_some_and(|f| f.is_claimed);
+        if members.iter().any(is_begun) {
+            // A younger file has them already.
+            drop(decoder.take_partials());
+            return;
+        }
+        let next = members
+            .iter()
+            .filter_map(|key| self.files.get(key))
+            .reduce(|a, b| if b.is_before(a) { b } else { a })
+            .map(|f| f.key);
+        if let Some(next) = next.and_then(|key| self.files.get_mut(&key)) {
+            next.inherited = Some((decoder.format(), decoder.take_partials()));
+        }
+    }
+
+    /// What streams that are closed by now had consumed: the left side of the book of bytes
+    /// begins with that, as the right side does.
+    pub(super) fn base_of_bytes_seen(&mut self) {
+        let ledger = self.parts.journal.ledger();
+        let total = ledger.sources.iter().find(|s| s.id == self.source).map_or(0, |s| {
+            s.book.bytes_read + s.book.abandoned_total()
+        });
+        let accepted: u64 = self
+            .files
+            .values()
+            .map(|f| f.appended.book.bytes_read + f.appended.book.abandoned_total())
+            .sum();
+        let open: u64 = self.files.values().map(|f| f.seen).sum();
+        let closed = total.saturating_sub(accepted);
+        set(&self.parts.stats.bytes_seen, closed + open);
+        debug_assert!(get(&self.parts.stats.bytes_seen) >= open, "the base is added once");
+        for key in self.files.keys().copied().collect::<Vec<_>>() {
+            let Some(mut file) = self.files.remove(&key) else { continue };
+            self.note_unread(&mut file);
+            self.files.insert(key, file);
+        }
+    }
+}
