@@ -6,8 +6,11 @@
 
 pub mod config;
 pub mod health;
+pub mod output;
+mod pipeline;
 pub mod router;
 pub mod source;
-pub mod output;
 pub mod stats;
 pub mod view;
+
+pub use pipeline::{Pipeline, StartError};

@@ -3,8 +3,8 @@
 //! Invariant: nothing here decides anything; the books (in the journal) are the truth about
 //! records. All fields are atomics that one component writes and anybody reads.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Figures of one source.
 #[derive(Debug, Default)]

@@ -80,6 +80,17 @@ impl Flag {
     }
 }
 
+/// Waits for a source's first look around.
+#[derive(Debug, Clone)]
+pub struct Discovered(Arc<Flag>);
+
+impl Discovered {
+    /// Waits until it is over. False when `limit` has passed.
+    pub fn wait(&self, limit: Duration) -> bool {
+        self.0.wait(limit)
+    }
+}
+
 /// Sets the flag however the thread ends, so that nobody waits for a source that failed.
 struct SetOnDrop(Arc<Flag>);
 
@@ -110,10 +121,9 @@ impl SourceHandle {
         self.wake.wake();
     }
 
-    /// Waits until the streams of everything that was there have been opened. False when `limit`
-    /// has passed.
-    pub fn wait_discovered(&self, limit: Duration) -> bool {
-        self.discovered.wait(limit)
+    /// Tells when the source has opened the streams of everything that was there.
+    pub fn discovered(&self) -> Discovered {
+        Discovered(self.discovered.clone())
     }
 
     /// Tells the source to end; does not wait.

@@ -169,7 +169,9 @@ impl Engine {
             .filter_map(|key| self.files.get(key).map(Box::as_ref))
             .filter(|other| other.is_before(file))
             .collect();
-        older.sort_by(|a, b| if a.is_before(b) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater });
+        older.sort_by(|a, b| {
+            if a.is_before(b) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater }
+        });
         older.into_iter().map(|f| f.key).collect()
     }
 

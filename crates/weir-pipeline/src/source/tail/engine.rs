@@ -338,8 +338,7 @@ impl Engine {
         let followed = self.files.values().filter(|f| f.phase != Phase::Finished).count();
         set(&stats.files, followed as u64);
         set(&stats.unreadable_files, self.unreadable.len() as u64);
-        let oldest =
-            self.behind.iter().filter_map(|key| self.files.get(key)?.behind_since).min();
+        let oldest = self.behind.iter().filter_map(|key| self.files.get(key)?.behind_since).min();
         let lag = oldest.map_or(0, |since| now.saturating_sub(since).as_nanos() as u64);
         set(&stats.lag_ns, lag);
         publish_cpu(&stats.cpu_ns);

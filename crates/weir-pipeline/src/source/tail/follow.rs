@@ -12,7 +12,9 @@ use rustix::io::Errno;
 use weir_codec::{DETECT_BYTES_MAX, LineDecoder, Stop, detect};
 use weir_journal::{RefusedReason, StreamSpec, WritePolicy};
 use weir_model::limits::READ_BLOCK_BYTES;
-use weir_model::{AbandonReason, Batch, BatchBuilder, BatchClass, DiscardReason, Position, Seal, SourceBook};
+use weir_model::{
+    AbandonReason, Batch, BatchBuilder, BatchClass, DiscardReason, Position, Seal, SourceBook,
+};
 
 use super::engine::{Engine, Next, RETRY_PAUSE};
 use super::file::{File, Phase};
@@ -237,7 +239,8 @@ impl Engine {
         let Some(decoder) = &mut file.decoder else { return true };
         let lines_before = file.book.lines;
         let start = region.start;
-        let consumed = decoder.decode(&mut self.builder, region.clone(), observed_ns, &mut file.book);
+        let consumed =
+            decoder.decode(&mut self.builder, region.clone(), observed_ns, &mut file.book);
         file.memory.consumed(at, &self.builder.arena()[start..start + consumed.bytes]);
         if let Some(bucket) = &mut file.bucket {
             bucket.take(file.book.lines - lines_before);
@@ -488,7 +491,8 @@ impl Engine {
         let mut encoded = attributes.encode();
         if encoded.len() > weir_model::limits::RESOURCE_BYTES_MAX {
             // Only a path can be that long; better no attributes than no records.
-            encoded = weir_model::Resource::new().with("host.name", self.parts.host.as_str()).encode();
+            encoded =
+                weir_model::Resource::new().with("host.name", self.parts.host.as_str()).encode();
         }
         file.resource = Arc::from(encoded);
     }

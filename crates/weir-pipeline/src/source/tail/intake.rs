@@ -375,9 +375,11 @@ impl Engine {
     /// begins with that, as the right side does.
     pub(super) fn base_of_bytes_seen(&mut self) {
         let ledger = self.parts.journal.ledger();
-        let total = ledger.sources.iter().find(|s| s.id == self.source).map_or(0, |s| {
-            s.book.bytes_read + s.book.abandoned_total()
-        });
+        let total = ledger
+            .sources
+            .iter()
+            .find(|s| s.id == self.source)
+            .map_or(0, |s| s.book.bytes_read + s.book.abandoned_total());
         let accepted: u64 = self
             .files
             .values()

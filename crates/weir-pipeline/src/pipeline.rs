@@ -1,0 +1,193 @@
+//! The wiring: journal, cursors, outputs, sources, in the order in which they start and stop.
+//!
+//! Start: the journal recovers, every output gets its cursor and runs (so that what an earlier
+//! run left is on its way at once), then the sources. When all sources have opened the files that
+//! they found, recovered batches of files that are gone are released.
+//! Stop: sources first, then the journal closes and the outputs drain what they can within the
+//! deadline; what is left stays behind their positions and is delivered by the next run.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_host::{Clock, Disk};
+use weir_journal::{CursorSpec, Journal, JournalConfig, JournalError};
+
+use crate::config::{OutputKind, OutputPlan, PipelinePlan, SourcePlan};
+use crate::output::{self, OutputContext, OutputError, OutputHandle};
+use crate::router::Router;
+use crate::source::{self, Discovered, SourceContext, SourceError, SourceHandle};
+use crate::view::{OutputView, PipelineView, SourceView};
+
+/// Positions and appended batches wait at most this long for company before they are flushed.
+const COMMIT_INTERVAL: Duration = Duration::from_millis(20);
+/// A ring that its slowest output keeps full for this long goes to disk.
+const SPILL_AFTER: Duration = Duration::from_secs(1);
+/// Large enough that files are few, small enough that space comes back soon.
+const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How long batches of files that seem to be gone wait for a source to open them after all.
+const DISCOVERY_MAX: Duration = Duration::from_secs(60);
+
+/// A running pipeline.
+#[derive(Debug)]
+pub struct Pipeline {
+    view: Arc<PipelineView>,
+    sources: Vec<SourceHandle>,
+    outputs: Vec<OutputHandle>,
+}
+
+/// Why a pipeline does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// An output cannot be set up.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// A source cannot be set up.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// No thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+impl Pipeline {
+    /// Starts everything in the plan.
+    pub fn start(
+        plan: &PipelinePlan,
+        disk: &Arc<dyn Disk>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, StartError> {
+        let journal = Journal::open(journal_config(plan), disk.clone(), clock.clone())?;
+        let mut outputs = Vec::new();
+        let mut output_views = Vec::new();
+        let mut indexes = Vec::new();
+        for output in &plan.outputs {
+            let (handle, view, index) = start_output(output, plan, &journal, disk, clock)?;
+            outputs.push(handle);
+            output_views.push(view);
+            indexes.push(index);
+        }
+        let router = Arc::new(Router::to_all(1, indexes));
+        let mut sources = Vec::new();
+        let mut source_views = Vec::new();
+        for source in &plan.sources {
+            let (handle, view) = start_source(source, plan, &journal, &router, clock)?;
+            sources.push(handle);
+            source_views.push(view);
+        }
+        release_when_discovered(&sources, journal.clone())?;
+        let view = PipelineView::new(journal, source_views, output_views, clock.clone());
+        Ok(Self { view: Arc::new(view), sources, outputs })
+    }
+
+    /// Live figures and books.
+    pub fn view(&self) -> Arc<PipelineView> {
+        self.view.clone()
+    }
+
+    /// Stops reading, lets the outputs deliver what they can within `deadline`, flushes the books.
+    pub fn shutdown(self, deadline: Duration) {
+        self.view.set_stopping();
+        for source in &self.sources {
+            source.stop();
+        }
+        for source in self.sources {
+            let name = source.name().to_owned();
+            if !source.join() {
+                tracing::error!(source = name, "the source's thread panicked");
+            }
+        }
+        self.view.journal.close();
+        for output in &self.outputs {
+            output.stop(deadline);
+        }
+        for output in self.outputs {
+            let name = output.name().to_owned();
+            if !output.join() {
+                tracing::error!(output = name, "the output's thread panicked");
+            }
+        }
+        self.view.journal.shutdown();
+    }
+}
+
+fn journal_config(plan: &PipelinePlan) -> JournalConfig {
+    JournalConfig {
+        dir: plan.data_dir.join("journal"),
+        ring_bytes: plan.ring_bytes,
+        limit_bytes: plan.journal_limit_bytes,
+        free_bytes_min: plan.disk_free_bytes_min,
+        segment_bytes: SEGMENT_BYTES,
+        commit_interval: COMMIT_INTERVAL,
+        spill_after: SPILL_AFTER,
+    }
+}
+
+fn start_output(
+    plan: &OutputPlan,
+    pipeline: &PipelinePlan,
+    journal: &Journal,
+    disk: &Arc<dyn Disk>,
+    clock: &Arc<dyn Clock>,
+) -> Result<(OutputHandle, OutputView, usize), StartError> {
+    let cursor = journal.cursor(CursorSpec {
+        name: plan.name.clone(),
+        when_full: plan.when_full,
+        buffer_limit_bytes: plan.buffer_limit_bytes,
+        window_bytes: plan.window_bytes,
+    })?;
+    let index = cursor.index();
+    let view = OutputView::new(plan);
+    let context = OutputContext {
+        data_dir: pipeline.data_dir.clone(),
+        clock: clock.clone(),
+        disk: disk.clone(),
+    };
+    let handle = output::spawn(plan.clone(), cursor, context, view.stats.clone())?;
+    Ok((handle, view, index))
+}
+
+fn start_source(
+    plan: &SourcePlan,
+    pipeline: &PipelinePlan,
+    journal: &Journal,
+    router: &Arc<Router>,
+    clock: &Arc<dyn Clock>,
+) -> Result<(SourceHandle, SourceView), StartError> {
+    let view = SourceView::new(plan);
+    let context = SourceContext {
+        journal: journal.clone(),
+        router: router.clone(),
+        clock: clock.clone(),
+        stats: view.stats.clone(),
+        own_paths: own_paths(pipeline),
+    };
+    Ok((source::spawn(plan, context)?, view))
+}
+
+/// What weir writes itself, and therefore never tails.
+fn own_paths(plan: &PipelinePlan) -> Vec<PathBuf> {
+    let files = plan.outputs.iter().filter_map(|output| match &output.kind {
+        OutputKind::File(file) => Some(file.path.clone()),
+        _ => None,
+    });
+    files.chain([plan.data_dir.clone()]).collect()
+}
+
+/// Waits for the first look around of every source, then releases what none of them claimed.
+fn release_when_discovered(sources: &[SourceHandle], journal: Journal) -> Result<(), StartError> {
+    let discovered: Vec<Discovered> = sources.iter().map(SourceHandle::discovered).collect();
+    let wait = move || {
+        for source in &discovered {
+            source.wait(DISCOVERY_MAX);
+        }
+        journal.release_unclaimed();
+    };
+    let thread = std::thread::Builder::new().name("discovery".to_owned()).spawn(wait);
+    thread.map(drop).map_err(StartError::Thread)
+}
