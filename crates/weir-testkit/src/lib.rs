@@ -23,3 +23,4 @@ pub use oracle::Oracle;
 pub use pki::{Pki, ServerCertificate};
 pub use process::{PATIENCE, Weir, binary, wait_for};
 pub use writing::Writing;
+pub use weir_measure::load::LineId;

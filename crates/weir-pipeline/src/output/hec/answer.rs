@@ -151,21 +151,14 @@ impl Answer {
 
     /// The answer in few words.
     fn said(&self, body: Option<&Body>) -> String {
-        match body {
-            Some(Body { code: Some(code), text, .. }) => {
-                format!("HTTP {}, code {code}: {text}", self.status)
-            }
-            _ => {
-                let start = &self.body[..self.body.len().min(120)];
-                let text = String::from_utf8_lossy(start);
-                let words: Vec<&str> = text.split_whitespace().collect();
-                if words.is_empty() {
-                    format!("HTTP {}", self.status)
-                } else {
-                    format!("HTTP {}: {}", self.status, words.join(" "))
-                }
-            }
+        if let Some(Body { code: Some(code), text, .. }) = body {
+            return format!("HTTP {}, code {code}: {text}", self.status);
         }
+        let start = &self.body[..self.body.len().min(120)];
+        let text = String::from_utf8_lossy(start);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let colon = if words.is_empty() { "" } else { ": " };
+        format!("HTTP {}{colon}{}", self.status, words.join(" "))
     }
 }
 
@@ -275,7 +268,7 @@ mod tests {
     #[test]
     fn retry_after_is_seconds_or_a_date() {
         let now = 784_111_777 * 1_000_000_000;
-        assert_eq!(retry_after("120", now), Some(Duration::from_secs(120)));
+        assert_eq!(retry_after("120", now), Some(Duration::from_mins(2)));
         let date = "Sun, 06 Nov 1994 08:49:47 GMT";
         assert_eq!(retry_after(date, now), Some(Duration::from_secs(10)));
         assert_eq!(retry_after(date, now * 2), Some(Duration::ZERO));

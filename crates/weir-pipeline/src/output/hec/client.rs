@@ -21,7 +21,7 @@ use super::answer::{self, Answer};
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Age at which a connection is replaced, so that changed names, certificates and load balancers
 /// take effect although the collector is never down.
-const CONNECTION_AGE_MAX: Duration = Duration::from_secs(300);
+const CONNECTION_AGE_MAX: Duration = Duration::from_mins(5);
 /// Largest chunk that hyper gathers for one write; bodies are handed over as they are.
 const WRITE_BUFFER_BYTES: usize = 512 * 1024;
 

@@ -50,6 +50,9 @@ struct Driver<'a> {
     prepared: VecDeque<Request>,
     /// Taken for the request after the one that was just prepared.
     left_over: Option<Parcel>,
+    /// Batches wait for streams that have become free without being settled, of which the
+    /// journal does not know: look again without waiting for it.
+    look_again: bool,
 }
 
 /// Runs the output until it is stopped, or until the journal is closed and empty.
@@ -64,6 +67,7 @@ pub(crate) async fn run(job: &Job, plan: &SplunkHec, cursor: Cursor, sender: Sen
         busy: HashSet::new(),
         prepared: VecDeque::new(),
         left_over: None,
+        look_again: false,
     };
     let polling = async {
         // Only as long as the driver runs.
@@ -93,7 +97,7 @@ impl Driver<'_> {
             // Lets the requests' tasks run before more is encoded.
             tokio::task::yield_now().await;
             let ending = deadline.is_some() || self.cursor.is_closing();
-            let at_once = ending || self.left_over.is_some();
+            let at_once = ending || self.left_over.is_some() || self.look_again;
             if at_once && self.wants_more() && self.prepare() {
                 continue;
             }
@@ -166,6 +170,7 @@ impl Driver<'_> {
             .map(|first| if ahead { self.gather(first, free) } else { self.gather(first, held) });
         self.busy = busy;
         let found = request.is_some();
+        self.look_again &= found;
         self.prepared.extend(request);
         found
     }
@@ -207,6 +212,7 @@ impl Driver<'_> {
         if request.unacknowledged.is_empty() {
             self.settle(&request);
         } else {
+            self.look_again = self.cursor.waiting_bytes() > 0;
             self.unacknowledged.spawn(request.acknowledged(self.plan.ack_timeout));
         }
     }

@@ -135,7 +135,7 @@ impl Request {
             parcels,
             starts,
             count,
-            todo: VecDeque::from([0..count]),
+            todo: std::iter::once(0..count).collect(),
             unacknowledged: Vec::new(),
             body: Some(body),
             query,

@@ -1,0 +1,290 @@
+//! A real journal, filled by hand, with one output behind it.
+//!
+//! Invariant: [`Rig::finish`] asserts that the books balance; every test ends with it.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_host::{Disk, RealClock, RealDisk, Secret};
+use weir_journal::{
+    Cursor, CursorLedger, CursorSpec, Journal, JournalConfig, StreamSpec, WhenFull, WritePolicy,
+};
+use weir_model::{
+    BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Resource, Seal, Severity,
+    SourceBook, SourceId, StreamId,
+};
+use weir_pipeline::config::{Compression, HecMode, OutputKind, OutputPlan, SplunkHec, TlsSettings};
+use weir_pipeline::output::{self, OutputContext, OutputHandle};
+use weir_pipeline::stats::OutputStats;
+use weir_testkit::{Collector, LineId};
+
+/// Everything that is waited for happens long before this, or the test fails.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// One record to append.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    pub(crate) body: Vec<u8>,
+    pub(crate) attributes: String,
+    pub(crate) severity: Severity,
+    pub(crate) flags: RecordFlags,
+}
+
+impl Line {
+    /// A plain one.
+    pub(crate) fn new(body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            body: body.into(),
+            attributes: String::new(),
+            severity: Severity::UNSPECIFIED,
+            flags: RecordFlags::STDOUT,
+        }
+    }
+
+    /// Line `seq` of the stream `name`, with an id that the collector counts by.
+    pub(crate) fn numbered(name: &str, seq: u64) -> Self {
+        let mut body = Vec::new();
+        LineId::write(name, 0, seq, b"some \"quoted\" text of a log line", &mut body);
+        Self::new(body)
+    }
+}
+
+/// A journal with one output.
+pub(crate) struct Rig {
+    pub(crate) journal: Journal,
+    pub(crate) plan: OutputPlan,
+    pub(crate) stats: Arc<OutputStats>,
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) disk: Arc<dyn Disk>,
+    handle: Option<OutputHandle>,
+    ends: std::collections::HashMap<u64, u64>,
+}
+
+impl Rig {
+    /// Starts the output; its data directory is a fresh one.
+    pub(crate) fn start(kind: OutputKind) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), Arc::new(RealDisk), kind)
+    }
+
+    /// The same with a directory and a disk of the test's choice.
+    pub(crate) fn start_in(dir: tempfile::TempDir, disk: Arc<dyn Disk>, kind: OutputKind) -> Self {
+        let mut rig = Self::prepare(dir, disk, kind);
+        rig.run();
+        rig
+    }
+
+    /// Without starting the output yet.
+    pub(crate) fn prepare(dir: tempfile::TempDir, disk: Arc<dyn Disk>, kind: OutputKind) -> Self {
+        let journal = open(dir.path());
+        let plan = OutputPlan {
+            name: "out".to_owned(),
+            when_full: WhenFull::Block,
+            buffer_limit_bytes: 1 << 30,
+            window_bytes: 16 << 20,
+            dead_letter: true,
+            kind,
+        };
+        journal.register_source("test");
+        Self {
+            journal,
+            plan,
+            stats: Arc::default(),
+            dir,
+            disk,
+            handle: None,
+            ends: std::collections::HashMap::new(),
+        }
+    }
+
+    /// Starts the output on its cursor.
+    pub(crate) fn run(&mut self) {
+        let cursor = self.cursor();
+        let context = self.context();
+        let handle = output::spawn(self.plan.clone(), cursor, context, self.stats.clone());
+        self.handle = Some(handle.unwrap());
+    }
+
+    /// The output's cursor.
+    pub(crate) fn cursor(&self) -> Cursor {
+        let spec = CursorSpec {
+            name: self.plan.name.clone(),
+            when_full: self.plan.when_full,
+            buffer_limit_bytes: self.plan.buffer_limit_bytes,
+            window_bytes: self.plan.window_bytes,
+        };
+        self.journal.cursor(spec).unwrap()
+    }
+
+    pub(crate) fn context(&self) -> OutputContext {
+        OutputContext {
+            data_dir: self.dir.path().to_owned(),
+            clock: Arc::new(RealClock::new()),
+            disk: self.disk.clone(),
+        }
+    }
+
+    pub(crate) fn handle(&self) -> &OutputHandle {
+        self.handle.as_ref().unwrap()
+    }
+
+    /// Appends one batch to a stream, routed to the output.
+    pub(crate) fn append(&mut self, stream: u64, lines: &[Line]) {
+        let resource = Resource::new()
+            .with("host.name", "vm")
+            .with("log.file.path", format!("/log/{stream}.log"))
+            .with("container.id", "abc");
+        self.append_with(stream, &resource, lines);
+    }
+
+    /// The same with a resource of the test's choice.
+    pub(crate) fn append_with(&mut self, stream: u64, resource: &Resource, lines: &[Line]) {
+        let source = SourceId::of("test");
+        let end = self.ends.entry(stream).or_insert_with(|| {
+            let spec = StreamSpec {
+                stream: StreamId(stream),
+                group: 0,
+                source,
+                start: Position::default(),
+                state: &[],
+                book: SourceBook::default(),
+            };
+            self.journal.open_stream(&spec);
+            0
+        });
+        let mut builder = BatchBuilder::new(Position::new(0, *end));
+        for line in lines {
+            let body = builder.append(&line.body).unwrap();
+            let attributes = builder.append(line.attributes.as_bytes()).unwrap();
+            *end += 1;
+            let record = NewRecord {
+                timestamp_ns: 1_700_000_000_000_000_000 + *end as i64,
+                end_offset: *end,
+                body,
+                attributes,
+                severity: line.severity,
+                flags: line.flags,
+            };
+            builder.push(&record).unwrap();
+        }
+        builder.route_all(&[1]);
+        let book = SourceBook { lines: *end, records: *end, ..SourceBook::default() };
+        let batch = builder.seal(&Seal {
+            class: BatchClass::Logs,
+            repeatable: true,
+            stream: StreamId(stream),
+            group: 0,
+            source,
+            end: Position::new(0, *end),
+            observed_ns: 1_700_000_001_000_000_000,
+            rule_generation: 0,
+            keys: &[],
+            resource: &resource.encode(),
+            book: &book,
+            state: &[],
+        });
+        self.journal.append(batch, WritePolicy::OnLag).expect("there is room");
+    }
+
+    /// Appends `count` numbered lines to the stream in batches of `per_batch`.
+    pub(crate) fn append_numbered(&mut self, stream: u64, count: u64, per_batch: u64) {
+        let name = format!("s{stream}");
+        let first = self.ends.get(&stream).copied().unwrap_or(0);
+        let all: Vec<Line> = (first..first + count).map(|seq| Line::numbered(&name, seq)).collect();
+        for batch in all.chunks(per_batch as usize) {
+            self.append(stream, batch);
+        }
+    }
+
+    /// The output's book.
+    pub(crate) fn book(&self) -> CursorLedger {
+        self.journal.ledger().cursors.remove(0)
+    }
+
+    /// Waits until nothing is in flight.
+    pub(crate) fn drain(&self) {
+        self.wait("everything is settled", |rig| rig.book().in_flight == 0);
+    }
+
+    /// Waits for a state of the rig.
+    pub(crate) fn wait(&self, what: &str, mut done: impl FnMut(&Self) -> bool) {
+        let start = Instant::now();
+        while !done(self) {
+            assert!(start.elapsed() < DEADLINE, "{what}: {:#?} {:#?}", self.book(), self.stats);
+            std::thread::yield_now();
+        }
+    }
+
+    /// The text of the standing error.
+    pub(crate) fn last_error(&self) -> String {
+        self.stats.errors.last().unwrap_or_default()
+    }
+
+    /// How often an error of that kind was counted.
+    pub(crate) fn errors(&self, kind: &str) -> u64 {
+        self.stats.errors.by_kind().into_iter().find(|(k, _)| *k == kind).map_or(0, |(_, n)| n)
+    }
+
+    /// Stops the output without closing the journal.
+    pub(crate) fn stop(&mut self, grace: Duration) {
+        let handle = self.handle.take().unwrap();
+        handle.stop(grace);
+        assert!(handle.join(), "the output's thread panicked");
+    }
+
+    /// Closes the journal, waits for the output and asserts that its book balances.
+    pub(crate) fn finish(mut self) -> (CursorLedger, tempfile::TempDir) {
+        self.journal.close();
+        if let Some(handle) = self.handle.take() {
+            assert!(handle.join(), "the output's thread panicked");
+        }
+        let book = self.book();
+        assert_eq!(book.unaccounted(), 0, "the book does not balance: {book:#?}");
+        self.journal.shutdown();
+        (book, self.dir)
+    }
+}
+
+fn open(dir: &Path) -> Journal {
+    let config = JournalConfig {
+        dir: dir.join("journal"),
+        ring_bytes: 64 << 20,
+        limit_bytes: 1 << 30,
+        free_bytes_min: 0,
+        segment_bytes: 16 << 20,
+        commit_interval: Duration::from_millis(20),
+        spill_after: Duration::from_secs(1),
+    };
+    Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new())).unwrap()
+}
+
+/// Settings of an output to that endpoint, with pauses short enough for tests.
+pub(crate) fn hec(endpoint: &str) -> SplunkHec {
+    SplunkHec {
+        endpoint: endpoint.to_owned(),
+        token: Secret::new("token".to_owned()),
+        mode: HecMode::Event,
+        compression: Compression::None,
+        batch_bytes: 64 * 1024,
+        batch_age: Duration::from_millis(20),
+        connections_max: 4,
+        indexer_ack: false,
+        ack_timeout: Duration::from_secs(5),
+        request_timeout: Duration::from_secs(5),
+        retry_min: Duration::from_millis(2),
+        retry_max: Duration::from_millis(50),
+        index: None,
+        sourcetype: None,
+        source: None,
+        host: None,
+        tls: TlsSettings::default(),
+    }
+}
+
+/// A rig that sends to the collector.
+pub(crate) fn to_collector(collector: &Collector, change: impl FnOnce(&mut SplunkHec)) -> Rig {
+    let mut hec = hec(&collector.url());
+    change(&mut hec);
+    Rig::start(OutputKind::SplunkHec(Box::new(hec)))
+}
