@@ -14,8 +14,12 @@ pub(crate) enum Exit {
     Failed,
     /// The configuration is not valid.
     ConfigInvalid,
+    /// The arguments cannot be used together.
+    Usage,
     /// What was named does not exist.
     NotFound,
+    /// The books do not balance.
+    Broken,
     /// Not possible now: try again.
     Temporary,
     /// Ended by Ctrl-C before it was done.
@@ -23,13 +27,15 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The number that the shell sees. 2 is clap's: wrong usage.
+    /// The number that the shell sees.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Ok => 0,
             Self::Failed => 1,
             Self::ConfigInvalid => 3,
+            Self::Usage => 2,
             Self::NotFound => 4,
+            Self::Broken => 6,
             Self::Temporary => 75,
             Self::Interrupted => 130,
         }

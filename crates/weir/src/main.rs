@@ -7,16 +7,20 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod client;
 mod command;
 mod config;
 mod exit;
+mod logging;
+mod signal;
+mod table;
 mod term;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, LoadCommand};
 use exit::{Exit, ExitError};
 use term::{Paint, Style, note};
 
@@ -38,8 +42,15 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
+    let color = cli.color;
     match cli.command {
-        Command::Config(command) => command::config::run(&command, cli.color),
+        Command::Run { config } => command::run::run(&config, color),
+        Command::Config(command) => command::config::run(&command, color),
+        Command::Ledger { api, output } => command::ledger::run(&api, output, color),
+        Command::Top { api, once, interval } => command::top::run(&api, once, interval, color),
+        Command::DeadLetter(command) => command::dead_letter::run(&command, color),
+        Command::Cursor(command) => command::cursor::run(&command),
+        Command::Load(LoadCommand::File(args)) => command::load::file(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "weir", &mut script);

@@ -103,6 +103,12 @@ pub(crate) fn note(text: &str) {
     let _nobody_reads = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Writes a note over the one before: for progress on a terminal.
+pub(crate) fn note_in_place(text: &str) {
+    let mut out = io::stderr().lock();
+    let _nobody_reads = write!(out, "\r\u{1b}[K{text}").and_then(|()| out.flush());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

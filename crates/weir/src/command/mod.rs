@@ -1,3 +1,9 @@
 //! One file per command.
 
 pub(crate) mod config;
+pub(crate) mod cursor;
+pub(crate) mod dead_letter;
+pub(crate) mod ledger;
+pub(crate) mod load;
+pub(crate) mod run;
+pub(crate) mod top;

@@ -343,17 +343,14 @@ fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
                         .help(format!("add exclude = [{:?}], or write the file elsewhere", path.display().to_string()));
                 }
             }
-            if super::plan::DATA_FILES.iter().any(|file| reads(&data_dir.join(file))) {
+            if glob::fixed_part(pattern).starts_with(&data_dir) {
                 diagnostics
                     .error(
                         Some(place.clone()),
                         &section.key_path("include"),
-                        format!("{pattern:?} would read weir's own files in data_dir"),
+                        format!("{pattern:?} is in data_dir, where weir reads nothing"),
                     )
-                    .help(format!(
-                        "add exclude = [\"{}/**\"], or name the files more closely",
-                        data_dir.display()
-                    ));
+                    .help("keep logs and weir's own data apart");
             }
         }
     }

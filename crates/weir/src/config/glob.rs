@@ -23,6 +23,14 @@ pub(crate) fn any_matches<'a>(patterns: impl Iterator<Item = &'a str>, path: &Pa
     patterns.filter_map(|pattern| compile(pattern).ok()).any(|glob| glob.is_match(&path))
 }
 
+/// The directories of a pattern before its first wildcard.
+pub(crate) fn fixed_part(pattern: &str) -> PathBuf {
+    let is_wild = |part: &Component<'_>| {
+        part.as_os_str().as_encoded_bytes().iter().any(|b| b"*?[{".contains(b))
+    };
+    absolute(Path::new(pattern)).components().take_while(|part| !is_wild(part)).collect()
+}
+
 /// The path from the root, with `.` and `..` resolved by name: files that do not exist yet have
 /// no other form.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
@@ -68,6 +76,7 @@ mod tests {
         assert!(matches("/var/log/**/*.log", "/var/log/b/c/a.log"));
         assert!(matches("/var/./log/../log/*.log", "/var/log/a.log"));
         assert!(compile("/var/log/[a.log").is_err());
+        assert_eq!(fixed_part("/var/log/a*/b.log"), Path::new("/var/log"));
     }
 
     #[test]

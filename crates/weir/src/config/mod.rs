@@ -24,10 +24,11 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 pub(crate) use diagnostic::{Diagnostics, Level};
-pub(crate) use plan::Plan;
+pub(crate) use plan::{LogFormat, LogPlan, Plan};
 pub(crate) use reference::markdown as reference;
 pub(crate) use schema::json_schema as schema;
 pub(crate) use text::{TextError, Texts};
@@ -51,12 +52,40 @@ pub(crate) struct Loaded {
 
 /// Reads and validates a file, a directory of `*.toml` files, or the built-in default.
 pub(crate) fn load(path: Option<&Path>) -> Result<Loaded, TextError> {
-    if let Some(path) = path {
-        return Texts::read(path).map(load_texts);
+    match path {
+        Some(path) => Texts::read(path).map(load_texts),
+        None => Ok(load_texts(built_in())),
     }
+}
+
+/// The little that commands need which ask a running weir or look into its data.
+#[derive(Debug)]
+pub(crate) struct Located {
+    pub(crate) data_dir: PathBuf,
+    /// None when the API is switched off.
+    pub(crate) api_listen: Option<SocketAddr>,
+    /// Names of the outputs.
+    pub(crate) outputs: Vec<String>,
+}
+
+/// Reads only where things are: secrets, which such a command may not have, are not looked at.
+/// The faults are those of the keys that were read.
+pub(crate) fn locate(path: Option<&Path>) -> Result<(Option<Located>, Loaded), TextError> {
+    let texts = match path {
+        Some(path) => Texts::read(path)?,
+        None => built_in(),
+    };
+    let mut diagnostics = Diagnostics::default();
+    let tree = tree::parse(&texts, &mut diagnostics);
+    let located = plan::located(&tree, &mut diagnostics);
+    let located = Some(located).filter(|_| !diagnostics.has_errors());
+    Ok((located, Loaded { plan: None, diagnostics, texts }))
+}
+
+fn built_in() -> Texts {
     let mut texts = Texts::default();
     texts.add(DEFAULT_NAME, DEFAULT.to_owned());
-    Ok(load_texts(texts))
+    texts
 }
 
 /// Validates files that are in memory.

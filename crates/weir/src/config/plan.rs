@@ -30,8 +30,6 @@ pub(crate) struct Plan {
     /// Address of the API; none when it is switched off.
     pub(crate) api_listen: Option<SocketAddr>,
     pub(crate) log: LogPlan,
-    /// Memory that was planned with, bytes.
-    pub(crate) memory_bytes: u64,
     pub(crate) pipeline: PipelinePlan,
 }
 
@@ -53,10 +51,6 @@ pub(crate) enum LogFormat {
     /// One JSON object per line.
     Json,
 }
-
-/// Names such as weir gives its own files: a source must not read them.
-pub(crate) const DATA_FILES: [&str; 3] =
-    ["journal/00000001.seg", "dead-letter/output.ndjson", "weir.log"];
 
 /// A source or output as its section, before it is a plan.
 #[derive(Debug)]
@@ -113,7 +107,6 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
                 _ => LogFormat::Auto,
             },
         },
-        memory_bytes: sections.table("limits").size("memory"),
         pipeline: PipelinePlan {
             data_dir,
             ring_bytes: journal.size("ring"),
@@ -123,6 +116,31 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
             outputs: outputs?,
         },
     })
+}
+
+/// Reads data directory, API address and the names of the outputs, and nothing else.
+pub(crate) fn located(tree: &NodeTable, diagnostics: &mut Diagnostics) -> super::Located {
+    let others: Vec<&str> = tree.entries.iter().map(|entry| entry.key.as_str()).collect();
+    let top = section::read(tree, &[TOP], &others, "", None, diagnostics);
+    let api = TABLES.iter().find(|table| table.name == "api").map(|table| {
+        let empty = NodeTable::default();
+        let node = match tree.get("api").map(|entry| &entry.node.value) {
+            Some(NodeValue::Table(node)) => node,
+            _ => &empty,
+        };
+        section::read(node, &[table.fields], &[], "api", None, diagnostics)
+    });
+    let outputs = match tree.get(OUTPUT.name).map(|entry| &entry.node.value) {
+        Some(NodeValue::Table(outputs)) => {
+            outputs.entries.iter().map(|entry| entry.key.clone()).collect()
+        }
+        _ => Vec::new(),
+    };
+    super::Located {
+        data_dir: top.file("data_dir").unwrap_or_default(),
+        api_listen: api.filter(|api| api.bool("enabled")).and_then(|api| api.listen("listen")),
+        outputs,
+    }
 }
 
 /// Size of the file system that holds (or will hold) the directory. When it cannot be found out,

@@ -1,0 +1,116 @@
+//! `weir dead-letter list|resend`: records that a destination refused for good.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use weir_host::units::{format_rfc3339, group_digits};
+use weir_host::{RealClock, RealDisk};
+use weir_pipeline::output::OutputContext;
+use weir_pipeline::output::dead_letter::{self, DeadLetter};
+
+use crate::cli::{ConfigArgs, DeadLetterCommand, Output};
+use crate::command::config::{load_plan, locate};
+use crate::exit::{Exit, ExitError};
+use crate::term::{ColorChoice, note, print_data};
+
+/// Runs the command.
+pub(crate) fn run(command: &DeadLetterCommand, color: ColorChoice) -> Result<Exit> {
+    match command {
+        DeadLetterCommand::List { name, config, output } => list(name.as_deref(), config, *output),
+        DeadLetterCommand::Resend { name, config, patience, output } => {
+            resend(name, config, *patience, *output, color)
+        }
+    }
+}
+
+fn list(name: Option<&str>, config: &ConfigArgs, output: Output) -> Result<Exit> {
+    let located = locate(config)?;
+    let dir = &located.data_dir;
+    let stored = dead_letter::outputs(dir)
+        .with_context(|| format!("failed to read the dead letters in {}", dir.display()))?;
+    let chosen: Vec<String> = match name {
+        None => stored,
+        Some(name) if stored.iter().any(|n| n == name) => vec![name.to_owned()],
+        Some(name) if located.outputs.iter().any(|n| n == name) => Vec::new(),
+        Some(name) => {
+            let message = format!("there is no output {name:?} and no dead letter of one");
+            return Err(ExitError::with(Exit::NotFound, message));
+        }
+    };
+    let (mut shown, mut unreadable) = (0_u64, 0_u64);
+    for name in &chosen {
+        let letters = dead_letter::list(dir, name)
+            .with_context(|| format!("failed to read the dead letters of {name}"))?;
+        for letter in letters {
+            match letter {
+                Ok(letter) if !print_data(&line(&letter, output)?)? => return Ok(Exit::Ok),
+                Ok(_) => shown += 1,
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => unreadable += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    if unreadable > 0 {
+        note(&format!("{} lines are no dead letters", group_digits(unreadable)));
+    }
+    if output == Output::Text {
+        note(&format!("{} dead letters", group_digits(shown)));
+    }
+    Ok(Exit::Ok)
+}
+
+/// One line: when, of which output, why, and the record.
+fn line(letter: &DeadLetter, output: Output) -> Result<String> {
+    if output == Output::Json {
+        return Ok(serde_json::to_string(letter)? + "\n");
+    }
+    let body = String::from_utf8_lossy(&letter.record.body);
+    let body: String = body.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let code = letter.code.map_or_else(String::new, |code| format!(" ({code})"));
+    let time = format_rfc3339(letter.time_ns);
+    Ok(format!("{time} {} {}{code}: {body}\n", letter.output, letter.reason))
+}
+
+fn resend(
+    name: &str,
+    config: &ConfigArgs,
+    patience: Duration,
+    output: Output,
+    color: ColorChoice,
+) -> Result<Exit> {
+    let plan = load_plan(config, color)?.pipeline;
+    let Some(target) = plan.outputs.iter().find(|output| output.name == name) else {
+        let names: Vec<&str> = plan.outputs.iter().map(|output| output.name.as_str()).collect();
+        let message = format!("there is no output {name:?}; there are: {}", names.join(", "));
+        return Err(ExitError::with(Exit::NotFound, message));
+    };
+    let context = OutputContext {
+        data_dir: plan.data_dir.clone(),
+        clock: Arc::new(RealClock::new()),
+        disk: Arc::new(RealDisk),
+    };
+    let report = dead_letter::resend(target, &context, patience)?;
+    let text = match output {
+        Output::Json => format!(
+            "{:#}\n",
+            json!({ "schema": "weir.resend.v1", "output": name, "report": report })
+        ),
+        Output::Text => format!(
+            "{name}: {} delivered, {} refused again, {} left, {} unreadable\n",
+            group_digits(report.delivered),
+            group_digits(report.refused),
+            group_digits(report.left),
+            group_digits(report.unreadable),
+        ),
+    };
+    print_data(&text)?;
+    if report.left > 0 {
+        let problem = report.problem.unwrap_or("no answer in time");
+        let message = format!("{} records were not sent: {problem}", group_digits(report.left));
+        return Err(ExitError::with(Exit::Temporary, message));
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,148 @@
+//! `weir ledger`: the books of a running weir, for people or as they are served.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+use weir_api::{ByReason, LedgerDocument};
+use weir_host::units::{approx_size, group_digits};
+
+use crate::cli::{ApiArgs, Output};
+use crate::client::Client;
+use crate::exit::Exit;
+use crate::table::Table;
+use crate::term::{ColorChoice, Paint, Style, print_data};
+
+/// Runs the command.
+pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<Exit> {
+    let client = Client::new(args)?;
+    let body = client.get_text("/weir/v1/ledger")?;
+    let ledger: LedgerDocument =
+        serde_json::from_str(&body).context("the ledger is not as this release of weir has it")?;
+    match output {
+        Output::Json => print_data(&body)?,
+        Output::Text => print_data(&text(&ledger, Paint::for_stdout(color)))?,
+    };
+    Ok(if ledger.balanced { Exit::Ok } else { Exit::Broken })
+}
+
+fn text(ledger: &LedgerDocument, paint: Paint) -> String {
+    let mut out = String::new();
+    let mut part = |title: &str, table: &Table| {
+        if !table.is_empty() {
+            let _infallible =
+                writeln!(out, "{}\n{}", paint.paint(Style::Strong, title), table.text());
+        }
+    };
+    part("Sources: lines = records + joined + discarded", &sources(ledger));
+    part("Files: bytes seen = read + unread + abandoned", &files(ledger));
+    part("Outputs: routed = delivered + discarded + dead-lettered + in flight", &cursors(ledger));
+    part("Given up, by reason", &reasons(ledger));
+    let (style, verdict) = if ledger.balanced {
+        (Style::Good, "The books balance.")
+    } else {
+        (Style::Bad, "The books do not balance.")
+    };
+    let _infallible = writeln!(out, "{} ({})", paint.paint(style, verdict), ledger.time);
+    out
+}
+
+fn total(counts: &ByReason) -> u64 {
+    counts.values().sum()
+}
+
+fn sources(ledger: &LedgerDocument) -> Table {
+    let head = ["NAME", "TYPE", "LINES", "RECORDS", "JOINED", "DISCARDED", "UNACCOUNTED"];
+    let mut table = Table::new(&head, 2);
+    for source in &ledger.sources {
+        let book = &source.book;
+        table.row(vec![
+            source.name.clone(),
+            or_dash(&source.type_name),
+            group_digits(book.lines),
+            group_digits(book.records),
+            group_digits(book.joined),
+            group_digits(total(&book.discarded)),
+            source.unaccounted_lines.to_string(),
+        ]);
+    }
+    table
+}
+
+fn files(ledger: &LedgerDocument) -> Table {
+    let mut table = Table::new(&["NAME", "OPEN", "SEEN", "READ", "UNREAD", "ABANDONED"], 1);
+    for source in &ledger.sources {
+        let (files, book) = (&source.files, &source.book);
+        let abandoned = total(&book.bytes_abandoned);
+        let mark = if files.at_least { ">=" } else { "" };
+        table.row(vec![
+            source.name.clone(),
+            group_digits(source.streams),
+            format!("{mark}{}", group_digits(files.bytes_seen)),
+            group_digits(book.bytes_read),
+            group_digits(files.bytes_unread),
+            format!("{mark}{}", group_digits(abandoned)),
+        ]);
+    }
+    table
+}
+
+fn cursors(ledger: &LedgerDocument) -> Table {
+    let head = [
+        "NAME",
+        "TYPE",
+        "ROUTED",
+        "DELIVERED",
+        "DISCARDED",
+        "DEAD",
+        "IN FLIGHT",
+        "RESENT",
+        "BUFFER",
+        "UNACCOUNTED",
+    ];
+    let mut table = Table::new(&head, 2);
+    for cursor in &ledger.cursors {
+        let book = &cursor.book;
+        let kind = if cursor.active { or_dash(&cursor.type_name) } else { "removed".to_owned() };
+        let (pending, limit) = (cursor.pending_bytes, cursor.buffer_limit_bytes);
+        table.row(vec![
+            cursor.name.clone(),
+            kind,
+            group_digits(book.routed),
+            group_digits(book.delivered),
+            group_digits(total(&book.discarded)),
+            group_digits(book.dead_lettered),
+            group_digits(cursor.in_flight),
+            group_digits(book.resent),
+            format!("{} of {}", approx_size(pending), approx_size(limit)),
+            cursor.unaccounted_records.to_string(),
+        ]);
+    }
+    table
+}
+
+fn reasons(ledger: &LedgerDocument) -> Table {
+    let mut table = Table::new(&["WHERE", "REASON", "COUNT"], 2);
+    let mut add = |place: String, unit: &str, counts: &ByReason| {
+        for (reason, count) in counts {
+            table.row(vec![
+                place.clone(),
+                reason.clone(),
+                format!("{} {unit}", group_digits(*count)),
+            ]);
+        }
+    };
+    for source in &ledger.sources {
+        let place = format!("source {}", source.name);
+        add(place.clone(), "lines", &source.book.discarded);
+        add(place, "bytes", &source.book.bytes_abandoned);
+    }
+    for cursor in &ledger.cursors {
+        add(format!("output {}", cursor.name), "records", &cursor.book.discarded);
+    }
+    table
+}
+
+/// The type of a component that is no longer configured is not known.
+fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}

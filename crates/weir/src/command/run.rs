@@ -1,0 +1,215 @@
+//! `weir run`: from a valid plan to a running process, and down again.
+//!
+//! Invariants: the port is bound before anything is read, so two weirs do not both begin; the
+//! first signal stops reading and gives the outputs [`STOP_DEADLINE`], a second one ends the
+//! process at once, which is safe: what was not delivered is delivered by the next start.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use weir_api::Api;
+use weir_host::units::group_digits;
+use weir_host::{Clock, Disk, RealClock, RealDisk};
+use weir_journal::JournalError;
+use weir_pipeline::health::{Health, Severity};
+use weir_pipeline::view::PipelineView;
+use weir_pipeline::{Pipeline, StartError};
+
+use crate::cli::ConfigArgs;
+use crate::command::config::{load_plan, summary};
+use crate::config::Plan;
+use crate::exit::{Exit, ExitError};
+use crate::logging;
+use crate::signal::Signals;
+use crate::term::{ColorChoice, Paint, Style, note};
+
+/// How long outputs may take to deliver what they have begun.
+const STOP_DEADLINE: Duration = Duration::from_secs(10);
+/// How often health is looked at, for its changes to be logged and dated.
+const HEALTH_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Runs until a signal.
+pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
+    let plan = load_plan(args, color)?;
+    logging::init(&plan.log, color)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Signals are taken over first, so that none ends the process half way through the start.
+    let mut signals = {
+        let _entered = runtime.enter();
+        Signals::new().context("failed to take over signals")?
+    };
+    let api = bind(&plan)?;
+    let pipeline = start(&plan)?;
+    let view = pipeline.view();
+    if let Some(api) = &api {
+        api.show(view.clone());
+    }
+    greet(&plan, args, api.as_ref(), color);
+    let name = runtime.block_on(watch(&view, &mut signals));
+    tracing::info!(
+        "{name}: stopping; outputs have {} s to deliver what they can (a second signal ends at once)",
+        STOP_DEADLINE.as_secs()
+    );
+    view.set_stopping();
+    let exit = runtime.block_on(stop(pipeline, &mut signals))?;
+    if exit == Exit::Ok {
+        farewell(&view);
+        if let Some(api) = api {
+            api.shutdown();
+        }
+    }
+    Ok(exit)
+}
+
+fn bind(plan: &Plan) -> Result<Option<Api>> {
+    let Some(listen) = plan.api_listen else { return Ok(None) };
+    match Api::bind(listen, env!("CARGO_PKG_VERSION")) {
+        Ok(api) => {
+            tracing::info!(address = %api.address(), "api listens");
+            Ok(Some(api))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            let message = format!(
+                "the API cannot listen on {listen}: the port is in use; is another weir running? Choose another with api.listen"
+            );
+            Err(ExitError::with(Exit::Temporary, message))
+        }
+        Err(error) => {
+            let message = format!("the API cannot listen on {listen} (api.listen): {error}");
+            Err(ExitError::with(Exit::Failed, message))
+        }
+    }
+}
+
+fn start(plan: &Plan) -> Result<Pipeline> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+    let dir = plan.pipeline.data_dir.display();
+    Pipeline::start(&plan.pipeline, &disk, &clock).map_err(|error| match error {
+        StartError::Journal(JournalError::Locked { .. }) => ExitError::with(
+            Exit::Temporary,
+            format!(
+                "data_dir {dir} is in use by another weir: stop it, or choose another data_dir"
+            ),
+        ),
+        StartError::Journal(error @ JournalError::Io { .. }) => ExitError::with(
+            Exit::Failed,
+            format!("data_dir {dir} cannot be used: {error}; weir must be able to write there"),
+        ),
+        error => error.into(),
+    })
+}
+
+/// Says what runs, where to look and what to try.
+fn greet(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: ColorChoice) {
+    let version = env!("CARGO_PKG_VERSION");
+    let data_dir = plan.pipeline.data_dir.display();
+    let address = api.map(|api| format!("http://{}", api.address()));
+    let shown = address.as_deref().unwrap_or("off");
+    if args.config.is_some() || !logging::is_text(&plan.log) {
+        let sources = plan.pipeline.sources.len();
+        let outputs = plan.pipeline.outputs.len();
+        tracing::info!(version, sources, outputs, api = shown, %data_dir, "weir runs");
+    }
+    if !logging::is_text(&plan.log) {
+        return;
+    }
+    let paint = Paint::for_stderr(color);
+    let strong = |text: &str| paint.paint(Style::Strong, text);
+    if args.config.is_none() {
+        note(&format!(
+            "{} follows the logs of all containers and of this machine, and prints each new line.",
+            strong(&format!("weir {version}")),
+        ));
+        note("It runs its built-in default; `weir config default` prints it.");
+    }
+    note(&format!("  runs   {}", summary(plan)));
+    note(&format!("  data   {data_dir}"));
+    note(&format!("  see    {shown}/metrics  {shown}/health  {shown}/weir/v1/ledger"));
+    note(&format!("  try    {}         rates, lag and loss, live", strong("weir top")));
+    if args.config.is_none() {
+        note(&format!(
+            "         {}   numbered lines, for weir to follow",
+            strong("weir load file")
+        ));
+    }
+    note("  stop   Ctrl-C");
+}
+
+/// Waits for a signal; meanwhile says when something begins or ceases to be wrong.
+async fn watch(view: &PipelineView, signals: &mut Signals) -> &'static str {
+    let mut known = BTreeSet::new();
+    let mut ticks = tokio::time::interval(HEALTH_INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            name = signals.next() => return name,
+            _ = ticks.tick() => log_changes(&view.health(), &mut known),
+        }
+    }
+}
+
+/// Component kind, component and reason.
+type Key = (&'static str, String, &'static str);
+
+fn log_changes(health: &Health, known: &mut BTreeSet<Key>) {
+    let mut present = BTreeSet::new();
+    for reason in &health.reasons {
+        let key = (reason.component_kind, reason.component.clone(), reason.reason);
+        if !known.contains(&key) {
+            let (kind, name, text) = (reason.component_kind, &reason.component, &reason.text);
+            let what = reason.reason;
+            match reason.severity {
+                Severity::Failing => {
+                    tracing::error!(component = %name, kind, reason = what, "{kind} {name}: {text}");
+                }
+                Severity::Degraded => {
+                    tracing::warn!(component = %name, kind, reason = what, "{kind} {name}: {text}");
+                }
+            }
+        }
+        present.insert(key);
+    }
+    for (kind, name, reason) in known.difference(&present) {
+        tracing::info!(component = %name, kind, reason, "{kind} {name}: no longer {reason}");
+    }
+    *known = present;
+}
+
+/// Stops on a thread, so that a second signal is heard meanwhile.
+async fn stop(pipeline: Pipeline, signals: &mut Signals) -> Result<Exit> {
+    let (done, mut is_done) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("weir-stop".to_owned()).spawn(move || {
+        pipeline.shutdown(STOP_DEADLINE);
+        // The receiver is gone when a second signal came first.
+        let _ended_at_once = done.send(());
+    })?;
+    tokio::select! {
+        ended = &mut is_done => {
+            ended.context("the shutdown failed")?;
+            Ok(Exit::Ok)
+        }
+        name = signals.next() => {
+            tracing::warn!("{name} again: ending at once; the next start delivers the rest");
+            Ok(Exit::Interrupted)
+        }
+    }
+}
+
+fn farewell(view: &PipelineView) {
+    let ledger = view.journal.ledger();
+    let records: u64 = ledger.sources.iter().map(|source| source.book.records).sum();
+    let waiting: u64 = ledger.cursors.iter().map(|cursor| cursor.in_flight).sum();
+    let lost: u64 = ledger.cursors.iter().map(|cursor| cursor.book.discarded_total()).sum();
+    tracing::info!(
+        records,
+        waiting,
+        discarded = lost,
+        "stopped: {} records read, {} wait for the next start, {} discarded",
+        group_digits(records),
+        group_digits(waiting),
+        group_digits(lost),
+    );
+}

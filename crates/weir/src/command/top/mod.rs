@@ -1,0 +1,81 @@
+//! `weir top`: what a running weir does, now.
+//!
+//! `model` turns two readings into rows of text, `screen` shows them live on a terminal; this
+//! file prints them as plain lines where there is none.
+
+mod model;
+mod screen;
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use anyhow::Result;
+use weir_api::StatusDocument;
+
+use crate::cli::ApiArgs;
+use crate::client::Client;
+use crate::exit::Exit;
+use crate::signal::Signals;
+use crate::table::Table;
+use crate::term::{ColorChoice, Paint, Style, print_data};
+use model::{OUTPUT_HEAD, SOURCE_HEAD, State, View};
+
+/// Runs the command.
+pub(crate) fn run(
+    args: &ApiArgs,
+    once: bool,
+    interval: Duration,
+    color: ColorChoice,
+) -> Result<Exit> {
+    let client = Client::new(args)?;
+    let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if !once && is_terminal {
+        return screen::run(&client, interval, Paint::for_stdout(color));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(plain(&client, once, interval, Paint::for_stdout(color)))
+}
+
+/// One reading.
+fn read(client: &Client) -> Result<StatusDocument> {
+    client.get("/weir/v1/status")
+}
+
+/// Prints a reading per interval until a signal, or until nobody reads.
+async fn plain(client: &Client, once: bool, interval: Duration, paint: Paint) -> Result<Exit> {
+    let mut signals = Signals::new()?;
+    let mut earlier = read(client)?;
+    loop {
+        tokio::select! {
+            _ = signals.next() => return Ok(if once { Exit::Interrupted } else { Exit::Ok }),
+            () = tokio::time::sleep(interval) => {}
+        }
+        let now = read(client)?;
+        let view = View::between(&earlier, &now);
+        let is_read = print_data(&text(&view, paint))?;
+        if once || !is_read {
+            return Ok(Exit::Ok);
+        }
+        earlier = now;
+    }
+}
+
+fn text(view: &View, paint: Paint) -> String {
+    let mut text = format!("{}\n{}\n", view.title, view.journal);
+    for (title, head, rows) in
+        [("Sources", &SOURCE_HEAD[..], &view.sources), ("Outputs", &OUTPUT_HEAD[..], &view.outputs)]
+    {
+        let mut table = Table::new(head, 2);
+        for row in rows {
+            table.row(row.cells.clone());
+        }
+        let _infallible = write!(text, "{}\n{}", paint.paint(Style::Strong, title), table.text());
+    }
+    for reason in &view.reasons {
+        let style = if reason.state == State::Failing { Style::Bad } else { Style::Warn };
+        let _infallible = writeln!(text, "{} {}", paint.paint(style, "!"), reason.text);
+    }
+    text.push('\n');
+    text
+}

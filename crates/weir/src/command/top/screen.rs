@@ -1,0 +1,218 @@
+//! The live table on a terminal.
+//!
+//! Invariants: the terminal is put back however this ends; it is redrawn once per reading and per
+//! key, never by itself; weir going away and coming back is shown and waited for.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Block, Clear, Paragraph, Row as TableRow, Table, Wrap};
+use weir_api::StatusDocument;
+
+use super::model::{OUTPUT_HEAD, Row, SOURCE_HEAD, State, View};
+use super::read;
+use crate::client::Client;
+use crate::exit::Exit;
+use crate::term::Paint;
+
+const HELP: &str = "\
+j, down    next component
+k, up      previous component
+g, Home    first
+G, End     last
+?          this help
+q, Esc     quit
+
+LINES/S    lines read                 LAG     age of the oldest byte not read,
+RECORDS/S  records acknowledged               or record not acknowledged
+FILL       buffer in use              LOST    records discarded + bytes given up
+SERVICE    request to answer          QUEUEING  read to sent";
+
+/// Shows until a key ends it.
+pub(super) fn run(client: &Client, interval: Duration, paint: Paint) -> Result<Exit> {
+    // Asked before the screen changes: where nobody answers, an error line is all there is.
+    let first = read(client)?;
+    let mut terminal = ratatui::try_init()?;
+    let mut screen = Screen::new(first, paint.is_on());
+    let shown = screen.run(&mut terminal, client, interval);
+    ratatui::restore();
+    shown.map(|()| Exit::Ok)
+}
+
+struct Screen {
+    latest: StatusDocument,
+    view: View,
+    selected: usize,
+    shows_help: bool,
+    has_color: bool,
+    /// Why there is no newer reading.
+    problem: Option<String>,
+}
+
+/// What a key means.
+#[derive(Debug, PartialEq, Eq)]
+enum Action {
+    Quit,
+    Redraw,
+    Nothing,
+}
+
+impl Screen {
+    fn new(first: StatusDocument, has_color: bool) -> Self {
+        let view = View::between(&first, &first);
+        Self { latest: first, view, selected: 0, shows_help: false, has_color, problem: None }
+    }
+
+    fn run(
+        &mut self,
+        terminal: &mut ratatui::DefaultTerminal,
+        client: &Client,
+        interval: Duration,
+    ) -> Result<()> {
+        let mut next_reading = Instant::now() + interval;
+        terminal.draw(|frame| self.draw(frame))?;
+        loop {
+            let wait = next_reading.saturating_duration_since(Instant::now());
+            if event::poll(wait)? {
+                match self.event(&event::read()?) {
+                    Action::Quit => return Ok(()),
+                    Action::Nothing => continue,
+                    Action::Redraw => {}
+                }
+            } else {
+                next_reading = Instant::now() + interval;
+                self.read(client);
+            }
+            terminal.draw(|frame| self.draw(frame))?;
+        }
+    }
+
+    fn read(&mut self, client: &Client) {
+        match read(client) {
+            Ok(now) => {
+                self.view = View::between(&self.latest, &now);
+                self.latest = now;
+                self.problem = None;
+            }
+            Err(error) => self.problem = Some(error.to_string()),
+        }
+    }
+
+    fn event(&mut self, event: &Event) -> Action {
+        let Event::Key(key) = event else { return Action::Redraw };
+        if key.kind == KeyEventKind::Release {
+            return Action::Nothing;
+        }
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let last = (self.view.sources.len() + self.view.outputs.len()).saturating_sub(1);
+        match key.code {
+            KeyCode::Esc if self.shows_help => self.shows_help = false,
+            KeyCode::Char('q') | KeyCode::Esc => return Action::Quit,
+            KeyCode::Char('c') if is_control => return Action::Quit,
+            KeyCode::Char('?' | 'h') => self.shows_help = !self.shows_help,
+            KeyCode::Char('j') | KeyCode::Down => self.selected = (self.selected + 1).min(last),
+            KeyCode::Char('k') | KeyCode::Up => self.selected = self.selected.saturating_sub(1),
+            KeyCode::Char('g') | KeyCode::Home => self.selected = 0,
+            KeyCode::Char('G') | KeyCode::End => self.selected = last,
+            _ => return Action::Nothing,
+        }
+        Action::Redraw
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        let rows = |n: usize| u16::try_from(n + 2).unwrap_or(u16::MAX);
+        let reasons = self.reasons();
+        let [title, sources, outputs, detail, reason_area, foot] = Layout::vertical([
+            Constraint::Length(2),
+            Constraint::Length(rows(self.view.sources.len())),
+            Constraint::Length(rows(self.view.outputs.len())),
+            Constraint::Length(3),
+            Constraint::Min(0),
+            Constraint::Length(1),
+        ])
+        .areas(frame.area());
+        let head =
+            [Line::from(self.view.title.as_str()).style(bold()), self.view.journal.as_str().into()];
+        frame.render_widget(Paragraph::new(Text::from_iter(head)), title);
+        self.table(frame, sources, &SOURCE_HEAD, &self.view.sources, 0);
+        let offset = self.view.sources.len();
+        self.table(frame, outputs, &OUTPUT_HEAD, &self.view.outputs, offset);
+        let rows = self.view.sources.iter().chain(&self.view.outputs);
+        let selected = rows.into_iter().nth(self.selected);
+        let text = selected.map_or("", |row| row.detail.as_str());
+        frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), detail);
+        frame.render_widget(Paragraph::new(reasons).wrap(Wrap { trim: true }), reason_area);
+        frame.render_widget(Paragraph::new("j/k move   ? help   q quit"), foot);
+        if self.shows_help {
+            help(frame);
+        }
+    }
+
+    fn table(&self, frame: &mut Frame<'_>, area: Rect, head: &[&str], rows: &[Row], offset: usize) {
+        let widths: Vec<usize> = (0..head.len())
+            .map(|column| {
+                let cells = rows.iter().filter_map(|row| row.cells.get(column));
+                cells.map(|cell| cell.chars().count()).max().unwrap_or(0).max(head[column].len())
+            })
+            .collect();
+        let aligned = |cells: &mut dyn Iterator<Item = &str>| -> Vec<String> {
+            let cells = cells.zip(&widths).enumerate();
+            let align = |(i, (cell, width)): (usize, (&str, &usize))| {
+                if i < 2 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+            };
+            cells.map(align).collect()
+        };
+        let table_rows = rows.iter().enumerate().map(|(i, row)| {
+            let cells = aligned(&mut row.cells.iter().map(String::as_str));
+            let mut style = self.style(row.state);
+            if i + offset == self.selected {
+                style = style.add_modifier(Modifier::REVERSED);
+            }
+            TableRow::new(cells).style(style)
+        });
+        let constraints = widths
+            .iter()
+            .map(|width| Constraint::Length(u16::try_from(*width).unwrap_or(u16::MAX)));
+        let header = TableRow::new(aligned(&mut head.iter().copied())).style(bold());
+        let table = Table::new(table_rows, constraints).header(header).column_spacing(2);
+        frame.render_widget(table, area);
+    }
+
+    fn reasons(&self) -> Text<'_> {
+        let failing = self.style(State::Failing);
+        let problem =
+            self.problem.iter().map(|text| Line::from(format!("! {text}")).style(failing));
+        let reasons =
+            self.view.reasons.iter().map(|reason| {
+                Line::from(format!("! {}", reason.text)).style(self.style(reason.state))
+            });
+        problem.chain(reasons).collect()
+    }
+
+    fn style(&self, state: State) -> Style {
+        match state {
+            State::Degraded if self.has_color => Style::new().fg(Color::Yellow),
+            State::Failing if self.has_color => Style::new().fg(Color::Red),
+            State::Failing => bold(),
+            State::Ok | State::Degraded => Style::new(),
+        }
+    }
+}
+
+fn bold() -> Style {
+    Style::new().add_modifier(Modifier::BOLD)
+}
+
+fn help(frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let (width, height) = (area.width.min(78), area.height.min(14));
+    let centred =
+        Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
+    frame.render_widget(Clear, centred);
+    frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" Keys ")), centred);
+}

@@ -1,0 +1,100 @@
+//! Weir's own log on stderr: JSON lines for machines, short lines for people.
+//!
+//! Invariants: a log line is one line; what repeats is held back by the component that says it,
+//! not here.
+
+use std::io::{self, IsTerminal as _};
+use std::str::FromStr as _;
+
+use anyhow::Result;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use weir_host::units::format_rfc3339;
+use weir_host::{Clock as _, RealClock};
+
+use crate::config::{LogFormat, LogPlan};
+use crate::exit::{Exit, ExitError};
+use crate::term::{ColorChoice, Paint};
+
+/// The variable that wins over `log.level`.
+const VARIABLE: &str = "WEIR_LOG";
+
+/// Whether the log is for people.
+pub(crate) fn is_text(plan: &LogPlan) -> bool {
+    match plan.format {
+        LogFormat::Text => true,
+        LogFormat::Json => false,
+        LogFormat::Auto => io::stderr().is_terminal(),
+    }
+}
+
+/// Starts the log.
+pub(crate) fn init(plan: &LogPlan, color: ColorChoice) -> Result<()> {
+    let filter = filter(plan.level, std::env::var(VARIABLE).ok().as_deref())?;
+    let registry = tracing_subscriber::registry().with(filter);
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .log_internal_errors(false)
+        .with_ansi(Paint::for_stderr(color).is_on());
+    // A second start of the log in one process does not exist.
+    let _already_started = if is_text(plan) {
+        let layer = layer.compact().with_target(false).with_timer(ShortTime(RealClock::new()));
+        registry.with(layer).try_init()
+    } else {
+        let layer = layer.json().flatten_event(true).with_timer(FullTime(RealClock::new()));
+        registry.with(layer.with_current_span(false).with_span_list(false)).try_init()
+    };
+    Ok(())
+}
+
+/// `info`, or `info,weir_journal=debug`.
+fn filter(level: Level, variable: Option<&str>) -> Result<Targets> {
+    let Some(text) = variable.filter(|text| !text.trim().is_empty()) else {
+        return Ok(Targets::new().with_default(level));
+    };
+    Targets::from_str(text).map_err(|error| {
+        let message = format!(
+            "{VARIABLE}={text:?} is not a log filter ({error}); write a level such as \"debug\", or \"info,weir_journal=debug\""
+        );
+        ExitError::with(Exit::ConfigInvalid, message)
+    })
+}
+
+/// `20:57:26.123`: the date is no news on a terminal.
+struct ShortTime(RealClock);
+
+impl FormatTime for ShortTime {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        let time = format_rfc3339(self.0.unix_ns());
+        writer.write_str(time.get(11..23).unwrap_or(&time))
+    }
+}
+
+/// RFC 3339 in UTC.
+struct FullTime(RealClock);
+
+impl FormatTime for FullTime {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        writer.write_str(&format_rfc3339(self.0.unix_ns()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_wins_over_the_configuration() {
+        let enabled = |targets: &Targets, level| targets.would_enable("weir_journal", &level);
+        let targets = filter(Level::INFO, None).unwrap();
+        assert!(enabled(&targets, Level::INFO) && !enabled(&targets, Level::DEBUG));
+        let targets = filter(Level::ERROR, Some("info,weir_journal=debug")).unwrap();
+        assert!(enabled(&targets, Level::DEBUG));
+        assert!(!targets.would_enable("weir_pipeline", &Level::DEBUG));
+        assert!(filter(Level::INFO, Some("weir_journal=loud")).is_err());
+    }
+}

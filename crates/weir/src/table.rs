@@ -1,0 +1,66 @@
+//! Plain tables: columns that line up, no borders, nothing cut.
+
+/// Rows under a head. Cells of the first column are set left, all others right.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+    left: usize,
+}
+
+impl Table {
+    /// A table with this head, whose first `left` columns are set left.
+    pub(crate) fn new(head: &[&str], left: usize) -> Self {
+        Self { rows: vec![head.iter().map(|cell| (*cell).to_owned()).collect()], left }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Whether there is nothing under the head.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() <= 1
+    }
+
+    /// The table as text; each line is indented by two spaces.
+    pub(crate) fn text(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                let fill = " ".repeat(widths[column] - cell.chars().count());
+                line.push_str("  ");
+                if column < self.left {
+                    line.push_str(cell);
+                    line.push_str(&fill);
+                } else {
+                    line.push_str(&fill);
+                    line.push_str(cell);
+                }
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&["NAME", "N"], 1);
+        table.row(vec!["a".to_owned(), "1,000".to_owned()]);
+        table.row(vec!["long-name".to_owned(), "2".to_owned()]);
+        assert_eq!(table.text(), "  NAME           N\n  a          1,000\n  long-name      2\n");
+    }
+}
