@@ -4,7 +4,6 @@
 //! so replaying one twice, or an old log before a new one, changes nothing.
 //! Format: `docs/internals/journal.md`.
 
-use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,6 +39,10 @@ enum Kind {
     /// Streams that ended while frames of them stand in segments that are still there: frames up
     /// to this place are dead.
     Ended = 7,
+    /// Everything of one flush: whole or absent, so that what is replayed is always a state that
+    /// once was (a destination that never saw a stream must not be confused with one whose first
+    /// record of it was torn off).
+    Group = 8,
 }
 
 /// An open cursor log.
@@ -238,6 +241,9 @@ fn apply(payload: &[u8], state: &mut State) {
         }
         k if k == Kind::Position as u8 => apply_position(&mut fields, state),
         k if k == Kind::Fold as u8 => apply_fold(&mut fields, state),
+        k if k == Kind::Group as u8 => {
+            replay_records(rest, state);
+        }
         k if k == Kind::Ended as u8 => {
             let stream = StreamId(fields.u64());
             let last = (fields.u64(), fields.u64());
@@ -293,8 +299,9 @@ fn apply_position(fields: &mut Fields<'_>, state: &mut State) {
     let book = SourceBook::decode(fields.bytes());
     let committed = Arc::new(CommitTail { end, state: fields.bytes().into(), book });
     let cs = CursorStream { committed, committed_book, ..CursorStream::default() };
+    let tail = cs.committed.clone();
     cursor_slot(state, index).streams.insert(stream, cs);
-    let known = StreamState { source: Some(source), group, book, end, ..StreamState::default() };
+    let known = StreamState { source: Some(source), group, tail, ..StreamState::default() };
     state.streams.insert(stream, known);
 }
 
@@ -403,7 +410,15 @@ impl Records {
             records.ended(state, ended.iter().map(|folded| folded.stream));
             records.fold(state, &ended);
         }
-        records
+        records.into_one(Kind::Group)
+    }
+
+    fn into_one(self, kind: Kind) -> Self {
+        let mut one = Self::default();
+        if !self.is_empty() {
+            one.record(kind, |out| out.extend_from_slice(&self.0));
+        }
+        one
     }
 
     /// The whole state.
@@ -419,9 +434,7 @@ impl Records {
                 }
             }
         }
-        let mut records = Self::default();
-        records.record(Kind::Snapshot, |out| out.extend_from_slice(&all.0));
-        records
+        all.into_one(Kind::Snapshot)
     }
 }
 
@@ -516,21 +529,15 @@ fn settle_totals(state: &mut State) {
         total.routed = total.settled();
         cursor.total = total;
     }
-    // A stream's own counts go back to the lowest position, where its source will go on.
-    let mut lowest: HashMap<StreamId, (Position, SourceBook)> = HashMap::new();
+    // What a source has read is at least what one destination has committed; a stream that is
+    // opened again goes back to where its source goes on.
     for cursor in &state.cursors {
         for (stream, cs) in &cursor.streams {
-            let tail = &cs.committed;
-            let entry = lowest.entry(*stream).or_insert((tail.end, tail.book));
-            if tail.end < entry.0 {
-                *entry = (tail.end, tail.book);
+            if let Some(known) = state.streams.get_mut(stream)
+                && known.tail.end < cs.committed.end
+            {
+                known.tail = cs.committed.clone();
             }
-        }
-    }
-    for (stream, (end, book)) in lowest {
-        if let Some(known) = state.streams.get_mut(&stream) {
-            known.end = end;
-            known.book = book;
         }
     }
 }

@@ -76,7 +76,7 @@ pub struct StreamSpec<'a> {
 }
 
 /// Where a source goes on reading a stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResumePoint {
     /// Read from here; what a destination already has is skipped by its cursor.
     pub position: Position,

@@ -187,6 +187,7 @@ impl Writer {
             Err(error) => {
                 let now = self.shared.clock.monotonic();
                 note_frames_error(&mut state, &error, now);
+                refuse_waiting(&mut state);
             }
         }
     }
@@ -271,29 +272,21 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the current segment with its index, flushed, unless it failed: then it is left as it
-    /// is, and what was not flushed is taken back into memory as far as it can be read.
+    /// Flushes the current segment and ends it with its index, unless it failed: then it is left
+    /// as it is, and what was not flushed is taken back into memory as far as it can be read.
     fn close_segment(&mut self) -> io::Result<()> {
-        let Some(current) = &mut self.current else { return Ok(()) };
-        let mut result = Ok(());
-        if !current.failed {
+        let Some(current) = &self.current else { return Ok(()) };
+        let result = if current.failed { Ok(()) } else { self.sync_current() };
+        let Some(mut current) = self.current.take() else { return Ok(()) };
+        if current.failed {
+            self.take_back(&current);
+        } else {
+            // Only behind frames that are safe: a whole index says that nothing before it can be
+            // torn. It is a convenience itself: without it the next start scans and writes it.
             let footer = segment::encode_footer(&current.index);
-            let written = current.file.write_all_at(&mut [IoSlice::new(&footer)], current.len);
-            if written.is_ok() {
+            if current.file.write_all_at(&mut [IoSlice::new(&footer)], current.len).is_ok() {
                 current.len += footer.len() as u64;
             }
-            result = current.file.sync_data();
-        }
-        let Some(current) = self.current.take() else { return Ok(()) };
-        let mut state = self.shared.lock();
-        if !current.failed && result.is_ok() {
-            for (seq, location) in &current.unsynced {
-                frame_synced(&mut state, *seq, *location);
-            }
-        }
-        drop(state);
-        if current.failed || result.is_err() {
-            self.take_back(&current);
         }
         let mut state = self.shared.lock();
         if let Some(segment) = state.segments.get_mut(&current.id) {
@@ -345,14 +338,11 @@ impl Writer {
         let now = self.shared.clock.monotonic();
         state.failed_bytes = batches.iter().map(|(_, b)| b.frame_bytes() as u64).sum();
         note_frames_error(&mut state, error, now);
-        let text = error.to_string();
         for (seq, _) in batches {
             frame_taken_back(&mut state, *seq, None, now);
-            let Some(slot) = state.slots.get_mut(seq).filter(|s| !s.synced) else { continue };
-            for ticket in slot.tickets.drain(..) {
-                let _nobody_waits = ticket.send(Err(RefusedReason::Disk { error: text.clone() }));
-            }
         }
+        state.sync_wanted = self.current.as_ref().is_some_and(|c| !c.unsynced.is_empty());
+        refuse_waiting(&mut state);
     }
 
     fn write_positions(&mut self, records: &Records, dead: Vec<Location>) {
@@ -650,6 +640,17 @@ fn frame_taken_back(state: &mut State, seq: u64, batch: Option<Batch>, now: Dura
         state.want_durable(seq, bytes, now);
     } else {
         state.spill_wanted = true;
+    }
+}
+
+/// Whoever waits for the disk is told that it fails; the frames are tried again all the same.
+fn refuse_waiting(state: &mut State) {
+    let error = state.frames_error.clone().unwrap_or_default();
+    for seq in &state.durable_waiting {
+        let Some(slot) = state.slots.get_mut(seq) else { continue };
+        for ticket in slot.tickets.drain(..) {
+            let _nobody_waits = ticket.send(Err(RefusedReason::Disk { error: error.clone() }));
+        }
     }
 }
 

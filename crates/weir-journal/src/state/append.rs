@@ -30,11 +30,12 @@ impl State {
         }
         let batch = Arc::new(batch);
         self.publish(&batch);
-        self.account_stream(&batch);
-        if policy == WritePolicy::OnLag && self.merge_into_last(&batch, now) {
+        self.begin_where_new(&batch, now);
+        let tail = self.account_stream(&batch);
+        if policy == WritePolicy::OnLag && self.merge_into_last(&batch, &tail, now) {
             return Ok(None);
         }
-        Ok(self.insert(batch, policy, now))
+        Ok(self.insert(batch, &tail, policy, now))
     }
 
     /// Whether there is room; discards for `drop_oldest` destinations to make some.
@@ -210,23 +211,42 @@ impl State {
         self.subscribers.retain(|s| s.upgrade().is_some_and(|s| s.push(seq, batch)));
     }
 
-    fn account_stream(&mut self, batch: &Batch) {
+    /// A destination that has not seen the stream begins with this batch. Every destination's
+    /// place is persisted together with the first one's progress: otherwise a crash could make
+    /// this one look as if it had begun later.
+    fn begin_where_new(&mut self, batch: &Batch, now: Duration) {
+        let stream = batch.header().stream;
+        let is_new = |c: &CursorState| c.is_active() && !c.streams.contains_key(&stream);
+        if !self.cursors.iter().any(is_new) {
+            return;
+        }
+        self.streams.entry(stream).or_default();
+        self.begin_where_unknown(stream, now);
+    }
+
+    fn account_stream(&mut self, batch: &Batch) -> Arc<CommitTail> {
         let header = batch.header();
+        let tail = CommitTail::of(batch);
         let stream = self.streams.entry(header.stream).or_default();
         stream.source = Some(header.source);
         stream.group = header.group;
-        stream.book = batch.book();
-        stream.end = header.end();
+        stream.tail = tail.clone();
         self.sources.entry(header.source).or_default();
+        tail
     }
 
-    fn insert(&mut self, batch: Arc<Batch>, policy: WritePolicy, now: Duration) -> Durable {
+    fn insert(
+        &mut self,
+        batch: Arc<Batch>,
+        tail: &Arc<CommitTail>,
+        policy: WritePolicy,
+        now: Duration,
+    ) -> Durable {
         let seq = self.next_seq;
         self.next_seq += 1;
-        let tail = CommitTail::of(&batch);
         let mut holders = 0;
         for index in 0..self.cursors.len() {
-            holders += u32::from(self.enter(index, seq, &batch, &tail, now));
+            holders += u32::from(self.enter(index, seq, &batch, tail, now));
         }
         let durable = policy == WritePolicy::OnAppend;
         let stream = batch.header().stream;
@@ -386,7 +406,7 @@ impl State {
 
     /// Appends to the stream's last batch instead of making a new slot, when that one is small
     /// and still waiting for every destination.
-    fn merge_into_last(&mut self, batch: &Arc<Batch>, now: Duration) -> bool {
+    fn merge_into_last(&mut self, batch: &Batch, tail: &Arc<CommitTail>, now: Duration) -> bool {
         let stream = batch.header().stream;
         if batch.frame_bytes() > MERGE_BYTES_MAX || batch.record_count() == 0 {
             return false;
@@ -398,11 +418,10 @@ impl State {
         };
         let Some(merged) = Batch::merge(last, batch) else { return false };
         let merged = Arc::new(merged);
-        let tail = CommitTail::of(&merged);
         let memory_bytes = merged.memory_bytes() as u64;
         let grown = memory_bytes.saturating_sub(slot.memory_bytes);
         for index in 0..self.cursors.len() {
-            self.grow_last_entry(index, stream, &merged, &tail, grown, now);
+            self.grow_last_entry(index, stream, &merged, tail, grown, now);
         }
         self.ring_bytes += grown;
         if let Some(state) = self.streams.get_mut(&stream) {

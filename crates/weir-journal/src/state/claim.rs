@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use weir_model::{Position, SourceId, StreamId};
 
-use super::{CommitTail, CursorStream, Entry, Location, Slot, State, Status, StreamState};
+use super::{
+    CommitTail, CursorState, CursorStream, Entry, Location, Slot, State, Status, StreamState,
+};
 use crate::spec::{KnownStream, ResumePoint, StreamSpec};
 
 /// A frame found in a segment at start.
@@ -41,9 +43,15 @@ impl RecoveredFrame {
 }
 
 impl State {
-    /// Where the source of a stream goes on; `None` when nothing is known of the stream.
+    /// Where the source of a stream goes on; `None` when nothing is known of the stream, or when
+    /// a damaged log may have forgotten how far one of its destinations was.
     pub(crate) fn resume_point(&self, stream: StreamId) -> Option<ResumePoint> {
         let frames = self.recovered.get(&stream).map_or(&[][..], Vec::as_slice);
+        let may_have_forgotten =
+            |c: &CursorState| c.is_active() && !c.fresh && !c.streams.contains_key(&stream);
+        if self.recovery.damaged_cursor_records > 0 && self.cursors.iter().any(may_have_forgotten) {
+            return None;
+        }
         let tails: Vec<&Arc<CommitTail>> = self
             .cursors
             .iter()
@@ -75,7 +83,7 @@ impl State {
             if state.source != Some(source) {
                 return None;
             }
-            let resume = self.resume_point(*stream)?;
+            let resume = self.resume_point(*stream).unwrap_or_default();
             Some(KnownStream { stream: *stream, group: state.group, resume })
         };
         self.streams.iter().filter_map(of_source).collect()
@@ -92,10 +100,13 @@ impl State {
         stream.source = Some(spec.source);
         stream.group = spec.group;
         stream.closed = false;
-        stream.book = resume.book;
-        stream.end = resume.position;
+        stream.tail = Arc::new(CommitTail {
+            end: resume.position,
+            state: resume.state.as_slice().into(),
+            book: resume.book,
+        });
         self.sources.entry(spec.source).or_default();
-        self.begin_where_unknown(spec.stream, &resume, now);
+        self.begin_where_unknown(spec.stream, now);
         if let Some(frames) = self.recovered.remove(&spec.stream) {
             self.admit_recovered(spec.stream, frames, Some(resume.position), now);
         }
@@ -103,12 +114,8 @@ impl State {
     }
 
     /// A destination that has never heard of the stream starts where its source goes on.
-    fn begin_where_unknown(&mut self, stream: StreamId, resume: &ResumePoint, now: Duration) {
-        let tail = Arc::new(CommitTail {
-            end: resume.position,
-            state: resume.state.as_slice().into(),
-            book: resume.book,
-        });
+    pub(super) fn begin_where_unknown(&mut self, stream: StreamId, now: Duration) {
+        let Some(tail) = self.streams.get(&stream).map(|s| s.tail.clone()) else { return };
         for index in 0..self.cursors.len() {
             let cursor = &mut self.cursors[index];
             if cursor.is_active() && !cursor.streams.contains_key(&stream) {
@@ -128,8 +135,9 @@ impl State {
                 let state = self.streams.entry(stream).or_default();
                 state.source = Some(source);
                 state.group = group;
-                state.book = tail.book;
-                state.end = tail.end;
+                if tail.end > state.tail.end {
+                    state.tail = tail;
+                }
             }
             self.admit_recovered(stream, frames, None, now);
             // Only now: before, the stream could look finished between two of its frames.

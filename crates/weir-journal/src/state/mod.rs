@@ -232,9 +232,8 @@ pub(crate) struct StreamState {
     pub(crate) source: Option<SourceId>,
     pub(crate) group: u64,
     pub(crate) ring_bytes: u64,
-    /// Counts of everything appended.
-    pub(crate) book: SourceBook,
-    pub(crate) end: Position,
+    /// The end of everything appended, with the counts up to there.
+    pub(crate) tail: Arc<CommitTail>,
     pub(crate) closed: bool,
     /// The last frame of it that was written, by segment and offset.
     pub(crate) last_frame: Option<(u64, u64)>,
@@ -460,14 +459,14 @@ impl State {
             c.streams.get(&stream).is_some_and(|cs| !cs.entries.is_empty())
                 || (!c.is_active()
                     && !c.dropped
-                    && c.streams.get(&stream).is_some_and(|cs| cs.committed.end < state.end))
+                    && c.streams.get(&stream).is_some_and(|cs| cs.committed.end < state.tail.end))
         };
         if !state.closed || self.recovered.contains_key(&stream) || self.cursors.iter().any(busy) {
             return;
         }
         let last_frame = state.last_frame;
         if let Some(source) = state.source {
-            let book = state.book;
+            let book = state.tail.book;
             self.sources.entry(source).or_default().folded.add(&book);
         }
         self.streams.remove(&stream);
@@ -499,7 +498,7 @@ impl State {
                 let mut book = source.folded;
                 let mut streams = 0;
                 for stream in live {
-                    book.add(&stream.book);
+                    book.add(&stream.tail.book);
                     streams += 1;
                 }
                 SourceLedger { id: *id, name: source.name.clone(), streams, book }

@@ -1,0 +1,45 @@
+//! Power cuts and kills at random moments, with everything in one model: whatever the seed does,
+//! nothing that was promised is lost, nothing that was durably committed comes twice, every
+//! stream keeps its order, and the books balance.
+//!
+//! `WEIR_CRASH_SEEDS` runs another number of seeds, `WEIR_CRASH_SEED` a single one.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod world;
+
+use world::{Settings, World};
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn run_seeds(default_count: u64, settings: &Settings) {
+    let seeds = match number("WEIR_CRASH_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("WEIR_CRASH_SEEDS").unwrap_or(default_count),
+    };
+    for seed in seeds {
+        let result = std::panic::catch_unwind(|| World::run(seed, settings));
+        if let Err(panic) = result {
+            eprintln!("seed {seed} failed, {settings:?}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn files_lose_nothing_and_are_counted_exactly_once_over_any_crash() {
+    run_seeds(800, &Settings { files: 3, unlink: false, connections: 0 });
+}
+
+#[test]
+fn what_was_acknowledged_survives_any_crash() {
+    run_seeds(600, &Settings { files: 0, unlink: false, connections: 3 });
+}
+
+#[test]
+fn files_that_are_deleted_beside_connections_survive_any_crash() {
+    run_seeds(800, &Settings { files: 3, unlink: true, connections: 2 });
+}

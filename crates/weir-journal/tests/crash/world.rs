@@ -1,0 +1,460 @@
+//! The model: files that can be read again, connections that cannot, two destinations that
+//! remember what they got, and what the journal has promised to each of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use fastrand::Rng;
+use weir_journal::{
+    Cursor, Delivery, Journal, JournalConfig, Outcome, RefusedReason, StreamSpec, WritePolicy,
+};
+use weir_model::{Position, SourceBook, StreamId};
+use weir_testkit::{Fault, FaultKind, FaultyDisk};
+
+use crate::support::{
+    KIB, MIB, Part, STEP, assert_books_balance, book_of, config, cursor, parse_body, source,
+    state_of, until,
+};
+
+/// What a run is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) files: u64,
+    /// Files may be deleted while they are read.
+    pub(crate) unlink: bool,
+    pub(crate) connections: u64,
+}
+
+type Ticket = Pin<Box<dyn Future<Output = Result<(), RefusedReason>>>>;
+/// A record: stream, epoch, number.
+type Record = (u64, u32, u64);
+
+const CURSORS: [&str; 2] = ["first", "second"];
+/// Streams of connections have numbers from here.
+const CONNECTION: u64 = 100;
+
+/// A file; its records are numbers, so it is never stored.
+#[derive(Debug)]
+struct File {
+    stream: u64,
+    /// Next record to read.
+    next: u64,
+    /// Furthest record ever read.
+    read: u64,
+    state: FileState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FileState {
+    There,
+    /// Deleted; its rest was appended, and whether it is safe is not known yet.
+    Deleted,
+    /// Deleted, and the journal said that all of it is safe.
+    Safe,
+    /// Deleted, and the machine stopped before the journal said so.
+    Excused,
+}
+
+/// What one destination got.
+#[derive(Debug, Default)]
+struct Sink {
+    got: BTreeSet<Record>,
+    /// Got in this run of the process.
+    got_now: BTreeSet<Record>,
+    /// Acknowledged to the journal in this run.
+    acked: BTreeSet<Record>,
+    /// Acknowledged, and the journal said that this is durable.
+    durable: BTreeSet<Record>,
+    in_hand: Vec<Delivery>,
+    /// Last record of every stream in this run of the process.
+    last: BTreeMap<u64, (u32, u64)>,
+}
+
+/// Everything that lives as long as the process does.
+struct Process {
+    journal: Journal,
+    cursors: Vec<Cursor>,
+    /// Tickets with the records that they stand for.
+    tickets: Vec<(Ticket, Vec<Record>, u64)>,
+    /// Next record of every connection in this run.
+    sent: BTreeMap<u64, u64>,
+}
+
+pub(crate) struct World {
+    rng: Rng,
+    disk: FaultyDisk,
+    boot: u32,
+    files: Vec<File>,
+    connections: u64,
+    unlink: bool,
+    sinks: Vec<Sink>,
+    /// Records whose ticket resolved.
+    promised: BTreeSet<Record>,
+}
+
+fn mask(stream: u64) -> u64 {
+    [0b11, 0b01, 0b10][(stream % 3) as usize]
+}
+
+fn small(rng: &mut Rng) -> JournalConfig {
+    JournalConfig {
+        ring_bytes: rng.u64(4..64) * KIB,
+        limit_bytes: 64 * MIB,
+        segment_bytes: rng.u64(1..16) * KIB,
+        commit_interval: Duration::from_micros(rng.u64(0..2000)),
+        spill_after: Duration::from_micros(rng.u64(0..2000)),
+        ..config("/data/journal")
+    }
+}
+
+impl World {
+    pub(crate) fn run(seed: u64, settings: &Settings) {
+        let file = |stream| File { stream, next: 0, read: 0, state: FileState::There };
+        let mut world = Self {
+            rng: Rng::with_seed(seed),
+            disk: FaultyDisk::new(),
+            boot: 0,
+            files: (1..=settings.files).map(file).collect(),
+            connections: settings.connections,
+            unlink: settings.unlink,
+            sinks: vec![Sink::default(), Sink::default()],
+            promised: BTreeSet::new(),
+        };
+        for _ in 0..world.rng.u32(1..5) {
+            world.live_and_die();
+        }
+        world.finish();
+    }
+
+    /// One run of the process that ends badly, or well.
+    fn live_and_die(&mut self) {
+        let Some(mut process) = self.boot() else { return };
+        let crash_later = self.rng.u8(..3) > 0;
+        if crash_later {
+            let n = self.rng.u64(1..40);
+            self.disk.inject(Fault::new(FaultKind::Crash).nth(n));
+        }
+        for _ in 0..self.rng.u32(5..60) {
+            self.step(&mut process);
+            if self.disk.is_dead() {
+                break;
+            }
+        }
+        if !crash_later && self.rng.bool() {
+            process.journal.shutdown();
+        }
+        let next = if self.rng.u8(..4) == 0 && !self.disk.is_dead() {
+            self.disk.kill()
+        } else {
+            self.disk.crash(self.rng.u64(..))
+        };
+        self.collect_tickets(&mut process);
+        self.disk = next;
+        for file in &mut self.files {
+            if file.state == FileState::Deleted {
+                file.state = FileState::Excused;
+            }
+        }
+    }
+
+    /// Opens the journal as a starting weir does; the machine may stop in the middle of that.
+    fn boot(&mut self) -> Option<Process> {
+        if self.boot > 0 && self.rng.u8(..3) == 0 {
+            let n = self.rng.u64(1..12);
+            self.disk.inject(Fault::new(FaultKind::Crash).nth(n));
+        }
+        self.boot += 1;
+        let clock = Arc::new(weir_host::RealClock::new());
+        let disk = Arc::new(self.disk.clone());
+        let config = small(&mut self.rng);
+        let opened = Journal::open(config, disk, clock);
+        if self.disk.is_dead() {
+            drop(opened);
+            self.disk = self.disk.crash(self.rng.u64(..));
+            return None;
+        }
+        let journal = opened.expect("a disk without faults opens");
+        Some(self.start(journal))
+    }
+
+    fn start(&mut self, journal: Journal) -> Process {
+        journal.register_source("app");
+        let cursors = CURSORS.iter().map(|name| cursor(&journal, name)).collect();
+        for sink in &mut self.sinks {
+            sink.in_hand.clear();
+            sink.last.clear();
+            sink.got_now.clear();
+            sink.acked.clear();
+        }
+        for file in &mut self.files {
+            if file.state == FileState::There {
+                open_file(&journal, file);
+            }
+        }
+        for known in journal.known_streams(source()) {
+            let gone = |f: &File| f.stream == known.stream.0 && f.state != FileState::There;
+            if self.files.iter().any(gone) {
+                journal.close_stream(known.stream);
+            }
+        }
+        for stream in (0..self.connections).filter(|n| n % 2 == 0).map(|n| CONNECTION + n) {
+            open_connection(&journal, stream, self.boot);
+        }
+        journal.release_unclaimed();
+        assert_books_balance(&journal);
+        Process { journal, cursors, tickets: Vec::new(), sent: BTreeMap::new() }
+    }
+
+    fn step(&mut self, process: &mut Process) {
+        match self.rng.u8(..20) {
+            0..=5 => self.read_file(process),
+            6..=8 => self.receive(process),
+            9..=12 => self.take(process),
+            13..=16 => self.ack(process),
+            17 => self.flush(process),
+            18 => self.wait_for_ticket(process),
+            _ if self.unlink && self.rng.bool() => self.unlink_file(process),
+            _ => assert_books_balance(&process.journal),
+        }
+        self.collect_tickets(process);
+    }
+
+    fn read_file(&mut self, process: &mut Process) {
+        let there = |f: &&mut File| f.state == FileState::There;
+        let mut files: Vec<&mut File> = self.files.iter_mut().filter(there).collect();
+        if files.is_empty() {
+            return;
+        }
+        let file = files.swap_remove(self.rng.usize(..files.len()));
+        let (count, padding) = (self.rng.u64(1..12), self.rng.usize(..200));
+        append_file(&process.journal, file, count, padding, WritePolicy::OnLag);
+    }
+
+    fn receive(&mut self, process: &mut Process) {
+        if self.connections == 0 {
+            return;
+        }
+        let number = self.rng.u64(..self.connections);
+        // Every other one has the same stream in every run; the others are known to nobody then.
+        let again = if number.is_multiple_of(2) { 0 } else { u64::from(self.boot) * CONNECTION };
+        let stream = CONNECTION + number + again * 3;
+        let first = process.sent.get(&stream).copied().unwrap_or(0);
+        let (count, padding) = (self.rng.u64(1..6), self.rng.usize(..200));
+        let part = Part::new(stream, first, count)
+            .mask(mask(stream))
+            .padding(padding)
+            .epoch(self.boot, 0)
+            .unrepeatable();
+        if let Ok(ticket) = process.journal.append(part.build(), WritePolicy::OnAppend) {
+            process.sent.insert(stream, first + count);
+            let records = (first..first + count).map(|n| (stream, self.boot, n)).collect();
+            process.tickets.push((Box::pin(ticket.durable()), records, 0));
+        }
+    }
+
+    /// The rest of a deleted file goes to disk; it is safe when the last ticket says so.
+    fn unlink_file(&mut self, process: &mut Process) {
+        let all_read = |f: &&mut File| f.state == FileState::There && f.next == f.read;
+        let Some(file) = self.files.iter_mut().find(all_read) else { return };
+        process.journal.persist_stream(StreamId(file.stream));
+        let part = Part::new(file.stream, file.next, 3).mask(mask(file.stream));
+        let appended = process.journal.append(part.build(), WritePolicy::OnAppend);
+        if let Ok(ticket) = appended {
+            file.next += 3;
+            file.read = file.read.max(file.next);
+            file.state = FileState::Deleted;
+            process.tickets.push((Box::pin(ticket.durable()), Vec::new(), file.stream));
+            process.journal.close_stream(StreamId(file.stream));
+        }
+    }
+
+    fn take(&mut self, process: &mut Process) {
+        let index = self.rng.usize(..CURSORS.len());
+        let sink = &mut self.sinks[index];
+        let Some(delivery) = process.cursors[index].take(|_| false) else { return };
+        for record in records(&delivery) {
+            assert!(!sink.durable.contains(&record), "{record:?} was committed and comes again");
+            let last = sink.last.insert(record.0, (record.1, record.2));
+            assert!(last.is_none_or(|l| l < (record.1, record.2)), "{record:?} after {last:?}");
+            sink.got.insert(record);
+            sink.got_now.insert(record);
+        }
+        sink.in_hand.push(delivery);
+    }
+
+    fn ack(&mut self, process: &mut Process) {
+        let index = self.rng.usize(..CURSORS.len());
+        let sink = &mut self.sinks[index];
+        if sink.in_hand.is_empty() {
+            return;
+        }
+        let delivery = sink.in_hand.remove(self.rng.usize(..sink.in_hand.len()));
+        sink.acked.extend(records(&delivery));
+        process.cursors[index].ack(&delivery, Outcome::delivered(delivery.record_count));
+    }
+
+    /// What is acknowledged without a hole before it is durable now.
+    fn flush(&mut self, process: &mut Process) {
+        let in_order: Vec<Vec<Record>> = self.sinks.iter().map(acked_without_hole).collect();
+        process.journal.flush();
+        if self.disk.is_dead() {
+            return;
+        }
+        for (sink, records) in self.sinks.iter_mut().zip(in_order) {
+            sink.durable.extend(records);
+        }
+    }
+
+    fn wait_for_ticket(&mut self, process: &mut Process) {
+        if process.tickets.is_empty() {
+            return;
+        }
+        let before = process.tickets.len();
+        until("a ticket resolves", || {
+            self.collect_tickets(process);
+            process.tickets.len() < before
+        });
+    }
+
+    fn collect_tickets(&mut self, process: &mut Process) {
+        let mut context = Context::from_waker(Waker::noop());
+        process.tickets.retain_mut(|(ticket, records, file)| {
+            match ticket.as_mut().poll(&mut context) {
+                Poll::Pending => true,
+                Poll::Ready(Ok(())) => {
+                    self.promised.extend(records.iter());
+                    for f in self.files.iter_mut().filter(|f| f.stream == *file) {
+                        if f.state == FileState::Deleted {
+                            f.state = FileState::Safe;
+                        }
+                    }
+                    false
+                }
+                Poll::Ready(Err(_)) => false,
+            }
+        });
+    }
+
+    /// No more faults: everything is read and delivered, and then compared.
+    fn finish(&mut self) {
+        let mut process = loop {
+            if let Some(process) = self.boot() {
+                break process;
+            }
+        };
+        until("everything is delivered", || {
+            for file in self.files.iter_mut().filter(|f| f.state == FileState::There) {
+                if file.next < file.read {
+                    let count = file.read - file.next;
+                    append_file(&process.journal, file, count.min(20), 0, WritePolicy::OnLag);
+                }
+            }
+            for index in 0..CURSORS.len() {
+                while let Some(delivery) = process.cursors[index].take(|_| false) {
+                    self.sinks[index].in_hand.push(delivery);
+                }
+                for delivery in std::mem::take(&mut self.sinks[index].in_hand) {
+                    self.sinks[index].got.extend(records(&delivery));
+                    let outcome = Outcome::delivered(delivery.record_count);
+                    process.cursors[index].ack(&delivery, outcome);
+                }
+            }
+            let all_read = |f: &File| f.state != FileState::There || f.next >= f.read;
+            let ledger = process.journal.ledger();
+            self.files.iter().all(all_read) && ledger.cursors.iter().all(|c| c.in_flight == 0)
+        });
+        assert_books_balance(&process.journal);
+        self.compare(&process.journal);
+        process.journal.shutdown();
+    }
+
+    fn compare(&self, journal: &Journal) {
+        for (index, sink) in self.sinks.iter().enumerate() {
+            let mine = |stream: u64| mask(stream) >> index & 1 == 1;
+            for record in self.promised.iter().filter(|r| mine(r.0)) {
+                assert!(sink.got.contains(record), "{record:?} was acknowledged and is lost");
+            }
+            let kept = |f: &&File| f.state != FileState::Excused && mine(f.stream);
+            for file in self.files.iter().filter(kept) {
+                for n in 0..file.read {
+                    let record = (file.stream, 0, n);
+                    assert!(sink.got.contains(&record), "{record:?} of {file:?} is lost");
+                }
+            }
+        }
+        if self.connections == 0 && !self.unlink {
+            self.compare_counts(journal);
+        }
+    }
+
+    fn compare_counts(&self, journal: &Journal) {
+        let ledger = journal.ledger();
+        for cursor in &ledger.cursors {
+            let routed = |f: &&File| mask(f.stream) >> cursor.index & 1 == 1;
+            let lines: u64 = self.files.iter().filter(routed).map(|f| f.read).sum();
+            assert_eq!(cursor.book.delivered, lines, "{} counts wrongly", cursor.name);
+        }
+        let lines: u64 = self.files.iter().map(|f| f.read).sum();
+        assert_eq!(ledger.sources[0].book, book_of(lines), "the source counts wrongly");
+    }
+}
+
+fn records(delivery: &Delivery) -> Vec<Record> {
+    delivery.records().map(|(_, record)| parse_body(record.body)).collect()
+}
+
+/// Records of every stream that were acknowledged before the first one that was not.
+fn acked_without_hole(sink: &Sink) -> Vec<Record> {
+    let mut holes: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
+    for (stream, epoch, n) in sink.got_now.difference(&sink.acked) {
+        let first = holes.entry(*stream).or_insert((*epoch, *n));
+        *first = (*first).min((*epoch, *n));
+    }
+    let before = |r: &&Record| holes.get(&r.0).is_none_or(|hole| (r.1, r.2) < *hole);
+    sink.acked.iter().filter(before).copied().collect()
+}
+
+fn append_file(
+    journal: &Journal,
+    file: &mut File,
+    count: u64,
+    padding: usize,
+    policy: WritePolicy,
+) {
+    let part = Part::new(file.stream, file.next, count).mask(mask(file.stream)).padding(padding);
+    if journal.append(part.build(), policy).is_ok() {
+        file.next += count;
+        file.read = file.read.max(file.next);
+    }
+}
+
+fn open_file(journal: &Journal, file: &mut File) {
+    let spec = StreamSpec {
+        stream: StreamId(file.stream),
+        group: 0,
+        source: source(),
+        start: Position::default(),
+        state: &state_of(0, 0),
+        book: SourceBook::default(),
+    };
+    let resume = journal.open_stream(&spec);
+    file.next = resume.position.offset / STEP;
+    assert!(file.next <= file.read, "the journal knows more than was ever read");
+    assert_eq!(resume.state, state_of(0, file.next), "the state is of another place");
+    assert_eq!(resume.book, book_of(file.next), "the book is of another place");
+}
+
+fn open_connection(journal: &Journal, stream: u64, epoch: u32) {
+    let spec = StreamSpec {
+        stream: StreamId(stream),
+        group: 0,
+        source: source(),
+        start: Position::new(epoch, 0),
+        state: b"",
+        book: SourceBook::default(),
+    };
+    journal.open_stream(&spec);
+}
