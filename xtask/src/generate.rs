@@ -21,6 +21,7 @@ const FILES: &[Generated] = &[
     Generated { path: "docs/reference/weir.schema.json", arguments: &["config", "schema"] },
     Generated { path: "docs/reference/default.toml", arguments: &["config", "default"] },
     Generated { path: "docs/reference/configuration.md", arguments: &["config", "reference"] },
+    Generated { path: "docs/reference/metrics.md", arguments: &["config", "metrics"] },
 ];
 
 /// Writes every generated file, or with `check` says which are stale.

@@ -136,10 +136,11 @@ fn disk(journal: &Section, diagnostics: &mut Diagnostics) {
                 .help("write a share such as \"10%\", or a size such as \"10GiB\"");
         }
         (SizeOrShare::Share(limit), SizeOrShare::Share(free)) if limit + free > 10_000 => {
+            let key = if journal.is_set("limit") { "limit" } else { "keep_free" };
             diagnostics
                 .error(
-                    journal.place("limit"),
-                    "journal.limit",
+                    journal.place(key),
+                    &journal.key_path(key),
                     "journal.limit and journal.keep_free are more than 100% together",
                 )
                 .help("the rest of the disk is what journal.limit can be at most");

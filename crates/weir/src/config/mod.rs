@@ -22,6 +22,8 @@ mod text;
 mod tree;
 
 #[cfg(test)]
+mod mistakes;
+#[cfg(test)]
 mod tests;
 
 use std::net::SocketAddr;

@@ -375,22 +375,24 @@ impl Reader<'_> {
         let NodeValue::Array(items) = &node.value else {
             return self.wrong_type(field, node);
         };
-        let mut list = Vec::new();
+        let (mut list, mut is_right) = (Vec::new(), true);
         for item in items {
             match &item.value {
                 NodeValue::Text(text) if !text.trim().is_empty() && !text.contains('\0') => {
                     list.push((text.clone(), item.place.clone()));
                 }
                 NodeValue::Text(_) => {
+                    is_right = false;
                     self.wrong(item, "holds an empty item").help("take it out");
                 }
                 other => {
+                    is_right = false;
                     let found = other.type_name();
                     self.wrong(item, format!("holds {found}; its items are text in quotes"));
                 }
             }
         }
-        Some(Value::List(list))
+        is_right.then_some(Value::List(list))
     }
 
     fn choice(&mut self, field: &Field, node: &Node, words: &'static [Word]) -> Option<Value> {

@@ -1,11 +1,11 @@
-//! Mistakes of every kind, as data: what is written, on which line it is noticed, what is said.
+//! The configuration as a whole: the tables, the built-in default, what diagnostics look like.
 
 use super::field::{Default as FieldDefault, Field, Kind};
 use super::tables::{OUTPUT, SOURCE, TABLES, TOP};
 use super::{DEFAULT, Level, Loaded, Texts, load, load_texts, reference, schema};
 use crate::term::Paint;
 
-fn loaded(text: &str) -> Loaded {
+pub(super) fn loaded(text: &str) -> Loaded {
     let mut texts = Texts::default();
     texts.add("weir.toml", text.to_owned());
     load_texts(texts)
@@ -16,8 +16,8 @@ fn rendered(text: &str) -> String {
     loaded.diagnostics.render(&loaded.texts, Paint::off())
 }
 
-/// Sources and outputs that are right, for mistakes elsewhere; 8 lines.
-const REST: &str = "\
+/// A source and an output that are right, for mistakes elsewhere; 7 lines.
+pub(super) const REST: &str = "\
 [source.ok]
 type = \"file\"
 include = [\"/var/log/weir-test/*.log\"]

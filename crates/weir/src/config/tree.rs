@@ -75,43 +75,57 @@ pub(crate) fn parse(texts: &Texts, diagnostics: &mut Diagnostics) -> NodeTable {
     for (file, text) in texts.files().iter().enumerate() {
         let (root, errors) = DeTable::parse_recoverable(&text.text);
         for error in &errors {
-            let span = error.span().unwrap_or(0..0);
-            let message = error.message().lines().collect::<Vec<_>>().join("; ");
-            let first = first_definition(&text.text, span.clone());
-            let place = Place { file, span };
-            let diagnostic = match message.as_str() {
-                "duplicate key" => diagnostics.error(Some(place), "", "the key is defined twice"),
-                _ => diagnostics.error(Some(place), "", format!("not valid TOML: {message}")),
-            };
-            if let Some(span) = first.filter(|_| message == "duplicate key") {
-                diagnostic.other(Some(Place { file, span }), "it is also defined at");
-            }
+            syntax_error(error, file, &text.text, diagnostics);
         }
         merge(&mut merged, table(root.get_ref(), file), &[], diagnostics);
     }
     merged
 }
 
-/// Where the key at `span` stood before: the nearest line above that begins in the same way. The
-/// parser says only where the second one is.
+fn syntax_error(error: &toml::de::Error, file: usize, text: &str, diagnostics: &mut Diagnostics) {
+    let span = error.span().unwrap_or(0..0);
+    let place = Some(Place { file, span: span.clone() });
+    let message = error.message().lines().collect::<Vec<_>>().join("; ");
+    if message != "duplicate key" {
+        diagnostics.error(place, "", format!("not valid TOML: {message}"));
+        return;
+    }
+    match first_definition(text, span) {
+        // The keys of a table that is there twice: the table itself has been named.
+        None if diagnostics.has_errors() => {}
+        first => {
+            let first = first.map(|span| Place { file, span });
+            diagnostics
+                .error(place, "", "this is defined twice")
+                .other(first, "it is also defined at");
+        }
+    }
+}
+
+/// Where the key at `span` stood before, which the parser does not say: for the key of a value the
+/// nearest line above in the same table, for that of a table the nearest equal header.
 fn first_definition(text: &str, span: Range<usize>) -> Option<Range<usize>> {
     let key = text.get(span.clone())?;
     let line_start = text[..span.start].rfind('\n').map_or(0, |i| i + 1);
+    let second = text[line_start..].lines().next()?.trim();
+    let is_header = second.starts_with('[');
     let mut end = line_start;
     for line in text[..line_start].split_inclusive('\n').rev() {
         let start = end - line.len();
-        let indent = line.len() - line.trim_start().len();
-        let code = line.trim_start().trim_start_matches('[');
-        let is_key = code
-            .strip_prefix(key)
-            .is_some_and(|rest| rest.trim_start().starts_with(['=', ']', '.']));
-        // A dotted header ends in the key: `[source.app]` defines `app`.
-        let is_header = line.trim_start().starts_with('[')
-            && code.split(']').next().is_some_and(|path| path.rsplit('.').next() == Some(key));
-        if is_key || is_header {
+        end = start;
+        let code = line.trim();
+        if is_header && code == second {
+            let offset = span.start - line_start;
+            return Some(start + offset..start + offset + key.len());
+        }
+        let rest = code.strip_prefix(key).map(str::trim_start);
+        if !is_header && rest.is_some_and(|rest| rest.starts_with(['=', '.'])) {
+            let indent = line.len() - line.trim_start().len();
             return Some(start + indent..start + indent + key.len());
         }
-        end = start;
+        if !is_header && code.starts_with('[') {
+            return None;
+        }
     }
     None
 }

@@ -310,7 +310,7 @@ mod tests {
         let view = View::between(&document(0, 100, 50), &document(2_000_000_000, 2_100, 70));
         assert_eq!(
             view.sources[0].cells,
-            ["s", "file", "3", "1,000", "1000 KiB", "1.50 s", "10 B", "5 + 2.00 KiB", "0.0%", "ok"]
+            ["s", "file", "3", "1,000", "0.98 MiB", "1.50 s", "10 B", "5 + 2.00 KiB", "0.0%", "ok"]
         );
         assert_eq!(
             view.outputs[0].cells,

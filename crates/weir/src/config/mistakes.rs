@@ -1,0 +1,338 @@
+//! Mistakes of every kind, as data: what is written, on which line it is noticed, what is said
+//! and what is advised.
+
+use super::tests::{REST, loaded};
+use crate::term::Paint;
+
+/// Stands before every mistake, so that nothing else is wrong.
+const LINES_BEFORE: usize = 7;
+
+/// What is written, the line of it (counted from its own first), what is said, what is advised.
+type Mistake = (&'static str, usize, &'static str, &'static str);
+
+fn check(mistakes: &[Mistake]) {
+    for (written, line, said, advised) in mistakes {
+        let loaded = loaded(&format!("{REST}{written}\n"));
+        let shown = loaded.diagnostics.render(&loaded.texts, Paint::off());
+        let found = loaded.diagnostics.0.iter().find(|d| d.message.contains(said));
+        let found = found.unwrap_or_else(|| panic!("{written:?} does not say {said:?}:\n{shown}"));
+        let place = found.place.as_ref().map(|place| loaded.texts.line(place).number);
+        assert_eq!(place, Some(LINES_BEFORE + line), "{written:?}:\n{shown}");
+        let advice = found.help.join("\n");
+        assert!(advice.contains(advised), "{written:?} does not advise {advised:?}:\n{shown}");
+        assert_eq!(loaded.diagnostics.0.len(), 1, "{written:?} says more than one thing:\n{shown}");
+    }
+}
+
+#[test]
+fn wrong_keys_and_tables() {
+    check(&[
+        ("[jurnal]", 1, "unknown key \"jurnal\"", "did you mean \"journal\"?"),
+        ("[journal]\nrnig = \"8MiB\"", 2, "unknown key \"rnig\" in [journal]", "\"ring\"?"),
+        (
+            "[journal]\ncolour = 1",
+            2,
+            "unknown key \"colour\"",
+            "known here: keep_free, limit, ring",
+        ),
+        ("[api]\nListen = \"127.0.0.1:1\"", 2, "unknown key \"Listen\"", "\"listen\"?"),
+        ("[limits]\nmemory-max = \"1GiB\"", 2, "unknown key", "\"memory\"?"),
+        ("[log]\nlevl = \"info\"", 2, "unknown key \"levl\"", "\"level\"?"),
+        ("[[rule]]\nname = \"x\"", 1, "unknown key \"rule\"", "rules are not part of this release"),
+        ("[store]\nretention = \"7d\"", 1, "unknown key \"store\"", "not part of this release"),
+        ("[sources.a]\ntype = \"file\"", 1, "unknown key \"sources\"", "\"source\"?"),
+        ("[sinks.a]", 1, "unknown key \"sinks\"", "known here"),
+        ("[source.ok.more]\na = 1", 1, "unknown key \"more\" in [source.ok]", ""),
+        ("[[journal]]\nring = \"8MiB\"", 1, "journal must be a table, not a list", "[journal]"),
+        (
+            "[source.a]\nkind = \"file\"",
+            1,
+            "source.a.type is missing",
+            "\"containers\" or \"file\"",
+        ),
+        ("[source.a]\ntype = \"flie\"", 2, "unknown type \"flie\" of source", "\"file\"?"),
+        (
+            "[source.a]\ntype = \"syslog\"",
+            2,
+            "unknown type \"syslog\"",
+            "\"containers\" or \"file\"",
+        ),
+        (
+            "[output.a]\ntype = \"splunk\"",
+            2,
+            "unknown type \"splunk\" of output",
+            "\"splunk_hec\"?",
+        ),
+        ("[output.a]\ntype = 5", 2, "output.a.type must be text", "\"stdout\""),
+        ("[output.a]\ntpye = \"file\"", 2, "output.a.type is missing", "did you mean \"type\""),
+        ("[output]\na = \"file\"", 2, "output.a must be a table, not text", "[output.NAME]"),
+        ("[output.\"a b\"]\ntype = \"blackhole\"", 1, "cannot be the name", "1 to 64"),
+        ("[output.\"\"]\ntype = \"blackhole\"", 1, "cannot be the name", "1 to 64"),
+        ("[output.store]\ntype = \"blackhole\"", 1, "reserved", "another name"),
+        ("[source.\"../x\"]\ntype = \"containers\"", 1, "cannot be the name", "1 to 64"),
+    ]);
+}
+
+#[test]
+fn wrong_toml() {
+    check(&[
+        ("[journal", 1, "not valid TOML", ""),
+        ("[journal]\nring = \"8MiB", 2, "not valid TOML", ""),
+        ("[journal]\nring = \"8MiB\"\nring = \"9MiB\"", 3, "defined twice", ""),
+        ("[journal]\n[journal]", 2, "defined twice", ""),
+        ("[source.ok]\ntype = \"containers\"", 1, "defined twice", ""),
+    ]);
+}
+
+#[test]
+fn wrong_types_of_values() {
+    check(&[
+        ("[journal]\nring = 64", 2, "must be a size such as \"64MiB\", not a whole", "\"64MiB\""),
+        ("[journal]\nring = 64.5", 2, "not a number with a fraction", ""),
+        ("[journal]\nring = true", 2, "not true or false", ""),
+        ("[journal]\nring = [\"8MiB\"]", 2, "not a list", ""),
+        ("[journal]\nring = 1979-05-27", 2, "not a date or time", ""),
+        ("[log]\nlevel = { a = 1 }", 2, "not a table", ""),
+        ("[log]\nlevel = \"verbose\"", 2, "must be \"error\", \"warn\"", ""),
+        ("[log]\nlevel = \"inf\"", 2, "not \"inf\"", "\"info\"?"),
+        ("[log]\nformat = \"JSON\"", 2, "not \"JSON\"", "\"json\"?"),
+        ("[api]\nenabled = \"true\"", 2, "must be true or false, not text", "without quotes"),
+        ("[source.b]\ntype = \"file\"\ninclude = \"/a.log\"", 3, "must be a list", "[\"/a.log\"]"),
+        ("[source.b]\ntype = \"file\"\ninclude = [5]", 3, "holds a whole number", ""),
+        ("[source.b]\ntype = \"file\"\ninclude = [\"\"]", 3, "holds an empty item", "take it out"),
+        ("[source.b]\ntype = \"containers\"\nrate_limit = \"9\"", 3, "not text", "without quotes"),
+        ("[source.b]\ntype = \"containers\"\nrate_limit = 0", 3, "from 1 to 1000000000", ""),
+        ("[source.b]\ntype = \"containers\"\nrate_limit = -1", 3, "from 1 to", ""),
+        (
+            "[source.b]\ntype = \"containers\"\nread_from = \"start\"",
+            3,
+            "\"beginning\" or \"end\"",
+            "",
+        ),
+        ("[source.b]\ntype = \"containers\"\nrescan_interval = 10", 3, "a duration", "\"10s\""),
+        ("[output.b]\ntype = \"file\"\npath = \" \"", 3, "is empty", ""),
+        ("[output.b]\ntype = \"file\"\npath = 5", 3, "must be a path in quotes", ""),
+        ("[output.b]\ntype = \"stdout\"\nencoding = \"xml\"", 3, "\"raw\" or \"json\"", ""),
+        (
+            "[output.b]\ntype = \"stdout\"\nwhen_full = \"drop\"",
+            3,
+            "not \"drop\"",
+            "\"drop_oldest\"?",
+        ),
+    ]);
+}
+
+#[test]
+fn wrong_units_and_bounds() {
+    check(&[
+        ("[journal]\nring = \"64\"", 2, "has no unit", "64B or 64MiB"),
+        ("[journal]\nring = \"64mb\"", 2, "unknown unit \"mb\"", "64MiB or 64MB"),
+        ("[journal]\nring = \"lots\"", 2, "does not begin with a number", "64MiB"),
+        ("[journal]\nring = \"1MiB\"", 2, "is 1MiB; the least is 4MiB", ""),
+        ("[journal]\nring = \"100GiB\"", 2, "the most is 64GiB", ""),
+        ("[journal]\nlimit = \"110%\"", 2, "not between 0% and 100%", ""),
+        ("[journal]\nlimit = \"0%\"", 2, "leaves the journal no disk", "10%"),
+        ("[journal]\nlimit = \"1MiB\"", 2, "the least is 16MiB", ""),
+        ("[journal]\nlimit = \"99%\"", 2, "more than 100% together", ""),
+        ("[journal]\nkeep_free = \"100%\"", 2, "more than 100% together", ""),
+        ("[limits]\nmemory = \"1MiB\"", 2, "the least is 48MiB", ""),
+        ("[source.b]\ntype = \"containers\"\npartial_timeout = \"10\"", 3, "has no unit", "10s"),
+        (
+            "[source.b]\ntype = \"containers\"\npartial_timeout = \"10sec\"",
+            3,
+            "unit \"sec\"",
+            "10s",
+        ),
+        (
+            "[source.b]\ntype = \"containers\"\npartial_timeout = \"1ms\"",
+            3,
+            "the least is 50ms",
+            "",
+        ),
+        ("[source.b]\ntype = \"containers\"\nread_interval = \"1h\"", 3, "the most is 10s", ""),
+        ("[source.b]\ntype = \"containers\"\nline_max = \"1MiB\"", 3, "the most is 256KiB", ""),
+        ("[output.b]\ntype = \"stdout\"\nbuffer_limit = \"1MiB\"", 3, "the least is 4MiB", ""),
+        (
+            "[output.b]\ntype = \"file\"\npath = \"/tmp/weir-x\"\nfsync = \"alwys\"",
+            4,
+            "or a duration",
+            "\"always\"?",
+        ),
+        (
+            "[output.b]\ntype = \"file\"\npath = \"/tmp/weir-x\"\nfsync = \"5\"",
+            4,
+            "has no unit",
+            "5s",
+        ),
+        ("[api]\nlisten = \"localhost:7080\"", 2, "is not an IP address", "\"127.0.0.1:7080\""),
+        ("[api]\nlisten = \":7080\"", 2, "is not an IP address", "\"127.0.0.1:7080\""),
+        ("[api]\nlisten = \"127.0.0.1\"", 2, "is not an IP address", "address and port"),
+        ("[api]\nlisten = \"127.0.0.1:99999\"", 2, "is not an IP address", "0 to 65535"),
+        ("[api]\nlisten = \"weir.example:7080\"", 2, "is not an IP address", "write an IP address"),
+    ]);
+}
+
+#[test]
+fn what_does_not_fit_together() {
+    check(&[
+        ("[journal]\nring = \"1GiB\"", 2, "limits.memory is 512MiB", "set limits.memory to"),
+        ("[limits]\nmemory = \"64MiB\"", 2, "less than ring 64MiB", "112MiB or more"),
+        (
+            "[output.b]\ntype = \"stdout\"\nwindow = \"1GiB\"\nbuffer_limit = \"900MiB\"\n[limits]\nmemory = \"4GiB\"",
+            4,
+            "less than its window",
+            "larger",
+        ),
+        (
+            "[output.b]\ntype = \"stdout\"\n[output.c]\ntype = \"stdout\"",
+            3,
+            "already written by output \"b\"",
+            "at most one",
+        ),
+        (
+            "[output.b]\ntype = \"file\"\npath = \"/tmp/weir-x\"\n[output.c]\ntype = \"file\"\npath = \"/tmp/../tmp/weir-x\"",
+            6,
+            "already written by output \"b\"",
+            "of its own",
+        ),
+        ("[output.b]\ntype = \"file\"\npath = \"/tmp\"", 3, "is a directory", "/tmp/weir.log"),
+        (
+            "[output.b]\ntype = \"file\"\npath = \"/etc/passwd/x.log\"",
+            3,
+            "/etc/passwd is not a directory",
+            "",
+        ),
+        (
+            "[source.b]\ntype = \"file\"\ninclude = [\"/var/log\"]",
+            3,
+            "is a directory",
+            "/var/log/*.log",
+        ),
+        ("[source.b]\ntype = \"file\"\ninclude = [\"/var/[log\"]", 3, "not a valid pattern", "[[]"),
+        (
+            "[source.b]\ntype = \"file\"\ninclude = [\"~/a.log\"]",
+            3,
+            "are not replaced",
+            "whole path",
+        ),
+        (
+            "[source.b]\ntype = \"file\"\ninclude = [\"$HOME/a.log\"]",
+            3,
+            "are not replaced",
+            "whole path",
+        ),
+        ("[source.b]\ntype = \"file\"\ninclude = []", 3, "names no file", "at least one"),
+        ("[source.b]\ntype = \"file\"", 1, "source.b.include is missing", "add include ="),
+        ("[source.b]\ntype = \"file\"\ninclude = [\"weir-data/*.log\"]", 3, "in data_dir", "apart"),
+        (
+            "[source.b]\ntype = \"file\"\ninclude = [\"/var/log/weir-test/*.log\"]",
+            3,
+            "included twice",
+            "",
+        ),
+        (
+            "[source.b]\ntype = \"containers\"\ndocker_roots = []\npod_roots = []\nlink_roots = []",
+            3,
+            "no root",
+            "leave the keys out",
+        ),
+        (
+            "[source.b]\ntype = \"containers\"\nwhen_limited = \"discard\"",
+            3,
+            "no effect without rate_limit",
+            "add rate_limit",
+        ),
+        ("[api]\nlisten = \"0.0.0.0:7080\"", 2, "open to the network", "127.0.0.1:7080"),
+    ]);
+}
+
+#[test]
+fn an_output_that_a_source_would_read_again() {
+    for path in ["/var/log/weir-test/out.log", "/var/log/../log/weir-test/./out.log"] {
+        let written = format!("{REST}[output.b]\ntype = \"file\"\npath = \"{path}\"\n");
+        let first = loaded(&written);
+        let shown = first.diagnostics.render(&first.texts, Paint::off());
+        assert!(shown.contains("--> weir.toml:3:12  source.ok.include"), "{shown}");
+        assert!(shown.contains("every line would go round for ever"), "{shown}");
+        assert!(shown.contains("the output's path is at: weir.toml:10:8"), "{shown}");
+        let exclude = "exclude = [\"/var/log/weir-test/out.log\"]\n[output.ok]";
+        let second = loaded(&written.replace("[output.ok]", exclude));
+        assert!(!second.diagnostics.has_errors(), "{path} is excluded");
+    }
+}
+
+#[test]
+fn nothing_configured_says_what_to_begin_with() {
+    for (text, said) in [
+        ("", "there is no source and no output"),
+        ("[source.a]\ntype = \"containers\"\n", "there is no output"),
+        ("[output.a]\ntype = \"stdout\"\n", "there is no source"),
+    ] {
+        let loaded = loaded(text);
+        let shown = loaded.diagnostics.render(&loaded.texts, Paint::off());
+        assert!(shown.contains(said) && shown.contains("for example: ["), "{shown}");
+    }
+}
+
+/// A HEC output with these lines in place of the right ones.
+fn check_hec(mistakes: &[(&'static str, &'static str, &'static str)]) {
+    for (lines, said, advised) in mistakes {
+        let right = [
+            ("endpoint", "endpoint = \"https://splunk.example:8088\"\n"),
+            ("token", "token = { env = \"PATH\" }\n"),
+        ];
+        let mut text = "[output.b]\ntype = \"splunk_hec\"\n".to_owned();
+        for (key, line) in right {
+            if !lines.lines().any(|l| l.starts_with(key)) {
+                text.push_str(line);
+            }
+        }
+        let line = text.lines().count() + 1;
+        text.push_str(lines);
+        let text: &'static str = text.leak();
+        check(&[(text, line, said, advised)]);
+    }
+}
+
+#[test]
+fn wrong_hec_outputs() {
+    check_hec(&[
+        ("endpoint = \"splunk:8088\"", "has no scheme", "https://splunk:8088"),
+        ("endpoint = \"ftp://splunk\"", "has the scheme \"ftp\"", "https://"),
+        ("endpoint = \"https://\"", "has no host", "HOST"),
+        ("endpoint = \"https://splunk:port\"", "has the port \"port\"", "1 to 65535"),
+        ("endpoint = \"https://a b\"", "no URL has", "spaces"),
+        ("endpoint = \"https://splunk?x=1\"", "a query", "leave out"),
+        (
+            "endpoint = \"https://splunk:1/services/collector/event\"",
+            "own path",
+            "\"https://splunk:1\"",
+        ),
+        ("endpoint = \"https://user:pw@splunk\"", "user name or password", "the @"),
+        ("endpoint = \"http://splunk.example\"", "unencrypted", "https://"),
+        ("token = \"abc\"", "must not be written in the configuration", "{ env ="),
+        ("token = { env = \"WEIR_NO_SUCH_VARIABLE\" }", "is not set", "export"),
+        ("token = { file = \"/no/such/token\" }", "cannot be read", "readable for weir"),
+        ("token = { file = \"/dev/null\" }", "is empty", "readable for weir"),
+        ("token = { env = \"A\", file = \"b\" }", "exactly one of env and file", "{ env ="),
+        ("token = { }", "exactly one of env and file", "{ env ="),
+        ("token = { vault = \"a\" }", "unknown key \"vault\"", "{ file ="),
+        ("token = { env = 5 }", "needs a name in quotes", ""),
+        ("tokn = \"abc\"", "unknown key \"tokn\"", "\"token\"?"),
+        ("compression = \"zstd\"", "must be \"gzip\" or \"none\"", ""),
+        ("connections_max = 1000", "must be from 1 to 64", ""),
+        ("batch_size = \"32MiB\"", "more than its window 16MiB", "window"),
+        ("retry_min = \"1m\"", "more than its retry_max 30s", ""),
+        ("ack_timeout = \"5m\"", "no effect without indexer_ack", "indexer_ack = true"),
+        ("tls = { ca_flie = \"/x\" }", "unknown key \"ca_flie\" in [output.b.tls]", "\"ca_file\"?"),
+        ("tls = { ca_file = \"/no/such/ca.pem\" }", "cannot be read: No such file", ""),
+        ("tls = { ca_file = \"/etc/passwd\" }", "holds no PEM certificate", "BEGIN CERTIFICATE"),
+        ("tls = { insecure_skip_verify = true }", "any certificate is accepted", "ca_file"),
+        ("tls = 5", "must be a table", ""),
+        (
+            "tls.server_name = \"x\"\nendpoint = \"http://127.0.0.1:1\"",
+            "the endpoint is http",
+            "https://",
+        ),
+    ]);
+}
