@@ -44,8 +44,8 @@ fn cases() -> Vec<(&'static str, Format, String)> {
     vec![
         ("raw 216", Format::Raw, raw(216)),
         ("raw 1024", Format::Raw, raw(1024)),
-        ("docker 216", Format::DockerJson, docker(216, 0)),
-        ("docker 1024", Format::DockerJson, docker(1024, 0)),
+        ("docker 216 plain", Format::DockerJson, docker(216, 0)),
+        ("docker 1024 plain", Format::DockerJson, docker(1024, 0)),
         ("docker 216 escapes", Format::DockerJson, docker(216, 1)),
         ("docker 1024 escapes", Format::DockerJson, docker(1024, 1)),
         ("docker 1024 many escapes", Format::DockerJson, docker(1024, 4)),

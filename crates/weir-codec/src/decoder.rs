@@ -262,6 +262,7 @@ impl LineDecoder {
         let mut why =
             if self.at == 0 { self.begin_file(builder.arena(), &mut run) } else { Ok(()) };
         while why.is_ok() {
+            self.usual_lines(builder, &mut run, book);
             why = self.step(builder, &mut run, book);
         }
         let bytes = run.pos - run.region.start;
@@ -291,6 +292,41 @@ impl LineDecoder {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Decodes lines in one loop as long as they are whole, short enough and of the usual form;
+    /// stops before the first that is not.
+    #[inline]
+    fn usual_lines(&mut self, builder: &mut BatchBuilder, run: &mut Run, book: &mut SourceBook) {
+        if self.is_skipping || self.is_in_nul_run || self.is_utf16 {
+            return;
+        }
+        let max = self.line_bytes_max.min(PHYSICAL_LINE_MAX);
+        let observed_ns = run.observed_ns;
+        let Self { floor, times, partials, format, .. } = self;
+        let is_whole = |iostream, is_last, body: &Range<usize>| {
+            is_last && body.len() <= max && !partials.slot(Partials::slot_of(iostream)).is_open()
+        };
+        let taken = match format {
+            Format::Raw => take_lines::<false>(floor, builder, run, |line, _| {
+                let is_usual = line.len() <= max && line.first() != Some(&0);
+                is_usual.then(|| (observed_ns, 0..line.len(), RecordFlags::default()))
+            }),
+            Format::DockerJson => take_lines::<true>(floor, builder, run, |line, is_clean| {
+                let read = docker::parse_usual(line, is_clean, times)?;
+                let flags = read.iostream.with(RecordFlags::JSON_ESCAPED);
+                let is_usual = is_whole(flags, read.is_last, &read.body);
+                is_usual.then_some((read.time_ns?, read.body, flags))
+            }),
+            Format::Cri => take_lines::<false>(floor, builder, run, |line, _| {
+                let read = cri::parse(line, times)?;
+                let is_usual = is_whole(read.iostream, read.is_last, &read.body);
+                is_usual.then_some((read.time_ns, read.body, read.iostream))
+            }),
+            Format::Json | Format::Logfmt => 0,
+        };
+        book.lines += taken;
+        book.records += taken;
     }
 
     /// Decodes up to the end of one line.
@@ -702,6 +738,43 @@ impl LineDecoder {
         book.truncated += u64::from(record.flags.contains(RecordFlags::TRUNCATED));
         Ok(())
     }
+}
+
+/// Takes lines as long as `parse` knows them and the builder has room; returns how many. `parse`
+/// gets the line and, with `VOUCH`, whether it is known to hold no control bytes; it gives time,
+/// body within the line, and flags.
+#[inline]
+fn take_lines<const VOUCH: bool>(
+    floor: &mut u64,
+    builder: &mut BatchBuilder,
+    run: &mut Run,
+    mut parse: impl FnMut(&[u8], bool) -> Option<(i64, Range<usize>, RecordFlags)>,
+) -> u64 {
+    let start = run.pos;
+    let base = run.offset(start);
+    let (arena, mut records) = builder.plain();
+    let rest = arena.get(start..run.region.end).unwrap_or_default();
+    let mut at = 0;
+    let mut taken = 0;
+    for newline in memchr::memchr_iter(b'\n', rest) {
+        let line = rest.get(at..newline).unwrap_or_default();
+        let span = start + at..start + newline;
+        let is_too_long = line.len() > PHYSICAL_LINE_MAX;
+        let is_clean = VOUCH && run.vouched.is_clean(arena, &span, run.region.end);
+        let Some((time_ns, body, flags)) = parse(line, is_clean).filter(|_| !is_too_long) else {
+            break;
+        };
+        let end_offset = (base + newline as u64 + 1).max(floor.saturating_add(1));
+        let body = span.start + body.start..span.start + body.end;
+        if !records.push(time_ns, end_offset, body, flags) {
+            break;
+        }
+        *floor = end_offset;
+        at = newline + 1;
+        taken += 1;
+    }
+    run.pos = start + at;
+    taken
 }
 
 #[inline]

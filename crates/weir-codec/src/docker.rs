@@ -5,6 +5,7 @@
 //! writes is taken apart from its end, where shapes and lengths are known, so that the body is
 //! read only once; whatever does not fit goes through the general scanner, and both must agree.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use weir_model::{RecordFlags, unescape_json};
@@ -28,25 +29,23 @@ pub(crate) struct DockerLine {
 }
 
 const HEAD: &[u8] = br#"{"log":""#;
-/// Longest time that the fast path looks for, quote before it included.
-const TIME_WINDOW: usize = 40;
+/// Length of a time with all nine decimals; docker leaves zeros at the end out.
+const FULL_TIME_LEN: usize = b"2026-11-21T19:12:31.335106123Z".len();
+/// Longest time that the fast path looks for: a zone offset instead of the `Z`.
+const TIME_LEN_MAX: usize = FULL_TIME_LEN + 5;
 
 /// Reads a line; `None` if it is no line of this format. With `clean` the caller vouches that it
 /// holds no control bytes.
 #[inline]
 pub(crate) fn parse(line: &[u8], clean: bool, times: &mut TimeParser) -> Option<DockerLine> {
-    parse_usual(line, clean, times).or_else(|| parse_any(line, times))
+    parse_usual(line, clean, times).or_else(|| parse_any(line, clean, times))
 }
 
 /// Reads the exact form that docker writes when no attributes are selected.
 #[inline]
-fn parse_usual(line: &[u8], clean: bool, times: &mut TimeParser) -> Option<DockerLine> {
+pub(crate) fn parse_usual(line: &[u8], clean: bool, times: &mut TimeParser) -> Option<DockerLine> {
     let inner = line.strip_prefix(HEAD)?.strip_suffix(b"\"}")?;
-    let window = inner.get(inner.len().saturating_sub(TIME_WINDOW)..)?;
-    let quote = window.iter().rposition(|b| *b == b'"')?;
-    let time = window.get(quote + 1..)?;
-    let before = inner.get(..inner.len() - time.len())?;
-    let before = before.strip_suffix(br#"","time":""#)?;
+    let (before, time) = split_time(inner)?;
     let (before, iostream) = match before.strip_suffix(br#"","stream":"stdout"#) {
         Some(before) => (before, RecordFlags::STDOUT),
         None => (before.strip_suffix(br#"","stream":"stderr"#)?, RecordFlags::STDERR),
@@ -69,9 +68,25 @@ fn parse_usual(line: &[u8], clean: bool, times: &mut TimeParser) -> Option<Docke
     })
 }
 
+/// Splits a line without its end into what comes before the key `time`, and the time.
+#[inline]
+fn split_time(inner: &[u8]) -> Option<(&[u8], &[u8])> {
+    const KEY: &[u8] = br#"","time":""#;
+    let split = |len: usize| {
+        let (before, time) = inner.split_at_checked(inner.len().checked_sub(len)?)?;
+        Some((before.strip_suffix(KEY)?, time))
+    };
+    // Nine out of ten times have all decimals.
+    if let Some(parts) = split(FULL_TIME_LEN) {
+        return Some(parts);
+    }
+    let window = inner.last_chunk::<{ TIME_LEN_MAX + 1 }>()?;
+    split(window.iter().rev().position(|b| *b == b'"')?)
+}
+
 /// Reads any object with the keys of this format. Of keys that stand there twice the last counts.
-fn parse_any(line: &[u8], times: &mut TimeParser) -> Option<DockerLine> {
-    let mut scanner = Scanner::new(line);
+fn parse_any(line: &[u8], clean: bool, times: &mut TimeParser) -> Option<DockerLine> {
+    let mut scanner = Scanner::over_clean(line, clean);
     let mut parsed = DockerLine::default();
     let mut log = None;
     scanner.take(b'{')?;
@@ -80,7 +95,7 @@ fn parse_any(line: &[u8], times: &mut TimeParser) -> Option<DockerLine> {
             let key = line.get(scanner.string()?)?;
             scanner.take(b':')?;
             let value = scanner.value()?;
-            match &*unescape_json(key) {
+            match key_name(key).as_ref() {
                 b"log" => log = Some(value),
                 b"stream" => parsed.iostream = iostream(line.get(value)?),
                 b"time" => parsed.time_ns = time(line.get(value)?, times),
@@ -108,6 +123,12 @@ fn parse_any(line: &[u8], times: &mut TimeParser) -> Option<DockerLine> {
     parsed.is_last = kept < content.len();
     parsed.body = log.start + 1..log.start + 1 + kept;
     Some(parsed)
+}
+
+/// Keys are plain, but need not be.
+#[inline]
+fn key_name(key: &[u8]) -> Cow<'_, [u8]> {
+    if key.contains(&b'\\') { unescape_json(key) } else { Cow::Borrowed(key) }
 }
 
 fn time(value: &[u8], times: &mut TimeParser) -> Option<i64> {

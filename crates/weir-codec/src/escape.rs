@@ -6,6 +6,10 @@
 /// Appends `bytes` escaped as the inside of a JSON string, without the quotes around it.
 pub fn escape_json_into(bytes: &[u8], out: &mut Vec<u8>) {
     out.reserve(bytes.len());
+    // Checking all at once is many times faster than going over chunks.
+    if std::str::from_utf8(bytes).is_ok() {
+        return escape_valid(bytes, out);
+    }
     for chunk in bytes.utf8_chunks() {
         escape_valid(chunk.valid().as_bytes(), out);
         if !chunk.invalid().is_empty() {

@@ -71,26 +71,74 @@ pub(crate) enum Content {
 /// are no control bytes in it.
 #[inline]
 pub(crate) fn content(bytes: &[u8], clean: bool) -> Content {
-    let mut at = 0;
+    let stop = match memchr::memchr2(b'\\', b'"', bytes) {
+        None => Content::End,
+        Some(at) => content_from(bytes, at),
+    };
+    if clean {
+        return stop;
+    }
+    // Whatever is read over above must be free of control bytes.
+    let (Content::Quote(end) | Content::Invalid(end)) = stop else {
+        return first_control(bytes).map_or(stop, Content::Invalid);
+    };
+    first_control(bytes.get(..end).unwrap_or_default()).map_or(stop, Content::Invalid)
+}
+
+fn first_control(bytes: &[u8]) -> Option<usize> {
+    if has_control(bytes) { bytes.iter().position(|b| *b < 0x20) } else { None }
+}
+
+/// Goes on at the backslash or quote at `at`.
+fn content_from(bytes: &[u8], mut at: usize) -> Content {
+    // An escape is often followed by others nearby: a word at a time is faster over short
+    // distances than a search that has to be set up.
     loop {
-        let Some(rest) = bytes.get(at..) else { return Content::End };
-        let run = memchr::memchr2(b'\\', b'"', rest);
-        let plain = rest.get(..run.unwrap_or(rest.len())).unwrap_or_default();
-        if !clean && has_control(plain) {
-            let control = plain.iter().position(|b| *b < 0x20).unwrap_or(0);
-            return Content::Invalid(at + control);
+        let Some(special) = bytes.get(at..) else { return Content::End };
+        match special {
+            [] => return Content::End,
+            [b'"', ..] => return Content::Quote(at),
+            [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => at += 2,
+            [b'\\', b'u', ..] => match unicode_escape_len(special) {
+                Some(len) => at += len,
+                None => return Content::Invalid(at),
+            },
+            [b'\\', ..] => return Content::Invalid(at),
+            _ => {}
         }
-        let Some(run) = run else { return Content::End };
-        at += run;
-        let special = rest.get(run..).unwrap_or_default();
-        if special.first() == Some(&b'"') {
-            return Content::Quote(at);
-        }
-        match escape_len(special) {
-            Some(len) => at += len,
-            None => return Content::Invalid(at),
+        match next_special(bytes, at) {
+            Some(next) => at = next,
+            None => return Content::End,
         }
     }
+}
+
+/// Where the next backslash or quote stands at or after `at`. Near ones are looked for a word at
+/// a time, before the search for far ones is set up.
+#[inline]
+fn next_special(bytes: &[u8], at: usize) -> Option<usize> {
+    const NEAR_WORDS: usize = 4;
+    let mut from = at;
+    for _ in 0..NEAR_WORDS {
+        let Some(word) = bytes.get(from..).and_then(<[u8]>::first_chunk) else { break };
+        let word = u64::from_le_bytes(*word);
+        let hits = equal_bytes(word, b'"') | equal_bytes(word, b'\\');
+        if hits != 0 {
+            return Some(from + hits.trailing_zeros() as usize / 8);
+        }
+        from += 8;
+    }
+    memchr::memchr2(b'\\', b'"', bytes.get(from..)?).map(|found| from + found)
+}
+
+/// The high bit of every byte of `word` that equals `byte`; bits above the lowest one that is
+/// set may be wrong.
+#[inline]
+fn equal_bytes(word: u64, byte: u8) -> u64 {
+    const LOW: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
+    let difference = word ^ (LOW * u64::from(byte));
+    difference.wrapping_sub(LOW) & !difference & HIGH
 }
 
 /// Longest prefix of valid string content `bytes` of at most `max` bytes that splits neither an
@@ -138,11 +186,17 @@ pub fn is_json_object(bytes: &[u8]) -> bool {
 pub(crate) struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
+    clean: bool,
 }
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self { bytes, at: 0, clean: false }
+    }
+
+    /// A scanner over bytes that the caller vouches to hold no control bytes.
+    pub(crate) fn over_clean(bytes: &'a [u8], clean: bool) -> Self {
+        Self { bytes, at: 0, clean }
     }
 
     #[inline]
@@ -180,7 +234,9 @@ impl<'a> Scanner<'a> {
     pub(crate) fn string(&mut self) -> Option<Range<usize>> {
         self.take(b'"')?;
         let start = self.at;
-        let Content::Quote(len) = content(self.bytes.get(start..)?, false) else { return None };
+        let Content::Quote(len) = content(self.bytes.get(start..)?, self.clean) else {
+            return None;
+        };
         self.at = start + len + 1;
         Some(start..start + len)
     }

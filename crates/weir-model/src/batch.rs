@@ -445,9 +445,9 @@ mod tests {
             observed_ns: 0,
             rule_generation: 0,
             keys: &[],
-            resource: &[b'r'; crate::limits::RESOURCE_BYTES_MAX],
+            resource: &vec![b'r'; crate::limits::RESOURCE_BYTES_MAX],
             book: &SourceBook::default(),
-            state: &[b's'; crate::limits::STATE_BYTES_MAX],
+            state: &vec![b's'; crate::limits::STATE_BYTES_MAX],
         });
         assert!(batch.frame_bytes() <= crate::limits::FRAME_BYTES_MAX);
         assert!(Batch::from_frame(written(&batch)).is_ok());

@@ -62,16 +62,17 @@ pub struct Seal<'a> {
     pub state: &'a [u8],
 }
 
-#[derive(Debug, Default)]
-struct Columns {
-    timestamp: Vec<i64>,
-    position: Vec<u32>,
-    body_at: Vec<u32>,
-    body_len: Vec<u32>,
-    attributes: Vec<(u32, u32)>,
-    route: Vec<u16>,
-    severity: Vec<u8>,
-    flags: Vec<u8>,
+/// The fixed columns of one record, gathered by row while the frame fills: one write to memory
+/// per record. Sealing turns rows into columns.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    timestamp: i64,
+    position: u32,
+    body_at: u32,
+    body_len: u32,
+    route: u16,
+    severity: u8,
+    flags: u8,
 }
 
 /// Fills one frame after another; its buffers are reused.
@@ -81,10 +82,12 @@ pub struct BatchBuilder {
     /// End of the arena in `buf`.
     len: usize,
     base: Position,
-    columns: Columns,
+    rows: Vec<Row>,
+    /// Spans of the attributes, one for each row once `has_attributes`.
+    attributes: Vec<(u32, u32)>,
     has_attributes: bool,
     state_reserved: usize,
-    /// Destination masks; record `i` goes to `routes[columns.route[i]]`.
+    /// Destination masks; record `i` goes to `routes[rows[i].route]`.
     routes: Vec<Vec<u64>>,
 }
 
@@ -95,7 +98,8 @@ impl BatchBuilder {
             buf: PooledBuf::full_size(),
             len: HEADER_LEN,
             base,
-            columns: Columns::default(),
+            rows: Vec::new(),
+            attributes: Vec::new(),
             has_attributes: false,
             state_reserved: 0,
             routes: Vec::new(),
@@ -109,15 +113,8 @@ impl BatchBuilder {
         self.has_attributes = false;
         self.state_reserved = 0;
         self.routes.clear();
-        let c = &mut self.columns;
-        c.timestamp.clear();
-        c.position.clear();
-        c.body_at.clear();
-        c.body_len.clear();
-        c.attributes.clear();
-        c.route.clear();
-        c.severity.clear();
-        c.flags.clear();
+        self.rows.clear();
+        self.attributes.clear();
     }
 
     /// Where reading of this batch began.
@@ -127,7 +124,7 @@ impl BatchBuilder {
 
     /// Records so far.
     pub fn record_count(&self) -> usize {
-        self.columns.timestamp.len()
+        self.rows.len()
     }
 
     /// Free arena space of at most `max` bytes, to read a block into; then call
@@ -204,18 +201,33 @@ impl BatchBuilder {
                 self.begin_attributes()?;
             }
             let at = record.attributes.start as u32;
-            self.columns.attributes.push((at, record.attributes.len() as u32));
+            self.attributes.push((at, record.attributes.len() as u32));
         } else if self.has_attributes {
-            self.columns.attributes.push((0, 0));
+            self.attributes.push((0, 0));
         }
-        let c = &mut self.columns;
-        c.timestamp.push(record.timestamp_ns);
-        c.position.push(delta);
-        c.body_at.push(record.body.start as u32);
-        c.body_len.push(record.body.len() as u32);
-        c.severity.push(record.severity.0);
-        c.flags.push(record.flags.0);
+        self.rows.push(Row {
+            timestamp: record.timestamp_ns,
+            position: delta,
+            body_at: record.body.start as u32,
+            body_len: record.body.len() as u32,
+            route: 0,
+            severity: record.severity.0,
+            flags: record.flags.0,
+        });
         Ok(())
+    }
+
+    /// The arena together with a way to add plain records, for decoders that go over a block in
+    /// one loop. At most `u32::MAX` bytes behind the base, and only while no record has
+    /// attributes: otherwise it takes none.
+    pub fn plain(&mut self) -> (&[u8], PlainRecords<'_>) {
+        let left = if self.has_attributes {
+            0
+        } else {
+            self.room().div_ceil(FrameHeader::column_bytes(false))
+        };
+        let base = self.base.offset;
+        (&self.buf[..self.len], PlainRecords { rows: &mut self.rows, left, base })
     }
 
     /// The first record with attributes makes the column; earlier records have none.
@@ -225,19 +237,20 @@ impl BatchBuilder {
             return Err(Full);
         }
         self.has_attributes = true;
-        self.columns.attributes.resize(self.columns.timestamp.len(), (0, 0));
+        self.attributes.resize(self.rows.len(), (0, 0));
         Ok(())
     }
 
     /// Body of the record `index`, for the rules.
     pub fn body(&self, index: usize) -> &[u8] {
-        let at = self.columns.body_at[index] as usize;
-        &self.buf[at..at + self.columns.body_len[index] as usize]
+        let row = &self.rows[index];
+        let at = row.body_at as usize;
+        &self.buf[at..at + row.body_len as usize]
     }
 
     /// Facts about the body of record `index`.
     pub fn flags(&self, index: usize) -> RecordFlags {
-        RecordFlags(self.columns.flags[index])
+        RecordFlags(self.rows[index].flags)
     }
 
     /// Routes every record to the destinations in `mask` (bit `i` of word `i / 64` is the
@@ -245,7 +258,9 @@ impl BatchBuilder {
     pub fn route_all(&mut self, mask: &[u64]) {
         self.routes.clear();
         self.routes.push(mask.to_vec());
-        self.columns.route.clear();
+        for row in &mut self.rows {
+            row.route = 0;
+        }
     }
 
     /// Seals the frame: the columns and the common parts are appended, and the builder starts
@@ -311,34 +326,35 @@ impl BatchBuilder {
     }
 
     fn write_columns(&mut self, count: usize) {
-        let columns = std::mem::take(&mut self.columns);
-        for (slot, value) in self.column::<8>(count).iter_mut().zip(&columns.timestamp) {
-            *slot = value.to_le_bytes();
-        }
-        for column in [&columns.position, &columns.body_at, &columns.body_len] {
-            for (slot, value) in self.column::<4>(count).iter_mut().zip(column) {
-                *slot = value.to_le_bytes();
-            }
-        }
+        let rows = std::mem::take(&mut self.rows);
+        let attributes = std::mem::take(&mut self.attributes);
+        self.write_column(&rows, |row| row.timestamp.to_le_bytes());
+        self.write_column(&rows, |row| row.position.to_le_bytes());
+        self.write_column(&rows, |row| row.body_at.to_le_bytes());
+        self.write_column(&rows, |row| row.body_len.to_le_bytes());
         if self.has_attributes {
-            for (slot, value) in self.column::<4>(count).iter_mut().zip(&columns.attributes) {
-                *slot = value.0.to_le_bytes();
-            }
-            for (slot, value) in self.column::<4>(count).iter_mut().zip(&columns.attributes) {
-                *slot = value.1.to_le_bytes();
-            }
+            debug_assert_eq!(attributes.len(), count, "a record without its attributes");
+            self.write_column(&attributes, |span| span.0.to_le_bytes());
+            self.write_column(&attributes, |span| span.1.to_le_bytes());
         }
-        let routes = self.column::<2>(count);
-        routes.fill([0; 2]);
-        for (slot, value) in routes.iter_mut().zip(&columns.route) {
-            *slot = value.to_le_bytes();
-        }
-        self.put(&columns.severity);
-        self.put(&columns.flags);
-        self.columns = columns;
+        self.write_column(&rows, |row| row.route.to_le_bytes());
+        self.write_column(&rows, |row| [row.severity]);
+        self.write_column(&rows, |row| [row.flags]);
+        self.rows = rows;
+        self.attributes = attributes;
         let end = self.len.next_multiple_of(8);
         self.buf[self.len..end].fill(0);
         self.len = end;
+    }
+
+    fn write_column<T, const WIDTH: usize>(
+        &mut self,
+        values: &[T],
+        bytes: impl Fn(&T) -> [u8; WIDTH],
+    ) {
+        for (cell, value) in self.column::<WIDTH>(values.len()).iter_mut().zip(values) {
+            *cell = bytes(value);
+        }
     }
 
     /// The next `count` cells of `WIDTH` bytes.
@@ -370,7 +386,7 @@ impl BatchBuilder {
         if routes == 1 {
             return self.record_count();
         }
-        self.columns.route.iter().filter(|r| usize::from(**r) == route).count()
+        self.rows.iter().filter(|row| usize::from(row.route) == route).count()
     }
 
     fn write_book(&mut self, book: &SourceBook, at: usize) -> usize {
@@ -378,5 +394,40 @@ impl BatchBuilder {
         book.encode(&mut encoded);
         self.put(&encoded);
         self.len - at
+    }
+}
+
+/// Adds records that have nothing but a time, a body and flags. See [`BatchBuilder::plain`].
+#[derive(Debug)]
+pub struct PlainRecords<'a> {
+    rows: &'a mut Vec<Row>,
+    left: usize,
+    base: u64,
+}
+
+impl PlainRecords<'_> {
+    /// Adds one record; the meanings are those of [`NewRecord`]. `false`: it was not added, push
+    /// it in the usual way to learn why.
+    #[inline]
+    pub fn push(
+        &mut self,
+        timestamp_ns: i64,
+        end_offset: u64,
+        body: Range<usize>,
+        flags: RecordFlags,
+    ) -> bool {
+        let delta = u32::try_from(end_offset.saturating_sub(self.base));
+        let (Ok(position), 1..) = (delta, self.left) else { return false };
+        self.left -= 1;
+        self.rows.push(Row {
+            timestamp: timestamp_ns,
+            position,
+            body_at: body.start as u32,
+            body_len: body.len() as u32,
+            route: 0,
+            severity: 0,
+            flags: flags.0,
+        });
+        true
     }
 }

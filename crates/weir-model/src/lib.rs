@@ -23,7 +23,7 @@ mod resource;
 
 pub use batch::{Batch, RecordView, Records};
 pub use books::{AbandonReason, CursorBook, DiscardReason, SourceBook};
-pub use builder::{BatchBuilder, Full, NewRecord, Seal};
+pub use builder::{BatchBuilder, Full, NewRecord, PlainRecords, Seal};
 pub use frame::{BatchClass, FrameError, FrameHeader, HEADER_LEN};
 pub use metric::{Metric, MetricKind};
 pub use pool::{PooledBuf, pooled_bytes};

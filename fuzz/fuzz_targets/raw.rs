@@ -1,0 +1,9 @@
+//! Lines of the format `raw`.
+#![no_main]
+
+mod lines;
+
+use libfuzzer_sys::fuzz_target;
+use weir_codec::Format;
+
+fuzz_target!(|input: &[u8]| lines::check(Format::Raw, input));
