@@ -4,6 +4,7 @@
 //! so replaying one twice, or an old log before a new one, changes nothing.
 //! Format: `docs/internals/journal.md`.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,11 +19,11 @@ use crate::state::{CommitTail, CursorState, CursorStream, Folded, State, StreamS
 
 const FILE_MAGIC: [u8; 4] = *b"WCUR";
 const VERSION: u16 = 1;
-const FILE_HEADER_LEN: usize = 8;
+const FILE_HEADER_LEN: usize = 16;
 const RECORD_MAGIC: [u8; 4] = *b"WREC";
 const RECORD_HEADER_LEN: usize = 12;
 
-/// Kinds of records.
+/// Kinds of records (`Snapshot`, `Group`) and of the entries in them (the others).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Kind {
@@ -52,6 +53,7 @@ pub(crate) struct CursorLog {
     generation: u64,
     /// `None` while no generation could be written at all.
     file: Option<Box<dyn DiskFile>>,
+    salt: [u8; 8],
     len: u64,
     /// Length right after the last rewriting.
     snapshot_len: u64,
@@ -95,6 +97,7 @@ pub(crate) fn recover(
         dir: dir.to_owned(),
         generation: generation - 1,
         file: None,
+        salt: [0; 8],
         len: 0,
         snapshot_len: 0,
         failed: true,
@@ -164,15 +167,16 @@ fn replay(disk: &dyn Disk, path: &Path, state: &mut State) -> Result<u64, Journa
     if version != VERSION {
         return Err(JournalError::Version { file: path.to_owned(), version });
     }
-    Ok(replay_records(&bytes[FILE_HEADER_LEN..], state))
+    let (header, records) = bytes.split_at(FILE_HEADER_LEN);
+    Ok(replay_records(records, &header[8..], state))
 }
 
 /// Applies every whole record; counts stretches that hold none. A torn end is no damage.
-fn replay_records(mut rest: &[u8], state: &mut State) -> u64 {
+fn replay_records(mut rest: &[u8], salt: &[u8], state: &mut State) -> u64 {
     let mut damaged = 0;
     let mut in_damage = false;
     while !rest.is_empty() {
-        if let Some((payload, after)) = whole_record(rest) {
+        if let Some((payload, after)) = whole_record(rest, salt) {
             apply(payload, state);
             damaged += u64::from(in_damage);
             in_damage = false;
@@ -187,7 +191,7 @@ fn replay_records(mut rest: &[u8], state: &mut State) -> u64 {
     damaged
 }
 
-fn whole_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+fn whole_record<'a>(bytes: &'a [u8], salt: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let header: &[u8; RECORD_HEADER_LEN] = bytes.first_chunk()?;
     if header[..4] != RECORD_MAGIC {
         return None;
@@ -195,7 +199,14 @@ fn whole_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
     let crc = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
     let payload = bytes.get(RECORD_HEADER_LEN..RECORD_HEADER_LEN + len)?;
-    (crc32c::crc32c(payload) == crc).then(|| (payload, &bytes[RECORD_HEADER_LEN + len..]))
+    (checksum(salt, payload) == crc).then(|| (payload, &bytes[RECORD_HEADER_LEN + len..]))
+}
+
+/// Checksums are salted with a number that differs in every file: should bytes that came from a
+/// log (the state of a source holds open lines) be searched for records after damage, nobody can
+/// have written a valid one into them.
+fn checksum(salt: &[u8], payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(salt), payload)
 }
 
 /// Reads fields; every getter gives a default once the record is exhausted.
@@ -221,8 +232,23 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Applies a record: its kind, then its entries.
 fn apply(payload: &[u8], state: &mut State) {
-    let Some((&kind, rest)) = payload.split_first() else { return };
+    let Some((&kind, entries)) = payload.split_first() else { return };
+    if kind == Kind::Snapshot as u8 {
+        state.cursors.clear();
+        state.streams.clear();
+        state.sources.clear();
+        state.ended.clear();
+    }
+    let mut entries = Fields(entries);
+    while !entries.0.is_empty() {
+        apply_entry(entries.bytes(), state);
+    }
+}
+
+fn apply_entry(entry: &[u8], state: &mut State) {
+    let Some((&kind, rest)) = entry.split_first() else { return };
     let mut fields = Fields(rest);
     match kind {
         k if k == Kind::Cursor as u8 => {
@@ -241,20 +267,10 @@ fn apply(payload: &[u8], state: &mut State) {
         }
         k if k == Kind::Position as u8 => apply_position(&mut fields, state),
         k if k == Kind::Fold as u8 => apply_fold(&mut fields, state),
-        k if k == Kind::Group as u8 => {
-            replay_records(rest, state);
-        }
         k if k == Kind::Ended as u8 => {
             let stream = StreamId(fields.u64());
             let last = (fields.u64(), fields.u64());
             state.ended.insert(stream, last);
-        }
-        k if k == Kind::Snapshot as u8 => {
-            state.cursors.clear();
-            state.streams.clear();
-            state.sources.clear();
-            state.ended.clear();
-            replay_records(rest, state);
         }
         // A kind of a later release that reads this version: nothing that this one needs.
         _ => {}
@@ -305,27 +321,39 @@ fn apply_position(fields: &mut Fields<'_>, state: &mut State) {
     state.streams.insert(stream, known);
 }
 
-/// Encodes records into one buffer that is written at once.
-#[derive(Debug, Default)]
-pub(crate) struct Records(Vec<u8>);
+/// The entries of one record.
+#[derive(Debug)]
+pub(crate) struct Records {
+    kind: Kind,
+    entries: Vec<u8>,
+}
 
 impl Records {
+    fn new(kind: Kind) -> Self {
+        Self { kind, entries: Vec::new() }
+    }
+
     fn record(&mut self, kind: Kind, fill: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.0.len();
-        self.0.extend_from_slice(&[0; RECORD_HEADER_LEN]);
-        self.0.push(kind as u8);
-        fill(&mut self.0);
-        let payload = start + RECORD_HEADER_LEN;
-        let len = (self.0.len() - payload) as u32;
-        let crc = crc32c::crc32c(&self.0[payload..]);
-        let header = &mut self.0[start..payload];
+        put_encoded(&mut self.entries, |out| {
+            out.push(kind as u8);
+            fill(out);
+        });
+    }
+
+    /// The record as it is written to the file with that salt.
+    fn encode(&self, salt: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; RECORD_HEADER_LEN];
+        out.push(self.kind as u8);
+        out.extend_from_slice(&self.entries);
+        let (header, payload) = out.split_at_mut(RECORD_HEADER_LEN);
         header[..4].copy_from_slice(&RECORD_MAGIC);
-        header[4..8].copy_from_slice(&len.to_le_bytes());
-        header[8..].copy_from_slice(&crc.to_le_bytes());
+        header[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        header[8..].copy_from_slice(&checksum(salt, payload).to_le_bytes());
+        out
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty()
     }
 
     fn names(&mut self, state: &State) {
@@ -393,7 +421,7 @@ impl Records {
 
     /// Everything that changed since the last call: names, positions, ended streams.
     pub(crate) fn collect(state: &mut State) -> Self {
-        let mut records = Self::default();
+        let mut records = Self::new(Kind::Group);
         if std::mem::take(&mut state.names_dirty) {
             records.names(state);
         }
@@ -410,20 +438,12 @@ impl Records {
             records.ended(state, ended.iter().map(|folded| folded.stream));
             records.fold(state, &ended);
         }
-        records.into_one(Kind::Group)
-    }
-
-    fn into_one(self, kind: Kind) -> Self {
-        let mut one = Self::default();
-        if !self.is_empty() {
-            one.record(kind, |out| out.extend_from_slice(&self.0));
-        }
-        one
+        records
     }
 
     /// The whole state.
     fn snapshot(state: &State) -> Self {
-        let mut all = Self::default();
+        let mut all = Self::new(Kind::Snapshot);
         all.names(state);
         all.ended(state, state.ended.keys().copied());
         all.fold(state, &[]);
@@ -434,7 +454,7 @@ impl Records {
                 }
             }
         }
-        all.into_one(Kind::Snapshot)
+        all
     }
 }
 
@@ -468,13 +488,16 @@ fn write_generation(
     let mut header = [0; FILE_HEADER_LEN];
     header[..4].copy_from_slice(&FILE_MAGIC);
     header[4..6].copy_from_slice(&VERSION.to_le_bytes());
-    file.write_all_at(&mut [IoSlice::new(&header), IoSlice::new(&records.0)], 0)?;
+    let salt = RandomState::new().build_hasher().finish().to_le_bytes();
+    header[8..].copy_from_slice(&salt);
+    let record = records.encode(&salt);
+    file.write_all_at(&mut [IoSlice::new(&header), IoSlice::new(&record)], 0)?;
     file.sync_data()?;
     disk.rename(&temporary, &file_name(dir, generation))?;
     disk.sync_dir(dir)?;
-    let len = (FILE_HEADER_LEN + records.0.len()) as u64;
+    let len = (FILE_HEADER_LEN + record.len()) as u64;
     let (dir, file) = (dir.to_owned(), Some(file));
-    Ok(CursorLog { dir, generation, file, len, snapshot_len: len, failed: false })
+    Ok(CursorLog { dir, generation, file, salt, len, snapshot_len: len, failed: false })
 }
 
 impl CursorLog {
@@ -483,10 +506,11 @@ impl CursorLog {
         let Some(file) = self.file.as_ref().filter(|_| !self.failed) else {
             return Err(io::Error::other("the cursor log failed and must be rewritten"));
         };
-        let mut parts = [IoSlice::new(&records.0)];
+        let record = records.encode(&self.salt);
+        let mut parts = [IoSlice::new(&record)];
         let written = file.write_all_at(&mut parts, self.len).and_then(|()| file.sync_data());
         self.failed = written.is_err();
-        self.len += records.0.len() as u64;
+        self.len += record.len() as u64;
         written
     }
 

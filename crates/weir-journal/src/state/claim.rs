@@ -69,13 +69,8 @@ impl State {
                 .map(|cs| &cs.committed)
                 .max_by_key(|t| t.end)
         };
-        let tail = lowest.or_else(idle).or_else(|| frames.last().map(|f| &f.tail))?;
-        Some(ResumePoint {
-            position: tail.end,
-            state: tail.state.to_vec(),
-            book: tail.book,
-            known: true,
-        })
+        let tail = lowest.or_else(idle)?;
+        Some(ResumePoint::at(tail, true))
     }
 
     pub(crate) fn known_streams(&self, source: SourceId) -> Vec<KnownStream> {
@@ -90,11 +85,14 @@ impl State {
     }
 
     pub(crate) fn open_stream(&mut self, spec: &StreamSpec<'_>, now: Duration) -> ResumePoint {
-        let resume = self.resume_point(spec.stream).unwrap_or_else(|| ResumePoint {
-            position: spec.start,
-            state: spec.state.to_vec(),
-            book: spec.book,
-            known: false,
+        let known = self.resume_point(spec.stream);
+        let is_known = known.is_some();
+        let frames = self.recovered.remove(&spec.stream).unwrap_or_default();
+        let begin = begin_of_unknown(spec, &frames);
+        let resume = known.unwrap_or_else(|| {
+            let covered = covered_up_to(&begin, &frames);
+            let known = covered.end != begin.end;
+            ResumePoint::at(covered, known)
         });
         let stream = self.streams.entry(spec.stream).or_default();
         stream.source = Some(spec.source);
@@ -106,11 +104,25 @@ impl State {
             book: resume.book,
         });
         self.sources.entry(spec.source).or_default();
-        self.begin_where_unknown(spec.stream, now);
-        if let Some(frames) = self.recovered.remove(&spec.stream) {
-            self.admit_recovered(spec.stream, frames, Some(resume.position), now);
+        if !is_known {
+            self.begin_old_destinations(spec.stream, &begin, now);
         }
+        self.begin_where_unknown(spec.stream, now);
+        self.admit_recovered(spec.stream, frames, Some(resume.position), now);
         resume
+    }
+
+    /// Destinations of earlier runs begin with the first frame of a stream of which the log knows
+    /// nothing: the machine stopped before that was written.
+    fn begin_old_destinations(&mut self, stream: StreamId, at: &Arc<CommitTail>, now: Duration) {
+        for index in 0..self.cursors.len() {
+            let cursor = &mut self.cursors[index];
+            if cursor.is_active() && !cursor.fresh && !cursor.streams.contains_key(&stream) {
+                let begin = CursorStream { committed: at.clone(), ..CursorStream::default() };
+                cursor.streams.insert(stream, begin);
+                self.mark_dirty(index, stream, now);
+            }
+        }
     }
 
     /// A destination that has never heard of the stream starts where its source goes on.
@@ -237,6 +249,20 @@ impl State {
         };
         self.slots.insert(seq, slot);
     }
+}
+
+impl ResumePoint {
+    fn at(tail: &CommitTail, known: bool) -> Self {
+        Self { position: tail.end, state: tail.state.to_vec(), book: tail.book, known }
+    }
+}
+
+/// Where a stream begins of which the log knows nothing: where its source says, or with the first
+/// frame of it that is on disk.
+fn begin_of_unknown(spec: &StreamSpec<'_>, frames: &[RecoveredFrame]) -> Arc<CommitTail> {
+    let start = CommitTail { end: spec.start, state: spec.state.into(), book: spec.book };
+    let first = frames.first().filter(|f| f.base < spec.start);
+    Arc::new(first.map_or(start, |f| CommitTail { end: f.base, ..CommitTail::default() }))
 }
 
 /// The last place that is reached from `committed` by frames that follow each other without a

@@ -21,25 +21,27 @@ fn run_seeds(default_count: u64, settings: &Settings) {
         None => 0..number("WEIR_CRASH_SEEDS").unwrap_or(default_count),
     };
     for seed in seeds {
-        let result = std::panic::catch_unwind(|| World::run(seed, settings));
-        if let Err(panic) = result {
-            eprintln!("seed {seed} failed, {settings:?}");
-            std::panic::resume_unwind(panic);
-        }
+        // The name of the thread is what a panic prints first.
+        let settings = settings.clone();
+        let run = std::thread::Builder::new()
+            .name(format!("seed {seed} of {settings:?}"))
+            .spawn(move || World::run(seed, &settings));
+        let ended = run.expect("a thread").join();
+        assert!(ended.is_ok(), "seed {seed} failed");
     }
 }
 
 #[test]
 fn files_lose_nothing_and_are_counted_exactly_once_over_any_crash() {
-    run_seeds(800, &Settings { files: 3, unlink: false, connections: 0 });
+    run_seeds(2000, &Settings { files: 3, unlink: false, connections: 0 });
 }
 
 #[test]
 fn what_was_acknowledged_survives_any_crash() {
-    run_seeds(600, &Settings { files: 0, unlink: false, connections: 3 });
+    run_seeds(1500, &Settings { files: 0, unlink: false, connections: 3 });
 }
 
 #[test]
 fn files_that_are_deleted_beside_connections_survive_any_crash() {
-    run_seeds(800, &Settings { files: 3, unlink: true, connections: 2 });
+    run_seeds(2000, &Settings { files: 3, unlink: true, connections: 2 });
 }
