@@ -14,8 +14,9 @@ const BYTES: u64 = 1024 * 1024;
 pub(super) async fn run(job: &Job, mut cursor: Cursor) {
     loop {
         tokio::select! {
-            _ = job.stop.requested() => return,
+            biased;
             () = cursor.ready(BYTES, AGE) => {}
+            _ = job.stop.requested() => return,
         }
         let mut bytes = 0;
         while let Some(delivery) = cursor.take(|_| false) {

@@ -20,6 +20,7 @@ mod stdout;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -86,7 +87,13 @@ pub struct OutputHandle {
     stop: Stop,
     reopen: Stop,
     thread: JoinHandle<()>,
+    /// Disconnects when the thread ends.
+    ended: mpsc::Receiver<()>,
 }
+
+/// How much longer than its grace a stopped output may take before it is left behind: one that
+/// is stuck in the kernel (a full pipe that nobody reads, a dead network disk) cannot be ended.
+const LEAVE_BEHIND_AFTER: Duration = Duration::from_secs(2);
 
 impl OutputHandle {
     /// Name of the output.
@@ -109,8 +116,16 @@ impl OutputHandle {
         self.thread.is_finished()
     }
 
-    /// Waits for the end of the thread. False when it panicked.
+    /// Waits for the end of the thread; after [`Self::stop`] no longer than its grace and a
+    /// little, then a thread that is stuck in the kernel is left behind. False when it panicked.
     pub fn join(self) -> bool {
+        if let Some(grace) = self.stop.grace() {
+            let waited = self.ended.recv_timeout(grace + LEAVE_BEHIND_AFTER);
+            if waited == Err(RecvTimeoutError::Timeout) {
+                tracing::warn!(output = %self.name, "the output is stuck in a system call and is left behind; the next start delivers its rest");
+                return true;
+            }
+        }
         self.thread.join().is_ok()
     }
 }
@@ -143,11 +158,15 @@ pub fn spawn(
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(thread_error)?;
     let job = Job { plan, context, stats, stop: Stop::new(), reopen: Stop::new() };
     let (stop, reopen) = (job.stop.clone(), job.reopen.clone());
+    let (ends, ended) = mpsc::sync_channel(0);
     let thread = std::thread::Builder::new()
         .name(format!("output:{name}"))
-        .spawn(move || runtime.block_on(run(job, cursor, sender)))
+        .spawn(move || {
+            let _ends: mpsc::SyncSender<()> = ends;
+            runtime.block_on(run(job, cursor, sender));
+        })
         .map_err(thread_error)?;
-    Ok(OutputHandle { name: name.clone(), stop, reopen, thread })
+    Ok(OutputHandle { name: name.clone(), stop, reopen, thread, ended })
 }
 
 async fn run(job: Job, cursor: Cursor, sender: Option<hec::Sender>) {

@@ -36,6 +36,11 @@ impl Stop {
         self.receiver.borrow().is_some()
     }
 
+    /// The time that the request gave, when it was made.
+    pub(crate) fn grace(&self) -> Option<Duration> {
+        *self.receiver.borrow()
+    }
+
     /// Takes a request back, for requests that repeat. True when there was one.
     pub(crate) fn take(&self) -> bool {
         self.sender.send_replace(None).is_some()

@@ -31,8 +31,9 @@ pub(super) async fn write_lines(
     let mut buffer = Vec::new();
     loop {
         tokio::select! {
-            _ = job.stop.requested() => return,
+            biased;
             () = cursor.ready(BYTES, AGE) => {}
+            _ = job.stop.requested() => return,
         }
         while let Some(delivery) = cursor.take(|_| false) {
             let parcel = Parcel::of_delivery(delivery, cursor.index());
@@ -70,4 +71,117 @@ fn give_up(job: &Job, error: &io::Error) {
     tracing::error!(output = %job.plan.name, "{text}");
     job.stats.failing.store(true, std::sync::atomic::Ordering::Relaxed);
     job.stats.errors.count("closed", &text);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weir_host::{RealClock, RealDisk};
+    use weir_journal::{CursorSpec, Journal, JournalConfig, StreamSpec, WhenFull, WritePolicy};
+    use weir_model::{
+        BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
+        SourceId, StreamId,
+    };
+
+    use super::*;
+    use crate::config::{OutputKind, OutputPlan};
+    use crate::output::{OutputContext, Stop};
+
+    /// A journal that is closed and holds one batch of `bodies`, and an output on it.
+    fn closed_journal(dir: &std::path::Path, bodies: &[&str]) -> (Journal, Cursor, Job) {
+        let clock = Arc::new(RealClock::new());
+        let config = JournalConfig {
+            dir: dir.to_owned(),
+            ring_bytes: 1 << 20,
+            limit_bytes: 1 << 20,
+            free_bytes_min: 0,
+            segment_bytes: 1 << 20,
+            commit_interval: Duration::from_millis(20),
+            spill_after: Duration::from_secs(1),
+        };
+        let journal = Journal::open(config, Arc::new(RealDisk), clock.clone()).unwrap();
+        let plan = OutputPlan {
+            name: "out".to_owned(),
+            when_full: WhenFull::Block,
+            buffer_limit_bytes: 1 << 20,
+            window_bytes: 1 << 20,
+            dead_letter: false,
+            kind: OutputKind::Stdout(Encoding::Raw),
+        };
+        let (name, when_full) = (plan.name.clone(), plan.when_full);
+        let (buffer_limit_bytes, window_bytes) = (plan.buffer_limit_bytes, plan.window_bytes);
+        let spec = CursorSpec { name, when_full, buffer_limit_bytes, window_bytes };
+        let cursor = journal.cursor(spec).unwrap();
+        append(&journal, bodies);
+        journal.close();
+        let disk = Arc::new(RealDisk);
+        let context = OutputContext { data_dir: dir.to_owned(), clock, disk };
+        let (stop, reopen) = (Stop::new(), Stop::new());
+        (journal, cursor, Job { plan, context, stats: Arc::default(), stop, reopen })
+    }
+
+    fn append(journal: &Journal, bodies: &[&str]) {
+        let (stream, source, start) = (StreamId(1), SourceId(1), Position::default());
+        let book = SourceBook::default();
+        journal.open_stream(&StreamSpec { stream, group: 0, source, start, state: &[], book });
+        let mut builder = BatchBuilder::new(start);
+        for (end, body) in (1..).zip(bodies) {
+            let record = NewRecord {
+                timestamp_ns: 0,
+                end_offset: end,
+                body: builder.append(body.as_bytes()).unwrap(),
+                attributes: 0..0,
+                severity: Severity::UNSPECIFIED,
+                flags: RecordFlags::default(),
+            };
+            builder.push(&record).unwrap();
+        }
+        builder.route_all(&[1]);
+        let batch = builder.seal(&Seal {
+            class: BatchClass::Logs,
+            repeatable: true,
+            stream,
+            group: 0,
+            source,
+            end: Position::new(0, bodies.len() as u64),
+            observed_ns: 0,
+            rule_generation: 0,
+            keys: &[],
+            resource: b"{}",
+            book: &book,
+            state: &[],
+        });
+        journal.append(batch, WritePolicy::OnLag).unwrap();
+    }
+
+    #[tokio::test]
+    async fn every_record_is_a_line_and_counts_as_delivered() {
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, cursor, job) = closed_journal(dir.path(), &["one", "t\nwo", "th\u{e9}"]);
+        let mut out = Vec::new();
+        write_lines(&job, Encoding::Raw, cursor, &mut out).await;
+        assert_eq!(String::from_utf8(out).unwrap(), "one\nt\\nwo\nth\u{e9}\n");
+        let book = &journal.ledger().cursors[0];
+        assert_eq!((book.book.delivered, book.unaccounted()), (3, 0));
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_is_gone_ends_the_output_and_keeps_the_records() {
+        struct Gone;
+        impl Write for Gone {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, cursor, job) = closed_journal(dir.path(), &["one"]);
+        write_lines(&job, Encoding::Raw, cursor, &mut Gone).await;
+        assert!(job.stats.errors.last().unwrap().contains("closed by its reader"));
+        let book = &journal.ledger().cursors[0];
+        assert_eq!((book.in_flight, book.unaccounted()), (1, 0));
+    }
 }

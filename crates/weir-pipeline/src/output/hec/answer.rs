@@ -166,9 +166,16 @@ fn delivered(ack_id: Option<u64>, slow_down: bool) -> Verdict {
     Verdict::Delivered { ack_id, slow_down }
 }
 
+/// Longest that a `Retry-After` is followed: one wrong answer, or a wrong clock beside a date,
+/// must not stop an output for days.
+const RETRY_AFTER_MAX: Duration = Duration::from_mins(10);
+
 /// Reads a `Retry-After` header: seconds, or an HTTP date seen from `now_unix_ns`.
 pub(crate) fn retry_after(value: &str, now_unix_ns: i64) -> Option<Duration> {
-    let value = value.trim();
+    asked_pause(value.trim(), now_unix_ns).map(|pause| pause.min(RETRY_AFTER_MAX))
+}
+
+fn asked_pause(value: &str, now_unix_ns: i64) -> Option<Duration> {
     if let Ok(seconds) = value.parse::<u64>() {
         return Some(Duration::from_secs(seconds));
     }
@@ -273,5 +280,6 @@ mod tests {
         assert_eq!(retry_after(date, now), Some(Duration::from_secs(10)));
         assert_eq!(retry_after(date, now * 2), Some(Duration::ZERO));
         assert_eq!(retry_after("soon", now), None);
+        assert_eq!(retry_after("99999999999", now), Some(RETRY_AFTER_MAX));
     }
 }
