@@ -14,17 +14,14 @@
 
 use std::ops::Range;
 
-use weir_model::limits::{LINE_BYTES_MAX, READ_BLOCK_BYTES, STATE_BYTES_MAX};
+use weir_model::limits::{LINE_BYTES_MAX, READ_BLOCK_BYTES};
 use weir_model::{
     AbandonReason, BatchBuilder, DiscardReason, Full, NewRecord, RecordFlags, Severity, SourceBook,
 };
 
-use crate::join::{OpenLine, Part, Partials, cut};
+use crate::join::{Part, Partials, cut};
 use crate::time::TimeParser;
 use crate::{Format, cri, docker, json, structured};
-
-/// Room for what a source keeps in a state beside the open partial lines.
-const STATE_EXTRA_BYTES: usize = STATE_BYTES_MAX - LINE_BYTES_MAX;
 
 /// Longest line looked at whole, line feed not included. One less than a block, so that a full
 /// block always tells whether its first line is longer.
@@ -52,7 +49,7 @@ pub enum Stop {
 #[derive(Debug)]
 pub struct LineDecoder {
     pub(crate) format: Format,
-    line_bytes_max: usize,
+    pub(crate) line_bytes_max: usize,
     /// Offset in the file after the last consumed byte.
     pub(crate) at: u64,
     /// Position of the last record.
@@ -65,11 +62,12 @@ pub struct LineDecoder {
     pub(crate) is_utf16: bool,
     pub(crate) partials: Partials,
     times: TimeParser,
+    known: docker::KnownAttributes,
 }
 
 /// One call of `decode`.
 #[derive(Debug)]
-struct Run {
+pub(crate) struct Run {
     region: Range<usize>,
     /// Next byte to decode.
     pos: usize,
@@ -79,7 +77,7 @@ struct Run {
     is_end: bool,
     observed_ns: i64,
     /// Bytes of lines over the limit.
-    abandoned: usize,
+    pub(crate) abandoned: usize,
     vouched: Vouched,
 }
 
@@ -130,6 +128,7 @@ impl LineDecoder {
             is_utf16: false,
             partials: Partials::new(format),
             times: TimeParser::default(),
+            known: docker::KnownAttributes::default(),
         }
     }
 
@@ -200,47 +199,6 @@ impl LineDecoder {
         self.run(builder, region, observed_ns, book, true)
     }
 
-    /// Makes records of the open partial lines, when their ends will not come (the container has
-    /// stopped, or nothing came for long). On [`Full`] seal and call again.
-    pub fn flush_partials(
-        &mut self,
-        builder: &mut BatchBuilder,
-        book: &mut SourceBook,
-    ) -> Result<(), Full> {
-        for slot in 0..2 {
-            let open = self.partials.slot(slot);
-            if !open.is_open() {
-                continue;
-            }
-            let (mark, room) = self.begin_join(builder, slot);
-            let open = self.partials.slot(slot);
-            if open.bytes() >= room {
-                return Err(self.abort_join(builder, mark));
-            }
-            let appended = builder
-                .append(&open.body)
-                .and_then(|body| Ok((body, builder.append(&open.attributes)?)));
-            let Ok((body, attributes)) = appended else {
-                return Err(self.abort_join(builder, mark));
-            };
-            let record = NewRecord {
-                timestamp_ns: open.timestamp_ns,
-                end_offset: self.position().saturating_add(1),
-                body,
-                attributes,
-                severity: Severity::UNSPECIFIED,
-                flags: joined_flags(open.flags, open.parts),
-            };
-            self.commit_join(builder, slot, mark, record, 0, book)?;
-        }
-        Ok(())
-    }
-
-    /// Puts room aside in the builder for the state of this decoder.
-    fn reserve(&self, builder: &mut BatchBuilder) {
-        builder.reserve_state(self.partials.bytes() + STATE_EXTRA_BYTES);
-    }
-
     fn run(
         &mut self,
         builder: &mut BatchBuilder,
@@ -303,7 +261,7 @@ impl LineDecoder {
         }
         let max = self.line_bytes_max.min(PHYSICAL_LINE_MAX);
         let observed_ns = run.observed_ns;
-        let Self { floor, times, partials, format, .. } = self;
+        let Self { floor, times, partials, format, known, .. } = self;
         let is_whole = |iostream, is_last, body: &Range<usize>| {
             is_last && body.len() <= max && !partials.slot(Partials::slot_of(iostream)).is_open()
         };
@@ -312,8 +270,10 @@ impl LineDecoder {
                 let is_usual = line.len() <= max && line.first() != Some(&0);
                 is_usual.then(|| (observed_ns, 0..line.len(), RecordFlags::default()))
             }),
+            // Lines with attributes are no plain records.
+            Format::DockerJson if !known.is_empty() => 0,
             Format::DockerJson => take_lines::<true>(floor, builder, run, |line, is_clean| {
-                let read = docker::parse_usual(line, is_clean, times)?;
+                let read = docker::parse_usual(line, is_clean, times, known)?;
                 let flags = read.iostream.with(RecordFlags::JSON_ESCAPED);
                 let is_usual = is_whole(flags, read.is_last, &read.body);
                 is_usual.then_some((read.time_ns?, read.body, flags))
@@ -441,7 +401,8 @@ impl LineDecoder {
             Format::DockerJson => {
                 let bytes = builder.arena().get(line.clone()).unwrap_or_default();
                 let is_clean = run.vouched.is_clean(builder.arena(), &line, run.region.end);
-                let Some(parsed) = docker::parse(bytes, is_clean, &mut self.times) else {
+                let Some(parsed) = docker::parse(bytes, is_clean, &mut self.times, &mut self.known)
+                else {
                     return self.malformed_docker(builder, run, line, newline_len, book);
                 };
                 let part = docker_part(&parsed, line.start, run.observed_ns, end_offset);
@@ -612,116 +573,9 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// Begins or continues an open line.
-    fn open_line(
-        &mut self,
-        builder: &mut BatchBuilder,
-        run: &mut Run,
-        slot: usize,
-        part: &Part,
-    ) -> Result<(), Full> {
-        let arena = builder.arena();
-        let content = arena.get(part.body.clone()).unwrap_or_default();
-        let attributes = arena.get(part.attributes.clone()).unwrap_or_default();
-        let is_first = !self.partials.slot(slot).is_open();
-        let keep = self.partials.budget(slot, content, self.line_bytes_max);
-        let spare = LINE_BYTES_MAX.saturating_sub(self.partials.bytes() + keep);
-        let attributes = if is_first && attributes.len() <= spare { attributes } else { &[] };
-        if keep + attributes.len() >= builder.room() {
-            return Err(Full);
-        }
-        let lost = content.len() - keep;
-        let open = self.partials.slot_mut(slot);
-        if is_first {
-            open.timestamp_ns = part.timestamp_ns;
-        }
-        open.flags = open.flags.with(part.flags);
-        open.attributes.extend_from_slice(attributes);
-        open.body.extend_from_slice(content.get(..keep).unwrap_or_default());
-        open.parts += 1;
-        if lost > 0 {
-            open.flags = open.flags.with(RecordFlags::TRUNCATED);
-        }
-        run.abandoned += lost;
-        self.reserve(builder);
-        Ok(())
-    }
-
-    /// Joins the last part to the open line before it.
-    fn complete_line(
-        &mut self,
-        builder: &mut BatchBuilder,
-        run: &mut Run,
-        slot: usize,
-        part: Part,
-        book: &mut SourceBook,
-    ) -> Result<(), Full> {
-        let content = builder.arena().get(part.body.clone()).unwrap_or_default();
-        let keep = self.partials.budget(slot, content, self.line_bytes_max);
-        let lost = content.len() - keep;
-        let (mark, room) = self.begin_join(builder, slot);
-        let open = self.partials.slot(slot);
-        if open.body.len() + keep >= room {
-            return Err(self.abort_join(builder, mark));
-        }
-        let kept = part.body.start..part.body.start + keep;
-        let appended = builder
-            .append(&open.body)
-            .and_then(|head| Ok(head.start..builder.append_within(kept)?.end));
-        let Ok(body) = appended else {
-            return Err(self.abort_join(builder, mark));
-        };
-        let mut flags = joined_flags(open.flags.with(part.flags), open.parts + 1);
-        if lost > 0 {
-            flags = flags.with(RecordFlags::TRUNCATED);
-        }
-        let record = NewRecord {
-            timestamp_ns: open.timestamp_ns,
-            end_offset: part.end_offset,
-            body,
-            attributes: part.attributes,
-            severity: Severity::UNSPECIFIED,
-            flags,
-        };
-        self.commit_join(builder, slot, mark, record, 1, book)?;
-        run.abandoned += lost;
-        Ok(())
-    }
-
-    /// Frees the room that was put aside for the open line in `slot`; returns the end of the
-    /// arena, to go back to, and the room there is.
-    fn begin_join(&self, builder: &mut BatchBuilder, slot: usize) -> (usize, usize) {
-        let others = self.partials.bytes() - self.partials.slot(slot).bytes();
-        builder.reserve_state(others + STATE_EXTRA_BYTES);
-        (builder.arena().len(), builder.room())
-    }
-
-    #[cold]
-    fn abort_join(&self, builder: &mut BatchBuilder, mark: usize) -> Full {
-        builder.retract(mark);
-        self.reserve(builder);
-        Full
-    }
-
-    /// Emits the joined record, made of the open line's parts and `more_lines`.
-    fn commit_join(
-        &mut self,
-        builder: &mut BatchBuilder,
-        slot: usize,
-        mark: usize,
-        record: NewRecord,
-        more_lines: u64,
-        book: &mut SourceBook,
-    ) -> Result<(), Full> {
-        let lines = self.partials.slot(slot).parts + more_lines;
-        self.emit(builder, record, lines, book).map_err(|Full| self.abort_join(builder, mark))?;
-        *self.partials.slot_mut(slot) = OpenLine::default();
-        Ok(())
-    }
-
     /// Adds a record made of `lines` lines and counts both.
     #[inline]
-    fn emit(
+    pub(crate) fn emit(
         &mut self,
         builder: &mut BatchBuilder,
         mut record: NewRecord,
@@ -817,10 +671,6 @@ fn cri_part(line: &cri::CriLine, start: usize, end_offset: u64) -> Part {
         flags: line.iostream,
         end_offset,
     }
-}
-
-fn joined_flags(flags: RecordFlags, parts: u64) -> RecordFlags {
-    if parts > 1 { flags.with(RecordFlags::JOINED) } else { flags }
 }
 
 fn leading_nuls(bytes: &[u8]) -> usize {

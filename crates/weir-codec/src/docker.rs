@@ -37,18 +37,66 @@ const TIME_LEN_MAX: usize = FULL_TIME_LEN + 5;
 /// Reads a line; `None` if it is no line of this format. With `clean` the caller vouches that it
 /// holds no control bytes.
 #[inline]
-pub(crate) fn parse(line: &[u8], clean: bool, times: &mut TimeParser) -> Option<DockerLine> {
-    parse_usual(line, clean, times).or_else(|| parse_any(line, clean, times))
+pub(crate) fn parse(
+    line: &[u8],
+    clean: bool,
+    times: &mut TimeParser,
+    known: &mut KnownAttributes,
+) -> Option<DockerLine> {
+    if let Some(parsed) = parse_usual(line, clean, times, known) {
+        return Some(parsed);
+    }
+    let parsed = parse_any(line, clean, times)?;
+    known.learn(line.get(parsed.attributes.clone())?);
+    Some(parsed)
 }
 
-/// Reads the exact form that docker writes when no attributes are selected.
+/// The attributes of the last line that had some, known to be a valid object. They are those of
+/// the container: nearly always the next line has the same.
+#[derive(Debug, Default)]
+pub(crate) struct KnownAttributes(Vec<u8>);
+
+impl KnownAttributes {
+    const BYTES_MAX: usize = 4096;
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn learn(&mut self, attributes: &[u8]) {
+        if !attributes.is_empty() && attributes.len() <= Self::BYTES_MAX {
+            self.0.clear();
+            self.0.extend_from_slice(attributes);
+        }
+    }
+
+    /// What comes before the attributes, when the line goes on with these.
+    fn strip_from<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
+        if self.is_empty() {
+            return None;
+        }
+        line.strip_suffix(self.0.as_slice())?.strip_suffix(br#","attrs":"#)
+    }
+}
+
+/// Reads the exact form that docker writes, with no attributes or the known ones.
 #[inline]
-pub(crate) fn parse_usual(line: &[u8], clean: bool, times: &mut TimeParser) -> Option<DockerLine> {
+pub(crate) fn parse_usual(
+    line: &[u8],
+    clean: bool,
+    times: &mut TimeParser,
+    known: &KnownAttributes,
+) -> Option<DockerLine> {
     let inner = line.strip_prefix(HEAD)?.strip_suffix(b"\"}")?;
     let (before, time) = split_time(inner)?;
-    let (before, iostream) = match before.strip_suffix(br#"","stream":"stdout"#) {
+    let attributes_end = HEAD.len() + before.len();
+    let (before, attributes) = match known.strip_from(before) {
+        Some(before) => (before, attributes_end - known.0.len()..attributes_end),
+        None => (before, 0..0),
+    };
+    let (before, iostream) = match before.strip_suffix(br#"","stream":"stdout""#) {
         Some(before) => (before, RecordFlags::STDOUT),
-        None => (before.strip_suffix(br#"","stream":"stderr"#)?, RecordFlags::STDERR),
+        None => (before.strip_suffix(br#"","stream":"stderr""#)?, RecordFlags::STDERR),
     };
     // When the backslash of a final `\n` is itself escaped, the rest ends in half an escape and
     // does not read: the general scanner then decides.
@@ -62,7 +110,7 @@ pub(crate) fn parse_usual(line: &[u8], clean: bool, times: &mut TimeParser) -> O
     Some(DockerLine {
         body: HEAD.len()..HEAD.len() + body.len(),
         is_last,
-        attributes: 0..0,
+        attributes,
         time_ns: Some(times.parse(time)?),
         iostream,
     })
@@ -71,7 +119,7 @@ pub(crate) fn parse_usual(line: &[u8], clean: bool, times: &mut TimeParser) -> O
 /// Splits a line without its end into what comes before the key `time`, and the time.
 #[inline]
 fn split_time(inner: &[u8]) -> Option<(&[u8], &[u8])> {
-    const KEY: &[u8] = br#"","time":""#;
+    const KEY: &[u8] = br#","time":""#;
     let split = |len: usize| {
         let (before, time) = inner.split_at_checked(inner.len().checked_sub(len)?)?;
         Some((before.strip_suffix(KEY)?, time))

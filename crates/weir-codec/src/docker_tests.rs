@@ -3,7 +3,7 @@
 use super::*;
 
 fn parsed(line: &str) -> Option<DockerLine> {
-    parse(line.as_bytes(), false, &mut TimeParser::default())
+    parse(line.as_bytes(), false, &mut TimeParser::default(), &mut KnownAttributes::default())
 }
 
 #[test]
@@ -14,4 +14,34 @@ fn the_form_that_docker_writes_is_read() {
     assert!(read.is_last);
     assert_eq!(read.time_ns, Some(1_000_000_000));
     assert_eq!(read.iostream, RecordFlags::STDERR);
+}
+
+#[test]
+fn both_ways_of_reading_agree() {
+    let time = "2026-11-21T19:12:31.335106123Z";
+    let attributes = r#"{"tag":"a\"b","n":"{}"}"#;
+    let mut known = KnownAttributes::default();
+    known.learn(attributes.as_bytes());
+    let mut is_usual = 0;
+    for log in
+        [r"a\n", r"a\\n", r"a\\\n", "", r"\n", r"a\u00e9", r"a\x", "a\"b", r"\ud83d\ude00", "tab\t"]
+    {
+        for middle in
+            ["", r#","attrs":{"tag":"a\"b","n":"{}"}"#, r#","attrs":{"tag":"other"}"#, r#","x":1"#]
+        {
+            for stream in ["stdout", "stderr", "other"] {
+                for time in [time, "2026-11-21T19:12:31Z", "2026-11-21T20:12:31.5+01:00"] {
+                    let line =
+                        format!(r#"{{"log":"{log}","stream":"{stream}"{middle},"time":"{time}"}}"#);
+                    let mut times = TimeParser::default();
+                    let any = parse_any(line.as_bytes(), false, &mut times);
+                    if let Some(usual) = parse_usual(line.as_bytes(), false, &mut times, &known) {
+                        assert_eq!(Some(usual), any, "{line}");
+                        is_usual += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(is_usual, 6 * 2 * 2 * 3, "the form that docker writes takes the short way");
 }

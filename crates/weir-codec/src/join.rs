@@ -6,11 +6,15 @@
 
 use std::ops::Range;
 
-use weir_model::limits::LINE_BYTES_MAX;
-use weir_model::{DiscardReason, RecordFlags, SourceBook};
+use weir_model::limits::{LINE_BYTES_MAX, STATE_BYTES_MAX};
+use weir_model::{BatchBuilder, DiscardReason, Full, NewRecord, RecordFlags, Severity, SourceBook};
 
-use crate::Format;
+use crate::decoder::Run;
 use crate::json::{cut_content, cut_utf8};
+use crate::{Format, LineDecoder};
+
+/// Room for what a source keeps in a state beside the open partial lines.
+const STATE_EXTRA_BYTES: usize = STATE_BYTES_MAX - LINE_BYTES_MAX;
 
 /// One line of a source file that is a message or a part of one. Spans lie in the arena.
 #[derive(Debug, Clone)]
@@ -143,4 +147,158 @@ pub(crate) fn cut(format: Format, content: &[u8], max: usize) -> usize {
         Format::DockerJson => cut_content(content, max),
         Format::Raw | Format::Cri | Format::Json | Format::Logfmt => cut_utf8(content, max),
     }
+}
+
+impl LineDecoder {
+    /// Makes records of the open partial lines, when their ends will not come (the container has
+    /// stopped, or nothing came for long). On [`Full`] seal and call again.
+    pub fn flush_partials(
+        &mut self,
+        builder: &mut BatchBuilder,
+        book: &mut SourceBook,
+    ) -> Result<(), Full> {
+        for slot in 0..2 {
+            let open = self.partials.slot(slot);
+            if !open.is_open() {
+                continue;
+            }
+            let (mark, room) = self.begin_join(builder, slot);
+            let open = self.partials.slot(slot);
+            if open.bytes() >= room {
+                return Err(self.abort_join(builder, mark));
+            }
+            let appended = builder
+                .append(&open.body)
+                .and_then(|body| Ok((body, builder.append(&open.attributes)?)));
+            let Ok((body, attributes)) = appended else {
+                return Err(self.abort_join(builder, mark));
+            };
+            let record = NewRecord {
+                timestamp_ns: open.timestamp_ns,
+                end_offset: self.position().saturating_add(1),
+                body,
+                attributes,
+                severity: Severity::UNSPECIFIED,
+                flags: joined_flags(open.flags, open.parts),
+            };
+            self.commit_join(builder, slot, mark, record, 0, book)?;
+        }
+        Ok(())
+    }
+
+    /// Puts room aside in the builder for the state of this decoder.
+    pub(crate) fn reserve(&self, builder: &mut BatchBuilder) {
+        builder.reserve_state(self.partials.bytes() + STATE_EXTRA_BYTES);
+    }
+
+    /// Begins or continues an open line.
+    pub(crate) fn open_line(
+        &mut self,
+        builder: &mut BatchBuilder,
+        run: &mut Run,
+        slot: usize,
+        part: &Part,
+    ) -> Result<(), Full> {
+        let arena = builder.arena();
+        let content = arena.get(part.body.clone()).unwrap_or_default();
+        let attributes = arena.get(part.attributes.clone()).unwrap_or_default();
+        let is_first = !self.partials.slot(slot).is_open();
+        let keep = self.partials.budget(slot, content, self.line_bytes_max);
+        let spare = LINE_BYTES_MAX.saturating_sub(self.partials.bytes() + keep);
+        let attributes = if is_first && attributes.len() <= spare { attributes } else { &[] };
+        if keep + attributes.len() >= builder.room() {
+            return Err(Full);
+        }
+        let lost = content.len() - keep;
+        let open = self.partials.slot_mut(slot);
+        if is_first {
+            open.timestamp_ns = part.timestamp_ns;
+        }
+        open.flags = open.flags.with(part.flags);
+        open.attributes.extend_from_slice(attributes);
+        open.body.extend_from_slice(content.get(..keep).unwrap_or_default());
+        open.parts += 1;
+        if lost > 0 {
+            open.flags = open.flags.with(RecordFlags::TRUNCATED);
+        }
+        run.abandoned += lost;
+        self.reserve(builder);
+        Ok(())
+    }
+
+    /// Joins the last part to the open line before it.
+    pub(crate) fn complete_line(
+        &mut self,
+        builder: &mut BatchBuilder,
+        run: &mut Run,
+        slot: usize,
+        part: Part,
+        book: &mut SourceBook,
+    ) -> Result<(), Full> {
+        let content = builder.arena().get(part.body.clone()).unwrap_or_default();
+        let keep = self.partials.budget(slot, content, self.line_bytes_max);
+        let lost = content.len() - keep;
+        let (mark, room) = self.begin_join(builder, slot);
+        let open = self.partials.slot(slot);
+        if open.body.len() + keep >= room {
+            return Err(self.abort_join(builder, mark));
+        }
+        let kept = part.body.start..part.body.start + keep;
+        let appended = builder
+            .append(&open.body)
+            .and_then(|head| Ok(head.start..builder.append_within(kept)?.end));
+        let Ok(body) = appended else {
+            return Err(self.abort_join(builder, mark));
+        };
+        let mut flags = joined_flags(open.flags.with(part.flags), open.parts + 1);
+        if lost > 0 {
+            flags = flags.with(RecordFlags::TRUNCATED);
+        }
+        let record = NewRecord {
+            timestamp_ns: open.timestamp_ns,
+            end_offset: part.end_offset,
+            body,
+            attributes: part.attributes,
+            severity: Severity::UNSPECIFIED,
+            flags,
+        };
+        self.commit_join(builder, slot, mark, record, 1, book)?;
+        run.abandoned += lost;
+        Ok(())
+    }
+
+    /// Frees the room that was put aside for the open line in `slot`; returns the end of the
+    /// arena, to go back to, and the room there is.
+    fn begin_join(&self, builder: &mut BatchBuilder, slot: usize) -> (usize, usize) {
+        let others = self.partials.bytes() - self.partials.slot(slot).bytes();
+        builder.reserve_state(others + STATE_EXTRA_BYTES);
+        (builder.arena().len(), builder.room())
+    }
+
+    #[cold]
+    fn abort_join(&self, builder: &mut BatchBuilder, mark: usize) -> Full {
+        builder.retract(mark);
+        self.reserve(builder);
+        Full
+    }
+
+    /// Emits the joined record, made of the open line's parts and `more_lines`.
+    fn commit_join(
+        &mut self,
+        builder: &mut BatchBuilder,
+        slot: usize,
+        mark: usize,
+        record: NewRecord,
+        more_lines: u64,
+        book: &mut SourceBook,
+    ) -> Result<(), Full> {
+        let lines = self.partials.slot(slot).parts + more_lines;
+        self.emit(builder, record, lines, book).map_err(|Full| self.abort_join(builder, mark))?;
+        *self.partials.slot_mut(slot) = OpenLine::default();
+        Ok(())
+    }
+}
+
+fn joined_flags(flags: RecordFlags, parts: u64) -> RecordFlags {
+    if parts > 1 { flags.with(RecordFlags::JOINED) } else { flags }
 }
