@@ -254,12 +254,14 @@ impl Engine {
     fn note_blocked(&mut self, key: FileKey, is_blocked: bool) {
         if is_blocked {
             self.blocked.insert(key);
+            self.parts.stats.is_blocked.store(true, Ordering::Relaxed);
             let now = self.now();
             self.blocked_since.get_or_insert(now);
         } else if self.blocked.remove(&key)
             && self.blocked.is_empty()
             && let Some(since) = self.blocked_since.take()
         {
+            self.parts.stats.is_blocked.store(false, Ordering::Relaxed);
             let blocked = self.now().saturating_sub(since);
             add(&self.parts.stats.blocked_ns, blocked.as_nanos() as u64);
         }
