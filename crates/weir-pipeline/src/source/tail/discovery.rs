@@ -44,6 +44,8 @@ pub(super) struct Sighting {
     pub look: Look,
     /// The path as the operator knows it.
     pub shown: PathBuf,
+    /// The kernel told that it was made under this name, not moved to it.
+    pub is_born_here: bool,
     /// What the layout makes of the name; `None` when the file is only known by its inode.
     pub class: Option<Class>,
 }
@@ -63,7 +65,8 @@ pub(super) struct Report {
 enum Touched {
     #[default]
     Nothing,
-    Names(HashSet<OsString>),
+    /// Names, and whether a file was made there.
+    Names(HashMap<OsString, bool>),
     Everything,
 }
 
@@ -173,7 +176,14 @@ impl Discovery {
 
     /// Looks at this name again at the next [`Self::look`].
     pub(super) fn touch(&mut self, place: &Place) {
-        touch(&mut self.dirs, &mut self.dirty, place.dir, &place.name);
+        touch(&mut self.dirs, &mut self.dirty, place.dir, &place.name, None);
+    }
+
+    /// Lists a directory again at the next [`Self::look`].
+    pub(super) fn touch_dir(&mut self, dir: DirId) {
+        if self.dirs[dir].alive {
+            touch_all(&mut self.dirs, &mut self.dirty, dir);
+        }
     }
 
     /// Takes the kernel's events. Files that were written to go to `written`.
@@ -187,9 +197,9 @@ impl Discovery {
                     written.extend(dirs[*dir].bound.get(name));
                 }
             }
-            Event::Touched(wd, name) => {
+            Event::Touched(wd, name, is_born) => {
                 for dir in by_wd.get(&wd).into_iter().flatten() {
-                    touch(dirs, dirty, *dir, name);
+                    touch(dirs, dirty, *dir, name, is_born);
                 }
             }
             Event::Gone(wd) => gone.push(wd),
@@ -246,8 +256,12 @@ impl Discovery {
             match std::mem::take(&mut self.dirs[dir].touched) {
                 Touched::Nothing => {}
                 Touched::Names(names) => {
-                    for name in names {
+                    for (name, is_born_here) in names {
+                        let found = report.sightings.len();
                         self.examine(dir, &name, is_known, &mut report);
+                        if let Some(sighting) = report.sightings.get_mut(found) {
+                            sighting.is_born_here = is_born_here;
+                        }
                     }
                 }
                 Touched::Everything => self.list(dir, is_known, &mut report),
@@ -492,7 +506,8 @@ impl Discovery {
                 if class.is_some() || is_known(look.id.inode) {
                     let place = Place { dir, name: name.to_owned() };
                     let shown = self.dirs[dir].shown.join(name);
-                    report.sightings.push(Sighting { place, look, shown, class });
+                    let is_born_here = false;
+                    report.sightings.push(Sighting { place, look, shown, is_born_here, class });
                 }
             }
             _other_kinds_are_not_logs => {}
@@ -584,7 +599,13 @@ impl Discovery {
         };
         let place = Place { dir, name: name.to_owned() };
         let shown = shown.to_owned();
-        report.sightings.push(Sighting { place, look, shown, class: Some(class) });
+        report.sightings.push(Sighting {
+            place,
+            look,
+            shown,
+            is_born_here: false,
+            class: Some(class),
+        });
     }
 }
 
@@ -599,20 +620,32 @@ fn touch_all(dirs: &mut [Dir], dirty: &mut Vec<DirId>, dir: DirId) {
     mark(dirs, dirty, dir, Touched::Everything);
 }
 
-fn touch(dirs: &mut [Dir], dirty: &mut Vec<DirId>, dir: DirId, name: &OsStr) {
-    let touched = match std::mem::take(&mut dirs[dir].touched) {
+/// Notes a touched name; `is_born` says whether a file was made there, when that is known.
+fn touch(
+    dirs: &mut [Dir],
+    dirty: &mut Vec<DirId>,
+    dir: DirId,
+    name: &OsStr,
+    is_born: Option<bool>,
+) {
+    let touched = &mut dirs[dir].touched;
+    match touched {
+        Touched::Everything => return,
         Touched::Nothing => {
+            *touched = Touched::Names(HashMap::new());
             dirty.push(dir);
-            Touched::Names(HashSet::from([name.to_owned()]))
         }
-        Touched::Names(names) if names.len() >= TOUCHED_NAMES_MAX => Touched::Everything,
-        Touched::Names(mut names) => {
-            if !names.contains(name) {
-                names.insert(name.to_owned());
-            }
-            Touched::Names(names)
+        Touched::Names(names) if names.len() >= TOUCHED_NAMES_MAX => {
+            *touched = Touched::Everything;
+            return;
         }
-        Touched::Everything => Touched::Everything,
-    };
-    dirs[dir].touched = touched;
+        Touched::Names(_) => {}
+    }
+    let Touched::Names(names) = touched else { return };
+    match names.get_mut(name) {
+        Some(known) => *known = is_born.unwrap_or(*known),
+        None => {
+            names.insert(name.to_owned(), is_born.unwrap_or(false));
+        }
+    }
 }

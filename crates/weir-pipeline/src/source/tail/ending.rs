@@ -19,6 +19,9 @@ use super::file::{File, Phase};
 /// A file without a name is looked at this often: the kernel may not tell of its writes.
 const NAMELESS_PAUSE: Duration = Duration::from_millis(100);
 
+/// A finished file without a name is looked for after this time, and then forgotten.
+const NAMELESS_MAX: Duration = Duration::from_secs(1);
+
 /// How long unlinked files are read at shutdown: what is left of them is lost with the process.
 const LAST_READS: Duration = Duration::from_secs(2);
 
@@ -84,7 +87,27 @@ impl Engine {
         file.phase = Phase::Finished;
         self.close(file);
         self.wake_younger(file);
-        if file.places.is_empty() { Next::Ended } else { Next::Idle }
+        if file.places.is_empty() { self.part(file) } else { Next::Idle }
+    }
+
+    /// A file that is read to its end and has no name ends, once it is sure that it has none: in
+    /// the middle of a rotation a name may have passed unseen, and a file that is forgotten too
+    /// early would be read again from its beginning.
+    pub(super) fn part(&mut self, file: &mut File) -> Next {
+        if file.is_unlinked {
+            return Next::Ended;
+        }
+        let now = self.now();
+        let Some((since, dir)) = file.nameless_since else { return Next::Ended };
+        if now < since + NAMELESS_MAX {
+            return Next::At(since + NAMELESS_MAX);
+        }
+        if !file.is_sought {
+            file.is_sought = true;
+            self.discovery.touch_dir(dir);
+            return Next::At(now + NAMELESS_PAUSE);
+        }
+        Next::Ended
     }
 
     fn close(&mut self, file: &mut File) {
@@ -305,7 +328,7 @@ impl Engine {
         if !self.append(file) {
             return Next::Blocked;
         }
-        if file.places.is_empty() { Next::Ended } else { Next::Idle }
+        if file.places.is_empty() { self.part(file) } else { Next::Idle }
     }
 
     /// Says once that a file cannot be read, counts it, and tries again later.
@@ -348,8 +371,13 @@ impl Engine {
     /// At shutdown: what only this process can still read is read to its end, for a short while.
     pub(super) fn read_unlinked(&mut self) {
         let until = self.now() + LAST_READS;
+        // Also those of which the kernel has told, and nobody has looked yet.
+        let is_nameless = |f: &File| {
+            let links = f.fd().and_then(|fd| rustix::fs::fstat(fd).ok()).map(|s| s.st_nlink);
+            f.is_unlinked || links == Some(0)
+        };
         let keys: Vec<FileKey> =
-            self.files.values().filter(|f| f.is_unlinked).map(|f| f.key).collect();
+            self.files.values().filter(|f| is_nameless(f)).map(|f| f.key).collect();
         for key in keys {
             let Some(mut file) = self.files.remove(&key) else { continue };
             while self.now() < until && self.visit(&mut file) == Next::Again {}

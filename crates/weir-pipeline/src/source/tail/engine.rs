@@ -31,6 +31,12 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Directories that inotify does not watch are looked at this often.
 const UNWATCHED_PAUSE: Duration = Duration::from_secs(2);
 
+/// Birth times may be that much too early (a tick of the slowest usual kernel).
+const BIRTH_TICK_NS: i64 = 10_000_000;
+
+/// Pause between two looks at the kernel's events while names are changing.
+const NAMES_PAUSE: Duration = Duration::from_millis(5);
+
 /// Figures are published at most this often while there is something to do.
 const PUBLISH_PAUSE: Duration = Duration::from_millis(200);
 
@@ -76,6 +82,10 @@ pub(super) struct Engine {
     pub(super) inodes: HashSet<u64>,
     /// Streams of the last run whose files have not been found yet.
     pub(super) remembered: HashMap<StreamId, KnownStream>,
+    /// When the source began to watch, nanoseconds since 1970.
+    pub(super) started_ns: i64,
+    /// Files that were made under the name of a rotated sibling: copies of what is read anyway.
+    pub(super) copies: HashSet<FileId>,
     /// Files that could not be opened, each reported once.
     pub(super) unreadable: HashSet<PathBuf>,
     /// The first look of the very first start of this source.
@@ -117,6 +127,8 @@ impl Engine {
             groups: HashMap::new(),
             inodes: HashSet::new(),
             remembered: HashMap::new(),
+            started_ns: i64::MAX,
+            copies: HashSet::new(),
             unreadable: HashSet::new(),
             is_first_look: false,
             is_starting: true,
@@ -142,9 +154,12 @@ impl Engine {
         self.is_first_look = self.parts.journal.register_source(&self.parts.name);
         self.parts.journal.on_room(self.parts.wake.clone());
         self.remember();
+        // File systems stamp births with the time of the last tick.
+        let started_ns = self.parts.clock.unix_ns() - BIRTH_TICK_NS;
         self.discovery.rescan();
         self.look();
         self.is_first_look = false;
+        self.started_ns = started_ns;
         self.account_vanished();
         self.base_of_bytes_seen();
         self.is_starting = false;
@@ -190,8 +205,12 @@ impl Engine {
         if now >= self.next_drain {
             let mut written = Vec::new();
             self.discovery.drain(&mut written);
-            if !written.is_empty() || self.discovery.has_touched() {
-                self.next_drain = now + self.parts.settings.read_interval;
+            let pause = self.parts.settings.read_interval;
+            if self.discovery.has_touched() {
+                // Files may come and go quickly: a rotation is followed closely.
+                self.next_drain = now + pause.min(NAMES_PAUSE);
+            } else if !written.is_empty() {
+                self.next_drain = now + pause;
             }
             for key in written {
                 self.make_ready(key);
@@ -254,14 +273,12 @@ impl Engine {
     fn note_blocked(&mut self, key: FileKey, is_blocked: bool) {
         if is_blocked {
             self.blocked.insert(key);
-            self.parts.stats.is_blocked.store(true, Ordering::Relaxed);
             let now = self.now();
             self.blocked_since.get_or_insert(now);
         } else if self.blocked.remove(&key)
             && self.blocked.is_empty()
             && let Some(since) = self.blocked_since.take()
         {
-            self.parts.stats.is_blocked.store(false, Ordering::Relaxed);
             let blocked = self.now().saturating_sub(since);
             add(&self.parts.stats.blocked_ns, blocked.as_nanos() as u64);
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_codec::{Format, LineDecoder, Partials};
 use weir_model::{Batch, Position, SourceBook, StreamId};
 
-use super::discovery::{FileKey, Place};
+use super::discovery::{DirId, FileKey, Place};
 use super::identity::{FileId, Memory};
 use super::limit::Bucket;
 use super::rotation::Generation;
@@ -42,6 +42,7 @@ pub(super) struct Appended {
 
 /// A followed file.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct File {
     pub key: FileKey,
     pub id: FileId,
@@ -98,6 +99,10 @@ pub(super) struct File {
     pub is_awaited: bool,
     /// It has been read to its end since a younger file of the group had data.
     pub is_drained: bool,
+    /// Since when no name leads to it (monotonic), and the directory that the last name was in.
+    pub nameless_since: Option<(Duration, DirId)>,
+    /// That directory was listed once more.
+    pub is_sought: bool,
     /// The journal knows the stream.
     pub is_claimed: bool,
     /// Its unread bytes are to be given up.
@@ -147,6 +152,8 @@ impl File {
             timer: None,
             is_awaited: false,
             is_drained: false,
+            nameless_since: None,
+            is_sought: false,
             is_claimed: false,
             is_given_up: false,
             last_growth: 0,

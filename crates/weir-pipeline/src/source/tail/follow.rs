@@ -38,6 +38,13 @@ fn codec_format(format: Format) -> Option<weir_codec::Format> {
     }
 }
 
+/// A file that was cut and grew to the same length again tells nothing by its size.
+fn is_unchanged(file: &File) -> bool {
+    let Some(fd) = file.fd() else { return true };
+    // An error is told by the next read.
+    !matches!(read_block(fd, file.at(), file.memory.window(), &mut []), Ok(Block::Rewritten))
+}
+
 impl Engine {
     /// Does what is to be done for a file now.
     pub(super) fn visit(&mut self, file: &mut File) -> Next {
@@ -68,6 +75,9 @@ impl Engine {
             file.phase = Phase::Following;
             return self.read(file);
         }
+        if !is_unchanged(file) {
+            return self.rewritten(file);
+        }
         self.at_end(file)
     }
 
@@ -77,7 +87,7 @@ impl Engine {
             return None;
         }
         if file.phase == Phase::Finished && file.places.is_empty() {
-            return Some(Next::Ended);
+            return Some(self.part(file));
         }
         let Some(place) = file.places.first() else {
             return Some(self.give_up(file, AbandonReason::Vanished));
@@ -323,14 +333,12 @@ impl Engine {
             return Ok(true);
         }
         let Some(fd) = file.fd() else { return Err(Errno::BADF) };
-        let format = match codec_format(self.parts.format) {
-            Some(format) => Some(format),
-            None => {
-                let mut head = vec![0; DETECT_BYTES_MAX.min(file.size as usize)];
-                let have = read_fully(fd, &mut head, 0)?;
-                detect(&head[..have])
-            }
-        };
+        let mut format = codec_format(self.parts.format);
+        if format.is_none() {
+            let mut head = vec![0; DETECT_BYTES_MAX.min(file.size as usize)];
+            let have = read_fully(fd, &mut head, 0)?;
+            format = detect(&head[..have]);
+        }
         let Some(format) = format else { return Ok(false) };
         self.set_decoder(file, format);
         Ok(true)

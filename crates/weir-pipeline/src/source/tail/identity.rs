@@ -49,8 +49,6 @@ pub(super) struct Look {
     pub kind: FileType,
     /// Its length in bytes.
     pub size: u64,
-    /// Time of the last write, nanoseconds since 1970.
-    pub modified_ns: i64,
 }
 
 const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
@@ -88,7 +86,6 @@ impl From<Statx> for Look {
             },
             kind: FileType::from_raw_mode(u32::from(stat.stx_mode)),
             size: stat.stx_size,
-            modified_ns: ns(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
         }
     }
 }

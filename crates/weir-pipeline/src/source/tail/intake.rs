@@ -11,7 +11,7 @@ use weir_journal::{KnownStream, StreamSpec};
 use weir_model::{AbandonReason, Position, Resource, hash64};
 
 use super::containers::{self, Container};
-use super::discovery::{FileKey, Report, Sighting};
+use super::discovery::{DirId, FileKey, Report, Sighting};
 use super::engine::{Engine, Next};
 use super::file::{File, Phase};
 use super::identity::Look;
@@ -22,6 +22,9 @@ use super::rotation::Generation;
 use super::state;
 use crate::config::ReadFrom;
 use crate::stats::{add, get, set};
+
+/// Copies that are remembered; the ages of files tell copies too, but for the first milliseconds.
+const COPIES_MAX: usize = 4096;
 
 impl Engine {
     /// What the last run knew.
@@ -36,15 +39,16 @@ impl Engine {
 
     /// Takes in a report. Names that are gone come first: a directory's number may be used again.
     pub(super) fn take_in(&mut self, report: Report) {
-        let mut displaced: Vec<FileKey> = Vec::new();
+        let mut displaced: Vec<(FileKey, DirId)> = Vec::new();
         for (place, key) in report.gone {
             if let Some(file) = self.files.get_mut(&key) {
                 file.places.retain(|p| *p != place);
-                displaced.push(key);
+                displaced.push((key, place.dir));
             }
         }
         for sighting in &report.sightings {
-            displaced.extend(self.displace(sighting));
+            let key = self.displace(sighting);
+            displaced.extend(key.map(|key| (key, sighting.place.dir)));
         }
         let mut fresh = Vec::new();
         for sighting in report.sightings {
@@ -62,8 +66,8 @@ impl Engine {
                 None => self.adopt(sighting),
             }
         }
-        for key in displaced {
-            self.lost_name(key);
+        for (key, dir) in displaced {
+            self.lost_name(key, dir);
         }
         for dir in report.described {
             for key in self.discovery.bound_in(dir) {
@@ -86,6 +90,7 @@ impl Engine {
         let now = self.now();
         let Some(file) = self.files.get_mut(&key) else { return };
         let was_rotated = file.is_rotated();
+        file.nameless_since = None;
         if !file.places.contains(&sighting.place) {
             file.places.push(sighting.place.clone());
         }
@@ -104,11 +109,13 @@ impl Engine {
         }
     }
 
-    fn lost_name(&mut self, key: FileKey) {
+    fn lost_name(&mut self, key: FileKey, dir: DirId) {
         let now = self.now();
         if let Some(file) = self.files.get_mut(&key)
             && file.places.is_empty()
         {
+            file.nameless_since = Some((now, dir));
+            file.is_sought = false;
             file.rotated_at.get_or_insert(now);
             self.make_ready(key);
         }
@@ -121,23 +128,31 @@ impl Engine {
         hash64(&bytes).max(1)
     }
 
-    /// A rotated sibling that the configuration does not name, born after a file of the group
-    /// that was followed and before the one that is written to now: a generation that came and
-    /// went between two looks. (A copy made by `copytruncate` is younger than the file that is
-    /// written to.)
-    fn is_missed_generation(&self, sighting: &Sighting, group: u64) -> bool {
+    /// A rotated sibling that the configuration does not name, born after a file of the group that
+    /// was followed, or while the source was watching: a generation that came and went between two
+    /// looks. Not so when it was made under this name, or is younger than the file that is written
+    /// to: then it is a copy, made by a rotation that truncates.
+    fn is_missed_generation(&mut self, sighting: &Sighting, group: u64) -> bool {
         let born = sighting.look.id.born_ns;
+        if sighting.is_born_here && self.copies.len() < COPIES_MAX {
+            self.copies.insert(sighting.look.id);
+        }
+        if self.copies.contains(&sighting.look.id) {
+            return false;
+        }
         let members = self.groups.get(&group).into_iter().flatten();
-        let followed = members.filter_map(|key| self.files.get(key)).map(|f| f.id.born_ns);
+        let members: Vec<&File> =
+            members.filter_map(|key| self.files.get(key).map(Box::as_ref)).collect();
+        if born == 0 || members.iter().any(|f| !f.is_rotated() && f.id.born_ns < born) {
+            return false;
+        }
         let gone = self
             .remembered
             .values()
             .filter(|known| known.group == group)
             .filter_map(|known| Some(state::decode(&known.resume.state)?.id.born_ns));
-        let ages: Vec<i64> = followed.chain(gone).collect();
-        born > 0
-            && ages.iter().any(|age| *age > 0 && *age < born)
-            && ages.iter().any(|age| *age > born)
+        let mut ages = members.iter().map(|f| f.id.born_ns).chain(gone).filter(|age| *age > 0);
+        self.started_ns < born || ages.any(|age| age < born)
     }
 
     /// A file that is not followed yet.
@@ -146,8 +161,10 @@ impl Engine {
         let group = sighting.class.as_ref().map(|class| self.group_of(class));
         let is_wanted = sighting.class.as_ref().is_some_and(|class| class.wanted);
         let is_remembered = self.remembered.contains_key(&stream);
-        let is_missed = || group.is_some_and(|group| self.is_missed_generation(&sighting, group));
-        if !is_wanted && !is_remembered && !is_missed() {
+        if !is_wanted
+            && !is_remembered
+            && !group.is_some_and(|group| self.is_missed_generation(&sighting, group))
+        {
             return;
         }
         let container = self.describe(&sighting);
@@ -199,17 +216,14 @@ impl Engine {
     }
 
     fn name(&mut self, file: &mut File, sighting: Sighting, attributes: Resource) {
-        match sighting.class {
-            Some(class) => {
-                file.restart = class.restart;
-                file.generation = class.generation;
-                file.keys = [hash64(class.group.as_bytes())];
-            }
-            None => {
-                // Of the last run, and renamed since: older than anything that has a name.
-                file.is_renamed = true;
-                file.generation = Generation::Dated(String::new());
-            }
+        if let Some(class) = sighting.class {
+            file.restart = class.restart;
+            file.generation = class.generation;
+            file.keys = [hash64(class.group.as_bytes())];
+        } else {
+            // Of the last run, and renamed since: older than anything that has a name.
+            file.is_renamed = true;
+            file.generation = Generation::Dated(String::new());
         }
         file.places.push(sighting.place);
         file.shown = sighting.shown;

@@ -242,7 +242,7 @@ impl Layout {
             Rule::Glob { pattern, at } => self.classify_glob(pattern, at, shown, real, text),
             Rule::DockerContainer => classify_docker(real, text),
             Rule::PodContainer => classify_pod(real, text),
-            Rule::Links => text.ends_with(".log").then(|| single(&real.join(text))),
+            Rule::Links => has_ending(text, ".log").then(|| single(&real.join(text))),
             Rule::DockerRoot | Rule::PodRoot | Rule::Pod | Rule::Target | Rule::Ancestor => None,
         }
     }
@@ -280,6 +280,11 @@ impl Layout {
         let group = format!("file:{}", real.join(base).display());
         Some(Class { group, restart: 0, generation, wanted })
     }
+}
+
+/// Endings are what a program writes, in its case.
+fn has_ending(name: &str, ending: &str) -> bool {
+    name.strip_suffix(ending).is_some_and(|stem| !stem.is_empty())
 }
 
 /// A file that is a group by itself.
@@ -320,7 +325,7 @@ fn classify_pod(dir: &Path, name: &str) -> Option<Class> {
     let restart = restart.parse().ok()?;
     let generation = match rest {
         "" => Generation::Active,
-        _ => split_suffix(name).filter(|(base, _)| base.ends_with(".log"))?.1,
+        _ => split_suffix(name).filter(|(base, _)| has_ending(base, ".log"))?.1,
     };
     let group = format!("pod:{}", dir.display());
     Some(Class { group, restart, generation, wanted: true })
@@ -349,7 +354,7 @@ mod tests {
         let tail = TailSettings {
             read_from: ReadFrom::Beginning,
             line_bytes_max: 1024,
-            rescan_interval: Duration::from_secs(60),
+            rescan_interval: Duration::from_mins(1),
             partial_timeout: Duration::from_secs(5),
             rotated_grace: Duration::from_secs(5),
             deleted_bytes_max: 1 << 30,

@@ -64,13 +64,12 @@ mod tests {
         let mut bucket = Bucket::new(limit, now);
         let mut passed = 0;
         while now < Duration::from_secs(15) {
-            match bucket.wait(now) {
-                Some(pause) => now += pause,
-                None => {
-                    bucket.take(250);
-                    passed += 250;
-                }
+            if let Some(pause) = bucket.wait(now) {
+                now += pause;
+                continue;
             }
+            bucket.take(250);
+            passed += 250;
         }
         assert!((1000..=1500).contains(&passed), "{passed}");
     }

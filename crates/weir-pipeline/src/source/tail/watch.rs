@@ -17,8 +17,8 @@ use rustix::io::Errno;
 pub(super) enum Event<'a> {
     /// A file of that name was written to.
     Written(i32, &'a OsStr),
-    /// A name was made, removed, moved or given other rights.
-    Touched(i32, &'a OsStr),
+    /// A name was made (`Some(true)`), removed or moved (`Some(false)`), or given other rights.
+    Touched(i32, &'a OsStr, Option<bool>),
     /// The directory itself was removed or moved away.
     Gone(i32),
     /// Events were lost.
@@ -109,10 +109,12 @@ fn translate(event: &inotify::Event<'_>, tell: &mut impl FnMut(Event<'_>)) {
     }
     let Some(name) = event.file_name().map(|n| OsStr::from_bytes(n.to_bytes())) else { return };
     if flags.contains(ReadFlags::MODIFY) {
-        tell(Event::Written(event.wd(), name));
-    } else {
-        tell(Event::Touched(event.wd(), name));
+        return tell(Event::Written(event.wd(), name));
     }
+    let moves = ReadFlags::MOVED_TO | ReadFlags::MOVED_FROM | ReadFlags::DELETE;
+    let is_born = flags.contains(ReadFlags::CREATE);
+    let is_known = is_born || flags.intersects(moves);
+    tell(Event::Touched(event.wd(), name, is_known.then_some(is_born)));
 }
 
 #[cfg(test)]
@@ -142,7 +144,7 @@ mod tests {
         let (mut written, mut touched, mut gone) = (0, 0, 0);
         assert!(watcher.drain(|event| match event {
             Event::Written(w, name) => written += usize::from(w == wd && name == "a.log"),
-            Event::Touched(w, name) => touched += usize::from(w == wd && name == "a.log"),
+            Event::Touched(w, name, _) => touched += usize::from(w == wd && name == "a.log"),
             Event::Gone(w) => gone += usize::from(w == wd),
             Event::Overflow => panic!("no overflow here"),
         }));
