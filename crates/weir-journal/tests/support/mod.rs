@@ -43,6 +43,8 @@ pub(crate) struct Part {
     /// Lines read in earlier epochs, for the book.
     pub(crate) lines_before: u64,
     pub(crate) keys: Vec<u64>,
+    /// Bytes behind the padding, at a multiple of 8 in the frame.
+    pub(crate) carries: Vec<u8>,
 }
 
 impl Part {
@@ -58,6 +60,7 @@ impl Part {
             group: 0,
             lines_before: 0,
             keys: Vec::new(),
+            carries: Vec::new(),
         }
     }
 
@@ -92,6 +95,10 @@ impl Part {
         for n in self.first..self.first + self.count {
             let mut body = body(self.stream, self.epoch, n);
             body.extend(std::iter::repeat_n(b'.', self.padding));
+            if !self.carries.is_empty() {
+                body.resize(body.len().next_multiple_of(8), b'.');
+                body.extend_from_slice(&self.carries);
+            }
             let body = builder.append(&body).expect("the body fits");
             let record = NewRecord {
                 timestamp_ns: n as i64,
@@ -132,8 +139,8 @@ pub(crate) fn body(stream: u64, epoch: u32, n: u64) -> Vec<u8> {
 
 /// Reads a body back: stream, epoch, number.
 pub(crate) fn parse_body(body: &[u8]) -> (u64, u32, u64) {
-    let text = std::str::from_utf8(body).expect("bodies are text");
-    let text = text.split(';').next().unwrap_or_default();
+    let text = body.split(|b| *b == b';').next().unwrap_or_default();
+    let text = std::str::from_utf8(text).expect("bodies begin with text");
     let mut fields = text.split('/');
     let mut next = || fields.next().expect("three fields").parse::<u64>().expect("numbers");
     (next(), next() as u32, next())

@@ -1,0 +1,216 @@
+//! The commands that need no running weir: what they print where, and how they end.
+
+mod support;
+
+use std::io::Read as _;
+use std::process::Stdio;
+
+use support::{run, stderr, stdout, weir, write};
+
+const WRONG: &str = "[journal]\nrnig = \"64MiB\"\n[source.a]\ntype = \"containers\"\n[output.b]\ntype = \"stdout\"\n";
+
+#[test]
+fn a_wrong_configuration_is_shown_with_line_and_caret_and_ends_with_3() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "weir.toml", WRONG);
+    for arguments in [&["config", "check", "-c", "weir.toml"][..], &["run", "-c", "weir.toml"]] {
+        let output = run(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(3));
+        assert_eq!(stdout(&output), "");
+        let expected = "\
+error: unknown key \"rnig\" in [journal]
+ --> weir.toml:2:1  journal.rnig
+  |
+2 | rnig = \"64MiB\"
+  | ^^^^
+  = did you mean \"ring\"?
+
+1 error in weir.toml
+";
+        assert_eq!(stderr(&output), expected);
+    }
+    assert!(!dir.path().join("weir-data").exists(), "nothing is opened before all is valid");
+}
+
+#[test]
+fn a_check_as_json_lists_the_same_for_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "weir.toml", WRONG);
+    let output = run(dir.path(), &["config", "check", "-c", "weir.toml", "--output", "json"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(stderr(&output), "");
+    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["schema"], "weir.config_check.v1");
+    assert_eq!(report["valid"], false);
+    let found = &report["diagnostics"][0];
+    assert_eq!(found["place"], serde_json::json!({"file": "weir.toml", "line": 2, "column": 1}));
+    assert_eq!(found["key"], "journal.rnig");
+}
+
+#[test]
+fn the_printed_default_is_a_valid_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let default = run(dir.path(), &["config", "default"]);
+    write(dir.path(), "weir.toml", &stdout(&default));
+    let output = run(dir.path(), &["config", "check", "-c", "weir.toml"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let expected =
+        "the configuration is valid: 3 sources, 1 output, API on http://127.0.0.1:7080\n";
+    assert_eq!(stdout(&output), expected);
+}
+
+#[test]
+fn files_that_are_no_configuration_end_with_3_and_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("empty.d")).unwrap();
+    std::fs::write(dir.path().join("binary.toml"), b"\xff\xfe").unwrap();
+    for (name, said) in [
+        ("missing.toml", "error: missing.toml cannot be read: No such file or directory"),
+        ("empty.d", "error: the directory empty.d holds no *.toml file"),
+        ("binary.toml", "error: binary.toml is not UTF-8 text (byte 0)"),
+    ] {
+        let output = run(dir.path(), &["run", "-c", name]);
+        assert_eq!(output.status.code(), Some(3), "{name}");
+        assert!(stderr(&output).starts_with(said), "{}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1);
+    }
+}
+
+#[test]
+fn a_directory_is_one_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("weir.d")).unwrap();
+    write(dir.path(), "weir.d/10-in.toml", "[source.a]\ntype = \"containers\"\n");
+    write(dir.path(), "weir.d/20-out.toml", "[output.b]\ntype = \"stdout\"\n");
+    let output = run(dir.path(), &["config", "check", "-c", "weir.d"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    write(dir.path(), "weir.d/30-again.toml", "[source.a]\ntype = \"containers\"\n");
+    let output = run(dir.path(), &["config", "check", "-c", "weir.d"]);
+    assert_eq!(output.status.code(), Some(3));
+    let said = stderr(&output);
+    assert!(said.contains("source.a is defined twice"), "{said}");
+    assert!(said.contains("--> weir.d/30-again.toml:1:9"), "{said}");
+    assert!(said.contains("it is also defined at: weir.d/10-in.toml:1:9"), "{said}");
+}
+
+#[test]
+fn colour_is_for_terminals_unless_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "weir.toml", WRONG);
+    let escapes = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = weir(dir.path());
+        command.args(["config", "check", "-c", "weir.toml"]).args(arguments);
+        let output = command.envs(variables.iter().copied()).output().unwrap();
+        stderr(&output).contains('\u{1b}')
+    };
+    assert!(!escapes(&[], &[]), "a pipe");
+    assert!(escapes(&["--color", "always"], &[]));
+    assert!(escapes(&["--color", "always"], &[("NO_COLOR", "1")]), "the flag wins");
+    assert!(escapes(&[], &[("CLICOLOR_FORCE", "1")]));
+    assert!(!escapes(&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+    assert!(!escapes(&["--color", "never"], &[("CLICOLOR_FORCE", "1")]));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_a_command_quietly() {
+    let dir = tempfile::tempdir().unwrap();
+    for arguments in [&["config", "schema"][..], &["config", "reference"], &["completions", "bash"]]
+    {
+        let mut command = weir(dir.path());
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        out.read_exact(&mut [0; 10]).unwrap();
+        drop(out);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(stderr(&output), "", "{arguments:?}");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    let dir = tempfile::tempdir().unwrap();
+    for arguments in [
+        &["runn"][..],
+        &["run", "--verbose"],
+        &["top", "--interval", "1ms"],
+        &["load", "file", "--rate", "max"],
+        &["load", "file", "--size", "20-10"],
+        &["load", "file", "--rotate-size", "10"],
+    ] {
+        let output = run(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+    }
+}
+
+#[test]
+fn asking_where_no_weir_runs_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    // A port that was free a moment ago.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    for command in [&["ledger"][..], &["top", "--once"], &["cursor", "list"]] {
+        let output = run(dir.path(), &[command, &["--api", &address]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        let said = stderr(&output);
+        assert!(said.contains(&format!("no weir answers on {address}")), "{said}");
+        assert!(said.contains("weir run") && said.contains("--api"), "{said}");
+        assert_eq!(said.lines().count(), 1);
+    }
+}
+
+#[test]
+fn where_nothing_has_run_there_is_no_cursor_and_no_dead_letter() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(dir.path(), &["cursor", "drop", "gone"]);
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    let output = run(dir.path(), &["dead-letter", "list"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), String::new()));
+    let output = run(dir.path(), &["dead-letter", "list", "gone"]);
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    let output = run(dir.path(), &["dead-letter", "resend", "gone"]);
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    assert!(stderr(&output).contains("there are: console"), "{}", stderr(&output));
+}
+
+#[test]
+fn load_writes_numbered_lines_and_reports_on_stdout() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments =
+        ["load", "file", "logs", "--rate", "max", "--lines", "100", "--files", "2", "-o", "json"];
+    let output = run(dir.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["schema"], "weir.load.v1");
+    assert_eq!(report["report"]["lines"], 100);
+    assert!(stderr(&output).starts_with("writing logs/app-0.log, logs/app-1.log"));
+    let lines = std::fs::read_to_string(dir.path().join("logs/app-0.log")).unwrap();
+    assert_eq!(lines.lines().count(), 50);
+}
+
+#[test]
+fn a_wrong_log_filter_is_a_wrong_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = weir(dir.path()).arg("run").env("WEIR_LOG", "weir=loud").output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("WEIR_LOG=\"weir=loud\""), "{}", stderr(&output));
+}
+
+#[test]
+fn the_generated_pages_are_those_of_this_binary() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+    let dir = tempfile::tempdir().unwrap();
+    for (page, arguments) in [
+        ("configuration.md", ["config", "reference"]),
+        ("metrics.md", ["config", "metrics"]),
+        ("weir.schema.json", ["config", "schema"]),
+        ("default.toml", ["config", "default"]),
+    ] {
+        let written = std::fs::read_to_string(root.join(page)).unwrap_or_default();
+        let is_current = written == stdout(&run(dir.path(), &arguments));
+        assert!(is_current, "docs/reference/{page} is stale; `cargo xtask gen` writes it anew");
+    }
+}

@@ -1,0 +1,208 @@
+//! A running weir: what it serves, how it starts beside others and how it stops.
+
+mod support;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use rustix::process::Signal;
+use support::{Running, run, stderr, stdout, weir, write};
+
+/// A configuration that tails `in/*.log` to `out.log`, with these lines more.
+fn config(dir: &Path, more: &str) -> PathBuf {
+    let text = format!(
+        "\
+data_dir = \"data\"
+[api]
+listen = \"127.0.0.1:0\"
+[source.app]
+type = \"file\"
+include = [\"in/*.log\"]
+[output.copy]
+type = \"file\"
+path = \"out.log\"
+fsync = \"never\"
+{more}"
+    );
+    std::fs::create_dir_all(dir.join("in")).unwrap();
+    write(dir, "weir.toml", &text)
+}
+
+fn api(running: &Running) -> String {
+    running.api.to_string()
+}
+
+#[test]
+fn lines_arrive_and_every_page_tells_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), "");
+    write(dir.path(), "in/a.log", "one\ntwo\nthree\n");
+    let running = Running::start(dir.path(), &config);
+    running.wait_delivered("copy", 3);
+    assert_eq!(std::fs::read_to_string(dir.path().join("out.log")).unwrap(), "one\ntwo\nthree\n");
+
+    let (status, health) = running.get("/health");
+    assert_eq!(status, 200, "{health}");
+    let ledger = running.json("/weir/v1/ledger");
+    assert_eq!(ledger["balanced"], true);
+    assert_eq!(ledger["sources"][0]["book"]["lines"], 3);
+    assert_eq!(ledger["sources"][0]["files"]["bytes_seen"], 14);
+    assert_eq!(ledger["sources"][0]["files"]["unaccounted_bytes"], 0);
+
+    let metrics = running.get("/metrics").1;
+    let labels = "component_id=\"app\",component_kind=\"source\",component_type=\"file\"";
+    let line = format!("weir_component_received_events_total{{{labels}}} 3\n");
+    assert!(metrics.contains(&line), "{metrics}");
+    let line = "reason=\"buffer_full\",intentional=\"true\",direction=\"out\"} 0\n";
+    assert!(metrics.contains(line), "every reason begins at 0: {metrics}");
+    check_with_promtool(&metrics);
+
+    let shown = run(dir.path(), &["ledger", "--api", &api(&running)]);
+    assert_eq!(shown.status.code(), Some(0));
+    assert!(stdout(&shown).contains("The books balance."), "{}", stdout(&shown));
+    let shown = run(dir.path(), &["ledger", "--api", &api(&running), "--output", "json"]);
+    let document: serde_json::Value = serde_json::from_str(&stdout(&shown)).unwrap();
+    assert_eq!(document["schema"], "weir.ledger.v1");
+
+    let (status, said) = running.stop();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("3 records read, 0 wait for the next start"), "{said}");
+}
+
+/// `cargo xtask test` names the program; without it the page is checked by the other tests only.
+fn check_with_promtool(metrics: &str) {
+    let Some(promtool) = std::env::var_os("PROMTOOL") else { return };
+    let mut command = Command::new(promtool);
+    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(stdout(&output) + &stderr(&output), "");
+    assert!(output.status.success());
+}
+
+#[test]
+fn top_prints_plain_lines_where_there_is_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), "");
+    write(dir.path(), "in/a.log", "one\n");
+    let running = Running::start(dir.path(), &config);
+    running.wait_delivered("copy", 1);
+    let arguments = ["top", "--once", "--interval", "250ms", "--api", &api(&running)];
+    let shown = run(dir.path(), &arguments);
+    assert_eq!(shown.status.code(), Some(0), "{}", stderr(&shown));
+    let text = stdout(&shown);
+    for part in ["weir ", "journal: ring", "Sources\n", "  app   file", "Outputs\n", "  copy  file"]
+    {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    // Without --once it goes on until nobody reads.
+    let mut command = weir(dir.path());
+    command.args(["top", "--interval", "250ms", "--api", &api(&running)]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    drop(out);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), stderr(&ended)), (Some(0), String::new()));
+}
+
+#[test]
+fn a_second_weir_on_the_same_data_or_port_is_refused_with_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Running::start(dir.path(), &config(dir.path(), ""));
+    let output = run(dir.path(), &["run", "-c", "weir.toml"]);
+    assert_eq!(output.status.code(), Some(75));
+    let said = stderr(&output);
+    assert!(said.contains("error: data_dir data is in use by another weir"), "{said}");
+
+    let text = std::fs::read_to_string(dir.path().join("weir.toml")).unwrap();
+    let text = text.replace("127.0.0.1:0", &api(&first)).replace("\"data\"", "\"data2\"");
+    write(dir.path(), "second.toml", &text);
+    let output = run(dir.path(), &["run", "-c", "second.toml"]);
+    assert_eq!(output.status.code(), Some(75));
+    let said = stderr(&output);
+    let expected = format!("error: the API cannot listen on {}: the port is in use", first.api);
+    assert!(said.contains(&expected), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(!dir.path().join("data2").exists(), "nothing was begun");
+}
+
+#[test]
+fn a_data_dir_that_cannot_be_written_is_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = config(dir.path(), "");
+    let text = std::fs::read_to_string(&path).unwrap();
+    write(dir.path(), "weir.toml", &text.replace("\"data\"", "\"/proc/weir-test\""));
+    let output = run(dir.path(), &["run", "-c", "weir.toml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error:")).collect();
+    assert_eq!(errors.len(), 1, "{said}");
+    assert!(errors[0].contains("data_dir /proc/weir-test cannot be used"), "{said}");
+}
+
+#[test]
+fn an_output_that_hangs_shows_in_health_and_a_second_signal_ends_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    // Accepts in the kernel's backlog and never answers.
+    let hole = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let more = format!(
+        "[output.hole]\ntype = \"splunk_hec\"\nendpoint = \"http://{}\"\n\
+         token = {{ env = \"PATH\" }}\nbatch_age = \"1ms\"\nrequest_timeout = \"300ms\"\n",
+        hole.local_addr().unwrap()
+    );
+    let config = config(dir.path(), &more);
+    write(dir.path(), "in/a.log", "one\n");
+    let mut running = Running::start(dir.path(), &config);
+    running.wait_delivered("copy", 1);
+    // Logged once health has noticed, which is within 5 seconds of the first failure.
+    running.wait_line("output hole: does not deliver");
+    let (status, health) = running.get("/health");
+    assert_eq!(status, 503, "{health}");
+    let health: serde_json::Value = serde_json::from_str(&health).unwrap();
+    let reason = &health["reasons"][0];
+    assert_eq!((&reason["component"], &reason["reason"]), (&"hole".into(), &"failing".into()));
+    assert!(reason["since"].as_str().unwrap().starts_with("20"), "{health}");
+    assert_eq!(running.get("/health/live").0, 200);
+
+    running.signal(Signal::INT);
+    running.wait_line("stopping");
+    let asked = Instant::now();
+    running.signal(Signal::INT);
+    let (status, said) = running.end();
+    assert_eq!(status.code(), Some(130), "{said}");
+    assert!(asked.elapsed().as_secs() < 9, "it did not wait for the deadline");
+    assert!(said.contains("the next start delivers the rest"), "{said}");
+}
+
+#[test]
+fn a_removed_output_keeps_its_cursor_until_it_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let more = "[output.extra]\ntype = \"blackhole\"\n";
+    let running = Running::start(dir.path(), &config(dir.path(), more));
+    let output = run(dir.path(), &["cursor", "drop", "gone", "-c", "weir.toml"]);
+    assert_eq!(output.status.code(), Some(75), "{}", stderr(&output));
+    assert!(stderr(&output).contains("data is in use"), "{}", stderr(&output));
+    let (status, said) = running.stop();
+    assert_eq!(status.code(), Some(0), "{said}");
+
+    config(dir.path(), "");
+    let cursor = |arguments: &[&str]| {
+        run(dir.path(), &[&["cursor"], arguments, &["-c", "weir.toml"]].concat())
+    };
+    let list = cursor(&["list"]);
+    assert_eq!(list.status.code(), Some(0), "{}", stderr(&list));
+    let lines = stdout(&list);
+    assert!(lines.contains("  copy   yes"), "{lines}");
+    assert!(lines.contains("  extra  no"), "{lines}");
+    assert_eq!(cursor(&["drop", "copy"]).status.code(), Some(1), "it is configured");
+    assert_eq!(cursor(&["drop", "nope"]).status.code(), Some(4));
+    let dropped = cursor(&["drop", "extra"]);
+    assert_eq!(dropped.status.code(), Some(0), "{}", stderr(&dropped));
+    assert_eq!(stdout(&dropped), "dropped extra: 0 records given up\n");
+    assert!(!stdout(&cursor(&["list"])).contains("extra"));
+}
