@@ -163,7 +163,7 @@ fn normal(record: &Record) -> reference::Expected {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
 
     #[test]
     fn decoders_agree_with_the_reference(file in file(), is_docker: bool) {

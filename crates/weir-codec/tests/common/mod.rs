@@ -115,6 +115,9 @@ impl<'a> Reader<'a> {
         // A source adds the identity of the file.
         state.resize((state.len() + 4096).min(STATE_BYTES_MAX), 0);
         let used = state.len() - 4096;
+        // Only a full frame needs the largest resource to prove that it fits.
+        let resource_len =
+            if self.builder.arena().len() > READ_BLOCK_BYTES { 16 * 1024 } else { 8 };
         let batch = self.builder.seal(&Seal {
             class: BatchClass::Logs,
             repeatable: true,
@@ -125,7 +128,7 @@ impl<'a> Reader<'a> {
             observed_ns: OBSERVED_NS,
             rule_generation: 0,
             keys: &[1, 2],
-            resource: &[b'r'; 16 * 1024],
+            resource: &vec![b'r'; resource_len],
             book: &self.out.book,
             state: &state,
         });
