@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod foreign;
 #[cfg(test)]
 mod hec;

@@ -41,6 +41,7 @@ pub(crate) fn generate(binary: &Path, check: bool) -> Result<()> {
         }
         stale.push(path.display().to_string());
         if !check {
+            path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
             std::fs::write(&path, text)
                 .with_context(|| format!("failed to write {}", path.display()))?;
         }

@@ -39,11 +39,14 @@ const FOR_FAST_GZIP: &[Package] = &[
 ];
 
 /// What the tests take beside it.
-const FOR_TESTS: &[Package] = &[Package {
-    name: "strace",
-    probe: "strace",
-    reason: "tests that make a chosen system call of the running binary fail",
-}];
+const FOR_TESTS: &[Package] = &[
+    Package {
+        name: "strace",
+        probe: "strace",
+        reason: "tests that make a chosen system call of the running binary fail",
+    },
+    Package { name: "mount", probe: "mount", reason: "tests of a full and a read-only disk" },
+];
 
 /// What fuzzing takes beside it.
 const FOR_FUZZING: &[Package] =

@@ -1,0 +1,111 @@
+//! What the documents show works: their configurations are valid, their commands exist, and the
+//! page of metrics is what Prometheus' own checker accepts.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use weir_testkit::{Weir, binary};
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests are a folder of the repository")
+}
+
+/// The pages that people read, with their text.
+fn pages() -> Vec<(PathBuf, String)> {
+    let guide = std::fs::read_dir(repository().join("docs/guide")).expect("there is a guide");
+    let mut paths: Vec<PathBuf> =
+        guide.map(|entry| entry.expect("it can be listed").path()).collect();
+    paths.push(repository().join("README.md"));
+    paths.sort();
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("a page is text");
+        (path, text)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// Code blocks of one language.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let opening = format!("```{language}\n");
+    let behind = page.split(opening.as_str()).skip(1);
+    behind.filter_map(|rest| rest.split_once("```").map(|(block, _)| block)).collect()
+}
+
+#[test]
+fn every_configuration_in_the_documents_is_valid() {
+    let dir = tempfile::tempdir().expect("a directory can be made");
+    let file = dir.path().join("weir.toml");
+    let mut checked = 0;
+    for (path, page) in pages() {
+        for block in blocks(&page, "toml") {
+            // Files that an example names are not on this machine.
+            let block =
+                block.replace("/etc/ssl/splunk-ca.pem", "/etc/ssl/certs/ca-certificates.crt");
+            std::fs::write(&file, &block).expect("it can be written");
+            let mut check = Command::new(binary());
+            check.args(["config", "check", "-c"]).arg(&file);
+            for name in ["HEC_TOKEN", "ARCHIVE_TOKEN", "DASHBOARD_TOKEN"] {
+                check.env(name, "00000000-0000-0000-0000-000000000000");
+            }
+            let output = check.output().expect("weir can be started");
+            let said = String::from_utf8_lossy(&output.stdout).into_owned()
+                + &String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{}:\n{block}\n{said}", path.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 8, "only {checked} configurations were found");
+}
+
+#[test]
+fn every_weir_command_in_the_documents_exists() {
+    for (path, page) in pages() {
+        for line in blocks(&page, "sh").iter().flat_map(|block| block.lines()) {
+            let Some(rest) = line.strip_prefix("weir ") else { continue };
+            let words: Vec<&str> = rest.split_whitespace().take_while(|w| *w != "#").collect();
+            let names: Vec<&str> =
+                words.iter().copied().take_while(|w| !w.starts_with(['-', '>'])).collect();
+            let mut help = Command::new(binary());
+            let output = help.args(&names).arg("--help").output().expect("weir can be started");
+            assert!(output.status.success(), "{}: {line}", path.display());
+            let text = String::from_utf8_lossy(&output.stdout);
+            for option in words.iter().filter(|w| w.starts_with("--") && **w != "--help") {
+                assert!(text.contains(*option), "{}: {line}: no {option}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_checker_of_prometheus_has_no_complaint_about_the_metrics() {
+    let Some(promtool) = std::env::var_os("PROMTOOL") else {
+        println!("PROMTOOL names no promtool (`cargo xtask test` does): not checked");
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory can be made");
+    let logs = dir.path().join("logs");
+    std::fs::create_dir(&logs).expect("a directory can be made");
+    std::fs::write(logs.join("a.log"), "one\ntwo\n").expect("it can be written");
+    let config = format!(
+        "[source.files]\ntype = \"file\"\ninclude = [\"{}/*.log\"]\n[output.nowhere]\n\
+         type = \"blackhole\"\n",
+        logs.display()
+    );
+    let mut weir = Weir::start(dir.path(), &config);
+    let page = weir.metrics();
+    let mut check = Command::new(promtool)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool can be started");
+    let mut stdin = check.stdin.take().expect("it has a stdin");
+    stdin.write_all(page.as_bytes()).expect("it reads");
+    drop(stdin);
+    let output = check.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    weir.stop();
+}
