@@ -34,3 +34,7 @@ pub(crate) const MERGE_BYTES_MAX: usize = 48 * 1024;
 
 /// Batches that the journal remembers at once; each costs a few hundred bytes of memory.
 pub(crate) const SLOTS_MAX: usize = 100_000;
+
+/// How far a source that can read again runs ahead of every destination. A few requests' worth:
+/// enough to keep them busy, little enough to stay in the processor's cache.
+pub(crate) const READ_AHEAD_BYTES: u64 = 8 * 1024 * 1024;

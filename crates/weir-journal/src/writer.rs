@@ -513,6 +513,9 @@ fn frames_work(state: &mut State, now: Duration, timer: &mut Timer) -> Option<Wo
         let due = state.spill_due_at().is_some_and(|at| timer.is_due(at, now));
         state.spill_wanted = due || state.spill_is_due(now);
     }
+    if state.ahead_wanted && state.spill_due_at().is_none_or(|at| timer.is_due(at, now)) {
+        state.wake_sources();
+    }
     if state.spill_wanted {
         let batches = take_spill(state);
         if !batches.is_empty() {

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use weir_model::{Batch, DiscardReason, StreamId};
 
 use super::{CommitTail, CursorState, CursorStream, Entry, Slot, State, Status};
-use crate::limits::{MERGE_BYTES_MAX, SLOTS_MAX, STREAM_SHARE};
+use crate::limits::{MERGE_BYTES_MAX, READ_AHEAD_BYTES, SLOTS_MAX, STREAM_SHARE};
 use crate::spec::{RefusedReason, WhenFull, WritePolicy};
 use crate::{Outcome, Refused};
 
@@ -22,9 +22,6 @@ impl State {
         now: Duration,
     ) -> Result<Durable, Refused> {
         if let Err(reason) = self.admit(&batch, policy, now) {
-            if reason == RefusedReason::RingFull {
-                self.ring_wanted = self.ring_wanted.max(batch.memory_bytes() as u64);
-            }
             self.disk_wanted |= matches!(reason, RefusedReason::Disk { .. });
             return Err(Refused { batch: Box::new(batch), reason });
         }
@@ -58,7 +55,23 @@ impl State {
         for index in 0..self.cursors.len() {
             self.admit_to_cursor(index, stream, bytes, batch, now)?;
         }
+        if policy == WritePolicy::OnLag
+            && self.is_ahead_by(READ_AHEAD_BYTES)
+            && !self.spill_is_due(now)
+        {
+            self.ahead_wanted = true;
+            return Err(RefusedReason::RingFull);
+        }
         self.admit_to_ring(stream, bytes, now)
+    }
+
+    /// More than `bytes` wait for every destination. A source that can read again gains nothing
+    /// by reading on then; while it waits, its data stays in the processor's cache and the
+    /// buffers are used again. It goes on when a destination has caught up, or when the ring has
+    /// not moved for as long as makes the disk worthwhile.
+    pub(crate) fn is_ahead_by(&self, bytes: u64) -> bool {
+        let mut active = self.cursors.iter().filter(|c| c.is_active()).peekable();
+        active.peek().is_some() && active.all(|c| c.waiting_bytes > bytes)
     }
 
     fn admit_to_cursor(
@@ -125,6 +138,7 @@ impl State {
                     .ok_or(RefusedReason::Disk { error });
             }
         }
+        self.ring_wanted = self.ring_wanted.max(bytes);
         Err(RefusedReason::RingFull)
     }
 

@@ -313,6 +313,8 @@ pub(crate) struct State {
     pub(crate) room_wakes: Vec<WakeFd>,
     /// Size of the largest batch that was refused because the ring is full; 0 = none.
     pub(crate) ring_wanted: u64,
+    /// A source was refused because it is ahead of every destination.
+    pub(crate) ahead_wanted: bool,
     /// A source was refused because the disk fails.
     pub(crate) disk_wanted: bool,
     pub(crate) subscribers: Vec<Weak<SubscriberQueue>>,
@@ -362,6 +364,7 @@ impl State {
             disk_retry_at: Duration::ZERO,
             room_wakes: Vec::new(),
             ring_wanted: 0,
+            ahead_wanted: false,
             disk_wanted: false,
             subscribers: Vec::new(),
             next_published: 1,
@@ -430,6 +433,7 @@ impl State {
 
     pub(crate) fn wake_sources(&mut self) {
         self.ring_wanted = 0;
+        self.ahead_wanted = false;
         self.disk_wanted = false;
         for cursor in &mut self.cursors {
             cursor.blocking = false;
@@ -583,7 +587,7 @@ impl State {
     }
 
     /// What the writer thread may have to be woken for.
-    pub(crate) fn work_signature(&self) -> (bool, [bool; 8]) {
+    pub(crate) fn work_signature(&self) -> (bool, [bool; 9]) {
         let flags = [
             self.durable_since.is_some(),
             self.durable_waiting_bytes >= crate::limits::GROUP_BYTES,
@@ -591,6 +595,7 @@ impl State {
             self.sync_wanted,
             self.flush_now,
             self.ring_wanted > 0,
+            self.ahead_wanted,
             !self.dead.is_empty(),
             self.stopping,
         ];
