@@ -482,7 +482,9 @@ impl LineDecoder {
         let format = self.format_of_lines();
         let consumed = match format {
             Format::Raw | Format::Json | Format::Logfmt => {
-                let len = if self.is_utf16 { max } else { json::cut_utf8(rest, max) };
+                // A record needs a position of its own, so at least one byte is taken.
+                let whole = if self.is_utf16 { 0 } else { json::cut_utf8(rest, max) };
+                let len = if whole == 0 { max } else { whole };
                 let mut flags = RecordFlags::TRUNCATED;
                 if self.is_utf16 {
                     flags = flags.with(RecordFlags::MALFORMED);

@@ -327,3 +327,12 @@ fn a_damaged_state_is_refused() {
     assert_eq!(restore(&state), Err(StateError::Damaged));
     assert_eq!(restore(&[1, 1, 0, 255, 255, 0, 0]), Err(StateError::Damaged), "lead before 0");
 }
+
+#[test]
+fn a_line_cut_to_nothing_still_has_a_position_of_its_own() {
+    let file = b"\0~\x9f more\n";
+    let plan = Plan { growth: vec![1], seal_after: 1, forget: true };
+    let in_pieces = read_file(file, Format::Raw, 1, &plan);
+    assert_eq!(in_pieces, read_file(file, Format::Raw, 1, &Plan::at_once()));
+    assert_eq!((in_pieces.records[0].offset, in_pieces.records[0].body.len()), (2, 1));
+}
