@@ -79,6 +79,8 @@ struct Dir {
     shown: PathBuf,
     rules: Vec<Rule>,
     wd: Option<i32>,
+    /// It was said that inotify refused it.
+    is_refused: bool,
     touched: Touched,
     /// Names that lead to followed files.
     bound: HashMap<OsString, FileKey>,
@@ -339,6 +341,7 @@ impl Discovery {
             shown: shown.to_owned(),
             rules: Vec::new(),
             wd: None,
+            is_refused: false,
             touched: Touched::Nothing,
             bound: HashMap::new(),
             links: Vec::new(),
@@ -367,21 +370,22 @@ impl Discovery {
                 self.unmap_watch(dir);
                 self.by_wd.entry(wd).or_default().push(dir);
                 self.dirs[dir].wd = Some(wd);
+                self.dirs[dir].is_refused = false;
                 true
             }
             Err(Errno::NOENT | Errno::NOTDIR) => true,
             Err(error) => {
                 self.unmap_watch(dir);
-                self.tell_unwatched(dir, error, before.is_some());
+                self.tell_unwatched(dir, error);
                 false
             }
         }
     }
 
-    fn tell_unwatched(&self, dir: DirId, error: Errno, was_watched: bool) {
-        let dir = &self.dirs[dir];
-        // Said once per directory, not at every rescan.
-        if was_watched || matches!(dir.touched, Touched::Nothing) && dir.bound.is_empty() {
+    /// Said once per directory, not at every rescan.
+    fn tell_unwatched(&mut self, dir: DirId, error: Errno) {
+        let dir = &mut self.dirs[dir];
+        if !std::mem::replace(&mut dir.is_refused, true) {
             let text = format!("{}: inotify refused ({error}): rescanned", dir.path.display());
             tracing::warn!("{text}");
             self.stats.errors.count("inotify", &text);
@@ -649,3 +653,6 @@ fn touch(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,6 +50,12 @@ impl Watcher {
         }
     }
 
+    /// A watcher that refuses every directory, as where the system's limits are used up.
+    #[cfg(test)]
+    pub(super) fn refusing() -> Self {
+        Self(None)
+    }
+
     /// What to wait on.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.0.as_ref().map(AsFd::as_fd)
@@ -153,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_watcher_without_inotify_refuses_every_directory() {
-        let none = Watcher(None);
+        let none = Watcher::refusing();
         assert_eq!(none.add(Path::new("/"), Interest::Names), Err(Errno::MFILE));
         assert!(none.drain(|_| panic!("nothing to tell")));
     }

@@ -1,0 +1,105 @@
+//! Discovery where the kernel does not help: refused watches, lost events, links in circles.
+
+use std::fs::{create_dir, remove_file, write};
+
+use super::*;
+use crate::config::{FileSource, Format, ReadFrom, TailSettings};
+use crate::stats::get;
+
+fn discovery(include: &str) -> Discovery {
+    let source = FileSource {
+        include: vec![include.to_owned()],
+        exclude: Vec::new(),
+        format: Format::Raw,
+        tail: TailSettings {
+            read_from: ReadFrom::Beginning,
+            line_bytes_max: 1024,
+            rescan_interval: std::time::Duration::from_mins(1),
+            partial_timeout: std::time::Duration::from_secs(5),
+            rotated_grace: std::time::Duration::from_secs(5),
+            deleted_bytes_max: 0,
+            rate_limit: None,
+            read_interval: std::time::Duration::from_millis(20),
+        },
+    };
+    let layout = Layout::files(&source, Path::new("/")).unwrap();
+    let mut discovery = Discovery::new(layout, &[], Arc::default());
+    discovery.rescan();
+    discovery
+}
+
+/// Names of the files that a look finds.
+fn found(discovery: &mut Discovery) -> Vec<String> {
+    let report = discovery.look(&|_| false);
+    let mut names: Vec<String> = report
+        .sightings
+        .iter()
+        .map(|s| s.shown.file_name().unwrap().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn directories_that_inotify_refuses_are_counted_and_rescanned() {
+    let dir = tempfile::tempdir().unwrap();
+    create_dir(dir.path().join("sub")).unwrap();
+    write(dir.path().join("sub/a.log"), "").unwrap();
+    let mut discovery = discovery(&format!("{}/**/*.log", dir.path().display()));
+    discovery.watcher = Watcher::refusing();
+    assert_eq!(found(&mut discovery), ["a.log"]);
+    assert_eq!(get(&discovery.stats.unwatched_dirs), 2);
+    write(dir.path().join("b.log"), "").unwrap();
+    discovery.drain(&mut Vec::new());
+    assert!(!discovery.has_touched(), "nobody told");
+    discovery.rescan_unwatched();
+    assert_eq!(found(&mut discovery), ["a.log", "b.log"]);
+    let errors = discovery.stats.errors.by_kind();
+    assert_eq!(errors, [("inotify", 2)], "said once per directory");
+}
+
+#[test]
+fn an_overflow_of_the_kernels_queue_leads_to_a_rescan() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut discovery = discovery(&format!("{}/*.log", dir.path().display()));
+    assert!(found(&mut discovery).is_empty());
+    let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let limit: usize = limit.trim().parse().unwrap();
+    for _ in 0..limit / 2 + 1 {
+        write(dir.path().join("noise"), "").unwrap();
+        remove_file(dir.path().join("noise")).unwrap();
+    }
+    write(dir.path().join("lost.log"), "").unwrap();
+    // A drain is bounded; the storm is over after a few.
+    for _ in 0..4 {
+        discovery.drain(&mut Vec::new());
+    }
+    let overflows = discovery.stats.errors.by_kind();
+    assert_eq!(overflows, [("inotify_overflow", 1)]);
+    assert_eq!(found(&mut discovery), ["lost.log"]);
+}
+
+#[test]
+fn a_circle_of_directories_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    create_dir(dir.path().join("sub")).unwrap();
+    std::os::unix::fs::symlink(dir.path(), dir.path().join("sub/back")).unwrap();
+    write(dir.path().join("a.log"), "").unwrap();
+    let mut deep = discovery(&format!("{}/**/*.log", dir.path().display()));
+    assert_eq!(found(&mut deep), ["a.log"]);
+    let mut flat = discovery(&format!("{}/*/*/*.log", dir.path().display()));
+    assert_eq!(found(&mut flat), ["a.log"], "once, by its own path");
+}
+
+#[test]
+fn ten_thousand_foreign_files_are_not_even_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..10_000 {
+        write(dir.path().join(format!("{n}.txt")), "").unwrap();
+    }
+    let mut discovery = discovery(&format!("{}/*.log", dir.path().display()));
+    assert!(found(&mut discovery).is_empty());
+    write(dir.path().join("one.log"), "").unwrap();
+    discovery.drain(&mut Vec::new());
+    assert_eq!(found(&mut discovery), ["one.log"]);
+}
