@@ -65,7 +65,7 @@ fn an_overflow_of_the_kernels_queue_leads_to_a_rescan() {
     assert!(found(&mut discovery).is_empty());
     let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let limit: usize = limit.trim().parse().unwrap();
-    for _ in 0..limit / 2 + 1 {
+    for _ in 0..=limit / 2 {
         write(dir.path().join("noise"), "").unwrap();
         remove_file(dir.path().join("noise")).unwrap();
     }
