@@ -83,6 +83,20 @@ impl Drop for WriterThread {
     }
 }
 
+/// A frame found by its key.
+#[derive(Debug)]
+pub struct IndexedFrame {
+    file: Arc<dyn weir_host::DiskFile>,
+    location: state::Location,
+}
+
+impl IndexedFrame {
+    /// Reads the frame; `None` when it was given up in the meantime: every destination has it.
+    pub fn read(&self) -> Option<Batch> {
+        segment::read_frame(&*self.file, self.location).ok()
+    }
+}
+
 /// Resolves when a batch appended with [`WritePolicy::OnAppend`] is on stable storage.
 #[derive(Debug)]
 pub struct AppendTicket(Option<tokio::sync::oneshot::Receiver<Result<(), RefusedReason>>>);
@@ -231,6 +245,30 @@ impl Journal {
         }
         state.subscribers.push(Arc::downgrade(&queue));
         Subscriber(queue)
+    }
+
+    /// Frames on disk that carry the key, in the order in which they were written: from the
+    /// indexes of closed segments, and the one in the making.
+    pub fn frames_with_key(&self, key: u64) -> Vec<IndexedFrame> {
+        let segments: Vec<_> = {
+            let state = self.shared.lock();
+            let open = |s: &state::SegmentState| -> Vec<state::Location> {
+                let with_key = s.index.iter().filter(|entry| entry.keys.contains(&key));
+                with_key.map(|entry| entry.location).collect()
+            };
+            state.segments.iter().map(|(id, s)| (*id, s.file.clone(), open(s), s.sealed)).collect()
+        };
+        let mut frames = Vec::new();
+        for (id, file, open, sealed) in segments {
+            let found = if sealed { segment::frames_with_key(&*file, id, key) } else { Ok(open) };
+            let found = found.unwrap_or_else(|error| {
+                tracing::warn!(segment = id, %error, "the index of a segment cannot be read");
+                Vec::new()
+            });
+            let indexed = |location| IndexedFrame { file: file.clone(), location };
+            frames.extend(found.into_iter().map(indexed));
+        }
+        frames
     }
 
     /// The books of this moment.

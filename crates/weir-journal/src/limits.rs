@@ -26,7 +26,7 @@ pub(crate) const CURSOR_LOG_BYTES_MIN: u64 = 1024 * 1024;
 
 /// Dead frames are given back to the file system in ranges of at least this size; smaller holes
 /// are not worth a system call.
-pub(crate) const PUNCH_BYTES_MIN: u64 = 64 * 1024;
+pub(crate) const PUNCH_BYTES_MIN: u64 = 16 * 1024;
 
 /// Waiting batches of one stream are merged on append while the earlier one is smaller than this,
 /// so that a trickle behind a slow destination does not cost a slot per line.

@@ -107,6 +107,7 @@ fn recover_segment(
         live_frames: frames.len() as u64,
         sealed: true,
         dead: DeadRanges::default(),
+        index: Vec::new(),
     };
     state.segments.insert(id, segment);
     for (location, batch) in frames {

@@ -122,22 +122,39 @@ pub(crate) fn encode_footer(entries: &[IndexEntry]) -> Vec<u8> {
     out
 }
 
-/// Length of the index at the end of a closed segment, when there is a whole one.
-fn footer_len(file: &dyn DiskFile, file_len: u64) -> io::Result<u64> {
+/// The index at the end of a closed segment and its length, when there is a whole one.
+fn footer(file: &dyn DiskFile, file_len: u64) -> io::Result<Option<Vec<u8>>> {
     let mut end = [0; 8];
     if file_len < HEADER_LEN + 16 {
-        return Ok(0);
+        return Ok(None);
     }
     file.read_exact_at(&mut end, file_len - 8)?;
     let len = u64::from(u32::from_le_bytes([end[0], end[1], end[2], end[3]]));
     if end[4..] != FOOTER_MAGIC || len < 16 || len > file_len - HEADER_LEN {
-        return Ok(0);
+        return Ok(None);
     }
     let mut footer = vec![0; len as usize];
     file.read_exact_at(&mut footer, file_len - len)?;
     let (entries, tail) = footer.split_at(footer.len() - 12);
     let stored = u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]);
-    Ok(if crc32c::crc32c(entries) == stored { len } else { 0 })
+    Ok((crc32c::crc32c(entries) == stored).then_some(footer))
+}
+
+/// Frames of a closed segment that carry the key, from its index.
+pub(crate) fn frames_with_key(file: &dyn DiskFile, id: u64, key: u64) -> io::Result<Vec<Location>> {
+    let Some(footer) = footer(file, file.len()?)? else { return Ok(Vec::new()) };
+    let mut rest = &footer[4..footer.len() - 12];
+    let mut found = Vec::new();
+    while let Some((head, after)) = rest.split_at_checked(24) {
+        let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+        let Some((keys, after)) = after.split_at_checked(u32_at(20) as usize * 8) else { break };
+        if keys.as_chunks::<8>().0.contains(&key.to_le_bytes()) {
+            found.push(Location { segment: id, offset: u64_at(0), len: u32_at(8) });
+        }
+        rest = after;
+    }
+    Ok(found)
 }
 
 /// What a scan found in a segment.
@@ -210,10 +227,13 @@ pub(crate) fn scan(
     mut found: impl FnMut(Location, Batch),
 ) -> io::Result<Scan> {
     let file_len = file.len()?;
-    let footer = footer_len(file, file_len)?;
-    let data_end = file_len - footer;
+    let footer = match footer(file, file_len) {
+        Err(error) if is_damage(&error) => None,
+        footer => footer?,
+    };
+    let data_end = file_len - footer.as_ref().map_or(0, |f| f.len() as u64);
     let mut reader = Window::new(file, data_end);
-    let mut scan = Scan { end: start, closed: footer > 0, ..Scan::default() };
+    let mut scan = Scan { end: start, closed: footer.is_some(), ..Scan::default() };
     let mut at = start;
     let mut damage_from = None;
     while at < data_end {

@@ -59,7 +59,6 @@ struct Current {
     id: u64,
     file: Arc<dyn DiskFile>,
     len: u64,
-    index: Vec<IndexEntry>,
     /// Slots whose frames were written and not flushed.
     unsynced: Vec<(u64, Location)>,
     names_version: u64,
@@ -87,10 +86,8 @@ impl Current {
             return Err(error);
         }
         self.len = at;
-        for ((seq, batch), location) in group.iter().zip(&locations) {
-            self.index.push(IndexEntry::of(*location, batch));
-            self.unsynced.push((*seq, *location));
-        }
+        let placed = group.iter().zip(&locations).map(|((seq, _), location)| (*seq, *location));
+        self.unsynced.extend(placed);
         Ok(locations)
     }
 }
@@ -247,10 +244,12 @@ impl Writer {
         let (file, len) = segment::create(&*self.disk, &dir, id, &names)?;
         let file: Arc<dyn DiskFile> = Arc::from(file);
         let dead = DeadRanges::default();
-        let segment = SegmentState { file: file.clone(), len, live_frames: 0, sealed: false, dead };
+        let (file_again, index) = (file.clone(), Vec::new());
+        let segment =
+            SegmentState { file: file_again, len, live_frames: 0, sealed: false, dead, index };
         self.shared.lock().segments.insert(id, segment);
-        let (index, unsynced) = (Vec::new(), Vec::new());
-        let current = Current { id, file, len, index, unsynced, names_version, failed: false };
+        let unsynced = Vec::new();
+        let current = Current { id, file, len, unsynced, names_version, failed: false };
         self.current = Some(current);
         Ok(())
     }
@@ -283,7 +282,12 @@ impl Writer {
         } else {
             // Only behind frames that are safe: a whole index says that nothing before it can be
             // torn. It is a convenience itself: without it the next start scans and writes it.
-            let footer = segment::encode_footer(&current.index);
+            let index = {
+                let mut state = self.shared.lock();
+                let segment = state.segments.get_mut(&current.id);
+                segment.map(|s| std::mem::take(&mut s.index)).unwrap_or_default()
+            };
+            let footer = segment::encode_footer(&index);
             if current.file.write_all_at(&mut [IoSlice::new(&footer)], current.len).is_ok() {
                 current.len += footer.len() as u64;
             }
@@ -291,6 +295,7 @@ impl Writer {
         let mut state = self.shared.lock();
         if let Some(segment) = state.segments.get_mut(&current.id) {
             segment.sealed = true;
+            segment.index = Vec::new();
             segment.len = current.len;
             // A segment without live frames goes with the next reclaim.
             if segment.live_frames == 0 {
@@ -361,14 +366,12 @@ impl Writer {
             return;
         }
         let dead = std::mem::take(&mut self.unwritten);
-        {
-            let mut state = self.shared.lock();
-            state.flushes += u64::from(!records.is_empty());
-            state.positions_error = None;
-            state.commits_done = state.commits_begun;
-            self.shared.flushed.notify_all();
-        }
         self.reclaim(dead);
+        let mut state = self.shared.lock();
+        state.flushes += u64::from(!records.is_empty());
+        state.positions_error = None;
+        state.commits_done = state.commits_begun;
+        self.shared.flushed.notify_all();
     }
 
     /// The log could not be written: everything is written anew. False when that fails, too.
@@ -583,6 +586,7 @@ fn frames_placed(state: &mut State, batches: &[(u64, Arc<Batch>)], locations: &[
         state.frames_written += 1;
         if let Some(segment) = state.segments.get_mut(&location.segment) {
             segment.live_frames += 1;
+            segment.index.push(IndexEntry::of(*location, batch));
             segment.len = segment.len.max(location.offset + u64::from(location.len));
         }
         if let Some(stream) = state.streams.get_mut(&batch.header().stream) {

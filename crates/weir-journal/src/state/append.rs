@@ -105,9 +105,10 @@ impl State {
                 let over_share = others && own > 0 && own + bytes > limit / STREAM_SHARE;
                 if over || over_share {
                     cursor.blocking = true;
-                    cursor.is_full |= over;
-                    if !over && !cursor.over_share.contains(&stream) {
-                        cursor.over_share.push(stream);
+                    if over {
+                        cursor.buffer_wanted = cursor.buffer_wanted.max(bytes);
+                    } else if cursor.over_share.iter().all(|(s, _)| *s != stream) {
+                        cursor.over_share.push((stream, bytes));
                     }
                     return Err(RefusedReason::BufferFull { cursor: cursor.name.clone() });
                 }

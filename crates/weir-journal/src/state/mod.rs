@@ -23,6 +23,7 @@ use tokio::sync::{Notify, oneshot};
 use weir_host::{DiskFile, WakeFd};
 use weir_model::{Batch, CursorBook, DiscardReason, Position, SourceBook, SourceId, StreamId};
 
+use crate::segment::IndexEntry;
 use crate::spec::{
     CursorLedger, CursorSpec, JournalConfig, JournalStatus, Recovery, RefusedReason, SourceLedger,
     WhenFull,
@@ -158,10 +159,10 @@ pub(crate) struct CursorState {
     /// `take` found nothing it may take; wait for an acknowledgement or another stream.
     pub(crate) starved: bool,
     pub(crate) blocking: bool,
-    /// A batch was refused because the whole buffer is full.
-    pub(crate) is_full: bool,
-    /// Streams that were refused because they hold more than their share.
-    pub(crate) over_share: Vec<StreamId>,
+    /// Size of the largest batch that was refused because the whole buffer is full; 0 = none.
+    pub(crate) buffer_wanted: u64,
+    /// Streams that were refused because they hold more than their share, and for how much.
+    pub(crate) over_share: Vec<(StreamId, u64)>,
     pub(crate) dirty: Vec<StreamId>,
     /// Slots that an inactive destination still needs, with its records in them.
     pub(crate) held: Vec<(u64, u64)>,
@@ -188,7 +189,7 @@ impl CursorState {
             ready_bytes: 0,
             starved: false,
             blocking: false,
-            is_full: false,
+            buffer_wanted: 0,
             over_share: Vec::new(),
             dirty: Vec::new(),
             held: Vec::new(),
@@ -213,12 +214,13 @@ impl CursorState {
     fn has_room_again(&self) -> bool {
         let limit = self.limit();
         let share = limit / crate::limits::STREAM_SHARE;
-        let below_share = |stream: &StreamId| {
+        let fits_share = |(stream, bytes): &(StreamId, u64)| {
             let own = self.streams.get(stream).map_or(0, |cs| cs.pending_bytes);
-            own <= share / 4 * 3 || own == self.pending_bytes
+            own + bytes <= share || own == 0 || own == self.pending_bytes
         };
-        (self.is_full && self.pending_bytes <= limit - limit / 16)
-            || self.over_share.iter().any(below_share)
+        let fits = self.pending_bytes + self.buffer_wanted <= limit - limit / 16;
+        (self.buffer_wanted > 0 && (fits || self.pending_bytes == 0))
+            || self.over_share.iter().any(fits_share)
     }
 
     fn when_full(&self) -> WhenFull {
@@ -255,6 +257,8 @@ pub(crate) struct SegmentState {
     pub(crate) sealed: bool,
     /// Frames that are dead, and which of that was given back to the file system.
     pub(crate) dead: DeadRanges,
+    /// While it is appended to: the index that will close it.
+    pub(crate) index: Vec<IndexEntry>,
 }
 
 /// A stream that ended and is waiting to be forgotten on disk.
@@ -437,7 +441,7 @@ impl State {
         self.disk_wanted = false;
         for cursor in &mut self.cursors {
             cursor.blocking = false;
-            cursor.is_full = false;
+            cursor.buffer_wanted = 0;
             cursor.over_share.clear();
         }
         for wake in &self.room_wakes {

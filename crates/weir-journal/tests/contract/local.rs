@@ -1,0 +1,273 @@
+//! What only the local journal has: when it writes to disk, and how much.
+
+use std::time::Duration;
+
+use weir_host::WakeFd;
+use weir_journal::{CursorSpec, JournalConfig, Outcome, RefusedReason, WhenFull, WritePolicy};
+use weir_model::StreamId;
+use weir_testkit::{CallKind, Fault, FaultKind};
+
+use crate::support::{
+    KIB, MIB, Part, STEP, assert_books_balance, block_on, config, cursor, cursor_spec, drain,
+    numbers, open_stream, take, until,
+};
+use crate::{Local, Opener};
+
+const LAG: WritePolicy = WritePolicy::OnLag;
+const DIR: &str = "/data/journal";
+
+#[test]
+fn no_frame_is_written_while_destinations_keep_up() {
+    let opener = Local::default();
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    open_stream(&journal, 1);
+    for n in 0..500 {
+        journal.append(Part::new(1, n * 10, 10).padding(6000).build(), LAG).unwrap();
+        drain(&mut hec);
+    }
+    journal.flush();
+    let status = journal.ledger().journal;
+    assert_eq!((status.frames_written, status.segments, status.disk_bytes), (0, 0, 0));
+    opener.close(journal);
+}
+
+#[test]
+fn a_ticket_resolves_only_after_a_flush() {
+    let opener = Local::default();
+    let journal = opener.open();
+    let _hec = cursor(&journal, "hec");
+    let syncs = || opener.disk.faults().calls(CallKind::SyncData);
+    for n in 0..5 {
+        let before = syncs();
+        let part = Part::new(2, n, 1).unrepeatable();
+        let ticket = journal.append(part.build(), WritePolicy::OnAppend).unwrap();
+        block_on(ticket.durable()).unwrap();
+        assert!(syncs() > before);
+    }
+    // A ticket that is never told is an error, not a success.
+    opener.disk.inject(Fault::new(FaultKind::Io).on(CallKind::SyncData).forever());
+    let part = Part::new(2, 5, 1).unrepeatable();
+    let ticket = journal.append(part.build(), WritePolicy::OnAppend).unwrap();
+    assert!(block_on(ticket.durable()).is_err());
+    opener.close(journal);
+}
+
+#[test]
+fn the_same_batch_again_waits_for_the_same_flush() {
+    let opener = Local::default();
+    let journal = opener.open();
+    let _hec = cursor(&journal, "hec");
+    opener.disk.inject(Fault::new(FaultKind::Io).on(CallKind::Write).path("segment").times(1));
+    let part = Part::new(2, 0, 1).unrepeatable();
+    let failed = journal.append(part.build(), WritePolicy::OnAppend).unwrap();
+    assert!(block_on(failed.durable()).is_err());
+    let mut again = None;
+    until("the disk is used again", || {
+        again = journal.append(part.build(), WritePolicy::OnAppend).ok();
+        again.is_some()
+    });
+    block_on(again.unwrap().durable()).unwrap();
+    assert_eq!(journal.ledger().cursors[0].in_flight, 1, "it counts once");
+    let mut opener = opener;
+    opener.crash(journal);
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    journal.release_unclaimed();
+    assert_eq!(drain(&mut hec), [(2, 0)]);
+    opener.close(journal);
+}
+
+/// Appends until the ring is full.
+fn fill(journal: &weir_journal::Journal, stream: u64, mask: u64) -> u64 {
+    let mut n = 0;
+    loop {
+        let part = Part::new(stream, n, 1).mask(mask).padding(60_000);
+        match journal.append(part.build(), LAG) {
+            Ok(_) => n += 1,
+            Err(refused) => {
+                assert_eq!(refused.reason, RefusedReason::RingFull);
+                return n;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_ring_goes_to_disk_only_when_that_is_due() {
+    let opener = Local::default();
+    let spill_after = Duration::from_millis(150);
+    let journal = opener.open_with(JournalConfig { ring_bytes: MIB, spill_after, ..config(DIR) });
+    let wake = WakeFd::new().unwrap();
+    journal.on_room(wake.clone());
+    let mut hec = cursor(&journal, "hec");
+    let begun = std::time::Instant::now();
+    let sent = fill(&journal, 1, 1);
+    assert_eq!(journal.ledger().journal.frames_written, 0);
+    // Nobody appends, takes or acknowledges: the time comes all the same.
+    until("the ring is spilled", || journal.ledger().journal.frames_written > 0);
+    assert!(begun.elapsed() >= spill_after);
+    until("sources are woken", || wake.take());
+    journal.append(Part::new(1, sent, 1).padding(60_000).build(), LAG).unwrap();
+    assert_books_balance(&journal);
+    assert_eq!(drain(&mut hec).len() as u64, sent + 1);
+    opener.close(journal);
+}
+
+#[test]
+fn a_hung_destination_costs_disk_and_not_the_time_of_the_others() {
+    let opener = Local::default();
+    let config = JournalConfig { ring_bytes: MIB, spill_after: Duration::MAX / 4, ..config(DIR) };
+    let journal = opener.open_with(config);
+    let wake = WakeFd::new().unwrap();
+    journal.on_room(wake.clone());
+    let mut hung = cursor(&journal, "hung");
+    let mut healthy = cursor(&journal, "healthy");
+    let (mut sent, mut got) = (0, 0);
+    until("much more than the ring went through", || {
+        let part = Part::new(1, sent, 1).mask(0b11).padding(60_000);
+        if journal.append(part.build(), LAG).is_ok() {
+            sent += 1;
+        } else {
+            got += drain(&mut healthy).len() as u64;
+            until("there is room", || wake.take());
+        }
+        sent == 100
+    });
+    got += drain(&mut healthy).len() as u64;
+    assert_eq!(got, 100);
+    let status = journal.ledger().journal;
+    assert!(status.ring_bytes <= MIB && status.frames_written > 80, "{status:?}");
+    assert_books_balance(&journal);
+    let all: Vec<u64> = drain(&mut hung).into_iter().map(|(_, n)| n).collect();
+    assert_eq!(all, (0..100).collect::<Vec<_>>());
+    journal.flush();
+    until("its space is free", || journal.ledger().journal.disk_bytes < 2 * MIB);
+    opener.close(journal);
+}
+
+#[test]
+fn acknowledged_batches_leave_a_full_ring_without_being_written_again() {
+    let opener = Local::default();
+    let journal = opener.open_with(JournalConfig { ring_bytes: MIB, ..config(DIR) });
+    let _hung = cursor(&journal, "hung");
+    for n in 0..60 {
+        let part = Part::new(2, n, 1).padding(60_000).unrepeatable();
+        let mut ticket = None;
+        until("it is accepted", || {
+            ticket = journal.append(part.build(), WritePolicy::OnAppend).ok();
+            ticket.is_some()
+        });
+        block_on(ticket.unwrap().durable()).unwrap();
+    }
+    let status = journal.ledger().journal;
+    assert_eq!(status.frames_written, 60);
+    assert!(status.ring_bytes <= MIB);
+    opener.close(journal);
+}
+
+#[test]
+fn disk_space_is_bounded_while_a_hung_destination_drops_the_oldest() {
+    let opener = Local::default();
+    let journal = opener.open_with(JournalConfig {
+        ring_bytes: 512 * KIB,
+        segment_bytes: 256 * KIB,
+        limit_bytes: 16 * MIB,
+        spill_after: Duration::ZERO,
+        ..config(DIR)
+    });
+    let spec = CursorSpec {
+        when_full: WhenFull::DropOldest,
+        buffer_limit_bytes: 2 * MIB,
+        ..cursor_spec("hung")
+    };
+    let _hung = journal.cursor(spec).unwrap();
+    for n in 0..400 {
+        for (stream, padding) in [(1, 60_000), (100 + n, 100)] {
+            let part = Part::new(stream, if stream == 1 { n } else { 0 }, 1).padding(padding);
+            until("it is accepted", || journal.append(part.build(), LAG).is_ok());
+        }
+    }
+    journal.flush();
+    assert_books_balance(&journal);
+    let status = journal.ledger().journal;
+    assert!(status.disk_bytes < 8 * MIB, "{status:?}");
+    assert!(opener.disk.used_bytes() < 8 * MIB, "{} bytes", opener.disk.used_bytes());
+    opener.close(journal);
+}
+
+#[test]
+fn segments_go_when_everything_in_them_is_committed() {
+    let opener = Local::default();
+    let journal = opener.open_with(JournalConfig { segment_bytes: 128 * KIB, ..config(DIR) });
+    let mut hec = cursor(&journal, "hec");
+    for n in 0..30 {
+        let part = Part::new(2, n, 1).padding(60_000).unrepeatable();
+        block_on(journal.append(part.build(), WritePolicy::OnAppend).unwrap().durable()).unwrap();
+    }
+    let segments = || {
+        opener.disk.names().iter().filter(|p| p.extension().is_some_and(|e| e == "wseg")).count()
+    };
+    assert!(segments() > 8);
+    drain(&mut hec);
+    journal.flush();
+    until("they are deleted", || segments() <= 1);
+    opener.close(journal);
+    let journal = opener.open();
+    journal.flush();
+    until("the last one, too", || segments() == 0);
+    opener.close(journal);
+}
+
+#[test]
+fn a_hundred_thousand_waiting_batches_stay_small() {
+    let opener = Local::default();
+    let journal = opener.open_with(JournalConfig { ring_bytes: 512 * MIB, ..config(DIR) });
+    let mut hec = cursor(&journal, "hec");
+    // Streams of their own: nothing can be merged.
+    let mut accepted = 0;
+    for stream in 0..100_001 {
+        accepted += u64::from(journal.append(Part::new(stream, 0, 1).build(), LAG).is_ok());
+    }
+    assert_eq!(accepted, 100_000, "there is a bound");
+    assert_books_balance(&journal);
+    let delivery = take(&mut hec).unwrap();
+    assert_eq!(numbers(&delivery), [0]);
+    hec.ack(&delivery, Outcome::delivered(1));
+    journal.append(Part::new(100_001, 0, 1).build(), LAG).unwrap();
+    journal.close_stream(StreamId(0));
+    opener.close(journal);
+}
+
+#[test]
+fn frames_are_found_by_their_keys() {
+    let opener = Local::default();
+    let journal = opener.open_with(JournalConfig { segment_bytes: 4 * KIB, ..config(DIR) });
+    let mut hec = cursor(&journal, "hec");
+    for n in 0..20 {
+        let part = Part::new(2, n, 1).padding(600).unrepeatable().keys(&[n % 3, 99]);
+        block_on(journal.append(part.build(), WritePolicy::OnAppend).unwrap().durable()).unwrap();
+    }
+    let find = |journal: &weir_journal::Journal, key| -> Vec<u64> {
+        let frames = journal.frames_with_key(key);
+        let first =
+            |f: &weir_journal::IndexedFrame| f.read().map(|b| b.header().base_offset / STEP);
+        frames.iter().filter_map(first).collect()
+    };
+    let expected: Vec<u64> = (0..20).filter(|n| n % 3 == 1).collect();
+    assert_eq!(find(&journal, 1), expected);
+    assert_eq!(find(&journal, 99).len(), 20);
+    assert!(find(&journal, 7).is_empty());
+    journal.shutdown();
+    let journal = opener.open();
+    hec = {
+        drop(hec);
+        cursor(&journal, "hec")
+    };
+    journal.release_unclaimed();
+    assert_eq!(find(&journal, 1), expected);
+    drain(&mut hec);
+    journal.flush();
+    assert!(find(&journal, 1).is_empty(), "delivered frames are gone");
+    opener.close(journal);
+}

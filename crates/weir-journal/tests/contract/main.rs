@@ -1,0 +1,97 @@
+//! The contract of a journal. The cases in `cases` hold for every implementation: they see it
+//! only through an [`Opener`]. What is particular to the local one (when it writes) is in `local`.
+//!
+//! Every case ends with books that balance: [`Opener::close`] asserts it.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cases;
+mod local;
+mod restart;
+
+use std::sync::Arc;
+
+use weir_journal::{Journal, JournalConfig};
+use weir_testkit::FaultyDisk;
+
+/// Opens journals over one and the same storage.
+pub(crate) trait Opener {
+    /// Opens the storage; again after [`Self::close`] or [`Self::crash`].
+    fn open_with(&self, config: JournalConfig) -> Journal;
+
+    /// The process ends as it should.
+    fn close(&self, journal: Journal) {
+        support::assert_books_balance(&journal);
+        journal.shutdown();
+    }
+
+    /// The machine stops; what was not promised may be gone.
+    fn crash(&mut self, journal: Journal);
+
+    fn open(&self) -> Journal {
+        self.open_with(support::config("/data/journal"))
+    }
+}
+
+/// The local implementation on a disk in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Local {
+    pub(crate) disk: FaultyDisk,
+    crashes: u64,
+}
+
+impl Opener for Local {
+    fn open_with(&self, config: JournalConfig) -> Journal {
+        let journal = support::open(config, Arc::new(self.disk.clone()));
+        journal.register_source("app");
+        journal
+    }
+
+    fn crash(&mut self, journal: Journal) {
+        support::assert_books_balance(&journal);
+        self.crashes += 1;
+        self.disk = self.disk.crash(self.crashes);
+    }
+}
+
+/// Makes a test of every case for the local implementation.
+macro_rules! contract {
+    ($($module:ident :: $case:ident)*) => {
+        $(#[test] fn $case() { $module::$case(&mut Local::default()); })*
+    };
+}
+
+contract! {
+    cases::what_is_appended_is_taken_in_order_and_settled
+    cases::a_taken_batch_stays_in_flight_until_it_is_acknowledged
+    cases::a_position_moves_over_a_prefix_only
+    cases::reading_is_fair_between_a_noisy_and_a_quiet_stream
+    cases::a_busy_stream_is_passed_over
+    cases::a_window_bounds_what_is_taken
+    cases::no_stream_holds_more_than_a_quarter_while_others_wait
+    cases::block_refuses_only_what_feeds_the_full_destination_and_wakes_on_room
+    cases::drop_oldest_discards_exactly_what_it_counts_and_never_the_quiet
+    cases::a_slow_subscriber_gets_an_exact_gap
+    cases::a_new_destination_starts_at_now
+    cases::batches_without_records_move_positions
+    cases::small_waiting_batches_are_merged
+    cases::merging_works_beside_destinations_that_get_nothing
+    cases::every_outcome_is_in_the_book
+    cases::a_closed_stream_folds_into_its_source
+    cases::a_closed_journal_refuses_and_drains
+    cases::ready_waits_for_bytes_or_age_or_the_end
+    restart::a_book_goes_back_with_its_position
+    restart::batches_that_are_cut_differently_are_skipped_record_by_record
+    restart::two_destinations_skip_what_each_has
+    restart::epochs_are_kept_apart
+    restart::recovered_frames_are_claimed_and_not_read_twice
+    restart::recovered_frames_behind_a_hole_are_read_again
+    restart::frames_of_unclaimed_streams_are_released
+    restart::a_frame_that_was_partly_committed_is_delivered_in_part
+    restart::a_deleted_file_survives_once_it_is_persisted
+    restart::a_removed_destination_keeps_its_frames_until_it_is_dropped
+    restart::what_a_connection_was_told_is_there_after_a_crash
+    restart::a_forgotten_stream_does_not_come_back
+    restart::the_state_of_a_place_is_the_last_one_given_for_it
+}

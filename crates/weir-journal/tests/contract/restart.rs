@@ -1,0 +1,354 @@
+//! What holds over a restart or a crash.
+
+use weir_journal::{Outcome, WritePolicy};
+use weir_model::{DiscardReason, Position, StreamId};
+
+use crate::Opener;
+use crate::support::{
+    Part, STEP, assert_books_balance, block_on, book_of, cursor, drain, numbers, open_stream,
+    source, state_of, take,
+};
+
+const LAG: WritePolicy = WritePolicy::OnLag;
+const SAFE: WritePolicy = WritePolicy::OnAppend;
+
+fn append_safely(journal: &weir_journal::Journal, part: &Part) {
+    block_on(journal.append(part.build(), SAFE).unwrap().durable()).unwrap();
+}
+
+fn only_numbers(got: Vec<(u64, u64)>) -> Vec<u64> {
+    got.into_iter().map(|(_, n)| n).collect()
+}
+
+pub(crate) fn a_book_goes_back_with_its_position(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    open_stream(&journal, 1);
+    journal.append(Part::new(1, 0, 10).padding(6000).build(), LAG).unwrap();
+    journal.append(Part::new(1, 10, 10).padding(6000).build(), LAG).unwrap();
+    let first = take(&mut hec).unwrap();
+    hec.ack(&first, Outcome::delivered(10));
+    journal.flush();
+    // Taken, delivered even, but the acknowledgement never came.
+    drop(take(&mut hec).unwrap());
+    assert_eq!(journal.ledger().sources[0].book, book_of(20));
+    opener.crash(journal);
+    let journal = opener.open();
+    hec = {
+        drop(hec);
+        cursor(&journal, "hec")
+    };
+    let resume = open_stream(&journal, 1);
+    assert_eq!((resume.position, resume.book), (Position::new(0, 10 * STEP), book_of(10)));
+    assert_eq!(resume.state, state_of(0, 10));
+    let ledger = journal.ledger();
+    assert_eq!(ledger.sources[0].book, book_of(10));
+    assert_eq!((ledger.cursors[0].book.routed, ledger.cursors[0].book.delivered), (10, 10));
+    journal.append(Part::new(1, 10, 10).build(), LAG).unwrap();
+    assert_eq!(only_numbers(drain(&mut hec)), (10..20).collect::<Vec<_>>());
+    opener.close(journal);
+}
+
+pub(crate) fn batches_that_are_cut_differently_are_skipped_record_by_record(
+    opener: &mut impl Opener,
+) {
+    let journal = opener.open();
+    let mut first = cursor(&journal, "first");
+    let mut second = cursor(&journal, "second");
+    open_stream(&journal, 1);
+    for n in 0..5 {
+        journal.append(Part::new(1, n * 7, 7).mask(0b11).padding(9000).build(), LAG).unwrap();
+    }
+    for _ in 0..3 {
+        let delivery = take(&mut first).unwrap();
+        first.ack(&delivery, Outcome::delivered(7));
+    }
+    let delivery = take(&mut second).unwrap();
+    second.ack(&delivery, Outcome::delivered(7));
+    journal.flush();
+    opener.crash(journal);
+    let journal = opener.open();
+    first = {
+        drop(first);
+        cursor(&journal, "first")
+    };
+    second = {
+        drop(second);
+        cursor(&journal, "second")
+    };
+    assert_eq!(open_stream(&journal, 1).position, Position::new(0, 7 * STEP));
+    // 21 is in the middle of a batch now.
+    for (from, count) in [(7, 4), (11, 13), (24, 11)] {
+        journal.append(Part::new(1, from, count).mask(0b11).padding(9000).build(), LAG).unwrap();
+        assert_books_balance(&journal);
+    }
+    assert_eq!(only_numbers(drain(&mut first)), (21..35).collect::<Vec<_>>());
+    assert_eq!(only_numbers(drain(&mut second)), (7..35).collect::<Vec<_>>());
+    let ledger = journal.ledger();
+    assert!(ledger.cursors.iter().all(|c| c.book.delivered == 35), "each record counts once");
+    opener.close(journal);
+}
+
+pub(crate) fn two_destinations_skip_what_each_has(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let mut ahead = cursor(&journal, "ahead");
+    drop(cursor(&journal, "behind"));
+    open_stream(&journal, 1);
+    journal.append(Part::new(1, 0, 10).mask(0b11).build(), LAG).unwrap();
+    drain(&mut ahead);
+    opener.close(journal);
+    for _ in 0..2 {
+        let journal = opener.open();
+        let mut ahead = cursor(&journal, "ahead");
+        drop(cursor(&journal, "behind"));
+        assert_eq!(open_stream(&journal, 1).position, Position::default());
+        journal.append(Part::new(1, 0, 10).mask(0b11).build(), LAG).unwrap();
+        assert_eq!(drain(&mut ahead), []);
+        opener.close(journal);
+    }
+    let journal = opener.open();
+    let mut behind = cursor(&journal, "behind");
+    drop(cursor(&journal, "ahead"));
+    open_stream(&journal, 1);
+    journal.append(Part::new(1, 0, 10).mask(0b11).build(), LAG).unwrap();
+    assert_eq!(drain(&mut behind).len(), 10);
+    opener.close(journal);
+}
+
+pub(crate) fn epochs_are_kept_apart(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    open_stream(&journal, 1);
+    journal.append(Part::new(1, 0, 10).build(), LAG).unwrap();
+    // The file was truncated: the same offsets again.
+    journal.append(Part::new(1, 0, 4).epoch(1, 10).build(), LAG).unwrap();
+    let old = take(&mut hec).unwrap();
+    let new = take(&mut hec).unwrap();
+    assert_eq!(numbers(&new), [0, 1, 2, 3]);
+    hec.ack(&old, Outcome::delivered(10));
+    hec.ack(&new, Outcome::delivered(4));
+    opener.close(journal);
+    let journal = opener.open();
+    hec = {
+        drop(hec);
+        cursor(&journal, "hec")
+    };
+    let resume = open_stream(&journal, 1);
+    assert_eq!((resume.position, resume.book), (Position::new(1, 4 * STEP), book_of(14)));
+    journal.append(Part::new(1, 4, 2).epoch(1, 10).build(), LAG).unwrap();
+    assert_eq!(only_numbers(drain(&mut hec)), [4, 5]);
+    opener.close(journal);
+}
+
+pub(crate) fn recovered_frames_are_claimed_and_not_read_twice(opener: &mut impl Opener) {
+    let journal = opener.open();
+    drop(cursor(&journal, "hec"));
+    open_stream(&journal, 1);
+    append_safely(&journal, &Part::new(1, 0, 10));
+    append_safely(&journal, &Part::new(1, 10, 10));
+    opener.crash(journal);
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    let resume = open_stream(&journal, 1);
+    assert_eq!((resume.position, resume.book), (Position::new(0, 20 * STEP), book_of(20)));
+    assert_eq!(resume.state, state_of(0, 20));
+    journal.append(Part::new(1, 20, 5).build(), LAG).unwrap();
+    journal.release_unclaimed();
+    assert_eq!(only_numbers(drain(&mut hec)), (0..25).collect::<Vec<_>>());
+    opener.close(journal);
+}
+
+pub(crate) fn recovered_frames_behind_a_hole_are_read_again(opener: &mut impl Opener) {
+    let journal = opener.open();
+    drop(cursor(&journal, "hec"));
+    open_stream(&journal, 1);
+    append_safely(&journal, &Part::new(1, 0, 10));
+    journal.append(Part::new(1, 10, 10).padding(9000).build(), LAG).unwrap();
+    append_safely(&journal, &Part::new(1, 20, 10));
+    opener.crash(journal);
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    assert_eq!(open_stream(&journal, 1).position, Position::new(0, 10 * STEP));
+    journal.append(Part::new(1, 10, 25).build(), LAG).unwrap();
+    assert_eq!(only_numbers(drain(&mut hec)), (0..35).collect::<Vec<_>>());
+    opener.close(journal);
+}
+
+pub(crate) fn frames_of_unclaimed_streams_are_released(opener: &mut impl Opener) {
+    let journal = opener.open();
+    drop(cursor(&journal, "hec"));
+    append_safely(&journal, &Part::new(7, 0, 10));
+    append_safely(&journal, &Part::new(8, 0, 10).unrepeatable());
+    opener.crash(journal);
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    assert!(take(&mut hec).is_none(), "not before every source had its say");
+    journal.release_unclaimed();
+    assert_eq!(drain(&mut hec).len(), 20);
+    let ledger = journal.ledger();
+    assert_eq!(ledger.sources[0].streams, 0, "they have ended");
+    assert_eq!(ledger.sources[0].book.lines, 20);
+    opener.close(journal);
+}
+
+pub(crate) fn a_frame_that_was_partly_committed_is_delivered_in_part(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    open_stream(&journal, 1);
+    journal.append(Part::new(1, 0, 6).build(), LAG).unwrap();
+    drain(&mut hec);
+    journal.flush();
+    opener.crash(journal);
+    // Read again from the beginning by a source that lost its way, and cut differently.
+    let journal = opener.open();
+    drop(cursor(&journal, "hec"));
+    append_safely(&journal, &Part::new(1, 0, 10));
+    let ledger = journal.ledger();
+    assert_eq!(ledger.cursors[0].in_flight, 4);
+    opener.crash(journal);
+    let journal = opener.open();
+    hec = {
+        drop(hec);
+        cursor(&journal, "hec")
+    };
+    assert_eq!(open_stream(&journal, 1).position, Position::new(0, 10 * STEP));
+    let delivery = take(&mut hec).unwrap();
+    assert_eq!((delivery.first_record, numbers(&delivery)), (6, vec![6, 7, 8, 9]));
+    hec.ack(&delivery, Outcome::delivered(4));
+    assert_eq!(journal.ledger().cursors[0].book.delivered, 10);
+    opener.close(journal);
+}
+
+pub(crate) fn a_deleted_file_survives_once_it_is_persisted(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    open_stream(&journal, 1);
+    for n in 0..3 {
+        journal.append(Part::new(1, n * 10, 10).padding(6000).build(), LAG).unwrap();
+    }
+    let first = take(&mut hec).unwrap();
+    hec.ack(&first, Outcome::delivered(10));
+    journal.persist_stream(StreamId(1));
+    append_safely(&journal, &Part::new(1, 30, 5));
+    journal.close_stream(StreamId(1));
+    journal.flush();
+    opener.crash(journal);
+    let journal = opener.open();
+    hec = {
+        drop(hec);
+        cursor(&journal, "hec")
+    };
+    let known = journal.known_streams(source());
+    assert_eq!(known.len(), 1);
+    assert_eq!(known[0].resume.position, Position::new(0, 35 * STEP), "nothing is missing");
+    journal.close_stream(known[0].stream);
+    journal.release_unclaimed();
+    assert_eq!(only_numbers(drain(&mut hec)), (10..35).collect::<Vec<_>>());
+    assert_eq!(journal.ledger().journal.recovery.lost_bytes, 0);
+    assert_eq!(journal.ledger().sources[0].streams, 0);
+    opener.close(journal);
+}
+
+pub(crate) fn a_removed_destination_keeps_its_frames_until_it_is_dropped(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let mut kept = cursor(&journal, "kept");
+    drop(cursor(&journal, "removed"));
+    append_safely(&journal, &Part::new(8, 0, 10).mask(0b11).unrepeatable());
+    drain(&mut kept);
+    opener.close(journal);
+    // It is not configured any more.
+    let journal = opener.open();
+    kept = {
+        drop(kept);
+        cursor(&journal, "kept")
+    };
+    journal.release_unclaimed();
+    assert_eq!(drain(&mut kept), []);
+    let ledger = journal.ledger();
+    assert!(!ledger.cursors[1].active);
+    assert_eq!((ledger.cursors[1].name.as_str(), ledger.cursors[1].in_flight), ("removed", 10));
+    opener.close(journal);
+    // It comes back.
+    let journal = opener.open();
+    drop(cursor(&journal, "kept"));
+    let mut removed = cursor(&journal, "removed");
+    journal.release_unclaimed();
+    assert_eq!(numbers(&take(&mut removed).unwrap()).len(), 10);
+    assert!(!journal.drop_cursor("removed"), "one that is in use cannot be dropped");
+    opener.close(journal);
+    // It is dropped.
+    let journal = opener.open();
+    drop(cursor(&journal, "kept"));
+    journal.release_unclaimed();
+    let before = journal.ledger().cursors[1].clone();
+    assert_eq!(before.in_flight, 10);
+    assert!(journal.drop_cursor("removed"));
+    assert!(!journal.drop_cursor("removed"));
+    assert_eq!(journal.ledger().cursors.len(), 1);
+    journal.flush();
+    assert_eq!(journal.ledger().journal.disk_bytes, 0, "its space is free");
+    opener.close(journal);
+    let journal = opener.open();
+    assert_eq!(journal.ledger().cursors.len(), 1);
+    assert_eq!(journal.ledger().journal.recovery.frames, 0);
+    assert_eq!(before.book.discarded[DiscardReason::CursorDropped as usize], 0);
+    opener.close(journal);
+}
+
+pub(crate) fn what_a_connection_was_told_is_there_after_a_crash(opener: &mut impl Opener) {
+    for boot in 0..8 {
+        let journal = opener.open();
+        let mut hec = cursor(&journal, "hec");
+        journal.release_unclaimed();
+        let told = if boot == 0 { 0 } else { 20 };
+        assert_eq!(drain(&mut hec).len(), told, "boot {boot}");
+        journal.flush();
+        for n in 0..20 {
+            append_safely(&journal, &Part::new(50 + boot, n, 1).unrepeatable());
+        }
+        opener.crash(journal);
+    }
+}
+
+pub(crate) fn a_forgotten_stream_does_not_come_back(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    append_safely(&journal, &Part::new(8, 0, 5).unrepeatable());
+    append_safely(&journal, &Part::new(9, 0, 5).unrepeatable());
+    // Stream 8 ends and is forgotten; the segment stays because of stream 9.
+    let delivery = hec.take(|stream| stream == StreamId(9)).unwrap();
+    hec.ack(&delivery, Outcome::delivered(5));
+    journal.close_stream(StreamId(8));
+    journal.flush();
+    assert_eq!(journal.ledger().sources[0].streams, 1);
+    opener.crash(journal);
+    for _ in 0..2 {
+        let journal = opener.open();
+        hec = {
+            drop(hec);
+            cursor(&journal, "hec")
+        };
+        journal.release_unclaimed();
+        let got: Vec<_> = std::iter::from_fn(|| take(&mut hec)).map(|d| d.stream().0).collect();
+        assert_eq!(got, [9]);
+        assert_eq!(journal.ledger().cursors[0].book.delivered, 5);
+        opener.close(journal);
+    }
+}
+
+pub(crate) fn the_state_of_a_place_is_the_last_one_given_for_it(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    open_stream(&journal, 1);
+    journal.append(Part::new(1, 0, 5).build(), LAG).unwrap();
+    drain(&mut hec);
+    // The same place, with other counts: bytes that were given up, for instance.
+    let mut again = Part::new(1, 5, 0);
+    again.lines_before = 3;
+    journal.append(again.build(), LAG).unwrap();
+    opener.close(journal);
+    let journal = opener.open();
+    drop(cursor(&journal, "hec"));
+    assert_eq!(open_stream(&journal, 1).book, book_of(8));
+    opener.close(journal);
+}
