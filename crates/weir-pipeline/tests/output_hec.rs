@@ -10,7 +10,9 @@ use weir_model::{DiscardReason, RecordFlags, Resource, Severity};
 use weir_pipeline::config::{Compression, HecMode, OutputKind};
 use weir_pipeline::output::dead_letter;
 use weir_pipeline::stats::get;
-use weir_testkit::{Answer, Collector, CollectorConfig, Record};
+use weir_testkit::{
+    Answer, CallKind, Collector, CollectorConfig, FailingDisk, Fault, FaultKind, Record,
+};
 
 fn keeping_collector() -> Collector {
     Collector::with(CollectorConfig { keep_records: true, ..CollectorConfig::default() })
@@ -373,4 +375,29 @@ fn a_stop_during_an_outage_keeps_everything_for_the_next_start() {
     assert_eq!(rig.book().unaccounted(), 0);
     assert_eq!(rig.book().in_flight, 3000);
     assert_eq!(rig.finish().0.book.delivered, 0);
+}
+
+#[test]
+fn a_disk_that_does_not_take_a_dead_letter_delays_and_duplicates_nothing() {
+    let collector = Collector::start();
+    collector.answer(Answer::RefuseContaining("poison".to_owned()));
+    let disk = FailingDisk::over(std::sync::Arc::new(weir_host::RealDisk));
+    for (call, fault) in [
+        (CallKind::Open, FaultKind::ReadOnly),
+        (CallKind::Write, FaultKind::NoSpace),
+        (CallKind::SyncData, FaultKind::Io),
+    ] {
+        disk.faults().inject(Fault::new(fault).on(call).path(".jsonl"));
+    }
+    let kind = OutputKind::SplunkHec(Box::new(hec(&collector.url())));
+    let disk = std::sync::Arc::new(disk);
+    let mut rig = Rig::start_in(tempfile::tempdir().unwrap(), disk, kind);
+    rig.append(1, &[Line::numbered("s1", 0), Line::new("poison"), Line::numbered("s1", 1)]);
+    rig.drain();
+    assert_eq!(rig.errors("dead_letter_file"), 3);
+    let (book, dir) = rig.finish();
+    assert_eq!((book.book.delivered, book.book.dead_lettered), (2, 1));
+    let tally = collector.tally();
+    assert_eq!((tally.unique(), tally.duplicates()), (2, 0));
+    assert_eq!(dead_letter::list(dir.path(), "out").unwrap().count(), 1);
 }

@@ -114,7 +114,6 @@ impl FileLoop<'_> {
             Ok(true) => {
                 let took = self.job.context.clock.monotonic().saturating_sub(started);
                 add(&self.job.stats.service_ns, took.as_nanos() as u64);
-                self.recovered();
             }
             Ok(false) => {}
             Err(error) => self.failed(&error),
@@ -173,6 +172,7 @@ impl FileLoop<'_> {
         }
         self.writer.settled();
         self.sync_due = None;
+        self.recovered();
         for parcel in self.unsettled.drain(..) {
             if let Some(delivery) = &parcel.delivery {
                 self.cursor.ack(delivery, Outcome::delivered(parcel.len() as u64));

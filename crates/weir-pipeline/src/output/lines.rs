@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 use weir_codec::escape_json_into;
-use weir_model::{RecordFlags, RecordView};
+use weir_model::{RecordFlags, RecordView, unescape_json};
 
 use super::parcel::Parcel;
 use crate::config::Encoding;
@@ -24,13 +24,42 @@ pub(crate) fn encode(parcel: &Parcel, encoding: Encoding, out: &mut Vec<u8>) {
 
 /// Appends the body as bytes and ends the line.
 pub(crate) fn raw_line(record: &RecordView<'_>, out: &mut Vec<u8>) {
-    let escaped = record.flags.contains(RecordFlags::JSON_ESCAPED);
-    if escaped && memchr::memchr(b'\\', record.body).is_none() {
-        out.extend_from_slice(record.body);
+    if record.flags.contains(RecordFlags::JSON_ESCAPED) {
+        push_unescaped(record.body, out);
     } else {
-        push_without_newlines(&record.plain_body(), out);
+        push_without_newlines(record.body, out);
     }
     out.push(b'\n');
+}
+
+/// Undoes JSON escapes, but for newlines, which stay as they are written.
+fn push_unescaped(escaped: &[u8], out: &mut Vec<u8>) {
+    let mut rest = escaped;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let (escape, after) = rest[at..].split_at(escape_len(&rest[at..]));
+        match escape {
+            b"\\\"" | b"\\\\" => out.push(escape[1]),
+            b"\\n" => out.extend_from_slice(escape),
+            _ => push_without_newlines(&unescape_json(escape), out),
+        }
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+}
+
+/// Length of the escape that `text` begins with; both halves of a surrogate pair are one.
+fn escape_len(text: &[u8]) -> usize {
+    let len = match text {
+        [_, b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', _, _, low @ ..]
+            if matches!(low, [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..]) =>
+        {
+            12
+        }
+        [_, b'u', ..] => 6,
+        _ => 2,
+    };
+    len.min(text.len())
 }
 
 fn push_without_newlines(text: &[u8], out: &mut Vec<u8>) {
@@ -115,4 +144,42 @@ pub(crate) fn attributes_inside(attributes: &[u8]) -> Option<String> {
     }
     let again = serde_json::to_string(&parsed).ok()?;
     Some(again[1..again.len() - 1].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn unescaped(escaped: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        push_unescaped(escaped, &mut out);
+        out
+    }
+
+    #[test]
+    fn half_a_pair_does_not_swallow_the_pair_behind_it() {
+        let two = "\u{fffd}\u{b80aa}".as_bytes();
+        assert_eq!(unescaped(br"\uDA0A\udAa0\udcaa"), two);
+    }
+
+    #[test]
+    fn newlines_stay_escaped_and_nothing_else_does() {
+        assert_eq!(
+            unescaped(br#"a\nb\u000ac \"q\" \\ \t\u00e9\ud83d\ude00"#),
+            "a\\nb\\nc \"q\" \\ \té😀".as_bytes()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn unescaping_in_place_agrees_with_the_model(
+            text in r#"([a-z]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-f]{2}\\u[dD][c-f][0-9a-f]{2}){0,20}"#
+        ) {
+            let mut want = Vec::new();
+            push_without_newlines(&unescape_json(text.as_bytes()), &mut want);
+            prop_assert_eq!(unescaped(text.as_bytes()), want);
+        }
+    }
 }

@@ -320,7 +320,11 @@ impl super::Channel {
 
 fn bad_event(bad: BadEvent) -> Reply {
     let text = hec::text_of_code(bad.code);
-    json_reply(400, &json!({"text": text, "code": bad.code, "invalid-event-number": bad.number}))
+    let body = json!({"text": text, "code": bad.code, "invalid-event-number": bad.number});
+    let mut reply = json_reply(400, &body);
+    // Who keeps the events before a bad one is known by this name.
+    reply.headers_mut().insert("server", hyper::header::HeaderValue::from_static("Splunkd"));
+    reply
 }
 
 fn reply(status: u16, code: u16) -> Reply {

@@ -12,6 +12,8 @@ use serde::Deserialize;
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<Duration>,
+    /// It names itself Splunk, whose behaviour in detail is known.
+    pub(crate) is_splunk: bool,
     pub(crate) body: Vec<u8>,
 }
 
@@ -42,8 +44,11 @@ pub(crate) struct Refusal {
     /// about something else than the records.
     pub(crate) code: Option<u16>,
     pub(crate) reason: String,
-    /// The first bad record; those before it were taken.
+    /// The first bad record.
     pub(crate) first_bad: Option<usize>,
+    /// Those before it were taken, as Splunk does. Others take nothing of such a request, or do
+    /// not say: then a duplicate is better than a loss.
+    pub(crate) took_before: bool,
 }
 
 /// What is wrong, for counters and for health.
@@ -118,6 +123,7 @@ impl Answer {
             code: body.and_then(|b| b.code),
             reason: self.said(body),
             first_bad: body.and_then(|b| b.invalid_event_number),
+            took_before: self.is_splunk,
         })
     }
 
@@ -190,7 +196,8 @@ mod tests {
     use super::*;
 
     fn verdict(status: u16, body: &str) -> Verdict {
-        Answer { status, retry_after: None, body: body.as_bytes().to_vec() }.verdict()
+        let body = body.as_bytes().to_vec();
+        Answer { status, retry_after: None, is_splunk: false, body }.verdict()
     }
 
     fn word(status: u16, code: u16) -> &'static str {

@@ -148,16 +148,18 @@ impl Client {
         let response =
             connection.sender.send_request(request).await.map_err(|e| self.broken(&e))?;
         let (status, retry_after) = (response.status().as_u16(), self.retry_after(&response));
+        let server = response.headers().get(header::SERVER);
+        let is_splunk = server.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"splunkd"));
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         match body {
-            Ok(body) => Ok(Answer { status, retry_after, body: body.to_bytes().into() }),
+            Ok(body) => Ok(Answer { status, retry_after, is_splunk, body: body.to_bytes().into() }),
             // The status line is what counts for a refusal; success needs the whole answer.
             Err(error) if status == 200 => Err(SendError::Broken {
                 target: self.target(),
                 kind: "garbage",
                 problem: format!("broke off its answer: {error}"),
             }),
-            Err(_) => Ok(Answer { status, retry_after, body: Vec::new() }),
+            Err(_) => Ok(Answer { status, retry_after, is_splunk, body: Vec::new() }),
         }
     }
 

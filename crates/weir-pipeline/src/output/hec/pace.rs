@@ -86,8 +86,8 @@ impl Pace {
         }
     }
 
-    /// An answer came and was good. True when failures came before it.
-    pub(crate) fn success(&self, took: Duration, slow_down: bool) -> bool {
+    /// An answer came and was good.
+    pub(crate) fn success(&self, took: Duration, slow_down: bool) {
         let mut inner = self.lock();
         let seconds = took.as_secs_f64();
         let usual = inner.usual_seconds.unwrap_or(seconds);
@@ -98,12 +98,10 @@ impl Pace {
         } else if inner.in_flight + 1 >= inner.limit as usize {
             inner.limit = (inner.limit + 1.0 / inner.limit).min(self.limit_max);
         }
-        let recovered = inner.failures > 0;
         inner.failures = 0;
         inner.closed_until = None;
         drop(inner);
         self.changed.notify_waiters();
-        recovered
     }
 
     /// A request failed: how long it must wait at least. From the second failure in a row on, and
@@ -165,8 +163,7 @@ mod tests {
         let pauses: Vec<_> = (0..12).map(|_| pace.failure(true, None)).collect();
         assert!(pauses[0] >= MIN / 2 && pauses[0] <= MIN);
         assert!(pauses[11] >= MAX / 2 && pauses[11] <= MAX);
-        assert!(pace.success(MIN, false));
-        assert!(!pace.success(MIN, false));
+        pace.success(MIN, false);
         assert!(pace.failure(true, None) <= MIN);
     }
 

@@ -3,7 +3,8 @@
 //! Invariants: the parts of a request are sent one after the other, in order; a record is written
 //! to the dead-letter file only after the collector refused a request that held nothing else, or
 //! named it; failures of the way there are retried for ever. Of a refused request that names its
-//! first bad event, the events before it were taken (as Splunk does), so they are not sent again.
+//! first bad event, Splunk has taken the events before it, so they are not sent again there;
+//! other collectors take nothing of it, or do not say, and get them again.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +13,6 @@ use std::time::Duration;
 
 use hyper::header::{self, HeaderMap, HeaderValue};
 use weir_host::{Clock, ConnectError, Connector, ConnectorSettings, TlsFiles};
-use weir_journal::Outcome;
 use weir_model::DiscardReason;
 
 use super::ack::Acks;
@@ -56,6 +56,8 @@ pub(crate) struct Sender {
 enum Step {
     /// Settled, or put back as smaller parts.
     Done,
+    /// These records were refused for good; the rest is settled or put back.
+    PutAside { refused: Range<usize>, reason: String, code: Option<u16> },
     /// Try the same again after a pause.
     Again(Duration),
 }
@@ -178,6 +180,9 @@ impl Sender {
             let bytes = body.bytes.len() as u64;
             match self.settle(request, part, part_max, result, took, bytes) {
                 Step::Done => return,
+                Step::PutAside { refused, reason, code } => {
+                    return self.put_aside(request, &refused, &reason, code).await;
+                }
                 Step::Again(pause) => {
                     add(&self.stats.retries, 1);
                     tokio::time::sleep(pause).await;
@@ -221,7 +226,7 @@ impl Sender {
             }
             Verdict::TooLarge => {
                 let reason = "HTTP 413: a single record is larger than the collector takes";
-                self.refuse(request, part, reason, Some(413))
+                Step::PutAside { refused: part.clone(), reason: reason.to_owned(), code: Some(413) }
             }
             Verdict::Refused(refusal) => self.refused(request, part, part_max, &refusal),
             Verdict::Alert(problem) => Step::Again(self.alert(&problem)),
@@ -236,11 +241,9 @@ impl Sender {
     fn delivered(&self, took: Duration, slow_down: bool) {
         add(&self.stats.requests, 1);
         add(&self.stats.service_ns, took.as_nanos() as u64);
-        let recovered = self.pace.success(took, slow_down);
+        self.pace.success(took, slow_down);
         self.has_succeeded.store(true, Ordering::Relaxed);
-        if recovered {
-            self.stats.errors.clear_last();
-        }
+        self.stats.errors.clear_last();
         if self.stats.failing.swap(false, Ordering::Relaxed) {
             tracing::info!(output = %self.output, "{} takes records again", self.client.target());
         }
@@ -299,28 +302,25 @@ impl Sender {
                 overload: false,
             }));
         }
-        let step = self.refuse(request, &(bad..bad + 1), &refusal.reason, refusal.code);
-        if let Step::Again(_) = step {
-            return step;
-        }
         *part_max = (part.len() / 2).max(1);
         if bad + 1 < part.end {
             request.todo.push_front(bad + 1..part.end);
         }
         if part.start < bad {
-            self.taken_before(request, part.start..bad);
+            self.before_refused(request, part.start..bad, refusal.took_before);
         }
-        step
+        let reason = refusal.reason.clone();
+        Step::PutAside { refused: bad..bad + 1, reason, code: refusal.code }
     }
 
-    /// Events before the first bad one were taken. With acknowledgements they came without a
-    /// number to ask for, so they are sent again all the same.
-    fn taken_before(&self, request: &mut Request, part: Range<usize>) {
-        if self.acks.is_some() {
-            request.todo.push_front(part);
-        } else {
+    /// Events before the first bad one: taken, where the collector is known to do so. With
+    /// acknowledgements they came without a number to ask for, so they are sent again.
+    fn before_refused(&self, request: &mut Request, part: Range<usize>, taken: bool) {
+        if taken && self.acks.is_none() {
             self.has_succeeded.store(true, Ordering::Relaxed);
             request.count(&part, |outcome, n| outcome.delivered += n);
+        } else {
+            request.todo.push_front(part);
         }
     }
 
@@ -330,42 +330,40 @@ impl Sender {
         parcels.any(|(parcel, _)| renderer.encoder.has_own_index(&request.parcels[parcel]))
     }
 
-    /// Puts refused records aside for good. When the disk does not take them, the whole part is
-    /// tried again.
-    fn refuse(
+    /// Writes refused records to the dead-letter file, for as long as it takes.
+    async fn put_aside(
         &self,
         request: &mut Request,
         part: &Range<usize>,
         reason: &str,
         code: Option<u16>,
-    ) -> Step {
+    ) {
+        // The collector answers: its way is fine.
+        self.pace.success(Duration::ZERO, false);
         let text = format!("{} refused a record: {reason}", self.client.target());
         self.stats.errors.count("refused", &text);
-        self.pace.success(Duration::ZERO, false);
-        let rejected = |outcome: &mut Outcome, n: u64| {
-            let before = outcome.discarded.map_or(0, |(_, n)| n);
-            outcome.discarded = Some((DiscardReason::Rejected, before + n));
-        };
         let Some(file) = &self.dead_letters else {
-            request.count(part, rejected);
-            return Step::Done;
+            tracing::warn!(output = %self.output, "{text}; it is counted as rejected");
+            return reject(request, part);
         };
-        match file.append(&self.letters(request, part, reason, code)) {
-            Ok(Appended::Durable) => {
-                tracing::warn!(output = %self.output, file = %file.path().display(), "{text}; it is in the dead-letter file");
-                request.count(part, |outcome, n| outcome.dead_lettered += n);
-                Step::Done
-            }
-            Ok(Appended::Full) => {
-                let text = format!("{} is full: see `weir dead-letter`", file.path().display());
-                self.stats.errors.count("dead_letter_full", &text);
-                request.count(part, rejected);
-                Step::Done
-            }
-            Err(error) => {
-                let text = format!("{}: {error}", file.path().display());
-                self.report("dead_letter_file", &text);
-                Step::Again(self.pace.failure(false, None))
+        let letters = self.letters(request, part, reason, code);
+        loop {
+            match file.append(&letters) {
+                Ok(Appended::Durable) => {
+                    tracing::warn!(output = %self.output, file = %file.path().display(), "{text}; it is in the dead-letter file");
+                    return request.count(part, |outcome, n| outcome.dead_lettered += n);
+                }
+                Ok(Appended::Full) => {
+                    let text = format!("{} is full: see `weir dead-letter`", file.path().display());
+                    self.stats.errors.count("dead_letter_full", &text);
+                    return reject(request, part);
+                }
+                Err(error) => {
+                    let text = format!("{}: {error}", file.path().display());
+                    let pause = self.pace.failure(false, None);
+                    self.report("dead_letter_file", &text);
+                    tokio::time::sleep(pause).await;
+                }
             }
         }
     }
@@ -446,6 +444,13 @@ const BATCH_BYTES_MIN: usize = 64 * 1024;
 
 /// HEC code 7.
 const INCORRECT_INDEX: u16 = 7;
+
+fn reject(request: &mut Request, part: &Range<usize>) {
+    request.count(part, |outcome, n| {
+        let before = outcome.discarded.map_or(0, |(_, n)| n);
+        outcome.discarded = Some((DiscardReason::Rejected, before + n));
+    });
+}
 
 fn halve(request: &mut Request, part: &Range<usize>, part_max: &mut usize) {
     let middle = part.start + part.len() / 2;
