@@ -155,7 +155,11 @@ impl Disk for RealDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-        Ok(rustix::fs::fsync(rustix::fs::open(dir, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)?)
+        Ok(rustix::fs::fsync(rustix::fs::open(
+            dir,
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?)?)
     }
 
     fn space(&self, dir: &Path) -> io::Result<DiskSpace> {

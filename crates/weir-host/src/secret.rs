@@ -138,7 +138,7 @@ mod tests {
             (&b" \n"[..], "is empty"),
             (b"one-hidden\ntwo", "more than one line"),
             (b"\xff\xfehidden", "not UTF-8"),
-            (&[b'x'; 70_000][..], "more than 64 KiB"),
+            ("x".repeat(70_000).as_bytes(), "more than 64 KiB"),
         ] {
             let error = from_bytes(bytes).unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains("hidden"), "{error}");

@@ -449,14 +449,14 @@ mod tests {
         assert_eq!(format_size(1_000_000_000), "1GB");
         assert_eq!(format_size(1 << 30), "1GiB");
         assert_eq!(format_size(1_537), "1537B");
-        assert_eq!(format_duration(Duration::from_secs(5_400)), "1h30m");
+        assert_eq!(format_duration(Duration::from_mins(90)), "1h30m");
         assert_eq!(format_duration(Duration::from_millis(1_500)), "1s500ms");
         assert_eq!(format_duration(Duration::ZERO), "0s");
         assert_eq!(approx_size(1_572_864), "1.50 MiB");
         assert_eq!(approx_size(1_023), "1.00 KiB");
         assert_eq!(approx_size(512), "512 B");
         assert_eq!(approx_duration(Duration::from_millis(340)), "340 ms");
-        assert_eq!(approx_duration(Duration::from_secs(7_500)), "2h05m");
+        assert_eq!(approx_duration(Duration::from_mins(125)), "2h05m");
         assert_eq!(group_digits(1_234_567), "1,234,567");
         assert_eq!(group_digits(12), "12");
     }

@@ -157,13 +157,11 @@ impl Found {
                 ledger.cursors.iter().filter(|c| c.blocking).map(|c| c.name.as_str()).collect();
             let text = match (by.as_slice(), &ledger.journal.disk_error) {
                 ([], Some(error)) => format!("is stopped, because the disk fails: {error}"),
-                ([], None) => "waits for room in the ring".to_owned(),
+                // A ring that is full for a moment is how back-pressure works.
+                ([], None) => return,
                 (names, _) => format!("is stopped by output {}", names.join(", ")),
             };
-            // A ring that is full for a moment is how back-pressure works.
-            let is_stopped = !by.is_empty() || ledger.journal.disk_error.is_some();
-            let severity = if is_stopped { Severity::Failing } else { Severity::Degraded };
-            self.add(at, "blocked", severity, text);
+            self.add(at, "blocked", Severity::Failing, text);
         }
     }
 

@@ -97,6 +97,7 @@ pub(crate) struct ConfigArgs {
         long,
         value_name = "FILE|DIR",
         env = "WEIR_CONFIG",
+        hide_env_values = true,
         value_hint = ValueHint::AnyPath
     )]
     pub(crate) config: Option<PathBuf>,
@@ -106,7 +107,7 @@ pub(crate) struct ConfigArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ApiArgs {
     /// Address of its API. Default: `api.listen` of its configuration.
-    #[arg(long, value_name = "ADDRESS", env = "WEIR_API")]
+    #[arg(long, value_name = "ADDRESS", env = "WEIR_API", hide_env_values = true)]
     pub(crate) api: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,

@@ -7,18 +7,20 @@ use std::io::{self, IsTerminal as _};
 use std::str::FromStr as _;
 
 use anyhow::Result;
-use tracing::Level;
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use weir_host::units::format_rfc3339;
 use weir_host::{Clock as _, RealClock};
 
 use crate::config::{LogFormat, LogPlan};
 use crate::exit::{Exit, ExitError};
-use crate::term::{ColorChoice, Paint};
+use crate::term::{ColorChoice, Paint, Style};
 
 /// The variable that wins over `log.level`.
 const VARIABLE: &str = "WEIR_LOG";
@@ -36,14 +38,11 @@ pub(crate) fn is_text(plan: &LogPlan) -> bool {
 pub(crate) fn init(plan: &LogPlan, color: ColorChoice) -> Result<()> {
     let filter = filter(plan.level, std::env::var(VARIABLE).ok().as_deref())?;
     let registry = tracing_subscriber::registry().with(filter);
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
-        .log_internal_errors(false)
-        .with_ansi(Paint::for_stderr(color).is_on());
+    let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr).log_internal_errors(false);
     // A second start of the log in one process does not exist.
     let _already_started = if is_text(plan) {
-        let layer = layer.compact().with_target(false).with_timer(ShortTime(RealClock::new()));
-        registry.with(layer).try_init()
+        let short = Short { clock: RealClock::new(), paint: Paint::for_stderr(color) };
+        registry.with(layer.with_ansi(false).event_format(short)).try_init()
     } else {
         let layer = layer.json().flatten_event(true).with_timer(FullTime(RealClock::new()));
         registry.with(layer.with_current_span(false).with_span_list(false)).try_init()
@@ -64,13 +63,35 @@ fn filter(level: Level, variable: Option<&str>) -> Result<Targets> {
     })
 }
 
-/// `20:57:26.123`: the date is no news on a terminal.
-struct ShortTime(RealClock);
+/// `20:57:26.123 WARN  message key=value`: the date is no news on a terminal.
+struct Short {
+    clock: RealClock,
+    paint: Paint,
+}
 
-impl FormatTime for ShortTime {
-    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
-        let time = format_rfc3339(self.0.unix_ns());
-        writer.write_str(time.get(11..23).unwrap_or(&time))
+impl<S, N> FormatEvent<S, N> for Short
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let time = format_rfc3339(self.clock.unix_ns());
+        let level = *event.metadata().level();
+        let word = format!("{level:<5}");
+        let word = match level {
+            Level::ERROR => self.paint.paint(Style::Bad, &word),
+            Level::WARN => self.paint.paint(Style::Warn, &word),
+            Level::INFO => self.paint.paint(Style::Good, &word),
+            Level::DEBUG | Level::TRACE => word,
+        };
+        write!(writer, "{} {word} ", time.get(11..23).unwrap_or(&time))?;
+        context.field_format().format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
     }
 }
 

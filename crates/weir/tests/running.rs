@@ -180,6 +180,27 @@ fn an_output_that_hangs_shows_in_health_and_a_second_signal_ends_at_once() {
 }
 
 #[test]
+fn people_get_short_lines_in_colour_and_hints() {
+    let dir = tempfile::tempdir().unwrap();
+    config(dir.path(), "[log]\nformat = \"text\"\n");
+    let mut command = weir(dir.path());
+    command.args(["run", "-c", "weir.toml", "--color", "always"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut log = std::io::BufReader::new(child.stderr.take().unwrap());
+    while !said.contains("stop   Ctrl-C") {
+        let read = std::io::BufRead::read_line(&mut log, &mut said).unwrap();
+        assert!(read > 0, "it ended early:\n{said}");
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    std::io::Read::read_to_string(&mut log, &mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
+    assert!(said.contains("\u{1b}[32mINFO \u{1b}[0m api listens address=127.0.0.1:"), "{said}");
+    assert!(said.contains("weir top"), "{said}");
+}
+
+#[test]
 fn a_removed_output_keeps_its_cursor_until_it_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let more = "[output.extra]\ntype = \"blackhole\"\n";

@@ -321,11 +321,15 @@ fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
     for source in sections.sources.iter().filter(|s| s.type_name == "file") {
         let section = &source.section;
         let excluded = |path: &Path| {
-            glob::any_matches(section.list("exclude").iter().map(|(p, _)| p.as_str()), path)
+            let patterns: Vec<String> =
+                section.list("exclude").iter().map(|(p, _)| glob::exclusion(p)).collect();
+            glob::any_matches(patterns.iter().map(String::as_str), path)
         };
         for (pattern, place) in section.list("include") {
             let reads = |path: &Path| {
-                glob::any_matches([pattern.as_str()].into_iter(), path) && !excluded(path)
+                let pattern = glob::absolute(Path::new(pattern));
+                let pattern = pattern.to_string_lossy();
+                glob::any_matches([pattern.as_ref()].into_iter(), path) && !excluded(path)
             };
             for output in sections.outputs.iter().filter(|o| o.type_name == "file") {
                 let Some(path) = output.section.file("path") else { continue };

@@ -3,8 +3,10 @@
 //! Invariant: as in `check`: only reads, names the place and says what would be right.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use weir_host::units::{format_duration, format_size};
+use weir_host::{Connector, ConnectorSettings, TlsFiles};
 
 use super::check::readable_file;
 use super::diagnostic::Diagnostics;
@@ -144,6 +146,7 @@ fn tls(section: &Section, is_https: Option<bool>, diagnostics: &mut Diagnostics)
                 .help(format!("add {other} = \"/path\", or take {one} out"));
         }
     }
+    tls_loads(tls, is_https, diagnostics);
     if tls.bool("insecure_skip_verify") {
         let key_path = tls.key_path("insecure_skip_verify");
         let message =
@@ -151,6 +154,31 @@ fn tls(section: &Section, is_https: Option<bool>, diagnostics: &mut Diagnostics)
         diagnostics
             .warn(tls.place("insecure_skip_verify"), &key_path, message)
             .help("name the server's authority in ca_file instead");
+    }
+}
+
+/// The files are read and put together as the output will do it.
+fn tls_loads(tls: &Section, is_https: Option<bool>, diagnostics: &mut Diagnostics) {
+    let is_wrong = |path: &str| path.starts_with(&tls.path);
+    if is_https != Some(true) || diagnostics.0.iter().any(|d| is_wrong(&d.key_path)) {
+        return;
+    }
+    let settings = ConnectorSettings {
+        host: "localhost".to_owned(),
+        port: 443,
+        tls: Some(TlsFiles {
+            ca_file: tls.file("ca_file"),
+            cert_file: tls.file("cert_file"),
+            key_file: tls.file("key_file"),
+            server_name: tls.text("server_name").map(str::to_owned),
+            insecure_skip_verify: tls.bool("insecure_skip_verify"),
+        }),
+        connect_timeout: Duration::from_secs(1),
+        handshake_timeout: Duration::from_secs(1),
+    };
+    if let Err(error) = Connector::new(settings) {
+        let message = format!("{} cannot be used: {error}", tls.path);
+        diagnostics.error(tls.place.clone(), &tls.path, message);
     }
 }
 

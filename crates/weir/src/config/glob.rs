@@ -9,7 +9,11 @@ use globset::{GlobBuilder, GlobMatcher};
 
 /// Compiles a pattern; the error says what is wrong with it.
 pub(crate) fn compile(pattern: &str) -> Result<GlobMatcher, String> {
-    let pattern = absolute(Path::new(pattern));
+    let pattern = if pattern.starts_with("**/") {
+        PathBuf::from(pattern)
+    } else {
+        absolute(Path::new(pattern))
+    };
     GlobBuilder::new(&pattern.to_string_lossy())
         .literal_separator(true)
         .build()
@@ -23,10 +27,22 @@ pub(crate) fn any_matches<'a>(patterns: impl Iterator<Item = &'a str>, path: &Pa
     patterns.filter_map(|pattern| compile(pattern).ok()).any(|glob| glob.is_match(&path))
 }
 
+/// An exclusion as sources compare it, with whole paths: without a `/` it is about the name alone,
+/// else it is relative to the working directory, as inclusions are.
+pub(crate) fn exclusion(pattern: &str) -> String {
+    if pattern.contains('/') && !pattern.starts_with("**/") {
+        absolute(Path::new(pattern)).to_string_lossy().into_owned()
+    } else if pattern.contains('/') {
+        pattern.to_owned()
+    } else {
+        format!("**/{pattern}")
+    }
+}
+
 /// The directories of a pattern before its first wildcard.
 pub(crate) fn fixed_part(pattern: &str) -> PathBuf {
     let is_wild = |part: &Component<'_>| {
-        part.as_os_str().as_encoded_bytes().iter().any(|b| b"*?[{".contains(b))
+        part.as_os_str().as_encoded_bytes().iter().any(|b| b"*?[{\\".contains(b))
     };
     absolute(Path::new(pattern)).components().take_while(|part| !is_wild(part)).collect()
 }
@@ -76,6 +92,9 @@ mod tests {
         assert!(matches("/var/log/**/*.log", "/var/log/b/c/a.log"));
         assert!(matches("/var/./log/../log/*.log", "/var/log/a.log"));
         assert!(compile("/var/log/[a.log").is_err());
+        let excludes = |pattern: &str, path: &str| matches(&exclusion(pattern), path);
+        assert!(excludes("*.old", "/var/log/b/a.old") && excludes("**/b/*", "/var/log/b/a"));
+        assert!(excludes("/var/log/*", "/var/log/a") && !excludes("log/a", "/var/log/a"));
         assert_eq!(fixed_part("/var/log/a*/b.log"), Path::new("/var/log"));
     }
 

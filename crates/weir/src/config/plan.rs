@@ -306,6 +306,11 @@ fn texts(section: &Section, name: &str) -> Vec<String> {
     section.list(name).iter().map(|(text, _)| text.clone()).collect()
 }
 
+/// A pattern from the root, without `.` and `..`.
+fn inclusion(pattern: &str) -> String {
+    glob::absolute(Path::new(pattern)).to_string_lossy().into_owned()
+}
+
 fn source(named: &Named) -> SourcePlan {
     let section = &named.section;
     let paths = |name| section.list(name).iter().map(|(text, _)| text.into()).collect();
@@ -318,8 +323,8 @@ fn source(named: &Named) -> SourcePlan {
             tail: tail(section),
         }),
         _ => SourceKind::File(FileSource {
-            include: texts(section, "include"),
-            exclude: texts(section, "exclude"),
+            include: texts(section, "include").iter().map(|p| inclusion(p)).collect(),
+            exclude: texts(section, "exclude").iter().map(|p| glob::exclusion(p)).collect(),
             format: match section.word("format") {
                 "raw" => Format::Raw,
                 "docker_json" => Format::DockerJson,

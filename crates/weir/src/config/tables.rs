@@ -354,13 +354,14 @@ pub(crate) const SOURCE: Family = Family {
                         Kind::Globs,
                         Required,
                         "Files to tail. `*` stands for anything within a name, `**` for any \
-                         directories, `{a,b}` for either. Files that come later are found too.",
+                         directories, `{a,b}` for either; a relative pattern begins at the \
+                         working directory. Files that come later are found too.",
                     ),
                     field(
                         "exclude",
                         Kind::Globs,
                         Value("[]"),
-                        "Files to leave out. Compressed files (`*.gz`, `*.zst`, `*.xz`, `*.bz2`) \
+                        "Files to leave out; a pattern without `/` is about the name alone. Compressed files (`*.gz`, `*.zst`, `*.xz`, `*.bz2`) \
                          and `*.tmp` are always left out.",
                     ),
                     field(

@@ -145,6 +145,32 @@ fn no_message_shows_a_secret() {
 }
 
 #[test]
+fn certificate_files_are_tried_as_the_output_will_use_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca_file = dir.path().join("ca.pem");
+    let body = "-----BEGIN CERTIFICATE-----\nbm90IGEgY2VydGlmaWNhdGU=\n-----END CERTIFICATE-----\n";
+    std::fs::write(&ca_file, body).unwrap();
+    let shown = rendered(&format!(
+        "{REST}[output.hec]\ntype = \"splunk_hec\"\nendpoint = \"https://splunk.example:8088\"\n\
+         token = {{ env = \"PATH\" }}\ntls = {{ ca_file = {ca_file:?} }}\n"
+    ));
+    assert!(shown.starts_with("error: output.hec.tls cannot be used: "), "{shown}");
+    assert!(shown.contains("--> weir.toml:12:7  output.hec.tls"), "{shown}");
+    assert!(shown.contains("ca.pem"), "{shown}");
+}
+
+#[test]
+fn patterns_reach_the_sources_from_the_root() {
+    let text = REST.replace("include =", "exclude = [\"*.old\"]\ninclude =");
+    let plan = loaded(&text.replace("/var/log/", "/var/../var/log/")).plan.unwrap();
+    let weir_pipeline::config::SourceKind::File(source) = &plan.pipeline.sources[0].kind else {
+        panic!("it is of type file");
+    };
+    assert_eq!(source.include, ["/var/log/weir-test/*.log"]);
+    assert_eq!(source.exclude, ["**/*.old"]);
+}
+
+#[test]
 fn a_directory_is_merged_and_a_second_definition_names_both_places() {
     let mut texts = Texts::default();
     texts.add("10.toml", format!("{REST}[journal]\nring = \"8MiB\"\n"));

@@ -153,7 +153,7 @@ fn reasons(health: &Value) -> Vec<ReasonLine> {
 fn source_row(earlier: &SourceStatus, now: &SourceStatus, rates: &Rates) -> Row {
     let (book, files) = (&now.book.book, &now.book.files);
     let state = match () {
-        () if now.blocked => ("blocked", State::Failing),
+        () if now.blocked => ("waits for room", State::Degraded),
         () if now.unreadable_files > 0 => ("unreadable files", State::Degraded),
         () => ("ok", State::Ok),
     };
