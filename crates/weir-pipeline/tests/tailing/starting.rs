@@ -123,3 +123,19 @@ fn idle_files_cost_nothing() {
     // 0.1 % of a core is the promise for optimised code; this is the unoptimised one.
     assert!(used < Duration::from_millis(5), "{used:?} in a second");
 }
+
+#[test]
+fn a_directory_that_must_not_be_entered_is_named_and_read_once_it_is_allowed() {
+    let world = World::files(&["closed/in/*.log"], |s| {
+        s.tail.rescan_interval = Duration::from_millis(100);
+    });
+    std::fs::create_dir_all(world.log("closed/in")).unwrap();
+    Writer::append(&world.log("closed/in/app.log")).lines(&lines(0..3));
+    let mode = |mode| std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(world.log("closed"), mode(0o000)).unwrap();
+    let running = start_without_rights(&world);
+    let message = running.stats.errors.last().unwrap();
+    assert!(message.contains("logs/closed") && message.contains("denied"), "{message}");
+    std::fs::set_permissions(world.log("closed"), mode(0o755)).unwrap();
+    running.expect(&lines(0..3));
+}

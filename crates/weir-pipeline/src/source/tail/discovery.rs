@@ -101,6 +101,8 @@ pub(super) struct Discovery {
     dirty: Vec<DirId>,
     roots: Vec<(PathBuf, Rule)>,
     missing_roots: bool,
+    /// Roots of which it was said that they cannot be reached.
+    told_roots: HashSet<PathBuf>,
     hidden: Vec<PathBuf>,
     stats: Arc<SourceStats>,
 }
@@ -126,6 +128,7 @@ impl Discovery {
             dirty: Vec::new(),
             roots,
             missing_roots: true,
+            told_roots: HashSet::new(),
             hidden: hidden.collect(),
             stats,
         }
@@ -280,9 +283,13 @@ impl Discovery {
         self.missing_roots = false;
         let mut missing = false;
         for (root, rule) in self.roots.clone() {
-            if let Ok(real) = root.canonicalize() {
-                self.ensure_dir(&real, &root, &[rule]);
-                continue;
+            match root.canonicalize() {
+                Ok(real) => {
+                    self.told_roots.remove(&root);
+                    self.ensure_dir(&real, &root, &[rule]);
+                    continue;
+                }
+                Err(error) => self.tell_root(&root, &error),
             }
             missing = true;
             let existing = root.ancestors().skip(1).find_map(|a| a.canonicalize().ok());
@@ -292,6 +299,15 @@ impl Discovery {
         }
         if !missing {
             self.drop_ancestors();
+        }
+    }
+
+    /// A root that is not there yet is normal; one that must not be entered is said, once.
+    fn tell_root(&mut self, root: &Path, error: &std::io::Error) {
+        if error.kind() != std::io::ErrorKind::NotFound && self.told_roots.insert(root.to_owned()) {
+            let text = format!("cannot reach {}: {error}", root.display());
+            tracing::warn!("{text}");
+            self.stats.errors.count("directory", &text);
         }
     }
 

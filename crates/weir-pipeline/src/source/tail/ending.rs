@@ -130,7 +130,8 @@ impl Engine {
         }
         let region = match self.fill(file) {
             Ok(Some(region)) if !region.is_empty() => region,
-            Ok(Some(_shrunk)) => return Err(Next::Again),
+            // Shorter than it said: the next look tells. Not at once, in case it goes on saying so.
+            Ok(Some(_shrunk)) => return Err(Next::At(self.now() + NAMELESS_PAUSE)),
             Ok(None) => return Err(self.rewritten(file)),
             Err(error) => return Err(self.read_failed(file, error)),
         };
@@ -341,6 +342,9 @@ impl Engine {
             tracing::warn!("{text}");
             self.parts.stats.errors.count("read", &text);
         }
+        // Younger files of the group do not wait for what cannot be read.
+        file.is_drained = true;
+        self.wake_younger(file);
         Next::At(self.now() + RETRY_PAUSE)
     }
 

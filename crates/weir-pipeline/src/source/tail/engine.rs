@@ -220,6 +220,7 @@ impl Engine {
         if now >= self.next_rescan || retry {
             self.retry_open_at = None;
             self.next_rescan = now + self.parts.settings.rescan_interval;
+            self.unreadable.retain(|path| path.symlink_metadata().is_ok());
             self.discovery.rescan();
         } else if now >= self.next_unwatched {
             self.next_unwatched = now + UNWATCHED_PAUSE;

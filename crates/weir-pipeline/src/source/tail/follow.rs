@@ -97,6 +97,7 @@ impl Engine {
             Ok(fd) if Look::of(std::os::fd::AsFd::as_fd(&fd)).is_ok_and(|l| l.id == file.id) => {
                 file.fd = Some(fd);
                 self.open_files += 1;
+                self.readable_again(&path);
                 None
             }
             // Another file has the name by now: looking at the name again will tell.
@@ -145,6 +146,14 @@ impl Engine {
             let text = format!("cannot open {}: {error}", path.display());
             tracing::warn!("{text}");
             self.parts.stats.errors.count(kind, &text);
+        }
+    }
+
+    /// A file that could not be read can be.
+    pub(super) fn readable_again(&mut self, path: &std::path::Path) {
+        if !self.unreadable.is_empty() && self.unreadable.remove(path) && self.unreadable.is_empty()
+        {
+            self.parts.stats.errors.clear_last();
         }
     }
 
@@ -204,7 +213,7 @@ impl Engine {
             return self.at_end(file);
         }
         self.note_first_read(file);
-        self.unreadable.remove(&file.shown);
+        self.readable_again(&file.shown);
         let is_complete = self.decode(file, region);
         if !self.append(file) {
             return Next::Blocked;

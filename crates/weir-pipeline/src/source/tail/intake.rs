@@ -184,7 +184,7 @@ impl Engine {
         if look.id != sighting.look.id {
             return self.discovery.touch(&sighting.place);
         }
-        self.unreadable.remove(&path);
+        self.readable_again(&path);
         let now = self.now();
         let mut file = Box::new(File::new(self.new_key(), look.id, stream, now));
         file.fd = Some(fd);
