@@ -180,6 +180,30 @@ fn an_output_that_hangs_shows_in_health_and_a_second_signal_ends_at_once() {
 }
 
 #[test]
+fn a_reader_of_the_only_output_that_goes_away_ends_weir_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = config(dir.path(), "");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (head, _) = text.split_once("[output.copy]").unwrap();
+    write(dir.path(), "weir.toml", &format!("{head}[output.out]\ntype = \"stdout\"\n"));
+    let log = write(dir.path(), "in/a.log", "one\n");
+    let mut command = weir(dir.path());
+    command.args(["run", "-c", "weir.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    assert_eq!(line, "one\n");
+    drop(out);
+    let mut file = std::fs::OpenOptions::new().append(true).open(log).unwrap();
+    file.write_all(b"two\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("1 wait for the next start"), "{said}");
+}
+
+#[test]
 fn people_get_short_lines_in_colour_and_hints() {
     let dir = tempfile::tempdir().unwrap();
     config(dir.path(), "[log]\nformat = \"text\"\n");

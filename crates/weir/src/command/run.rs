@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -14,7 +15,7 @@ use weir_host::units::group_digits;
 use weir_host::{Clock, Disk, RealClock, RealDisk};
 use weir_journal::JournalError;
 use weir_pipeline::health::{Health, Severity};
-use weir_pipeline::view::PipelineView;
+use weir_pipeline::view::{OutputView, PipelineView};
 use weir_pipeline::{Pipeline, StartError};
 
 use crate::cli::ConfigArgs;
@@ -138,7 +139,7 @@ fn greet(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: ColorChoice) 
     note("  stop   Ctrl-C");
 }
 
-/// Waits for a signal; meanwhile says when something begins or ceases to be wrong.
+/// Waits for a reason to stop; meanwhile says when something begins or ceases to be wrong.
 async fn watch(view: &PipelineView, signals: &mut Signals) -> &'static str {
     let mut known = BTreeSet::new();
     let mut ticks = tokio::time::interval(HEALTH_INTERVAL);
@@ -146,9 +147,22 @@ async fn watch(view: &PipelineView, signals: &mut Signals) -> &'static str {
     loop {
         tokio::select! {
             name = signals.next() => return name,
-            _ = ticks.tick() => log_changes(&view.health(), &mut known),
+            _ = ticks.tick() => {
+                log_changes(&view.health(), &mut known);
+                if nobody_reads(view) {
+                    return "nobody reads standard output, the only output";
+                }
+            }
         }
     }
+}
+
+/// `weir run | head` ends when `head` has seen enough. Beside another output weir goes on.
+fn nobody_reads(view: &PipelineView) -> bool {
+    let is_closed = |output: &OutputView| {
+        output.type_name == "stdout" && output.stats.failing.load(Ordering::Relaxed)
+    };
+    view.outputs.iter().all(is_closed)
 }
 
 /// Component kind, component and reason.

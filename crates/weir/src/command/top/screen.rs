@@ -160,8 +160,9 @@ impl Screen {
                 cells.map(|cell| cell.chars().count()).max().unwrap_or(0).max(head[column].len())
             })
             .collect();
+        let shown = columns_that_fit(head, &widths, usize::from(area.width));
         let aligned = |cells: &mut dyn Iterator<Item = &str>| -> Vec<String> {
-            let cells = cells.zip(&widths).enumerate();
+            let cells = cells.zip(&widths).enumerate().filter(|(i, _)| shown.contains(i));
             let align = |(i, (cell, width)): (usize, (&str, &usize))| {
                 if i < 2 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
             };
@@ -175,9 +176,8 @@ impl Screen {
             }
             TableRow::new(cells).style(style)
         });
-        let constraints = widths
-            .iter()
-            .map(|width| Constraint::Length(u16::try_from(*width).unwrap_or(u16::MAX)));
+        let constraints =
+            shown.iter().map(|i| Constraint::Length(u16::try_from(widths[*i]).unwrap_or(u16::MAX)));
         let header = TableRow::new(aligned(&mut head.iter().copied())).style(bold());
         let table = Table::new(table_rows, constraints).header(header).column_spacing(2);
         frame.render_widget(table, area);
@@ -204,6 +204,35 @@ impl Screen {
     }
 }
 
+/// Columns that go first where the terminal is narrow.
+const LEAST_NEEDED: [&str; 12] = [
+    "TYPE",
+    "CPU",
+    "RETRIES",
+    "QUEUEING",
+    "SERVICE",
+    "BYTES/S",
+    "SENT/S",
+    "FILES",
+    "UNREAD",
+    "IN FLIGHT",
+    "FILL",
+    "LAG",
+];
+
+/// Indexes of the columns that are shown.
+fn columns_that_fit(head: &[&str], widths: &[usize], width: usize) -> Vec<usize> {
+    let mut shown: Vec<usize> = (0..head.len()).collect();
+    for name in LEAST_NEEDED {
+        let needed: usize = shown.iter().map(|i| widths[*i] + 2).sum();
+        if needed <= width + 2 {
+            break;
+        }
+        shown.retain(|i| head[*i] != name);
+    }
+    shown
+}
+
 fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
@@ -215,4 +244,20 @@ fn help(frame: &mut Frame<'_>) {
         Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
     frame.render_widget(Clear, centred);
     frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" Keys ")), centred);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_keeps_what_matters_most() {
+        let widths = SOURCE_HEAD.map(|name| name.len().max(6));
+        let names = |width| -> Vec<&str> {
+            columns_that_fit(&SOURCE_HEAD, &widths, width).iter().map(|i| SOURCE_HEAD[*i]).collect()
+        };
+        assert_eq!(names(200), SOURCE_HEAD);
+        assert_eq!(names(40), ["NAME", "LINES/S", "LAG", "LOST", "STATE"]);
+        assert_eq!(names(1), ["NAME", "LINES/S", "LOST", "STATE"]);
+    }
 }
