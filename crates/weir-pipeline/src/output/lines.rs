@@ -3,6 +3,8 @@
 //! Invariant: one record is exactly one line; a newline inside a body is written as `\n` (two
 //! characters). `Raw` keeps bytes that are not UTF-8, `Json` replaces them.
 
+use std::ops::RangeInclusive;
+
 use serde_json::Value;
 use weir_codec::escape_json_into;
 use weir_model::{RecordFlags, RecordView, unescape_json};
@@ -50,12 +52,19 @@ fn push_unescaped(escaped: &[u8], out: &mut Vec<u8>) {
 
 /// Length of the escape that `text` begins with; both halves of a surrogate pair are one.
 fn escape_len(text: &[u8]) -> usize {
-    let len = match text {
-        [_, b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', _, _, low @ ..]
-            if matches!(low, [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..]) =>
-        {
-            12
+    const HIGH: RangeInclusive<u32> = 0xd8..=0xdb;
+    const LOW: RangeInclusive<u32> = 0xdc..=0xdf;
+    // The first two digits of an escape tell which half of a pair it is, if any.
+    let half = |at: usize| match text.get(at..at + 4) {
+        Some([b'\\', b'u', high, low]) => {
+            let digit = |b: u8| char::from(b).to_digit(16);
+            Some(digit(*high)? * 16 + digit(*low)?)
         }
+        _ => None,
+    };
+    let is = |at: usize, range: &RangeInclusive<u32>| half(at).is_some_and(|n| range.contains(&n));
+    let len = match text {
+        _ if is(0, &HIGH) && is(6, &LOW) => 12,
         [_, b'u', ..] => 6,
         _ => 2,
     };
