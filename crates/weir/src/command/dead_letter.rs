@@ -69,9 +69,8 @@ fn line(letter: &DeadLetter, output: Output) -> Result<String> {
     }
     let body = String::from_utf8_lossy(&letter.record.body);
     let body: String = body.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let code = letter.code.map_or_else(String::new, |code| format!(" ({code})"));
     let time = format_rfc3339(letter.time_ns);
-    Ok(format!("{time} {} {}{code}: {body}\n", letter.output, letter.reason))
+    Ok(format!("{time} {} {}: {body}\n", letter.output, letter.reason))
 }
 
 fn resend(

@@ -217,13 +217,16 @@ fn farewell(view: &PipelineView) {
     let records: u64 = ledger.sources.iter().map(|source| source.book.records).sum();
     let waiting: u64 = ledger.cursors.iter().map(|cursor| cursor.in_flight).sum();
     let lost: u64 = ledger.cursors.iter().map(|cursor| cursor.book.discarded_total()).sum();
+    let dead: u64 = ledger.cursors.iter().map(|cursor| cursor.book.dead_lettered).sum();
     tracing::info!(
         records,
         waiting,
         discarded = lost,
-        "stopped: {} records read, {} wait for the next start, {} discarded",
+        dead_lettered = dead,
+        "stopped: {} records read, {} wait for the next start, {} discarded, {} dead-lettered",
         group_digits(records),
         group_digits(waiting),
         group_digits(lost),
+        group_digits(dead),
     );
 }
