@@ -303,3 +303,23 @@ fn a_crash_after_the_next_file_took_the_parts_over_repeats_nothing_wrong() {
     let running = world.start();
     running.expect(&[]);
 }
+
+#[test]
+fn what_a_container_left_unfinished_is_not_joined_to_its_next_start() {
+    let world = World::containers(|c| c.tail.partial_timeout = Duration::from_millis(200));
+    let dir = pod(&world);
+    let running = world.start();
+    Writer::append(&dir.join("0.log")).text(&cri("P", "stdout", "unfinished"));
+    Writer::append(&dir.join("1.log")).text(&cri("F", "stdout", "hello"));
+    running.expect_each_once(&strings(&["hello", "unfinished"]));
+    Writer::append(&dir.join("1.log")).text(&cri("P", "stdout", "cut"));
+    eventually("it is read", || running.book().bytes_read > 100);
+    running.stop();
+    remove_file(dir.join("1.log")).unwrap();
+    Writer::append(&dir.join("2.log")).text(&cri("F", "stdout", "again"));
+    let running = world.start();
+    running.inbox.wait(1);
+    eventually("both are delivered", || running.book().records == 4);
+    running.assert_books();
+    assert!(running.inbox.bodies().contains(&"again".to_owned()));
+}

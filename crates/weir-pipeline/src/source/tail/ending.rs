@@ -204,6 +204,10 @@ impl Engine {
     fn inherit(&mut self, file: &mut File, older: &[FileKey]) {
         for key in older.iter().rev() {
             let Some(other) = self.files.get_mut(key) else { continue };
+            if other.restart != file.restart {
+                // What a container did not finish before it was started again, it never will.
+                continue;
+            }
             let Some(decoder) = &mut other.decoder else { continue };
             if !decoder.partials().is_empty() {
                 let format = decoder.format();

@@ -6,6 +6,7 @@
 //! start of the source; a file of the last run that is gone leaves its unread bytes in the book.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use weir_journal::{KnownStream, StreamSpec};
 use weir_model::{AbandonReason, Position, Resource, hash64};
@@ -18,13 +19,19 @@ use super::identity::Look;
 use super::layout::Class;
 use super::limit::Bucket;
 use super::reader::start_of_last_line;
-use super::rotation::Generation;
+use super::rotation::{Generation, split_suffix};
 use super::state;
 use crate::config::ReadFrom;
 use crate::stats::{add, get, set};
 
 /// Copies that are remembered; the ages of files tell copies too, but for the first milliseconds.
 const COPIES_MAX: usize = 4096;
+
+/// The name of a log without what rotation adds to it.
+fn base_name(path: &Path) -> &str {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    split_suffix(name).map_or(name, |(base, _)| base)
+}
 
 impl Engine {
     /// What the last run knew.
@@ -351,7 +358,10 @@ impl Engine {
             let files: Vec<&File> =
                 members.iter().filter_map(|key| self.files.get(key).map(Box::as_ref)).collect();
             for file in &files {
-                if files.iter().any(|other| other.is_claimed && file.is_before(other)) {
+                let continues = |other: &File| {
+                    other.is_claimed && other.restart == file.restart && file.is_before(other)
+                };
+                if files.iter().any(|other| continues(other)) {
                     handed.push(file.key);
                 }
             }
@@ -368,18 +378,23 @@ impl Engine {
         let Some(decoder) = file.decoder.as_mut().filter(|d| !d.partials().is_empty()) else {
             return;
         };
-        let members = self.groups.get(&file.group).map_or(&[][..], Vec::as_slice);
-        let is_begun = |key: &FileKey| self.files.get(key).is_some_and(|f| f.is_claimed);
-        if members.iter().any(is_begun) {
+        // Not the log of the same container after its next start.
+        let base = base_name(&file.shown);
+        let members: Vec<&File> = self
+            .groups
+            .get(&file.group)
+            .into_iter()
+            .flatten()
+            .filter_map(|key| self.files.get(key).map(Box::as_ref))
+            .filter(|other| base_name(&other.shown) == base)
+            .collect();
+        if members.iter().any(|other| other.is_claimed) {
             // A younger file has them already.
             drop(decoder.take_partials());
             return;
         }
-        let next = members
-            .iter()
-            .filter_map(|key| self.files.get(key))
-            .reduce(|a, b| if b.is_before(a) { b } else { a })
-            .map(|f| f.key);
+        let next =
+            members.into_iter().reduce(|a, b| if b.is_before(a) { b } else { a }).map(|f| f.key);
         if let Some(next) = next.and_then(|key| self.files.get_mut(&key)) {
             next.inherited = Some((decoder.format(), decoder.take_partials()));
         }
