@@ -147,6 +147,7 @@ impl SourceHandle {
 pub fn spawn(plan: &SourcePlan, context: SourceContext) -> Result<SourceHandle, SourceError> {
     let io = |error| SourceError::Io { name: plan.name.clone(), error };
     let wake = WakeFd::new().map_err(io)?;
+    raise_descriptor_limit();
     let stop = Arc::new(AtomicBool::new(false));
     let discovered = Arc::new(Flag::default());
     let (settings, format) = match &plan.kind {
@@ -180,13 +181,11 @@ pub fn spawn(plan: &SourcePlan, context: SourceContext) -> Result<SourceHandle, 
 }
 
 /// Raises the soft limit of open files to the hard one: every followed file is kept open.
-/// Returns the limit; `None` when there is none.
-pub fn raise_descriptor_limit() -> Option<u64> {
+fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Refused: the old limit stays, and is what is returned.
+    // Refused: then fewer files are open at a time.
     let _refused = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    getrlimit(Resource::Nofile).current
 }
 
 /// This machine's name, empty when it has none.
