@@ -50,7 +50,7 @@ fn batch(stream: u64, first: u64, records: u64, body: &[u8]) -> Batch {
 fn open(dir: &Path) -> Journal {
     let config = JournalConfig {
         dir: dir.to_owned(),
-        ring_bytes: 64 << 20,
+        ring_bytes: 256 << 20,
         limit_bytes: 8 << 30,
         free_bytes_min: 0,
         segment_bytes: 64 << 20,
@@ -66,7 +66,7 @@ fn cursor(journal: &Journal) -> weir_journal::Cursor {
         name: "out".to_owned(),
         when_full: WhenFull::Block,
         buffer_limit_bytes: 4 << 30,
-        window_bytes: 64 << 20,
+        window_bytes: 256 << 20,
     };
     journal.cursor(spec).expect("a cursor")
 }
@@ -79,11 +79,13 @@ fn through_the_ring(dir: &Path, streams: u64) {
     let mut spent = [Duration::ZERO; 3];
     for round in 0..rounds {
         let batches: Vec<Batch> = (0..1000)
-            .map(|n| batch(n % streams, round * 10_000 + n * 10, 10, &[b'x'; 5000]))
+            .map(|n| batch(n % streams, round * 10_000 + n * 10, 10, &[b'x'; 500]))
             .collect();
         let start = Instant::now();
         for batch in batches {
-            journal.append(batch, WritePolicy::OnLag).expect("there is room");
+            if let Err(refused) = journal.append(batch, WritePolicy::OnLag) {
+                panic!("{:?}, {:?}", refused.reason, journal.ledger());
+            }
         }
         let appended = Instant::now();
         let mut taken = Vec::with_capacity(1000);

@@ -20,8 +20,15 @@ fn lock() -> std::sync::MutexGuard<'static, Vec<Box<[u8]>>> {
 }
 
 /// A buffer of a frame: either of full size and returned to the pool when dropped, or exact.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct PooledBuf(Box<[u8]>);
+
+/// Its length only: what a log says has no place in messages about a batch.
+impl std::fmt::Debug for PooledBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
 
 impl PooledBuf {
     /// A buffer of `FRAME_BYTES_MAX` bytes with unspecified content.
