@@ -15,9 +15,7 @@ use weir_model::{
     Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Resource, Seal, Severity,
     SourceBook, SourceId, StreamId,
 };
-use weir_pipeline::config::{
-    Compression, HecMode, OutputKind, OutputPlan, SplunkHec, TlsSettings,
-};
+use weir_pipeline::config::{Compression, HecMode, OutputKind, OutputPlan, SplunkHec, TlsSettings};
 use weir_pipeline::output::{self, OutputContext};
 use weir_pipeline::stats::{self, OutputStats};
 
@@ -42,9 +40,8 @@ fn main() {
 /// Bodies of words and numbers, escaped as docker writes them.
 fn bodies() -> Vec<Vec<u8>> {
     fastrand::seed(1);
-    let words: Vec<String> = (0..500)
-        .map(|n| (0..2 + n % 9).map(|_| fastrand::lowercase()).collect())
-        .collect();
+    let words: Vec<String> =
+        (0..500).map(|n| (0..2 + n % 9).map(|_| fastrand::lowercase()).collect()).collect();
     let body = |n: u64| {
         let mut text = format!("2026-11-21T19:12:31.{n:06}Z INFO request \\\"GET /a/{n}\\\" ");
         while text.len() < BODY_BYTES {

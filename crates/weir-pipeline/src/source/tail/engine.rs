@@ -69,6 +69,9 @@ pub(in crate::source) struct Parts {
     pub(in crate::source) host: String,
 }
 
+/// Looks at start while names keep moving: each takes milliseconds, rotations are rarer.
+const LOOKS_AT_START_MAX: usize = 100;
+
 /// The engine of one source.
 pub(super) struct Engine {
     pub(super) parts: Parts,
@@ -158,12 +161,29 @@ impl Engine {
         let started_ns = self.parts.clock.unix_ns() - BIRTH_TICK_NS;
         self.discovery.rescan();
         self.look();
+        self.seek_remembered();
         self.is_first_look = false;
         self.started_ns = started_ns;
         self.account_vanished();
         self.base_of_bytes_seen();
         self.is_starting = false;
         self.publish(self.now());
+    }
+
+    /// A file that was renamed while its directory was listed may have been passed over: what the
+    /// kernel told of since is looked at before anything counts as vanished.
+    fn seek_remembered(&mut self) {
+        for _ in 0..LOOKS_AT_START_MAX {
+            let mut written = Vec::new();
+            self.discovery.drain(&mut written);
+            for key in written {
+                self.make_ready(key);
+            }
+            if self.remembered.is_empty() || !self.discovery.has_touched() {
+                return;
+            }
+            self.look();
+        }
     }
 
     /// Works until told to stop.
