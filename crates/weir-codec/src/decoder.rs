@@ -411,7 +411,7 @@ impl LineDecoder {
             Format::Cri => {
                 let bytes = builder.arena().get(line.clone()).unwrap_or_default();
                 let Some(parsed) = cri::parse(bytes, &mut self.times) else {
-                    self.malformed(builder, run, line, end_offset, book)?;
+                    self.malformed(builder, run, line, end_offset, false, book)?;
                     return Ok(consumed);
                 };
                 self.part(builder, run, cri_part(&parsed, line.start, end_offset), book)?;
@@ -438,11 +438,11 @@ impl LineDecoder {
             consumed = nul;
         }
         let end_offset = run.offset(line.start + consumed);
-        self.malformed(builder, run, line, end_offset, book)?;
+        self.malformed(builder, run, line, end_offset, false, book)?;
         Ok(consumed)
     }
 
-    /// Keeps a line as it stands.
+    /// Keeps a line as it stands; `is_cut` says that this is only its beginning.
     #[cold]
     fn malformed(
         &mut self,
@@ -450,13 +450,14 @@ impl LineDecoder {
         run: &mut Run,
         line: Range<usize>,
         end_offset: u64,
+        is_cut: bool,
         book: &mut SourceBook,
     ) -> Result<(), Full> {
         let bytes = builder.arena().get(line.clone()).unwrap_or_default();
         let keep = json::cut_utf8(bytes, self.line_bytes_max);
         let lost = line.len() - keep;
         let mut flags = RecordFlags::MALFORMED;
-        if lost > 0 {
+        if lost > 0 || is_cut {
             flags = flags.with(RecordFlags::TRUNCATED);
         }
         let body = line.start..line.start + keep;
@@ -507,7 +508,9 @@ impl LineDecoder {
                         self.emit(builder, record, 1, book)?;
                         run.abandoned += lost;
                     }
-                    None => self.malformed(builder, run, start..start + max, end_offset, book)?,
+                    None => {
+                        self.malformed(builder, run, start..start + max, end_offset, true, book)?;
+                    }
                 }
                 max
             }
@@ -518,7 +521,9 @@ impl LineDecoder {
                         part.flags = part.flags.with(RecordFlags::TRUNCATED);
                         self.part(builder, run, part, book)?;
                     }
-                    None => self.malformed(builder, run, start..start + max, end_offset, book)?,
+                    None => {
+                        self.malformed(builder, run, start..start + max, end_offset, true, book)?;
+                    }
                 }
                 max
             }
