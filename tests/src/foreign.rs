@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use weir_measure::load::{Content, LineFormat, LoadPlan, LoadReport};
+use weir_measure::load::{Content, LineFormat, LoadPlan};
 use weir_testkit::{Collector, Oracle, Writing};
 
 use crate::scene::{OUTPUT, Scene, hec, judge};
@@ -21,25 +22,30 @@ fn dockerlog(dir: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-/// Lines as a program in the container prints them.
-fn printed(dir: &Path, stream: &str, content: Content, body_bytes: (usize, usize)) -> LoadReport {
+/// Lines as a program in the container prints them, into the pipe `DIR/STREAM.log`.
+fn printing(dir: &Path, stream: &str, content: Content, body_bytes: (usize, usize)) -> Writing {
+    let made = Command::new("mkfifo").arg(dir.join(format!("{stream}.log"))).status();
+    assert!(made.is_ok_and(|status| status.success()), "a pipe can be made");
     let mut plan = LoadPlan::new(dir);
     plan.format = LineFormat::Raw;
     plan.streams = vec![stream.to_owned()];
     plan.content = content;
     plan.body_bytes = body_bytes;
-    plan.lines = Some(20_000);
-    Writing::all(plan)
+    // About 4 MB/s: four rotations a second.
+    let mean = (body_bytes.0 + body_bytes.1) / 2;
+    plan.lines_per_second = Some(4e6 / mean as f64);
+    plan.duration = Some(Duration::from_secs(5));
+    Writing::start(plan)
 }
 
-/// Runs docker's logger over the printed lines.
+/// Runs docker's logger over what comes through a pipe.
 fn log(program: &Path, printed: &Path, log: &Path, compress: &str) -> Child {
     std::fs::create_dir_all(log.parent().expect("a log is in a directory"))
         .expect("it can be made");
     Command::new(program)
         .arg(log)
         .args(["1m", "200", compress])
-        .stdin(File::open(printed).expect("the lines were printed"))
+        .stdin(File::open(printed).expect("the pipe is there"))
         .stderr(Stdio::inherit())
         .spawn()
         .expect("docker's logger starts")
@@ -52,12 +58,13 @@ fn logs_of_dockers_own_logger_arrive_whole_over_its_own_rotation() {
         println!("no Go on this machine: docker's own logger was not run");
         return;
     };
-    let printed_dir = scene.dir().join("printed");
-    let written = [
-        // docker encodes each part by itself and damages characters that it cuts: long lines are
-        // plain, short ones are not.
-        printed(&printed_dir, "long", Content::Plain, (10, 50_000)),
-        printed(&printed_dir, "odd", Content::InvalidUtf8, (10, 4000)),
+    let pipes = scene.dir().join("pipes");
+    std::fs::create_dir(&pipes).unwrap();
+    // docker encodes each part by itself and damages characters that it cuts: long lines are
+    // plain, short ones are not.
+    let printing = [
+        printing(&pipes, "long", Content::Plain, (10, 50_000)),
+        printing(&pipes, "odd", Content::InvalidUtf8, (10, 4000)),
     ];
     let collector = Collector::start();
     let root = scene.dir().join("containers");
@@ -73,9 +80,10 @@ fn logs_of_dockers_own_logger_arrive_whole_over_its_own_rotation() {
         .map(|(stream, digit)| {
             let id = digit.to_string().repeat(64);
             let path = root.join(&id).join(format!("{id}-json.log"));
-            log(&program, &printed_dir.join(format!("{stream}.log")), &path, "false")
+            log(&program, &pipes.join(format!("{stream}.log")), &path, "false")
         })
         .collect();
+    let written = printing.map(Writing::finish);
     for mut logger in loggers {
         assert!(logger.wait().unwrap().success());
     }

@@ -127,11 +127,14 @@ fn without_a_dead_letter_file_a_refused_record_is_discarded_and_counted() {
 
 #[test]
 fn indexer_acknowledgement_late_or_lost_loses_nothing() {
-    for acks in [Acks::AtPoll(3), Acks::FirstLost(2)] {
+    for (acks, timeout) in [(Acks::AtPoll(2), "1m"), (Acks::FirstLost(2), "3s")] {
         println!("{acks:?}");
         let collector = Collector::with(CollectorConfig { acks, ..CollectorConfig::default() });
-        let keys = SMALL.to_owned() + "indexer_ack = true\nack_timeout = \"1s\"\n";
-        deliver(&collector, &keys, &Oracle::strict(OUTPUT));
+        let keys = format!("{SMALL}indexer_ack = true\nack_timeout = \"{timeout}\"\n");
+        // What the indexers lost is sent again behind what they have got since.
+        let oracle = Oracle { ordered: acks != Acks::FirstLost(2), ..Oracle::strict(OUTPUT) };
+        let books = deliver(&collector, &keys, &oracle);
+        assert_eq!(books.resent(OUTPUT) > 0, acks == Acks::FirstLost(2), "{books}");
     }
 }
 

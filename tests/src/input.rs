@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use weir_measure::load::{Content, LineFormat, LoadPlan, LoadReport};
+use weir_measure::load::{Content, LineFormat, LineId, LoadPlan, LoadReport};
 use weir_testkit::{Collector, CollectorConfig, Oracle, PATIENCE, Weir, Writing, binary, wait_for};
 
 use crate::scene::{OUTPUT, Scene, hec, judge};
@@ -223,14 +223,18 @@ fn a_rate_limit_sheds_and_counts_or_delays_and_keeps() {
 fn new_files_are_read_within_a_tenth_of_a_second() {
     let scene = Scene::new();
     let collector = Collector::start();
-    let config = scene.source("docker_json").replace("500ms", "1h");
+    let config = scene.source("raw").replace("500ms", "1h");
     let config = config + &hec(OUTPUT, &collector, "").replace("50ms", "1ms");
     let mut weir = scene.start(&config);
     let mut times: Vec<Duration> = (0..21)
         .map(|i| {
             let start = Instant::now();
             let name = format!("new{i}");
-            lines(&scene, &name, LineFormat::Docker, 1);
+            let path = scene.logs().join(format!("{name}.log"));
+            let mut line = Vec::new();
+            LineId::write(&name, 0, 0, b"x", &mut line);
+            line.push(b'\n');
+            std::fs::write(path, line).unwrap();
             assert!(collector.wait(PATIENCE, |tally| tally.unique_of(&name) == 1), "{name}");
             start.elapsed()
         })

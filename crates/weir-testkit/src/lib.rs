@@ -22,5 +22,5 @@ pub use disk::{CallKind, FailingDisk, Fault, FaultKind, Faults, FaultyDisk};
 pub use oracle::Oracle;
 pub use pki::{Pki, ServerCertificate};
 pub use process::{PATIENCE, Weir, binary, wait_for};
-pub use writing::Writing;
 pub use weir_measure::load::LineId;
+pub use writing::Writing;

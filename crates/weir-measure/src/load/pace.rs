@@ -30,6 +30,7 @@ impl Pace {
 
     /// Waits until lines are due and says how many.
     pub(crate) fn next(&mut self) -> u64 {
+        /// Small enough that rotation and the caller's word are looked at often.
         const PORTION: u64 = 256;
         let Some(rate) = self.lines_per_second else { return PORTION };
         loop {
@@ -39,8 +40,8 @@ impl Pace {
                 let late = self.elapsed().as_secs_f64() - self.given as f64 / rate;
                 self.lateness_max =
                     self.lateness_max.max(Duration::try_from_secs_f64(late).unwrap_or_default());
-                let portion = due - self.given;
-                self.given = due;
+                let portion = (due - self.given).min(PORTION);
+                self.given += portion;
                 return portion;
             }
             let next = Duration::try_from_secs_f64(self.given as f64 / rate).unwrap_or(self.tick);

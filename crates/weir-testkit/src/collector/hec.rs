@@ -112,21 +112,24 @@ impl Event<'_> {
 }
 
 fn text_of(event: &str) -> Cow<'_, str> {
-    if let Some(inside) = event.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        if inside.contains('\\') {
-            return serde_json::from_str::<String>(event).map_or(Cow::Borrowed(event), Cow::Owned);
-        }
-        return Cow::Borrowed(inside);
+    let text = match event.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        None => Cow::Borrowed(event),
+        Some(inside) if !inside.contains('\\') => Cow::Borrowed(inside),
+        Some(_) => serde_json::from_str(event).map_or(Cow::Borrowed(event), Cow::Owned),
+    };
+    // An object, or a string that holds one: a line of JSON as it stood in the file.
+    if !text.starts_with('{') {
+        return text;
     }
     let object: Option<serde_json::Map<String, serde_json::Value>> =
-        serde_json::from_str(event).ok();
+        serde_json::from_str(&text).ok();
     let message = object.and_then(|mut object| {
         ["message", "line", "log", "msg"].iter().find_map(|key| match object.remove(*key) {
             Some(serde_json::Value::String(text)) => Some(text),
             _ => None,
         })
     });
-    message.map_or(Cow::Borrowed(event), Cow::Owned)
+    message.map_or(text, Cow::Owned)
 }
 
 /// A line of a raw request, with the metadata of its query string.
