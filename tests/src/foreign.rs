@@ -32,7 +32,7 @@ fn printing(dir: &Path, stream: &str, content: Content, body_bytes: (usize, usiz
     plan.content = content;
     plan.body_bytes = body_bytes;
     // About 4 MB/s: four rotations a second.
-    let mean = (body_bytes.0 + body_bytes.1) / 2;
+    let mean = usize::midpoint(body_bytes.0, body_bytes.1);
     plan.lines_per_second = Some(4e6 / mean as f64);
     plan.duration = Some(Duration::from_secs(5));
     Writing::start(plan)

@@ -166,12 +166,6 @@ impl File {
         self.fd.as_ref().map(AsFd::as_fd)
     }
 
-    /// No name leads to it any more, noticed before or not: asks the system.
-    pub(super) fn has_no_name(&self) -> bool {
-        let stat = |fd| rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_nlink == 0);
-        self.is_unlinked || self.fd().is_some_and(stat)
-    }
-
     /// Offset in the file of the next byte to read.
     pub(super) fn at(&self) -> u64 {
         self.decoder.as_ref().map_or(self.start, LineDecoder::file_offset)
