@@ -10,7 +10,7 @@ use rustls::pki_types::PrivateKeyDer;
 
 use super::Shared;
 
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 27\r\n\r\n{\"text\":\"Success\",\"code\":0}\n";
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 28\r\n\r\n{\"text\":\"Success\",\"code\":0}\n";
 
 /// Longest head of a request.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
