@@ -86,7 +86,10 @@ pub(crate) fn idle(options: &Options) -> Result<Outcome> {
     let secs = options.scaled(60);
     let dir = tempfile::tempdir_in(data::cache_dir()?)?;
     for number in 0..1000 {
-        std::fs::write(dir.path().join(format!("idle-{number}.log")), "one line\n")?;
+        std::fs::write(
+            dir.path().join(format!("idle-{number}.log")),
+            format!("one line of file {number}\n"),
+        )?;
     }
     let source = source(dir.path(), Shape::Raw);
     let weir = Weir::start(dir.path(), &format!("{source}[output.bench]\ntype = \"blackhole\"\n"))?;

@@ -112,7 +112,14 @@ fn connection(stream: TcpStream, tls: Option<Arc<rustls::ServerConfig>>, shared:
             })
         }
     };
-    if let Err(error) = served {
+    // A client that leaves without TLS's farewell has left all the same.
+    let left = |e: &anyhow::Error| {
+        let io = e.downcast_ref::<std::io::Error>();
+        io.is_some_and(|e| e.kind() == std::io::ErrorKind::UnexpectedEof)
+    };
+    if let Err(error) = served
+        && !left(&error)
+    {
         eprintln!("sink: {error:#}");
     }
 }

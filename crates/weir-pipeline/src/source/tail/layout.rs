@@ -268,9 +268,12 @@ impl Layout {
     ) -> Option<Class> {
         let wanted = self.glob_matches(pattern, at, shown, name);
         let suffixed = split_suffix(name).map(|(base, g)| (base.to_owned(), g));
+        // `web-1.log` that the glob itself names is the log of another worker, not an older one
+        // of `web.log`: many such files must not wait for each other.
+        let is_generation = |g: &Generation| !wanted || matches!(g, Generation::Dated(_));
         let base = suffixed
             .into_iter()
-            .chain(split_infix(name))
+            .chain(split_infix(name).filter(|(_, generation)| is_generation(generation)))
             .find(|(base, _)| self.glob_matches(pattern, at, shown, base));
         let (base, generation) = match base {
             Some(found) => found,
@@ -427,6 +430,17 @@ mod tests {
         assert_eq!(older.generation, Generation::Numbered(Reverse(2)));
         assert_eq!(class("app-20260101.log").unwrap().group, active.group);
         assert_eq!(class("other.log.1"), None);
+    }
+
+    #[test]
+    fn numbered_files_that_the_glob_names_are_logs_of_their_own() {
+        let layout = files(&["/l/*.log"], &[]).unwrap();
+        let (dir, rule) = layout.roots().remove(0);
+        let class = |name: &str| layout.classify(rule, &dir, &dir, OsStr::new(name)).unwrap();
+        assert_ne!(class("web-1.log").group, class("web-2.log").group);
+        assert_eq!(class("web-1.log").generation, Generation::Active);
+        assert_eq!(class("web-20260101.log").group, class("web.log").group);
+        assert_eq!(class("web.log.1").group, class("web.log").group);
     }
 
     #[test]
