@@ -28,7 +28,7 @@ const SPILL_AFTER: Duration = Duration::from_secs(1);
 const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// How long batches of files that seem to be gone wait for a source to open them after all.
-const DISCOVERY_MAX: Duration = Duration::from_secs(60);
+const DISCOVERY_MAX: Duration = Duration::from_mins(1);
 
 /// A running pipeline.
 #[derive(Debug)]
