@@ -161,7 +161,9 @@ impl State {
         let in_memory = |(_, slot): &(&u64, &Slot)| slot.batch.is_some() && !slot.writing;
         let (seq, slot) = self.slots.range(self.spill_from..).find(in_memory)?;
         self.spill_from = *seq;
-        Some(slot.appended_at + self.config.spill_after)
+        // What is on disk already need not be written, only forgotten: no reason to wait.
+        let wait = if slot.location.is_some() { Duration::ZERO } else { self.config.spill_after };
+        Some(slot.appended_at + wait)
     }
 
     /// The ring is full and the disk cannot take it: destinations that may discard make room, in
