@@ -204,16 +204,17 @@ impl File {
         self.places.is_empty() || self.is_renamed || self.generation != Generation::Active
     }
 
-    /// Comes before `other` in their group.
+    /// Comes before `other` in their group. Generations of one container are born one after the
+    /// other; names say the same only as long as nobody renames them between two looks. (Where
+    /// the file system keeps no births they are all 0, and names decide.)
     pub(super) fn is_before(&self, other: &Self) -> bool {
-        let order = |f: &Self| (f.restart, !f.places.is_empty(), f.is_renamed);
-        let (mine, theirs) = (order(self), order(other));
         // Without a name, or renamed by hand: older than what has one. Then by generation.
-        let key = |o: (u64, bool, bool)| (o.0, o.1, !o.2);
-        key(mine)
-            .cmp(&key(theirs))
-            .then_with(|| self.generation.cmp(&other.generation))
+        let by_name = |f: &Self| (!f.places.is_empty(), !f.is_renamed);
+        self.restart
+            .cmp(&other.restart)
             .then_with(|| self.id.born_ns.cmp(&other.id.born_ns))
+            .then_with(|| by_name(self).cmp(&by_name(other)))
+            .then_with(|| self.generation.cmp(&other.generation))
             .then_with(|| self.key.cmp(&other.key))
             .is_lt()
     }
