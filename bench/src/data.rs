@@ -2,11 +2,14 @@
 //!
 //! Every line names its application and its number (`app=3 seq=17`), so that a collector can say
 //! exactly what is missing, doubled or out of order. The text is that of a web application's log:
-//! random numbers in a fixed frame, and words; `gzip -1` makes a quarter of it.
+//! random numbers in a fixed frame, and phrases that come again and again. It costs a compressor about
+//! what the logs cost that the reference figures were measured with (ISA-L 2.2 CPU-seconds per
+//! million lines of 1 KiB).
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -20,55 +23,29 @@ pub(crate) enum Shape {
     DockerJson,
 }
 
-const WORDS: [&str; 48] = [
-    "accepted",
-    "account",
-    "after",
-    "async",
-    "bucket",
-    "cache",
-    "checkout",
-    "client",
-    "commit",
-    "connection",
-    "customer",
-    "deadline",
-    "delivery",
-    "evicted",
-    "expired",
-    "failed",
-    "gateway",
-    "handler",
-    "index",
-    "invoice",
-    "job",
-    "key",
-    "latency",
-    "lease",
-    "limit",
-    "message",
-    "missing",
-    "node",
-    "offset",
-    "order",
-    "partition",
-    "payment",
-    "pool",
-    "queue",
-    "rebalance",
-    "replica",
-    "request",
-    "response",
-    "retry",
-    "schedule",
-    "session",
-    "shard",
-    "stream",
-    "token",
-    "tenant",
-    "upstream",
-    "validated",
-    "worker",
+const WORDS: [&str; 16] = [
+    "account", "bucket", "cache", "checkout", "customer", "gateway", "invoice", "job", "lease",
+    "order", "payment", "queue", "replica", "session", "tenant", "upstream",
+];
+
+/// What programs say again and again.
+const PHRASES: [&str; 16] = [
+    "request handled by upstream, connection kept open for reuse",
+    "cache lookup missed, value fetched from the primary replica",
+    "retry scheduled after transient failure of the remote service",
+    "payment authorised, waiting for confirmation from the provider",
+    "session refreshed for the customer, token expires in one hour",
+    "message accepted into the delivery queue and acknowledged",
+    "lease renewed by the current holder before its deadline",
+    "index rebuilt in the background without blocking readers",
+    "partition rebalanced, this node now owns the following shards",
+    "invoice rendered and stored, notification sent to the tenant",
+    "checkout completed, order forwarded to the fulfilment gateway",
+    "connection pool exhausted, request waited for a free slot",
+    "validation failed for one field, the caller was informed",
+    "job finished in time, next run planned by the scheduler",
+    "configuration reloaded, no change in the active limits",
+    "stream resumed at the last committed offset after restart",
 ];
 
 const DOCKER_HEAD: &str = "{\"log\":\"";
@@ -111,8 +88,12 @@ impl Lines {
         );
         let end = self.bytes - tail.len();
         while self.text.len() < end {
-            self.text.push_str(random.word());
-            self.text.push(' ');
+            let phrase = PHRASES[random.next() as usize % PHRASES.len()];
+            let _ = write!(self.text, "{phrase} id={} ", random.next() % 1_000_000);
+            for _ in 0..5 {
+                self.text.push_str(random.word());
+                self.text.push(' ');
+            }
         }
         self.text.truncate(end);
         self.text.push_str(tail);
@@ -140,10 +121,16 @@ impl Random {
 pub(crate) fn file(shape: Shape, bytes: usize, count: u64) -> Result<PathBuf> {
     let dir = cache_dir()?;
     let path = dir.join(format!("{shape:?}-{bytes}-{count}.log").to_lowercase());
-    if !fs::metadata(&path).is_ok_and(|m| m.len() == bytes as u64 * count) {
+    let mut lines = Lines::new(shape, bytes);
+    let mut is_made = || -> std::io::Result<bool> {
+        let mut first = vec![0; bytes];
+        let file = File::open(&path)?;
+        file.read_exact_at(&mut first, 0)?;
+        Ok(file.metadata()?.len() == bytes as u64 * count && first == lines.line(0, 0))
+    };
+    if !is_made().unwrap_or(false) {
         eprintln!("writing {}", path.display());
         let mut out = BufWriter::with_capacity(1 << 20, File::create(&path)?);
-        let mut lines = Lines::new(shape, bytes);
         for seq in 0..count {
             out.write_all(lines.line(0, seq))?;
         }
