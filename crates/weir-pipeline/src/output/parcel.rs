@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weir_journal::Delivery;
-use weir_model::{Batch, RecordFlags, RecordView, StreamId};
+use weir_model::{Batch, RecordView, StreamId};
 
 /// The records of one batch that one output must deliver, in order. Comes from the journal, or
 /// (without a delivery to settle) from the dead-letter file.
@@ -16,8 +16,6 @@ pub(crate) struct Parcel {
     /// The cursor whose routed records count; `None` = all of them.
     cursor: Option<usize>,
     pub(crate) delivery: Option<Delivery>,
-    /// The whole arena is known to be valid UTF-8, so that bodies need no check one by one.
-    is_utf8: bool,
 }
 
 impl Parcel {
@@ -27,7 +25,6 @@ impl Parcel {
         let count = delivery.record_count as usize;
         let all_routed = count == batch.record_count() - delivery.first_record;
         Self {
-            is_utf8: false,
             first_record: delivery.first_record,
             count,
             cursor: (!all_routed).then_some(cursor),
@@ -38,19 +35,7 @@ impl Parcel {
 
     /// Every record of a batch that no cursor holds.
     pub(crate) fn of_batch(batch: Arc<Batch>) -> Self {
-        Self {
-            is_utf8: false,
-            first_record: 0,
-            count: batch.record_count(),
-            cursor: None,
-            delivery: None,
-            batch,
-        }
-    }
-
-    /// Looks at the text once, for outputs that carry no bytes but only text.
-    pub(crate) fn checked(self) -> Self {
-        Self { is_utf8: simdutf8::basic::from_utf8(self.batch.arena()).is_ok(), ..self }
+        Self { first_record: 0, count: batch.record_count(), cursor: None, delivery: None, batch }
     }
 
     pub(crate) fn stream(&self) -> StreamId {
@@ -77,12 +62,5 @@ impl Parcel {
     /// The records number `range` of those to deliver.
     pub(crate) fn part(&self, range: Range<usize>) -> impl Iterator<Item = RecordView<'_>> {
         self.records().map(|(_, record)| record).skip(range.start).take(range.len())
-    }
-
-    /// Whether the body of one of its records must be checked for UTF-8 by itself: a cut line may
-    /// end inside a character although the block that it was cut from is valid.
-    pub(crate) fn is_doubtful(&self, record: &RecordView<'_>) -> bool {
-        (!self.is_utf8 || record.flags.contains(RecordFlags::TRUNCATED))
-            && simdutf8::basic::from_utf8(record.body).is_err()
     }
 }

@@ -173,7 +173,7 @@ impl Session {
     /// False when the destination did not take or refuse the group in time.
     async fn send_group(&mut self, letters: &[DeadLetter], patience: Duration) -> bool {
         let parcels: Vec<Parcel> =
-            batches(letters).into_iter().map(|b| Parcel::of_batch(Arc::new(b)).checked()).collect();
+            batches(letters).into_iter().map(|b| Parcel::of_batch(Arc::new(b))).collect();
         for parcel in parcels {
             let request = self.sender.request(vec![parcel]);
             let sent =

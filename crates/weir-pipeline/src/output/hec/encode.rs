@@ -101,6 +101,23 @@ impl Encoder {
             parcel.part(range).for_each(|record| lines::raw_line(&record, out));
             return;
         }
+        // The finished text is looked at once, while it is in the processor's cache; only where
+        // it turns out not to be UTF-8 is it made anew, body by body.
+        let start = out.len();
+        self.encode_events(parcel, range.clone(), Bodies::AsTheyAre, out);
+        if simdutf8::basic::from_utf8(&out[start..]).is_err() {
+            out.truncate(start);
+            self.encode_events(parcel, range, Bodies::Repaired, out);
+        }
+    }
+
+    fn encode_events(
+        &mut self,
+        parcel: &Parcel,
+        range: std::ops::Range<usize>,
+        bodies: Bodies,
+        out: &mut Vec<u8>,
+    ) {
         let tails = self.tails(parcel.batch.resource());
         let observed_ns = parcel.batch.header().observed_ns;
         for record in parcel.part(range) {
@@ -108,7 +125,7 @@ impl Encoder {
             out.reserve(record.body.len() + tail.len() + EVENT_OVERHEAD_BYTES);
             let time_ns = if record.timestamp_ns > 0 { record.timestamp_ns } else { observed_ns };
             out.extend_from_slice(self.head.at(time_ns));
-            push_body(parcel, &record, out);
+            push_body(&record, bodies, out);
             if is_plain(&record) {
                 out.extend_from_slice(tail);
             } else {
@@ -128,6 +145,15 @@ impl Encoder {
         self.tails.insert(resource.to_vec(), tails.clone());
         tails
     }
+}
+
+/// What is done with bodies that are copied without being looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bodies {
+    /// Nothing.
+    AsTheyAre,
+    /// What is not UTF-8 in them is replaced.
+    Repaired,
 }
 
 /// Nothing but the body and the stream to tell.
@@ -150,7 +176,7 @@ fn stream_number(flags: RecordFlags) -> usize {
 /// Appends the body and the quote behind it; the quote before it is part of the head. A body of
 /// nothing but white space, which collectors refuse as blank, is wrapped in an object.
 #[inline]
-fn push_body(parcel: &Parcel, record: &RecordView<'_>, out: &mut Vec<u8>) {
+fn push_body(record: &RecordView<'_>, bodies: Bodies, out: &mut Vec<u8>) {
     if record.body.len() <= BLANK_BYTES_MAX && is_blank(record) {
         out.pop();
         out.extend_from_slice(b"{\"message\":\"");
@@ -160,7 +186,7 @@ fn push_body(parcel: &Parcel, record: &RecordView<'_>, out: &mut Vec<u8>) {
     }
     if !record.flags.contains(RecordFlags::JSON_ESCAPED) {
         escape_json_into(record.body, out);
-    } else if parcel.is_doubtful(record) {
+    } else if bodies == Bodies::Repaired {
         out.extend_from_slice(String::from_utf8_lossy(record.body).as_bytes());
     } else {
         out.extend_from_slice(record.body);

@@ -245,7 +245,7 @@ fn take(cursor: &mut Cursor, refuse: impl Fn(StreamId) -> bool) -> Option<Parcel
             cursor.ack(&delivery, Outcome::default());
             continue;
         }
-        return Some(Parcel::of_delivery(delivery, cursor.index()).checked());
+        return Some(Parcel::of_delivery(delivery, cursor.index()));
     }
 }
 
