@@ -15,8 +15,8 @@ use crate::writer;
 
 const QUIET: usize = 99;
 
-/// What the slow output takes per second: a fifth of what the noisy application writes.
-const BYTES_PER_SECOND: u64 = 8_000_000;
+/// What the slow output takes per second: half of what the noisy application writes, as events.
+const BYTES_PER_SECOND: u64 = 28_000_000;
 
 /// `noisy`.
 pub(crate) fn noisy(options: &Options) -> Result<Outcome> {
@@ -40,7 +40,7 @@ pub(crate) fn noisy(options: &Options) -> Result<Outcome> {
         secs,
     })?;
     let written = finish(writer)?;
-    weir.wait_for("the output has settled", Duration::from_mins(3), || {
+    weir.wait_for("the output has settled", Duration::from_mins(5), || {
         let [delivered, discarded, in_flight] = weir.cursor("bench")?;
         Ok(delivered + discarded >= written && in_flight == 0)
     })?;
