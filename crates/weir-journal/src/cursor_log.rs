@@ -12,6 +12,7 @@ use std::sync::Arc;
 use weir_host::{Disk, DiskFile, OpenMode};
 use weir_model::{CursorBook, Position, SourceBook, SourceId, StreamId};
 
+use crate::header::{self, HEADER_LEN};
 use crate::limits::CURSOR_LOG_BYTES_MIN;
 use crate::segment::is_damage;
 use crate::spec::JournalError;
@@ -19,7 +20,6 @@ use crate::state::{CommitTail, CursorState, CursorStream, Folded, State, StreamS
 
 const FILE_MAGIC: [u8; 4] = *b"WCUR";
 const VERSION: u16 = 1;
-const FILE_HEADER_LEN: usize = 16;
 const RECORD_MAGIC: [u8; 4] = *b"WREC";
 const RECORD_HEADER_LEN: usize = 12;
 
@@ -160,15 +160,17 @@ fn replay(disk: &dyn Disk, path: &Path, state: &mut State) -> Result<u64, Journa
             return Err(JournalError::Io { what: "cannot read", path: path.to_owned(), error });
         }
     };
-    if bytes.len() < FILE_HEADER_LEN || bytes[..4] != FILE_MAGIC {
+    if bytes.len() < HEADER_LEN {
         return Ok(u64::from(!bytes.is_empty()));
     }
-    let version = u16::from_le_bytes([bytes[4], bytes[5]]);
-    if version != VERSION {
-        return Err(JournalError::Version { file: path.to_owned(), version });
-    }
-    let (header, records) = bytes.split_at(FILE_HEADER_LEN);
-    Ok(replay_records(records, &header[8..], state))
+    let (header, records) = bytes.split_at(HEADER_LEN);
+    let is_damaged = match header::version(header, FILE_MAGIC) {
+        Some(VERSION) => false,
+        Some(version) => return Err(JournalError::Version { file: path.to_owned(), version }),
+        // Unless it is the salt that is damaged, the records are as good as ever.
+        None => true,
+    };
+    Ok(u64::from(is_damaged) + replay_records(records, &header[8..], state))
 }
 
 /// Applies every whole record; counts stretches that hold none. A torn end is no damage.
@@ -485,17 +487,14 @@ fn write_generation(
     let temporary = dir.join("cursors.tmp");
     let _leftover = disk.remove(&temporary);
     let file = disk.open(&temporary, OpenMode::CreateNew)?;
-    let mut header = [0; FILE_HEADER_LEN];
-    header[..4].copy_from_slice(&FILE_MAGIC);
-    header[4..6].copy_from_slice(&VERSION.to_le_bytes());
     let salt = RandomState::new().build_hasher().finish().to_le_bytes();
-    header[8..].copy_from_slice(&salt);
+    let header = header::encode(FILE_MAGIC, VERSION, salt);
     let record = records.encode(&salt);
     file.write_all_at(&mut [IoSlice::new(&header), IoSlice::new(&record)], 0)?;
     file.sync_data()?;
     disk.rename(&temporary, &file_name(dir, generation))?;
     disk.sync_dir(dir)?;
-    let len = (FILE_HEADER_LEN + record.len()) as u64;
+    let len = (HEADER_LEN + record.len()) as u64;
     let (dir, file) = (dir.to_owned(), Some(file));
     Ok(CursorLog { dir, generation, file, salt, len, snapshot_len: len, failed: false })
 }

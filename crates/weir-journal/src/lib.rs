@@ -11,6 +11,7 @@
 
 mod cursor;
 mod cursor_log;
+mod header;
 mod limits;
 mod recovery;
 mod segment;

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use weir_host::{Disk, DiskFile, OpenMode};
 use weir_model::{Batch, FrameError, FrameHeader, HEADER_LEN as FRAME_HEADER_LEN};
 
+use crate::header;
 use crate::spec::JournalError;
 use crate::state::Location;
 
 const MAGIC: [u8; 4] = *b"WSEG";
 const VERSION: u16 = 1;
 /// Bytes of the fixed header; the table of names follows.
-const HEADER_LEN: u64 = 16;
+const HEADER_LEN: u64 = header::HEADER_LEN as u64;
 /// Length and checksum of the table of names.
 const NAMES_HEADER_LEN: u64 = 8;
 /// Largest table of names that is believed.
@@ -70,10 +71,7 @@ pub(crate) fn create(
 ) -> io::Result<(Box<dyn DiskFile>, u64)> {
     let path = file_name(dir, id);
     let file = disk.open(&path, OpenMode::CreateNew)?;
-    let mut header = [0; HEADER_LEN as usize];
-    header[..4].copy_from_slice(&MAGIC);
-    header[4..6].copy_from_slice(&VERSION.to_le_bytes());
-    header[8..].copy_from_slice(&id.to_le_bytes());
+    let header = header::encode(MAGIC, VERSION, id.to_le_bytes());
     let written = file
         .write_all_at(&mut [IoSlice::new(&header), IoSlice::new(names)], 0)
         .and_then(|()| file.sync_data())
@@ -189,12 +187,10 @@ pub(crate) fn read_opening(file: &dyn DiskFile, path: &Path) -> Result<Opening, 
         Err(e) if is_damage(&e) => return Ok(Opening::default()),
         Err(error) => return Err(io_error(error)),
     }
-    if header[..4] != MAGIC {
-        return Ok(Opening::default());
-    }
-    let version = u16::from_le_bytes([header[4], header[5]]);
-    if version != VERSION {
-        return Err(JournalError::Version { file: path.to_owned(), version });
+    match header::version(&header, MAGIC) {
+        Some(VERSION) => {}
+        Some(version) => return Err(JournalError::Version { file: path.to_owned(), version }),
+        None => return Ok(Opening::default()),
     }
     let [len, crc] = [16, 20].map(|at| u32::from_le_bytes(std::array::from_fn(|i| header[at + i])));
     if u64::from(len) > NAMES_BYTES_MAX.min(file.len().map_err(io_error)?) {

@@ -205,7 +205,11 @@ fn an_unknown_version_is_refused_and_left_untouched() {
     let disk = filled();
     for extension in ["wseg", "wcur"] {
         let path = files(&disk, extension).pop().unwrap();
-        let newer = changed(&disk, &path, |bytes| bytes[4] = 9);
+        let newer = changed(&disk, &path, |bytes| {
+            bytes[4] = 9;
+            let check = crc32c::crc32c_append(crc32c::crc32c(&bytes[..6]), &bytes[8..16]);
+            bytes[6..8].copy_from_slice(&check.to_le_bytes()[..2]);
+        });
         let before: Vec<_> = newer.names().iter().map(|p| newer.content(p)).collect();
         let opened = Journal::open(small(), Arc::new(newer.clone()), Arc::new(RealClock::new()));
         let error = opened.unwrap_err();
