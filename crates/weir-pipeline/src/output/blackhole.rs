@@ -18,13 +18,12 @@ pub(super) async fn run(job: &Job, mut cursor: Cursor) {
             () = cursor.ready(BYTES, AGE) => {}
             _ = job.stop.requested() => return,
         }
-        let mut bytes = 0;
         while let Some(delivery) = cursor.take(|_| false) {
-            bytes += delivery.batch.arena().len() as u64;
+            // Before the acknowledgement: whoever sees the book settled sees the figure too.
+            add(&job.stats.bytes_encoded, delivery.batch.arena().len() as u64);
             cursor.ack(&delivery, Outcome::delivered(delivery.record_count));
         }
         add(&job.stats.requests, 1);
-        add(&job.stats.bytes_encoded, bytes);
         stats::publish_cpu(&job.stats.cpu_ns);
         if cursor.is_closing() {
             return;
