@@ -27,4 +27,4 @@ pub use escape::escape_json_into;
 pub use join::Partials;
 pub use json::is_json_object;
 pub use state::StateError;
-pub use time::{format_rfc3339_ns, format_unix_time, parse_rfc3339};
+pub use time::{civil_from_days, format_rfc3339_ns, format_unix_time, parse_rfc3339};

@@ -139,7 +139,7 @@ fn escape_text(text: &str, out: &mut Vec<u8>) {
 fn timestamp(unix_ns: i64, out: &mut Vec<u8>) {
     let (seconds, nanos) = (unix_ns.div_euclid(1_000_000_000), unix_ns.rem_euclid(1_000_000_000));
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
+    let (year, month, day) = weir_codec::civil_from_days(days);
     let _infallible = write!(
         out,
         "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{nanos:09}Z",
@@ -152,23 +152,9 @@ fn timestamp(unix_ns: i64, out: &mut Vec<u8>) {
 /// `YYYYMMDD-HHMMSS`, the suffix that kubelet gives to a rotated file.
 pub(crate) fn kubelet_suffix(unix_seconds: i64) -> String {
     let (days, second) = (unix_seconds.div_euclid(86_400), unix_seconds.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
+    let (year, month, day) = weir_codec::civil_from_days(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
-}
-
-/// Year, month and day of a count of days since 1970-01-01 (Howard Hinnant's `civil_from_days`).
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

@@ -305,16 +305,10 @@ impl Engine {
             let consumed = decoder.decode(&mut scratch, region, observed_ns, &mut book);
             file.memory.consumed(at, &rest[..consumed.bytes]);
             rest = &rest[consumed.bytes..];
-            let discarded = book.discarded_total();
-            file.book.lines += book.lines;
-            file.book.bytes_read += book.bytes_read;
-            file.book.discard(DiscardReason::RateLimit, book.lines - discarded);
-            for (sum, n) in file.book.discarded.iter_mut().zip(book.discarded) {
-                *sum += n;
-            }
-            for (sum, n) in file.book.bytes_abandoned.iter_mut().zip(book.bytes_abandoned) {
-                *sum += n;
-            }
+            // Whatever the lines would have become, it is not made of them.
+            let mut shed = SourceBook { records: 0, joined: 0, malformed: 0, truncated: 0, ..book };
+            shed.discard(DiscardReason::RateLimit, book.lines - book.discarded_total());
+            file.book.add(&shed);
             if consumed.bytes == 0 || consumed.why == Stop::NeedMore {
                 break;
             }
