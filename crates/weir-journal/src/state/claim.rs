@@ -150,9 +150,12 @@ impl State {
                 if tail.end > state.tail.end {
                     state.tail = tail;
                 }
+                // Its source may have closed it already. Until every destination has all of the
+                // frames before it, it would look finished to the first one, and once it is
+                // forgotten, its frames count as dead.
+                state.closed = false;
             }
             self.admit_recovered(stream, frames, None, now);
-            // Only now: before, the stream could look finished between two of its frames.
             if let Some(state) = self.streams.get_mut(&stream) {
                 state.closed = true;
             }

@@ -1,16 +1,19 @@
 //! What holds over a restart or a crash.
 
-use weir_journal::{Outcome, WritePolicy};
+use std::time::Duration;
+
+use weir_journal::{JournalConfig, Outcome, WritePolicy};
 use weir_model::{DiscardReason, Position, StreamId};
 
 use crate::Opener;
 use crate::support::{
-    Part, STEP, assert_books_balance, block_on, book_of, cursor, drain, numbers, open_stream,
-    source, state_of, take,
+    Part, STEP, assert_books_balance, block_on, book_of, config, cursor, drain, numbers,
+    open_stream, source, state_of, take,
 };
 
 const LAG: WritePolicy = WritePolicy::OnLag;
 const SAFE: WritePolicy = WritePolicy::OnAppend;
+const HOUR: Duration = Duration::from_hours(1);
 
 fn append_safely(journal: &weir_journal::Journal, part: &Part) {
     block_on(journal.append(part.build(), SAFE).unwrap().durable()).unwrap();
@@ -350,5 +353,54 @@ pub(crate) fn the_state_of_a_place_is_the_last_one_given_for_it(opener: &mut imp
     let journal = opener.open();
     drop(cursor(&journal, "hec"));
     assert_eq!(open_stream(&journal, 1).book, book_of(8));
+    opener.close(journal);
+}
+
+/// The destination that has nothing to deliver gets there first: that alone must not end the
+/// stream before the other one has its records.
+pub(crate) fn a_closed_stream_stays_until_its_recovered_frames_are_delivered(
+    opener: &mut impl Opener,
+) {
+    // Positions are flushed when that is asked for, and not otherwise.
+    let rarely = JournalConfig { commit_interval: HOUR, ..config("/data/journal") };
+    let journal = opener.open_with(rarely);
+    drop(cursor(&journal, "nothing"));
+    let mut hec = cursor(&journal, "hec");
+    open_stream(&journal, 1);
+    append_safely(&journal, &Part::new(1, 0, 5).mask(0b10));
+    assert_eq!(drain(&mut hec).len(), 5);
+    journal.flush();
+    append_safely(&journal, &Part::new(1, 5, 5).mask(0b10));
+    append_safely(&journal, &Part::new(1, 10, 5).mask(0b10));
+    // The file is deleted, and the machine stops before any position has moved on.
+    opener.crash(journal);
+    for _ in 0..3 {
+        let journal = opener.open();
+        drop(cursor(&journal, "nothing"));
+        hec = {
+            drop(hec);
+            cursor(&journal, "hec")
+        };
+        for known in journal.known_streams(source()) {
+            journal.close_stream(known.stream);
+        }
+        journal.release_unclaimed();
+        let got: Vec<u64> =
+            std::iter::from_fn(|| take(&mut hec)).flat_map(|d| numbers(&d)).collect();
+        assert_eq!(got, (5..15).collect::<Vec<_>>());
+        journal.flush();
+        opener.crash(journal);
+    }
+    let journal = opener.open();
+    drop(cursor(&journal, "nothing"));
+    hec = {
+        drop(hec);
+        cursor(&journal, "hec")
+    };
+    journal.release_unclaimed();
+    assert_eq!(drain(&mut hec).len(), 10);
+    journal.flush();
+    assert_eq!(journal.ledger().sources[0].streams, 0);
+    assert_eq!(journal.ledger().sources[0].book, book_of(15));
     opener.close(journal);
 }
