@@ -1,0 +1,42 @@
+//! The expression language of weir: one language for rules, drains, live tail, search and
+//! monitors, and the rule set that matches all rules in one pass.
+//!
+//! Its meaning is `docs/reference/expressions.md`, every example of which is a test, and, as a
+//! program, [`naive`]. Invariants of this crate: no I/O, no clock, no thread; nothing panics on
+//! any text or record; matching takes time linear in the record; nothing is allocated per record
+//! once buffers have grown.
+//!
+//! Reading order: [`Expr`] and [`parse`], [`Fields`], [`naive`], then [`RuleSet`].
+#![forbid(unsafe_code)]
+
+pub mod limits;
+pub mod naive;
+pub mod sample;
+pub mod words;
+
+mod ast;
+mod error;
+mod fields;
+mod glob;
+mod network;
+mod normalise;
+mod number;
+mod parse;
+mod print;
+mod regexp;
+mod set;
+mod status;
+mod value;
+
+pub use ast::{
+    Bound, Expr, ExprKind, Field, Literal, Phrase, Range, Regexp, Reserved, Span, Term, Test,
+};
+pub use error::{CompileError, ParseError};
+pub use fields::{Body, Constants, Fields, NoConstants, Value, Visitor};
+pub use glob::{Glob, Piece};
+pub use network::Network;
+pub use number::{Dimension, Number, Numeric};
+pub use parse::parse;
+pub use sample::SampleRecord;
+pub use set::{BatchPass, Compiled, Finding, Hits, Limits, Meter, Rule, RuleSet, Scratch};
+pub use status::Status;

@@ -1,0 +1,66 @@
+//! The meaning of an expression, written down as a program: evaluated term by term, nothing
+//! prepared, nothing remembered. It is slow, and what everything else is tested against.
+
+use regex_automata::nfa::thompson::pikevm::PikeVM;
+use regex_automata::util::syntax;
+use weir_model::unescape_json;
+
+use crate::ast::{Expr, ExprKind, Field, Regexp, Term, Test};
+use crate::fields::{Fields, Value};
+use crate::value::{canonical, has_phrase, passes};
+
+/// Whether the record is one that the expression describes. A regexp that cannot be compiled
+/// matches nothing.
+pub fn matches(expr: &Expr, record: &dyn Fields) -> bool {
+    match &expr.kind {
+        ExprKind::All => true,
+        ExprKind::Not(inner) => !matches(inner, record),
+        ExprKind::And(parts) => parts.iter().all(|part| matches(part, record)),
+        ExprKind::Or(parts) => parts.iter().any(|part| matches(part, record)),
+        ExprKind::Term(term) => term_matches(term, record),
+    }
+}
+
+fn term_matches(term: &Term, record: &dyn Fields) -> bool {
+    let message_passes = || {
+        let body = record.body();
+        let text = if body.json_escaped { unescape_json(body.bytes) } else { body.bytes.into() };
+        match &term.test {
+            Test::Exists => !text.is_empty(),
+            Test::Words(phrase) => has_phrase(&text, &phrase.words),
+            Test::Regexp(regexp) => is_found(regexp, &text),
+            _ => false,
+        }
+    };
+    match term.field {
+        Field::Message => message_passes(),
+        Field::Any => message_passes() || any_value_passes(term, record),
+        _ => any_value_passes(term, record),
+    }
+}
+
+fn any_value_passes(term: &Term, record: &dyn Fields) -> bool {
+    let mut any = false;
+    record.visit(&term.field, &mut |value| any |= value_passes(term, value));
+    any
+}
+
+fn value_passes(term: &Term, value: Value<'_>) -> bool {
+    let mut buffer = Vec::new();
+    match &term.test {
+        Test::Regexp(regexp) => canonical(&term.field, value)
+            .text(&mut buffer)
+            .is_some_and(|text| is_found(regexp, text)),
+        test => passes(&term.field, test, value, &mut buffer),
+    }
+}
+
+/// By the simplest engine that there is, so that the others are tested against it.
+fn is_found(regexp: &Regexp, text: &[u8]) -> bool {
+    let syntax = syntax::Config::new().utf8(false).case_insensitive(regexp.case_insensitive);
+    let engine = PikeVM::builder()
+        .syntax(syntax)
+        .thompson(regex_automata::nfa::thompson::Config::new().utf8(false))
+        .build(&regexp.pattern);
+    engine.is_ok_and(|engine| engine.is_match(&mut engine.create_cache(), text))
+}

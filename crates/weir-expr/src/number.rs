@@ -1,0 +1,214 @@
+//! Numbers of the language: whole, with a fraction, or with a unit of time or size.
+//!
+//! Invariant: a number with a unit means its value in the base unit of its dimension,
+//! nanoseconds or bytes, exactly wherever that fits in 64 bits. Not-a-number and infinity are
+//! not numbers here.
+
+use std::cmp::Ordering;
+
+/// What a unit measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dimension {
+    /// Durations; the base unit is the nanosecond.
+    Time,
+    /// Sizes; the base unit is the byte.
+    Size,
+}
+
+/// A value that is compared as a number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Numeric {
+    /// A whole number.
+    Int(i64),
+    /// Any other number, finite.
+    Float(f64),
+}
+
+impl Numeric {
+    /// Compares by value, exactly, also a whole number with a fraction. `None` when one of them
+    /// is not a number.
+    pub fn compare(self, other: Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => Some(a.cmp(&b)),
+            (Self::Float(a), Self::Float(b)) => a.partial_cmp(&b),
+            (Self::Int(a), Self::Float(b)) => compare_mixed(a, b),
+            (Self::Float(a), Self::Int(b)) => compare_mixed(b, a).map(Ordering::reverse),
+        }
+    }
+}
+
+/// A whole number against one that may have a fraction, without rounding either.
+fn compare_mixed(whole: i64, float: f64) -> Option<Ordering> {
+    const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+    if float.is_nan() {
+        None
+    } else if float >= TWO_TO_63 {
+        Some(Ordering::Less)
+    } else if float < -TWO_TO_63 {
+        Some(Ordering::Greater)
+    } else {
+        let order = whole.cmp(&(float.trunc() as i64));
+        Some(order.then_with(|| 0.0.partial_cmp(&float.fract()).unwrap_or(Ordering::Equal)))
+    }
+}
+
+/// A number as it was written, in its base unit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Number {
+    /// The value: nanoseconds, bytes, or as it stands when there is no unit.
+    pub value: Numeric,
+    /// What the unit measures, when one was written.
+    pub dimension: Option<Dimension>,
+}
+
+/// Names of units, their dimension, and how many base units one is.
+const UNITS: [(&str, Dimension, i64); 29] = [
+    ("ns", Dimension::Time, 1),
+    ("us", Dimension::Time, 1_000),
+    ("µs", Dimension::Time, 1_000),
+    ("μs", Dimension::Time, 1_000),
+    ("ms", Dimension::Time, 1_000_000),
+    ("s", Dimension::Time, 1_000_000_000),
+    ("m", Dimension::Time, 60_000_000_000),
+    ("min", Dimension::Time, 60_000_000_000),
+    ("h", Dimension::Time, 3_600_000_000_000),
+    ("d", Dimension::Time, 86_400_000_000_000),
+    ("B", Dimension::Size, 1),
+    ("b", Dimension::Size, 1),
+    ("kB", Dimension::Size, 1_000),
+    ("KB", Dimension::Size, 1_000),
+    ("kb", Dimension::Size, 1_000),
+    ("MB", Dimension::Size, 1_000_000),
+    ("mb", Dimension::Size, 1_000_000),
+    ("GB", Dimension::Size, 1_000_000_000),
+    ("gb", Dimension::Size, 1_000_000_000),
+    ("TB", Dimension::Size, 1_000_000_000_000),
+    ("tb", Dimension::Size, 1_000_000_000_000),
+    ("KiB", Dimension::Size, 1 << 10),
+    ("kib", Dimension::Size, 1 << 10),
+    ("MiB", Dimension::Size, 1 << 20),
+    ("mib", Dimension::Size, 1 << 20),
+    ("GiB", Dimension::Size, 1 << 30),
+    ("gib", Dimension::Size, 1 << 30),
+    ("TiB", Dimension::Size, 1 << 40),
+    ("tib", Dimension::Size, 1 << 40),
+];
+
+impl Number {
+    /// Reads `-12`, `0.5`, `1e6`, `300ms`, `10MiB`. Anything else is no number.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (digits, unit) = text.split_at(number_len(text.as_bytes())?);
+        if unit.is_empty() {
+            return Some(Self { value: scaled(digits, 1)?, dimension: None });
+        }
+        let (_, dimension, factor) = UNITS.iter().find(|(name, _, _)| *name == unit)?;
+        Some(Self { value: scaled(digits, *factor)?, dimension: Some(*dimension) })
+    }
+
+    /// The same from bytes that came with a record.
+    pub fn parse_bytes(text: &[u8]) -> Option<Self> {
+        // Almost every value that is no number is told by its first byte.
+        let first = *text.first()?;
+        if !(first.is_ascii_digit() || matches!(first, b'-' | b'+' | b'.')) {
+            return None;
+        }
+        Self::parse(std::str::from_utf8(text).ok()?)
+    }
+}
+
+/// How many bytes at the start are `[+-] digits [. digits] [e [+-] digits]`.
+fn number_len(text: &[u8]) -> Option<usize> {
+    let digits = |at: usize| text[at..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let sign = usize::from(matches!(text.first(), Some(b'-' | b'+')));
+    let mut at = sign + digits(sign);
+    let mut any = at > sign;
+    if text.get(at) == Some(&b'.') {
+        let fraction = digits(at + 1);
+        any |= fraction > 0;
+        at += 1 + fraction;
+    }
+    if !any {
+        return None;
+    }
+    if matches!(text.get(at), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(text.get(at + 1), Some(b'-' | b'+')));
+        let exponent = digits(at + 1 + sign);
+        if exponent > 0 {
+            at += 1 + sign + exponent;
+        }
+    }
+    Some(at)
+}
+
+/// `digits * factor`: whole where the product is whole and fits, else the nearest float.
+fn scaled(digits: &str, factor: i64) -> Option<Numeric> {
+    if let Some(whole) = scaled_exactly(digits, factor) {
+        return Some(Numeric::Int(whole));
+    }
+    let value = digits.parse::<f64>().ok()? * factor as f64;
+    value.is_finite().then_some(Numeric::Float(value))
+}
+
+fn scaled_exactly(digits: &str, factor: i64) -> Option<i64> {
+    let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (digits, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let joined = format!("{whole}{fraction}");
+    let mut value = joined.parse::<i128>().ok()?.checked_mul(i128::from(factor))?;
+    let exponent = exponent.checked_sub(i32::try_from(fraction.len()).ok()?)?;
+    let power = 10_i128.checked_pow(exponent.unsigned_abs())?;
+    if exponent >= 0 {
+        value = value.checked_mul(power)?;
+    } else if value % power == 0 {
+        value /= power;
+    } else {
+        return None;
+    }
+    i64::try_from(value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn int(text: &str) -> Option<i64> {
+        match Number::parse(text)?.value {
+            Numeric::Int(value) => Some(value),
+            Numeric::Float(_) => None,
+        }
+    }
+
+    #[test]
+    fn numbers_are_exact_where_they_fit() {
+        assert_eq!(int("9223372036854775807"), Some(i64::MAX));
+        assert_eq!(int("300ms"), Some(300_000_000));
+        assert_eq!(int("0.3s"), Some(300_000_000));
+        assert_eq!(int("1.5MiB"), Some(1_572_864));
+        assert_eq!(int("1e3"), Some(1_000));
+        assert_eq!(int("-2.50e1"), Some(-25));
+        assert_eq!(Number::parse("0.5").unwrap().value, Numeric::Float(0.5));
+        assert_eq!(Number::parse("1e30").unwrap().value, Numeric::Float(1e30));
+        assert_eq!(Number::parse(".5").unwrap().value, Numeric::Float(0.5));
+    }
+
+    #[test]
+    fn what_is_no_number_is_none() {
+        for text in ["", "-", ".", "e5", "1x", "1 ms", "nan", "inf", "1e999", "0x10", "1.2.3", "5M"]
+        {
+            assert_eq!(Number::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_and_fractions_compare_without_rounding() {
+        let big = Numeric::Int((1 << 53) + 1);
+        assert_eq!(big.compare(Numeric::Float((1_i64 << 53) as f64)), Some(Ordering::Greater));
+        assert_eq!(Numeric::Int(3).compare(Numeric::Float(3.5)), Some(Ordering::Less));
+        assert_eq!(Numeric::Int(-3).compare(Numeric::Float(-3.5)), Some(Ordering::Greater));
+        assert_eq!(Numeric::Float(3.0).compare(Numeric::Int(3)), Some(Ordering::Equal));
+        assert_eq!(Numeric::Int(i64::MAX).compare(Numeric::Float(1e30)), Some(Ordering::Less));
+        assert_eq!(Numeric::Int(1).compare(Numeric::Float(f64::NAN)), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! Regular expressions: what is accepted, and how it is compiled.
+//!
+//! Invariant: matching takes time linear in the text. The syntax is that of Rust's `regex` crate
+//! on bytes; look-around and back-references, which need more than linear time, are refused.
+
+use regex_automata::meta;
+use regex_automata::nfa::thompson::WhichCaptures;
+use regex_automata::util::syntax;
+use regex_syntax::ast::ErrorKind;
+use regex_syntax::hir::Hir;
+
+use crate::ast::{Regexp, Span};
+use crate::limits::{REGEXP_BYTES_MAX, REGEXP_DEPTH_MAX};
+
+/// What is wrong with a pattern, and where in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) span: Span,
+    pub(crate) message: String,
+}
+
+impl Regexp {
+    fn syntax(&self) -> syntax::Config {
+        syntax::Config::new()
+            .utf8(false)
+            .case_insensitive(self.case_insensitive)
+            .nest_limit(REGEXP_DEPTH_MAX)
+    }
+
+    /// The syntax tree, if the pattern is one that is accepted.
+    pub(crate) fn hir(&self) -> Result<Hir, Refused> {
+        let config = self.syntax();
+        syntax::parse_with(&self.pattern, &config).map_err(|error| refused(&error))
+    }
+
+    /// The pattern, ready to search with.
+    pub(crate) fn compile(&self) -> Result<meta::Regex, String> {
+        meta::Builder::new()
+            .syntax(self.syntax())
+            .configure(
+                meta::Config::new()
+                    .utf8_empty(false)
+                    .nfa_size_limit(Some(REGEXP_BYTES_MAX))
+                    .which_captures(WhichCaptures::All),
+            )
+            .build(&self.pattern)
+            .map_err(|error| describe_build(&error))
+    }
+}
+
+fn describe_build(error: &meta::BuildError) -> String {
+    match error.syntax_error() {
+        Some(error) => refused(error).message,
+        None if error.size_limit().is_some() => format!(
+            "takes more than {REGEXP_BYTES_MAX} bytes when compiled; \
+             make the counted repetitions smaller"
+        ),
+        None => error.to_string(),
+    }
+}
+
+fn refused(error: &regex_syntax::Error) -> Refused {
+    match error {
+        regex_syntax::Error::Parse(error) => {
+            let message = match error.kind() {
+                ErrorKind::UnsupportedLookAround => {
+                    "look-around is refused: it needs more than linear time".to_owned()
+                }
+                ErrorKind::UnsupportedBackreference => {
+                    "a back-reference is refused: it needs more than linear time".to_owned()
+                }
+                kind => kind.to_string(),
+            };
+            Refused { span: span_of(error.span()), message }
+        }
+        regex_syntax::Error::Translate(error) => {
+            Refused { span: span_of(error.span()), message: error.kind().to_string() }
+        }
+        other => Refused { span: Span::default(), message: other.to_string() },
+    }
+}
+
+fn span_of(span: &regex_syntax::ast::Span) -> Span {
+    Span { start: span.start.offset, end: span.end.offset }
+}

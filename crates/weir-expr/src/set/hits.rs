@@ -1,0 +1,37 @@
+//! The rules that one record matches.
+
+/// Rules by their place in the set, in ascending order. Reused from record to record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hits {
+    rules: Vec<u32>,
+}
+
+impl Hits {
+    /// The rules, in ascending order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
+        self.rules.iter().map(|rule| *rule as usize)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// No rule matches.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether this rule matches.
+    pub fn contains(&self, rule: usize) -> bool {
+        self.rules.binary_search_by(|at| (*at as usize).cmp(&rule)).is_ok()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    pub(crate) fn push(&mut self, rule: usize) {
+        self.rules.push(rule as u32);
+    }
+}
