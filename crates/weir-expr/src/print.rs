@@ -193,6 +193,8 @@ impl Display for Phrase {
                 f.write_str(word)
             }
             Some(words) => quoted(f, &words.join(" ")),
+            // A word of any kind; without the separator it would be every record.
+            None if self.words.len() == 1 && self.words[0].is_any() => f.write_str("*_"),
             None => {
                 for (index, word) in self.words.iter().enumerate() {
                     // Any separator will do that does not end what stands without quotes.
