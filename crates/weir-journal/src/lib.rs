@@ -75,6 +75,23 @@ struct WriterThread {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+impl WriterThread {
+    fn lock(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What does all of a journal's writing, one step at a time.
+#[derive(Debug)]
+pub struct JournalWriter(writer::Writer);
+
+impl JournalWriter {
+    /// Does the next thing that is due now.
+    pub fn step(&mut self) -> Step {
+        self.0.step()
+    }
+}
+
 impl Drop for WriterThread {
     fn drop(&mut self) {
         self.shared.change(|state| {
@@ -120,7 +137,24 @@ impl Journal {
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, JournalError> {
-        let dir = config.dir.clone();
+        let path = config.dir.clone();
+        let (journal, writer) = Self::open_with_writer(config, disk, clock)?;
+        let thread = std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || writer.0.run())
+            .map_err(|error| JournalError::Io { what: "cannot start a thread for", path, error })?;
+        *journal.writer.lock() = Some(thread);
+        Ok(journal)
+    }
+
+    /// As [`Self::open`], without the thread: nothing reaches the disk but by the steps of the
+    /// writer, so that a test can put anything between any two of them. [`Self::flush`] must not
+    /// be called (it would wait for ever), and [`Self::shutdown`] leaves the last steps to do.
+    pub fn open_with_writer(
+        config: JournalConfig,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Self, JournalWriter), JournalError> {
         let mut state = State::new(config);
         let opened = recovery::open(&*disk, &mut state)?;
         let shared = Arc::new(Shared {
@@ -130,16 +164,8 @@ impl Journal {
             clock,
         });
         let writer = writer::Writer::new(shared.clone(), disk, opened);
-        let thread = std::thread::Builder::new()
-            .name("journal".to_owned())
-            .spawn(move || writer.run())
-            .map_err(|error| JournalError::Io {
-                what: "cannot start a thread for",
-                path: dir,
-                error,
-            })?;
-        let writer = WriterThread { shared: shared.clone(), thread: Mutex::new(Some(thread)) };
-        Ok(Self { shared, writer: Arc::new(writer) })
+        let thread = WriterThread { shared: shared.clone(), thread: Mutex::new(None) };
+        Ok((Self { shared, writer: Arc::new(thread) }, JournalWriter(writer)))
     }
 
     /// Registers a required destination, or finds its cursor again. A new destination starts at
@@ -304,7 +330,7 @@ impl Journal {
     pub fn shutdown(&self) {
         self.close();
         self.shared.change(|state| state.stopping = true);
-        let thread = self.writer.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.writer.lock().take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {

@@ -148,6 +148,20 @@ pub struct Recovery {
     pub lost_bytes: u64,
 }
 
+/// What a [`JournalWriter`](crate::JournalWriter) did when it was told to step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// It wrote, flushed or gave back space; there may be more to do at once.
+    Worked,
+    /// Nothing is due.
+    Idle {
+        /// When something will be, if nothing changes; `None` = never.
+        wait: Option<Duration>,
+    },
+    /// The journal was shut down and everything is written.
+    Ended,
+}
+
 /// Why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {

@@ -20,7 +20,7 @@ use crate::cursor_log::{self, CursorLog, Records};
 use crate::limits::{APPEND_GROUP_INTERVAL, DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, GROUP_BYTES};
 use crate::recovery::Opened;
 use crate::segment::{self, IndexEntry};
-use crate::spec::RefusedReason;
+use crate::spec::{RefusedReason, Step};
 use crate::state::{DeadRanges, Location, SegmentState, State};
 
 /// What the lock holder asks the disk to do next.
@@ -122,16 +122,37 @@ impl Writer {
     /// Runs until the journal is shut down.
     pub(crate) fn run(mut self) {
         loop {
-            match self.wait_for_work() {
-                Work::Frames { batches, sync } => self.write_frames(&batches, sync),
-                Work::Probe => self.probe(),
-                Work::Positions { records, dead } => self.write_positions(&records, dead),
-                Work::Stop => break,
+            let work = self.wait_for_work();
+            if !self.perform(work) {
+                return;
             }
         }
-        if let Err(error) = self.close_segment() {
-            tracing::warn!(%error, "the last journal segment could not be closed");
+    }
+
+    /// Does the next thing that is due now.
+    pub(crate) fn step(&mut self) -> Step {
+        let next = next_work(&mut self.shared.lock(), self.shared.clock.monotonic());
+        match next.map(|work| self.perform(work)) {
+            Ok(true) => Step::Worked,
+            Ok(false) => Step::Ended,
+            Err(wait) => Step::Idle { wait },
         }
+    }
+
+    /// False when that was the last thing to do.
+    fn perform(&mut self, work: Work) -> bool {
+        match work {
+            Work::Frames { batches, sync } => self.write_frames(&batches, sync),
+            Work::Probe => self.probe(),
+            Work::Positions { records, dead } => self.write_positions(&records, dead),
+            Work::Stop => {
+                if let Err(error) = self.close_segment() {
+                    tracing::warn!(%error, "the last journal segment could not be closed");
+                }
+                return false;
+            }
+        }
+        true
     }
 
     fn wait_for_work(&self) -> Work {
@@ -589,13 +610,12 @@ fn frames_placed(state: &mut State, batches: &[(u64, Arc<Batch>)], locations: &[
             segment.index.push(IndexEntry::of(*location, batch));
             segment.len = segment.len.max(location.offset + u64::from(location.len));
         }
-        if let Some(stream) = state.streams.get_mut(&batch.header().stream) {
-            stream.last_frame = Some((location.segment, location.offset));
-        }
         match state.slots.get_mut(seq) {
             Some(slot) => slot.location = Some(*location),
             None => state.dead.push(*location),
         }
+        let is_needed = state.slots.get(seq).is_some_and(|slot| slot.holders > 0);
+        state.note_frame(batch.header().stream, *location, is_needed);
     }
 }
 

@@ -300,10 +300,7 @@ impl State {
     /// appends it again because it was not told that it is safe. Then it is as safe as the last
     /// batch of its stream that is still waiting for the disk.
     fn wait_for_earlier(&mut self, stream: StreamId) -> Durable {
-        let entries = self.cursors.iter().filter_map(|c| c.streams.get(&stream));
-        let unsafe_still = |seq: &u64| self.slots.get(seq).is_some_and(|s| s.durable && !s.synced);
-        let seq =
-            entries.flat_map(|cs| cs.entries.iter().map(|e| e.seq)).filter(unsafe_still).max()?;
+        let seq = self.unsafe_before(stream, u64::MAX)?;
         let (tickets, durable_rx) = ticket();
         self.slots.get_mut(&seq)?.tickets.extend(tickets);
         durable_rx

@@ -140,7 +140,10 @@ impl State {
 
     /// Releases what nobody claimed.
     pub(crate) fn release_unclaimed(&mut self, now: Duration) {
-        for (stream, frames) in std::mem::take(&mut self.recovered) {
+        // In an order that does not go by a map's: what is delivered first is the same every time.
+        let mut unclaimed: Vec<_> = std::mem::take(&mut self.recovered).into_iter().collect();
+        unclaimed.sort_unstable_by_key(|(stream, _)| *stream);
+        for (stream, frames) in unclaimed {
             let resume = frames.last().map(|f| (f.tail.clone(), f.source, f.group));
             self.count_lost(stream, &frames);
             if let Some((tail, source, group)) = resume {
@@ -185,6 +188,7 @@ impl State {
         now: Duration,
     ) {
         for frame in frames {
+            self.note_frame(stream, frame.location, true);
             let behind = keep_up_to.is_some_and(|limit| frame.tail.end > limit);
             if behind && frame.repeatable {
                 self.dead.push(frame.location);
@@ -213,6 +217,9 @@ impl State {
                     cursor.total.routed += routed;
                     cursor.in_flight += routed;
                     holders += 1;
+                    if let Some(known) = self.streams.get_mut(&stream) {
+                        known.held += 1;
+                    }
                 }
                 continue;
             }
@@ -232,10 +239,6 @@ impl State {
         if holders == 0 {
             self.dead.push(frame.location);
             return;
-        }
-        if let Some(known) = self.streams.get_mut(&stream) {
-            let here = (frame.location.segment, frame.location.offset);
-            known.last_frame = known.last_frame.max(Some(here));
         }
         let slot = Slot {
             batch: None,

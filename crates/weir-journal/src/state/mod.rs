@@ -237,6 +237,8 @@ pub(crate) struct StreamState {
     /// The end of everything appended, with the counts up to there.
     pub(crate) tail: Arc<CommitTail>,
     pub(crate) closed: bool,
+    /// Frames that are kept for destinations that are not configured.
+    pub(crate) held: u64,
     /// The last frame of it that was written, by segment and offset.
     pub(crate) last_frame: Option<(u64, u64)>,
 }
@@ -401,16 +403,34 @@ impl State {
     }
 
     /// Frees a slot that every destination has settled: what has reached its destinations needs
-    /// no stable storage any more, so whoever waits for that is told.
+    /// no stable storage any more. Whoever waits for that is told, once what the stream has before
+    /// it is as safe: a ticket may stand for the whole rest of a deleted file.
     pub(crate) fn remove_slot(&mut self, seq: u64) {
         let Some(slot) = self.slots.remove(&seq) else { return };
-        for ticket in slot.tickets {
-            let _nobody_waits = ticket.send(Ok(()));
+        if !slot.tickets.is_empty() {
+            let earlier = self.unsafe_before(slot.stream, seq);
+            if let Some(earlier) = earlier.and_then(|seq| self.slots.get_mut(&seq)) {
+                earlier.tickets.extend(slot.tickets);
+            } else {
+                for ticket in slot.tickets {
+                    let _nobody_waits = ticket.send(Ok(()));
+                }
+            }
         }
         if slot.batch.is_some() {
             self.forget_memory(slot.stream, slot.memory_bytes);
         }
         self.dead.extend(slot.location);
+    }
+
+    /// The stream's last slot before this one that must reach the disk and has not yet.
+    pub(crate) fn unsafe_before(&self, stream: StreamId, seq: u64) -> Option<u64> {
+        let is_unsafe = |seq: &u64| self.slots.get(seq).is_some_and(|s| s.durable && !s.synced);
+        let last = |cs: &CursorStream| {
+            let before = cs.entries.partition_point(|entry| entry.seq < seq);
+            cs.entries.range(..before).rev().map(|entry| entry.seq).find(is_unsafe)
+        };
+        self.cursors.iter().filter_map(|c| c.streams.get(&stream)).filter_map(last).max()
     }
 
     pub(crate) fn forget_memory(&mut self, stream: StreamId, bytes: u64) {
@@ -469,7 +489,8 @@ impl State {
                     && !c.dropped
                     && c.streams.get(&stream).is_some_and(|cs| cs.committed.end < state.tail.end))
         };
-        if !state.closed || self.recovered.contains_key(&stream) || self.cursors.iter().any(busy) {
+        let is_needed = !state.closed || state.held > 0 || self.recovered.contains_key(&stream);
+        if is_needed || self.cursors.iter().any(busy) {
             return;
         }
         let last_frame = state.last_frame;
@@ -489,6 +510,19 @@ impl State {
         }
         self.folded.push(Folded { stream });
         self.positions_since.get_or_insert(now);
+    }
+
+    /// A frame of the stream stands here. Should all destinations have got it while it was being
+    /// written, and the stream have ended, it must be known to be dead: else it would come back
+    /// after a restart.
+    pub(crate) fn note_frame(&mut self, stream: StreamId, location: Location, is_needed: bool) {
+        let here = (location.segment, location.offset);
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.last_frame = known.last_frame.max(Some(here));
+        } else if !is_needed {
+            self.ended.insert(stream, here);
+            self.folded.push(Folded { stream });
+        }
     }
 
     /// Ended streams are remembered until no segment is left that may hold a frame of them.
@@ -561,7 +595,7 @@ impl State {
         let cursor = &mut self.cursors[index];
         cursor.dropped = true;
         let held = std::mem::take(&mut cursor.held);
-        let streams: Vec<StreamId> = cursor.streams.keys().copied().collect();
+        let mut streams: Vec<StreamId> = cursor.streams.keys().copied().collect();
         for (_, cs) in cursor.streams.drain() {
             cursor.folded.add(&cs.committed_book);
         }
@@ -569,6 +603,12 @@ impl State {
             let cursor = &mut self.cursors[index];
             cursor.in_flight -= routed;
             cursor.total.discarded[DiscardReason::CursorDropped as usize] += routed;
+            if let Some(stream) = self.slots.get(&seq).map(|slot| slot.stream) {
+                if let Some(known) = self.streams.get_mut(&stream) {
+                    known.held = known.held.saturating_sub(1);
+                }
+                streams.push(stream);
+            }
             self.release(seq);
         }
         for stream in streams {

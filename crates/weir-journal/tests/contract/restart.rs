@@ -404,3 +404,45 @@ pub(crate) fn a_closed_stream_stays_until_its_recovered_frames_are_delivered(
     assert_eq!(journal.ledger().sources[0].book, book_of(15));
     opener.close(journal);
 }
+
+/// A stream of which only a missing destination has something to get is not at its end.
+pub(crate) fn frames_for_a_missing_destination_outlive_their_stream(opener: &mut impl Opener) {
+    let rarely = JournalConfig { commit_interval: HOUR, ..config("/data/journal") };
+    let journal = opener.open_with(rarely);
+    drop(cursor(&journal, "hec"));
+    drop(cursor(&journal, "missing"));
+    journal.flush();
+    // The machine stops before the log knows of the stream.
+    append_safely(&journal, &Part::new(50, 0, 5).mask(0b10).unrepeatable());
+    opener.crash(journal);
+    let journal = opener.open();
+    drop(cursor(&journal, "hec"));
+    journal.release_unclaimed();
+    journal.flush();
+    assert_eq!(journal.ledger().cursors[1].in_flight, 5);
+    opener.crash(journal);
+    let journal = opener.open();
+    drop(cursor(&journal, "hec"));
+    let mut missing = cursor(&journal, "missing");
+    journal.release_unclaimed();
+    assert_eq!(drain(&mut missing).len(), 5);
+    opener.close(journal);
+}
+
+/// Once nobody waits for the missing destination any more, its streams end.
+pub(crate) fn streams_end_when_a_missing_destination_is_dropped(opener: &mut impl Opener) {
+    let journal = opener.open();
+    drop(cursor(&journal, "hec"));
+    drop(cursor(&journal, "missing"));
+    append_safely(&journal, &Part::new(50, 0, 5).mask(0b10).unrepeatable());
+    journal.flush();
+    opener.close(journal);
+    let journal = opener.open();
+    drop(cursor(&journal, "hec"));
+    journal.release_unclaimed();
+    assert_eq!(journal.ledger().sources[0].streams, 1);
+    assert!(journal.drop_cursor("missing"));
+    assert_eq!(journal.ledger().sources[0].streams, 0);
+    assert_eq!(journal.ledger().sources[0].book, book_of(5));
+    opener.close(journal);
+}

@@ -1,9 +1,13 @@
 //! The model: files that can be read again, connections that cannot, two destinations that
 //! remember what they got, and what the journal has promised to each of them.
+//!
+//! Time stands still but where the seed moves it, and the journal's writer runs only where the
+//! seed lets it: from one call of the disk to the next. So a seed is one history, on every
+//! machine, and anything can happen between any two calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -12,11 +16,11 @@ use weir_journal::{
     Cursor, Delivery, Journal, JournalConfig, Outcome, RefusedReason, StreamSpec, WritePolicy,
 };
 use weir_model::{Position, SourceBook, StreamId};
-use weir_testkit::{Fault, FaultKind, FaultyDisk};
+use weir_testkit::{FakeClock, Fault, FaultKind, FaultyDisk, Moment, Pause};
 
 use crate::support::{
-    KIB, MIB, Part, STEP, assert_books_balance, book_of, config, cursor, parse_body, source,
-    state_of, until,
+    HeldWriter, KIB, MIB, Part, STEP, assert_books_balance, book_of, config, cursor, parse_body,
+    source, state_of, until,
 };
 
 /// What a run is made of.
@@ -26,6 +30,8 @@ pub(crate) struct Settings {
     /// Files may be deleted while they are read.
     pub(crate) unlink: bool,
     pub(crate) connections: u64,
+    /// A destination may be missing in some runs.
+    pub(crate) removal: bool,
 }
 
 type Ticket = Pin<Box<dyn Future<Output = Result<(), RefusedReason>>>>;
@@ -45,6 +51,9 @@ struct File {
     /// Furthest record ever read.
     read: u64,
     state: FileState,
+    /// Destinations that were there whenever it was read: what is read while one is missing is
+    /// not routed to it.
+    owed: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,26 +82,49 @@ struct Sink {
     last: BTreeMap<u64, (u32, u64)>,
 }
 
-/// Everything that lives as long as the process does.
+/// Everything that lives as long as the process does. The writer comes last: it ends when the
+/// others are gone.
 struct Process {
     journal: Journal,
-    cursors: Vec<Cursor>,
-    /// Tickets with the records that they stand for.
+    /// `None` for a destination that is not configured in this run.
+    cursors: Vec<Option<Cursor>>,
+    /// Bits of those that are.
+    present: u64,
+    /// Tickets with the records that they stand for, and the file that is deleted.
     tickets: Vec<(Ticket, Vec<Record>, u64)>,
     /// Next record of every connection in this run.
     sent: BTreeMap<u64, u64>,
+    writer: HeldWriter,
+}
+
+/// What happened, line by line; printed when the history fails.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Trace(Arc<Mutex<Vec<String>>>);
+
+impl Trace {
+    fn note(&self, line: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 pub(crate) struct World {
     rng: Rng,
+    trace: Trace,
     disk: FaultyDisk,
     boot: u32,
     files: Vec<File>,
     connections: u64,
     unlink: bool,
+    removal: bool,
+    /// Both destinations are known for certain: a new one would begin at now.
+    both_known: bool,
     sinks: Vec<Sink>,
-    /// Records whose ticket resolved.
-    promised: BTreeSet<Record>,
+    /// Records whose ticket resolved, with the destinations that they were routed to.
+    promised: BTreeSet<(Record, u64)>,
 }
 
 fn mask(stream: u64) -> u64 {
@@ -111,15 +143,19 @@ fn small(rng: &mut Rng) -> JournalConfig {
 }
 
 impl World {
-    pub(crate) fn run(seed: u64, settings: &Settings) {
-        let file = |stream| File { stream, next: 0, read: 0, state: FileState::There };
+    pub(crate) fn run(seed: u64, settings: &Settings, trace: &Trace) {
+        let file =
+            |stream| File { stream, next: 0, read: 0, state: FileState::There, owed: mask(stream) };
         let mut world = Self {
             rng: Rng::with_seed(seed),
+            trace: trace.clone(),
             disk: FaultyDisk::new(),
             boot: 0,
             files: (1..=settings.files).map(file).collect(),
             connections: settings.connections,
             unlink: settings.unlink,
+            removal: settings.removal,
+            both_known: false,
             sinks: vec![Sink::default(), Sink::default()],
             promised: BTreeSet::new(),
         };
@@ -131,13 +167,15 @@ impl World {
 
     /// One run of the process that ends badly, or well.
     fn live_and_die(&mut self) {
-        let Some(mut process) = self.boot() else { return };
+        let is_missing = self.removal && self.both_known && self.rng.u8(..3) == 0;
+        let Some(mut process) = self.boot(if is_missing { 0b01 } else { 0b11 }) else { return };
         let crash_later = self.rng.u8(..3) > 0;
         if crash_later {
             let n = self.rng.u64(1..40);
             self.disk.inject(Fault::new(FaultKind::Crash).nth(n));
         }
         for _ in 0..self.rng.u32(5..60) {
+            self.let_write(&process.writer);
             self.step(&mut process);
             if self.disk.is_dead() {
                 break;
@@ -145,6 +183,7 @@ impl World {
         }
         if !crash_later && self.rng.bool() {
             process.journal.shutdown();
+            while process.writer.thread.resume() {}
         }
         let next = if self.rng.u8(..4) == 0 && !self.disk.is_dead() {
             self.disk.kill()
@@ -160,29 +199,51 @@ impl World {
         }
     }
 
+    /// Some time passes, and the writer gets on by some calls of the disk.
+    fn let_write(&mut self, writer: &HeldWriter) {
+        if self.rng.bool() {
+            writer.clock.advance(Duration::from_micros(self.rng.u64(0..2000)));
+        }
+        for _ in 0..self.rng.u32(0..8) {
+            writer.thread.resume();
+        }
+    }
+
     /// Opens the journal as a starting weir does; the machine may stop in the middle of that.
-    fn boot(&mut self) -> Option<Process> {
+    fn boot(&mut self, present: u64) -> Option<Process> {
         if self.boot > 0 && self.rng.u8(..3) == 0 {
             let n = self.rng.u64(1..12);
             self.disk.inject(Fault::new(FaultKind::Crash).nth(n));
         }
         self.boot += 1;
-        let clock = Arc::new(weir_host::RealClock::new());
+        let clock = FakeClock::default();
+        let pause = Pause::new();
+        let here = pause.clone();
+        let trace = self.trace.clone();
+        self.disk.watch(move |call, path, moment| {
+            if moment == Moment::Before {
+                let name = path.file_name().unwrap_or_default().display();
+                trace.note(format!("  {call:?} {name}"));
+            }
+            here.pause();
+        });
+        self.trace.note(format!("boot {} of {present:b}", self.boot));
         let disk = Arc::new(self.disk.clone());
         let config = small(&mut self.rng);
-        let opened = Journal::open(config, disk, clock);
+        let opened = Journal::open_with_writer(config, disk, Arc::new(clock.clone()));
         if self.disk.is_dead() {
             drop(opened);
             self.disk = self.disk.crash(self.rng.u64(..));
             return None;
         }
-        let journal = opened.expect("a disk without faults opens");
-        Some(self.start(journal))
+        let (journal, writer) = opened.expect("a disk without faults opens");
+        Some(self.start(journal, HeldWriter::start(writer, &pause, clock), present))
     }
 
-    fn start(&mut self, journal: Journal) -> Process {
+    fn start(&mut self, journal: Journal, writer: HeldWriter, present: u64) -> Process {
         journal.register_source("app");
-        let cursors = CURSORS.iter().map(|name| cursor(&journal, name)).collect();
+        let open = |(n, name)| (present >> n & 1 == 1).then(|| cursor(&journal, name));
+        let cursors = CURSORS.into_iter().enumerate().map(open).collect();
         for sink in &mut self.sinks {
             sink.in_hand.clear();
             sink.last.clear();
@@ -205,11 +266,13 @@ impl World {
         }
         journal.release_unclaimed();
         assert_books_balance(&journal);
-        Process { journal, cursors, tickets: Vec::new(), sent: BTreeMap::new() }
+        Process { journal, cursors, present, tickets: Vec::new(), sent: BTreeMap::new(), writer }
     }
 
     fn step(&mut self, process: &mut Process) {
-        match self.rng.u8(..20) {
+        let what = self.rng.u8(..20);
+        self.trace.note(format!("step {what}"));
+        match what {
             0..=5 => self.read_file(process),
             6..=8 => self.receive(process),
             9..=12 => self.take(process),
@@ -230,7 +293,7 @@ impl World {
         }
         let file = files.swap_remove(self.rng.usize(..files.len()));
         let (count, padding) = (self.rng.u64(1..12), self.rng.usize(..200));
-        append_file(&process.journal, file, count, padding, WritePolicy::OnLag);
+        append_file(process, file, count, padding);
     }
 
     fn receive(&mut self, process: &mut Process) {
@@ -244,7 +307,7 @@ impl World {
         let first = process.sent.get(&stream).copied().unwrap_or(0);
         let (count, padding) = (self.rng.u64(1..6), self.rng.usize(..200));
         let part = Part::new(stream, first, count)
-            .mask(mask(stream))
+            .mask(mask(stream) & process.present)
             .padding(padding)
             .epoch(self.boot, 0)
             .unrepeatable();
@@ -260,9 +323,11 @@ impl World {
         let all_read = |f: &&mut File| f.state == FileState::There && f.next == f.read;
         let Some(file) = self.files.iter_mut().find(all_read) else { return };
         process.journal.persist_stream(StreamId(file.stream));
-        let part = Part::new(file.stream, file.next, 3).mask(mask(file.stream));
+        let mask = mask(file.stream) & process.present;
+        let part = Part::new(file.stream, file.next, 3).mask(mask);
         let appended = process.journal.append(part.build(), WritePolicy::OnAppend);
         if let Ok(ticket) = appended {
+            file.owed &= mask;
             file.next += 3;
             file.read = file.read.max(file.next);
             file.state = FileState::Deleted;
@@ -274,12 +339,13 @@ impl World {
     fn take(&mut self, process: &mut Process) {
         let index = self.rng.usize(..CURSORS.len());
         let sink = &mut self.sinks[index];
-        let Some(delivery) = process.cursors[index].take(|_| false) else { return };
+        let Some(cursor) = &mut process.cursors[index] else { return };
+        let Some(delivery) = cursor.take(|_| false) else { return };
+        self.trace.note(format!("{index} takes {:?}", records(&delivery)));
         for record in records(&delivery) {
             assert!(!sink.durable.contains(&record), "{record:?} was committed and comes again");
             let last = sink.last.insert(record.0, (record.1, record.2));
             assert!(last.is_none_or(|l| l < (record.1, record.2)), "{record:?} after {last:?}");
-            sink.got.insert(record);
             sink.got_now.insert(record);
         }
         sink.in_hand.push(delivery);
@@ -288,21 +354,25 @@ impl World {
     fn ack(&mut self, process: &mut Process) {
         let index = self.rng.usize(..CURSORS.len());
         let sink = &mut self.sinks[index];
-        if sink.in_hand.is_empty() {
+        let Some(cursor) = process.cursors[index].as_mut().filter(|_| !sink.in_hand.is_empty())
+        else {
             return;
-        }
+        };
         let delivery = sink.in_hand.remove(self.rng.usize(..sink.in_hand.len()));
+        self.trace.note(format!("{index} has {:?}", records(&delivery)));
+        sink.got.extend(records(&delivery));
         sink.acked.extend(records(&delivery));
-        process.cursors[index].ack(&delivery, Outcome::delivered(delivery.record_count));
+        cursor.ack(&delivery, Outcome::delivered(delivery.record_count));
     }
 
     /// What is acknowledged without a hole before it is durable now.
     fn flush(&mut self, process: &mut Process) {
         let in_order: Vec<Vec<Record>> = self.sinks.iter().map(acked_without_hole).collect();
-        process.journal.flush();
+        process.writer.catch_up();
         if self.disk.is_dead() {
             return;
         }
+        self.both_known |= process.present == 0b11;
         for (sink, records) in self.sinks.iter_mut().zip(in_order) {
             sink.durable.extend(records);
         }
@@ -312,20 +382,20 @@ impl World {
         if process.tickets.is_empty() {
             return;
         }
-        let before = process.tickets.len();
-        until("a ticket resolves", || {
-            self.collect_tickets(process);
-            process.tickets.len() < before
-        });
+        process.writer.catch_up();
+        self.collect_tickets(process);
+        assert_eq!(process.tickets.len(), 0, "every ticket resolves in time");
     }
 
     fn collect_tickets(&mut self, process: &mut Process) {
         let mut context = Context::from_waker(Waker::noop());
+        let present = process.present;
         process.tickets.retain_mut(|(ticket, records, file)| {
             match ticket.as_mut().poll(&mut context) {
                 Poll::Pending => true,
                 Poll::Ready(Ok(())) => {
-                    self.promised.extend(records.iter());
+                    self.trace.note(format!("promised: {records:?}, file {file}"));
+                    self.promised.extend(records.iter().map(|r| (*r, mask(r.0) & present)));
                     for f in self.files.iter_mut().filter(|f| f.stream == *file) {
                         if f.state == FileState::Deleted {
                             f.state = FileState::Safe;
@@ -341,25 +411,25 @@ impl World {
     /// No more faults: everything is read and delivered, and then compared.
     fn finish(&mut self) {
         let mut process = loop {
-            if let Some(process) = self.boot() {
+            if let Some(process) = self.boot(0b11) {
                 break process;
             }
         };
         until("everything is delivered", || {
+            process.writer.catch_up();
             for file in self.files.iter_mut().filter(|f| f.state == FileState::There) {
                 if file.next < file.read {
                     let count = file.read - file.next;
-                    append_file(&process.journal, file, count.min(20), 0, WritePolicy::OnLag);
+                    append_file(&process, file, count.min(20), 0);
                 }
             }
-            for index in 0..CURSORS.len() {
-                while let Some(delivery) = process.cursors[index].take(|_| false) {
-                    self.sinks[index].in_hand.push(delivery);
+            for (sink, cursor) in self.sinks.iter_mut().zip(process.cursors.iter_mut().flatten()) {
+                while let Some(delivery) = cursor.take(|_| false) {
+                    sink.in_hand.push(delivery);
                 }
-                for delivery in std::mem::take(&mut self.sinks[index].in_hand) {
-                    self.sinks[index].got.extend(records(&delivery));
-                    let outcome = Outcome::delivered(delivery.record_count);
-                    process.cursors[index].ack(&delivery, outcome);
+                for delivery in std::mem::take(&mut sink.in_hand) {
+                    sink.got.extend(records(&delivery));
+                    cursor.ack(&delivery, Outcome::delivered(delivery.record_count));
                 }
             }
             let all_read = |f: &File| f.state != FileState::There || f.next >= f.read;
@@ -369,15 +439,16 @@ impl World {
         assert_books_balance(&process.journal);
         self.compare(&process.journal);
         process.journal.shutdown();
+        while process.writer.thread.resume() {}
     }
 
     fn compare(&self, journal: &Journal) {
         for (index, sink) in self.sinks.iter().enumerate() {
-            let mine = |stream: u64| mask(stream) >> index & 1 == 1;
-            for record in self.promised.iter().filter(|r| mine(r.0)) {
+            let mine = |mask: u64| mask >> index & 1 == 1;
+            for (record, _) in self.promised.iter().filter(|(_, mask)| mine(*mask)) {
                 assert!(sink.got.contains(record), "{record:?} was acknowledged and is lost");
             }
-            let kept = |f: &&File| f.state != FileState::Excused && mine(f.stream);
+            let kept = |f: &&File| f.state != FileState::Excused && mine(f.owed);
             for file in self.files.iter().filter(kept) {
                 for n in 0..file.read {
                     let record = (file.stream, 0, n);
@@ -417,15 +488,11 @@ fn acked_without_hole(sink: &Sink) -> Vec<Record> {
     sink.acked.iter().filter(before).copied().collect()
 }
 
-fn append_file(
-    journal: &Journal,
-    file: &mut File,
-    count: u64,
-    padding: usize,
-    policy: WritePolicy,
-) {
-    let part = Part::new(file.stream, file.next, count).mask(mask(file.stream)).padding(padding);
-    if journal.append(part.build(), policy).is_ok() {
+fn append_file(process: &Process, file: &mut File, count: u64, padding: usize) {
+    let mask = mask(file.stream) & process.present;
+    let part = Part::new(file.stream, file.next, count).mask(mask).padding(padding);
+    if process.journal.append(part.build(), WritePolicy::OnLag).is_ok() {
+        file.owed &= mask;
         file.next += count;
         file.read = file.read.max(file.next);
     }

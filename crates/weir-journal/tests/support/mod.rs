@@ -7,17 +7,20 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_host::{Disk, RealClock};
 use weir_journal::{
-    Cursor, CursorSpec, Delivery, Journal, JournalConfig, Outcome, ResumePoint, StreamSpec,
-    WhenFull,
+    Cursor, CursorSpec, Delivery, Journal, JournalConfig, JournalWriter, Outcome, ResumePoint,
+    Step, StreamSpec, WhenFull,
 };
 use weir_model::{
     Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
     SourceId, StreamId,
 };
+
+use weir_testkit::{FakeClock, Lockstep, Pause};
 
 /// Bytes of one record in its file.
 pub(crate) const STEP: u64 = 16;
@@ -261,4 +264,42 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime");
     runtime.block_on(async { tokio::time::timeout(DEADLINE, future).await.expect("in time") })
+}
+
+/// The journal's writer on a thread that runs only when it is told to, up to its next pause.
+pub(crate) struct HeldWriter {
+    pub(crate) thread: Lockstep,
+    /// It found nothing to do.
+    is_idle: Arc<AtomicBool>,
+    pub(crate) clock: FakeClock,
+}
+
+/// Longer than anything waits for company.
+pub(crate) const ALL_IS_DUE: Duration = Duration::from_millis(10);
+
+impl HeldWriter {
+    pub(crate) fn start(mut writer: JournalWriter, pause: &Pause, clock: FakeClock) -> Self {
+        let is_idle = Arc::new(AtomicBool::new(false));
+        let (idle, here) = (Arc::clone(&is_idle), pause.clone());
+        let thread = Lockstep::spawn("journal", pause, move || {
+            loop {
+                match writer.step() {
+                    Step::Worked => {}
+                    Step::Idle { .. } => {
+                        idle.store(true, Ordering::Relaxed);
+                        here.pause();
+                    }
+                    Step::Ended => return,
+                }
+            }
+        });
+        Self { thread, is_idle, clock }
+    }
+
+    /// Runs until everything is written that is due within [`ALL_IS_DUE`].
+    pub(crate) fn catch_up(&self) {
+        self.clock.advance(ALL_IS_DUE);
+        self.is_idle.store(false, Ordering::Relaxed);
+        while self.thread.resume() && !self.is_idle.load(Ordering::Relaxed) {}
+    }
 }

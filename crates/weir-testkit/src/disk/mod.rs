@@ -12,7 +12,7 @@ mod memory;
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::io::Errno;
 use weir_host::{Disk, DiskFile, DiskSpace, OpenMode};
@@ -35,6 +35,28 @@ pub struct FaultyDisk {
 struct Shared {
     state: Mutex<State>,
     faults: Faults,
+    witness: Witness,
+}
+
+/// Who is told of every call: what stands before and behind it, while no lock is held.
+#[derive(Default)]
+struct Witness(OnceLock<Box<Watch>>);
+
+type Watch = dyn Fn(CallKind, &Path, Moment) + Send + Sync;
+
+impl std::fmt::Debug for Witness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.get().is_some() { "Witness" } else { "None" })
+    }
+}
+
+/// When a witness is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The call begins: nothing has happened yet.
+    Before,
+    /// It has ended, well or not.
+    After,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +79,12 @@ impl FaultyDisk {
     /// Shorthand for [`Faults::inject`].
     pub fn inject(&self, fault: Fault) {
         self.shared.faults.inject(fault);
+    }
+
+    /// Has every call on this disk told before it begins and after it has ended. The witness may
+    /// block the thread that calls. Only the first one counts; it does not outlive this disk.
+    pub fn watch(&self, witness: impl Fn(CallKind, &Path, Moment) + Send + Sync + 'static) {
+        let _only_the_first = self.shared.witness.0.set(Box::new(witness));
     }
 
     /// Bounds the space that files may take up, in bytes (whole pages of 4 KiB); `None` = no
@@ -104,7 +132,8 @@ impl FaultyDisk {
         let mut state = self.shared.lock();
         state.dead = true;
         let next = State { memory: survivors(&state.memory), dead: false };
-        Self { shared: Arc::new(Shared { state: Mutex::new(next), faults: Faults::default() }) }
+        let state = Mutex::new(next);
+        Self { shared: Arc::new(Shared { state, ..Shared::default() }) }
     }
 
     /// All file names, in order.
@@ -147,6 +176,19 @@ impl Shared {
     /// A call in which the machine crashes takes effect (as a change that is not flushed), but
     /// its caller never learns of it.
     fn call<T>(
+        &self,
+        kind: CallKind,
+        path: &Path,
+        run: impl FnOnce(&mut Memory, Option<usize>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let Some(witness) = self.witness.0.get() else { return self.call_unseen(kind, path, run) };
+        witness(kind, path, Moment::Before);
+        let result = self.call_unseen(kind, path, run);
+        witness(kind, path, Moment::After);
+        result
+    }
+
+    fn call_unseen<T>(
         &self,
         kind: CallKind,
         path: &Path,

@@ -1,0 +1,102 @@
+//! What happens while the writer is between two steps, or in the middle of one: these tests hold
+//! it there, so nothing depends on how fast a thread is.
+
+mod support;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use support::{ALL_IS_DUE, HeldWriter, Part, config, cursor, open, take};
+use weir_journal::{
+    AppendTicket, Journal, JournalWriter, Outcome, RefusedReason, Step, WritePolicy,
+};
+use weir_model::StreamId;
+use weir_testkit::{CallKind, FakeClock, FaultyDisk, Pause};
+
+const DIR: &str = "/data/journal";
+const SAFE: WritePolicy = WritePolicy::OnAppend;
+
+type Durable = Pin<Box<dyn Future<Output = Result<(), RefusedReason>>>>;
+
+fn stepped(disk: &FaultyDisk, clock: &FakeClock) -> (Journal, JournalWriter) {
+    let (disk, clock) = (Arc::new(disk.clone()), Arc::new(clock.clone()));
+    Journal::open_with_writer(config(DIR), disk, clock).unwrap()
+}
+
+fn is_safe(ticket: &mut Durable) -> bool {
+    let polled = ticket.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    polled == Poll::Ready(Ok(()))
+}
+
+fn durable(ticket: AppendTicket) -> Durable {
+    Box::pin(ticket.durable())
+}
+
+#[test]
+fn a_settled_batch_is_as_safe_as_what_its_stream_has_before_it() {
+    let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
+    let (journal, mut writer) = stepped(&disk, &clock);
+    let mut hec = cursor(&journal, "hec");
+    let tickets = [0, 5, 10].map(|n| journal.append(Part::new(1, n, 5).build(), SAFE).unwrap());
+    let [mut first, mut second, mut third] = tickets.map(durable);
+    let [one, two, three] = [(); 3].map(|()| take(&mut hec).unwrap());
+    // Acknowledged out of order: a crash now would still need the first two.
+    hec.ack(&three, Outcome::delivered(5));
+    assert!(!is_safe(&mut third));
+    hec.ack(&two, Outcome::delivered(5));
+    assert!(!is_safe(&mut third) && !is_safe(&mut second));
+    clock.advance(ALL_IS_DUE);
+    while writer.step() == Step::Worked {}
+    assert!(is_safe(&mut first) && is_safe(&mut second) && is_safe(&mut third));
+    assert_eq!(journal.ledger().journal.frames_written, 1);
+    hec.ack(&one, Outcome::delivered(5));
+}
+
+#[test]
+fn batches_that_are_settled_in_order_are_safe_without_being_written() {
+    let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
+    let (journal, mut writer) = stepped(&disk, &clock);
+    let mut hec = cursor(&journal, "hec");
+    let tickets = [0, 5].map(|n| journal.append(Part::new(1, n, 5).build(), SAFE).unwrap());
+    let [mut first, mut second] = tickets.map(durable);
+    let [one, two] = [(); 2].map(|()| take(&mut hec).unwrap());
+    hec.ack(&two, Outcome::delivered(5));
+    hec.ack(&one, Outcome::delivered(5));
+    assert!(is_safe(&mut first) && is_safe(&mut second));
+    clock.advance(ALL_IS_DUE);
+    while writer.step() == Step::Worked {}
+    assert_eq!(journal.ledger().journal.frames_written, 0);
+}
+
+#[test]
+fn a_stream_that_ends_while_its_frame_is_written_does_not_come_back() {
+    let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
+    let (journal, writer) = stepped(&disk, &clock);
+    let pause = Pause::new();
+    let here = pause.clone();
+    disk.watch(move |_, _, _| here.pause());
+    let mut hec = cursor(&journal, "hec");
+    let _ticket = journal.append(Part::new(1, 0, 5).unrepeatable().build(), SAFE).unwrap();
+    clock.advance(ALL_IS_DUE);
+    let writer = HeldWriter::start(writer, &pause, clock);
+    // It has the batch in hand and asks for space.
+    while disk.faults().calls(CallKind::Space) == 0 {
+        assert!(writer.thread.resume());
+    }
+    let delivery = take(&mut hec).unwrap();
+    hec.ack(&delivery, Outcome::delivered(5));
+    journal.close_stream(StreamId(1));
+    assert_eq!(journal.ledger().sources[0].streams, 0);
+    writer.catch_up();
+    let disk = disk.kill();
+    drop((journal, hec));
+    drop(writer);
+
+    let journal = open(config(DIR), Arc::new(disk));
+    let mut hec = cursor(&journal, "hec");
+    journal.release_unclaimed();
+    assert!(take(&mut hec).is_none(), "it was delivered, and that was durable");
+    assert_eq!(journal.ledger().cursors[0].book.delivered, 5);
+    journal.shutdown();
+}

@@ -1,0 +1,182 @@
+//! A thread that runs only while it is told to, so that a test decides by a seed what happens
+//! between any two of its steps, and every run of that seed is the same.
+//!
+//! Invariants: while the thread is held, at most one of the two sides runs; the thread is handed
+//! the turn by [`Lockstep::resume`] and hands it back at its next pause; once released it never
+//! pauses again.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{JoinHandle, ThreadId};
+
+/// Where the thread hands the turn back. Clones belong to the same thread; pauses of other
+/// threads are none.
+#[derive(Debug, Clone)]
+pub struct Pause(Arc<Shared>);
+
+/// The thread as the test sees it. Released when dropped.
+#[derive(Debug)]
+pub struct Lockstep {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    turn: Mutex<Turn>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Turn {
+    /// The thread that is held; known once it runs.
+    held: Option<ThreadId>,
+    holder: Holder,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    Test,
+    Thread,
+    /// Released: both run as they like.
+    Both,
+    /// The thread has ended.
+    Nobody,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_while(&self, mut turn: MutexGuard<'_, Turn>, holder: Holder) {
+        while turn.holder == holder {
+            turn = self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn set(&self, holder: Holder) {
+        self.lock().holder = holder;
+        self.changed.notify_all();
+    }
+}
+
+/// However the thread ends, the test is not left waiting for it.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.set(Holder::Nobody);
+    }
+}
+
+impl Pause {
+    /// A pause for a thread that begins later: see [`Lockstep::spawn`].
+    pub fn new() -> Self {
+        let turn = Turn { held: None, holder: Holder::Test };
+        Self(Arc::new(Shared { turn: Mutex::new(turn), changed: Condvar::new() }))
+    }
+
+    /// Hands the turn to the test and waits until it comes back. Nothing happens on another
+    /// thread, or after the release.
+    pub fn pause(&self) {
+        let mut turn = self.0.lock();
+        if turn.held != Some(std::thread::current().id()) || turn.holder != Holder::Thread {
+            return;
+        }
+        turn.holder = Holder::Test;
+        self.0.changed.notify_all();
+        self.0.wait_while(turn, Holder::Test);
+    }
+}
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Lockstep {
+    /// Starts a thread that waits for its first turn and pauses where `pause` says so.
+    pub fn spawn(name: &str, pause: &Pause, body: impl FnOnce() + Send + 'static) -> Self {
+        let shared = Arc::clone(&pause.0);
+        let begin = {
+            let shared = Arc::clone(&shared);
+            move || {
+                let _ended = Ended(Arc::clone(&shared));
+                let mut turn = shared.lock();
+                turn.held = Some(std::thread::current().id());
+                shared.wait_while(turn, Holder::Test);
+                body();
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(begin);
+        Self { shared, thread: Some(thread.expect("a thread")) }
+    }
+
+    /// Lets the thread run until its next pause; false when it has ended.
+    pub fn resume(&self) -> bool {
+        let mut turn = self.shared.lock();
+        if turn.holder == Holder::Test {
+            turn.holder = Holder::Thread;
+            self.shared.changed.notify_all();
+            self.shared.wait_while(turn, Holder::Thread);
+            turn = self.shared.lock();
+        }
+        turn.holder != Holder::Nobody
+    }
+
+    /// Lets the thread run to its end without pauses. True unless it panicked.
+    pub fn release(mut self) -> bool {
+        self.run_out()
+    }
+
+    fn run_out(&mut self) -> bool {
+        let mut turn = self.shared.lock();
+        if turn.holder == Holder::Test {
+            turn.holder = Holder::Both;
+            self.shared.changed.notify_all();
+        }
+        drop(turn);
+        self.thread.take().is_none_or(|thread| thread.join().is_ok())
+    }
+}
+
+impl Drop for Lockstep {
+    fn drop(&mut self) {
+        self.run_out();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_goes_one_step_at_a_time_and_then_runs_to_its_end() {
+        let pause = Pause::new();
+        let steps = Arc::new(Mutex::new(0));
+        let (counted, here) = (Arc::clone(&steps), pause.clone());
+        let thread = Lockstep::spawn("steps", &pause, move || {
+            for _ in 0..10 {
+                *counted.lock().unwrap() += 1;
+                here.pause();
+            }
+        });
+        for n in 0..5 {
+            assert_eq!(*steps.lock().unwrap(), n);
+            assert!(thread.resume());
+        }
+        pause.pause();
+        assert!(thread.release());
+        assert_eq!(*steps.lock().unwrap(), 10);
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_takes_no_turn() {
+        let pause = Pause::new();
+        let thread = Lockstep::spawn("short", &pause, || {});
+        assert!(!thread.resume());
+        assert!(!thread.resume());
+        assert!(thread.release());
+    }
+}
