@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_measure::load::{Content, LineFormat, LineId, LoadPlan, LoadReport};
 use weir_testkit::{Collector, CollectorConfig, Oracle, PATIENCE, Weir, Writing, binary, wait_for};
 
-use crate::scene::{OUTPUT, Scene, hec, judge};
+use crate::scene::{OUTPUT, Scene, at_rest, hec, judge};
 
 fn lines(scene: &Scene, name: &str, format: LineFormat, lines: u64) -> LoadReport {
     let mut plan = scene.plan();
@@ -70,8 +70,7 @@ fn malformed_oversized_and_empty_lines_are_kept_cut_and_counted() {
     std::fs::write(scene.logs().join("a.log"), &content).unwrap();
     let mut weir = scene.start(&scene.config(&collector, ""));
     assert!(collector.wait(PATIENCE, |tally| tally.events >= 5), "{}", weir.books());
-    let books = weir.wait_books("all is settled", PATIENCE, |b| b.in_flight(OUTPUT) == 0);
-    books.assert_balanced();
+    let books = at_rest(&weir, OUTPUT);
     let texts: Vec<String> = collector
         .records()
         .iter()
@@ -192,8 +191,7 @@ fn files_with_equal_heads_and_links_to_them_are_told_apart() {
     std::os::unix::fs::symlink(scene.logs().join("0.log"), scene.logs().join("link.log")).unwrap();
     let mut weir = scene.start(&(scene.source("raw") + &hec(OUTPUT, &collector, "")));
     assert!(collector.wait(PATIENCE, |tally| tally.events >= 5 * 201));
-    let books = weir.wait_books("all is settled", PATIENCE, |b| b.in_flight(OUTPUT) == 0);
-    books.assert_balanced();
+    let books = at_rest(&weir, OUTPUT);
     assert_eq!(books.delivered(OUTPUT), 5 * 201, "the link is one of the files: {books}");
     weir.stop();
 }
@@ -211,7 +209,7 @@ fn a_rate_limit_sheds_and_counts_or_delays_and_keeps() {
             books.records() + books.lines_discarded() == written.lines
                 && books.in_flight(OUTPUT) == 0
         });
-        books.assert_balanced();
+        at_rest(&weir, OUTPUT);
         let discarded = books.source("logs")["book"]["discarded"]["rate_limit"].as_u64();
         assert_eq!(discarded.is_some_and(|lines| lines > 0), shed, "{books}");
         assert_eq!(collector.tally().unique(), books.records());

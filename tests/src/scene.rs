@@ -86,6 +86,14 @@ pub(crate) fn judge(
     let books = found.unwrap_or_else(|| weir.books());
     oracle.check(written, &collector.tally(), &books);
     assert_eq!(books.in_flight(output), 0, "{books}\n{}", weir.log());
+    at_rest(weir, output)
+}
+
+/// Waits until nothing is on its way to the output, and all three books balance.
+pub(crate) fn at_rest(weir: &Weir, output: &str) -> Books {
+    let is_at_rest = |books: &Books| books.in_flight(output) == 0 && books.files_balance();
+    let books = weir.wait_books("the books balance at rest", PATIENCE, is_at_rest);
+    books.assert_balanced();
     books
 }
 

@@ -81,7 +81,11 @@ pub struct FileBytes {
     pub bytes_seen: u64,
     /// There and not yet consumed.
     pub bytes_unread: u64,
-    /// True where the size of something that is gone was never seen: all terms are "at least".
+    /// Times that a file was found shorter than before.
+    #[serde(default)]
+    pub files_cut: u64,
+    /// True once bytes may have come and gone unseen (a file was cut, or vanished while weir did
+    /// not run): `bytes_seen` and `bytes_abandoned` are then "at least".
     pub at_least: bool,
     /// 0 when the book balances. While files are being read the terms are of slightly different
     /// moments; at rest they are exact.
@@ -162,7 +166,6 @@ impl SourceEntry {
         let known = view.sources.iter().find(|known| known.name == source.name);
         let gauge =
             |read: fn(&stats::SourceStats) -> u64| known.map_or(0, |known| read(&known.stats));
-        let vanished = book.bytes_abandoned[AbandonReason::Vanished as usize];
         let bytes_seen = gauge(|stats| stats::get(&stats.bytes_seen));
         let bytes_unread = gauge(|stats| stats::get(&stats.bytes_unread));
         let settled = book.bytes_read + bytes_unread + book.abandoned_total();
@@ -184,7 +187,8 @@ impl SourceEntry {
             files: FileBytes {
                 bytes_seen,
                 bytes_unread,
-                at_least: vanished > 0,
+                files_cut: book.files_cut,
+                at_least: book.is_at_least(),
                 unaccounted_bytes: bytes_seen as i64 - settled as i64,
             },
         }

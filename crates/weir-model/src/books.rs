@@ -86,6 +86,9 @@ pub struct SourceBook {
     pub truncated: u64,
     /// Bytes consumed.
     pub bytes_read: u64,
+    /// Times that a file was found shorter than before. What was written and cut between two looks
+    /// was never seen, so from the first time on the book of bytes is "at least".
+    pub files_cut: u64,
     /// Bytes given up, by reason.
     pub bytes_abandoned: [u64; AbandonReason::COUNT],
 }
@@ -135,6 +138,12 @@ impl SourceBook {
         self.bytes_abandoned.iter().sum()
     }
 
+    /// True once bytes may have come and gone unseen: then the terms of the book of bytes are
+    /// "at least".
+    pub fn is_at_least(&self) -> bool {
+        self.files_cut > 0 || self.bytes_abandoned[AbandonReason::Vanished as usize] > 0
+    }
+
     /// Counts lines that became nothing.
     pub fn discard(&mut self, reason: DiscardReason, lines: u64) {
         self.discarded[reason as usize] += lines;
@@ -158,6 +167,7 @@ impl SourceBook {
         self.malformed += other.malformed;
         self.truncated += other.truncated;
         self.bytes_read += other.bytes_read;
+        self.files_cut += other.files_cut;
         for (sum, n) in self.discarded.iter_mut().zip(other.discarded) {
             *sum += n;
         }
@@ -175,6 +185,7 @@ impl SourceBook {
             self.malformed,
             self.truncated,
             self.bytes_read,
+            self.files_cut,
         ];
         encode_counts((0..).zip(plain), out);
         encode_counts((DISCARDED_AT..).zip(self.discarded), out);
@@ -191,6 +202,7 @@ impl SourceBook {
             3 => book.malformed = value,
             4 => book.truncated = value,
             5 => book.bytes_read = value,
+            6 => book.files_cut = value,
             n if n >= ABANDONED_AT => {
                 if let Some(slot) = book.bytes_abandoned.get_mut(usize::from(n - ABANDONED_AT)) {
                     *slot = value;
@@ -270,7 +282,7 @@ impl Serialize for SourceBook {
             by_reason(&self.discarded, |i| DiscardReason::ALL[i].text()).collect();
         let abandoned: std::collections::BTreeMap<_, _> =
             by_reason(&self.bytes_abandoned, |i| AbandonReason::ALL[i].text()).collect();
-        let mut out = serializer.serialize_struct("SourceBook", 8)?;
+        let mut out = serializer.serialize_struct("SourceBook", 9)?;
         out.serialize_field("lines", &self.lines)?;
         out.serialize_field("records", &self.records)?;
         out.serialize_field("joined", &self.joined)?;
@@ -278,6 +290,7 @@ impl Serialize for SourceBook {
         out.serialize_field("malformed", &self.malformed)?;
         out.serialize_field("truncated", &self.truncated)?;
         out.serialize_field("bytes_read", &self.bytes_read)?;
+        out.serialize_field("files_cut", &self.files_cut)?;
         out.serialize_field("bytes_abandoned", &abandoned)?;
         out.end()
     }
@@ -304,7 +317,8 @@ mod tests {
 
     #[test]
     fn books_survive_encoding() {
-        let mut book = SourceBook { lines: 10, records: 7, joined: 1, ..SourceBook::default() };
+        let mut book =
+            SourceBook { lines: 10, records: 7, joined: 1, files_cut: 3, ..SourceBook::default() };
         book.discard(DiscardReason::RateLimit, 2);
         book.abandon(AbandonReason::Unreadable, 5);
         let mut bytes = Vec::new();

@@ -112,6 +112,16 @@ pub const FAMILIES: &[FamilyInfo] = &[
     ),
     family("weir_source_lag_bytes", Gauge, "Bytes that are there and not yet read."),
     family("weir_source_seen_bytes_total", Counter, "By how much the files have grown."),
+    family(
+        "weir_source_cut_files_total",
+        Counter,
+        "Times that a file was found shorter than before.",
+    ),
+    family(
+        "weir_source_seen_bytes_at_least",
+        Gauge,
+        "1 once bytes may have come and gone unseen (a file was cut, or vanished while weir did not run): seen and abandoned bytes are then lower bounds.",
+    ),
     family("weir_source_open_files", Gauge, "Files that are followed."),
     family("weir_source_unreadable_files", Gauge, "Files that cannot be opened or read."),
     family(

@@ -27,16 +27,17 @@ pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<
 
 fn text(ledger: &LedgerDocument, paint: Paint) -> String {
     let mut out = String::new();
-    let mut part = |title: &str, table: &Table| {
+    let mut part = |title: &str, table: &Table, note: Option<String>| {
         if !table.is_empty() {
-            let _infallible =
-                writeln!(out, "{}\n{}", paint.paint(Style::Strong, title), table.text());
+            let (title, note) = (paint.paint(Style::Strong, title), note.unwrap_or_default());
+            let _infallible = writeln!(out, "{title}\n{}{note}", table.text());
         }
     };
-    part("Sources: lines = records + joined + discarded", &sources(ledger));
-    part("Files: bytes seen = read + unread + abandoned", &files(ledger));
-    part("Outputs: routed = delivered + discarded + dead-lettered + in flight", &cursors(ledger));
-    part("Given up, by reason", &reasons(ledger));
+    part("Sources: lines = records + joined + discarded", &sources(ledger), None);
+    part("Files: bytes seen = read + unread + abandoned", &files(ledger), at_least(ledger));
+    let title = "Outputs: routed = delivered + discarded + dead-lettered + in flight";
+    part(title, &cursors(ledger), None);
+    part("Given up, by reason", &reasons(ledger), None);
     let (style, verdict) = if ledger.balanced {
         (Style::Good, "The books balance.")
     } else {
@@ -84,6 +85,19 @@ fn files(ledger: &LedgerDocument) -> Table {
         ]);
     }
     table
+}
+
+/// Why numbers of the book of bytes are marked.
+fn at_least(ledger: &LedgerDocument) -> Option<String> {
+    if !ledger.sources.iter().any(|source| source.files.at_least) {
+        return None;
+    }
+    let cut: u64 = ledger.sources.iter().map(|source| source.files.files_cut).sum();
+    Some(format!(
+        "  >= at least: files were cut ({}) or vanished while weir did not run; what was written and \
+         gone between two looks was never seen.\n",
+        group_digits(cut)
+    ))
 }
 
 fn cursors(ledger: &LedgerDocument) -> Table {

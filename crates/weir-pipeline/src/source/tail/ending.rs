@@ -248,6 +248,7 @@ impl Engine {
             unread_bytes = unread,
             "the file was truncated; it is read from its beginning"
         );
+        file.book.files_cut += 1;
         file.book.abandon(AbandonReason::Truncated, unread);
         file.begin_epoch(self.parts.settings.line_bytes_max);
         self.builder.reset(file.position());

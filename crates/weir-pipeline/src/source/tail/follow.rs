@@ -173,6 +173,7 @@ impl Engine {
         }
         if size < file.size {
             // Cut behind the place where it is read: those bytes are gone.
+            file.book.files_cut += 1;
             file.book.abandon(AbandonReason::Truncated, file.size - size);
             file.size = size;
             file.judged = 0;
