@@ -19,7 +19,7 @@ use crate::config::{Format, SourceKind, SourcePlan};
 use crate::router::Router;
 use crate::stats::SourceStats;
 
-pub use tail::LayoutError;
+pub use tail::{LayoutError, is_compressed_or_temporary};
 
 /// What a source needs of the process.
 #[derive(Debug, Clone)]

@@ -15,7 +15,6 @@ use super::glob;
 use super::plan::{Named, Sections};
 use super::section::Section;
 use super::tables::BASE_BYTES;
-use super::text::Place;
 
 /// All checks.
 pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
@@ -25,18 +24,17 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     memory(sections, diagnostics);
     disk(sections.table("journal"), diagnostics);
     for source in &sections.sources {
-        file_source(source, diagnostics);
-        tail(source, diagnostics);
+        super::check_source::source(source, diagnostics);
     }
     for output in &sections.outputs {
         buffer(output, diagnostics);
         match output.type_name {
             "splunk_hec" => super::check_hec::splunk_hec(&output.section, diagnostics),
-            "file" => output_path(output, diagnostics),
+            "file" => output_path(output, sections, diagnostics),
             _ => {}
         }
     }
-    same_include(sections, diagnostics);
+    super::check_source::read_twice(sections, diagnostics);
     output_files(sections, diagnostics);
     one_stdout(sections, diagnostics);
     loops(sections, diagnostics);
@@ -71,6 +69,9 @@ fn both_ends(sections: &Sections, diagnostics: &mut Diagnostics) {
 }
 
 fn data_dir(sections: &Sections, diagnostics: &mut Diagnostics) {
+    if sections.top.file("data_dir").is_none() {
+        return;
+    }
     let dir = glob::absolute(&sections.data_dir());
     let Some(blocker) = dir.ancestors().find(|path| path.exists()) else { return };
     if !blocker.is_dir() {
@@ -158,68 +159,6 @@ fn disk(journal: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-fn file_source(source: &Named, diagnostics: &mut Diagnostics) {
-    let section = &source.section;
-    for key in ["include", "exclude"].into_iter().filter(|_| source.type_name == "file") {
-        for (pattern, place) in section.list(key) {
-            let key_path = section.key_path(key);
-            if let Err(error) = glob::compile(pattern) {
-                let message = format!("{pattern:?} is not a valid pattern: {error}");
-                diagnostics
-                    .error(Some(place.clone()), &key_path, message)
-                    .help("a literal [, {, * or ? is written [[], [{], [*] or [?]");
-            } else if key == "include" && Path::new(pattern).is_dir() {
-                let dir = pattern.trim_end_matches('/');
-                diagnostics
-                    .error(
-                        Some(place.clone()),
-                        &key_path,
-                        format!("{pattern:?} is a directory, not a file"),
-                    )
-                    .help(format!("to tail the files in it, write \"{dir}/*.log\""));
-            } else if pattern.starts_with('~') || pattern.contains('$') {
-                diagnostics
-                    .error(
-                        Some(place.clone()),
-                        &key_path,
-                        format!("{pattern:?}: ~ and $ are not replaced by anything in a pattern"),
-                    )
-                    .help("write the whole path");
-            }
-        }
-    }
-    if source.type_name == "file" && section.is_empty_list("include") {
-        let key_path = section.key_path("include");
-        diagnostics
-            .error(section.place("include"), &key_path, format!("{key_path} names no file"))
-            .help("write at least one pattern, such as [\"/var/log/app/*.log\"]");
-    }
-    let roots = ["docker_roots", "pod_roots", "link_roots"];
-    if source.type_name == "containers" && roots.iter().all(|key| section.list(key).is_empty()) {
-        diagnostics
-            .error(
-                section.place("docker_roots"),
-                &section.path,
-                format!("{} has no root to look in", section.path),
-            )
-            .help("leave the keys out to look in the usual places");
-    }
-}
-
-fn tail(source: &Named, diagnostics: &mut Diagnostics) {
-    let section = &source.section;
-    if section.is_set("when_limited") && section.count("rate_limit").is_none() {
-        let key_path = section.key_path("when_limited");
-        diagnostics
-            .warn(
-                section.place("when_limited"),
-                &key_path,
-                format!("{key_path} has no effect without rate_limit"),
-            )
-            .help("add rate_limit, or take it out");
-    }
-}
-
 /// The buffer holds the window, or nothing could ever wait.
 fn buffer(output: &Named, diagnostics: &mut Diagnostics) {
     let section = &output.section;
@@ -238,7 +177,7 @@ fn buffer(output: &Named, diagnostics: &mut Diagnostics) {
     }
 }
 
-fn output_path(output: &Named, diagnostics: &mut Diagnostics) {
+fn output_path(output: &Named, sections: &Sections, diagnostics: &mut Diagnostics) {
     let section = &output.section;
     let Some(path) = section.file("path") else { return };
     let key_path = section.key_path("path");
@@ -247,6 +186,13 @@ fn output_path(output: &Named, diagnostics: &mut Diagnostics) {
         diagnostics
             .error(place, &key_path, format!("{} is a directory, not a file", path.display()))
             .help(format!("write a file in it, such as \"{}\"", path.join("weir.log").display()));
+        return;
+    }
+    if let Some(data_dir) = sections.top.file("data_dir")
+        && glob::resolved(&path).starts_with(glob::resolved(&data_dir))
+    {
+        let message = format!("{} is in data_dir, which is weir's own", path.display());
+        diagnostics.error(place, &key_path, message).help("write the file elsewhere");
         return;
     }
     let parent = glob::absolute(&path);
@@ -258,27 +204,6 @@ fn output_path(output: &Named, diagnostics: &mut Diagnostics) {
             blocker.display()
         );
         diagnostics.error(place, &key_path, message);
-    }
-}
-
-/// The same pattern in two sources reads, and delivers, every line twice.
-fn same_include(sections: &Sections, diagnostics: &mut Diagnostics) {
-    let mut seen: BTreeMap<PathBuf, &Place> = BTreeMap::new();
-    for source in sections.sources.iter().filter(|s| s.type_name == "file") {
-        for (pattern, place) in source.section.list("include") {
-            let known = seen.insert(glob::absolute(Path::new(pattern)), place);
-            if let Some(first) = known {
-                diagnostics
-                    .warn(
-                        Some(place.clone()),
-                        &source.section.key_path("include"),
-                        format!(
-                            "{pattern:?} is included twice: its lines are read and delivered twice"
-                        ),
-                    )
-                    .other(Some(first.clone()), "it is also included at");
-            }
-        }
     }
 }
 
@@ -317,6 +242,7 @@ fn one_stdout(sections: &Sections, diagnostics: &mut Diagnostics) {
 
 /// What an output writes must not be read again by a source: each line would go round for ever.
 fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let has_data_dir = sections.top.file("data_dir").is_some();
     let data_dir = glob::absolute(&sections.data_dir());
     for source in sections.sources.iter().filter(|s| s.type_name == "file") {
         let section = &source.section;
@@ -348,7 +274,7 @@ fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
                         .help(format!("add exclude = [{:?}], or write the file elsewhere", path.display().to_string()));
                 }
             }
-            if glob::fixed_part(pattern).starts_with(&data_dir) {
+            if has_data_dir && glob::fixed_part(pattern).starts_with(&data_dir) {
                 diagnostics
                     .error(
                         Some(place.clone()),

@@ -18,6 +18,7 @@ pub(crate) fn splunk_hec(section: &Section, diagnostics: &mut Diagnostics) {
     tls(section, is_https, diagnostics);
     bounds(section, diagnostics);
     no_effect(section, diagnostics);
+    index(section, diagnostics);
     token_file(section, diagnostics);
 }
 
@@ -60,7 +61,7 @@ fn parse_url(text: &str) -> Result<Url<'_>, (String, String)> {
             return wrong(&format!("has the port {port:?}"), "a port is a number from 1 to 65535");
         }
     };
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     if host.is_empty() {
         return wrong("has no host", "write https://HOST:8088");
@@ -146,6 +147,7 @@ fn tls(section: &Section, is_https: Option<bool>, diagnostics: &mut Diagnostics)
                 .help(format!("add {other} = \"/path\", or take {one} out"));
         }
     }
+    server_name(tls, diagnostics);
     tls_loads(tls, is_https, diagnostics);
     if tls.bool("insecure_skip_verify") {
         let key_path = tls.key_path("insecure_skip_verify");
@@ -209,6 +211,34 @@ fn bounds(section: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
+/// A name that no index can have would be refused for every record.
+fn index(section: &Section, diagnostics: &mut Diagnostics) {
+    let Some(index) = section.text("index") else { return };
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c);
+    if !index.chars().all(allowed) || index.starts_with('-') {
+        let key_path = section.key_path("index");
+        diagnostics
+            .error(
+                section.place("index"),
+                &key_path,
+                format!("{key_path}: no index can be called {index:?}"),
+            )
+            .help("the name of an index has the characters a-z, 0-9, _ and -");
+    }
+}
+
+/// The name that the server's certificate must bear.
+fn server_name(tls: &Section, diagnostics: &mut Diagnostics) {
+    let Some(name) = tls.text("server_name") else { return };
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    if name.parse::<IpAddr>().is_err() && !name.chars().all(allowed) {
+        let key_path = tls.key_path("server_name");
+        diagnostics
+            .error(tls.place("server_name"), &key_path, format!("{key_path} is {name:?}"))
+            .help("write a name or an IP address, without scheme and port");
+    }
+}
+
 /// Keys that are set and do nothing were meant to do something.
 fn no_effect(section: &Section, diagnostics: &mut Diagnostics) {
     if section.is_set("ack_timeout") && !section.bool("indexer_ack") {
@@ -264,6 +294,7 @@ mod tests {
             ("https://spl unk", "has characters that no URL has"),
             ("https://splunk?x=1", "has a query or a fragment"),
             ("https://spl*unk", "has the host \"spl*unk\""),
+            ("https://[::1:8088", "has the host \"[::1\""),
         ] {
             assert_eq!(parse_url(text).unwrap_err().0, what, "{text}");
         }

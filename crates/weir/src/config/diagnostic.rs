@@ -4,6 +4,7 @@
 //! Invariants: all faults are collected, none hides another; a line that may hold a secret is
 //! shown without its values.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
@@ -90,6 +91,31 @@ impl Diagnostics {
     /// How many there are of a level.
     pub(crate) fn count(&self, level: Level) -> usize {
         self.0.iter().filter(|d| d.level == level).count()
+    }
+
+    /// Where the text is no TOML, what follows from it is not said too: other faults of the same
+    /// line, and that its table lacks something.
+    pub(crate) fn drop_consequences(&mut self, texts: &Texts) {
+        let line = |place: &Place| (place.file, texts.line(place).number);
+        let is_syntax = |d: &Diagnostic| d.message.starts_with(NOT_TOML);
+        let broken = self.0.iter().filter(|d| is_syntax(d)).filter_map(|d| d.place.as_ref());
+        let broken: BTreeSet<_> = broken.map(line).collect();
+        if broken.is_empty() {
+            return;
+        }
+        let mut told = BTreeSet::new();
+        self.0.retain(|d| match &d.place {
+            Some(place) if is_syntax(d) => told.insert(line(place)),
+            Some(place) => {
+                let (file, number) = line(place);
+                let rest = texts.files()[file].text.lines().skip(number);
+                let table_len = rest.take_while(|line| !line.trim_start().starts_with('[')).count();
+                let in_table = broken.range((file, number)..=(file, number + table_len));
+                let lacks = d.message.ends_with("is missing") && in_table.count() > 0;
+                !(lacks || broken.contains(&(file, number)))
+            }
+            None => false,
+        });
     }
 
     /// Puts them in the order of the text; those without a place come last.
@@ -207,6 +233,9 @@ impl Diagnostic {
         })
     }
 }
+
+/// How the message about text that is no TOML begins.
+pub(crate) const NOT_TOML: &str = "not valid TOML";
 
 /// Longest part of a line that is shown.
 const LINE_CHARS_MAX: usize = 160;

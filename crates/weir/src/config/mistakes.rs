@@ -70,6 +70,21 @@ fn wrong_keys_and_tables() {
         ("[output.\"\"]\ntype = \"blackhole\"", 1, "cannot be the name", "1 to 64"),
         ("[output.store]\ntype = \"blackhole\"", 1, "reserved", "another name"),
         ("[source.\"../x\"]\ntype = \"containers\"", 1, "cannot be the name", "1 to 64"),
+        ("[output.\"a b\"]\ntype = \"blackhole\"", 1, "the name of an output", "1 to 64"),
+        ("[output.x]", 1, "output.x.type is missing", "an output is of type"),
+        (
+            "[output.b]\ntype = \"stdout\"\ndata_dir = \"x\"",
+            3,
+            "unknown key \"data_dir\" in [output.b]",
+            "above the first [table]",
+        ),
+        (
+            "[output.b]\ntype = \"stdout\"\noutput.c.type = \"stdout\"",
+            3,
+            "unknown key \"output\" in [output.b]",
+            "write [output.NAME]",
+        ),
+        ("[journal]\nring = \"8MiB\"\napi.listen = \"127.0.0.1:1\"", 3, "unknown key", "[api"),
     ]);
 }
 
@@ -81,6 +96,21 @@ fn wrong_toml() {
         ("[journal]\nring = \"8MiB\"\nring = \"9MiB\"", 3, "defined twice", ""),
         ("[journal]\n[journal]", 2, "defined twice", ""),
         ("[source.ok]\ntype = \"containers\"", 1, "defined twice", ""),
+        ("[log]\nlevel = info # all", 2, "not valid TOML", "straight quotes: level = \"...\""),
+        ("[output.b]\ntype = file", 2, "not valid TOML", "straight quotes: type"),
+        ("[output.b]\ntype = “file”", 2, "not valid TOML", "straight quotes: type"),
+        ("[output.b]\ntype = 'file", 2, "not valid TOML", ""),
+        ("[output.b]\ntype = \"file\"\npath = /tmp/x", 3, "not valid TOML", "straight quotes"),
+        ("log:\n", 1, "not valid TOML", "this is YAML"),
+        ("{\"log\": {}}", 1, "not valid TOML", "this is JSON"),
+        (
+            "[source.b]\ntype = \"file\"\ninclude = [\"C:\\logs\\*.log\"]",
+            3,
+            "not valid TOML",
+            "a backslash is written",
+        ),
+        ("[log]\nlevel = \"in\u{1}fo\"", 2, "not valid TOML", ""),
+        ("[output.ü]\ntype = \"blackhole\"", 1, "not valid TOML", ""),
     ]);
 }
 
@@ -247,6 +277,82 @@ fn what_does_not_fit_together() {
 }
 
 #[test]
+fn what_would_read_nothing_or_everything_twice() {
+    check(&[
+        (
+            "[source.b]\ntype = \"file\"\ninclude = [\"/var/log/*.gz\"]",
+            3,
+            "are never read",
+            "as they are while they are written to",
+        ),
+        (
+            "[source.b]\ntype = \"file\"\ninclude = [\"file:///var/log/a.log\"]",
+            3,
+            "is a URL, not a path",
+            "write \"/var/log/a.log\"",
+        ),
+        (
+            "[source.b]\ntype = \"file\"\ninclude = [\"/a/*.log\"]\nexclude = [\"/a/*.log\"]",
+            3,
+            "is excluded again",
+            "take it out",
+        ),
+        (
+            "[source.b]\ntype = \"containers\"\nexclude_containers = [\"web[\"]",
+            3,
+            "not a valid pattern",
+            "[[]",
+        ),
+        (
+            "[source.b]\ntype = \"containers\"\ndocker_roots = [\"/var/lib/docker/*\"]",
+            3,
+            "is a pattern",
+            "one directory",
+        ),
+        (
+            "[source.b]\ntype = \"containers\"\npod_roots = [\"/etc/passwd\"]",
+            3,
+            "is not a directory",
+            "name the directory",
+        ),
+        (
+            "[source.b]\ntype = \"containers\"\npod_roots = [\"~/pods\"]",
+            3,
+            "not replaced",
+            "whole path",
+        ),
+        (
+            "[source.b]\ntype = \"containers\"\npod_roots = [\"/a\"]\nlink_roots = [\"/a/\"]",
+            4,
+            "included twice",
+            "",
+        ),
+        (
+            "[output.b]\ntype = \"file\"\npath = \"weir-data/out.log\"",
+            3,
+            "is in data_dir",
+            "elsewhere",
+        ),
+        ("[output.b]\ntype = \"file\"\npath = \"$HOME/out.log\"", 3, "not replaced", "whole path"),
+    ]);
+}
+
+#[test]
+fn a_wrong_data_dir_is_one_mistake() {
+    for (written, said) in [
+        ("data_dir = 5", "must be a path in quotes"),
+        ("data_dir = \"\"", "is empty"),
+        ("data_dir = \"~/weir\"", "not replaced"),
+        ("data_dir = \"/etc/passwd/x\"", "/etc/passwd is not a directory"),
+    ] {
+        let loaded = loaded(&format!("{written}\n{REST}"));
+        let shown = loaded.diagnostics.render(&loaded.texts, Paint::off());
+        assert_eq!(loaded.diagnostics.0.len(), 1, "{shown}");
+        assert!(shown.contains(said) && shown.contains("weir.toml:1:12"), "{shown}");
+    }
+}
+
+#[test]
 fn an_output_that_a_source_would_read_again() {
     for path in ["/var/log/weir-test/out.log", "/var/log/../log/weir-test/./out.log"] {
         let written = format!("{REST}[output.b]\ntype = \"file\"\npath = \"{path}\"\n");
@@ -302,6 +408,12 @@ fn wrong_hec_outputs() {
         ("endpoint = \"https://\"", "has no host", "HOST"),
         ("endpoint = \"https://splunk:port\"", "has the port \"port\"", "1 to 65535"),
         ("endpoint = \"https://a b\"", "no URL has", "spaces"),
+        ("endpoint = \"https://[::1:8088\"", "has the host", "a name or an IP address"),
+        ("endpoint = \"https://[a]:8088\"", "has the host", "a name or an IP address"),
+        ("index = \"Main Index\"", "no index can be called", "a-z, 0-9"),
+        ("token = { env = \"$HEC_TOKEN\" }", "is not the name", "the bare name"),
+        ("token = { env = \"\" }", "is not the name", "the bare name"),
+        ("tls = { server_name = \"https://splunk\" }", "server_name is", "without scheme"),
         ("endpoint = \"https://splunk?x=1\"", "a query", "leave out"),
         (
             "endpoint = \"https://splunk:1/services/collector/event\"",

@@ -10,6 +10,7 @@
 
 mod check;
 mod check_hec;
+mod check_source;
 mod diagnostic;
 mod field;
 mod glob;
@@ -95,6 +96,7 @@ pub(crate) fn load_texts(texts: Texts) -> Loaded {
     let mut diagnostics = Diagnostics::default();
     let tree = tree::parse(&texts, &mut diagnostics);
     let plan = plan::plan(&tree, &mut diagnostics);
+    diagnostics.drop_consequences(&texts);
     diagnostics.sort();
     let plan = plan.filter(|_| !diagnostics.has_errors());
     Loaded { plan, diagnostics, texts }

@@ -229,7 +229,11 @@ fn component(
                 &path,
                 format!("{path} must be a table, not {}", entry.node.value.type_name()),
             )
-            .help(format!("a {0} has a name of its own: [{0}.NAME]", family.name));
+            .help(format!(
+                "{} has a name of its own: [{}.NAME]",
+                family.with_article(),
+                family.name
+            ));
         return None;
     };
     check_name(entry, family, &path, diagnostics);
@@ -249,7 +253,7 @@ fn check_name(entry: &Entry, family: &Family, path: &str, diagnostics: &mut Diag
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(allowed) || name.len() > NAME_CHARS_MAX {
         diagnostics
-            .error(place, path, format!("{name:?} cannot be the name of a {}", family.name))
+            .error(place, path, format!("{name:?} cannot be the name of {}", family.with_article()))
             .help("a name has 1 to 64 of the characters A-Z, a-z, 0-9, _ and -");
     } else if family.name == "output" && name == "store" {
         diagnostics
@@ -278,7 +282,7 @@ fn component_type(
         if let Some(entry) = near {
             diagnostic.help(format!("did you mean \"type\" by {:?}?", entry.key));
         }
-        diagnostic.help(format!("a {} is of type {}", family.name, list_or(names())));
+        diagnostic.help(format!("{} is of type {}", family.with_article(), list_or(names())));
         return None;
     };
     let NodeValue::Text(written) = &entry.node.value else {

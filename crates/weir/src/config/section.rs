@@ -14,6 +14,7 @@ use weir_host::units::{self, SizeOrShare};
 
 use super::diagnostic::Diagnostics;
 use super::field::{Default, Field, Kind, Word, quoted};
+use super::tables::{OUTPUT, SOURCE, TABLES, TOP};
 use super::text::Place;
 use super::tree::{Node, NodeTable, NodeValue, parse_value};
 
@@ -237,6 +238,11 @@ fn is_misspelt(table: &NodeTable, name: &str, names: &[&str]) -> bool {
         .any(|entry| super::diagnostic::nearest(&entry.key, names.iter().copied()) == Some(name))
 }
 
+/// The name of a table that stands at the top.
+fn is_table_name(key: &str) -> bool {
+    TABLES.iter().any(|table| table.name == key) || [SOURCE.name, OUTPUT.name].contains(&key)
+}
+
 /// Notes a key that nobody knows.
 fn unknown_key(
     key: &str,
@@ -262,6 +268,16 @@ fn unknown_key(
     if near.is_some_and(|near| near == "token") {
         diagnostic.secret();
     }
+    if !path.is_empty() && TOP.iter().any(|field| field.name == key) {
+        diagnostic.help(format!("{key} belongs above the first [table]"));
+    } else if !path.is_empty() && is_table_name(key) {
+        diagnostic.help(format!("what stands below [{path}] belongs to it: write [{key}.NAME]"));
+    }
+}
+
+/// A shell would make another path of it.
+pub(crate) fn is_shell(path: &str) -> bool {
+    path.starts_with('~') || path.contains('$')
 }
 
 /// Reads one value; on a fault says so and gives none.
@@ -342,9 +358,18 @@ impl Reader<'_> {
                 self.wrong(node, "holds a NUL character");
                 None
             }
+            NodeValue::Text(text) if matches!(field.kind, Kind::Path) && is_shell(text) => {
+                self.not_replaced(node);
+                None
+            }
             NodeValue::Text(text) => Some(text.clone()),
             _ => self.wrong_type(field, node),
         }
+    }
+
+    fn not_replaced(&mut self, node: &Node) {
+        self.wrong(node, "has ~ or $, which are not replaced by anything")
+            .help("write the whole path");
     }
 
     fn listen(&mut self, field: &Field, node: &Node) -> Option<Value> {
@@ -378,6 +403,10 @@ impl Reader<'_> {
         let (mut list, mut is_right) = (Vec::new(), true);
         for item in items {
             match &item.value {
+                NodeValue::Text(text) if matches!(field.kind, Kind::Paths) && is_shell(text) => {
+                    is_right = false;
+                    self.not_replaced(item);
+                }
                 NodeValue::Text(text) if !text.trim().is_empty() && !text.contains('\0') => {
                     list.push((text.clone(), item.place.clone()));
                 }
@@ -537,7 +566,14 @@ impl Reader<'_> {
             self.wrong(node, "needs a name in quotes").secret();
             return None;
         };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let secret = match entry.key.as_str() {
+            "env" if from.is_empty() || !from.chars().all(is_name) => {
+                self.wrong(node, format!("{from:?} is not the name of an environment variable"))
+                    .help("write the bare name, such as { env = \"HEC_TOKEN\" }")
+                    .secret();
+                return None;
+            }
             "env" => Secret::from_env(from),
             "file" => Secret::from_file(Path::new(from)),
             other => {

@@ -30,6 +30,14 @@ pub(crate) struct Family {
     pub(crate) components: &'static [Component],
 }
 
+impl Family {
+    /// `a source`, `an output`.
+    pub(crate) fn with_article(&self) -> String {
+        let article = if self.name.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+        format!("{article} {}", self.name)
+    }
+}
+
 /// Least memory of the ring: one full batch for each of a few streams, and the window beside it.
 pub(crate) const RING_BYTES_MIN: u64 = 4 << 20;
 /// Least window: one request of the default size, in batches of at most 512 KiB.
@@ -217,7 +225,7 @@ const TAIL: &[Field] = &[
     field(
         "read_interval",
         time(MS, Duration::from_secs(10)),
-        Value("\"20ms\""),
+        Value("\"50ms\""),
         "While a file is written to in a trickle, its reads are at least this far apart. Longer \
          costs less CPU time; a file that is far behind is read without pause.",
     ),

@@ -10,7 +10,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::diagnostic::Diagnostics;
+use super::diagnostic::{Diagnostics, NOT_TOML};
 use super::text::{Place, Texts};
 
 /// A value and where it stands.
@@ -87,7 +87,10 @@ fn syntax_error(error: &toml::de::Error, file: usize, text: &str, diagnostics: &
     let place = Some(Place { file, span: span.clone() });
     let message = error.message().lines().collect::<Vec<_>>().join("; ");
     if message != "duplicate key" {
-        diagnostics.error(place, "", format!("not valid TOML: {message}"));
+        let wrong = diagnostics.error(place, "", format!("{NOT_TOML}: {message}"));
+        if let Some(help) = syntax_help(text, span.start, &message) {
+            wrong.help(help);
+        }
         return;
     }
     match first_definition(text, span) {
@@ -100,6 +103,30 @@ fn syntax_error(error: &toml::de::Error, file: usize, text: &str, diagnostics: &
                 .other(first, "it is also defined at");
         }
     }
+}
+
+/// What would be right, for the usual ways of writing no TOML.
+fn syntax_help(text: &str, at: usize, message: &str) -> Option<String> {
+    let line_start = text.get(..at)?.rfind('\n').map_or(0, |i| i + 1);
+    let line = text[line_start..].lines().next()?.trim();
+    let tables = "write key = value, and tables as [source.NAME]";
+    if line.starts_with('{') {
+        return Some(format!("this is JSON, and the configuration is TOML: {tables}"));
+    }
+    if message.contains("escape") {
+        return Some(
+            "within \"...\" a backslash is written \\\\; within '...' it stands for itself"
+                .to_owned(),
+        );
+    }
+    let Some((key, value)) = line.split_once('=') else {
+        let is_yaml = line.contains(':') && !line.starts_with('[');
+        return is_yaml.then(|| format!("this is YAML, and the configuration is TOML: {tables}"));
+    };
+    // What stands there may be a secret, so it is not repeated.
+    let value = value.trim_start();
+    let is_bare = value.starts_with(|c: char| c.is_alphabetic() || matches!(c, '/' | '“' | '‘'));
+    is_bare.then(|| format!("text stands in straight quotes: {} = \"...\"", key.trim()))
 }
 
 /// Where the key at `span` stood before, which the parser does not say: for the key of a value the

@@ -28,6 +28,7 @@ mod watch;
 use std::path::PathBuf;
 
 pub use layout::LayoutError;
+pub use rotation::is_compressed_or_temporary;
 
 use crate::config::SourceKind;
 use discovery::Discovery;

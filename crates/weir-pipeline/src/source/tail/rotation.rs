@@ -20,7 +20,7 @@ pub(super) enum Generation {
 const SKIPPED: [&str; 10] = ["gz", "zst", "xz", "bz2", "lz4", "lzma", "zip", "Z", "tmp", "swp"];
 
 /// A compressed generation, or the temporary file of a rotation.
-pub(super) fn is_compressed_or_temporary(name: &str) -> bool {
+pub fn is_compressed_or_temporary(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, ending)| SKIPPED.contains(&ending))
 }
 

@@ -1,0 +1,172 @@
+//! What must hold within a source.
+//!
+//! Invariant: as in `check`: only reads, names the place and says what would be right.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use weir_pipeline::source::is_compressed_or_temporary;
+
+use super::diagnostic::{Diagnostic, Diagnostics};
+use super::glob;
+use super::plan::{Named, Sections};
+use super::section::{Section, is_shell};
+use super::text::Place;
+
+/// Keys of directories that are looked in for containers.
+const ROOTS: [&str; 3] = ["docker_roots", "pod_roots", "link_roots"];
+
+/// All checks of one source.
+pub(crate) fn source(source: &Named, diagnostics: &mut Diagnostics) {
+    let section = &source.section;
+    if source.type_name == "file" {
+        patterns(section, diagnostics);
+        what_is_left(section, diagnostics);
+    } else {
+        roots(section, diagnostics);
+        container_names(section, diagnostics);
+    }
+    limit(section, diagnostics);
+}
+
+/// Notes an error about one item of a list.
+fn wrong<'a>(
+    section: &Section,
+    key: &str,
+    place: &Place,
+    message: String,
+    diagnostics: &'a mut Diagnostics,
+) -> &'a mut Diagnostic {
+    diagnostics.error(Some(place.clone()), &section.key_path(key), message)
+}
+
+const LITERAL: &str = "a literal [, {, * or ? is written [[], [{], [*] or [?]";
+
+fn patterns(section: &Section, diagnostics: &mut Diagnostics) {
+    for key in ["include", "exclude"] {
+        for (pattern, place) in section.list(key) {
+            if let Err(error) = glob::compile(pattern) {
+                let message = format!("{pattern:?} is not a valid pattern: {error}");
+                wrong(section, key, place, message, diagnostics).help(LITERAL);
+            } else if key == "include" && Path::new(pattern).is_dir() {
+                let dir = pattern.trim_end_matches('/');
+                let message = format!("{pattern:?} is a directory, not a file");
+                wrong(section, key, place, message, diagnostics)
+                    .help(format!("to tail the files in it, write \"{dir}/*.log\""));
+            } else if is_shell(pattern) {
+                let message =
+                    format!("{pattern:?}: ~ and $ are not replaced by anything in a pattern");
+                wrong(section, key, place, message, diagnostics).help("write the whole path");
+            } else if pattern.contains("://") {
+                let path = pattern.split_once("://").map_or("", |(_, path)| path);
+                wrong(
+                    section,
+                    key,
+                    place,
+                    format!("{pattern:?} is a URL, not a path"),
+                    diagnostics,
+                )
+                .help(format!("write {path:?}"));
+            }
+        }
+    }
+    if section.is_empty_list("include") {
+        let key_path = section.key_path("include");
+        diagnostics
+            .error(section.place("include"), &key_path, format!("{key_path} names no file"))
+            .help("write at least one pattern, such as [\"/var/log/app/*.log\"]");
+    }
+}
+
+/// A pattern that can never lead to a file that is read.
+fn what_is_left(section: &Section, diagnostics: &mut Diagnostics) {
+    let key_path = section.key_path("include");
+    for (pattern, place) in section.list("include") {
+        let at = Some(place.clone());
+        if is_compressed_or_temporary(pattern) {
+            let message = format!("{pattern:?}: compressed and temporary files are never read");
+            diagnostics
+                .warn(at, &key_path, message)
+                .help("name the files as they are while they are written to");
+        } else if section.list("exclude").iter().any(|(excluded, _)| excluded == pattern) {
+            let message = format!("{pattern:?} is excluded again, so nothing of it is read");
+            diagnostics
+                .warn(at, &key_path, message)
+                .other(section.place("exclude"), "it is excluded at")
+                .help("take it out of exclude, or exclude less");
+        }
+    }
+}
+
+fn roots(section: &Section, diagnostics: &mut Diagnostics) {
+    if ROOTS.iter().all(|key| section.list(key).is_empty()) {
+        diagnostics
+            .error(
+                section.place("docker_roots"),
+                &section.path,
+                format!("{} has no root to look in", section.path),
+            )
+            .help("leave the keys out to look in the usual places");
+    }
+    for key in ROOTS {
+        for (root, place) in section.list(key) {
+            let path = Path::new(root);
+            if root.contains(['*', '?', '[', '{']) {
+                wrong(section, key, place, format!("{root:?} is a pattern"), diagnostics)
+                    .help("a root is one directory; what is below it is found by itself");
+            } else if path.exists() && !path.is_dir() {
+                wrong(section, key, place, format!("{root:?} is not a directory"), diagnostics)
+                    .help("name the directory that the logs of all containers are in");
+            }
+        }
+    }
+}
+
+fn container_names(section: &Section, diagnostics: &mut Diagnostics) {
+    let key = "exclude_containers";
+    for (pattern, place) in section.list(key) {
+        if let Err(error) = glob::compile(pattern) {
+            let message = format!("{pattern:?} is not a valid pattern: {error}");
+            wrong(section, key, place, message, diagnostics).help(LITERAL);
+        }
+    }
+}
+
+fn limit(section: &Section, diagnostics: &mut Diagnostics) {
+    if section.is_set("when_limited") && section.count("rate_limit").is_none() {
+        let key_path = section.key_path("when_limited");
+        diagnostics
+            .warn(
+                section.place("when_limited"),
+                &key_path,
+                format!("{key_path} has no effect without rate_limit"),
+            )
+            .help("add rate_limit, or take it out");
+    }
+}
+
+/// The same pattern or root in two places reads, and delivers, every line twice.
+pub(crate) fn read_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
+    for keys in [&["include"][..], &ROOTS] {
+        let mut seen: BTreeMap<PathBuf, Option<Place>> = BTreeMap::new();
+        for source in &sections.sources {
+            let is_file = source.type_name == "file";
+            for key in keys.iter().filter(|key| is_file == (**key == "include")) {
+                for (item, place) in source.section.list(key) {
+                    // Places of defaults are in no file.
+                    let place = if source.section.is_set(key) { Some(place.clone()) } else { None };
+                    let place = place.or_else(|| Some(source.name_place.clone()));
+                    let path = glob::absolute(Path::new(item));
+                    if let Some(first) = seen.insert(path, place.clone()) {
+                        let message = format!(
+                            "{item:?} is included twice: its lines are read and delivered twice"
+                        );
+                        diagnostics
+                            .warn(place, &source.section.key_path(key), message)
+                            .other(first, "it is also included at");
+                    }
+                }
+            }
+        }
+    }
+}
