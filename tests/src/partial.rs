@@ -26,9 +26,9 @@ fn plan(scene: &Scene, format: LineFormat) -> LoadPlan {
     plan.content = Content::Escapes;
     plan.body_bytes = (1000, 60_000);
     (plan.partial, plan.interleave, plan.line_by_line) = (true, true, true);
-    plan.lines_per_second = Some(200.0);
-    // A few times a second; nothing is deleted while weir is away.
-    let when = RotateWhen::Bytes(500_000);
+    plan.lines_per_second = Some(400.0);
+    // Some forty times a second; nothing is deleted while weir is away.
+    let when = RotateWhen::Bytes(300_000);
     plan.rotation = Some(match format {
         LineFormat::Docker => Rotation::Rename { when, keep: 1000 },
         _ => Rotation::Kubelet { when, keep: 1000 },

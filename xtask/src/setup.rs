@@ -45,6 +45,7 @@ const FOR_TESTS: &[Package] = &[
         probe: "strace",
         reason: "tests that make a chosen system call of the running binary fail",
     },
+    Package { name: "golang-go", probe: "go", reason: "tests with docker's own json-file logger" },
     Package { name: "mount", probe: "mount", reason: "tests of a full and a read-only disk" },
 ];
 

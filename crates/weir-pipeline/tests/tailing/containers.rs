@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weir_model::RecordFlags;
+use weir_pipeline::config::RateLimit;
 
 use crate::harness::*;
 
@@ -100,6 +101,26 @@ fn a_line_in_parts_is_joined_over_a_rotation_of_docker() {
     running.expect(&strings(&["one-two-three", "err-end", "next"]));
     let book = running.book();
     assert_eq!((book.lines, book.records, book.joined), (6, 3, 3));
+}
+
+#[test]
+fn a_line_in_parts_is_joined_though_its_file_waited_long_behind_others() {
+    // The oldest generation takes longer to read than an unfinished line is waited for.
+    let world = World::containers(|c| {
+        c.tail.rate_limit = Some(RateLimit { lines_per_second: 100.0, shed: false });
+        c.tail.partial_timeout = Duration::from_millis(300);
+        c.tail.rotated_grace = Duration::from_millis(50);
+    });
+    let log = docker(&world, "aa11", "web");
+    let bodies = lines(0..200);
+    let oldest: String = bodies.iter().map(|body| whole(body)).collect();
+    Writer::append(&log.with_extension("log.3")).text(&oldest);
+    Writer::append(&log.with_extension("log.2")).text(&json_line("one-", "stdout"));
+    Writer::append(&log.with_extension("log.1")).text(&json_line("two-", "stdout"));
+    Writer::append(&log).text(&json_line("three\\n", "stdout"));
+    let running = world.start();
+    let expected = [bodies, strings(&["one-two-three"])].concat();
+    running.expect(&expected);
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Engine {
         if !file.has_tail() && !file.has_partials() {
             return Next::Idle;
         }
-        let due = file.grown_at + self.parts.settings.partial_timeout;
+        let due = self.rest_due(file);
         if now < due {
             return Next::At(due);
         }
@@ -69,6 +69,12 @@ impl Engine {
         Next::Idle
     }
 
+    /// When the rest of an unfinished line is no longer waited for. Where there is a backlog, a
+    /// file is read long after it was written: only from then on can its rest be missed.
+    fn rest_due(&self, file: &File) -> Duration {
+        file.grown_at.max(file.read_at) + self.parts.settings.partial_timeout
+    }
+
     /// A rotated file that has not grown for its time of grace.
     fn finish(&mut self, file: &mut File) -> Next {
         if let Err(next) = self.finish_tail(file) {
@@ -76,7 +82,7 @@ impl Engine {
         }
         if file.has_partials() {
             // The next file of the container may still come for them.
-            let due = file.grown_at + self.parts.settings.partial_timeout;
+            let due = self.rest_due(file);
             if self.now() < due {
                 return Next::At(due);
             }

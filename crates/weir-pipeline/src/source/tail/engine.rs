@@ -358,7 +358,10 @@ impl Engine {
     pub(super) fn forget(&mut self, file: &File) {
         self.parts.journal.close_stream(file.stream);
         self.by_id.remove(&file.id);
-        self.inodes.remove(&file.id.inode);
+        // The number may be that of a younger file already.
+        if !self.by_id.keys().any(|id| id.inode == file.id.inode) {
+            self.inodes.remove(&file.id.inode);
+        }
         self.behind.remove(&file.key);
         self.parts.stats.bytes_unread.fetch_sub(file.published_unread, Ordering::Relaxed);
         if file.fd.is_some() {

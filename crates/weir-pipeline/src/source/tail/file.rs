@@ -86,8 +86,11 @@ pub(super) struct File {
     pub appended: Appended,
     pub held: Option<Box<Batch>>,
     pub bucket: Option<Bucket>,
-    /// When it last grew (monotonic).
+    /// When it was last seen to have grown (monotonic).
     pub grown_at: Duration,
+    /// When bytes of it were last consumed (monotonic). Long after `grown_at` where there is a
+    /// backlog.
+    pub read_at: Duration,
     /// Since when there is something to read (monotonic).
     pub behind_since: Option<Duration>,
     /// Unread bytes as last published.
@@ -146,6 +149,7 @@ impl File {
             held: None,
             bucket: None,
             grown_at: now,
+            read_at: now,
             behind_since: None,
             published_unread: 0,
             is_queued: false,

@@ -253,6 +253,7 @@ impl Engine {
         let whole_len = region.len() as u64;
         let at = file.at();
         let now = self.now();
+        file.read_at = now;
         let (region, shed) = self.split(file, region, now);
         let was_cut = (region.len() as u64) < whole_len;
         let observed_ns = self.parts.clock.unix_ns();
