@@ -73,6 +73,9 @@ pub struct StreamSpec<'a> {
     pub state: &'a [u8],
     /// Counts that belong to `start` (bytes skipped, for instance).
     pub book: SourceBook,
+    /// The source cannot read the stream again: its file is gone. Then everything that the disk
+    /// holds of it is delivered, also behind a hole, and the stream goes on behind that.
+    pub gone: bool,
 }
 
 /// Where a source goes on reading a stream.

@@ -282,6 +282,7 @@ fn files_removed_under_a_running_journal_cost_no_false_acknowledgement() {
         start: Position::default(),
         state: b"",
         book: SourceBook::default(),
+        gone: false,
     };
     journal.open_stream(&spec);
     let left: Vec<u64> = drain(&mut hec).into_iter().map(|(_, n)| n).collect();

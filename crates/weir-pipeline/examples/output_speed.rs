@@ -196,7 +196,15 @@ fn feed(journal: &Journal, bodies: &[Vec<u8>], lines: u64) {
     let source = SourceId::of("bench");
     let stream = StreamId(1);
     let (start, book) = (Position::default(), SourceBook::default());
-    journal.open_stream(&StreamSpec { stream, group: 0, source, start, state: &[], book });
+    journal.open_stream(&StreamSpec {
+        stream,
+        group: 0,
+        source,
+        start,
+        state: &[],
+        book,
+        gone: false,
+    });
     let resource = Resource::new()
         .with("host.name", "vm")
         .with("log.file.path", "/var/lib/docker/containers/abc/abc-json.log")

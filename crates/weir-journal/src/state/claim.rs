@@ -45,7 +45,7 @@ impl RecoveredFrame {
 impl State {
     /// Where the source of a stream goes on; `None` when nothing is known of the stream, or when
     /// a damaged log may have forgotten how far one of its destinations was.
-    pub(crate) fn resume_point(&self, stream: StreamId) -> Option<ResumePoint> {
+    fn resume_point(&self, stream: StreamId, holes: Holes) -> Option<ResumePoint> {
         let frames = self.recovered.get(&stream).map_or(&[][..], Vec::as_slice);
         let may_have_forgotten =
             |c: &CursorState| c.is_active() && !c.fresh && !c.streams.contains_key(&stream);
@@ -57,7 +57,7 @@ impl State {
             .iter()
             .filter(|c| c.is_active())
             .filter_map(|c| c.streams.get(&stream))
-            .map(|cs| covered_up_to(&cs.committed, frames))
+            .map(|cs| covered_up_to(&cs.committed, frames, holes))
             .collect();
         let lowest = tails.into_iter().min_by_key(|tail| tail.end);
         // Only destinations that are no longer configured know it: go on where they stopped.
@@ -78,19 +78,20 @@ impl State {
             if state.source != Some(source) {
                 return None;
             }
-            let resume = self.resume_point(*stream).unwrap_or_default();
+            let resume = self.resume_point(*stream, Holes::AreReadAgain).unwrap_or_default();
             Some(KnownStream { stream: *stream, group: state.group, resume })
         };
         self.streams.iter().filter_map(of_source).collect()
     }
 
     pub(crate) fn open_stream(&mut self, spec: &StreamSpec<'_>, now: Duration) -> ResumePoint {
-        let known = self.resume_point(spec.stream);
+        let holes = if spec.gone { Holes::Stay } else { Holes::AreReadAgain };
+        let known = self.resume_point(spec.stream, holes);
         let is_known = known.is_some();
         let frames = self.recovered.remove(&spec.stream).unwrap_or_default();
         let begin = begin_of_unknown(spec, &frames);
         let resume = known.unwrap_or_else(|| {
-            let covered = covered_up_to(&begin, &frames);
+            let covered = covered_up_to(&begin, &frames, holes);
             let known = covered.end != begin.end;
             ResumePoint::at(covered, known)
         });
@@ -108,7 +109,11 @@ impl State {
             self.begin_old_destinations(spec.stream, &begin, now);
         }
         self.begin_where_unknown(spec.stream, now);
-        self.admit_recovered(spec.stream, frames, Some(resume.position), now);
+        if spec.gone {
+            self.count_lost(spec.stream, &frames);
+        }
+        let keep_up_to = Some(resume.position).filter(|_| !spec.gone);
+        self.admit_recovered(spec.stream, frames, keep_up_to, now);
         resume
     }
 
@@ -171,7 +176,7 @@ impl State {
     fn count_lost(&mut self, stream: StreamId, frames: &[RecoveredFrame]) {
         for cursor in self.cursors.iter().filter(|c| c.is_active()) {
             let Some(cs) = cursor.streams.get(&stream) else { continue };
-            let reached = covered_up_to(&cs.committed, frames).end;
+            let reached = covered_up_to(&cs.committed, frames, Holes::AreReadAgain).end;
             let next = frames.iter().find(|f| f.base > reached);
             if let Some(frame) = next.filter(|f| f.base.epoch == reached.epoch) {
                 self.recovery.lost_bytes += frame.base.offset - reached.offset;
@@ -271,12 +276,21 @@ fn begin_of_unknown(spec: &StreamSpec<'_>, frames: &[RecoveredFrame]) -> Arc<Com
     Arc::new(first.map_or(start, |f| CommitTail { end: f.base, ..CommitTail::default() }))
 }
 
+/// What becomes of places that no frame holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holes {
+    AreReadAgain,
+    /// Nobody can read them any more.
+    Stay,
+}
+
 /// The last place that is reached from `committed` by frames that follow each other without a
 /// hole. A new epoch follows an old one: frames are written in the order of their stream. Nothing
 /// fills a hole before a frame that its source cannot repeat, so it is no hole.
 fn covered_up_to<'a>(
     committed: &'a Arc<CommitTail>,
     frames: &'a [RecoveredFrame],
+    holes: Holes,
 ) -> &'a Arc<CommitTail> {
     let mut reached = committed;
     for frame in frames {
@@ -284,7 +298,7 @@ fn covered_up_to<'a>(
             continue;
         }
         let hole = frame.base > reached.end && frame.base.epoch == reached.end.epoch;
-        if hole && frame.repeatable {
+        if hole && frame.repeatable && holes == Holes::AreReadAgain {
             break;
         }
         reached = &frame.tail;

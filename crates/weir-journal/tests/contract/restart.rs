@@ -7,7 +7,7 @@ use weir_model::{DiscardReason, Position, StreamId};
 
 use crate::Opener;
 use crate::support::{
-    Part, STEP, assert_books_balance, block_on, book_of, config, cursor, drain, numbers,
+    Part, STEP, assert_books_balance, block_on, book_of, config, cursor, drain, numbers, open_gone,
     open_stream, source, state_of, take,
 };
 
@@ -444,5 +444,40 @@ pub(crate) fn streams_end_when_a_missing_destination_is_dropped(opener: &mut imp
     assert!(journal.drop_cursor("missing"));
     assert_eq!(journal.ledger().sources[0].streams, 0);
     assert_eq!(journal.ledger().sources[0].book, book_of(5));
+    opener.close(journal);
+}
+
+pub(crate) fn frames_behind_a_hole_are_delivered_when_their_file_is_gone(opener: &mut impl Opener) {
+    let journal = opener.open();
+    drop(cursor(&journal, "hec"));
+    open_stream(&journal, 1);
+    append_safely(&journal, &Part::new(1, 0, 5));
+    journal.append(Part::new(1, 5, 5).build(), LAG).unwrap();
+    append_safely(&journal, &Part::new(1, 10, 5));
+    append_safely(&journal, &Part::new(1, 15, 5));
+    journal.flush();
+    opener.crash(journal);
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    let resume = open_gone(&journal, 1);
+    assert_eq!((resume.position, resume.book), (Position::new(0, 20 * STEP), book_of(20)));
+    assert_eq!((resume.state, resume.known), (state_of(0, 20), true));
+    // What the source still has to say, for instance what was never read.
+    let mut last = Part::new(1, 20, 0);
+    last.lines_before = 1;
+    journal.append(last.build(), LAG).unwrap();
+    journal.close_stream(StreamId(1));
+    journal.release_unclaimed();
+    assert_books_balance(&journal);
+    assert_eq!(only_numbers(drain(&mut hec)), (0..5).chain(10..20).collect::<Vec<_>>());
+    let ledger = journal.ledger();
+    assert_eq!(ledger.journal.recovery.lost_bytes, 5 * STEP);
+    assert_eq!((ledger.sources[0].streams, ledger.sources[0].book), (0, book_of(21)));
+    opener.close(journal);
+    let journal = opener.open();
+    drop(hec);
+    let mut hec = cursor(&journal, "hec");
+    journal.release_unclaimed();
+    assert_eq!(drain(&mut hec), []);
     opener.close(journal);
 }

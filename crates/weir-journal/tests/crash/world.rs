@@ -19,8 +19,8 @@ use weir_model::{Position, SourceBook, StreamId};
 use weir_testkit::{FakeClock, Fault, FaultKind, FaultyDisk, Moment, Pause};
 
 use crate::support::{
-    HeldWriter, KIB, MIB, Part, STEP, assert_books_balance, book_of, config, cursor, parse_body,
-    source, state_of, until,
+    HeldWriter, KIB, MIB, Part, STEP, assert_books_balance, book_of, config, cursor, open_gone,
+    parse_body, source, state_of, until,
 };
 
 /// What a run is made of.
@@ -255,9 +255,14 @@ impl World {
                 open_file(&journal, file);
             }
         }
-        for known in journal.known_streams(source()) {
+        let mut known_streams = journal.known_streams(source());
+        known_streams.sort_unstable_by_key(|known| known.stream);
+        for known in known_streams {
             let gone = |f: &File| f.stream == known.stream.0 && f.state != FileState::There;
             if self.files.iter().any(gone) {
+                if self.rng.bool() {
+                    open_gone(&journal, known.stream.0);
+                }
                 journal.close_stream(known.stream);
             }
         }
@@ -506,6 +511,7 @@ fn open_file(journal: &Journal, file: &mut File) {
         start: Position::default(),
         state: &state_of(0, 0),
         book: SourceBook::default(),
+        gone: false,
     };
     let resume = journal.open_stream(&spec);
     file.next = resume.position.offset / STEP;
@@ -522,6 +528,7 @@ fn open_connection(journal: &Journal, stream: u64, epoch: u32) {
         start: Position::new(epoch, 0),
         state: b"",
         book: SourceBook::default(),
+        gone: false,
     };
     journal.open_stream(&spec);
 }

@@ -189,6 +189,15 @@ pub(crate) fn cursor(journal: &Journal, name: &str) -> Cursor {
 
 /// Opens a stream that begins at its file's beginning.
 pub(crate) fn open_stream(journal: &Journal, stream: u64) -> ResumePoint {
+    open_known(journal, stream, false)
+}
+
+/// Opens a stream whose file cannot be read any more.
+pub(crate) fn open_gone(journal: &Journal, stream: u64) -> ResumePoint {
+    open_known(journal, stream, true)
+}
+
+fn open_known(journal: &Journal, stream: u64, gone: bool) -> ResumePoint {
     let spec = StreamSpec {
         stream: StreamId(stream),
         group: 0,
@@ -196,6 +205,7 @@ pub(crate) fn open_stream(journal: &Journal, stream: u64) -> ResumePoint {
         start: Position::default(),
         state: b"start",
         book: SourceBook::default(),
+        gone,
     };
     journal.open_stream(&spec)
 }

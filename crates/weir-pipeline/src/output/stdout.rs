@@ -124,7 +124,15 @@ mod tests {
     fn append(journal: &Journal, bodies: &[&str]) {
         let (stream, source, start) = (StreamId(1), SourceId(1), Position::default());
         let book = SourceBook::default();
-        journal.open_stream(&StreamSpec { stream, group: 0, source, start, state: &[], book });
+        journal.open_stream(&StreamSpec {
+            stream,
+            group: 0,
+            source,
+            start,
+            state: &[],
+            book,
+            gone: false,
+        });
         let mut builder = BatchBuilder::new(start);
         for (end, body) in (1..).zip(bodies) {
             let record = NewRecord {

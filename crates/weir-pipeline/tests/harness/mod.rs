@@ -149,6 +149,7 @@ impl Rig {
                 start: Position::default(),
                 state: &[],
                 book: SourceBook::default(),
+                gone: false,
             };
             self.journal.open_stream(&spec);
             0

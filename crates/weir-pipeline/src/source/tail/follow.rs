@@ -383,6 +383,7 @@ impl Engine {
             start: file.position(),
             state: &self.state_buf,
             book: file.book,
+            gone: false,
         });
         file.appended.position = resume.position;
         file.appended.book = resume.book;

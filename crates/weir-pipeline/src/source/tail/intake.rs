@@ -297,6 +297,7 @@ impl Engine {
             start: Position::default(),
             state: &[],
             book: weir_model::SourceBook::default(),
+            gone: file.is_unlinked,
         });
         file.is_claimed = true;
         file.phase = Phase::Following;
