@@ -78,33 +78,8 @@ pub(crate) struct Run {
     observed_ns: i64,
     /// Bytes of lines over the limit.
     pub(crate) abandoned: usize,
-    vouched: Vouched,
-}
-
-/// A window of the region that was searched for control bytes in one go.
-#[derive(Debug, Default)]
-struct Vouched {
-    until: usize,
-    is_clean: bool,
-}
-
-impl Vouched {
-    /// Small enough to stay in the first-level cache until its lines are decoded.
-    const WINDOW_BYTES: usize = 16 * 1024;
-
-    /// Whether the line is known to hold no control bytes.
-    #[inline]
-    fn is_clean(&mut self, arena: &[u8], line: &Range<usize>, region_end: usize) -> bool {
-        if line.end > self.until {
-            let from = line.start.max(self.until);
-            let whole = line.start >= self.until || self.is_clean;
-            self.until = (from + Self::WINDOW_BYTES).max(line.end).min(region_end);
-            let window = arena.get(from..self.until).unwrap_or_default();
-            self.is_clean = !json::has_control_but_newline(window);
-            return self.is_clean && whole;
-        }
-        self.is_clean
-    }
+    /// Everything so far is known to be ASCII.
+    is_ascii: bool,
 }
 
 impl Run {
@@ -215,16 +190,20 @@ impl LineDecoder {
             is_end,
             observed_ns,
             abandoned: 0,
-            vouched: Vouched::default(),
+            is_ascii: self.format == Format::DockerJson,
         };
         let mut why =
             if self.at == 0 { self.begin_file(builder.arena(), &mut run) } else { Ok(()) };
+        run.is_ascii &= run.pos == run.region.start;
         while why.is_ok() {
             self.usual_lines(builder, &mut run, book);
+            let usual_until = run.pos;
             why = self.step(builder, &mut run, book);
+            run.is_ascii &= run.pos == usual_until;
         }
         let bytes = run.pos - run.region.start;
         self.at += bytes as u64;
+        self.vouch(builder, &run);
         book.bytes_read += (bytes - run.abandoned) as u64;
         book.abandon(AbandonReason::LineTooLong, run.abandoned as u64);
         if builder.arena().len() == run.region.end {
@@ -237,6 +216,17 @@ impl LineDecoder {
             }
             Err(why) => Consumed { bytes, why },
             Ok(()) => Consumed { bytes, why: Stop::NeedMore },
+        }
+    }
+
+    /// Looks whether what was consumed is UTF-8, where bodies will be copied as they are: at once,
+    /// while it is in the processor's cache.
+    fn vouch(&self, builder: &mut BatchBuilder, run: &Run) {
+        let consumed = run.region.start..run.pos;
+        let bytes = builder.arena().get(consumed.clone()).unwrap_or_default();
+        let is_copied = self.format == Format::DockerJson;
+        if run.is_ascii || is_copied && simdutf8::basic::from_utf8(bytes).is_ok() {
+            builder.vouch_utf8(consumed);
         }
     }
 
@@ -262,29 +252,32 @@ impl LineDecoder {
         let max = self.line_bytes_max.min(PHYSICAL_LINE_MAX);
         let observed_ns = run.observed_ns;
         let Self { floor, times, partials, format, known, .. } = self;
+        let mut is_ascii = true;
         let is_whole = |iostream, is_last, body: &Range<usize>| {
             is_last && body.len() <= max && !partials.slot(Partials::slot_of(iostream)).is_open()
         };
         let taken = match format {
-            Format::Raw => take_lines::<false>(floor, builder, run, |line, _| {
+            Format::Raw => take_lines(floor, builder, run, |line| {
                 let is_usual = line.len() <= max && line.first() != Some(&0);
                 is_usual.then(|| (observed_ns, 0..line.len(), RecordFlags::default()))
             }),
             // Lines with attributes are no plain records.
             Format::DockerJson if !known.is_empty() => 0,
-            Format::DockerJson => take_lines::<true>(floor, builder, run, |line, is_clean| {
-                let read = docker::parse_usual(line, is_clean, times, known)?;
+            Format::DockerJson => take_lines(floor, builder, run, |line| {
+                let read = docker::parse_usual(line, times, known)?;
                 let flags = read.iostream.with(RecordFlags::JSON_ESCAPED);
                 let is_usual = is_whole(flags, read.is_last, &read.body);
+                is_ascii &= read.is_ascii;
                 is_usual.then_some((read.time_ns?, read.body, flags))
             }),
-            Format::Cri => take_lines::<false>(floor, builder, run, |line, _| {
+            Format::Cri => take_lines(floor, builder, run, |line| {
                 let read = cri::parse(line, times)?;
                 let is_usual = is_whole(read.iostream, read.is_last, &read.body);
                 is_usual.then_some((read.time_ns, read.body, read.iostream))
             }),
             Format::Json | Format::Logfmt => 0,
         };
+        run.is_ascii &= is_ascii;
         book.lines += taken;
         book.records += taken;
     }
@@ -400,9 +393,7 @@ impl LineDecoder {
             }
             Format::DockerJson => {
                 let bytes = builder.arena().get(line.clone()).unwrap_or_default();
-                let is_clean = run.vouched.is_clean(builder.arena(), &line, run.region.end);
-                let Some(parsed) = docker::parse(bytes, is_clean, &mut self.times, &mut self.known)
-                else {
+                let Some(parsed) = docker::parse(bytes, &mut self.times, &mut self.known) else {
                     return self.malformed_docker(builder, run, line, newline_len, book);
                 };
                 let part = docker_part(&parsed, line.start, run.observed_ns, end_offset);
@@ -602,14 +593,13 @@ impl LineDecoder {
 }
 
 /// Takes lines as long as `parse` knows them and the builder has room; returns how many. `parse`
-/// gets the line and, with `VOUCH`, whether it is known to hold no control bytes; it gives time,
-/// body within the line, and flags.
+/// gives time, body within the line, and flags.
 #[inline]
-fn take_lines<const VOUCH: bool>(
+fn take_lines(
     floor: &mut u64,
     builder: &mut BatchBuilder,
     run: &mut Run,
-    mut parse: impl FnMut(&[u8], bool) -> Option<(i64, Range<usize>, RecordFlags)>,
+    mut parse: impl FnMut(&[u8]) -> Option<(i64, Range<usize>, RecordFlags)>,
 ) -> u64 {
     let start = run.pos;
     let base = run.offset(start);
@@ -621,8 +611,7 @@ fn take_lines<const VOUCH: bool>(
         let line = rest.get(at..newline).unwrap_or_default();
         let span = start + at..start + newline;
         let is_too_long = line.len() > PHYSICAL_LINE_MAX;
-        let is_clean = VOUCH && run.vouched.is_clean(arena, &span, run.region.end);
-        let Some((time_ns, body, flags)) = parse(line, is_clean).filter(|_| !is_too_long) else {
+        let Some((time_ns, body, flags)) = parse(line).filter(|_| !is_too_long) else {
             break;
         };
         let end_offset = (base + newline as u64 + 1).max(floor.saturating_add(1));

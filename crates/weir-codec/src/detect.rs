@@ -66,7 +66,7 @@ pub fn detect(head: &[u8]) -> Option<Format> {
 
 fn of_line(line: &[u8]) -> Format {
     let mut times = TimeParser::default();
-    let docker = docker::parse(line, false, &mut times, &mut docker::KnownAttributes::default());
+    let docker = docker::parse(line, &mut times, &mut docker::KnownAttributes::default());
     if docker.is_some_and(|line| line.time_ns.is_some()) {
         Format::DockerJson
     } else if cri::parse(line, &mut times).is_some() {

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use weir_model::{RecordFlags, unescape_json};
 
-use crate::json::{Content, Scanner, content};
+use crate::json::{Content, Scanner, content, whole_content};
 use crate::time::TimeParser;
 
 /// What a line says. Spans are relative to the line.
@@ -26,6 +26,8 @@ pub(crate) struct DockerLine {
     pub(crate) time_ns: Option<i64>,
     /// STDOUT, STDERR or nothing.
     pub(crate) iostream: RecordFlags,
+    /// The line is ASCII; false says nothing.
+    pub(crate) is_ascii: bool,
 }
 
 const HEAD: &[u8] = br#"{"log":""#;
@@ -34,19 +36,17 @@ const FULL_TIME_LEN: usize = b"2026-11-21T19:12:31.335106123Z".len();
 /// Longest time that the fast path looks for: a zone offset instead of the `Z`.
 const TIME_LEN_MAX: usize = FULL_TIME_LEN + 5;
 
-/// Reads a line; `None` if it is no line of this format. With `clean` the caller vouches that it
-/// holds no control bytes.
+/// Reads a line; `None` if it is no line of this format.
 #[inline]
 pub(crate) fn parse(
     line: &[u8],
-    clean: bool,
     times: &mut TimeParser,
     known: &mut KnownAttributes,
 ) -> Option<DockerLine> {
-    if let Some(parsed) = parse_usual(line, clean, times, known) {
+    if let Some(parsed) = parse_usual(line, times, known) {
         return Some(parsed);
     }
-    let parsed = parse_any(line, clean, times)?;
+    let parsed = parse_any(line, times)?;
     known.learn(line.get(parsed.attributes.clone())?);
     Some(parsed)
 }
@@ -83,7 +83,6 @@ impl KnownAttributes {
 #[inline]
 pub(crate) fn parse_usual(
     line: &[u8],
-    clean: bool,
     times: &mut TimeParser,
     known: &KnownAttributes,
 ) -> Option<DockerLine> {
@@ -104,15 +103,15 @@ pub(crate) fn parse_usual(
         Some(body) => (body, true),
         None => (before, false),
     };
-    if content(body, clean) != Content::End {
-        return None;
-    }
+    let is_ascii = whole_content(body)?;
     Some(DockerLine {
         body: HEAD.len()..HEAD.len() + body.len(),
         is_last,
         attributes,
         time_ns: Some(times.parse(time)?),
         iostream,
+        // The known attributes are not looked at again.
+        is_ascii: is_ascii && known.is_empty(),
     })
 }
 
@@ -133,8 +132,8 @@ fn split_time(inner: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Reads any object with the keys of this format. Of keys that stand there twice the last counts.
-fn parse_any(line: &[u8], clean: bool, times: &mut TimeParser) -> Option<DockerLine> {
-    let mut scanner = Scanner::over_clean(line, clean);
+fn parse_any(line: &[u8], times: &mut TimeParser) -> Option<DockerLine> {
+    let mut scanner = Scanner::new(line);
     let mut parsed = DockerLine::default();
     let mut log = None;
     scanner.take(b'{')?;
@@ -215,7 +214,7 @@ fn without_newline(log: &[u8]) -> usize {
 /// string content of `log` in `head`. `None` if the line does not begin as docker writes it.
 pub(crate) fn beginning(head: &[u8]) -> Option<Range<usize>> {
     let log = head.strip_prefix(HEAD)?;
-    let len = match content(log, false) {
+    let len = match content(log) {
         Content::End => log.len(),
         Content::Quote(at) | Content::Invalid(at) => at,
     };

@@ -3,7 +3,7 @@
 use super::*;
 
 fn parsed(line: &str) -> Option<DockerLine> {
-    parse(line.as_bytes(), false, &mut TimeParser::default(), &mut KnownAttributes::default())
+    parse(line.as_bytes(), &mut TimeParser::default(), &mut KnownAttributes::default())
 }
 
 #[test]
@@ -34,8 +34,9 @@ fn both_ways_of_reading_agree() {
                     let line =
                         format!(r#"{{"log":"{log}","stream":"{stream}"{middle},"time":"{time}"}}"#);
                     let mut times = TimeParser::default();
-                    let any = parse_any(line.as_bytes(), false, &mut times);
-                    if let Some(usual) = parse_usual(line.as_bytes(), false, &mut times, &known) {
+                    let any = parse_any(line.as_bytes(), &mut times);
+                    if let Some(usual) = parse_usual(line.as_bytes(), &mut times, &known) {
+                        let usual = DockerLine { is_ascii: false, ..usual };
                         assert_eq!(Some(usual), any, "{line}");
                         is_usual += 1;
                     }

@@ -128,7 +128,7 @@ impl<'a> Fields<'a> {
         // Records promise that escaped bodies and attributes are valid JSON.
         let is_escaped = flags.contains(RecordFlags::JSON_ESCAPED);
         let is_valid = is_escaped == (format == Format::DockerJson)
-            && (!is_escaped || content(&body, false) == Content::End)
+            && (!is_escaped || content(&body) == Content::End)
             && (attributes.is_empty() || is_json_object(&attributes))
             && parts <= u64::from(u32::MAX) << 16;
         if !is_valid {

@@ -12,6 +12,8 @@ use crate::{LogRecord, Position, RecordFlags, Resource, Severity, SourceBook, un
 pub struct Batch {
     buf: PooledBuf,
     header: FrameHeader,
+    /// Known only to who made the batch: it is no part of the frame.
+    is_utf8: bool,
 }
 
 /// One record of a batch, borrowed.
@@ -32,8 +34,8 @@ pub struct RecordView<'a> {
 }
 
 impl Batch {
-    pub(crate) fn from_parts(buf: PooledBuf, header: FrameHeader) -> Self {
-        Self { buf, header }
+    pub(crate) fn from_parts(buf: PooledBuf, header: FrameHeader, is_utf8: bool) -> Self {
+        Self { buf, header, is_utf8 }
     }
 
     /// Takes bytes read from a disk or peer: checks header, length and checksum.
@@ -46,7 +48,7 @@ impl Batch {
         if frame::checksum(&bytes) != frame::stored_checksum(&bytes) {
             return Err(FrameError::Checksum);
         }
-        Ok(Self { buf: bytes.into(), header })
+        Ok(Self { buf: bytes.into(), header, is_utf8: false })
     }
 
     /// The fixed header.
@@ -85,6 +87,12 @@ impl Batch {
     /// Everything that was read into the arena, plus joined bodies.
     pub fn arena(&self) -> &[u8] {
         &self.buf[HEADER_LEN..HEADER_LEN + self.header.arena_len as usize]
+    }
+
+    /// Whether all bodies and attributes are known to be UTF-8. False says nothing: that of a batch
+    /// from a disk is not known.
+    pub fn is_utf8(&self) -> bool {
+        self.is_utf8
     }
 
     /// How many records are routed to the destination with that cursor index.

@@ -81,6 +81,8 @@ pub struct BatchBuilder {
     buf: PooledBuf,
     /// End of the arena in `buf`.
     len: usize,
+    /// The arena is known to be UTF-8 up to here.
+    utf8_until: usize,
     base: Position,
     rows: Vec<Row>,
     /// Spans of the attributes, one for each row once `has_attributes`.
@@ -97,6 +99,7 @@ impl BatchBuilder {
         Self {
             buf: PooledBuf::full_size(),
             len: HEADER_LEN,
+            utf8_until: HEADER_LEN,
             base,
             rows: Vec::new(),
             attributes: Vec::new(),
@@ -110,6 +113,7 @@ impl BatchBuilder {
     pub fn reset(&mut self, base: Position) {
         self.base = base;
         self.len = HEADER_LEN;
+        self.utf8_until = HEADER_LEN;
         self.has_attributes = false;
         self.state_reserved = 0;
         self.routes.clear();
@@ -166,6 +170,17 @@ impl BatchBuilder {
     pub fn retract(&mut self, end: usize) {
         debug_assert!((HEADER_LEN..=self.len).contains(&end), "retract beyond the arena");
         self.len = end.clamp(HEADER_LEN, self.len);
+        self.utf8_until = self.utf8_until.min(self.len);
+    }
+
+    /// Says that this span of the arena is UTF-8: a decoder knows when the bytes are still in the
+    /// processor's cache. A batch whose whole arena was vouched for, piece by piece and in order,
+    /// says so.
+    pub fn vouch_utf8(&mut self, span: Range<usize>) {
+        debug_assert!(std::str::from_utf8(&self.buf[span.clone()]).is_ok(), "not UTF-8");
+        if span.start == self.utf8_until {
+            self.utf8_until = span.end.min(self.len);
+        }
     }
 
     /// The bytes of the arena, addressed as the spans are (the first [`HEADER_LEN`] bytes are the
@@ -272,6 +287,7 @@ impl BatchBuilder {
         let count = self.record_count();
         let columns_at = self.len.next_multiple_of(8);
         let arena_len = self.len - HEADER_LEN;
+        let is_utf8 = self.utf8_until == self.len;
         self.len = columns_at;
         self.write_columns(count);
         let tail_at = self.len;
@@ -308,7 +324,7 @@ impl BatchBuilder {
         header.write(&mut self.buf[..HEADER_LEN]);
         let buf = self.take_frame(frame_len);
         self.reset(seal.end);
-        Batch::from_parts(buf, header)
+        Batch::from_parts(buf, header, is_utf8)
     }
 
     /// The finished frame: handed over as it is when it fills most of its buffer, else copied to

@@ -2,6 +2,7 @@
 //! reads at present does not cost a frame per line.
 
 use crate::builder::{BatchBuilder, NewRecord, Seal};
+use crate::frame::HEADER_LEN;
 use crate::limits::FRAME_BYTES_MAX;
 use crate::{Batch, RecordView};
 
@@ -24,6 +25,9 @@ impl Batch {
         let mut builder = BatchBuilder::new(a.base());
         for record in first.records().chain(second.records()) {
             copy_record(&mut builder, &record)?;
+        }
+        if first.is_utf8() && second.is_utf8() {
+            builder.vouch_utf8(HEADER_LEN..builder.arena().len());
         }
         builder.route_all(&mask?);
         let keys: Vec<u64> = first.keys().collect();
