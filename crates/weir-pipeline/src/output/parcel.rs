@@ -49,8 +49,12 @@ impl Parcel {
 
     /// The records to deliver, each with its index in the batch.
     pub(crate) fn records(&self) -> impl Iterator<Item = (usize, RecordView<'_>)> {
+        self.records_from(self.first_record)
+    }
+
+    /// The records to deliver from that index of the batch on.
+    fn records_from(&self, first: usize) -> impl Iterator<Item = (usize, RecordView<'_>)> {
         let (batch, cursor) = (&self.batch, self.cursor);
-        let first = self.first_record;
         let mut records = batch.records();
         // `Records::nth` is a jump, `skip` on it would be too, but only through `nth`.
         if first > 0 {
@@ -61,6 +65,9 @@ impl Parcel {
 
     /// The records number `range` of those to deliver.
     pub(crate) fn part(&self, range: Range<usize>) -> impl Iterator<Item = RecordView<'_>> {
-        self.records().map(|(_, record)| record).skip(range.start).take(range.len())
+        // Where every record is to be delivered, their numbers are a matter of counting.
+        let (jump, skip) = if self.cursor.is_none() { (range.start, 0) } else { (0, range.start) };
+        let records = self.records_from(self.first_record + jump);
+        records.map(|(_, record)| record).skip(skip).take(range.len())
     }
 }

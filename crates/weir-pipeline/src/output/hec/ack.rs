@@ -12,7 +12,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::sync::{Notify, oneshot};
 
-use super::client::{Body, Client};
+use super::body::Body;
+use super::client::Client;
 
 /// Numbers asked for in one question.
 const QUESTION_IDS_MAX: usize = 1000;
@@ -92,7 +93,7 @@ impl Acks {
 
     async fn ask(&self, client: &Client, channel: &Arc<str>, ids: &[u64], report: &impl Fn(&str)) {
         let question = serde_json::json!({ "acks": ids }).to_string();
-        let body = Body { bytes: question.into(), is_gzip: false };
+        let body = Body::plain(question.into());
         let reply = match client.post(&self.path, &body, Some(channel)).await {
             Ok(reply) => reply,
             Err(error) => return report(&error.to_string()),

@@ -6,8 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response};
@@ -16,14 +15,17 @@ use tokio::time::Instant;
 use weir_host::{Clock, ConnectError, Connector};
 
 use super::answer::{self, Answer};
+use super::body::{Body, Outgoing};
 
 /// Most bytes of an answer that are read: a collector's answers are a line.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Age at which a connection is replaced, so that changed names, certificates and load balancers
 /// take effect although the collector is never down.
 const CONNECTION_AGE_MAX: Duration = Duration::from_mins(5);
-/// Largest chunk that hyper gathers for one write; bodies are handed over as they are.
-const WRITE_BUFFER_BYTES: usize = 512 * 1024;
+/// As soon as so much waits to be written hyper writes it, before it asks for more of the body:
+/// each chunk of a body is written while it is in the processor's cache, and before the next one
+/// is made. Chunks themselves are handed over as they are, however large.
+const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 
 const CHANNEL: HeaderName = HeaderName::from_static("x-splunk-request-channel");
 
@@ -57,13 +59,6 @@ impl SendError {
     }
 }
 
-/// A body ready to be sent, as often as it takes.
-#[derive(Debug, Clone)]
-pub(crate) struct Body {
-    pub(crate) bytes: Bytes,
-    pub(crate) is_gzip: bool,
-}
-
 /// An answer with the channel of the connection that it came on.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -73,7 +68,7 @@ pub(crate) struct Reply {
 
 #[derive(Debug)]
 struct Connection {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<Outgoing>,
     opened: Instant,
     channel: Arc<str>,
 }
@@ -143,7 +138,7 @@ impl Client {
     async fn exchange(
         &self,
         connection: &mut Connection,
-        request: Request<Full<Bytes>>,
+        request: Request<Outgoing>,
     ) -> Result<Answer, SendError> {
         let response =
             connection.sender.send_request(request).await.map_err(|e| self.broken(&e))?;
@@ -194,13 +189,13 @@ impl Client {
         path: &str,
         body: &Body,
         channel: &str,
-    ) -> Result<Request<Full<Bytes>>, SendError> {
-        let mut request = Request::new(Full::new(body.bytes.clone()));
+    ) -> Result<Request<Outgoing>, SendError> {
+        let mut request = Request::new(body.outgoing());
         *request.method_mut() = Method::POST;
         *request.uri_mut() = path.parse().map_err(|_| self.unsendable())?;
         let headers = request.headers_mut();
         headers.clone_from(&self.headers);
-        if body.is_gzip {
+        if body.is_gzip() {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
         if self.send_channel {

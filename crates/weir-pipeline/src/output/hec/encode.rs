@@ -104,11 +104,52 @@ impl Encoder {
         // The finished text is looked at once, while it is in the processor's cache; only where
         // it turns out not to be UTF-8 is it made anew, body by body.
         let start = out.len();
-        self.encode_events(parcel, range.clone(), Bodies::AsTheyAre, out);
+        self.encode_events(parcel, range.clone(), Bodies::AsTheyAre, usize::MAX, out);
+        if parcel.batch.is_utf8() {
+            return;
+        }
         if simdutf8::basic::from_utf8(&out[start..]).is_err() {
             out.truncate(start);
-            self.encode_events(parcel, range, Bodies::Repaired, out);
+            self.encode_events(parcel, range, Bodies::Repaired, usize::MAX, out);
         }
+    }
+
+    /// Length of the events of these records, where it is known before they are encoded: bodies
+    /// that are copied as they are, and nothing to tell beside them.
+    pub(crate) fn length(
+        &mut self,
+        parcel: &Parcel,
+        range: std::ops::Range<usize>,
+    ) -> Option<usize> {
+        if self.mode == HecMode::Raw || !parcel.batch.is_utf8() {
+            return None;
+        }
+        let tails = self.tails(parcel.batch.resource());
+        let observed_ns = parcel.batch.header().observed_ns;
+        let mut len = 0;
+        for record in parcel.part(range) {
+            if !is_plain(&record)
+                || !record.flags.contains(RecordFlags::JSON_ESCAPED)
+                || is_blank(&record)
+            {
+                return None;
+            }
+            let head = Head::len_at(time_of(&record, observed_ns));
+            let tail = tails.complete[stream_number(record.flags)].len();
+            len += head + record.body.len() + QUOTE.len() + tail;
+        }
+        Some(len)
+    }
+
+    /// Appends events whose [`Self::length`] is known, until `out` is that long; returns how many.
+    pub(crate) fn encode_checked(
+        &mut self,
+        parcel: &Parcel,
+        range: std::ops::Range<usize>,
+        until: usize,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        self.encode_events(parcel, range, Bodies::AsTheyAre, until, out)
     }
 
     fn encode_events(
@@ -116,22 +157,28 @@ impl Encoder {
         parcel: &Parcel,
         range: std::ops::Range<usize>,
         bodies: Bodies,
+        until: usize,
         out: &mut Vec<u8>,
-    ) {
+    ) -> usize {
         let tails = self.tails(parcel.batch.resource());
         let observed_ns = parcel.batch.header().observed_ns;
+        let mut count = 0;
         for record in parcel.part(range) {
+            if out.len() >= until {
+                break;
+            }
             let tail = &tails.complete[stream_number(record.flags)];
             out.reserve(record.body.len() + tail.len() + EVENT_OVERHEAD_BYTES);
-            let time_ns = if record.timestamp_ns > 0 { record.timestamp_ns } else { observed_ns };
-            out.extend_from_slice(self.head.at(time_ns));
+            out.extend_from_slice(self.head.at(time_of(&record, observed_ns)));
             push_body(&record, bodies, out);
             if is_plain(&record) {
                 out.extend_from_slice(tail);
             } else {
                 push_special(&tails, &record, out);
             }
+            count += 1;
         }
+        count
     }
 
     fn tails(&mut self, resource: &[u8]) -> Arc<Tails> {
@@ -156,6 +203,12 @@ enum Bodies {
     Repaired,
 }
 
+/// When the event happened: a record without a time of its own has that of its batch.
+#[inline]
+fn time_of(record: &RecordView<'_>, observed_ns: i64) -> i64 {
+    if record.timestamp_ns > 0 { record.timestamp_ns } else { observed_ns }
+}
+
 /// Nothing but the body and the stream to tell.
 #[inline]
 fn is_plain(record: &RecordView<'_>) -> bool {
@@ -177,7 +230,7 @@ fn stream_number(flags: RecordFlags) -> usize {
 /// nothing but white space, which collectors refuse as blank, is wrapped in an object.
 #[inline]
 fn push_body(record: &RecordView<'_>, bodies: Bodies, out: &mut Vec<u8>) {
-    if record.body.len() <= BLANK_BYTES_MAX && is_blank(record) {
+    if is_blank(record) {
         out.pop();
         out.extend_from_slice(b"{\"message\":\"");
         escape_json_into(&record.plain_body(), out);
@@ -191,8 +244,11 @@ fn push_body(record: &RecordView<'_>, bodies: Bodies, out: &mut Vec<u8>) {
     } else {
         out.extend_from_slice(record.body);
     }
-    out.push(b'"');
+    out.extend_from_slice(QUOTE);
 }
+
+/// Behind a body.
+const QUOTE: &[u8] = b"\"";
 
 /// Longer bodies are not looked at: a collector that calls so much white space blank refuses that
 /// one event, and it goes to the dead-letter file.
@@ -201,6 +257,9 @@ const BLANK_BYTES_MAX: usize = 256;
 #[inline]
 fn is_blank(record: &RecordView<'_>) -> bool {
     let space = |b: &u8| b.is_ascii_whitespace() || (b < &0x20);
+    if record.body.len() > BLANK_BYTES_MAX {
+        return false;
+    }
     match record.body.first() {
         None => true,
         Some(b) if space(b) || *b == b'\\' => record.plain_body().iter().all(space),
@@ -341,14 +400,31 @@ impl Head {
         }
         &self.bytes
     }
+
+    /// Length of the head at that time.
+    #[inline]
+    fn len_at(time_ns: i64) -> usize {
+        let seconds = time_ns.max(0).cast_unsigned() / 1_000_000_000;
+        // Since 2001, and for as long as the type lasts, there are ten digits.
+        let digits = match seconds {
+            1_000_000_000.. => 10,
+            _ => seconds.checked_ilog10().map_or(1, |log| log as usize + 1),
+        };
+        TIME_AT + digits + b".000000000".len() + EVENT.len()
+    }
 }
 
 /// Nine digits.
 #[inline]
 fn write_nanos(nanos: u32, digits: &mut [u8; 9]) {
-    let mut rest = nanos;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
+    // Digits of the two halves do not wait for each other.
+    let (mut high, mut low) = (nanos / 100_000, nanos % 100_000);
+    for at in (0..5).rev() {
+        digits[4 + at] = b'0' + (low % 10) as u8;
+        low /= 10;
+    }
+    for at in (0..4).rev() {
+        digits[at] = b'0' + (high % 10) as u8;
+        high /= 10;
     }
 }

@@ -9,10 +9,12 @@
 //! request follows once the collector took the one before; what the indexer then loses is sent
 //! again, late.) At most one request is prepared ahead of need. A request holds whole deliveries.
 //!
-//! Reading order: this file, `sender`, `request`, `answer`, `pace`, `client`, `encode`, `ack`.
+//! Reading order: this file, `sender`, `request`, `answer`, `pace`, `client`, `body`, `encode`,
+//! `ack`.
 
 mod ack;
 mod answer;
+mod body;
 mod client;
 mod encode;
 mod endpoint;
@@ -31,7 +33,7 @@ use weir_model::StreamId;
 use crate::config::SplunkHec;
 use crate::output::Job;
 use crate::output::parcel::Parcel;
-use request::Request;
+use request::{Draft, Request};
 pub(crate) use sender::Sender;
 
 /// Requests prepared and not yet sent: one that waits for its streams, one that waits for its
@@ -179,10 +181,8 @@ impl Driver<'_> {
     fn gather(&mut self, first: Parcel, refuse: impl Fn(StreamId) -> bool) -> Request {
         let batch_bytes = self.sender.batch_bytes();
         let mut renderer = self.sender.renderer.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut plain = renderer.buffer();
-        plain.reserve(batch_bytes);
         let query = renderer.encoder.query(&first);
-        let mut parcels = Vec::new();
+        let mut draft = Draft::default();
         let mut largest = 0;
         let mut next = Some(first);
         while let Some(parcel) = next.take() {
@@ -190,18 +190,15 @@ impl Driver<'_> {
                 self.left_over = Some(parcel);
                 break;
             }
-            let before = plain.len();
-            renderer.encoder.encode(&parcel, 0..parcel.len(), &mut plain);
-            largest = largest.max(plain.len() - before);
-            parcels.push(parcel);
-            if plain.len() + largest > batch_bytes {
+            let before = draft.len;
+            draft.add(parcel, &mut renderer, batch_bytes);
+            largest = largest.max(draft.len - before);
+            if draft.len + largest > batch_bytes {
                 break;
             }
             next = take(&mut self.cursor, &refuse);
         }
-        let plain_len = plain.len();
-        let body = renderer.finish(plain);
-        Request::new(parcels, body, plain_len, query)
+        draft.finish(&mut renderer, query)
     }
 
     /// A request has been sent in all its parts: its streams are free for the next one.

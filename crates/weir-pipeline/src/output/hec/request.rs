@@ -15,7 +15,7 @@ use weir_host::Gzip;
 use weir_journal::Outcome;
 use weir_model::StreamId;
 
-use super::client::Body;
+use super::body::{Body, Events};
 use super::encode::Encoder;
 use crate::output::parcel::Parcel;
 
@@ -83,13 +83,62 @@ impl Renderer {
             match gzip.compress(&plain, &mut packed) {
                 Ok(()) => {
                     self.buffers.give_back(plain);
-                    return Body { bytes: packed.into(), is_gzip: true };
+                    return Body::Bytes { bytes: packed.into(), is_gzip: true };
                 }
                 Err(error) => tracing::warn!(%error, "sending without compression"),
             }
         }
-        let lent = Lent { buffer: plain, home: self.buffers.clone() };
-        Body { bytes: Bytes::from_owner(lent), is_gzip: false }
+        Body::plain(self.lend(plain))
+    }
+
+    /// Gives a buffer away until its last use ends.
+    pub(crate) fn lend(&self, buffer: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Lent { buffer, home: self.buffers.clone() })
+    }
+
+    /// Length of these records when they can be encoded while they are sent.
+    fn length(&mut self, parcel: &Parcel, range: Range<usize>) -> Option<usize> {
+        if self.gzip.is_some() { None } else { self.encoder.length(parcel, range) }
+    }
+}
+
+/// Parcels that are put together to a request.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    parcels: Vec<Parcel>,
+    /// Everything, encoded; `None` as long as it can be encoded while it is sent.
+    plain: Option<Vec<u8>>,
+    /// Encoded and uncompressed length.
+    pub(crate) len: usize,
+}
+
+impl Draft {
+    /// Adds a parcel; `capacity` is how long the whole may become.
+    pub(crate) fn add(&mut self, parcel: Parcel, renderer: &mut Renderer, capacity: usize) {
+        if self.plain.is_none() {
+            if let Some(len) = renderer.length(&parcel, 0..parcel.len()) {
+                self.len += len;
+                self.parcels.push(parcel);
+                return;
+            }
+            let mut plain = renderer.buffer();
+            plain.reserve(capacity);
+            for earlier in &self.parcels {
+                renderer.encoder.encode(earlier, 0..earlier.len(), &mut plain);
+            }
+            self.plain = Some(plain);
+        }
+        if let Some(plain) = &mut self.plain {
+            renderer.encoder.encode(&parcel, 0..parcel.len(), plain);
+            self.len = plain.len();
+        }
+        self.parcels.push(parcel);
+    }
+
+    /// The request.
+    pub(crate) fn finish(self, renderer: &mut Renderer, query: Arc<str>) -> Request {
+        let body = self.plain.map(|plain| renderer.finish(plain));
+        Request::new(self.parcels, body, self.len, query)
     }
 }
 
@@ -104,7 +153,7 @@ pub(crate) struct Unacknowledged {
 /// One request's worth of records.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) parcels: Vec<Parcel>,
+    pub(crate) parcels: Arc<[Parcel]>,
     pub(crate) outcomes: Vec<Outcome>,
     /// Number of the first record of each parcel.
     starts: Vec<usize>,
@@ -112,8 +161,11 @@ pub(crate) struct Request {
     /// Parts to send, in order.
     pub(crate) todo: VecDeque<Range<usize>>,
     pub(crate) unacknowledged: Vec<Unacknowledged>,
-    /// Everything, encoded; dropped once it was sent or must be sent in parts.
+    /// Everything, encoded, if that has to be done beforehand; dropped once it was sent or must be
+    /// sent in parts.
     body: Option<Body>,
+    /// Length of everything, if it can be encoded while it is sent.
+    events_len: Option<usize>,
     /// Metadata query of raw mode.
     pub(crate) query: Arc<str>,
     /// Uncompressed length of `body`.
@@ -122,8 +174,9 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Puts parcels together; `body` holds them all, encoded in order.
-    pub(crate) fn new(parcels: Vec<Parcel>, body: Body, plain_len: usize, query: Arc<str>) -> Self {
+    /// Puts parcels together; `body` holds them all, encoded in order. Without one they are
+    /// encoded while they are sent.
+    fn new(parcels: Vec<Parcel>, body: Option<Body>, plain_len: usize, query: Arc<str>) -> Self {
         let mut starts = Vec::with_capacity(parcels.len());
         let mut count = 0;
         for parcel in &parcels {
@@ -132,12 +185,13 @@ impl Request {
         }
         Self {
             outcomes: vec![Outcome::default(); parcels.len()],
-            parcels,
+            parcels: parcels.into(),
             starts,
             count,
             todo: std::iter::once(0..count).collect(),
             unacknowledged: Vec::new(),
-            body: Some(body),
+            events_len: body.is_none().then_some(plain_len),
+            body,
             query,
             plain_len,
             was_sent: false,
@@ -149,16 +203,26 @@ impl Request {
     }
 
     /// The body of a part: kept, or encoded now.
-    pub(crate) fn body(&self, range: &Range<usize>, renderer: &Mutex<Renderer>) -> Body {
+    pub(crate) fn body(&self, range: &Range<usize>, shared: &Arc<Mutex<Renderer>>) -> Body {
         if let Some(body) = &self.body
             && *range == (0..self.count)
         {
             return body.clone();
         }
-        let mut renderer = renderer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut renderer = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts: Arc<[_]> = self.overlaps(range.clone()).collect();
+        let len_of = |(index, part): &(usize, Range<usize>)| {
+            renderer.length(&self.parcels[*index], part.clone())
+        };
+        let is_whole = *range == (0..self.count);
+        let len = if is_whole { self.events_len } else { parts.iter().map(len_of).sum() };
+        if let Some(len) = len {
+            let parcels = self.parcels.clone();
+            return Body::Events(Events { parcels, parts, len, renderer: shared.clone() });
+        }
         let mut plain = renderer.buffer();
-        for (index, part) in self.overlaps(range.clone()) {
-            renderer.encoder.encode(&self.parcels[index], part, &mut plain);
+        for (index, part) in parts.iter() {
+            renderer.encoder.encode(&self.parcels[*index], part.clone(), &mut plain);
         }
         renderer.finish(plain)
     }
@@ -181,11 +245,13 @@ impl Request {
         &self,
         range: Range<usize>,
     ) -> impl Iterator<Item = (usize, Range<usize>)> {
-        self.starts.iter().zip(&self.parcels).enumerate().filter_map(move |(i, (start, parcel))| {
-            let from = range.start.max(*start);
-            let to = range.end.min(start + parcel.len());
-            (from < to).then(|| (i, from - start..to - start))
-        })
+        self.starts.iter().zip(&*self.parcels).enumerate().filter_map(
+            move |(i, (start, parcel))| {
+                let from = range.start.max(*start);
+                let to = range.end.min(start + parcel.len());
+                (from < to).then(|| (i, from - start..to - start))
+            },
+        )
     }
 
     /// Waits for the indexer's acknowledgements; what is not acknowledged within `timeout`, or

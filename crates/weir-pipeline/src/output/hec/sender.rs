@@ -21,7 +21,7 @@ use super::client::{Client, Reply, SendError};
 use super::encode::Encoder;
 use super::endpoint::Endpoint;
 use super::pace::Pace;
-use super::request::{Renderer, Request, Unacknowledged};
+use super::request::{Draft, Renderer, Request, Unacknowledged};
 use crate::config::{Compression, HecMode, OutputPlan, SplunkHec, TlsSettings};
 use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
 use crate::output::parcel::Parcel;
@@ -38,7 +38,7 @@ pub(crate) struct Sender {
     output: String,
     pub(crate) client: Client,
     pub(crate) pace: Pace,
-    pub(crate) renderer: Mutex<Renderer>,
+    pub(crate) renderer: Arc<Mutex<Renderer>>,
     pub(crate) acks: Option<Acks>,
     pub(crate) stats: Arc<OutputStats>,
     dead_letters: Option<DeadLetterFile>,
@@ -98,7 +98,7 @@ impl Sender {
         Ok(Self {
             client,
             pace: Pace::new(hec.connections_max, hec.retry_min, hec.retry_max),
-            renderer: Mutex::new(Renderer::new(encoder, gzip)),
+            renderer: Arc::new(Mutex::new(Renderer::new(encoder, gzip))),
             acks,
             stats: stats.clone(),
             dead_letters,
@@ -133,14 +133,12 @@ impl Sender {
     /// Puts parcels into one request, encoded.
     pub(crate) fn request(&self, parcels: Vec<Parcel>) -> Request {
         let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut plain = renderer.buffer();
         let query = parcels.first().map(|first| renderer.encoder.query(first));
-        for parcel in &parcels {
-            renderer.encoder.encode(parcel, 0..parcel.len(), &mut plain);
+        let mut draft = Draft::default();
+        for parcel in parcels {
+            draft.add(parcel, &mut renderer, 0);
         }
-        let plain_len = plain.len();
-        let body = renderer.finish(plain);
-        Request::new(parcels, body, plain_len, query.unwrap_or_else(|| Arc::from("")))
+        draft.finish(&mut renderer, query.unwrap_or_else(|| Arc::from("")))
     }
 
     /// Sends a request by itself until every record has met its end, acknowledgements included.
@@ -177,7 +175,7 @@ impl Sender {
             self.stats.in_flight_requests.fetch_sub(1, Ordering::Relaxed);
             drop(slot);
             request.was_sent |= result.as_ref().map_or_else(SendError::may_have_arrived, |_| true);
-            let bytes = body.bytes.len() as u64;
+            let bytes = body.len() as u64;
             match self.settle(request, part, part_max, result, took, bytes) {
                 Step::Done => return,
                 Step::PutAside { refused, reason, code } => {
@@ -418,7 +416,7 @@ impl Sender {
 
     fn count_queueing(&self, request: &Request) {
         let now_ns = self.clock.unix_ns();
-        for parcel in &request.parcels {
+        for parcel in request.parcels.iter() {
             let waited = now_ns.saturating_sub(parcel.batch.header().observed_ns).max(0);
             add(&self.stats.queueing_ns, waited.cast_unsigned());
         }

@@ -1,0 +1,139 @@
+//! The body of a request, ready to be sent as often as it takes: finished bytes, or events that
+//! are encoded piece by piece while they are sent.
+//!
+//! Invariants: the length is known before the first byte; a piece is made when the one before it
+//! is with the kernel, and in the same buffer, so that it never leaves the processor's cache and
+//! no request is ever held in memory as a whole.
+
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+
+use super::request::Renderer;
+use crate::output::parcel::Parcel;
+
+/// Length at which a piece of events ends: few enough system calls, and what it is made of and
+/// made into lies in the second-level cache together.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// What a request carries.
+#[derive(Debug, Clone)]
+pub(crate) enum Body {
+    /// Finished.
+    Bytes { bytes: Bytes, is_gzip: bool },
+    /// Encoded while it is sent.
+    Events(Events),
+}
+
+/// Records whose encoding has a known length.
+#[derive(Debug, Clone)]
+pub(crate) struct Events {
+    pub(crate) parcels: Arc<[Parcel]>,
+    /// Numbers of parcels and of their records, in order.
+    pub(crate) parts: Arc<[(usize, Range<usize>)]>,
+    pub(crate) len: usize,
+    pub(crate) renderer: Arc<Mutex<Renderer>>,
+}
+
+impl Body {
+    /// Bytes that need no compression.
+    pub(crate) fn plain(bytes: Bytes) -> Self {
+        Self::Bytes { bytes, is_gzip: false }
+    }
+
+    /// Length in bytes, as it is sent.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Bytes { bytes, .. } => bytes.len(),
+            Self::Events(events) => events.len,
+        }
+    }
+
+    pub(crate) fn is_gzip(&self) -> bool {
+        matches!(self, Self::Bytes { is_gzip: true, .. })
+    }
+
+    /// The body on its way, from its beginning.
+    pub(crate) fn outgoing(&self) -> Outgoing {
+        Outgoing { body: self.clone(), left: self.len(), part: 0, record: 0 }
+    }
+}
+
+/// One sending of a body.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    body: Body,
+    /// Bytes not handed over yet.
+    left: usize,
+    /// What comes next of events: number of the part, and of the record within it.
+    part: usize,
+    record: usize,
+}
+
+/// A piece was longer, or the events shorter, than was said before they were encoded. A defect:
+/// the connection must not go on.
+#[derive(Debug, thiserror::Error)]
+#[error("events were encoded to another length than was announced")]
+pub(crate) struct WrongLength;
+
+impl hyper::body::Body for Outgoing {
+    type Data = Bytes;
+    type Error = WrongLength;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, WrongLength>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let piece = self.piece();
+        if piece.is_empty() || piece.len() > self.left {
+            debug_assert!(false, "{} bytes in a piece, {} left", piece.len(), self.left);
+            return Poll::Ready(Some(Err(WrongLength)));
+        }
+        self.left -= piece.len();
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left as u64)
+    }
+}
+
+impl Outgoing {
+    /// The next bytes; none when nothing is left.
+    fn piece(&mut self) -> Bytes {
+        let events = match &self.body {
+            Body::Bytes { bytes, .. } => return bytes.clone(),
+            Body::Events(events) => events,
+        };
+        let mut renderer = events.renderer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut piece = renderer.buffer();
+        while piece.len() < PIECE_BYTES
+            && let Some((parcel, part)) = events.parts.get(self.part)
+        {
+            let from = part.start + self.record;
+            let parcel = &events.parcels[*parcel];
+            let count =
+                renderer.encoder.encode_checked(parcel, from..part.end, PIECE_BYTES, &mut piece);
+            self.record += count;
+            if from + count >= part.end {
+                (self.part, self.record) = (self.part + 1, 0);
+            }
+        }
+        renderer.lend(piece)
+    }
+}
+
+#[cfg(test)]
+#[path = "body_tests.rs"]
+mod tests;
