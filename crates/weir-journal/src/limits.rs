@@ -35,6 +35,9 @@ pub(crate) const MERGE_BYTES_MAX: usize = 48 * 1024;
 /// Batches that the journal remembers at once; each costs a few hundred bytes of memory.
 pub(crate) const SLOTS_MAX: usize = 100_000;
 
-/// How far a source that can read again runs ahead of every destination. A few requests' worth:
-/// enough to keep them busy, little enough to stay in the processor's cache.
-pub(crate) const READ_AHEAD_BYTES: u64 = 8 * 1024 * 1024;
+/// How far a source that can read again runs ahead of every destination: enough to keep it busy,
+/// little enough that the buffers go round in the processor's second-level cache.
+pub(crate) const READ_AHEAD_BYTES: u64 = 2 * 1024 * 1024;
+
+/// How far at least, as a multiple of what the destination waits for before it begins.
+pub(crate) const READ_AHEAD_REQUESTS: u64 = 2;

@@ -7,7 +7,9 @@ use tokio::sync::oneshot;
 use weir_model::{Batch, DiscardReason, StreamId};
 
 use super::{CommitTail, CursorState, CursorStream, Entry, Slot, State, Status};
-use crate::limits::{MERGE_BYTES_MAX, READ_AHEAD_BYTES, SLOTS_MAX, STREAM_SHARE};
+use crate::limits::{
+    MERGE_BYTES_MAX, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
+};
 use crate::spec::{RefusedReason, WhenFull, WritePolicy};
 use crate::{Outcome, Refused};
 
@@ -55,23 +57,24 @@ impl State {
         for index in 0..self.cursors.len() {
             self.admit_to_cursor(index, stream, bytes, batch, now)?;
         }
-        if policy == WritePolicy::OnLag
-            && self.is_ahead_by(READ_AHEAD_BYTES)
-            && !self.spill_is_due(now)
-        {
+        if policy == WritePolicy::OnLag && self.is_ahead_by_one_in(1) && !self.spill_is_due(now) {
             self.ahead_wanted = true;
             return Err(RefusedReason::RingFull);
         }
         self.admit_to_ring(stream, bytes, now)
     }
 
-    /// More than `bytes` wait for every destination. A source that can read again gains nothing
-    /// by reading on then; while it waits, its data stays in the processor's cache and the
+    /// More waits for every destination than the bound of reading ahead, or than this fraction of
+    /// it. A source that can read again gains nothing by reading on then; while it waits, its data stays in the processor's cache and the
     /// buffers are used again. It goes on when a destination has caught up, or when the ring has
     /// not moved for as long as makes the disk worthwhile.
-    pub(crate) fn is_ahead_by(&self, bytes: u64) -> bool {
+    pub(crate) fn is_ahead_by_one_in(&self, parts: u64) -> bool {
+        let is_ahead = |c: &CursorState| {
+            let bound = READ_AHEAD_BYTES.max(c.ready_bytes * READ_AHEAD_REQUESTS);
+            c.waiting_bytes > bound / parts
+        };
         let mut active = self.cursors.iter().filter(|c| c.is_active()).peekable();
-        active.peek().is_some() && active.all(|c| c.waiting_bytes > bytes)
+        active.peek().is_some() && active.all(is_ahead)
     }
 
     fn admit_to_cursor(

@@ -7,7 +7,7 @@ use weir_model::{Batch, Position, StreamId};
 
 use super::{Location, State, Status};
 use crate::Outcome;
-use crate::limits::{QUANTUM_BYTES, READ_AHEAD_BYTES};
+use crate::limits::QUANTUM_BYTES;
 
 /// A batch handed to a reader; its bytes may still have to be read from disk.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl State {
         if self.ring_wanted > 0 && self.cursors[index].waiting_bytes == 0 {
             self.spill_wanted |= self.is_starving();
         }
-        if self.ahead_wanted && !self.is_ahead_by(READ_AHEAD_BYTES / 2) {
+        if self.ahead_wanted && !self.is_ahead_by_one_in(2) {
             self.wake_sources();
         }
         let place = match self.slots.get(&seq) {
