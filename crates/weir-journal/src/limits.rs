@@ -32,7 +32,8 @@ pub(crate) const PUNCH_BYTES_MIN: u64 = 16 * 1024;
 /// so that a trickle behind a slow destination does not cost a slot per line.
 pub(crate) const MERGE_BYTES_MAX: usize = 48 * 1024;
 
-/// Batches that the journal remembers at once; each costs a few hundred bytes of memory.
+/// Batches that the journal remembers before each destination is held to its equal share of them;
+/// so there are never more than twice as many. Each costs a few hundred bytes of memory.
 pub(crate) const SLOTS_MAX: usize = 100_000;
 
 /// How far a source that can read again runs ahead of every destination: enough to keep it busy,

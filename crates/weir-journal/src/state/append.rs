@@ -1,5 +1,7 @@
 //! Taking a batch in: limits, policies, books, entries of every destination.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,7 +87,7 @@ impl State {
         batch: &Batch,
         now: Duration,
     ) -> Result<(), RefusedReason> {
-        let cursor = &mut self.cursors[index];
+        let cursor = &self.cursors[index];
         if !cursor.is_active() || batch.routed_count(index) == 0 {
             return Ok(());
         }
@@ -93,31 +95,55 @@ impl State {
         if cursor.streams.get(&stream).is_some_and(has_it) {
             return Ok(());
         }
+        let too_many =
+            self.slots.len() >= SLOTS_MAX && cursor.pending_batches >= self.batches_share();
+        match cursor.when_full() {
+            WhenFull::DropOldest => {
+                self.make_room(index, bytes, too_many, now);
+                Ok(())
+            }
+            WhenFull::Block => self.admit_or_block(index, stream, bytes, too_many),
+        }
+    }
+
+    /// Discards what is oldest, when the buffer is full or too many batches wait.
+    fn make_room(&mut self, index: usize, bytes: u64, too_many: bool, now: Duration) {
+        let cursor = &self.cursors[index];
+        let limit = cursor.limit();
+        if cursor.pending_bytes > 0 && cursor.pending_bytes + bytes > limit {
+            let target = limit.saturating_sub(bytes + limit / 32);
+            self.discard_oldest(index, target, now);
+        } else if too_many {
+            let pending = cursor.pending_bytes;
+            self.discard_oldest(index, pending - pending.div_ceil(32), now);
+        }
+    }
+
+    fn admit_or_block(
+        &mut self,
+        index: usize,
+        stream: StreamId,
+        bytes: u64,
+        too_many: bool,
+    ) -> Result<(), RefusedReason> {
+        let cursor = &mut self.cursors[index];
         let limit = cursor.limit();
         let over = cursor.pending_bytes > 0 && cursor.pending_bytes + bytes > limit;
-        match cursor.when_full() {
-            WhenFull::DropOldest if over => {
-                let target = limit.saturating_sub(bytes + limit / 32);
-                self.discard_oldest(index, target, now);
-                Ok(())
-            }
-            WhenFull::DropOldest => Ok(()),
-            WhenFull::Block => {
-                let own = cursor.streams.get(&stream).map_or(0, |cs| cs.pending_bytes);
-                let others = own < cursor.pending_bytes;
-                let over_share = others && own > 0 && own + bytes > limit / STREAM_SHARE;
-                if over || over_share {
-                    cursor.blocking = true;
-                    if over {
-                        cursor.buffer_wanted = cursor.buffer_wanted.max(bytes);
-                    } else if cursor.over_share.iter().all(|(s, _)| *s != stream) {
-                        cursor.over_share.push((stream, bytes));
-                    }
-                    return Err(RefusedReason::BufferFull { cursor: cursor.name.clone() });
-                }
-                Ok(())
-            }
+        let own = cursor.streams.get(&stream).map_or(0, |cs| cs.pending_bytes);
+        let others = own < cursor.pending_bytes;
+        let over_share = others && own > 0 && own + bytes > limit / STREAM_SHARE;
+        if !over && !over_share && !too_many {
+            return Ok(());
         }
+        cursor.blocking = true;
+        if over {
+            cursor.buffer_wanted = cursor.buffer_wanted.max(bytes);
+        } else if too_many {
+            cursor.batches_wanted = true;
+        } else if cursor.over_share.iter().all(|(s, _)| *s != stream) {
+            cursor.over_share.push((stream, bytes));
+        }
+        Err(RefusedReason::BufferFull { cursor: cursor.name.clone() })
     }
 
     fn admit_to_ring(
@@ -130,7 +156,7 @@ impl State {
         let own = self.streams.get(&stream).map_or(0, |s| s.ring_bytes);
         let after = self.ring_bytes + bytes;
         let hogging = own > limit / STREAM_SHARE && own < self.ring_bytes && after > limit / 4 * 3;
-        if (after <= limit && !hogging || self.ring_bytes == 0) && self.slots.len() < SLOTS_MAX {
+        if after <= limit && !hogging || self.ring_bytes == 0 {
             return Ok(());
         }
         if self.spill_is_due(now) {
@@ -185,15 +211,22 @@ impl State {
     /// Discards the oldest waiting batches of the heaviest stream until at most `target` bytes
     /// wait for the destination (or nothing more can be discarded).
     fn discard_oldest(&mut self, index: usize, target: u64, now: Duration) {
-        while self.cursors[index].pending_bytes > target {
-            let heaviest =
-                self.cursors[index].streams.iter().max_by_key(|(_, cs)| cs.waiting_bytes);
-            let Some((&stream, cs)) = heaviest.filter(|(_, cs)| cs.waiting_bytes > 0) else {
-                return;
-            };
+        if self.cursors[index].pending_bytes <= target {
+            return;
+        }
+        // Of those that weigh the same, the one that waits for longest.
+        let weigh = |(stream, cs): (&StreamId, &CursorStream)| {
+            let oldest = cs.entries.get(cs.next)?.seq;
+            (cs.waiting_bytes > 0).then_some((cs.waiting_bytes, Reverse(oldest), *stream))
+        };
+        let streams = self.cursors[index].streams.iter();
+        let mut heaviest: BinaryHeap<_> = streams.filter_map(weigh).collect();
+        while self.cursors[index].pending_bytes > target
+            && let Some((waiting_bytes, _, stream)) = heaviest.pop()
+        {
             // Down to half of what it has, then look again which one is the heaviest.
-            let floor = cs.waiting_bytes / 2;
-            self.discard_from(index, stream, target, floor, now);
+            self.discard_from(index, stream, target, waiting_bytes / 2, now);
+            heaviest.extend(self.cursors[index].streams.get_key_value(&stream).and_then(weigh));
         }
     }
 
@@ -393,6 +426,7 @@ impl State {
         cs.waiting_bytes += entry.bytes;
         cs.pending_bytes += entry.bytes;
         cursor.pending_bytes += entry.bytes;
+        cursor.pending_batches += 1;
         if !cs.in_turn {
             cs.in_turn = true;
             cursor.turns.push_back(stream);

@@ -23,6 +23,7 @@ use tokio::sync::{Notify, oneshot};
 use weir_host::{DiskFile, WakeFd};
 use weir_model::{Batch, CursorBook, DiscardReason, Position, SourceBook, SourceId, StreamId};
 
+use crate::limits::SLOTS_MAX;
 use crate::segment::IndexEntry;
 use crate::spec::{
     CursorLedger, CursorSpec, JournalConfig, JournalStatus, Recovery, RefusedReason, SourceLedger,
@@ -146,6 +147,8 @@ pub(crate) struct CursorState {
     pub(crate) turns: VecDeque<StreamId>,
     pub(crate) waiting_bytes: u64,
     pub(crate) pending_bytes: u64,
+    /// Batches not settled.
+    pub(crate) pending_batches: u64,
     pub(crate) taken_bytes: u64,
     pub(crate) in_flight: u64,
     pub(crate) taken: u64,
@@ -161,6 +164,8 @@ pub(crate) struct CursorState {
     pub(crate) blocking: bool,
     /// Size of the largest batch that was refused because the whole buffer is full; 0 = none.
     pub(crate) buffer_wanted: u64,
+    /// A batch was refused because too many wait.
+    pub(crate) batches_wanted: bool,
     /// Streams that were refused because they hold more than their share, and for how much.
     pub(crate) over_share: Vec<(StreamId, u64)>,
     pub(crate) dirty: Vec<StreamId>,
@@ -179,6 +184,7 @@ impl CursorState {
             turns: VecDeque::new(),
             waiting_bytes: 0,
             pending_bytes: 0,
+            pending_batches: 0,
             taken_bytes: 0,
             in_flight: 0,
             taken: 0,
@@ -190,6 +196,7 @@ impl CursorState {
             starved: false,
             blocking: false,
             buffer_wanted: 0,
+            batches_wanted: false,
             over_share: Vec::new(),
             dirty: Vec::new(),
             held: Vec::new(),
@@ -210,8 +217,9 @@ impl CursorState {
         self.spec.as_ref().map_or(0, |s| s.window_bytes.min(s.buffer_limit_bytes / 2))
     }
 
-    /// Whether a source that this destination stopped may try again.
-    fn has_room_again(&self) -> bool {
+    /// Whether a source that this destination stopped may try again; `batches_fit` says that not
+    /// too many wait any more.
+    fn has_room_again(&self, batches_fit: bool) -> bool {
         let limit = self.limit();
         let share = limit / crate::limits::STREAM_SHARE;
         let fits_share = |(stream, bytes): &(StreamId, u64)| {
@@ -219,7 +227,8 @@ impl CursorState {
             own + bytes <= share || own == 0 || own == self.pending_bytes
         };
         let fits = self.pending_bytes + self.buffer_wanted <= limit - limit / 16;
-        (self.buffer_wanted > 0 && (fits || self.pending_bytes == 0))
+        (self.batches_wanted && batches_fit)
+            || (self.buffer_wanted > 0 && (fits || self.pending_bytes == 0))
             || self.over_share.iter().any(fits_share)
     }
 
@@ -449,10 +458,23 @@ impl State {
     /// Wakes the sources after a refusal once there is worthwhile room.
     pub(crate) fn wake_sources_if_room(&mut self) {
         let ring = self.ring_wanted > 0 && self.ring_bytes <= self.ring_target();
-        let buffer = |c: &CursorState| c.blocking && c.has_room_again();
+        let buffer = |c: &CursorState| c.blocking && c.has_room_again(self.batches_fit_again(c));
         if ring || self.cursors.iter().any(buffer) {
             self.wake_sources();
         }
+    }
+
+    /// Batches that one destination may have waiting while too many wait in all. Every slot waits
+    /// for a destination, so one that has more is to blame whenever there are too many.
+    pub(crate) fn batches_share(&self) -> u64 {
+        let active = self.cursors.iter().filter(|c| c.is_active()).count();
+        SLOTS_MAX as u64 / active.max(1) as u64
+    }
+
+    fn batches_fit_again(&self, cursor: &CursorState) -> bool {
+        let share = self.batches_share();
+        self.slots.len() <= SLOTS_MAX - SLOTS_MAX / 16
+            || cursor.pending_batches <= share - share / 16
     }
 
     pub(crate) fn wake_sources(&mut self) {
@@ -462,6 +484,7 @@ impl State {
         for cursor in &mut self.cursors {
             cursor.blocking = false;
             cursor.buffer_wanted = 0;
+            cursor.batches_wanted = false;
             cursor.over_share.clear();
         }
         for wake in &self.room_wakes {

@@ -130,6 +130,7 @@ impl State {
         entry.status = Status::Settled(outcome);
         cs.pending_bytes -= entry.bytes;
         cursor.pending_bytes -= entry.bytes;
+        cursor.pending_batches -= 1;
         cursor.taken_bytes -= entry.bytes;
         cursor.taken -= entry.routed;
         cursor.in_flight -= entry.routed;

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use weir_host::WakeFd;
-use weir_journal::{CursorSpec, JournalConfig, Outcome, RefusedReason, WhenFull, WritePolicy};
-use weir_model::StreamId;
+use weir_journal::{
+    CursorSpec, Journal, JournalConfig, Outcome, RefusedReason, WhenFull, WritePolicy,
+};
+use weir_model::{DiscardReason, StreamId};
 use weir_testkit::{CallKind, Fault, FaultKind};
 
 use crate::support::{
     KIB, MIB, Part, STEP, assert_books_balance, block_on, config, cursor, cursor_spec, drain,
-    numbers, open_stream, take, until,
+    open_stream, take, until,
 };
 use crate::{Local, Opener};
 
@@ -219,23 +221,53 @@ fn segments_go_when_everything_in_them_is_committed() {
     opener.close(journal);
 }
 
+/// Streams of their own, so that nothing can be merged; returns how many were accepted.
+fn append_to_streams(journal: &Journal, streams: std::ops::Range<u64>, mask: u64) -> usize {
+    let append = |stream| journal.append(Part::new(stream, 0, 1).mask(mask).build(), LAG);
+    streams.filter(|stream| append(*stream).is_ok()).count()
+}
+
 #[test]
-fn a_hundred_thousand_waiting_batches_stay_small() {
+fn a_hundred_thousand_waiting_batches_stop_only_what_feeds_their_destination() {
     let opener = Local::default();
     let journal = opener.open_with(JournalConfig { ring_bytes: 512 * MIB, ..config(DIR) });
-    let mut hec = cursor(&journal, "hec");
-    // Streams of their own: nothing can be merged.
-    let mut accepted = 0;
-    for stream in 0..100_001 {
-        accepted += u64::from(journal.append(Part::new(stream, 0, 1).build(), LAG).is_ok());
-    }
-    assert_eq!(accepted, 100_000, "there is a bound");
+    let wake = WakeFd::new().unwrap();
+    journal.on_room(wake.clone());
+    let mut hung = cursor(&journal, "hung");
+    let mut quick = cursor(&journal, "quick");
+    assert_eq!(append_to_streams(&journal, 0..100_001, 0b01), 100_000, "there is a bound");
+    let refused = journal.append(Part::new(100_001, 0, 1).mask(0b11).build(), LAG).unwrap_err();
+    assert_eq!(refused.reason, RefusedReason::BufferFull { cursor: "hung".to_owned() });
     assert_books_balance(&journal);
-    let delivery = take(&mut hec).unwrap();
-    assert_eq!(numbers(&delivery), [0]);
-    hec.ack(&delivery, Outcome::delivered(1));
-    journal.append(Part::new(100_001, 0, 1).build(), LAG).unwrap();
-    journal.close_stream(StreamId(0));
+    // The other destination has its share.
+    assert_eq!(append_to_streams(&journal, 200_000..200_100, 0b10), 100);
+    assert_eq!(drain(&mut quick).len(), 100);
+    assert!(!wake.take());
+    // It is worth trying again when a part of them is gone.
+    for n in 0..6250 {
+        assert!(!wake.take(), "after {n}");
+        let delivery = take(&mut hung).unwrap();
+        hung.ack(&delivery, Outcome::delivered(1));
+    }
+    assert!(wake.take());
+    assert_eq!(append_to_streams(&journal, 100_001..100_002, 0b11), 1);
+    opener.close(journal);
+}
+
+#[test]
+fn a_hundred_thousand_waiting_batches_make_room_where_the_oldest_may_go() {
+    let opener = Local::default();
+    let journal = opener.open_with(JournalConfig { ring_bytes: 512 * MIB, ..config(DIR) });
+    let spec = CursorSpec { when_full: WhenFull::DropOldest, ..cursor_spec("hung") };
+    let mut hung = journal.cursor(spec).unwrap();
+    let _quick = cursor(&journal, "quick");
+    // All weigh the same.
+    assert_eq!(append_to_streams(&journal, 200_000..300_100, 0b01), 100_100);
+    assert_books_balance(&journal);
+    let discarded = journal.ledger().cursors[0].book.discarded[DiscardReason::BufferFull as usize];
+    assert!((100..10_000).contains(&discarded), "{discarded} were discarded");
+    let oldest = take(&mut hung).unwrap().stream();
+    assert_eq!(oldest, StreamId(200_000 + discarded), "the oldest went");
     opener.close(journal);
 }
 
