@@ -15,7 +15,7 @@ fn examples() -> Vec<(&'static str, &'static str, bool)> {
 fn example(line: &'static str) -> (&'static str, &'static str, bool) {
     let (rest, verdict) = line.rsplit_once(" | ").expect(line);
     let (query, record) = rest.split_once(" | {").expect(line);
-    let record = &rest[query.len() + 3..][..record.len() + 1];
+    let record = &rest[rest.len() - record.len() - 1..];
     assert!(matches!(verdict, "yes" | "no"), "{line}");
     (query, record, verdict == "yes")
 }

@@ -109,12 +109,17 @@ pub struct LogRecord {
 /// Undoes JSON string escapes. `escaped` is the inside of a JSON string; what is no valid escape
 /// is kept as it stands. Lone surrogates become U+FFFD.
 pub fn unescape_json(escaped: &[u8]) -> Cow<'_, [u8]> {
-    let Some(first) = escaped.iter().position(|b| *b == b'\\') else {
+    if !escaped.contains(&b'\\') {
         return Cow::Borrowed(escaped);
-    };
+    }
     let mut out = Vec::with_capacity(escaped.len());
-    out.extend_from_slice(&escaped[..first]);
-    let mut rest = &escaped[first..];
+    unescape_json_into(escaped, &mut out);
+    Cow::Owned(out)
+}
+
+/// The same, appended to a buffer that can be reused.
+pub fn unescape_json_into(escaped: &[u8], out: &mut Vec<u8>) {
+    let mut rest = escaped;
     while let Some((&byte, tail)) = rest.split_first() {
         if byte != b'\\' {
             let run = rest.iter().position(|b| *b == b'\\').unwrap_or(rest.len());
@@ -122,9 +127,8 @@ pub fn unescape_json(escaped: &[u8]) -> Cow<'_, [u8]> {
             rest = &rest[run..];
             continue;
         }
-        rest = unescape_one(tail, &mut out);
+        rest = unescape_one(tail, out);
     }
-    Cow::Owned(out)
 }
 
 /// Decodes one escape whose backslash is already consumed; returns what follows it.

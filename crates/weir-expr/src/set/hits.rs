@@ -31,6 +31,13 @@ impl Hits {
         self.rules.clear();
     }
 
+    /// Brings them in order, after all were pushed.
+    pub(crate) fn sort(&mut self) {
+        if self.rules.len() > 1 {
+            self.rules.sort_unstable();
+        }
+    }
+
     pub(crate) fn push(&mut self, rule: usize) {
         self.rules.push(rule as u32);
     }

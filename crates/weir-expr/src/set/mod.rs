@@ -6,15 +6,31 @@
 //! Invariant: the result is exactly what [`crate::naive::matches`] gives for each rule by itself,
 //! whatever the order of the rules.
 
+mod captures;
+mod field;
+mod findings;
 mod hits;
+mod literal;
+mod pass;
+mod phrase;
+mod plan;
+mod scan;
+mod together;
+mod tuning;
 
-use crate::ast::{Expr, Regexp};
+use crate::ast::{Expr, Field};
 use crate::error::CompileError;
 use crate::fields::{Constants, Fields};
 use crate::limits;
-use crate::naive;
+use plan::Plan;
 
 pub use hits::Hits;
+pub use pass::Scratch;
+
+/// A distinct term of a set.
+type AtomId = u32;
+/// A rule by its place.
+type RuleId = u32;
 
 /// A condition with a name.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,19 +91,14 @@ pub enum Finding {
 #[derive(Debug)]
 pub struct RuleSet {
     rules: Vec<Rule>,
-    findings: Vec<Finding>,
+    plan: Plan,
 }
 
-/// What one thread needs to match: buffers and caches. Made by [`RuleSet::scratch`], and used
-/// only with the set that made it.
-#[derive(Debug, Default)]
-pub struct Scratch {}
-
-/// The rules as they stand for one batch.
+/// The rules as they stand for one batch. Made by [`RuleSet::batch`].
 #[derive(Debug)]
 pub struct BatchPass<'a> {
     set: &'a RuleSet,
-    _scratch: &'a mut Scratch,
+    scratch: &'a mut Scratch,
 }
 
 /// Measures what single rules cost; the caller owns the clock.
@@ -109,25 +120,7 @@ impl RuleSet {
         if rules.len() > limits.rules {
             return Err(CompileError::TooManyRules { count: rules.len(), max: limits.rules });
         }
-        for rule in rules {
-            let mut failed = None;
-            rule.when.for_each_term(&mut |term, span, _| {
-                if let crate::Test::Regexp(regexp) = &term.test
-                    && let Err(message) = regexp.compile()
-                {
-                    failed.get_or_insert((regexp.pattern.clone(), span, message));
-                }
-            });
-            if let Some((pattern, span, message)) = failed {
-                return Err(CompileError::Regexp {
-                    rule: rule.name.clone(),
-                    span,
-                    pattern,
-                    message,
-                });
-            }
-        }
-        Ok(Self { rules: rules.to_vec(), findings: Vec::new() })
+        Ok(Self { rules: rules.to_vec(), plan: Plan::compile(rules, limits)? })
     }
 
     /// How many rules there are.
@@ -140,50 +133,52 @@ impl RuleSet {
         self.rules.is_empty()
     }
 
-    /// What is remarkable about the rules, in their order.
-    pub fn findings(&self) -> &[Finding] {
-        &self.findings
+    /// What is remarkable about the rules, in their order. Computed anew at each call.
+    pub fn findings(&self) -> Vec<Finding> {
+        findings::of(&self.rules)
+    }
+
+    /// Every field that a rule looks at, each once; the message and [`Field::Any`] left out. A
+    /// provider of attributes needs to look for these only, unless [`Self::looks_at_any`].
+    pub fn fields(&self) -> impl Iterator<Item = &Field> {
+        self.plan.fields.iter().map(|index| &index.field)
+    }
+
+    /// Whether a rule searches all values of a record (`*:word`).
+    pub fn looks_at_any(&self) -> bool {
+        self.plan.atoms.iter().any(|atom| atom.kind == plan::AtomKind::Any)
     }
 
     /// Buffers and caches for one thread.
     pub fn scratch(&self) -> Scratch {
-        Scratch::default()
+        Scratch::new(&self.plan)
     }
 
     /// Decides what can be decided for all records of a batch.
     pub fn batch<'a>(
         &'a self,
-        _constants: &dyn Constants,
+        constants: &dyn Constants,
         scratch: &'a mut Scratch,
     ) -> BatchPass<'a> {
-        BatchPass { set: self, _scratch: scratch }
+        scratch.begin_batch(&self.plan, constants);
+        BatchPass { set: self, scratch }
     }
 
     /// Calls `visit` with the name and text of each named group of the rule's regular
-    /// expressions, as they first match in the record. Expressions under a `NOT` are left out.
+    /// expressions, as each first matches in the record. Expressions under a `NOT` are left out.
     /// Costs a search of its own; call it only for rules that matched and need it.
     pub fn captures(&self, rule: usize, record: &dyn Fields, visit: &mut dyn FnMut(&str, &[u8])) {
-        let _ = (rule, record, visit, Regexp::compile);
-    }
-}
-
-impl BatchPass<'_> {
-    /// Which rules the record matches. Nothing is allocated once buffers have grown.
-    pub fn record(&mut self, record: &dyn Fields, hits: &mut Hits) {
-        hits.clear();
-        for (index, rule) in self.set.rules.iter().enumerate() {
-            if naive::matches(&rule.when, record) {
-                hits.push(index);
-            }
+        if let Some(condition) = self.plan.conditions.get(rule) {
+            captures::of(&self.plan, &condition.node, record, visit);
         }
     }
 
-    /// The same, measured: for one record in many.
-    pub fn record_metered(&mut self, record: &dyn Fields, hits: &mut Hits, meter: &mut dyn Meter) {
-        let start = meter.now_ns();
-        self.record(record, hits);
-        let end = meter.now_ns();
-        meter.shared(end.saturating_sub(start));
+    /// Whether the rule has named groups at all.
+    pub fn has_captures(&self, rule: usize) -> bool {
+        self.plan
+            .conditions
+            .get(rule)
+            .is_some_and(|condition| captures::are_in(&self.plan, &condition.node))
     }
 }
 

@@ -1,0 +1,366 @@
+//! Finds which of many literals stand in a text, looking at a fraction of its bytes.
+//!
+//! Of each literal a window is chosen, as long as the shortest literal of the pass. All pieces of
+//! the window with the same length (grams) are indexed. A text that contains the literal contains
+//! one of these grams at *every* sequence of places that are one more than `window - gram` apart,
+//! so only such places are looked at: a load, a multiplication and one bit of a table that stays
+//! in the first-level cache. Where the bit is set, the gram is looked up, and each literal that
+//! has it there is compared. An Aho-Corasick automaton looks at every byte, and each step waits
+//! for the one before.
+//!
+//! What this costs depends on how often the chosen grams stand in texts, and rules are made of the
+//! same words as logs. So the choice is made from texts that were really seen: [`Scanner::tuned`].
+//!
+//! Invariant: every occurrence of every literal is reported at least once, whatever was tuned.
+
+use std::collections::HashMap;
+
+use super::literal::{self, Literal};
+
+/// Bits that are 1 in folded bytes: both cases of a letter give the same gram.
+const FOLD: u64 = 0x2020_2020_2020_2020;
+
+/// Lengths of grams to choose from, in bytes. Long ones are rarer in texts, short ones leave
+/// places further apart.
+const GRAMS: [usize; 5] = [2, 3, 4, 6, 8];
+
+/// Literals shorter than one of these may get a pass of their own, so that the others can be
+/// looked for at fewer places.
+const SPLITS: [usize; 3] = [4, 8, 14];
+
+/// Most bytes between two places: more would save little and fill the table.
+const STRIDE_MAX: usize = 13;
+
+/// Bits of the table: at least 4 KiB, at most 32 KiB, which leaves room in a first-level cache.
+const TABLE_BITS: std::ops::RangeInclusive<u32> = 15..=18;
+
+/// What looking at one place costs, what a bit that is set costs more, and what comparing a
+/// literal costs more, in fifths of a nanosecond.
+const COSTS: [usize; 3] = [6, 40, 25];
+
+/// All literals of a set of rules, ready to be looked for.
+#[derive(Debug, Default)]
+pub(crate) struct Scanner {
+    passes: Vec<Pass>,
+}
+
+/// An index over some of the literals.
+#[derive(Debug)]
+struct Pass {
+    /// Bytes of a gram.
+    gram: usize,
+    /// Bytes between the places that are looked at.
+    stride: usize,
+    /// Ones where a gram is in a load of eight bytes.
+    mask: u64,
+    /// One bit per hash of a gram.
+    table: Vec<u64>,
+    shift: u32,
+    /// Grams with their entries, by hash with linear probing; a length that is a power of two.
+    slots: Vec<Slot>,
+    slot_shift: u32,
+    entries: Vec<Entry>,
+}
+
+/// A gram and where its entries are; `count` is 0 in an empty slot.
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    gram: u64,
+    first: u32,
+    count: u32,
+}
+
+/// The literal has the gram at this offset.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    literal: u32,
+    offset: u32,
+}
+
+impl Scanner {
+    /// Shortest literal that can be looked for.
+    pub(crate) const LITERAL_BYTES_MIN: usize = GRAMS[0];
+
+    /// An index made without knowing the texts.
+    pub(crate) fn new(literals: &[Literal]) -> Self {
+        let index = 0..literals.len() as u32;
+        let (long, short): (Vec<u32>, Vec<u32>) =
+            index.partition(|index| literals[*index as usize].len() >= SPLITS[0]);
+        let passes = [short, long].into_iter().filter(|indices| !indices.is_empty());
+        let frequencies = Frequencies::default();
+        let pass = |indices: Vec<u32>| {
+            let gram = match shortest(literals, &indices) {
+                0..=3 => 2,
+                4..=7 => 4,
+                8..=11 => 6,
+                _ => 8,
+            };
+            Pass::new(literals, &indices, gram, &frequencies)
+        };
+        Self { passes: passes.map(pass).collect() }
+    }
+
+    /// The index that costs least on texts like these.
+    pub(crate) fn tuned(literals: &[Literal], texts: &[u8]) -> Self {
+        let frequencies = Frequencies::of(literals, texts);
+        let all: Vec<u32> = (0..literals.len() as u32).collect();
+        let best_of = |indices: &[u32]| {
+            let usable = GRAMS.iter().filter(|gram| **gram <= shortest(literals, indices));
+            let passes = usable.map(|gram| {
+                let pass = Pass::new(literals, indices, *gram, &frequencies);
+                (pass.cost(texts), pass)
+            });
+            passes.min_by_key(|(cost, _)| *cost)
+        };
+        let whole = best_of(&all).map(|(cost, pass)| (cost, vec![pass]));
+        let splits = SPLITS.iter().filter_map(|split| {
+            let is_long = |index: &u32| literals[*index as usize].len() >= *split;
+            let (long, short): (Vec<u32>, Vec<u32>) = all.iter().partition(|i| is_long(i));
+            let ((cost_a, a), (cost_b, b)) = (best_of(&long)?, best_of(&short)?);
+            Some((cost_a + cost_b, vec![a, b]))
+        });
+        let best = splits.chain(whole).min_by_key(|(cost, _)| *cost);
+        Self { passes: best.map(|(_, passes)| passes).unwrap_or_default() }
+    }
+
+    /// Calls `found` with the number of a literal and where it begins.
+    #[inline]
+    pub(crate) fn scan(
+        &self,
+        literals: &[Literal],
+        text: &[u8],
+        mut found: impl FnMut(u32, usize),
+    ) {
+        for pass in &self.passes {
+            pass.scan(text, &mut |place, gram| {
+                for entry in pass.entries_of(gram) {
+                    let Some(start) = place.checked_sub(entry.offset as usize) else { continue };
+                    if literals[entry.literal as usize].starts(&text[start..]) {
+                        found(entry.literal, start);
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Length of the shortest of these literals; 0 when there are none.
+fn shortest(literals: &[Literal], indices: &[u32]) -> usize {
+    indices.iter().map(|index| literals[*index as usize].len()).min().unwrap_or(0)
+}
+
+impl Pass {
+    fn new(literals: &[Literal], indices: &[u32], gram: usize, texts: &Frequencies) -> Self {
+        let stride = (shortest(literals, indices) + 1).saturating_sub(gram).clamp(1, STRIDE_MAX);
+        let mask = u64::MAX >> (64 - 8 * gram);
+        let mut by_gram: HashMap<u64, Vec<Entry>> = HashMap::new();
+        for index in indices {
+            let bytes = literals[*index as usize].bytes();
+            let start = best_window(bytes, gram, stride, texts, &by_gram);
+            for offset in start..start + stride {
+                let entries = by_gram.entry(load(&bytes[offset..], mask)).or_default();
+                entries.push(Entry { literal: *index, offset: offset as u32 });
+            }
+        }
+        let wanted = (by_gram.len() * 32).next_power_of_two().ilog2();
+        let bits = wanted.clamp(*TABLE_BITS.start(), *TABLE_BITS.end());
+        let slot_bits = (by_gram.len() * 4).next_power_of_two().ilog2();
+        let mut pass = Self {
+            gram,
+            stride,
+            mask,
+            table: vec![0; 1 << (bits - 6)],
+            shift: 64 - bits,
+            slots: vec![Slot::default(); 1 << slot_bits],
+            slot_shift: 64 - slot_bits,
+            entries: Vec::new(),
+        };
+        let mut grams: Vec<(u64, Vec<Entry>)> = by_gram.into_iter().collect();
+        // The order of a hash map differs from run to run; tables do not.
+        grams.sort_by_key(|(gram, _)| *gram);
+        for (gram, entries) in grams {
+            pass.insert(gram, &entries);
+        }
+        pass
+    }
+
+    fn insert(&mut self, gram: u64, entries: &[Entry]) {
+        let bit = hash(gram) >> self.shift;
+        self.table[(bit >> 6) as usize] |= 1 << (bit & 63);
+        let mask = self.slots.len() - 1;
+        let mut at = (hash(gram) >> self.slot_shift) as usize & mask;
+        while self.slots[at].count > 0 {
+            at = (at + 1) & mask;
+        }
+        let (first, count) = (self.entries.len() as u32, entries.len() as u32);
+        self.slots[at] = Slot { gram, first, count };
+        self.entries.extend_from_slice(entries);
+    }
+
+    fn entries_of(&self, gram: u64) -> &[Entry] {
+        let mask = self.slots.len() - 1;
+        let mut at = (hash(gram) >> self.slot_shift) as usize & mask;
+        loop {
+            let slot = self.slots[at];
+            if slot.count == 0 {
+                return &[];
+            }
+            if slot.gram == gram {
+                return &self.entries[slot.first as usize..][..slot.count as usize];
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// Calls `hit` with each place that is looked at whose bit is set, and its gram.
+    #[inline]
+    fn scan(&self, text: &[u8], hit: &mut dyn FnMut(usize, u64)) {
+        let (stride, mask, shift) = (self.stride, self.mask, self.shift);
+        let table = &self.table[..];
+        let index_mask = table.len() - 1;
+        let mut place = 0;
+        while let Some(eight) = text.get(place..).and_then(<[u8]>::first_chunk::<8>) {
+            let gram = (u64::from_le_bytes(*eight) | FOLD) & mask;
+            let bit = hash(gram) >> shift;
+            // The mask says what the shift already guarantees, in a way that saves a check.
+            if table[(bit >> 6) as usize & index_mask] >> (bit & 63) & 1 == 1 {
+                hit(place, gram);
+            }
+            place += stride;
+        }
+        while let Some(rest) = text.get(place..).filter(|rest| rest.len() >= self.gram) {
+            let gram = load(rest, mask);
+            let bit = hash(gram) >> shift;
+            if table[(bit >> 6) as usize & index_mask] >> (bit & 63) & 1 == 1 {
+                hit(place, gram);
+            }
+            place += stride;
+        }
+    }
+
+    /// What it costs to scan these texts.
+    fn cost(&self, texts: &[u8]) -> usize {
+        let (mut hits, mut compared) = (0, 0);
+        self.scan(texts, &mut |_, gram| {
+            hits += 1;
+            compared += self.entries_of(gram).len();
+        });
+        let [place, hit, compare] = COSTS;
+        texts.len() / self.stride * place + hits * hit + compared * compare
+    }
+}
+
+/// The first bytes, at most eight, folded, and of them those in the mask.
+fn load(bytes: &[u8], mask: u64) -> u64 {
+    let mut eight = [0; 8];
+    let len = bytes.len().min(8);
+    eight[..len].copy_from_slice(&bytes[..len]);
+    (u64::from_le_bytes(eight) | FOLD) & mask
+}
+
+#[inline]
+fn hash(gram: u64) -> u64 {
+    gram.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// How often the grams of the literals stand in texts that were seen.
+#[derive(Debug, Default)]
+struct Frequencies {
+    counts: HashMap<u64, u32>,
+    is_known: bool,
+}
+
+impl Frequencies {
+    fn of(literals: &[Literal], texts: &[u8]) -> Self {
+        let mut counts = HashMap::new();
+        let each_gram = |bytes: &[u8], visit: &mut dyn FnMut(u64)| {
+            for gram in GRAMS {
+                let mask = u64::MAX >> (64 - 8 * gram);
+                bytes.windows(gram).for_each(|bytes| visit(load(bytes, mask)));
+            }
+        };
+        for literal in literals {
+            each_gram(literal.bytes(), &mut |gram| {
+                counts.insert(gram, 0);
+            });
+        }
+        each_gram(texts, &mut |gram| {
+            if let Some(count) = counts.get_mut(&gram) {
+                *count += 1;
+            }
+        });
+        Self { counts, is_known: true }
+    }
+
+    /// How often a gram is met, in units of no meaning.
+    fn weight(&self, gram: u64, bytes: &[u8]) -> u64 {
+        if self.is_known {
+            return u64::from(self.counts.get(&gram).copied().unwrap_or(0)) * 1024;
+        }
+        let bits: u32 = bytes.iter().map(|byte| literal::bits(*byte)).sum();
+        (1 << 40) >> bits.min(40)
+    }
+}
+
+/// Where the window begins that costs least: each gram that is met costs a look-up, and a
+/// comparison with every literal that has it.
+fn best_window(
+    bytes: &[u8],
+    gram: usize,
+    stride: usize,
+    texts: &Frequencies,
+    indexed: &HashMap<u64, Vec<Entry>>,
+) -> usize {
+    let mask = u64::MAX >> (64 - 8 * gram);
+    let costs: Vec<u64> = bytes
+        .windows(gram)
+        .map(|bytes| {
+            let gram = load(bytes, mask);
+            let others = indexed.get(&gram).map_or(0, |entries| entries.len() as u64);
+            // Grams that are never met still differ: shared ones keep the table small.
+            texts.weight(gram, bytes) * (2 + others) + u64::from(others == 0)
+        })
+        .collect();
+    let cost = |start: &usize| costs[*start..*start + stride].iter().sum::<u64>();
+    (0..=costs.len() - stride).min_by_key(cost).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::set::literal::of_phrase;
+    use crate::{Glob, Piece};
+
+    fn literal(text: &str) -> Literal {
+        of_phrase(&[Glob::new([Piece::Text(text.to_owned())])]).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn every_occurrence_of_every_literal_is_found(
+            texts in prop::collection::vec("[abcd]{2,3}|[abcd]{4,7}|[ab]{8,20}", 1..6),
+            long_only in any::<bool>(),
+            text in "[abcdABCD]{0,60}",
+            sample in "[abcd]{0,200}",
+        ) {
+            let texts: Vec<&String> =
+                texts.iter().filter(|text| !long_only || text.len() > 7).collect();
+            let literals: Vec<Literal> = texts.iter().map(|text| literal(text)).collect();
+            let tuned = Scanner::tuned(&literals, sample.as_bytes());
+            for scanner in [Scanner::new(&literals), tuned] {
+                let mut found = Vec::new();
+                scanner.scan(&literals, text.as_bytes(), |literal, start| {
+                    found.push((literal as usize, start));
+                });
+                for (index, wanted) in texts.iter().enumerate() {
+                    for start in 0..text.len() {
+                        let is_there = text[start..].to_lowercase().starts_with(wanted.as_str());
+                        prop_assert_eq!(found.contains(&(index, start)), is_there);
+                    }
+                }
+            }
+        }
+    }
+}

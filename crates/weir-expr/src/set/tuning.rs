@@ -1,0 +1,174 @@
+//! What adapts to the records that are really seen. None of it changes results, only costs.
+//!
+//! It belongs to one thread's scratch: threads read different sources.
+
+use std::sync::Arc;
+
+use super::AtomId;
+use super::literal::Literal;
+use super::plan::{Atom, AtomKind, Plan};
+use super::scan::Scanner;
+use super::together::{Together, TogetherScratch};
+
+/// The index of literals, fitted to the messages that this thread sees: once a sample of them has
+/// been taken, and again, ever more rarely, since what is logged changes.
+#[derive(Debug)]
+pub(super) struct Tuning {
+    pub(super) scanner: Scanner,
+    sample: Vec<u8>,
+    /// Messages until the next sample is taken.
+    wait: u64,
+    /// How long the wait after that is.
+    next_wait: u64,
+}
+
+/// Bytes of messages that are looked at to fit the index.
+const SAMPLE_BYTES: usize = 64 * 1024;
+
+/// Messages between the first fitting and the second; then 16 times as many, and so on.
+const FIRST_WAIT: u64 = 100_000;
+
+impl Tuning {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self {
+            scanner: Scanner::new(&plan.literals),
+            sample: Vec::new(),
+            wait: 0,
+            next_wait: FIRST_WAIT,
+        }
+    }
+
+    #[inline]
+    pub(super) fn see(&mut self, text: &[u8], literals: &[Literal]) {
+        if self.wait > 0 {
+            self.wait -= 1;
+        } else {
+            self.take(text, literals);
+        }
+    }
+
+    #[cold]
+    fn take(&mut self, text: &[u8], literals: &[Literal]) {
+        let room = SAMPLE_BYTES - self.sample.len();
+        self.sample.extend_from_slice(text.get(..room).unwrap_or(text));
+        if self.sample.len() == SAMPLE_BYTES {
+            self.scanner = Scanner::tuned(literals, &self.sample);
+            self.sample = Vec::new();
+            self.wait = self.next_wait;
+            self.next_wait = self.next_wait.saturating_mul(16);
+        }
+    }
+}
+
+/// Which regexps are searched for together in one automaton: those without a literal, and those
+/// whose literal stands in so many messages that searching for them one by one costs more.
+#[derive(Debug)]
+pub(super) struct Groups {
+    together: Arc<Together>,
+    scratch: TogetherScratch,
+    /// Per atom, whether it was moved into the group.
+    moved: Vec<bool>,
+    /// Per atom, searches since the last look that found nothing.
+    missed: Vec<u32>,
+    missed_all: u64,
+    messages: u64,
+    /// Messages between two looks.
+    interval: u64,
+    gave_up: u64,
+}
+
+/// Messages until the group is chosen first; each further look waits 8 times as long.
+const FIRST_LOOK: u64 = 512;
+
+/// Regexps in the group: more of them would make too many states.
+const MEMBERS_MAX: usize = 400;
+
+/// Searches in vain per message that cost as much as the automaton does.
+const MISSES_WORTH: u64 = 4;
+
+impl Groups {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self {
+            together: Arc::clone(&plan.together),
+            scratch: plan.together.scratch(),
+            moved: vec![false; plan.atoms.len()],
+            missed: vec![0; plan.atoms.len()],
+            missed_all: 0,
+            messages: 0,
+            interval: FIRST_LOOK,
+            gave_up: 0,
+        }
+    }
+
+    pub(super) fn atoms(&self) -> &[AtomId] {
+        &self.together.atoms
+    }
+
+    /// Whether the atom was moved into the group.
+    #[inline]
+    pub(super) fn has(&self, atom: AtomId) -> bool {
+        self.moved[atom as usize]
+    }
+
+    /// A search for it found nothing.
+    pub(super) fn missed(&mut self, atom: AtomId) {
+        self.missed[atom as usize] += 1;
+        self.missed_all += 1;
+    }
+
+    /// See [`Together::run`].
+    pub(super) fn run(&mut self, text: &[u8], found: &mut dyn FnMut(AtomId)) -> bool {
+        let knows = self.together.run(text, &mut self.scratch, found);
+        self.gave_up += u64::from(!knows);
+        knows
+    }
+
+    /// Another message; now and then the group is chosen anew.
+    #[inline]
+    pub(super) fn see(&mut self, plan: &Plan) {
+        self.messages += 1;
+        if self.messages == self.interval {
+            self.look(plan);
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, plan: &Plan) {
+        let is_run_anyway = plan.together_rules > 0;
+        let worth = if is_run_anyway { self.messages / 2 } else { self.messages * MISSES_WORTH };
+        let has_moved = self.together.atoms.len() > plan.together.atoms.len();
+        if has_moved && self.gave_up > self.messages / 16 {
+            self.regroup(plan, &[]);
+            // It would only happen again.
+            self.interval = u64::MAX;
+        } else if self.missed_all > worth {
+            let is_costly = |atom: &AtomId| {
+                let index = *atom as usize;
+                let Atom { kind, regexp, .. } = &plan.atoms[index];
+                let misses = u64::from(self.missed[index]) * 64;
+                *kind == AtomKind::Gated
+                    && regexp.is_some()
+                    && (self.moved[index] || misses > self.messages)
+            };
+            let costly: Vec<AtomId> = (0..plan.atoms.len() as AtomId).filter(is_costly).collect();
+            if plan.together.atoms.len() + costly.len() <= MEMBERS_MAX {
+                self.regroup(plan, &costly);
+            }
+        }
+        self.missed.fill(0);
+        self.missed_all = 0;
+        self.messages = 0;
+        self.gave_up = 0;
+        self.interval = self.interval.saturating_mul(8);
+    }
+
+    fn regroup(&mut self, plan: &Plan, moved: &[AtomId]) {
+        let ids = [&plan.together.atoms[..], moved].concat();
+        self.together = Arc::new(Together::new(&ids, &plan.atoms));
+        self.scratch = self.together.scratch();
+        self.moved.fill(false);
+        for atom in moved {
+            self.moved[*atom as usize] = true;
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The expression parser: it never panics, its places lie in the text, and what it reads prints
+//! as something that it reads as the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use weir_expr::parse;
+
+fuzz_target!(|text: &str| {
+    match parse(text) {
+        Ok(expr) => {
+            let printed = expr.to_string();
+            let again = parse(&printed);
+            assert_eq!(again.as_ref(), Ok(&expr), "printed as {printed}");
+            expr.for_each_term(&mut |_, span, _| {
+                assert!(text.get(span.start..span.end).is_some());
+            });
+            let normal = expr.normalised();
+            assert_eq!(normal.normalised(), normal);
+        }
+        Err(error) => {
+            assert!(text.get(error.span.start..error.span.end).is_some());
+            assert!(!error.to_string().is_empty());
+        }
+    }
+});
