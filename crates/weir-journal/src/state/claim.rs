@@ -108,6 +108,7 @@ impl State {
         if !is_known {
             self.begin_old_destinations(spec.stream, &begin, now);
         }
+        self.begin_where_frames_wait(spec.stream, &frames, now);
         self.begin_where_unknown(spec.stream, now);
         if spec.gone {
             self.count_lost(spec.stream, &frames);
@@ -124,6 +125,28 @@ impl State {
             let cursor = &mut self.cursors[index];
             if cursor.is_active() && !cursor.fresh && !cursor.streams.contains_key(&stream) {
                 let begin = CursorStream { committed: at.clone(), ..CursorStream::default() };
+                cursor.streams.insert(stream, begin);
+                self.mark_dirty(index, stream, now);
+            }
+        }
+    }
+
+    /// A destination of which the log does not know how far it was, while frames on disk are routed
+    /// to it, begins with these, also while it is not configured. That is persisted before another
+    /// one's progress: else it would look as if it had begun where that one is.
+    fn begin_where_frames_wait(
+        &mut self,
+        stream: StreamId,
+        frames: &[RecoveredFrame],
+        now: Duration,
+    ) {
+        let Some(first) = frames.first() else { return };
+        let begin = Arc::new(CommitTail { end: first.base, ..CommitTail::default() });
+        for index in 0..self.cursors.len() {
+            let cursor = &mut self.cursors[index];
+            let waits = |f: &RecoveredFrame| f.routed.iter().any(|(routed, _)| *routed == index);
+            if !cursor.streams.contains_key(&stream) && frames.iter().any(waits) {
+                let begin = CursorStream { committed: begin.clone(), ..CursorStream::default() };
                 cursor.streams.insert(stream, begin);
                 self.mark_dirty(index, stream, now);
             }
@@ -163,6 +186,7 @@ impl State {
                 // forgotten, its frames count as dead.
                 state.closed = false;
             }
+            self.begin_where_frames_wait(stream, &frames, now);
             self.admit_recovered(stream, frames, None, now);
             if let Some(state) = self.streams.get_mut(&stream) {
                 state.closed = true;

@@ -88,6 +88,7 @@ contract! {
     restart::recovered_frames_are_claimed_and_not_read_twice
     restart::recovered_frames_behind_a_hole_are_read_again
     restart::frames_of_unclaimed_streams_are_released
+    restart::a_released_frame_waits_for_its_destination_over_any_number_of_restarts
     restart::frames_behind_a_hole_are_delivered_when_their_file_is_gone
     restart::frames_for_a_missing_destination_outlive_their_stream
     restart::streams_end_when_a_missing_destination_is_dropped

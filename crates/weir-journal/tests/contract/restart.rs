@@ -481,3 +481,32 @@ pub(crate) fn frames_behind_a_hole_are_delivered_when_their_file_is_gone(opener:
     assert_eq!(drain(&mut hec), []);
     opener.close(journal);
 }
+
+/// Of a stream of which the log knew nothing, one destination passes over a frame before the
+/// other one has it: that must not make the other one look as if it had begun behind it.
+pub(crate) fn a_released_frame_waits_for_its_destination_over_any_number_of_restarts(
+    opener: &mut impl Opener,
+) {
+    let rarely = JournalConfig { commit_interval: HOUR, ..config("/data/journal") };
+    let journal = opener.open_with(rarely);
+    drop(cursor(&journal, "hec"));
+    drop(cursor(&journal, "nothing"));
+    journal.flush();
+    append_safely(&journal, &Part::new(1, 0, 5));
+    opener.crash(journal);
+    for missing in [false, true, false] {
+        let journal = opener.open();
+        let mut hec = (!missing).then(|| cursor(&journal, "hec"));
+        drop(cursor(&journal, "nothing"));
+        for known in journal.known_streams(source()) {
+            open_gone(&journal, known.stream.0);
+            journal.close_stream(known.stream);
+        }
+        journal.release_unclaimed();
+        if let Some(hec) = &mut hec {
+            assert_eq!(numbers(&take(hec).unwrap()), [0, 1, 2, 3, 4]);
+        }
+        journal.flush();
+        opener.crash(journal);
+    }
+}
