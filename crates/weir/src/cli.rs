@@ -86,6 +86,11 @@ pub(crate) enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Print a manual page: `weir man | man -l -`, `weir man load file | man -l -`.
+    Man {
+        /// The command. Default: weir itself.
+        command: Vec<String>,
+    },
 }
 
 /// Where the configuration is.

@@ -57,5 +57,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             term::print_data(&String::from_utf8_lossy(&script))?;
             Ok(Exit::Ok)
         }
+        Command::Man { command } => {
+            term::print_data(&command::man::page(Cli::command(), &command)?)?;
+            Ok(Exit::Ok)
+        }
     }
 }

@@ -129,6 +129,22 @@ fn a_reader_that_goes_away_ends_a_command_quietly() {
 }
 
 #[test]
+fn every_command_has_a_manual_page() {
+    let dir = tempfile::tempdir().unwrap();
+    for (names, title) in
+        [(&[][..], ".TH weir 1"), (&["run"], ".TH weir-run 1"), (&["load", "file"], "rotate")]
+    {
+        let output = run(dir.path(), &[&["man"], names].concat());
+        let page = stdout(&output);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(page.contains(title) && page.contains(".SH SYNOPSIS"), "{names:?}: {page}");
+    }
+    let output = run(dir.path(), &["man", "load", "nope"]);
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    assert!(stderr(&output).contains("load nope"), "{}", stderr(&output));
+}
+
+#[test]
 fn wrong_usage_ends_with_2() {
     let dir = tempfile::tempdir().unwrap();
     for arguments in [

@@ -206,7 +206,9 @@ fn a_reader_of_the_only_output_that_goes_away_ends_weir_well() {
 #[test]
 fn people_get_short_lines_in_colour_and_hints() {
     let dir = tempfile::tempdir().unwrap();
-    config(dir.path(), "[log]\nformat = \"text\"\n");
+    let containers = "[source.containers]\ntype = \"containers\"\ndocker_roots = [\"no/docker\"]\n\
+                      pod_roots = [\"in\"]\nlink_roots = []\n";
+    config(dir.path(), &format!("[log]\nformat = \"text\"\n{containers}"));
     let mut command = weir(dir.path());
     command.args(["run", "-c", "weir.toml", "--color", "always"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -222,6 +224,7 @@ fn people_get_short_lines_in_colour_and_hints() {
     assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
     assert!(said.contains("\u{1b}[32mINFO \u{1b}[0m api listens address=127.0.0.1:"), "{said}");
     assert!(said.contains("weir top"), "{said}");
+    assert!(said.contains("waits  for no/docker: not there yet"), "{said}");
 }
 
 #[test]

@@ -5,5 +5,6 @@ pub(crate) mod cursor;
 pub(crate) mod dead_letter;
 pub(crate) mod ledger;
 pub(crate) mod load;
+pub(crate) mod man;
 pub(crate) mod run;
 pub(crate) mod top;

@@ -14,6 +14,7 @@ use weir_api::Api;
 use weir_host::units::group_digits;
 use weir_host::{Clock, Disk, RealClock, RealDisk};
 use weir_journal::JournalError;
+use weir_pipeline::config::SourceKind;
 use weir_pipeline::health::{Health, Severity};
 use weir_pipeline::view::{OutputView, PipelineView};
 use weir_pipeline::{Pipeline, StartError};
@@ -127,6 +128,10 @@ fn greet(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: ColorChoice) 
         note("It runs its built-in default; `weir config default` prints it.");
     }
     note(&format!("  runs   {}", summary(plan)));
+    let absent = absent_roots(plan);
+    if !absent.is_empty() {
+        note(&format!("  waits  for {}: not there yet, followed once they are", absent.join(", ")));
+    }
     note(&format!("  data   {data_dir}"));
     note(&format!("  see    {shown}/metrics  {shown}/health  {shown}/weir/v1/ledger"));
     note(&format!("  try    {}         rates, lag and loss, live", strong("weir top")));
@@ -137,6 +142,17 @@ fn greet(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: ColorChoice) 
         ));
     }
     note("  stop   Ctrl-C");
+}
+
+/// Directories of containers that do not exist: on a machine without docker or Kubernetes that is
+/// as it should be, and whoever expects their logs should know.
+fn absent_roots(plan: &Plan) -> Vec<String> {
+    let containers = plan.pipeline.sources.iter().filter_map(|source| match &source.kind {
+        SourceKind::Containers(containers) => Some(containers),
+        SourceKind::File(_) => None,
+    });
+    let roots = containers.flat_map(|c| [&c.docker_roots, &c.pod_roots, &c.link_roots]).flatten();
+    roots.filter(|root| !root.exists()).map(|root| root.display().to_string()).collect()
 }
 
 /// Waits for a reason to stop; meanwhile says when something begins or ceases to be wrong.

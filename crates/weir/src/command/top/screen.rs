@@ -28,10 +28,10 @@ G, End     last
 ?          this help
 q, Esc     quit
 
-LINES/S    lines read                 LAG     age of the oldest byte not read,
-RECORDS/S  records acknowledged               or record not acknowledged
-FILL       buffer in use              LOST    records discarded + bytes given up
-SERVICE    request to answer          QUEUEING  read to sent";
+LINES/S    lines read            LAG       age of the oldest byte not read,
+RECORDS/S  records acknowledged            or record not acknowledged
+FILL       buffer in use         LOST      records and bytes given up
+SERVICE    request to answer     QUEUEING  read to sent";
 
 /// Shows until a key ends it.
 pub(super) fn run(client: &Client, interval: Duration, paint: Paint) -> Result<Exit> {
@@ -249,6 +249,12 @@ fn help(frame: &mut Frame<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_help_fits_in_eighty_columns() {
+        let widest = HELP.lines().map(str::len).max();
+        assert!(widest <= Some(76), "{widest:?} columns and a frame");
+    }
 
     #[test]
     fn a_narrow_terminal_keeps_what_matters_most() {
