@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use weir_measure::load::LoadReport;
-use weir_testkit::{Answer, Collector, Oracle, PATIENCE, Weir, Writing, wait_for};
+use weir_testkit::{Answer, Books, Collector, Oracle, PATIENCE, Weir, Writing, wait_for};
 
 use crate::scene::{OUTPUT, Scene, judge};
 
@@ -38,6 +38,15 @@ impl SmallDisk {
             "this test mounts and must run as root"
         );
         Self(at)
+    }
+}
+
+impl SmallDisk {
+    /// Makes it read-only (`ro`) or writable (`rw`) again; nobody may have a file open for writing.
+    fn remount(&self, mode: &str) {
+        let how = format!("remount,{mode}");
+        let status = Command::new("mount").args(["-o", &how]).arg(&self.0).status();
+        assert!(status.is_ok_and(|status| status.success()), "it can be mounted as {mode}");
     }
 }
 
@@ -143,6 +152,86 @@ fn a_disk_that_turns_read_only_for_a_while_loses_nothing() {
 }
 
 #[test]
+fn a_read_only_data_directory_is_named_and_used_again_once_it_is_writable() {
+    let mut scene = Scene::new();
+    scene.extra = JOURNAL.to_owned();
+    let collector = Collector::start();
+    collector.answer(Answer::status(503));
+    let disk = SmallDisk::mount(scene.dir().join("data"), "256m");
+    let written = [backlog(&scene)];
+    let config = scene.config(&collector, WINDOW);
+    let mut weir = scene.start(&config);
+    weir.wait_books("something is on disk", PATIENCE, is_on_disk);
+    weir.kill();
+    disk.remount("ro");
+    let mut weir = Weir::spawn(scene.dir(), &config, &[]);
+    let status = weir.wait_end(PATIENCE).expect("weir ends");
+    assert_eq!(status.code(), Some(1), "{}", weir.log());
+    let log = weir.log();
+    assert!(log.contains("data_dir") && log.contains("Read-only file system"), "{log}");
+    disk.remount("rw");
+    collector.answer(Answer::Accept);
+    let mut weir = scene.start(&config);
+    let oracle = Oracle { crashes: 1, body_bytes_min: 800, ..Oracle::strict(OUTPUT) };
+    judge(&oracle, &written, &collector, &weir);
+    weir.stop();
+    drop(disk);
+}
+
+fn is_on_disk(books: &Books) -> bool {
+    books.json()["journal"]["disk_bytes"].as_u64() > Some(4 << 20)
+}
+
+/// States another version in the first 16 bytes of a file of the journal, with the right check.
+fn set_version(path: &Path, version: u16) {
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut head = [0; 16];
+    file.read_exact_at(&mut head, 0).unwrap();
+    head[4..6].copy_from_slice(&version.to_le_bytes());
+    let check = crc32c::crc32c_append(crc32c::crc32c(&head[..6]), &head[8..]);
+    head[6..8].copy_from_slice(&check.to_le_bytes()[..2]);
+    file.write_all_at(&head, 0).unwrap();
+}
+
+#[test]
+fn a_format_of_a_later_release_is_refused_with_its_file_and_nothing_is_touched() {
+    let mut scene = Scene::new();
+    scene.extra = JOURNAL.to_owned();
+    let collector = Collector::start();
+    collector.answer(Answer::status(503));
+    let written = [backlog(&scene)];
+    let config = scene.config(&collector, WINDOW);
+    let mut weir = scene.start(&config);
+    weir.wait_books("something is on disk", PATIENCE, is_on_disk);
+    weir.kill();
+    let journal: Vec<PathBuf> = files(&weir.data_dir());
+    for ending in ["wseg", "wcur"] {
+        let path = journal.iter().find(|path| path.extension().is_some_and(|e| e == ending));
+        let path = path.unwrap_or_else(|| panic!("no {ending} among {journal:?}"));
+        set_version(path, 9);
+        let contents = || {
+            let mut all = files(&weir.data_dir());
+            all.sort();
+            all.into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect::<Vec<_>>()
+        };
+        let before = contents();
+        let mut refused = Weir::spawn(scene.dir(), &config, &[]);
+        let status = refused.wait_end(PATIENCE).expect("weir ends");
+        assert!(!status.success());
+        let log = refused.log();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(log.contains(name) && log.contains("version 9"), "{log}");
+        assert!(contents() == before, "files of a later release were touched");
+        set_version(path, 1);
+    }
+    collector.answer(Answer::Accept);
+    let mut weir = scene.start(&config);
+    let oracle = Oracle { crashes: 1, body_bytes_min: 800, ..Oracle::strict(OUTPUT) };
+    judge(&oracle, &written, &collector, &weir);
+    weir.stop();
+}
+
+#[test]
 fn flushes_that_fail_lose_nothing() {
     failing_calls(&["trace=fdatasync,fsync", "inject=fdatasync:error=EIO:when=3..6"]);
 }
@@ -213,9 +302,7 @@ fn damage_in_any_file_of_the_journal_never_stops_weir_and_loses_nothing_that_can
     let config = scene.config(&collector, WINDOW);
     for round in 0..25 {
         let mut weir = scene.start(&config);
-        weir.wait_books("something is on disk", PATIENCE, |books| {
-            books.json()["journal"]["disk_bytes"].as_u64() > Some(4 << 20)
-        });
+        weir.wait_books("something is on disk", PATIENCE, is_on_disk);
         if round % 5 == 4 {
             // Some is delivered in between, so that the cursor log is not empty.
             let before = collector.tally().unique();

@@ -1,11 +1,12 @@
 //! Everything a collector can do to a client.
 
+use std::net::TcpListener;
 use std::time::Duration;
 
 use weir_measure::load::Content;
 use weir_testkit::{
     Acks, Answer, Books, Collector, CollectorConfig, Oracle, PATIENCE, Pki, ServerCertificate,
-    Weir, Writing,
+    Weir, Writing, wait_for,
 };
 
 use crate::scene::{OUTPUT, Scene, hec, judge, total_lines};
@@ -69,6 +70,29 @@ fn a_request_that_is_never_answered_is_sent_again_after_its_deadline() {
         deliver(&collector, SMALL, &Oracle::strict(OUTPUT));
         assert_eq!(collector.tally().duplicates(), 0);
     }
+}
+
+#[test]
+fn a_peer_that_never_reads_its_socket_is_given_up_and_costs_nothing() {
+    let mut collector = Collector::start();
+    // The kernel takes connections for a listener that nobody serves, until its buffers are full.
+    collector.pause();
+    let half_open = TcpListener::bind(collector.address()).unwrap();
+    let scene = Scene::new();
+    let mut plan = scene.plan();
+    plan.lines = Some(LINES);
+    let written = [Writing::all(plan)];
+    let keys = "compression = \"none\"\nrequest_timeout = \"1s\"\nwindow = \"8MiB\"\n";
+    let mut weir = scene.start(&scene.config(&collector, keys));
+    let named = wait_for(PATIENCE, || weir.health().to_string().contains("1s").then_some(()));
+    assert!(named.is_some(), "health: {}", weir.health());
+    let books = weir.wait_books("all was read", PATIENCE, |b| b.records() == LINES);
+    assert_eq!((books.delivered(OUTPUT), books.in_flight(OUTPUT)), (0, LINES), "{books}");
+    drop(half_open);
+    collector.resume();
+    judge(&Oracle::strict(OUTPUT), &written, &collector, &weir);
+    assert_eq!(collector.tally().duplicates(), 0);
+    weir.stop();
 }
 
 #[test]

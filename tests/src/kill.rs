@@ -4,9 +4,28 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use weir_measure::load::{RotateWhen, Rotation};
-use weir_testkit::{Answer, Collector, Oracle, Weir, Writing};
+use weir_testkit::{Answer, Books, Collector, Oracle, PATIENCE, Tally, Weir, Writing, wait_for};
 
 use crate::scene::{OUTPUT, Scene, judge, moment};
+
+/// Waits for a moment at which weir has counted the answer to everything that has arrived, and
+/// then until its positions are flushed. From then on nothing of it may come again. False when
+/// there is no such moment for a second: a slow collector with a backlog is rarely at rest.
+fn settle(weir: &Weir, collector: &Collector) -> bool {
+    let ends = wait_for(Duration::from_secs(1), || {
+        let (before, ends) = collector.look(|tally| (tally.unique(), tally.contiguous_ends()));
+        let delivered = weir.books().delivered(OUTPUT);
+        // What is counted has arrived: when the numbers are equal, so are the lines.
+        (delivered == before && collector.look(Tally::unique) == before).then_some(ends)
+    });
+    let Some(ends) = ends else { return false };
+    let flushes = |books: &Books| books.json()["journal"]["flushes"].as_u64().unwrap();
+    // The one after the next begins after now.
+    let before = flushes(&weir.books());
+    weir.wait_books("positions are flushed", PATIENCE, |books| flushes(books) >= before + 2);
+    collector.settle(&ends);
+    true
+}
 
 /// Kills weir again and again while a container writes and is rotated; then everything must be
 /// there.
@@ -27,11 +46,13 @@ fn kills(count: u64, seed: u64, keys: &str, answer: &Answer) {
         ..Oracle::strict(OUTPUT)
     };
     let writing = Writing::start(plan);
+    let mut settled = 0;
     for round in 0..count {
         let mut weir = Weir::spawn(scene.dir(), &config, &[]);
         if round % 10 == 9 {
             weir.wait_ready();
             weir.books().assert_balanced();
+            settled += u64::from(settle(&weir, &collector));
         }
         moment(Duration::from_millis(rng.u64(..200)));
         assert!(!weir.has_ended(), "weir ended by itself:\n{}", weir.log());
@@ -41,6 +62,10 @@ fn kills(count: u64, seed: u64, keys: &str, answer: &Answer) {
     let written = [writing.stop()];
     let mut weir = scene.start(&config);
     judge(&oracle, &written, &collector, &weir);
+    let tally = collector.tally();
+    println!("{} lines, {} copies, {settled} times settled", tally.unique(), tally.duplicates());
+    assert!(settled > 0 || *answer != Answer::Accept, "positions were never known to be flushed");
+    assert_eq!(tally.repeated_settled(), 0, "lines came again after their positions were flushed");
     weir.stop();
 }
 
@@ -64,12 +89,12 @@ fn a_graceful_stop_with_the_collector_down_loses_nothing_and_sends_nothing_twice
     plan.lines = Some(5000);
     let mut written = vec![Writing::all(plan.clone())];
     let mut weir = scene.start(&config);
-    assert!(collector.wait(weir_testkit::PATIENCE, |tally| tally.unique() == 5000));
-    weir.wait_books("all is settled", weir_testkit::PATIENCE, |b| b.in_flight(OUTPUT) == 0);
+    assert!(collector.wait(PATIENCE, |tally| tally.unique() == 5000));
+    weir.wait_books("all is settled", PATIENCE, |b| b.in_flight(OUTPUT) == 0);
     collector.pause();
     plan.first_seq = 5000;
     written.push(Writing::all(plan));
-    weir.wait_books("the rest was read", weir_testkit::PATIENCE, |b| b.records() == 10_000);
+    weir.wait_books("the rest was read", PATIENCE, |b| b.records() == 10_000);
     weir.stop();
     collector.resume();
     let weir = scene.start(&config);
@@ -89,7 +114,7 @@ fn a_kill_repeats_no_more_than_the_window_and_twenty_milliseconds() {
     let config = scene.config(&collector, "window = \"1MiB\"\nbatch_size = \"128KiB\"\n");
     for arrived in [10_000, 25_000, 40_000] {
         let mut weir = scene.start(&config);
-        assert!(collector.wait(weir_testkit::PATIENCE, |tally| tally.unique() >= arrived));
+        assert!(collector.wait(PATIENCE, |tally| tally.unique() >= arrived));
         weir.kill();
     }
     let mut weir = scene.start(&config);

@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
+mod console;
+#[cfg(test)]
 mod disk;
 #[cfg(test)]
 mod documents;

@@ -258,6 +258,11 @@ impl Weir {
         kib.map_or(0, |kib: u64| kib * 1024)
     }
 
+    /// Where its standard output goes.
+    pub fn stdout(&self) -> PathBuf {
+        self.dir.join("stdout")
+    }
+
     /// Its data directory.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.join("data")

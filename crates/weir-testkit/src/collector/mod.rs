@@ -259,6 +259,11 @@ impl Collector {
         look(&self.shared.lock().tally)
     }
 
+    /// See [`Tally::settle`].
+    pub fn settle(&self, ends: &BTreeMap<String, u64>) {
+        self.shared.lock().tally.settle(ends);
+    }
+
     /// Every event so far, with `keep_records`.
     pub fn records(&self) -> Vec<Record> {
         self.shared.lock().records.clone()

@@ -37,13 +37,17 @@ pub struct StreamTally {
     pub damaged: u64,
     /// Lines that arrived for the first time after a later line of the same file.
     pub disordered: u64,
+    /// Lines that arrived again though they were [settled](Tally::settle).
+    pub repeated_settled: u64,
+    /// Lines before this number are settled.
+    settled_end: u64,
     /// Highest number so far, by generation.
     highest: BTreeMap<u64, u64>,
 }
 
 impl Tally {
     /// Counts one stored event by its text.
-    pub(crate) fn count(&mut self, text: &[u8]) {
+    pub fn count(&mut self, text: &[u8]) {
         self.events += 1;
         let Some(id) = LineId::parse(text) else {
             self.foreign += 1;
@@ -67,6 +71,26 @@ impl Tally {
         self.streams.values().map(StreamTally::duplicates).sum()
     }
 
+    /// The lines of each stream before these numbers must not come again: their acknowledgements
+    /// were persisted.
+    pub fn settle(&mut self, ends: &BTreeMap<String, u64>) {
+        for (name, end) in ends {
+            if let Some(stream) = self.streams.get_mut(name) {
+                stream.settled_end = stream.settled_end.max(*end);
+            }
+        }
+    }
+
+    /// How far each stream has arrived without a gap.
+    pub fn contiguous_ends(&self) -> BTreeMap<String, u64> {
+        self.streams.iter().map(|(name, stream)| (name.clone(), stream.contiguous_end())).collect()
+    }
+
+    /// Lines that arrived again though they were settled, over all streams.
+    pub fn repeated_settled(&self) -> u64 {
+        self.streams.values().map(|stream| stream.repeated_settled).sum()
+    }
+
     /// Lines of a stream that arrived; 0 when it is unknown.
     pub fn unique_of(&self, stream: &str) -> u64 {
         self.streams.get(stream).map_or(0, |stream| stream.unique)
@@ -82,6 +106,7 @@ impl StreamTally {
             self.seen.resize(word + 1, 0);
         }
         if self.seen[word] & bit != 0 {
+            self.repeated_settled += u64::from(id.seq < self.settled_end);
             return;
         }
         self.seen[word] |= bit;
@@ -94,6 +119,13 @@ impl StreamTally {
     /// Whether this line arrived.
     pub fn has(&self, seq: u64) -> bool {
         self.seen.get((seq / 64) as usize).is_some_and(|word| word & (1 << (seq % 64)) != 0)
+    }
+
+    /// One past the last number before the first gap.
+    fn contiguous_end(&self) -> u64 {
+        let full = self.seen.iter().take_while(|word| **word == u64::MAX).count();
+        let rest = self.seen.get(full).map_or(0, |word| word.trailing_ones());
+        full as u64 * 64 + u64::from(rest)
     }
 
     /// Lines that arrived again.
@@ -143,5 +175,19 @@ mod tests {
         assert_eq!((stream.unique, stream.duplicates()), (6, 1));
         assert_eq!((stream.disordered, stream.damaged, tally.foreign), (1, 1, 1));
         assert_eq!(stream.gaps(0, stream.end()), [3..4, 5..70]);
+    }
+
+    #[test]
+    fn a_settled_line_that_comes_again_is_told_from_other_copies() {
+        let mut tally = Tally::default();
+        (0..70).for_each(|seq| tally.count(&line(0, seq)));
+        tally.count(&line(0, 71));
+        let ends = tally.contiguous_ends();
+        assert_eq!(ends["a"], 70);
+        tally.settle(&ends);
+        for seq in [71, 69, 0] {
+            tally.count(&line(0, seq));
+        }
+        assert_eq!((tally.duplicates(), tally.repeated_settled()), (3, 2));
     }
 }
