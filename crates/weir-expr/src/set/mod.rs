@@ -7,6 +7,7 @@
 //! whatever the order of the rules.
 
 mod captures;
+mod classes;
 mod field;
 mod findings;
 mod hits;

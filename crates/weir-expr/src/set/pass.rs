@@ -6,6 +6,7 @@ use super::field::FieldIndex;
 use super::literal::has_folding_exception;
 use super::phrase::Place;
 use super::plan::{AtomKind, Node, Plan};
+use super::together::Found;
 use super::tuning::{Groups, Tuning};
 use super::{AtomId, BatchPass, Hits, Meter, RuleId, RuleSet};
 use crate::ast::{Field, Test};
@@ -411,17 +412,16 @@ impl Run<'_> {
             return;
         }
         let text = message.text(self.raw, self.is_plain);
-        let mut is_true = |atom| {
-            state.set(atom, true);
-            state.candidates.push(atom);
-        };
-        if !groups.run(text, &mut is_true) {
-            for atom in groups.atoms() {
-                if is_found(plan, caches, *atom, text) {
-                    is_true(*atom);
-                }
+        groups.run(text, &mut |found| {
+            let (atom, is_match) = match found {
+                Found::Match(atom) => (atom, true),
+                Found::Possible(atom) => (atom, is_found(plan, caches, atom, text)),
+            };
+            if is_match {
+                state.set(atom, true);
+                state.candidates.push(atom);
             }
-        }
+        });
     }
 
     /// Tries all tests of a field.

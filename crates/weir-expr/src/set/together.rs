@@ -1,75 +1,169 @@
-//! Regexps without a certain literal: all of them as one automaton, built as it is used.
+//! Regexps that are searched for together, since no literal tells where they could match.
 //!
-//! Invariant: the memory of the automaton is bounded. Where it would thrash, or cannot decide
-//! (`\b` beside characters beyond ASCII), [`Together::run`] says so, and each regexp is searched
-//! by itself.
+//! Those with a telling run of character classes are searched by [`Classes`] and then, where it
+//! was found, by themselves. The others, and in messages beyond ASCII all, are one automaton that
+//! is built as it is used.
+//!
+//! Invariant: the memory of the automata is bounded. Where one would thrash, or cannot decide
+//! (`\b` beside characters beyond ASCII), each regexp is searched by itself.
 
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::nfa::thompson::{self, WhichCaptures};
 use regex_automata::{Anchored, Input, MatchKind, PatternSet};
+use regex_syntax::hir::Hir;
 
 use super::AtomId;
+use super::classes::{self, Classes};
 use super::plan::Atom;
 use crate::ast::Test;
 
-/// Bytes of states that the automaton keeps before it begins anew.
+/// Bytes of states that an automaton keeps before it begins anew.
 const CACHE_BYTES: usize = 2 * 1024 * 1024;
 
 /// The regexps of a set that are searched for together.
 #[derive(Debug)]
 pub(super) struct Together {
+    /// All of them.
     pub(super) atoms: Vec<AtomId>,
-    dfa: Option<DFA>,
+    classes: Classes,
+    /// Those that `classes` finds, in its numbering.
+    with_run: Automaton,
+    without_run: Automaton,
 }
 
 /// What one thread needs for it.
 #[derive(Debug)]
 pub(super) struct TogetherScratch {
-    cache: Option<Cache>,
-    found: PatternSet,
+    with_run: AutomatonScratch,
+    without_run: AutomatonScratch,
+    found: Vec<u32>,
+}
+
+/// What a search found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The regexp matches.
+    Match(AtomId),
+    /// It may match: it must be searched for by itself.
+    Possible(AtomId),
 }
 
 impl Together {
     pub(super) fn new(ids: &[AtomId], atoms: &[Atom]) -> Self {
-        Self { atoms: ids.to_vec(), dfa: build(ids, atoms) }
+        let mut runs = Vec::new();
+        let (mut with_run, mut without_run) = (Vec::new(), Vec::new());
+        for id in ids {
+            let run = hir(&atoms[*id as usize]).and_then(|hir| classes::required(&hir));
+            match run {
+                Some(run) => {
+                    runs.push((with_run.len() as u32, run));
+                    with_run.push(*id);
+                }
+                None => without_run.push(*id),
+            }
+        }
+        Self {
+            atoms: ids.to_vec(),
+            classes: Classes::new(runs),
+            with_run: Automaton::new(with_run, atoms),
+            without_run: Automaton::new(without_run, atoms),
+        }
     }
 
     pub(super) fn scratch(&self) -> TogetherScratch {
         TogetherScratch {
-            cache: self.dfa.as_ref().map(DFA::create_cache),
-            found: PatternSet::new(self.atoms.len()),
+            with_run: self.with_run.scratch(),
+            without_run: self.without_run.scratch(),
+            found: Vec::new(),
         }
     }
 
-    /// Calls `found` for each regexp that matches; false when it gave up before it knew.
+    /// Calls `found` for each regexp that matches or may match; false when an automaton gave up.
     pub(super) fn run(
         &self,
         text: &[u8],
         scratch: &mut TogetherScratch,
-        found: &mut dyn FnMut(AtomId),
+        found: &mut dyn FnMut(Found),
     ) -> bool {
-        let (Some(dfa), Some(cache)) = (&self.dfa, &mut scratch.cache) else { return false };
+        let mut knows = self.without_run.run(text, &mut scratch.without_run, found);
+        if !text.is_ascii() {
+            knows &= self.with_run.run(text, &mut scratch.with_run, found);
+            return knows;
+        }
         scratch.found.clear();
-        let input = Input::new(text).anchored(Anchored::No);
-        if dfa.try_which_overlapping_matches(cache, &input, &mut scratch.found).is_err() {
-            return false;
+        self.classes.scan(text, &mut |index| scratch.found.push(index));
+        scratch.found.sort_unstable();
+        scratch.found.dedup();
+        for index in &scratch.found {
+            found(Found::Possible(self.with_run.atoms[*index as usize]));
         }
-        for pattern in scratch.found.iter() {
-            found(self.atoms[pattern.as_usize()]);
+        knows
+    }
+}
+
+fn hir(atom: &Atom) -> Option<Hir> {
+    match &atom.term.test {
+        Test::Regexp(regexp) => regexp.hir().ok(),
+        _ => None,
+    }
+}
+
+/// Some regexps as one automaton.
+#[derive(Debug)]
+struct Automaton {
+    atoms: Vec<AtomId>,
+    dfa: Option<DFA>,
+}
+
+#[derive(Debug)]
+struct AutomatonScratch {
+    /// Made when it is first needed: it takes memory.
+    cache: Option<Cache>,
+    found: PatternSet,
+}
+
+impl Automaton {
+    fn new(ids: Vec<AtomId>, atoms: &[Atom]) -> Self {
+        let dfa = build(&ids, atoms);
+        Self { atoms: ids, dfa }
+    }
+
+    fn scratch(&self) -> AutomatonScratch {
+        AutomatonScratch { cache: None, found: PatternSet::new(self.atoms.len()) }
+    }
+
+    fn run(
+        &self,
+        text: &[u8],
+        scratch: &mut AutomatonScratch,
+        found: &mut dyn FnMut(Found),
+    ) -> bool {
+        if self.atoms.is_empty() {
+            return true;
         }
-        true
+        if let Some(dfa) = &self.dfa {
+            let cache = scratch.cache.get_or_insert_with(|| dfa.create_cache());
+            let input = Input::new(text).anchored(Anchored::No);
+            scratch.found.clear();
+            if dfa.try_which_overlapping_matches(cache, &input, &mut scratch.found).is_ok() {
+                for pattern in scratch.found.iter() {
+                    found(Found::Match(self.atoms[pattern.as_usize()]));
+                }
+                return true;
+            }
+        }
+        for atom in &self.atoms {
+            found(Found::Possible(*atom));
+        }
+        false
     }
 }
 
 fn build(ids: &[AtomId], atoms: &[Atom]) -> Option<DFA> {
-    if ids.is_empty() {
+    let hirs: Vec<Hir> = ids.iter().map(|id| hir(&atoms[*id as usize])).collect::<Option<_>>()?;
+    if hirs.is_empty() {
         return None;
     }
-    let hirs = ids.iter().map(|id| match &atoms[*id as usize].term.test {
-        Test::Regexp(regexp) => regexp.hir().ok(),
-        _ => None,
-    });
-    let hirs: Vec<_> = hirs.collect::<Option<_>>()?;
     let config = thompson::Config::new().utf8(false).which_captures(WhichCaptures::None);
     let nfa = thompson::Compiler::new().configure(config).build_many_from_hir(&hirs).ok()?;
     let config = DFA::config()

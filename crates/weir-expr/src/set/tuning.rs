@@ -8,7 +8,7 @@ use super::AtomId;
 use super::literal::Literal;
 use super::plan::{Atom, AtomKind, Plan};
 use super::scan::Scanner;
-use super::together::{Together, TogetherScratch};
+use super::together::{Found, Together, TogetherScratch};
 
 /// The index of literals, fitted to the messages that this thread sees: once a sample of them has
 /// been taken, and again, ever more rarely, since what is logged changes.
@@ -100,10 +100,6 @@ impl Groups {
         }
     }
 
-    pub(super) fn atoms(&self) -> &[AtomId] {
-        &self.together.atoms
-    }
-
     /// Whether the atom was moved into the group.
     #[inline]
     pub(super) fn has(&self, atom: AtomId) -> bool {
@@ -117,10 +113,9 @@ impl Groups {
     }
 
     /// See [`Together::run`].
-    pub(super) fn run(&mut self, text: &[u8], found: &mut dyn FnMut(AtomId)) -> bool {
+    pub(super) fn run(&mut self, text: &[u8], found: &mut dyn FnMut(Found)) {
         let knows = self.together.run(text, &mut self.scratch, found);
         self.gave_up += u64::from(!knows);
-        knows
     }
 
     /// Another message; now and then the group is chosen anew.
