@@ -2,9 +2,9 @@
 //! `\b10\d{4}[a-f]` has no text that is certain, but eight places with a certain class each.
 //!
 //! Of each regexp a run of at most eight classes of ASCII characters is chosen. All runs are
-//! searched for at once, in eight groups of similar ones: a word of 64 bits holds, for each group,
-//! which of its last eight steps fitted, and one shift and one `or` per byte of text bring it
-//! forward. Where the last step of a group fits, the runs of that group are compared one by one.
+//! searched for at once, in sixteen groups of similar ones: a byte per group holds
+//! which of its last eight steps fitted, and one shift and one `or` per eight groups and byte of
+//! text bring it forward. Where the last step of a group fits, the runs of that group are compared one by one.
 //!
 //! Invariant: in a text of ASCII only, every place where one of the runs stands is reported. Other
 //! texts must not be given: a class of Unicode can match several bytes there.
@@ -14,8 +14,11 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 /// Steps of a run: a word of 64 bits has eight for each of eight groups.
 const STEPS: usize = 8;
 
+/// Words of 64 bits. They do not wait for each other, so two cost hardly more than one.
+const WORDS: usize = 2;
+
 /// Groups of runs.
-const GROUPS: usize = 8;
+const GROUPS: usize = 8 * WORDS;
 
 /// Fewest bits of information that make a run worth looking for.
 const BITS_MIN: f32 = 14.0;
@@ -30,7 +33,7 @@ pub(super) type Run = Vec<Set>;
 #[derive(Debug, Default)]
 pub(super) struct Classes {
     /// Per byte, per group a byte, in which bit `i` is 0 where the byte fits step `i`.
-    table: Vec<u64>,
+    table: Vec<[u64; WORDS]>,
     /// The runs of each group, with the number of the regexp.
     groups: Vec<Vec<(u32, Run)>>,
 }
@@ -50,7 +53,7 @@ impl Classes {
         runs.sort_by_key(|(_, run)| run.iter().rev().copied().collect::<Vec<_>>());
         let per_group = runs.len().div_ceil(GROUPS);
         let groups: Vec<Vec<(u32, Run)>> = runs.chunks(per_group).map(<[_]>::to_vec).collect();
-        let mut table = vec![u64::MAX; 128];
+        let mut table = vec![[u64::MAX; WORDS]; 128];
         for (index, group) in groups.iter().enumerate() {
             for (_, run) in group {
                 // A run that is shorter begins at a later step; any character fits before it.
@@ -59,7 +62,7 @@ impl Classes {
                 for (step, set) in all.enumerate() {
                     for (byte, row) in table.iter_mut().enumerate() {
                         if set >> byte & 1 == 1 {
-                            *row &= !(1 << (8 * index + step));
+                            row[index / 8] &= !(1 << (8 * (index % 8) + step));
                         }
                     }
                 }
@@ -73,20 +76,27 @@ impl Classes {
     pub(super) fn scan(&self, text: &[u8], found: &mut dyn FnMut(u32)) {
         let Some(table) = self.table.first_chunk::<128>() else { return };
         // Before the text everything fits that a shorter run does not ask for.
-        let mut state = 0;
+        let mut states = [0; WORDS];
         for (place, byte) in text.iter().enumerate() {
-            state = (state << 1 & SHIFTED) | table[usize::from(byte & 0x7f)];
-            if state & COMPLETE != COMPLETE {
-                self.compare(&text[..=place], !state & COMPLETE, found);
+            let row = &table[usize::from(byte & 0x7f)];
+            let mut all = u64::MAX;
+            for (state, row) in states.iter_mut().zip(row) {
+                *state = (*state << 1 & SHIFTED) | row;
+                all &= *state;
+            }
+            if all & COMPLETE != COMPLETE {
+                for (index, state) in states.iter().enumerate() {
+                    self.compare(&text[..=place], index * 8, !state & COMPLETE, found);
+                }
             }
         }
     }
 
     /// Compares the runs of the groups in `fits` with the end of the text.
     #[inline(never)]
-    fn compare(&self, text: &[u8], mut fits: u64, found: &mut dyn FnMut(u32)) {
+    fn compare(&self, text: &[u8], first: usize, mut fits: u64, found: &mut dyn FnMut(u32)) {
         while fits != 0 {
-            let group = fits.trailing_zeros() as usize / 8;
+            let group = first + fits.trailing_zeros() as usize / 8;
             fits &= fits - 1;
             for (regexp, run) in self.groups.get(group).into_iter().flatten() {
                 let Some(start) = text.len().checked_sub(run.len()) else { continue };

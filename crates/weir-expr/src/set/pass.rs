@@ -388,6 +388,9 @@ impl Run<'_> {
                 };
                 let len = plan.literals[literal as usize].len();
                 let place = place.get_or_insert_with(|| Place::new(text, start, len));
+                if !place.is_possible(listener.beside) {
+                    continue;
+                }
                 let Test::Words(phrase) = &plan.atoms[atom as usize].term.test else { continue };
                 if place.has_phrase(&phrase.words, word as usize) && state.get(atom).is_none() {
                     state.set(atom, true);

@@ -1,13 +1,19 @@
 //! Whether a phrase stands where one of its words was found.
 
+use super::plan::Beside;
 use crate::glob::Glob;
 use crate::words::is_word_byte;
+
+/// No hash of a word.
+const NO_WORD: u64 = u64::MAX;
 
 /// A place in a message where a literal stands, and the words beside it.
 pub(super) struct Place<'a> {
     /// What is before the word, and what is behind it; `None` when it is only part of a word.
     beside: Option<(&'a [u8], &'a [u8])>,
-    next: Option<(&'a [u8], &'a [u8])>,
+    /// Hashes of the words beside it, once they were needed; [`NO_WORD`] where there is none.
+    next: Option<u64>,
+    previous: Option<u64>,
 }
 
 impl<'a> Place<'a> {
@@ -16,21 +22,35 @@ impl<'a> Place<'a> {
         let behind = &rest[len..];
         let is_word = !before.last().is_some_and(|byte| is_word_byte(*byte))
             && !behind.first().is_some_and(|byte| is_word_byte(*byte));
-        let next = if is_word { next_word(behind) } else { None };
-        Self { beside: is_word.then_some((before, behind)), next }
+        Self { beside: is_word.then_some((before, behind)), next: None, previous: None }
+    }
+
+    /// Whether a phrase with this beside the word can stand here.
+    pub(super) fn is_possible(&mut self, wanted: Beside) -> bool {
+        let Some((before, behind)) = self.beside else { return false };
+        match wanted {
+            Beside::Nothing => true,
+            Beside::Next(wanted) => {
+                let next = || next_word(behind).map_or(NO_WORD, |(word, _)| u64::from(hash(word)));
+                *self.next.get_or_insert_with(next) == u64::from(wanted)
+            }
+            Beside::Previous(wanted) => {
+                let previous =
+                    || previous_word(before).map_or(NO_WORD, |(_, word)| u64::from(hash(word)));
+                *self.previous.get_or_insert_with(previous) == u64::from(wanted)
+            }
+        }
     }
 
     /// Whether the words stand here, the one at `index` being the one that was found. The words
     /// have no wildcards.
     pub(super) fn has_phrase(&self, words: &[Glob], index: usize) -> bool {
-        let Some((mut before, _)) = self.beside else { return false };
-        let mut next = self.next;
+        let Some((mut before, mut behind)) = self.beside else { return false };
         for word in &words[index + 1..] {
-            let Some((found, behind)) = next else { return false };
-            if !is_same(word, found) {
-                return false;
+            match next_word(behind) {
+                Some((found, rest)) if is_same(word, found) => behind = rest,
+                _ => return false,
             }
-            next = next_word(behind);
         }
         words[..index].iter().rev().all(|word| match previous_word(before) {
             Some((rest, found)) => {
@@ -40,6 +60,14 @@ impl<'a> Place<'a> {
             None => false,
         })
     }
+}
+
+/// The same for words that differ only in the case of ASCII letters.
+pub(super) fn hash(word: &[u8]) -> u32 {
+    let mix = |hash: u32, byte: &u8| {
+        (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0193)
+    };
+    word.iter().fold(0x811c_9dc5, mix)
 }
 
 fn is_same(word: &Glob, found: &[u8]) -> bool {

@@ -11,6 +11,7 @@ use regex_automata::meta;
 
 use super::field::FieldIndex;
 use super::literal::{self, Literal};
+use super::phrase;
 use super::scan::Scanner;
 use super::together::Together;
 use super::{AtomId, Limits, Rule, RuleId};
@@ -63,6 +64,28 @@ pub(super) struct Listener {
     /// The literal is this word of a phrase without wildcards: whether the phrase stands there is
     /// seen by looking at what is beside it.
     pub(super) word: Option<u32>,
+    /// What must stand beside it: of many phrases with the same word, few have that too.
+    pub(super) beside: Beside,
+}
+
+/// The hash of a word beside another; see [`phrase::hash`].
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Beside {
+    Nothing,
+    Next(u32),
+    Previous(u32),
+}
+
+impl Beside {
+    fn of(words: &[Glob], index: usize) -> Self {
+        let hash = |word: &Glob| word.as_text().map(|text| phrase::hash(text.as_bytes()));
+        let previous = index.checked_sub(1).and_then(|before| words.get(before));
+        match (words.get(index + 1).and_then(hash), previous.and_then(hash)) {
+            (Some(next), _) => Self::Next(next),
+            (None, Some(previous)) => Self::Previous(previous),
+            (None, None) => Self::Nothing,
+        }
+    }
 }
 
 /// One rule, compiled.
@@ -273,7 +296,11 @@ impl Compiler {
                 self.literals.push(literal);
                 self.listeners.push(Vec::new());
             }
-            self.listeners[id as usize].push(Listener { atom, word });
+            let beside = match (test, word) {
+                (Test::Words(phrase), Some(word)) => Beside::of(&phrase.words, word as usize),
+                _ => Beside::Nothing,
+            };
+            self.listeners[id as usize].push(Listener { atom, word, beside });
         }
     }
 
