@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// Deepest nesting of a value that is skipped; below what common parsers accept, so that nothing
 /// is passed on that they refuse.
-const DEPTH_MAX: usize = 64;
+pub(crate) const DEPTH_MAX: usize = 64;
 
 /// Length of the escape at the start of `bytes` (a backslash): 2, 6, or 12 for a surrogate pair.
 /// `None` if it is no valid escape, or cut off.
@@ -227,6 +227,11 @@ impl<'a> Scanner<'a> {
     #[inline]
     pub(crate) fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
+    }
+
+    /// Bytes that were taken.
+    pub(crate) fn offset(&self) -> usize {
+        self.at
     }
 
     pub(crate) fn is_at_end(&self) -> bool {

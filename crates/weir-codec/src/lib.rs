@@ -6,10 +6,11 @@
 //! `lines = records + joined + discarded` holds after every call.
 //!
 //! Reading order: [`Format`] and [`detect`], [`LineDecoder`] (how blocks become lines), then one
-//! module per format, then what the outputs use: [`escape_json_into`] and the formats of time.
+//! module per format, then [`Attributes`] (the fields of one record), then what the outputs use: [`escape_json_into`] and the formats of time.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
+mod attributes;
 mod cri;
 mod decoder;
 mod detect;
@@ -21,6 +22,10 @@ mod state;
 mod structured;
 mod time;
 
+pub use attributes::{
+    ATTRIBUTES_MAX, Attributes, Change, LineFormat, LineFormatError, PATH_BYTES_MAX, Part, Scalar,
+    Stated, rewrite_json,
+};
 pub use decoder::{Consumed, LineDecoder, Stop};
 pub use detect::{DETECT_BYTES_MAX, Format, detect};
 pub use escape::escape_json_into;

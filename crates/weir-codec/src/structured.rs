@@ -115,10 +115,10 @@ pub(crate) fn is_surely_logfmt(line: &[u8]) -> bool {
     pairs >= 2 && (rest.is_empty() || line.len() > LOOK_BYTES)
 }
 
-type Pair<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
+pub(crate) type Pair<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
 
 /// The key at the start of `text`, its value if it has one, and what follows.
-fn next_pair(text: &[u8]) -> Option<Pair<'_>> {
+pub(crate) fn next_pair(text: &[u8]) -> Option<Pair<'_>> {
     let is_key = |b: &u8| *b > b' ' && *b != b'=' && *b != b'"';
     let key_len = text.iter().position(|b| !is_key(b)).unwrap_or(text.len());
     let (key, rest) = text.split_at_checked(key_len).filter(|(key, _)| !key.is_empty())?;

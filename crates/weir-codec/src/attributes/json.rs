@@ -1,0 +1,188 @@
+//! JSON objects to attributes.
+
+use super::{Attributes, PATH_BYTES_MAX, Scalar, Stated};
+use crate::json::Scanner;
+use crate::{Format, structured};
+use weir_model::unescape_json;
+
+/// Deepest nesting whose members become paths; what is deeper is left out.
+const DEPTH_MAX: usize = 32;
+
+/// Adds the members of an object that is the whole text.
+pub(super) fn read(object: &[u8], attributes: &mut Attributes) -> Option<Stated> {
+    let mut walk =
+        Walk { bytes: object, scanner: Scanner::new(object), attributes, path: Vec::new() };
+    walk.object(0)?;
+    walk.scanner.white_space();
+    if !walk.scanner.is_at_end() {
+        return None;
+    }
+    Some(structured::look(Format::Json, object).into())
+}
+
+/// The number that is the whole text.
+pub(super) fn number(text: &[u8]) -> Option<Scalar<'static>> {
+    let mut scanner = Scanner::new(text);
+    scanner.value().filter(|span| span.start == 0)?;
+    if !scanner.is_at_end() || !matches!(text.first()?, b'-' | b'0'..=b'9') {
+        return None;
+    }
+    let text = std::str::from_utf8(text).ok()?;
+    let is_whole = !text.contains(['.', 'e', 'E']);
+    match text.parse::<i64>() {
+        Ok(number) if is_whole && text != "-0" => Some(Scalar::Int(number)),
+        _ => text.parse::<f64>().ok().filter(|n| n.is_finite()).map(Scalar::Float),
+    }
+}
+
+struct Walk<'a, 'b> {
+    bytes: &'a [u8],
+    scanner: Scanner<'a>,
+    attributes: &'b mut Attributes,
+    path: Vec<u8>,
+}
+
+impl Walk<'_, '_> {
+    fn object(&mut self, depth: usize) -> Option<()> {
+        self.scanner.take(b'{')?;
+        if self.scanner.take(b'}').is_some() {
+            return Some(());
+        }
+        let outer = self.path.len();
+        loop {
+            let key = self.scanner.string()?;
+            if outer > 0 {
+                self.path.push(b'.');
+            }
+            self.path.extend_from_slice(&unescape_json(self.bytes.get(key)?));
+            self.scanner.take(b':')?;
+            self.value(depth)?;
+            self.path.truncate(outer);
+            if self.scanner.take(b'}').is_some() {
+                return Some(());
+            }
+            self.scanner.take(b',')?;
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Option<()> {
+        self.scanner.take(b'[')?;
+        if self.scanner.take(b']').is_some() {
+            return Some(());
+        }
+        loop {
+            self.value(depth)?;
+            if self.scanner.take(b']').is_some() {
+                return Some(());
+            }
+            self.scanner.take(b',')?;
+        }
+    }
+
+    /// The value of the present path.
+    fn value(&mut self, depth: usize) -> Option<()> {
+        self.scanner.white_space();
+        let too_deep = depth >= DEPTH_MAX || self.path.len() > PATH_BYTES_MAX;
+        match self.scanner.peek()? {
+            b'{' if !too_deep => return self.object(depth + 1),
+            b'[' if !too_deep => return self.array(depth + 1),
+            _ => {}
+        }
+        let text = self.bytes.get(self.scanner.value()?)?;
+        let number;
+        let value = match text {
+            [b'"', text @ .., b'"'] => {
+                let text = unescape_json(text);
+                self.attributes.add(&self.path, Scalar::Text(&text));
+                return Some(());
+            }
+            b"true" => Scalar::Bool(true),
+            b"false" => Scalar::Bool(false),
+            b"null" => Scalar::Null,
+            [b'{' | b'[', ..] => {
+                self.attributes.is_cut = true;
+                return Some(());
+            }
+            text => {
+                number = self::number(text);
+                // A number beyond any type is kept as it is written.
+                number.unwrap_or(Scalar::Text(text))
+            }
+        };
+        self.attributes.add(&self.path, value);
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn paths(text: &str) -> Vec<(String, String)> {
+        let mut attributes = Attributes::new();
+        attributes.read_json(text.as_bytes()).unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        attributes.iter().map(|(path, value)| (text(path), format!("{value:?}"))).collect()
+    }
+
+    #[test]
+    fn nested_members_become_paths_and_elements_values_of_one_path() {
+        let found = paths(
+            r#"{"a":{"b":[{"c":1},{"c":2.5}]},"t":true,"n":null,"big":18446744073709551616}"#,
+        );
+        let want = [
+            ("a.b.c", "Int(1)"),
+            ("a.b.c", "Float(2.5)"),
+            ("t", "Bool(true)"),
+            ("n", "Null"),
+            ("big", "Float(1.8446744073709552e19)"),
+        ];
+        assert_eq!(found, want.map(|(path, value)| (path.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn escapes_are_undone_in_keys_and_values() {
+        let mut attributes = Attributes::new();
+        attributes.read_json(br#"{"k\u0065y":"a\nb\u00e9"}"#).unwrap();
+        let values: Vec<_> = attributes.values(b"key").collect();
+        assert_eq!(values, [Scalar::Text("a\nbé".as_bytes())]);
+    }
+
+    #[test]
+    fn nesting_without_end_is_refused_or_left_out() {
+        let deep = format!("{}1{}", "{\"a\":".repeat(60), "}".repeat(60));
+        let mut attributes = Attributes::new();
+        assert!(attributes.read_json(deep.as_bytes()).is_some());
+        assert!(attributes.is_cut() && attributes.is_empty());
+        let endless = "{\"a\":[".repeat(1_000_000);
+        assert!(attributes.read_json(endless.as_bytes()).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_agrees_with_a_json_parser(keys in proptest::collection::btree_map("[a-z\"\\\\é]{1,6}", ".{0,12}", 0..8)) {
+            let text = serde_json::to_string(&keys).unwrap();
+            let mut attributes = Attributes::new();
+            attributes.read_json(text.as_bytes()).unwrap();
+            let found: std::collections::BTreeMap<String, String> = attributes
+                .iter()
+                .map(|(path, value)| {
+                    let Scalar::Text(text) = value else { panic!("{value:?}") };
+                    (String::from_utf8(path.to_vec()).unwrap(), String::from_utf8(text.to_vec()).unwrap())
+                })
+                .collect();
+            prop_assert_eq!(found, keys);
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let mut attributes = Attributes::new();
+            if attributes.read_json(&bytes).is_some() {
+                let mut out = Vec::new();
+                attributes.write_json(&mut out);
+                prop_assert!(crate::is_json_object(&out));
+            }
+        }
+    }
+}

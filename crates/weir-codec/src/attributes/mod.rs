@@ -1,0 +1,365 @@
+//! What a record says about itself, field by field: flat paths with typed values.
+//!
+//! Invariants: one [`Attributes`] is filled for one record after another and allocates nothing
+//! once it is warm; a line that does not parse in a format leaves no trace of the attempt; at
+//! most [`ATTRIBUTES_MAX`] values are kept, and [`Attributes::is_cut`] says when there were more.
+//!
+//! Nested objects become paths with points, elements of arrays are values of the same path:
+//! `{"http":{"method":"GET"},"tags":["a","b"]}` is `http.method` = GET, `tags` = a, `tags` = b.
+
+mod access_log;
+mod json;
+mod logfmt;
+mod rewrite;
+mod syslog;
+
+pub use access_log::{LineFormat, LineFormatError};
+pub use rewrite::{Change, Part, rewrite_json};
+
+use std::ops::Range;
+
+use weir_model::Severity;
+
+use crate::{escape_json_into, structured};
+
+/// Most values of one record: far more than people write, and a bound for what a hostile record
+/// can make every rule look through.
+pub const ATTRIBUTES_MAX: usize = 1024;
+
+/// Longest path in bytes; a longer one is left out.
+pub const PATH_BYTES_MAX: usize = 1024;
+
+/// A value of an attribute.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Scalar<'a> {
+    /// There, and nothing.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+    /// Text; bytes that are not UTF-8 survive.
+    Text(&'a [u8]),
+}
+
+impl<'a> Scalar<'a> {
+    /// The value of a word that stands without quotes: a number or a truth value where it is
+    /// written as JSON writes them (so not `007`), else text.
+    pub fn of_word(word: &'a [u8]) -> Self {
+        match word {
+            b"true" => Self::Bool(true),
+            b"false" => Self::Bool(false),
+            [b'0'..=b'9' | b'-', ..] => json::number(word).unwrap_or(Self::Text(word)),
+            _ => Self::Text(word),
+        }
+    }
+
+    /// Appends the value as JSON.
+    fn write_json(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Bool(true) => out.extend_from_slice(b"true"),
+            Self::Bool(false) => out.extend_from_slice(b"false"),
+            Self::Int(number) => out.extend_from_slice(number.to_string().as_bytes()),
+            Self::Float(number) if number.is_finite() => {
+                out.extend_from_slice(format!("{number:?}").as_bytes());
+            }
+            Self::Null | Self::Float(_) => out.extend_from_slice(b"null"),
+            Self::Text(text) => {
+                out.push(b'"');
+                escape_json_into(text, out);
+                out.push(b'"');
+            }
+        }
+    }
+}
+
+/// What a line says beside its attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stated {
+    /// When it happened, nanoseconds since 1970.
+    pub time_ns: Option<i64>,
+    /// How severe it is; `UNSPECIFIED` when it does not say.
+    pub severity: Severity,
+}
+
+impl From<structured::Seen> for Stated {
+    fn from(seen: structured::Seen) -> Self {
+        Self { time_ns: seen.time_ns, severity: seen.severity }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Cell {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(Range<usize>),
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    path: Range<usize>,
+    value: Cell,
+}
+
+/// Paths and values of one record, in the order in which they were found.
+#[derive(Debug, Clone, Default)]
+pub struct Attributes {
+    /// Bytes of all paths and texts.
+    text: Vec<u8>,
+    entries: Vec<Entry>,
+    is_cut: bool,
+}
+
+impl Attributes {
+    /// Nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets everything, for the next record.
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.entries.clear();
+        self.is_cut = false;
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// There were more than fit.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// All paths and values in order; a path stands once for each of its values.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Scalar<'_>)> {
+        self.entries.iter().map(|entry| (self.slice(&entry.path), self.scalar(&entry.value)))
+    }
+
+    /// Every value of a path.
+    pub fn values<'a>(&'a self, path: &'a [u8]) -> impl Iterator<Item = Scalar<'a>> {
+        self.iter().filter(move |(found, _)| *found == path).map(|(_, value)| value)
+    }
+
+    /// Adds the members of a JSON object. `None`, and nothing added, when it is none.
+    pub fn read_json(&mut self, object: &[u8]) -> Option<Stated> {
+        self.attempt(|attributes| json::read(object, attributes))
+    }
+
+    /// Adds `key=value` pairs. `None`, and nothing added, when there are none.
+    pub fn read_logfmt(&mut self, line: &[u8]) -> Option<Stated> {
+        self.attempt(|attributes| logfmt::read(line, attributes))
+    }
+
+    /// Adds the variables of a line in an access-log format. `None`, and nothing added, when the
+    /// line is in another format.
+    pub fn read_line(&mut self, line: &[u8], format: &LineFormat) -> Option<Stated> {
+        self.attempt(|attributes| format.read(line, attributes))
+    }
+
+    /// Adds the header of a syslog line (RFC 5424 or RFC 3164, with or without its priority).
+    /// `None`, and nothing added, when there is none.
+    pub fn read_syslog(&mut self, line: &[u8]) -> Option<Stated> {
+        self.attempt(|attributes| syslog::read(line, attributes))
+    }
+
+    fn attempt(&mut self, read: impl FnOnce(&mut Self) -> Option<Stated>) -> Option<Stated> {
+        let (entries, text, is_cut) = (self.entries.len(), self.text.len(), self.is_cut);
+        let stated = read(self);
+        if stated.is_none() {
+            self.entries.truncate(entries);
+            self.text.truncate(text);
+            self.is_cut = is_cut;
+        }
+        stated
+    }
+
+    /// Adds a value to a path, beside those that it has.
+    pub fn add(&mut self, path: &[u8], value: Scalar<'_>) {
+        if self.entries.len() >= ATTRIBUTES_MAX || path.is_empty() || path.len() > PATH_BYTES_MAX {
+            self.is_cut = true;
+            return;
+        }
+        let path = self.keep(path);
+        let value = match value {
+            Scalar::Null => Cell::Null,
+            Scalar::Bool(truth) => Cell::Bool(truth),
+            Scalar::Int(number) => Cell::Int(number),
+            Scalar::Float(number) => Cell::Float(number),
+            Scalar::Text(text) => Cell::Text(self.keep(text)),
+        };
+        self.entries.push(Entry { path, value });
+    }
+
+    /// Gives a path one value in place of those that it and the paths below it have.
+    pub fn set(&mut self, path: &[u8], value: Scalar<'_>) {
+        self.remove(path);
+        self.add(path, value);
+    }
+
+    /// Removes a path and those below it. False when there is none.
+    pub fn remove(&mut self, path: &[u8]) -> bool {
+        let before = self.entries.len();
+        let text = &self.text;
+        self.entries.retain(|entry| {
+            let found = text.get(entry.path.clone()).unwrap_or_default();
+            !found.strip_prefix(path).is_some_and(|rest| matches!(rest, [] | [b'.', ..]))
+        });
+        self.entries.len() < before
+    }
+
+    /// Gives up the later half, because all of it is too large.
+    pub fn cut_in_half(&mut self) {
+        self.entries.truncate(self.entries.len() / 2);
+        self.is_cut = true;
+    }
+
+    /// Replaces the text values for which `change` gives something else. True when one was.
+    pub fn change_texts(
+        &mut self,
+        mut change: impl FnMut(&[u8], &[u8]) -> Option<Vec<u8>>,
+    ) -> bool {
+        let mut is_changed = false;
+        for index in 0..self.entries.len() {
+            let Some(Entry { path, value: Cell::Text(text) }) = self.entries.get(index) else {
+                continue;
+            };
+            let Some(new) = change(self.slice(path), self.slice(text)) else { continue };
+            let new = self.keep(&new);
+            if let Some(entry) = self.entries.get_mut(index) {
+                entry.value = Cell::Text(new);
+                is_changed = true;
+            }
+        }
+        is_changed
+    }
+
+    /// Appends one compact JSON object with the paths as keys; several values of a path are an
+    /// array.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        for (index, (path, value)) in self.iter().enumerate() {
+            if self.iter().take(index).any(|(earlier, _)| earlier == path) {
+                continue;
+            }
+            if index > 0 {
+                out.push(b',');
+            }
+            out.push(b'"');
+            escape_json_into(path, out);
+            out.extend_from_slice(b"\":");
+            let mut others = self.iter().skip(index + 1).filter(|(later, _)| *later == path);
+            let Some((_, second)) = others.next() else {
+                value.write_json(out);
+                continue;
+            };
+            out.push(b'[');
+            value.write_json(out);
+            for value in std::iter::once(second).chain(others.map(|(_, value)| value)) {
+                out.push(b',');
+                value.write_json(out);
+            }
+            out.push(b']');
+        }
+        out.push(b'}');
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.text.len();
+        self.text.extend_from_slice(bytes);
+        start..self.text.len()
+    }
+
+    fn slice(&self, span: &Range<usize>) -> &[u8] {
+        self.text.get(span.clone()).unwrap_or_default()
+    }
+
+    fn scalar(&self, cell: &Cell) -> Scalar<'_> {
+        match cell {
+            Cell::Null => Scalar::Null,
+            Cell::Bool(truth) => Scalar::Bool(*truth),
+            Cell::Int(number) => Scalar::Int(*number),
+            Cell::Float(number) => Scalar::Float(*number),
+            Cell::Text(span) => Scalar::Text(self.slice(span)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(attributes: &Attributes) -> String {
+        let mut out = Vec::new();
+        attributes.write_json(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_path_is_set_and_removed_with_what_is_below_it() {
+        let mut attributes = Attributes::new();
+        attributes.read_json(br#"{"a":{"b":1,"c":[2,3]},"ab":"x"}"#).unwrap();
+        assert_eq!(json(&attributes), r#"{"a.b":1,"a.c":[2,3],"ab":"x"}"#);
+        attributes.set(b"a", Scalar::Bool(true));
+        assert_eq!(json(&attributes), r#"{"ab":"x","a":true}"#);
+        assert!(attributes.remove(b"ab") && !attributes.remove(b"ab"));
+        assert_eq!(json(&attributes), r#"{"a":true}"#);
+    }
+
+    #[test]
+    fn what_does_not_parse_leaves_no_trace() {
+        let mut attributes = Attributes::new();
+        attributes.add(b"kept", Scalar::Int(1));
+        assert_eq!(attributes.read_json(br#"{"a":1,"b":"#), None);
+        assert_eq!(attributes.read_json(b"[1]"), None);
+        assert_eq!(attributes.read_logfmt(b"just words"), None);
+        assert_eq!(attributes.read_syslog(b"no header here"), None);
+        assert_eq!(json(&attributes), r#"{"kept":1}"#);
+    }
+
+    #[test]
+    fn a_record_of_too_many_attributes_is_cut() {
+        let members: Vec<String> = (0..100_000).map(|i| format!("\"k{i}\":{i}")).collect();
+        let text = format!("{{{}}}", members.join(","));
+        let mut attributes = Attributes::new();
+        attributes.read_json(text.as_bytes()).unwrap();
+        assert!(attributes.is_cut());
+        assert_eq!(attributes.iter().count(), ATTRIBUTES_MAX);
+        attributes.clear();
+        assert!(!attributes.is_cut() && attributes.is_empty());
+    }
+
+    #[test]
+    fn texts_are_changed_in_place() {
+        let mut attributes = Attributes::new();
+        attributes.read_json(br#"{"a":"secret","b":"open","n":1}"#).unwrap();
+        let is_changed =
+            attributes.change_texts(|_, text| (text == b"secret").then(|| b"***".to_vec()));
+        assert!(is_changed);
+        assert_eq!(json(&attributes), r#"{"a":"***","b":"open","n":1}"#);
+        assert!(!attributes.change_texts(|_, _| None));
+    }
+
+    #[test]
+    fn words_have_the_type_that_json_would_give_them() {
+        let cases: [(&[u8], Scalar<'_>); 8] = [
+            (b"12", Scalar::Int(12)),
+            (b"-1.5", Scalar::Float(-1.5)),
+            (b"007", Scalar::Text(b"007")),
+            (b"1.2.3.4", Scalar::Text(b"1.2.3.4")),
+            (b"true", Scalar::Bool(true)),
+            (b"-", Scalar::Text(b"-")),
+            (b"5ms", Scalar::Text(b"5ms")),
+            (b"", Scalar::Text(b"")),
+        ];
+        for (word, want) in cases {
+            assert_eq!(Scalar::of_word(word), want, "{}", String::from_utf8_lossy(word));
+        }
+    }
+}
