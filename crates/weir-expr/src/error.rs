@@ -41,6 +41,18 @@ impl fmt::Display for ParseError {
 const SHOWN_BYTES: usize = 160;
 
 impl ParseError {
+    /// An error at a place of a text.
+    pub(crate) fn new(text: &str, span: Span, message: &str) -> Self {
+        let (text, message) = (text.to_owned(), message.to_owned());
+        Self { text, span, message, expected: None, suggestion: None }
+    }
+
+    /// With what could stand there.
+    pub(crate) fn expecting(mut self, expected: &str) -> Self {
+        self.expected = Some(expected.to_owned());
+        self
+    }
+
     /// The line that the error begins in, cut to what can be shown, and the error's place in it.
     fn line(&self) -> (&str, usize, usize) {
         let text = &self.text;

@@ -18,6 +18,7 @@ mod ast;
 mod error;
 mod fields;
 mod glob;
+mod measure;
 mod network;
 mod normalise;
 mod number;
@@ -34,6 +35,7 @@ pub use ast::{
 pub use error::{CompileError, ParseError};
 pub use fields::{Body, Constants, Fields, NoConstants, Value, Visitor};
 pub use glob::{Glob, Piece};
+pub use measure::Measure;
 pub use network::Network;
 pub use number::{Dimension, Number, Numeric};
 pub use parse::parse;

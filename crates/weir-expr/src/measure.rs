@@ -1,0 +1,407 @@
+//! Derived measures: arithmetic over the numbers of a record, with units.
+//!
+//! ```text
+//! sum     := product (("+" | "-") product)*
+//! product := factor (("*" | "/") factor)*
+//! factor  := number | field | "(" sum ")" | "-" factor
+//! field   := "@" path | name          letters, digits, "_" and "."; others in quotes: @"a-b"
+//! ```
+//!
+//! A number may have a unit (`250ms`, `4KiB`) and then means nanoseconds or bytes, which is what
+//! attributes of time and size are kept in. Units are checked where they are known: a time is not
+//! added to a size. Whole numbers stay whole while they fit.
+//!
+//! Invariant: the value of a record is a finite number or none; none when a field has no number,
+//! or a division is by zero.
+
+use crate::ast::{Field, Reserved, Span};
+use crate::error::ParseError;
+use crate::fields::Fields;
+use crate::limits::{DEPTH_MAX, EXPRESSION_BYTES_MAX};
+use crate::number::{Dimension, Number, Numeric};
+
+/// An arithmetic expression, ready to be evaluated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measure {
+    root: Node,
+    dimension: Option<Dimension>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Node {
+    Number(Numeric),
+    Field(Field),
+    Negated(Box<Node>),
+    Both(Operator, Box<(Node, Node)>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+}
+
+impl Measure {
+    /// Reads a measure.
+    ///
+    /// # Errors
+    /// With the place, what was expected there, and what to write.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        if text.len() > EXPRESSION_BYTES_MAX {
+            let span = Span { start: EXPRESSION_BYTES_MAX, end: text.len() };
+            return Err(ParseError::new(text, span, "the measure is too long"));
+        }
+        let mut parser = Parser { text, at: 0, depth: 0 };
+        let (root, dimension) = parser.sum()?;
+        parser.white_space();
+        if parser.at < text.len() {
+            return Err(parser.error("this is no part of the measure", "+, -, *, / or the end"));
+        }
+        Ok(Self { root, dimension })
+    }
+
+    /// What it measures, where the units say so.
+    pub fn dimension(&self) -> Option<Dimension> {
+        self.dimension
+    }
+
+    /// Calls `visit` for every field that it needs.
+    pub fn for_each_field<'a>(&'a self, visit: &mut impl FnMut(&'a Field)) {
+        self.root.for_each_field(visit);
+    }
+
+    /// Its value in a record.
+    pub fn value(&self, record: &dyn Fields) -> Option<Numeric> {
+        self.root.value(record)
+    }
+}
+
+impl Node {
+    fn for_each_field<'a>(&'a self, visit: &mut impl FnMut(&'a Field)) {
+        match self {
+            Self::Number(_) => {}
+            Self::Field(field) => visit(field),
+            Self::Negated(inner) => inner.for_each_field(visit),
+            Self::Both(_, parts) => {
+                parts.0.for_each_field(visit);
+                parts.1.for_each_field(visit);
+            }
+        }
+    }
+
+    fn value(&self, record: &dyn Fields) -> Option<Numeric> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Field(field) => {
+                let mut first = None;
+                record.visit(field, &mut |value| {
+                    if first.is_none() {
+                        first = value.number().map(|number| number.value);
+                    }
+                });
+                first
+            }
+            Self::Negated(inner) => Operator::Subtract.apply(Numeric::Int(0), inner.value(record)?),
+            Self::Both(operator, parts) => {
+                operator.apply(parts.0.value(record)?, parts.1.value(record)?)
+            }
+        }
+    }
+}
+
+fn float(number: Numeric) -> f64 {
+    match number {
+        Numeric::Int(number) => number as f64,
+        Numeric::Float(number) => number,
+    }
+}
+
+impl Operator {
+    fn apply(self, left: Numeric, right: Numeric) -> Option<Numeric> {
+        if let (Numeric::Int(a), Numeric::Int(b)) = (left, right) {
+            let whole = match self {
+                Self::Add => a.checked_add(b),
+                Self::Subtract => a.checked_sub(b),
+                Self::Multiply => a.checked_mul(b),
+                Self::Divide => a.checked_rem(b).filter(|rest| *rest == 0).and(a.checked_div(b)),
+            };
+            if let Some(whole) = whole {
+                return Some(Numeric::Int(whole));
+            }
+        }
+        let (a, b) = (float(left), float(right));
+        let value = match self {
+            Self::Add => a + b,
+            Self::Subtract => a - b,
+            Self::Multiply => a * b,
+            Self::Divide => a / b,
+        };
+        value.is_finite().then_some(Numeric::Float(value))
+    }
+
+    /// What comes out, by what goes in; the reason when that makes no sense.
+    fn dimension(
+        self,
+        left: Option<Dimension>,
+        right: Option<Dimension>,
+    ) -> Result<Option<Dimension>, &'static str> {
+        match (self, left, right) {
+            (Self::Add | Self::Subtract, Some(a), Some(b)) if a != b => {
+                Err("a time and a size cannot be added up")
+            }
+            (Self::Multiply, Some(_), Some(_)) => {
+                Err("two times or sizes cannot be multiplied; leave the unit of one out")
+            }
+            (Self::Add | Self::Subtract | Self::Multiply, a, b) => Ok(a.or(b)),
+            (Self::Divide, a, None) => Ok(a),
+            (Self::Divide, Some(a), Some(b)) if a != b => {
+                Err("a time by a size, or a size by a time, has no unit here")
+            }
+            // What a field measures is not known: it may be a time by a time.
+            (Self::Divide, _, Some(_)) => Ok(None),
+        }
+    }
+}
+
+type Typed = (Node, Option<Dimension>);
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
+    fn white_space(&mut self) {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    fn error(&self, message: &str, expected: &str) -> ParseError {
+        let len = self.rest().chars().next().map_or(0, char::len_utf8);
+        let span = Span { start: self.at, end: self.at + len };
+        ParseError::new(self.text, span, message).expecting(expected)
+    }
+
+    fn take(&mut self, symbols: &[(char, Operator)]) -> Option<(usize, Operator)> {
+        self.white_space();
+        let found = self.rest().chars().next()?;
+        let (_, operator) = symbols.iter().find(|(symbol, _)| *symbol == found)?;
+        self.at += found.len_utf8();
+        Some((self.at - 1, *operator))
+    }
+
+    fn sum(&mut self) -> Result<Typed, ParseError> {
+        self.chain(&[('+', Operator::Add), ('-', Operator::Subtract)], Self::product)
+    }
+
+    fn product(&mut self) -> Result<Typed, ParseError> {
+        self.chain(&[('*', Operator::Multiply), ('/', Operator::Divide)], Self::factor)
+    }
+
+    fn chain(
+        &mut self,
+        symbols: &[(char, Operator)],
+        part: fn(&mut Self) -> Result<Typed, ParseError>,
+    ) -> Result<Typed, ParseError> {
+        let (mut node, mut dimension) = part(self)?;
+        let mut links = 0;
+        while let Some((place, operator)) = self.take(symbols) {
+            links += 1;
+            if links > DEPTH_MAX {
+                return Err(self.error("the measure has too many parts", "at most 100"));
+            }
+            let (right, right_dimension) = part(self)?;
+            dimension = operator.dimension(dimension, right_dimension).map_err(|reason| {
+                ParseError::new(self.text, Span { start: place, end: place + 1 }, reason)
+            })?;
+            node = Node::Both(operator, Box::new((node, right)));
+        }
+        Ok((node, dimension))
+    }
+
+    fn factor(&mut self) -> Result<Typed, ParseError> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(self.error("the measure is nested too deeply", "at most 100 levels"));
+        }
+        self.white_space();
+        let factor = match self.rest().chars().next() {
+            Some('(') => self.group(),
+            Some('-') => {
+                self.at += 1;
+                let (node, dimension) = self.factor()?;
+                Ok((Node::Negated(Box::new(node)), dimension))
+            }
+            Some('@') => {
+                self.at += 1;
+                self.path().map(|path| (Node::Field(Field::Attribute(path)), None))
+            }
+            Some(c) if c.is_ascii_digit() || c == '.' => self.number(),
+            Some(c) if c.is_alphabetic() || c == '_' || c == '"' => {
+                let name = self.path()?;
+                let field = match Reserved::from_name(&name) {
+                    Some(key) => Field::Reserved(key),
+                    None => Field::Tag(name),
+                };
+                Ok((Node::Field(field), None))
+            }
+            _ => Err(self
+                .error("something is missing here", "a number, a field such as @duration, or (")),
+        };
+        self.depth -= 1;
+        factor
+    }
+
+    fn group(&mut self) -> Result<Typed, ParseError> {
+        self.at += 1;
+        let inner = self.sum()?;
+        self.white_space();
+        if !self.rest().starts_with(')') {
+            return Err(self.error("a group is not closed", ")"));
+        }
+        self.at += 1;
+        Ok(inner)
+    }
+
+    fn path(&mut self) -> Result<String, ParseError> {
+        if let Some(quoted) = self.rest().strip_prefix('"') {
+            let Some(end) = quoted.find('"').filter(|end| *end > 0) else {
+                return Err(
+                    self.error("the name in quotes does not end, or is empty", "a name and \"")
+                );
+            };
+            let path = quoted[..end].to_owned();
+            self.at += end + 2;
+            return Ok(path);
+        }
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
+        let len = self.rest().find(|c| !is_name(c)).unwrap_or(self.rest().len());
+        if len == 0 {
+            return Err(self.error("there is no name behind the @", "a path such as @duration"));
+        }
+        let path = self.rest()[..len].to_owned();
+        self.at += len;
+        Ok(path)
+    }
+
+    fn number(&mut self) -> Result<Typed, ParseError> {
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_');
+        let len = self.rest().find(|c| !is_part(c)).unwrap_or(self.rest().len());
+        let Some(number) = Number::parse(&self.rest()[..len]) else {
+            let span = Span { start: self.at, end: self.at + len };
+            return Err(ParseError::new(self.text, span, "this is no number")
+                .expecting("a number such as 1.5, 250ms or 4KiB"));
+        };
+        self.at += len;
+        Ok((Node::Number(number.value), number.dimension))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::{Body, Value, Visitor};
+    use proptest::prelude::*;
+
+    struct Sample;
+
+    impl Fields for Sample {
+        fn body(&self) -> Body<'_> {
+            Body { bytes: b"", json_escaped: false }
+        }
+
+        fn visit(&self, field: &Field, visit: &mut Visitor<'_>) {
+            match field {
+                Field::Attribute(path) => match path.as_str() {
+                    "request_time" => visit(Value::Int(300_000_000)),
+                    "service_time" => visit(Value::Text(b"120000000")),
+                    "half" => visit(Value::Float(0.5)),
+                    "a-b" => visit(Value::Int(7)),
+                    "name" => visit(Value::Text(b"joe")),
+                    _ => {}
+                },
+                Field::Tag(key) if key == "replicas" => visit(Value::Int(3)),
+                _ => {}
+            }
+        }
+    }
+
+    fn value(text: &str) -> Option<Numeric> {
+        Measure::parse(text).unwrap().value(&Sample)
+    }
+
+    #[test]
+    fn arithmetic_follows_the_usual_order() {
+        let cases = [
+            ("@request_time - @service_time", Numeric::Int(180_000_000)),
+            ("2 + 3 * 4 - 1", Numeric::Int(13)),
+            ("(2 + 3) * -4", Numeric::Int(-20)),
+            ("10 / 4", Numeric::Float(2.5)),
+            ("10 / 5 / 2", Numeric::Int(1)),
+            ("10 - 5 - 2", Numeric::Int(3)),
+            ("@half * 3", Numeric::Float(1.5)),
+            ("@\"a-b\" + replicas", Numeric::Int(10)),
+            ("@request_time / 1ms", Numeric::Int(300)),
+            ("9223372036854775807 + 1", Numeric::Float(9.223_372_036_854_776e18)),
+        ];
+        for (text, want) in cases {
+            assert_eq!(value(text), Some(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn without_a_number_there_is_no_value() {
+        for text in ["@nothing + 1", "@name * 2", "1 / 0", "1 / (2 - 2)", "-@nothing"] {
+            assert_eq!(value(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn units_are_carried_and_checked() {
+        let dimension = |text| Measure::parse(text).unwrap().dimension();
+        assert_eq!(dimension("@a - 5ms"), Some(Dimension::Time));
+        assert_eq!(dimension("4KiB * 3"), Some(Dimension::Size));
+        assert_eq!(dimension("10s / 5ms"), None);
+        for text in ["5ms + 4KiB", "5ms * 5ms", "4KiB / 1s"] {
+            assert!(Measure::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn faults_are_named_with_their_place() {
+        let cases = [
+            ("", 0),
+            ("1 +", 3),
+            ("(1 + 2", 6),
+            ("1 2", 2),
+            ("@", 1),
+            ("5parsecs", 0),
+            ("5ms + 4KiB", 4),
+            ("@\"open", 1),
+        ];
+        for (text, start) in cases {
+            assert_eq!(Measure::parse(text).unwrap_err().span.start, start, "{text}");
+        }
+        let deep = "(".repeat(100_000);
+        assert!(Measure::parse(&deep).is_err());
+        let long = format!("1{}", "+1".repeat(20_000));
+        assert!(Measure::parse(&long).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[-+*/() @a-c0-9.\"smKiB]{0,40}|.{0,40}") {
+            match Measure::parse(&text) {
+                Ok(measure) => drop(measure.value(&Sample)),
+                Err(error) => prop_assert!(error.span.start <= error.span.end && error.span.end <= text.len()),
+            }
+        }
+    }
+}
