@@ -27,4 +27,6 @@ mod points;
 #[cfg(test)]
 mod rotation;
 #[cfg(test)]
+mod rules;
+#[cfg(test)]
 mod scene;

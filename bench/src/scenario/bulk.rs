@@ -17,8 +17,8 @@ use crate::{bare, data};
 const RUN_MAX: Duration = Duration::from_mins(5);
 
 /// One run: what it cost and what arrived.
-struct Run {
-    cpu: Cpu,
+pub(super) struct Run {
+    pub(super) cpu: Cpu,
     wall: Duration,
     memory_bytes_max: u64,
     counts: Option<Counts>,
@@ -31,7 +31,7 @@ pub(crate) fn hec_gzip(options: &Options) -> Result<Outcome> {
     let dir = tempfile::tempdir_in(data::cache_dir()?)?;
     let spool = dir.path().join("bodies.gz");
     let settings = sink::Settings { spool: Some(spool.clone()), ..sink::Settings::default() };
-    let run = median(options, || hec(&path, "gzip", lines, &settings))?;
+    let run = median_of(options, || hec(&path, "gzip", lines, &settings))?;
     let mut outcome = outcome("to an HTTP collector (HEC events, gzip)", lines, 1024, &run);
     let body_bytes = run.counts.as_ref().map_or(0, |c| c.body_bytes);
     let plain_bytes = run.counts.as_ref().map_or(0, |c| c.plain_bytes);
@@ -63,7 +63,7 @@ pub(crate) fn hec_plain(options: &Options) -> Result<Outcome> {
     let lines = options.scaled(1_000_000);
     let path = data::file(Shape::DockerJson, 1024, lines)?;
     let settings = sink::Settings::default();
-    let run = median(options, || hec(&path, "none", lines, &settings))?;
+    let run = median_of(options, || hec(&path, "none", lines, &settings))?;
     let mut outcome =
         outcome("to an HTTP collector (HEC events, not compressed)", lines, 1024, &run);
     let bare = bare::read_and_send(&path, Shape::DockerJson, &Sink::start(&settings)?)?;
@@ -93,7 +93,7 @@ fn blackhole(options: &Options, shape: Shape, format: &str, target: f64) -> Resu
     let lines = options.scaled(8_000_000);
     let path = data::file(shape, 216, lines)?;
     let output = "[output.bench]\ntype = \"blackhole\"\n";
-    let run = median(options, || one_run(&path, format, output, lines))?;
+    let run = median_of(options, || one_run(&path, format, output, lines))?;
     let mut outcome = outcome("to nowhere", lines, 216, &run);
     outcome.figures.insert(
         0,
@@ -121,7 +121,7 @@ fn hec(path: &Path, compression: &str, lines: u64, settings: &sink::Settings) ->
 }
 
 /// Runs weir on one file until everything is acknowledged.
-fn one_run(path: &Path, format: &str, output: &str, lines: u64) -> Result<Run> {
+pub(super) fn one_run(path: &Path, format: &str, output: &str, lines: u64) -> Result<Run> {
     let dir = tempfile::tempdir_in(data::cache_dir()?)?;
     let source = format!(
         "[source.bench]\ntype = \"file\"\ninclude = [\"{}\"]\nformat = \"{format}\"\n\
@@ -144,7 +144,7 @@ fn one_run(path: &Path, format: &str, output: &str, lines: u64) -> Result<Run> {
 }
 
 /// The run with the median CPU time.
-fn median(options: &Options, mut run: impl FnMut() -> Result<Run>) -> Result<Run> {
+pub(super) fn median_of(options: &Options, mut run: impl FnMut() -> Result<Run>) -> Result<Run> {
     let mut runs = Vec::new();
     for _ in 0..options.runs.max(1) {
         let run = run()?;

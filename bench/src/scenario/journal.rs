@@ -188,6 +188,7 @@ fn open(dir: &Path) -> Result<Journal> {
             start: Position::default(),
             state: &[],
             book: SourceBook::default(),
+            gone: false,
         });
     }
     Ok(journal)

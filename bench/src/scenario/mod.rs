@@ -5,6 +5,7 @@ mod isolation;
 pub(crate) mod journal;
 mod noisy;
 mod paced;
+mod rules;
 
 use anyhow::{Context, Result, ensure};
 
@@ -64,6 +65,16 @@ const SCENARIOS: &[Scenario] = &[
         name: "tail-slow",
         what: "1,000 and 50,000 lines/s of 100 and 1,000 bytes to nowhere",
         run: paced::slow,
+    },
+    Scenario {
+        name: "rules-simple",
+        what: "1 to 1,000 rules with rare literals, 216 byte lines to nowhere",
+        run: rules::simple,
+    },
+    Scenario {
+        name: "rules-real",
+        what: "the same with rules as operators write them",
+        run: rules::real,
     },
     Scenario { name: "tail-idle", what: "1,000 files, nothing written", run: paced::idle },
     Scenario { name: "journal", what: "append on stable storage", run: journal::journal },

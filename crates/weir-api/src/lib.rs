@@ -9,6 +9,7 @@
 mod ledger;
 mod metrics;
 mod routes;
+mod rules;
 mod server;
 mod status;
 
@@ -16,5 +17,6 @@ pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, SourceCounts, SourceEntry,
 };
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
+pub use rules::{RuleEntry, RulesDocument};
 pub use server::Api;
 pub use status::{OutputStatus, SourceStatus, StatusDocument};

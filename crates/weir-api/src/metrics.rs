@@ -5,6 +5,7 @@
 //! first loss is seen as an increase; labels have few values (never a stream or a file).
 
 use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
 
 use weir_host::ProcessFigures;
 use weir_journal::{CursorLedger, Ledger, SourceLedger};
@@ -13,6 +14,7 @@ use weir_pipeline::health::Severity;
 use weir_pipeline::stats::{self, ErrorCounts, OutputStats};
 use weir_pipeline::view::{OutputView, PipelineView, SourceView};
 
+use crate::routes::Reloads;
 use crate::status::seconds;
 
 mod families;
@@ -20,9 +22,10 @@ mod families;
 pub use families::{FAMILIES, FamilyInfo, FamilyType};
 
 /// The whole page; without a pipeline only what the process says of itself.
-pub(crate) fn page(version: &str, view: Option<&PipelineView>) -> String {
+pub(crate) fn page(version: &str, view: Option<&PipelineView>, reloads: &Reloads) -> String {
     let mut page = Page::default();
     page.row("weir_build_info", &[("version", version)], 1);
+    page.reloads(reloads);
     if let Some(view) = view {
         let ledger = view.journal.ledger();
         page.health(view, &ledger);
@@ -32,6 +35,7 @@ pub(crate) fn page(version: &str, view: Option<&PipelineView>) -> String {
         for cursor in &ledger.cursors {
             page.output(view.outputs.iter().find(|output| output.name == cursor.name), cursor);
         }
+        page.rules(view);
         page.journal(&ledger);
     }
     page.process(&ProcessFigures::read(), view);
@@ -213,6 +217,31 @@ impl Page {
         }
     }
 
+    fn reloads(&mut self, reloads: &Reloads) {
+        for (result, count) in [("applied", &reloads.applied), ("refused", &reloads.refused)] {
+            let count = count.load(Ordering::Relaxed);
+            self.row("weir_config_reloads_total", &[("result", result)], count);
+        }
+        let is_refused = reloads.is_refused.load(Ordering::Relaxed);
+        self.row("weir_config_refused", &[], u8::from(is_refused));
+    }
+
+    fn rules(&mut self, view: &PipelineView) {
+        let rules = view.rules.current();
+        let stats = rules.stats();
+        self.row("weir_rules_generation", &[], rules.generation());
+        self.row("weir_rules_events_total", &[], stats.records());
+        self.row("weir_rules_unrouted_events_total", &[], stats.unrouted());
+        self.row("weir_rules_cpu_seconds_total", &[], seconds(stats.time_ns()));
+        for rule in stats.figures() {
+            let labels = [("rule", rule.name.as_str())];
+            self.row("weir_rule_hits_total", &labels, rule.hits);
+            self.row("weir_rule_cpu_seconds_total", &labels, seconds(rule.time_ns));
+            let last = rule.last_hit_ns.unwrap_or(0).cast_unsigned();
+            self.row("weir_rule_last_hit_timestamp_seconds", &labels, seconds(last));
+        }
+    }
+
     fn journal(&mut self, ledger: &Ledger) {
         let journal = &ledger.journal;
         self.row("weir_journal_ring_size_bytes", &[], journal.ring_bytes);
@@ -259,7 +288,9 @@ fn is_intentional(reason: DiscardReason) -> bool {
         DiscardReason::RateLimit
         | DiscardReason::BufferFull
         | DiscardReason::CursorDropped
-        | DiscardReason::Rule => true,
+        | DiscardReason::Rule
+        | DiscardReason::Sampled
+        | DiscardReason::Unrouted => true,
         DiscardReason::NulBytes
         | DiscardReason::Rejected
         | DiscardReason::Corrupt
@@ -277,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_page_without_a_pipeline_has_build_and_process() {
-        let page = page("1.2\"3", None);
+        let page = page("1.2\"3", None, &Reloads::default());
         assert!(page.contains("weir_build_info{version=\"1.2\\\"3\"} 1\n"), "{page}");
         assert!(page.contains("\nprocess_cpu_seconds_total "), "{page}");
     }

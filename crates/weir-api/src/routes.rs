@@ -3,7 +3,8 @@
 //! Invariants: an answer is made whole before it is sent, from one reading of the books; a fault
 //! is a problem document (RFC 9457) with a title that says what is wrong.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::Router;
 use axum::extract::State;
@@ -17,19 +18,43 @@ use weir_pipeline::view::PipelineView;
 
 use crate::ledger::LedgerDocument;
 use crate::metrics;
+use crate::rules::RulesDocument;
 use crate::status::StatusDocument;
 
 /// What all answers are made from.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) version: &'static str,
-    /// Empty until the pipeline has started.
-    pub(crate) view: OnceLock<Arc<PipelineView>>,
+    /// Empty until the pipeline has started; another one after a reload.
+    pub(crate) view: RwLock<Option<Arc<PipelineView>>>,
+    pub(crate) reloads: Reloads,
+}
+
+/// What became of reloads of the configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Reloads {
+    pub(crate) applied: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    /// The last one was refused.
+    pub(crate) is_refused: AtomicBool,
+}
+
+impl Shared {
+    fn view(&self) -> Option<Arc<PipelineView>> {
+        self.view.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Every path.
-const PATHS: [&str; 6] =
-    ["/metrics", "/health", "/health/live", "/health/ready", "/weir/v1/ledger", "/weir/v1/status"];
+const PATHS: [&str; 7] = [
+    "/metrics",
+    "/health",
+    "/health/live",
+    "/health/ready",
+    "/weir/v1/ledger",
+    "/weir/v1/rules",
+    "/weir/v1/status",
+];
 
 /// The routes.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
@@ -40,6 +65,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/health/live", get(live))
         .route("/health/ready", get(ready))
         .route("/weir/v1/ledger", get(ledger))
+        .route("/weir/v1/rules", get(rules))
         .route("/weir/v1/status", get(status))
         .method_not_allowed_fallback(only_get)
         .fallback(not_found)
@@ -54,7 +80,7 @@ async fn index(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 async fn metrics_page(State(shared): State<Arc<Shared>>) -> Response {
-    let page = metrics::page(shared.version, shared.view.get().map(Arc::as_ref));
+    let page = metrics::page(shared.version, shared.view().as_deref(), &shared.reloads);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), NO_STORE], page)
         .into_response()
 }
@@ -75,21 +101,28 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 async fn ledger(State(shared): State<Arc<Shared>>) -> Response {
-    match shared.view.get() {
-        Some(view) => json_response(StatusCode::OK, &LedgerDocument::of(view)),
+    match shared.view() {
+        Some(view) => json_response(StatusCode::OK, &LedgerDocument::of(&view)),
+        None => starting(),
+    }
+}
+
+async fn rules(State(shared): State<Arc<Shared>>) -> Response {
+    match shared.view() {
+        Some(view) => json_response(StatusCode::OK, &RulesDocument::of(&view)),
         None => starting(),
     }
 }
 
 async fn status(State(shared): State<Arc<Shared>>) -> Response {
-    match shared.view.get() {
-        Some(view) => json_response(StatusCode::OK, &StatusDocument::of(view, shared.version)),
+    match shared.view() {
+        Some(view) => json_response(StatusCode::OK, &StatusDocument::of(&view, shared.version)),
         None => starting(),
     }
 }
 
 fn current_health(shared: &Shared) -> Health {
-    match shared.view.get() {
+    match shared.view() {
         Some(view) => view.health(),
         None => Health { status: "starting", live: true, ready: false, reasons: Vec::new() },
     }

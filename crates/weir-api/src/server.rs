@@ -6,7 +6,8 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use weir_pipeline::view::PipelineView;
 
-use crate::routes::{Shared, router};
+use crate::routes::{Reloads, Shared, router};
 
 /// Connections served at once: scrapers, probes and a few people.
 const CONNECTIONS_MAX: usize = 64;
@@ -47,7 +48,8 @@ impl Api {
         let listener = TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { version, view: OnceLock::new() });
+        let shared =
+            Arc::new(Shared { version, view: RwLock::new(None), reloads: Reloads::default() });
         let (stop, stopped) = watch::channel(false);
         let router = router(shared.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -62,10 +64,17 @@ impl Api {
         self.address
     }
 
-    /// Shows a pipeline from now on.
+    /// Shows a pipeline from now on, in place of the one before.
     pub fn show(&self, view: Arc<PipelineView>) {
-        // A second pipeline in one process does not exist.
-        let _already_shown = self.shared.view.set(view);
+        *self.shared.view.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
+    }
+
+    /// Counts a reload of the configuration, which came into force or was refused.
+    pub fn count_reload(&self, is_applied: bool) {
+        let reloads = &self.shared.reloads;
+        let count = if is_applied { &reloads.applied } else { &reloads.refused };
+        count.fetch_add(1, Ordering::Relaxed);
+        reloads.is_refused.store(!is_applied, Ordering::Relaxed);
     }
 
     /// Ends all connections and the thread.

@@ -47,6 +47,10 @@ reasons! {
         Rule = 6 => "rule",
         /// The first part of a joined line was lost with its file.
         PartialLost = 7 => "partial_lost",
+        /// Not among those that a rule with `sample` keeps.
+        Sampled = 8 => "sampled",
+        /// No rule routed it, and `default_to` names no output.
+        Unrouted = 9 => "unrouted",
     }
 }
 

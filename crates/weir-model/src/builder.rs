@@ -7,9 +7,11 @@
 use std::ops::Range;
 
 use crate::frame::{BatchClass, FrameHeader, HEADER_LEN};
-use crate::limits::{FRAME_BYTES_MAX, RESOURCE_BYTES_MAX, STATE_BYTES_MAX, TAIL_BYTES_RESERVED};
+use crate::limits::{
+    FRAME_BYTES_MAX, RESOURCE_BYTES_MAX, ROUTE_BYTES_MAX, STATE_BYTES_MAX, TAIL_BYTES_RESERVED,
+};
 use crate::pool::PooledBuf;
-use crate::{Batch, Position, RecordFlags, Severity, SourceBook, SourceId, StreamId};
+use crate::{Batch, Position, RecordFlags, RecordView, Severity, SourceBook, SourceId, StreamId};
 
 /// The frame cannot take the record or bytes: seal it and go on with the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,16 +258,71 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Body of the record `index`, for the rules.
-    pub fn body(&self, index: usize) -> &[u8] {
+    /// Record `index` as it stands, for the rules.
+    pub fn record(&self, index: usize) -> RecordView<'_> {
         let row = &self.rows[index];
-        let at = row.body_at as usize;
-        &self.buf[at..at + row.body_len as usize]
+        let span = |at: u32, len: u32| &self.buf[at as usize..at as usize + len as usize];
+        let (at, len) = self.attributes.get(index).copied().unwrap_or((0, 0));
+        RecordView {
+            timestamp_ns: row.timestamp,
+            position: Position::new(self.base.epoch, self.base.offset + u64::from(row.position)),
+            body: span(row.body_at, row.body_len),
+            attributes: span(at, len),
+            severity: Severity(row.severity),
+            flags: RecordFlags(row.flags),
+        }
     }
 
-    /// Facts about the body of record `index`.
-    pub fn flags(&self, index: usize) -> RecordFlags {
-        RecordFlags(self.rows[index].flags)
+    /// Keeps the records for which `keep` says so, which is asked once for each in order. What is
+    /// taken out leaves nothing but its bytes in the arena.
+    pub fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
+        let mut index = 0;
+        let mut kept = Vec::with_capacity(self.attributes.len());
+        let attributes = &self.attributes;
+        self.rows.retain(|_| {
+            let stays = keep(index);
+            if stays && let Some(span) = attributes.get(index) {
+                kept.push(*span);
+            }
+            index += 1;
+            stays
+        });
+        self.attributes = kept;
+    }
+
+    /// Routes record `index` to the destinations in `mask` (see [`Self::route_all`]). Call
+    /// [`Self::route_all`] first, for those that go where most go.
+    pub fn route(&mut self, index: usize, mask: &[u64]) -> Result<(), Full> {
+        let route = match self.routes.iter().position(|known| known == mask) {
+            Some(route) => route,
+            None => self.add_route(mask)?,
+        };
+        self.rows[index].route = route as u16;
+        Ok(())
+    }
+
+    /// Becomes a place to write the records of `other` anew: nothing in it, the same base, the
+    /// same routes to choose from, the same room put aside.
+    pub fn rewrite_of(&mut self, other: &Self) {
+        self.reset(other.base);
+        self.routes.clone_from(&other.routes);
+        self.state_reserved = other.state_reserved;
+    }
+
+    /// Routes the last record as record `index` of the batch that is written anew.
+    pub fn route_as(&mut self, other: &Self, index: usize) {
+        if let Some(row) = self.rows.last_mut() {
+            row.route = other.rows[index].route;
+        }
+    }
+
+    fn add_route(&mut self, mask: &[u64]) -> Result<usize, Full> {
+        let words = self.routes.iter().map(Vec::len).max().unwrap_or(0).max(mask.len());
+        if (self.routes.len() + 1) * (8 + 8 * words) > ROUTE_BYTES_MAX {
+            return Err(Full);
+        }
+        self.routes.push(mask.to_vec());
+        Ok(self.routes.len() - 1)
     }
 
     /// Routes every record to the destinations in `mask` (bit `i` of word `i / 64` is the

@@ -20,8 +20,14 @@ pub const LINE_BYTES_MAX: usize = 256 * 1024;
 /// Largest encoded resource (attributes of a container or file).
 pub const RESOURCE_BYTES_MAX: usize = 16 * 1024;
 
+/// Largest route table of a frame: all combinations of destinations that its records go to.
+pub const ROUTE_BYTES_MAX: usize = 8 * 1024;
+
 /// Room kept free at the end of a frame for routes, keys, resource and book.
-pub const TAIL_BYTES_RESERVED: usize = RESOURCE_BYTES_MAX + 4 * 1024;
+pub const TAIL_BYTES_RESERVED: usize = RESOURCE_BYTES_MAX + ROUTE_BYTES_MAX + 2 * 1024;
+
+/// Largest attributes that rules may give a record, as JSON.
+pub const ATTRIBUTES_BYTES_MAX: usize = 64 * 1024;
 
 /// Largest resume state that a source may attach to a batch: both partial lines of a container
 /// together are at most one line at the hard limit, plus the identity of the file.
@@ -39,5 +45,9 @@ const _: () = assert!(
     READ_BLOCK_BYTES + STATE_BYTES_MAX + TAIL_BYTES_RESERVED + 16 * 1024 < FRAME_BYTES_MAX,
     "a block and the lines joined over its edges (either open in the state, or joined in the \
      arena, never both) must fit in a frame with the columns of at least one record"
+);
+const _: () = assert!(
+    STATE_BYTES_MAX + ATTRIBUTES_BYTES_MAX + TAIL_BYTES_RESERVED + 16 * 1024 < FRAME_BYTES_MAX,
+    "a line, the state and the attributes that rules may add must fit in a frame"
 );
 const _: () = assert!(LINE_BYTES_DEFAULT <= LINE_BYTES_MAX, "default line length within the bound");

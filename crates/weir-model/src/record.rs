@@ -76,6 +76,12 @@ impl RecordFlags {
         Self(self.0 | other.0)
     }
 
+    /// This without what is in `other`.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// `stdout`, `stderr` or nothing.
     pub fn iostream(self) -> Option<&'static str> {
         if self.contains(Self::STDERR) {

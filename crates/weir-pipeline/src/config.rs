@@ -7,6 +7,8 @@ use std::time::Duration;
 use weir_host::Secret;
 use weir_journal::WhenFull;
 
+pub use crate::rule::RulePlan;
+
 /// What weir runs.
 #[derive(Debug, Clone)]
 pub struct PipelinePlan {
@@ -22,10 +24,37 @@ pub struct PipelinePlan {
     pub sources: Vec<SourcePlan>,
     /// Outputs by name.
     pub outputs: Vec<OutputPlan>,
+    /// Rules in their order.
+    pub rules: Vec<RulePlan>,
+    /// Outputs for what no rule routes; `None` = all of them.
+    pub default_to: Option<Vec<String>>,
+}
+
+impl PipelinePlan {
+    /// Whether everything but the rules is the same, so that rules can be replaced alone.
+    pub fn differs_only_in_rules(&self, other: &Self) -> bool {
+        // Named one by one, so that a new field has to be thought about here.
+        let Self {
+            data_dir,
+            ring_bytes,
+            journal_limit_bytes,
+            disk_free_bytes_min,
+            sources,
+            outputs,
+            rules: _,
+            default_to: _,
+        } = self;
+        *data_dir == other.data_dir
+            && *ring_bytes == other.ring_bytes
+            && *journal_limit_bytes == other.journal_limit_bytes
+            && *disk_free_bytes_min == other.disk_free_bytes_min
+            && *sources == other.sources
+            && *outputs == other.outputs
+    }
 }
 
 /// One source.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SourcePlan {
     /// Its name in the configuration.
     pub name: String,
@@ -34,7 +63,7 @@ pub struct SourcePlan {
 }
 
 /// Kinds of sources.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum SourceKind {
     /// Plain files by glob.
     File(FileSource),
@@ -43,7 +72,7 @@ pub enum SourceKind {
 }
 
 /// `type = "file"`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct FileSource {
     /// Globs of files to tail (`**` crosses directories).
     pub include: Vec<String>,
@@ -57,7 +86,7 @@ pub struct FileSource {
 }
 
 /// `type = "containers"`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ContainersSource {
     /// Roots of docker's container directories (`<id>/<id>-json.log` with `config.v2.json`).
     pub docker_roots: Vec<PathBuf>,
@@ -72,7 +101,7 @@ pub struct ContainersSource {
 }
 
 /// Settings of every source that tails files.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TailSettings {
     /// Where to begin with files that are there at the very first start.
     pub read_from: ReadFrom,
@@ -128,7 +157,7 @@ pub enum Format {
 }
 
 /// One output.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct OutputPlan {
     /// Its name in the configuration.
     pub name: String,
@@ -145,7 +174,7 @@ pub struct OutputPlan {
 }
 
 /// Kinds of outputs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum OutputKind {
     /// Splunk HTTP event collector.
     SplunkHec(Box<SplunkHec>),
@@ -158,7 +187,7 @@ pub enum OutputKind {
 }
 
 /// `type = "splunk_hec"`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SplunkHec {
     /// `http://host:port` or `https://host:port`, with an optional path prefix.
     pub endpoint: String,
@@ -197,7 +226,7 @@ pub struct SplunkHec {
 }
 
 /// Client side of TLS.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct TlsSettings {
     /// PEM file of authorities to trust beside the system's.
     pub ca_file: Option<PathBuf>,
@@ -230,7 +259,7 @@ pub enum Compression {
 }
 
 /// `type = "file"`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct FileOutput {
     /// Path; directories are created.
     pub path: PathBuf,

@@ -8,7 +8,7 @@ pub mod config;
 pub mod health;
 pub mod output;
 mod pipeline;
-pub mod router;
+pub mod rule;
 pub mod source;
 pub mod stats;
 pub mod view;

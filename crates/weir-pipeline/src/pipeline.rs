@@ -16,7 +16,7 @@ use weir_journal::{CursorSpec, Journal, JournalConfig, JournalError};
 
 use crate::config::{OutputKind, OutputPlan, PipelinePlan, SourcePlan};
 use crate::output::{self, OutputContext, OutputError, OutputHandle};
-use crate::router::Router;
+use crate::rule::{Generations, GenerationsError, RuleSwitch, Rules};
 use crate::source::{self, Discovered, SourceContext, SourceError, SourceHandle};
 use crate::view::{OutputView, PipelineView, SourceView};
 
@@ -36,6 +36,9 @@ pub struct Pipeline {
     view: Arc<PipelineView>,
     sources: Vec<SourceHandle>,
     outputs: Vec<OutputHandle>,
+    /// Cursor indexes of the outputs, in their order.
+    indexes: Vec<usize>,
+    generations: Generations,
 }
 
 /// Why a pipeline does not start.
@@ -50,6 +53,12 @@ pub enum StartError {
     /// A source cannot be set up.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// The file of the rules' generations is not for this release.
+    #[error(transparent)]
+    Generations(#[from] GenerationsError),
+    /// The rules cannot be compiled.
+    #[error(transparent)]
+    Rules(#[from] weir_expr::CompileError),
     /// No thread.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
@@ -72,17 +81,30 @@ impl Pipeline {
             output_views.push(view);
             indexes.push(index);
         }
-        let router = Arc::new(Router::to_all(1, indexes));
+        let mut generations = Generations::open(disk.clone(), &plan.data_dir)?;
+        let generation = generations.number(plan, clock.unix_ns());
+        let rules =
+            Arc::new(RuleSwitch::new(compile(plan, &indexes, generation)?, clock.unix_ns()));
         let mut sources = Vec::new();
         let mut source_views = Vec::new();
         for source in &plan.sources {
-            let (handle, view) = start_source(source, plan, &journal, &router, clock)?;
+            let (handle, view) = start_source(source, plan, &journal, &rules, clock)?;
             sources.push(handle);
             source_views.push(view);
         }
         release_when_discovered(&sources, journal.clone())?;
-        let view = PipelineView::new(journal, source_views, output_views, clock.clone());
-        Ok(Self { view: Arc::new(view), sources, outputs })
+        let view = PipelineView::new(journal, source_views, output_views, rules, clock.clone());
+        Ok(Self { view: Arc::new(view), sources, outputs, indexes, generations })
+    }
+
+    /// Puts the rules of another plan in force, which must be the same but for them (see
+    /// [`PipelinePlan::differs_only_in_rules`]). Each source goes on with them from its next batch.
+    /// Returns their generation.
+    pub fn replace_rules(&mut self, plan: &PipelinePlan) -> Result<u32, weir_expr::CompileError> {
+        let generation = self.generations.number(plan, self.view.clock.unix_ns());
+        let rules = compile(plan, &self.indexes, generation)?;
+        self.view.rules.replace(rules, self.view.clock.unix_ns());
+        Ok(generation)
     }
 
     /// Live figures and books.
@@ -91,12 +113,18 @@ impl Pipeline {
     }
 
     /// Stops reading, lets the outputs deliver what they can within `deadline`, flushes the books.
-    pub fn shutdown(self, deadline: Duration) {
+    pub fn shutdown(mut self, deadline: Duration) {
+        self.stop(deadline);
+    }
+
+    /// The same, for one that is replaced: afterwards nothing runs, and its data directory can be
+    /// opened again.
+    pub fn stop(&mut self, deadline: Duration) {
         self.view.set_stopping();
         for source in &self.sources {
             source.stop();
         }
-        for source in self.sources {
+        for source in self.sources.drain(..) {
             let name = source.name().to_owned();
             if !source.join() {
                 tracing::error!(source = name, "the source's thread panicked");
@@ -106,7 +134,7 @@ impl Pipeline {
         for output in &self.outputs {
             output.stop(deadline);
         }
-        for output in self.outputs {
+        for output in self.outputs.drain(..) {
             let name = output.name().to_owned();
             if !output.join() {
                 tracing::error!(output = name, "the output's thread panicked");
@@ -156,18 +184,34 @@ fn start_source(
     plan: &SourcePlan,
     pipeline: &PipelinePlan,
     journal: &Journal,
-    router: &Arc<Router>,
+    rules: &Arc<RuleSwitch>,
     clock: &Arc<dyn Clock>,
 ) -> Result<(SourceHandle, SourceView), StartError> {
     let view = SourceView::new(plan);
     let context = SourceContext {
         journal: journal.clone(),
-        router: router.clone(),
+        rules: rules.clone(),
         clock: clock.clone(),
         stats: view.stats.clone(),
         own_paths: own_paths(pipeline),
     };
     Ok((source::spawn(plan, context)?, view))
+}
+
+/// The rules of a plan, whose outputs have these cursor indexes in their order.
+fn compile(
+    plan: &PipelinePlan,
+    indexes: &[usize],
+    generation: u32,
+) -> Result<Rules, weir_expr::CompileError> {
+    let cursor_of = |name: &str| {
+        plan.outputs.iter().zip(indexes).find(|(o, _)| o.name == name).map(|(_, index)| *index)
+    };
+    let default_to: Vec<usize> = match &plan.default_to {
+        Some(names) => names.iter().filter_map(|name| cursor_of(name)).collect(),
+        None => indexes.to_vec(),
+    };
+    Rules::new(generation, &plan.rules, &default_to, cursor_of)
 }
 
 /// What weir writes itself, and therefore never tails.

@@ -10,6 +10,7 @@ use weir_journal::Journal;
 
 use crate::config::{OutputKind, OutputPlan, SourceKind, SourcePlan};
 use crate::health::Noticed;
+use crate::rule::RuleSwitch;
 use crate::stats::{OutputStats, SourceStats};
 
 /// A source, from outside.
@@ -55,6 +56,8 @@ pub struct PipelineView {
     pub sources: Vec<SourceView>,
     /// Outputs in the order of the configuration.
     pub outputs: Vec<OutputView>,
+    /// The rules in force.
+    pub rules: Arc<RuleSwitch>,
     /// When it was started, nanoseconds since 1970.
     pub started_unix_ns: i64,
     pub(crate) clock: Arc<dyn Clock>,
@@ -92,12 +95,14 @@ impl PipelineView {
         journal: Journal,
         sources: Vec<SourceView>,
         outputs: Vec<OutputView>,
+        rules: Arc<RuleSwitch>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             journal,
             sources,
             outputs,
+            rules,
             started_unix_ns: clock.unix_ns(),
             clock,
             noticed: Noticed::default(),

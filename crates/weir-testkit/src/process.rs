@@ -60,6 +60,18 @@ pub fn wait_for<T>(deadline: Duration, mut look: impl FnMut() -> Option<T>) -> O
     }
 }
 
+/// The configuration with what every test has in common. Keys before the first table stay there.
+fn whole(dir: &Path, config: &str) -> String {
+    let first = if config.starts_with('[') { Some(0) } else { config.find("\n[").map(|at| at + 1) };
+    let tables = first.unwrap_or(0);
+    let (top, tables) = config.split_at(tables);
+    let data = dir.join("data");
+    format!(
+        "data_dir = \"{}\"\n{top}[api]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n{tables}",
+        data.display()
+    )
+}
+
 impl Weir {
     /// Starts weir with this configuration (without `data_dir` and `[api]`, which are added) and
     /// waits until it serves its books. Data and log are in `dir` and stay there.
@@ -73,12 +85,7 @@ impl Weir {
     /// weir (`strace -D ...`, `prlimit ...`).
     pub fn spawn(dir: &Path, config: &str, wrapper: &[&str]) -> Self {
         let file = dir.join("weir.toml");
-        let data = dir.join("data");
-        let head = format!(
-            "data_dir = \"{}\"\n[api]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n",
-            data.display()
-        );
-        std::fs::write(&file, head + config).expect("the configuration can be written");
+        std::fs::write(&file, whole(dir, config)).expect("the configuration can be written");
         let log = OpenOptions::new()
             .create(true)
             .append(true)
@@ -104,6 +111,14 @@ impl Weir {
             .spawn()
             .expect("weir can be started");
         Self { child, dir: dir.to_owned(), log_start, api: None }
+    }
+
+    /// Exchanges the configuration and asks weir to read it again; see [`Self::start`].
+    pub fn reload(&self, config: &str) {
+        let (file, temporary) = (self.dir.join("weir.toml"), self.dir.join("weir.toml.new"));
+        std::fs::write(&temporary, whole(&self.dir, config)).expect("a file can be written");
+        std::fs::rename(temporary, file).expect("a file can be renamed");
+        self.signal(Signal::HUP);
     }
 
     /// Waits until it serves its books: the journal is recovered, sources and outputs run. (It may

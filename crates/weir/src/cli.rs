@@ -58,6 +58,14 @@ pub(crate) enum Command {
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
+    /// Print what each rule of a running weir did: hits, cost, last match.
+    Rules {
+        #[command(flatten)]
+        api: ApiArgs,
+        /// Form of the figures.
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
     /// Show sources and outputs of a running weir: rates, lag, fill, loss.
     ///
     /// On a terminal a live table (keys: j k move, g G ends, ? help, q quit); else, or with
@@ -91,6 +99,13 @@ pub(crate) enum Command {
         /// The command. Default: weir itself.
         command: Vec<String>,
     },
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write KEY=VALUE, such as service.name=web".to_owned()),
+    }
 }
 
 /// Where the configuration is.
@@ -136,6 +151,36 @@ pub(crate) enum ConfigCommand {
         #[command(flatten)]
         config: ConfigArgs,
         /// Form of what is found.
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+    /// Run the tests that are written beside the rules, and say what came out differently.
+    Test {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Form of the results.
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+    /// Show which rules a line matches and why, where it goes and what becomes of it.
+    Explain {
+        /// The line as it stands in a file; without it, lines are read from standard input.
+        line: Option<String>,
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Format of the line, as in the configuration.
+        #[arg(long, default_value = "auto", value_name = "FORMAT")]
+        format: String,
+        /// Name of the source that it is of.
+        #[arg(long, default_value = "", value_name = "NAME")]
+        source: String,
+        /// What is known of where it is from, such as service.name=web. May be repeated.
+        #[arg(long = "resource", value_name = "KEY=VALUE", value_parser = key_value)]
+        resource: Vec<(String, String)>,
+        /// Show rules that do not match, too.
+        #[arg(long)]
+        all: bool,
+        /// Form of the answer.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },

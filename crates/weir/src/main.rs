@@ -47,6 +47,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Run { config } => command::run::run(&config, color),
         Command::Config(command) => command::config::run(&command, color),
         Command::Ledger { api, output } => command::ledger::run(&api, output, color),
+        Command::Rules { api, output } => command::rules::run(&api, output, color),
         Command::Top { api, once, interval } => command::top::run(&api, once, interval, color),
         Command::DeadLetter(command) => command::dead_letter::run(&command, color),
         Command::Cursor(command) => command::cursor::run(&command),

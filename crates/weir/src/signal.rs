@@ -23,6 +23,9 @@ pub(crate) fn interrupted() -> io::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
+/// The signal that asks for the configuration to be read again, where there is one.
+pub(crate) const HANG_UP: &str = "SIGHUP";
+
 /// The signals that ask weir to stop.
 pub(crate) struct Signals {
     terminate: tokio::signal::unix::Signal,
@@ -45,7 +48,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "Ctrl-C",
-            _ = self.hang_up.recv() => "SIGHUP",
+            _ = self.hang_up.recv() => HANG_UP,
         }
     }
 }

@@ -38,7 +38,6 @@ pub(crate) struct Paint {
 
 impl Paint {
     /// No colour.
-    #[cfg(test)]
     pub(crate) fn off() -> Self {
         Self { on: false }
     }

@@ -44,6 +44,16 @@ const fn family(name: &'static str, family_type: FamilyType, help: &'static str)
 /// `component_type`.
 pub const FAMILIES: &[FamilyInfo] = &[
     family("weir_build_info", Gauge, "Version of weir; always 1."),
+    family(
+        "weir_config_reloads_total",
+        Counter,
+        "Times that the configuration was read again, by what became of it.",
+    ),
+    family(
+        "weir_config_refused",
+        Gauge,
+        "1 while the configuration as it is written is wrong, and an earlier one in force.",
+    ),
     family("weir_ready", Gauge, "1 while everything that is configured is read and delivered."),
     family("weir_health_reasons", Gauge, "Things that are not as they should be, by severity."),
     family(
@@ -169,6 +179,25 @@ pub const FAMILIES: &[FamilyInfo] = &[
         "weir_buffer_discarded_events_total",
         Counter,
         "Records that were given up because an output's buffer was full.",
+    ),
+    family("weir_rules_generation", Gauge, "Number of the generation of rules in force."),
+    family("weir_rules_events_total", Counter, "Records that rules looked at."),
+    family("weir_rules_unrouted_events_total", Counter, "Records that no rule routed."),
+    family(
+        "weir_rules_cpu_seconds_total",
+        Counter,
+        "CPU time of matching all rules, estimated from samples.",
+    ),
+    family("weir_rule_hits_total", Counter, "Records that matched the rule."),
+    family(
+        "weir_rule_cpu_seconds_total",
+        Counter,
+        "CPU time that the rule took by itself, estimated from samples.",
+    ),
+    family(
+        "weir_rule_last_hit_timestamp_seconds",
+        Gauge,
+        "When the rule last matched, seconds since 1970; 0: never.",
     ),
     family("weir_journal_ring_size_bytes", Gauge, "Memory that batches hold."),
     family("weir_journal_ring_max_size_bytes", Gauge, "Bound of that memory."),

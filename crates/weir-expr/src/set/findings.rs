@@ -34,8 +34,11 @@ pub(super) fn of(rules: &[Rule]) -> Vec<Finding> {
 
 fn without_literal(rule: usize, expr: &Expr, findings: &mut Vec<Finding>) {
     expr.for_each_term(&mut |term, _, _| {
+        // A single byte is in every record.
+        let is_byte = |literal: &literal::Literal| literal.len() < 2;
         if let (Field::Message, Test::Regexp(regexp)) = (&term.field, &term.test)
-            && regexp.hir().ok().and_then(|hir| literal::required(&hir)).is_none()
+            && let literals = regexp.hir().ok().and_then(|hir| literal::required(&hir))
+            && literals.is_none_or(|literals| literals.iter().any(is_byte))
         {
             findings.push(Finding::NoLiteral { rule, pattern: regexp.to_string() });
         }

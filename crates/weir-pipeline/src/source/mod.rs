@@ -16,7 +16,7 @@ use weir_host::{Clock, WakeFd};
 use weir_journal::Journal;
 
 use crate::config::{Format, SourceKind, SourcePlan};
-use crate::router::Router;
+use crate::rule::RuleSwitch;
 use crate::stats::SourceStats;
 
 pub use tail::{LayoutError, is_compressed_or_temporary};
@@ -26,8 +26,8 @@ pub use tail::{LayoutError, is_compressed_or_temporary};
 pub struct SourceContext {
     /// Where batches go.
     pub journal: Journal,
-    /// Decides the destinations of records.
-    pub router: Arc<Router>,
+    /// Decides the destinations of records, and what is changed on them.
+    pub rules: Arc<RuleSwitch>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Live figures of this source.
@@ -159,7 +159,7 @@ pub fn spawn(plan: &SourcePlan, context: SourceContext) -> Result<SourceHandle, 
         settings,
         format,
         journal: context.journal,
-        router: context.router,
+        rules: context.rules,
         clock: context.clock,
         stats: context.stats,
         wake: wake.clone(),

@@ -17,7 +17,7 @@ use weir_model::{RecordFlags, Resource, SourceBook};
 use weir_pipeline::config::{
     ContainersSource, FileSource, Format, ReadFrom, SourceKind, SourcePlan, TailSettings,
 };
-use weir_pipeline::router::Router;
+use weir_pipeline::rule::{RulePlan, RuleSwitch, Rules};
 use weir_pipeline::source::{SourceContext, SourceHandle, spawn};
 use weir_pipeline::stats::{SourceStats, get};
 
@@ -126,6 +126,7 @@ pub(crate) fn settings() -> TailSettings {
 pub(crate) struct World {
     home: tempfile::TempDir,
     pub(crate) plan: SourcePlan,
+    pub(crate) rules: Vec<RulePlan>,
     pub(crate) ring_bytes: u64,
     pub(crate) buffer_limit_bytes: u64,
 }
@@ -166,7 +167,7 @@ impl World {
 
     fn new(home: tempfile::TempDir, kind: SourceKind) -> Self {
         let plan = SourcePlan { name: "app".into(), kind };
-        Self { home, plan, ring_bytes: 64 << 20, buffer_limit_bytes: 1 << 30 }
+        Self { home, plan, rules: Vec::new(), ring_bytes: 64 << 20, buffer_limit_bytes: 1 << 30 }
     }
 
     /// A path below the directory of logs.
@@ -176,6 +177,10 @@ impl World {
 
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.home.path().join("data")
+    }
+
+    fn rules(&self, cursor: usize) -> Rules {
+        Rules::new(1, &self.rules, &[cursor], |_| Some(cursor)).unwrap()
     }
 
     /// Starts journal, destination and source.
@@ -202,7 +207,7 @@ impl World {
         let stats = Arc::new(SourceStats::default());
         let context = SourceContext {
             journal: journal.clone(),
-            router: Arc::new(Router::to_all(1, [cursor.index()])),
+            rules: Arc::new(RuleSwitch::new(self.rules(cursor.index()), 0)),
             clock,
             stats: stats.clone(),
             own_paths: vec![self.data_dir()],

@@ -5,4 +5,5 @@ mod containers;
 mod following;
 mod harness;
 mod rotation;
+mod rules;
 mod starting;

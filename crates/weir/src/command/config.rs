@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::cli::{ConfigArgs, ConfigCommand, Output};
+use crate::command::rule_test;
 use crate::config::{self, Level, Loaded, Located, Plan};
 use crate::exit::{Exit, ExitError};
 use crate::term::{ColorChoice, Paint, note, print_data};
@@ -15,6 +16,8 @@ use crate::term::{ColorChoice, Paint, note, print_data};
 pub(crate) fn run(command: &ConfigCommand, color: ColorChoice) -> Result<Exit> {
     match command {
         ConfigCommand::Check { config, output } => check(config, *output, color),
+        ConfigCommand::Test { config, output } => rule_test::test(config, *output, color),
+        ConfigCommand::Explain { .. } => rule_test::explain(command, color),
         ConfigCommand::Default => print(config::DEFAULT),
         ConfigCommand::Schema => print(&format!("{:#}\n", config::schema())),
         ConfigCommand::Reference => print(&config::reference()),

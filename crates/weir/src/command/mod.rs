@@ -6,5 +6,8 @@ pub(crate) mod dead_letter;
 pub(crate) mod ledger;
 pub(crate) mod load;
 pub(crate) mod man;
+pub(crate) mod reload;
+pub(crate) mod rule_test;
+pub(crate) mod rules;
 pub(crate) mod run;
 pub(crate) mod top;

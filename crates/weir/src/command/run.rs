@@ -5,11 +5,13 @@
 //! process at once, which is safe: what was not delivered is delivered by the next start.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use tokio::time::MissedTickBehavior;
 use weir_api::Api;
 use weir_host::units::group_digits;
 use weir_host::{Clock, Disk, RealClock, RealDisk};
@@ -21,10 +23,11 @@ use weir_pipeline::{Pipeline, StartError};
 
 use crate::cli::ConfigArgs;
 use crate::command::config::{load_plan, summary};
+use crate::command::reload::{self, Change, Watch};
 use crate::config::Plan;
 use crate::exit::{Exit, ExitError};
 use crate::logging;
-use crate::signal::Signals;
+use crate::signal::{HANG_UP, Signals};
 use crate::term::{ColorChoice, Paint, Style, note};
 
 /// How long outputs may take to deliver what they have begun.
@@ -44,12 +47,22 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
     };
     let api = bind(&plan)?;
     let pipeline = start(&plan)?;
-    let view = pipeline.view();
-    if let Some(api) = &api {
-        api.show(view.clone());
-    }
     greet(&plan, args, api.as_ref(), color);
-    let name = runtime.block_on(watch(&view, &mut signals));
+    let mut running = Running { pipeline, plan, api };
+    running.show();
+    let mut files = args.config.as_deref().map(Watch::new);
+    let name = loop {
+        match runtime.block_on(watch(&running.pipeline.view(), &mut signals, files.as_mut())) {
+            Event::Stop(name) => break name,
+            Event::Reload(why) => {
+                if let Some(path) = &args.config {
+                    running.reload(path, why)?;
+                }
+            }
+        }
+    };
+    let Running { pipeline, api, .. } = running;
+    let view = pipeline.view();
     tracing::info!(
         "{name}: stopping; outputs have {} s to deliver what they can (a second signal ends at once)",
         STOP_DEADLINE.as_secs()
@@ -63,6 +76,74 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
         }
     }
     Ok(exit)
+}
+
+/// What runs, and by which plan.
+struct Running {
+    pipeline: Pipeline,
+    plan: Plan,
+    api: Option<Api>,
+}
+
+impl Running {
+    /// Lets the API show the present pipeline.
+    fn show(&self) {
+        if let Some(api) = &self.api {
+            api.show(self.pipeline.view());
+        }
+    }
+
+    /// Puts the configuration in force as it is written now, if it is right.
+    fn reload(&mut self, path: &Path, why: &str) -> Result<()> {
+        tracing::info!("{why}: the configuration is read again");
+        let is_applied = match reload::read(path, &self.plan) {
+            Change::Refused => false,
+            Change::Rules(plan) => self.replace_rules(*plan),
+            Change::Everything(plan) => self.restart(*plan)?,
+        };
+        if let Some(api) = &self.api {
+            api.count_reload(is_applied);
+        }
+        Ok(())
+    }
+
+    fn replace_rules(&mut self, plan: Plan) -> bool {
+        match self.pipeline.replace_rules(&plan.pipeline) {
+            Ok(generation) => {
+                let rules = plan.pipeline.rules.len();
+                tracing::info!(generation, rules, "rules of generation {generation} are in force");
+                self.plan = plan;
+                true
+            }
+            Err(error) => {
+                tracing::error!("the rules before stay in force: {error}");
+                false
+            }
+        }
+    }
+
+    /// Sources and outputs stop, each behind its position, and start again by the new plan; by
+    /// the old one, when the new one cannot be started.
+    fn restart(&mut self, plan: Plan) -> Result<bool> {
+        tracing::info!("sources and outputs start anew");
+        self.pipeline.stop(STOP_DEADLINE);
+        let (pipeline, is_applied) = match start(&plan) {
+            Ok(pipeline) => (pipeline, true),
+            Err(error) => {
+                tracing::error!(
+                    "the new configuration cannot be started: {error:#}; back to the one before"
+                );
+                (start(&self.plan)?, false)
+            }
+        };
+        self.pipeline = pipeline;
+        if is_applied {
+            tracing::info!("{}", summary(&plan));
+            self.plan = plan;
+        }
+        self.show();
+        Ok(is_applied)
+    }
 }
 
 fn bind(plan: &Plan) -> Result<Option<Api>> {
@@ -155,18 +236,38 @@ fn absent_roots(plan: &Plan) -> Vec<String> {
     roots.filter(|root| !root.exists()).map(|root| root.display().to_string()).collect()
 }
 
-/// Waits for a reason to stop; meanwhile says when something begins or ceases to be wrong.
-async fn watch(view: &PipelineView, signals: &mut Signals) -> &'static str {
+/// What the process is asked to do.
+enum Event {
+    Stop(&'static str),
+    Reload(&'static str),
+}
+
+/// Waits for a reason to stop or reload; meanwhile says when something begins or ceases to be
+/// wrong.
+async fn watch(view: &PipelineView, signals: &mut Signals, mut files: Option<&mut Watch>) -> Event {
     let mut known = BTreeSet::new();
     let mut ticks = tokio::time::interval(HEALTH_INTERVAL);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looks = tokio::time::interval(reload::LOOK_INTERVAL);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            name = signals.next() => return name,
+            name = signals.next() => match &mut files {
+                Some(files) if name == HANG_UP => {
+                    files.take();
+                    return Event::Reload(name);
+                }
+                _ => return Event::Stop(name),
+            },
             _ = ticks.tick() => {
                 log_changes(&view.health(), &mut known);
                 if nobody_reads(view) {
-                    return "nobody reads standard output, the only output";
+                    return Event::Stop("nobody reads standard output, the only output");
+                }
+            }
+            _ = looks.tick(), if files.is_some() => {
+                if files.as_mut().is_some_and(|files| files.has_changed()) {
+                    return Event::Reload("the configuration has changed");
                 }
             }
         }

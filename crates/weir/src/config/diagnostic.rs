@@ -167,7 +167,7 @@ impl Diagnostic {
         self
     }
 
-    fn render(&self, texts: &Texts, paint: Paint) -> String {
+    pub(crate) fn render(&self, texts: &Texts, paint: Paint) -> String {
         let (word, style) = match self.level {
             Level::Error => ("error", Style::Bad),
             Level::Warning => ("warning", Style::Warn),

@@ -67,6 +67,14 @@ pub(crate) enum Kind {
     Count { min: u64, max: u64 },
     /// `{ env = "NAME" }` or `{ file = "/path" }`.
     Secret,
+    /// A search expression.
+    Expression,
+    /// Per cent.
+    Share,
+    /// A table whose keys are not known beforehand.
+    Values,
+    /// A list of texts and tables.
+    Items,
     /// A table of its own.
     Table(&'static [Field]),
 }
@@ -94,6 +102,10 @@ impl Kind {
             Self::Duration { .. } => "a duration such as \"500ms\" or \"5m\"".to_owned(),
             Self::Count { .. } => "a whole number".to_owned(),
             Self::Secret => "{ env = \"NAME\" } or { file = \"/path\" }".to_owned(),
+            Self::Expression => "a search expression in quotes".to_owned(),
+            Self::Share => "a share such as \"10%\"".to_owned(),
+            Self::Values => "a table such as { \"@env\" = \"prod\" }".to_owned(),
+            Self::Items => "a list such as [\"card\", \"email\"]".to_owned(),
             Self::Table(_) => "a table".to_owned(),
         }
     }
@@ -116,7 +128,10 @@ impl Kind {
             Self::Duration { .. } => "duration",
             Self::Count { .. } => "number",
             Self::Secret => "secret",
-            Self::Table(_) => "table",
+            Self::Expression => "expression",
+            Self::Share => "share",
+            Self::Values | Self::Table(_) => "table",
+            Self::Items => "list",
         }
     }
 }

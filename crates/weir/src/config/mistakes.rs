@@ -38,7 +38,6 @@ fn wrong_keys_and_tables() {
         ("[api]\nListen = \"127.0.0.1:1\"", 2, "unknown key \"Listen\"", "\"listen\"?"),
         ("[limits]\nmemory-max = \"1GiB\"", 2, "unknown key", "\"memory\"?"),
         ("[log]\nlevl = \"info\"", 2, "unknown key \"levl\"", "\"level\"?"),
-        ("[[rule]]\nname = \"x\"", 1, "unknown key \"rule\"", "rules are not part of this release"),
         ("[store]\nretention = \"7d\"", 1, "unknown key \"store\"", "not part of this release"),
         ("[sources.a]\ntype = \"file\"", 1, "unknown key \"sources\"", "\"source\"?"),
         ("[sinks.a]", 1, "unknown key \"sinks\"", "known here"),
@@ -445,6 +444,139 @@ fn wrong_hec_outputs() {
             "tls.server_name = \"x\"\nendpoint = \"http://127.0.0.1:1\"",
             "the endpoint is http",
             "https://",
+        ),
+    ]);
+}
+
+#[test]
+fn wrong_rules() {
+    check(&[
+        ("[rule]\nname = \"x\"", 1, "rule must be a list of tables", "[[rule]]"),
+        ("[[rule]]\nwhen = \"a\"", 1, "rule.name is missing", "name ="),
+        ("[[rule]]\nname = \"x\"\nwhen = 'a:('", 3, "rule.when: ", ""),
+        ("[[rule]]\nname = \"x\"\nwhen = '@n:[1 TO'", 3, "rule.when: ", ""),
+        ("[[rule]]\nname = \"x\"\nwhen = '/(/'", 3, "", ""),
+        ("[[rule]]\nname = \"x\"\nwhne = 'a'", 3, "unknown key \"whne\"", "\"when\"?"),
+        (
+            "[[rule]]\nname = \"x\"\nto = [\"okk\"]\n[api]",
+            3,
+            "there is no output \"okk\"",
+            "\"ok\"?",
+        ),
+        (
+            "[[rule]]\nname = \"x\"\nto = [\"ok\"]",
+            3,
+            "default_to is missing",
+            "default_to = [\"NAME\"]",
+        ),
+        (
+            "[[rule]]\nname = \"x\"\n[[rule]]\nname = \"x\"\nwhen = \"b\"",
+            4,
+            "two rules are called \"x\"",
+            "apart",
+        ),
+        (
+            "[[rule]]\nname = \"x\"\ndrop = true\nset = {\"@a\" = 1}",
+            4,
+            "rule.set has no effect",
+            "take one",
+        ),
+        ("[[rule]]\nname = \"x\"\nsample = \"0%\"", 3, "keeps nothing", "drop = true"),
+        ("[[rule]]\nname = \"x\"\nsample = \"150%\"", 3, "rule.sample", ""),
+        ("[[rule]]\nname = \"x\"\nsample = 0.1", 3, "rule.sample must be a share", ""),
+        (
+            "[[rule]]\nname = \"x\"\nparse = [\"jsn\"]",
+            3,
+            "no format is called \"jsn\"",
+            "\"json\"?",
+        ),
+        ("[[rule]]\nname = \"x\"\nparse = [\"$a$b\"]", 3, "nothing between $a and $b", ""),
+        ("[[rule]]\nname = \"x\"\nextract = '(a'", 3, "rule.extract is no regular expression", ""),
+        ("[[rule]]\nname = \"x\"\nextract = '(a)'", 3, "no named group", "(?<name>...)"),
+    ]);
+}
+
+#[test]
+fn wrong_changes_and_tests() {
+    check(&[
+        ("[[rule]]\nname = \"x\"\nset = { env = \"a\" }", 3, "\"env\" cannot be set", "\"@env\""),
+        ("[[rule]]\nname = \"x\"\nset = { \"@a\" = \"{b\" }", 3, "never closed", ""),
+        ("[[rule]]\nname = \"x\"\nset = { message = 1 }", 3, "message must be text", ""),
+        (
+            "[[rule]]\nname = \"x\"\nset = { \"@a\" = { measure = \"1 +\" } }",
+            3,
+            "something is missing",
+            "",
+        ),
+        (
+            "[[rule]]\nname = \"x\"\nset = { \"@a\" = { measure = \"5ms + 1KiB\" } }",
+            3,
+            "added up",
+            "",
+        ),
+        (
+            "[[rule]]\nname = \"x\"\nset = { \"@a\" = { mesure = \"1\" } }",
+            3,
+            "one key, measure",
+            "measure =",
+        ),
+        ("[[rule]]\nname = \"x\"\nremove = [\"password\"]", 3, "is no attribute", "\"@password\""),
+        (
+            "[[rule]]\nname = \"x\"\nredact = [\"cards\"]",
+            3,
+            "there is no preset \"cards\"",
+            "\"card\"?",
+        ),
+        (
+            "[[rule]]\nname = \"x\"\nredact = [{ patern = \"x\" }]",
+            3,
+            "unknown key \"patern\"",
+            "\"pattern\"?",
+        ),
+        (
+            "[[rule]]\nname = \"x\"\nredact = [{ with = \"x\" }]",
+            3,
+            "either preset or pattern",
+            "preset =",
+        ),
+        (
+            "[[rule]]\nname = \"x\"\nredact = [{ preset = \"ip\", with = \"hash\" }]",
+            3,
+            "a hash needs a key",
+            "key =",
+        ),
+        (
+            "[[rule]]\nname = \"x\"\nredact = [{ pattern = 'a', field = \"b\" }]",
+            3,
+            "cannot be redacted",
+            "@attribute",
+        ),
+        (
+            "[[test]]\nname = \"t\"\nrecord = { message = [1] }",
+            3,
+            "cannot be a list",
+            "text, a number",
+        ),
+        ("[[test]]\nname = \"t\"\nrecord = {}\nrules = [\"x\"]", 4, "there is no rule \"x\"", ""),
+    ]);
+}
+
+#[test]
+fn doubtful_rules() {
+    check(&[
+        (
+            "[[rule]]\nname = \"x\"\nwhen = 'a'\n[[rule]]\nname = \"y\"\nwhen = 'a'",
+            6,
+            "matches the same records as \"x\"",
+            "several outputs",
+        ),
+        ("[[rule]]\nname = \"x\"\nwhen = 'a -a'", 3, "can never match", ""),
+        ("[[rule]]\nname = \"x\"\nwhen = '/[0-9]+[a-z]+/'", 3, "no text is certain", "word AND"),
+        (
+            "[[rule]]\nname = \"x\"\nfinal = true\n[[rule]]\nname = \"y\"\nwhen = 'a'",
+            6,
+            "never reached",
+            "",
         ),
     ]);
 }

@@ -15,7 +15,9 @@ mod diagnostic;
 mod field;
 mod glob;
 mod plan;
+mod redaction;
 mod reference;
+mod rules;
 mod schema;
 mod section;
 mod tables;
@@ -33,6 +35,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use diagnostic::{Diagnostics, Level};
 pub(crate) use plan::{LogFormat, LogPlan, Plan};
 pub(crate) use reference::markdown as reference;
+pub(crate) use rules::{RuleTest, TestValue};
 pub(crate) use schema::json_schema as schema;
 pub(crate) use text::{TextError, Texts};
 

@@ -19,10 +19,11 @@ use super::check;
 use super::diagnostic::Diagnostics;
 use super::field::list_or;
 use super::glob;
+use super::rules::{self, RuleTest};
 use super::section::{self, Section};
-use super::tables::{Component, Family, OUTPUT, SOURCE, TABLES, TOP};
+use super::tables::{Component, Family, LISTS, OUTPUT, SOURCE, TABLES, TOP};
 use super::text::Place;
-use super::tree::{Entry, NodeTable, NodeValue};
+use super::tree::{Entry, Node, NodeTable, NodeValue};
 
 /// What weir runs.
 #[derive(Debug, Clone)]
@@ -31,10 +32,12 @@ pub(crate) struct Plan {
     pub(crate) api_listen: Option<SocketAddr>,
     pub(crate) log: LogPlan,
     pub(crate) pipeline: PipelinePlan,
+    /// Records with what the rules must do with them.
+    pub(crate) tests: Vec<RuleTest>,
 }
 
 /// What weir says about itself.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LogPlan {
     /// Least severity.
     pub(crate) level: tracing::Level,
@@ -68,6 +71,8 @@ pub(crate) struct Sections {
     pub(crate) tables: Vec<Section>,
     pub(crate) sources: Vec<Named>,
     pub(crate) outputs: Vec<Named>,
+    pub(crate) rules: Vec<Section>,
+    pub(crate) tests: Vec<Section>,
 }
 
 impl Sections {
@@ -87,6 +92,8 @@ impl Sections {
 pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Plan> {
     let sections = sections(tree, diagnostics);
     check::check(&sections, diagnostics);
+    let rules = rules::rules(&sections, diagnostics);
+    let tests = rules::tests(&sections, diagnostics);
     if diagnostics.has_errors() {
         return None;
     }
@@ -114,7 +121,13 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
             disk_free_bytes_min: journal.size_or_share("keep_free").resolve(disk_bytes),
             sources,
             outputs: outputs?,
+            rules,
+            default_to: sections
+                .top
+                .is_set("default_to")
+                .then(|| texts(&sections.top, "default_to")),
         },
+        tests,
     })
 }
 
@@ -154,7 +167,7 @@ fn disk_bytes(data_dir: &Path) -> u64 {
 /// Stage one: every table against its fields.
 fn sections(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Sections {
     let tables: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
-    let families = [SOURCE.name, OUTPUT.name];
+    let families = [SOURCE.name, OUTPUT.name].into_iter().chain(LISTS.iter().map(|l| l.name));
     let others: Vec<&str> = tables.iter().copied().chain(families).collect();
     let top = section::read(tree, &[TOP], &others, "", None, diagnostics);
     later_releases(tree, diagnostics);
@@ -183,20 +196,43 @@ fn sections(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Sections {
         tables,
         sources: family(tree, &SOURCE, diagnostics),
         outputs: family(tree, &OUTPUT, diagnostics),
+        rules: list(tree, "rule", diagnostics),
+        tests: list(tree, "test", diagnostics),
     }
 }
 
-/// Rules and the store are described where weir's design is; say plainly that they are not here.
-fn later_releases(tree: &NodeTable, diagnostics: &mut Diagnostics) {
-    for (key, help) in [
-        ("rule", "rules are not part of this release; every output gets every record"),
-        ("store", "the store is not part of this release"),
-    ] {
-        let Some(entry) = tree.get(key) else { continue };
-        let unknown = diagnostics.0.iter_mut().find(|d| d.place.as_ref() == Some(&entry.key_place));
-        if let Some(diagnostic) = unknown {
-            diagnostic.help.push(help.to_owned());
+/// The sections of one of [`LISTS`], in order.
+fn list(tree: &NodeTable, name: &str, diagnostics: &mut Diagnostics) -> Vec<Section> {
+    let Some(list) = LISTS.iter().find(|list| list.name == name) else { return Vec::new() };
+    let Some(entry) = tree.get(name) else { return Vec::new() };
+    let mut items: &[Node] = &[];
+    let mut all_tables = false;
+    if let NodeValue::Array(nodes) = &entry.node.value {
+        items = nodes;
+        all_tables = items.iter().all(|node| matches!(node.value, NodeValue::Table(_)));
+    }
+    if !all_tables {
+        diagnostics
+            .error(Some(entry.key_place.clone()), name, format!("{name} must be a list of tables"))
+            .help(format!("write [[{name}]], in two pairs of brackets, and its keys below"));
+        return Vec::new();
+    }
+    let mut sections = Vec::new();
+    for node in items {
+        if let NodeValue::Table(table) = &node.value {
+            let place = Some(node.place.clone());
+            sections.push(section::read(table, &[list.fields], &[], name, place, diagnostics));
         }
+    }
+    sections
+}
+
+/// The store is described where weir's design is; say plainly that it is not here.
+fn later_releases(tree: &NodeTable, diagnostics: &mut Diagnostics) {
+    let Some(entry) = tree.get("store") else { return };
+    let unknown = diagnostics.0.iter_mut().find(|d| d.place.as_ref() == Some(&entry.key_place));
+    if let Some(diagnostic) = unknown {
+        diagnostic.help.push("the store is not part of this release".to_owned());
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use weir_host::units::{format_duration, format_size};
 
 use super::field::{Default, Field, Kind};
-use super::tables::{Family, OUTPUT, SOURCE, TABLES, TOP};
+use super::tables::{Family, LISTS, OUTPUT, SOURCE, TABLES, TOP};
 
 const INTRODUCTION: &str = "# Configuration
 
@@ -42,6 +42,10 @@ pub(crate) fn markdown() -> String {
     for table in TABLES {
         let _infallible = writeln!(page, "\n## `[{}]`\n\n{}\n", table.name, table.doc);
         fields(&mut page, table.fields.iter());
+    }
+    for list in LISTS {
+        let _infallible = writeln!(page, "\n## `[[{}]]`\n\n{}\n", list.name, list.doc);
+        fields(&mut page, list.fields.iter());
     }
     for family in [&SOURCE, &OUTPUT] {
         components(&mut page, family);

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::field::{Default, Field, Kind, Word};
-use super::tables::{Component, Family, OUTPUT, SOURCE, TABLES, TOP};
+use super::tables::{Component, Family, LISTS, OUTPUT, SOURCE, TABLES, TOP};
 use super::tree::{NodeValue, parse_value};
 
 const SIZE: &str = r"^\s*[0-9]+(\.[0-9]+)?\s*(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)\s*$|^0$";
@@ -22,6 +22,10 @@ pub(crate) fn json_schema() -> Value {
     for table in TABLES {
         let schema = object(table.doc, table.fields.iter(), None);
         properties.insert(table.name.to_owned(), schema);
+    }
+    for list in LISTS {
+        let items = object(list.doc, list.fields.iter(), None);
+        properties.insert(list.name.to_owned(), json!({ "type": "array", "items": items }));
     }
     for family in [&SOURCE, &OUTPUT] {
         properties.insert(family.name.to_owned(), family_schema(family));
@@ -81,7 +85,13 @@ fn field_schema(field: &Field) -> Value {
     let text = || json!({ "type": "string", "minLength": 1 });
     let mut schema = match &field.kind {
         Kind::Bool => json!({ "type": "boolean" }),
-        Kind::Text | Kind::Path | Kind::Listen => text(),
+        Kind::Text | Kind::Path | Kind::Listen | Kind::Expression => text(),
+        Kind::Share => json!({ "type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$" }),
+        Kind::Values => json!({ "type": "object" }),
+        Kind::Items => json!({
+            "type": "array",
+            "items": { "anyOf": [text(), { "type": "object" }] },
+        }),
         Kind::Url => json!({ "type": "string", "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://" }),
         Kind::Globs | Kind::Names | Kind::Paths => json!({ "type": "array", "items": text() }),
         Kind::Choice(words) => json!({ "enum": names(words) }),
@@ -125,6 +135,6 @@ fn to_json(value: &NodeValue) -> Value {
         NodeValue::Integer(n) => json!(n),
         NodeValue::Bool(value) => json!(value),
         NodeValue::Array(items) => items.iter().map(|item| to_json(&item.value)).collect(),
-        NodeValue::Float | NodeValue::Datetime | NodeValue::Table(_) => Value::Null,
+        NodeValue::Float(_) | NodeValue::Datetime | NodeValue::Table(_) => Value::Null,
     }
 }

@@ -16,7 +16,7 @@ use super::diagnostic::Diagnostics;
 use super::field::{Default, Field, Kind, Word, quoted};
 use super::tables::{OUTPUT, SOURCE, TABLES, TOP};
 use super::text::Place;
-use super::tree::{Node, NodeTable, NodeValue, parse_value};
+use super::tree::{Entry, Node, NodeTable, NodeValue, parse_value};
 
 /// A value that was read.
 #[derive(Debug, Clone)]
@@ -33,6 +33,8 @@ pub(crate) enum Value {
     /// And the file that it was read from.
     Secret(Secret, Option<PathBuf>),
     Table(Section),
+    Values(NodeTable),
+    Items(Vec<Node>),
 }
 
 /// A table that was read.
@@ -145,6 +147,30 @@ impl Section {
     /// Whether a list was written, correctly, and holds nothing.
     pub(crate) fn is_empty_list(&self, name: &str) -> bool {
         self.is_set(name) && matches!(self.get(name), Some(Value::List(items)) if items.is_empty())
+    }
+
+    /// The entries of a table with free keys.
+    pub(crate) fn values(&self, name: &str) -> &[Entry] {
+        match self.get(name) {
+            Some(Value::Values(table)) => &table.entries,
+            _ => &[],
+        }
+    }
+
+    /// The items of a list of texts and tables.
+    pub(crate) fn items(&self, name: &str) -> &[Node] {
+        match self.get(name) {
+            Some(Value::Items(items)) => items,
+            _ => &[],
+        }
+    }
+
+    /// The value of a share field, from 0 to 1.
+    pub(crate) fn share(&self, name: &str) -> Option<f64> {
+        match self.get(name) {
+            Some(Value::SizeOrShare(SizeOrShare::Share(share))) => Some(f64::from(*share) / 1e4),
+            _ => None,
+        }
     }
 
     /// The value of a secret field.
@@ -290,7 +316,18 @@ impl Reader<'_> {
     fn value(&mut self, field: &Field, node: &Node) -> Option<Value> {
         match &field.kind {
             Kind::Bool => self.bool(field, node),
-            Kind::Text | Kind::Path | Kind::Url => self.text(field, node).map(Value::Text),
+            Kind::Text | Kind::Path | Kind::Url | Kind::Expression => {
+                self.text(field, node).map(Value::Text)
+            }
+            Kind::Share => self.share(field, node),
+            Kind::Values => match &node.value {
+                NodeValue::Table(table) => Some(Value::Values(table.clone())),
+                _ => self.wrong_type(field, node),
+            },
+            Kind::Items => match &node.value {
+                NodeValue::Array(items) => Some(Value::Items(items.clone())),
+                _ => self.wrong_type(field, node),
+            },
             Kind::Listen => self.listen(field, node),
             Kind::Globs | Kind::Names | Kind::Paths => self.list(field, node),
             Kind::Choice(words) => self.choice(field, node, words),
@@ -487,6 +524,17 @@ impl Reader<'_> {
                 self.wrong(node, format!("is {text}; the least is {least}"));
                 None
             }
+            Ok(value) => Some(Value::SizeOrShare(value)),
+            Err(error) => self.unit_error(node, text, &error),
+        }
+    }
+
+    fn share(&mut self, field: &Field, node: &Node) -> Option<Value> {
+        let NodeValue::Text(text) = &node.value else {
+            return self.wrong_type(field, node);
+        };
+        match units::parse_size_or_share(text) {
+            Ok(SizeOrShare::Bytes(_)) => self.wrong_type(field, node),
             Ok(value) => Some(Value::SizeOrShare(value)),
             Err(error) => self.unit_error(node, text, &error),
         }

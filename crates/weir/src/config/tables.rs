@@ -22,6 +22,14 @@ pub(crate) struct Component {
     pub(crate) fields: &'static [&'static [Field]],
 }
 
+/// A table that may stand any number of times, in order: `[[rule]]`.
+#[derive(Debug)]
+pub(crate) struct List {
+    pub(crate) name: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) fields: &'static [Field],
+}
+
 /// `source` or `output`.
 #[derive(Debug)]
 pub(crate) struct Family {
@@ -65,14 +73,134 @@ const fn time(min: Duration, max: Duration) -> Kind {
 use Default::{None, Required, Value};
 
 /// Keys that stand before the first table.
-pub(crate) const TOP: &[Field] = &[field(
-    "data_dir",
-    Kind::Path,
-    Value("\"weir-data\""),
-    "Directory of the journal, the positions and the dead-letter files. Created when missing; \
-     one weir uses it at a time. A relative path is relative to the directory that weir is \
-     started in.",
-)];
+pub(crate) const TOP: &[Field] = &[
+    field(
+        "data_dir",
+        Kind::Path,
+        Value("\"weir-data\""),
+        "Directory of the journal, the positions and the dead-letter files. Created when missing; \
+         one weir uses it at a time. A relative path is relative to the directory that weir is \
+         started in.",
+    ),
+    field(
+        "default_to",
+        Kind::Names,
+        None("every output, while no rule has `to`"),
+        "Outputs for records that no rule routes. Must be written as soon as a rule has `to`; \
+         with an empty list such records are discarded, and counted as `unrouted`.",
+    ),
+];
+
+/// Tables that may stand any number of times, in reading order.
+pub(crate) const LISTS: &[List] = &[
+    List {
+        name: "rule",
+        doc: "A rule: which records go where, and how they are changed before. Every `when` sees \
+              the record as it was read, so rules match whatever their order. Then what the \
+              matching rules say is done in their order (that of the files' names, then of the \
+              text), up to the first that is `final`. Within a rule the order is `parse`, \
+              `extract`, `set`, `remove`, `redact`. Changes are for all outputs.",
+        fields: RULE,
+    },
+    List {
+        name: "test",
+        doc: "A record, and what the rules must do with it; run by `weir config test`.",
+        fields: TEST,
+    },
+];
+
+const RULE: &[Field] = &[
+    field("name", Kind::Text, Required, "Its name in metrics and messages; each stands once."),
+    field(
+        "when",
+        Kind::Expression,
+        Value("\"*\""),
+        "Which records: an [expression](expressions.md). Single quotes spare backslashes.",
+    ),
+    field("to", Kind::Names, None("adds no output"), "Outputs that get these records."),
+    field(
+        "final",
+        Kind::Bool,
+        Value("false"),
+        "Whether later rules are left out for records that match.",
+    ),
+    field(
+        "drop",
+        Kind::Bool,
+        Value("false"),
+        "Discards the records, whatever earlier rules said; counted under the reason `rule`.",
+    ),
+    field(
+        "sample",
+        Kind::Share,
+        None("all of them"),
+        "Share of the records that is kept, the same ones whenever they are read; the others are \
+         discarded, counted under the reason `sampled`.",
+    ),
+    field(
+        "parse",
+        Kind::Names,
+        None("nothing"),
+        "Formats to read attributes from: `json`, `logfmt`, `syslog`, `common`, `combined`, \
+         `nginx`, or a format of your own as nginx writes `log_format`. The first that fits is \
+         taken; a message that fits none stays as it is.",
+    ),
+    field(
+        "extract",
+        Kind::Text,
+        None("nothing"),
+        "A regular expression; what its named groups `(?<name>...)` find in the message become \
+         attributes. Two underscores in a name stand for a point.",
+    ),
+    field(
+        "set",
+        Kind::Values,
+        None("nothing"),
+        "Values for `\"@attribute\"`, `message`, `status`, `service` or `host`: numbers, truth \
+         values, text with fields in it (`\"{service} {@user.id}\"`; a brace as such is written \
+         twice), or `{ measure = \"@request_time - @upstream_response_time\" }`.",
+    ),
+    field(
+        "remove",
+        Kind::Names,
+        None("nothing"),
+        "Attributes (`\"@password\"`) to take away, also out of a message that is JSON.",
+    ),
+    field(
+        "redact",
+        Kind::Items,
+        None("nothing"),
+        "What to hide before it reaches a disk: `\"card\"`, `\"email\"`, `\"token\"`, `\"ip\"`, or \
+         a table with `preset` or `pattern` (its first group is what is hidden), `with` (a text, \
+         `\"*\"` for as many asterisks, or `\"hash\"`), `key` (of the hash, a secret), and `field` \
+         (`message` or `\"@attribute\"`; default: everywhere).",
+    ),
+];
+
+const TEST: &[Field] = &[
+    field("name", Kind::Text, Required, "What it shows."),
+    field(
+        "record",
+        Kind::Values,
+        Required,
+        "The record: `message`, and where they matter `source`, `service`, `host`, `status`, \
+         `iostream`, `\"@attribute\"` and the names of tags.",
+    ),
+    field("rules", Kind::Names, None("not looked at"), "The rules that must match, all of them."),
+    field(
+        "to",
+        Kind::Names,
+        None("not looked at"),
+        "The outputs that must get it, all of them; an empty list when it must be discarded.",
+    ),
+    field(
+        "expect",
+        Kind::Values,
+        None("not looked at"),
+        "What must be there afterwards: `message`, `status`, `\"@attribute\"`; `false` for an \
+         attribute that must be gone.",
+    ),
+];
 
 /// Tables that may stand once, in reading order.
 pub(crate) const TABLES: &[Table] = &[

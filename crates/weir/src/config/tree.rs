@@ -26,7 +26,7 @@ pub(crate) enum NodeValue {
     Text(String),
     /// `None` when it does not fit in 64 bits.
     Integer(Option<i64>),
-    Float,
+    Float(f64),
     Bool(bool),
     Datetime,
     Array(Vec<Node>),
@@ -60,7 +60,7 @@ impl NodeValue {
         match self {
             Self::Text(_) => "text",
             Self::Integer(_) => "a whole number",
-            Self::Float => "a number with a fraction",
+            Self::Float(_) => "a number with a fraction",
             Self::Bool(_) => "true or false",
             Self::Datetime => "a date or time",
             Self::Array(_) => "a list",
@@ -163,7 +163,8 @@ pub(crate) fn parse_value(text: &str) -> Node {
     node(&value, 0)
 }
 
-/// Tables merge key by key, but for a source or an output, which is defined in one place.
+/// Tables merge key by key, but for a source or an output, which is defined in one place. Lists of
+/// tables (`[[rule]]`) follow each other in the order of the files.
 fn merge(into: &mut NodeTable, from: NodeTable, path: &[&str], diagnostics: &mut Diagnostics) {
     for entry in from.entries {
         let is_component = matches!(path, ["source" | "output"]);
@@ -177,6 +178,7 @@ fn merge(into: &mut NodeTable, from: NodeTable, path: &[&str], diagnostics: &mut
             (NodeValue::Table(old), NodeValue::Table(new)) if !is_component => {
                 merge(old, new, &key_path, diagnostics);
             }
+            (NodeValue::Array(old), NodeValue::Array(new)) if path.is_empty() => old.extend(new),
             (_, _) => {
                 let key_path = key_path.join(".");
                 diagnostics
@@ -205,7 +207,9 @@ fn node(value: &Spanned<DeValue<'_>>, file: usize) -> Node {
     let value_of = |value: &DeValue<'_>| match value {
         DeValue::String(text) => NodeValue::Text(text.to_string()),
         DeValue::Integer(n) => NodeValue::Integer(i64::from_str_radix(n.as_str(), n.radix()).ok()),
-        DeValue::Float(_) => NodeValue::Float,
+        DeValue::Float(number) => {
+            NodeValue::Float(number.as_str().replace('_', "").parse().unwrap_or(f64::NAN))
+        }
         DeValue::Boolean(value) => NodeValue::Bool(*value),
         DeValue::Datetime(_) => NodeValue::Datetime,
         DeValue::Array(items) => NodeValue::Array(array(items, file)),

@@ -21,7 +21,7 @@ use super::discovery::{Discovery, FileKey};
 use super::file::{File, Phase};
 use super::identity::FileId;
 use crate::config::{Format, TailSettings};
-use crate::router::Router;
+use crate::rule::{RuleSwitch, Workspace};
 use crate::stats::{SourceStats, add, publish_cpu, set};
 
 /// Pause before what failed is tried again (descriptors used up, a read error, a refusal that
@@ -61,7 +61,7 @@ pub(in crate::source) struct Parts {
     pub(in crate::source) settings: TailSettings,
     pub(in crate::source) format: Format,
     pub(in crate::source) journal: Journal,
-    pub(in crate::source) router: Arc<Router>,
+    pub(in crate::source) rules: Arc<RuleSwitch>,
     pub(in crate::source) clock: Arc<dyn Clock>,
     pub(in crate::source) stats: Arc<SourceStats>,
     pub(in crate::source) wake: WakeFd,
@@ -104,6 +104,7 @@ pub(super) struct Engine {
     pub(super) open_files_max: usize,
     pub(super) builder: BatchBuilder,
     pub(super) scratch: Option<BatchBuilder>,
+    pub(super) rule_work: Workspace,
     pub(super) state_buf: Vec<u8>,
     next_drain: Duration,
     next_rescan: Duration,
@@ -122,6 +123,7 @@ impl Engine {
             source: SourceId::of(&parts.name),
             next_rescan: now + parts.settings.rescan_interval,
             next_unwatched: now + UNWATCHED_PAUSE,
+            rule_work: Workspace::new(&parts.name),
             parts,
             discovery,
             files: HashMap::new(),

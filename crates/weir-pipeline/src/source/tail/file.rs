@@ -110,6 +110,9 @@ pub(super) struct File {
     pub is_claimed: bool,
     /// Its unread bytes are to be given up.
     pub is_given_up: bool,
+    /// The block that was read last gave more than fits in a frame: the next one has only so many
+    /// bytes, and ends behind a line.
+    pub split: Option<usize>,
     /// Growth that the last look saw.
     pub last_growth: u64,
     /// It was there when the source started, or its delay of discovery is already counted.
@@ -160,6 +163,7 @@ impl File {
             is_sought: false,
             is_claimed: false,
             is_given_up: false,
+            split: None,
             last_growth: 0,
             is_old: false,
         }

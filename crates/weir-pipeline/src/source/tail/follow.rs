@@ -22,6 +22,7 @@ use super::identity::{Look, read_fully, verify};
 use super::reader::{Block, end_of_hole, read_block};
 use super::state;
 use crate::config::Format;
+use crate::rule::Subject;
 use crate::stats::add;
 
 /// Memory for refused batches of all files together; beyond it they are dropped and read again.
@@ -36,6 +37,25 @@ fn codec_format(format: Format) -> Option<weir_codec::Format> {
         Format::Json => Some(weir_codec::Format::Json),
         Format::Logfmt => Some(weir_codec::Format::Logfmt),
     }
+}
+
+/// What to do with a batch that rules make larger than a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    /// Give it back, to be read again in parts.
+    Whole,
+    /// Cut it: it cannot be read in smaller parts.
+    Cut,
+}
+
+/// What became of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Appended {
+    Accepted,
+    /// Held, or dropped to be read again.
+    Refused,
+    /// Nothing was changed: read less at once.
+    TooLarge,
 }
 
 /// A file that was cut and grew to the same length again tells nothing by its size.
@@ -215,9 +235,18 @@ impl Engine {
         }
         self.note_first_read(file);
         self.readable_again(&file.shown);
+        let begin = file.position();
         let is_complete = self.decode(file, region);
-        if !self.append(file) {
-            return Next::Blocked;
+        match self.append_as(file, Fit::Whole) {
+            Appended::Accepted => {}
+            Appended::Refused => return Next::Blocked,
+            Appended::TooLarge => {
+                let half = self.builder.record(self.builder.record_count() / 2 - 1);
+                let split = half.position.offset.saturating_sub(begin.offset);
+                self.rewind(file);
+                file.split = Some(split as usize);
+                return Next::Again;
+            }
         }
         self.step_over_hole(file);
         if is_complete {
@@ -228,11 +257,12 @@ impl Engine {
     }
 
     /// Reads the next block into the builder. `None`: the file was rewritten.
-    pub(super) fn fill(&mut self, file: &File) -> Result<Option<Range<usize>>, Errno> {
-        let Some(fd) = file.fd() else { return Err(Errno::BADF) };
+    pub(super) fn fill(&mut self, file: &mut File) -> Result<Option<Range<usize>>, Errno> {
         let at = file.at();
-        let want = (file.size - at).min(READ_BLOCK_BYTES as u64) as usize;
+        let block = file.split.take().unwrap_or(READ_BLOCK_BYTES).min(READ_BLOCK_BYTES);
+        let want = (file.size - at).min(block as u64) as usize;
         self.reset_builder(file);
+        let Some(fd) = file.fd() else { return Err(Errno::BADF) };
         let space = self.builder.read_space(want);
         Ok(match read_block(fd, at, file.memory.window(), space)? {
             Block::Bytes(count) => Some(self.builder.advance(count)),
@@ -391,19 +421,34 @@ impl Engine {
         resume
     }
 
-    /// Seals what was decoded and appends it. False when the journal refused it: the batch is then
-    /// held, or dropped to be read again.
+    /// Seals what was decoded and appends it, cut to what fits in a frame. False when the journal
+    /// refused it: the batch is then held, or dropped to be read again.
     pub(super) fn append(&mut self, file: &mut File) -> bool {
+        self.append_as(file, Fit::Cut) == Appended::Accepted
+    }
+
+    fn append_as(&mut self, file: &mut File, fit: Fit) -> Appended {
         let end = file.position();
         if self.builder.record_count() == 0 && end == file.appended.position {
-            return true;
+            return Appended::Accepted;
         }
         if self.builder.record_count() == 0 {
             // What is in the arena stands in the state, or is given up.
             let base = self.builder.base();
             self.builder.reset(base);
         }
-        self.parts.router.route(&mut self.builder);
+        let rules = self.parts.rules.current();
+        let mut subject = Subject {
+            must_fit: fit == Fit::Cut || self.builder.record_count() < 2,
+            batch: &mut self.builder,
+            stream: file.stream,
+            resource: &file.resource,
+            book: &mut file.book,
+            clock: self.parts.clock.as_ref(),
+        };
+        if rules.apply(&mut self.rule_work, &mut subject).is_err() {
+            return Appended::TooLarge;
+        }
         file.encode_state(&mut self.state_buf);
         let batch = self.builder.seal(&Seal {
             class: BatchClass::Logs,
@@ -413,13 +458,13 @@ impl Engine {
             source: self.source,
             end,
             observed_ns: self.parts.clock.unix_ns(),
-            rule_generation: self.parts.router.generation(),
+            rule_generation: rules.generation(),
             keys: &file.keys,
             resource: &file.resource,
             book: &file.book,
             state: &self.state_buf,
         });
-        self.submit(file, batch)
+        if self.submit(file, batch) { Appended::Accepted } else { Appended::Refused }
     }
 
     /// Appends a sealed batch.

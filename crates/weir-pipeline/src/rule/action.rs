@@ -1,0 +1,213 @@
+//! What a rule does to a record that it matches.
+//!
+//! Invariant: an action that finds nothing to work on changes nothing; none can fail on a record.
+
+use weir_codec::{Change, LineFormat, Part, Scalar, is_json_object, rewrite_json};
+use weir_expr::{Field, Measure, Reserved, Status};
+use weir_model::{RecordView, Severity};
+
+use super::draft::{Draft, DraftFields, Origin, severity_of};
+use super::redact::{Pattern, Redaction, Scope};
+use super::template::Template;
+
+/// One action. Those of a rule run in the order of this list.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// Reads attributes out of the message, in the first of these formats that fits.
+    Parse(Vec<BodyFormat>),
+    /// Gives the named groups of a pattern that is found in the message as attributes.
+    Extract(Pattern),
+    /// Gives a field a value.
+    Set(Target, SetValue),
+    /// Takes an attribute away, with those below it, also out of a body that is JSON.
+    Remove(String),
+    /// Hides something.
+    Redact(Redaction),
+}
+
+/// A format of a message.
+#[derive(Debug, Clone)]
+pub enum BodyFormat {
+    /// A JSON object.
+    Json,
+    /// `key=value` pairs.
+    Logfmt,
+    /// Variables with text between them.
+    Line(LineFormat),
+    /// The header of a syslog line.
+    Syslog,
+}
+
+/// What can be given a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// The message itself.
+    Message,
+    /// The severity.
+    Status,
+    /// An attribute.
+    Attribute(String),
+}
+
+/// What a field is given.
+#[derive(Debug, Clone)]
+pub enum SetValue {
+    /// Text with fields in it.
+    Template(Template),
+    /// A whole number.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+    /// True or false.
+    Bool(bool),
+    /// What comes out of an arithmetic expression; nothing when one of its fields has no number.
+    Measure(Measure),
+}
+
+impl Target {
+    /// The target of that name: `message`, `status`, `@attribute`, or a reserved key, which
+    /// becomes the attribute that stands for it.
+    pub fn of(name: &str) -> Option<Self> {
+        Some(match super::template::field(name)? {
+            Field::Message => Self::Message,
+            Field::Attribute(path) => Self::Attribute(path),
+            Field::Reserved(key) => match key {
+                Reserved::Status => Self::Status,
+                Reserved::Host => Self::Attribute("host.name".to_owned()),
+                Reserved::Service => Self::Attribute("service.name".to_owned()),
+                Reserved::TraceId
+                | Reserved::SpanId
+                | Reserved::SourceId
+                | Reserved::InstanceId => Self::Attribute(key.name().to_owned()),
+                Reserved::Facility => Self::Attribute("syslog.facility".to_owned()),
+                Reserved::AppName => Self::Attribute("syslog.appname".to_owned()),
+                Reserved::ProcId => Self::Attribute("syslog.procid".to_owned()),
+                Reserved::MsgId => Self::Attribute("syslog.msgid".to_owned()),
+                Reserved::Source | Reserved::IoStream => return None,
+            },
+            Field::Tag(_) | Field::Tags | Field::Any => return None,
+        })
+    }
+}
+
+impl Action {
+    /// Does it.
+    pub(super) fn apply(&self, origin: &Origin, view: &RecordView<'_>, draft: &mut Draft) {
+        draft.parse(view);
+        match self {
+            Self::Parse(formats) => parse(formats, view, draft),
+            Self::Extract(pattern) => extract(pattern, view, draft),
+            Self::Set(target, value) => set(target, value, origin, view, draft),
+            Self::Remove(path) => remove(path, view, draft),
+            Self::Redact(redaction) => redact(redaction, view, draft),
+        }
+    }
+}
+
+fn parse(formats: &[BodyFormat], view: &RecordView<'_>, draft: &mut Draft) {
+    let message = draft.message(view).to_vec();
+    let own = &mut draft.own;
+    let stated = formats.iter().find_map(|format| match format {
+        BodyFormat::Json => own.read_json(message.trim_ascii()),
+        BodyFormat::Logfmt => own.read_logfmt(&message),
+        BodyFormat::Line(format) => own.read_line(&message, format),
+        BodyFormat::Syslog => own.read_syslog(&message),
+    });
+    let Some(stated) = stated else { return };
+    draft.are_attributes_changed = true;
+    draft.timestamp_ns = stated.time_ns.unwrap_or(draft.timestamp_ns);
+    if draft.severity == Severity::UNSPECIFIED {
+        draft.severity = stated.severity;
+    }
+}
+
+fn extract(pattern: &Pattern, view: &RecordView<'_>, draft: &mut Draft) {
+    let message = draft.message(view).to_vec();
+    pattern.groups(&message, |name, found| {
+        draft.own.set(path_of_group(name).as_bytes(), Scalar::of_word(found));
+        draft.are_attributes_changed = true;
+    });
+}
+
+/// Names of groups have no points: two underscores stand for one.
+fn path_of_group(name: &str) -> String {
+    name.replace("__", ".")
+}
+
+fn set(
+    target: &Target,
+    value: &SetValue,
+    origin: &Origin,
+    view: &RecordView<'_>,
+    draft: &mut Draft,
+) {
+    let mut text = Vec::new();
+    let fields = DraftFields { origin, view: *view, draft };
+    let value = match value {
+        SetValue::Template(template) => {
+            template.fill(&fields, &mut text);
+            Scalar::Text(&text)
+        }
+        SetValue::Int(number) => Scalar::Int(*number),
+        SetValue::Float(number) => Scalar::Float(*number),
+        SetValue::Bool(truth) => Scalar::Bool(*truth),
+        SetValue::Measure(measure) => match measure.value(&fields) {
+            Some(weir_expr::Numeric::Int(number)) => Scalar::Int(number),
+            Some(weir_expr::Numeric::Float(number)) => Scalar::Float(number),
+            None => return,
+        },
+    };
+    match (target, value) {
+        (Target::Attribute(path), value) => {
+            draft.own.set(path.as_bytes(), value);
+            draft.are_attributes_changed = true;
+        }
+        (Target::Message, Scalar::Text(_)) => draft.set_message(view, text),
+        (Target::Status, Scalar::Text(word)) => {
+            if let Some(status) = Status::parse(word) {
+                draft.severity = severity_of(status);
+            }
+        }
+        // Refused where the configuration is read.
+        (Target::Message | Target::Status, _) => {}
+    }
+}
+
+fn remove(path: &str, view: &RecordView<'_>, draft: &mut Draft) {
+    draft.are_attributes_changed |= draft.own.remove(path.as_bytes());
+    if !draft.inside.remove(path.as_bytes()) {
+        return;
+    }
+    let mut change = |found: &[u8], part: Part<'_>| match part {
+        Part::Key(_) if found == path.as_bytes() => Change::Remove,
+        _ => Change::Keep,
+    };
+    if let Some(message) = rewrite_json(draft.message(view), &mut change) {
+        draft.set_message(view, message);
+    }
+}
+
+fn redact(redaction: &Redaction, view: &RecordView<'_>, draft: &mut Draft) {
+    let hide =
+        |path: &[u8], text: &[u8]| redaction.covers(path).then(|| redaction.value(path, text))?;
+    draft.are_attributes_changed |= draft.own.change_texts(hide);
+    let message = match &redaction.scope {
+        Scope::Everything | Scope::Message => redaction.message(draft.message(view)),
+        Scope::Attribute(_) => {
+            let message = draft.message(view);
+            if !is_json_object(message) {
+                return;
+            }
+            let mut change = |path: &[u8], part: Part<'_>| match part {
+                Part::Text(text) | Part::Number(text) if redaction.covers(path) => {
+                    redaction.value(path, text).map_or(Change::Keep, Change::Text)
+                }
+                _ => Change::Keep,
+            };
+            rewrite_json(message, &mut change)
+        }
+    };
+    if let Some(message) = message {
+        draft.set_message(view, message);
+    }
+}

@@ -1,0 +1,393 @@
+//! A record as rules see it, and as they change it.
+//!
+//! Invariants: what is in the body is parsed at most once per record, and only when asked for;
+//! buffers are used for one record after another; what no rule changed is written out byte for
+//! byte as it was read.
+
+use std::cell::RefCell;
+
+use weir_codec::{Attributes, Scalar};
+use weir_expr::{Body, Constants, Field, Fields, Reserved, Status, Value, Visitor};
+use weir_model::{RecordFlags, RecordView, Severity};
+
+/// What all records of a batch have in common.
+#[derive(Debug, Default)]
+pub struct Origin {
+    source: String,
+    resource: Attributes,
+    encoded: Vec<u8>,
+}
+
+impl Origin {
+    /// Of the records of a source.
+    pub fn new(source: &str) -> Self {
+        Self { source: source.to_owned(), ..Self::default() }
+    }
+
+    /// Takes over the resource of the next batch, as it stands in the frame.
+    pub fn set_resource(&mut self, encoded: &[u8]) {
+        if self.encoded == encoded {
+            return;
+        }
+        self.encoded.clear();
+        self.encoded.extend_from_slice(encoded);
+        self.resource.clear();
+        // What is no object is an empty resource, as everywhere.
+        let _ = self.resource.read_json(encoded);
+    }
+
+    /// Calls `visit` for the values of a field that come from the resource; false when the
+    /// resource says nothing about it.
+    fn visit(&self, field: &Field, visit: &mut Visitor<'_>) -> bool {
+        match field {
+            Field::Reserved(Reserved::Source) => {
+                visit(Value::Text(self.source.as_bytes()));
+                true
+            }
+            Field::Reserved(key) => self.first(resource_paths(*key), visit),
+            Field::Tag(key) => visit_path(&self.resource, tag_path(key), visit),
+            _ => false,
+        }
+    }
+
+    fn first(&self, paths: &[&str], visit: &mut Visitor<'_>) -> bool {
+        paths.iter().any(|path| visit_path(&self.resource, path, visit))
+    }
+}
+
+impl Constants for Origin {
+    fn constant(&self, field: &Field, visit: &mut Visitor<'_>) -> bool {
+        self.visit(field, visit)
+    }
+}
+
+/// Where the resource keeps a reserved key, the first that is there.
+fn resource_paths(key: Reserved) -> &'static [&'static str] {
+    match key {
+        Reserved::Host => &["host.name"],
+        Reserved::Service => &["service.name"],
+        Reserved::SourceId => &["source_id"],
+        Reserved::InstanceId => &["service.instance.id", "instance_id"],
+        _ => &[],
+    }
+}
+
+/// Where a record itself keeps a reserved key.
+fn record_paths(key: Reserved) -> &'static [&'static str] {
+    match key {
+        Reserved::Host => &["host.name", "hostname", "host", "syslog.hostname"],
+        Reserved::Service => &["service.name", "service", "syslog.appname"],
+        Reserved::Status => &["status", "level", "severity", "lvl", "syslog.severity"],
+        Reserved::TraceId => &["trace_id", "traceId", "trace.id", "dd.trace_id"],
+        Reserved::SpanId => &["span_id", "spanId", "span.id", "dd.span_id"],
+        Reserved::SourceId => &["source_id"],
+        Reserved::InstanceId => &["instance_id"],
+        Reserved::Facility => &["syslog.facility"],
+        Reserved::AppName => &["syslog.appname"],
+        Reserved::ProcId => &["syslog.procid"],
+        Reserved::MsgId => &["syslog.msgid"],
+        Reserved::Source | Reserved::IoStream => &[],
+    }
+}
+
+/// Names by which agents and dashboards know attributes of the resource.
+const TAG_ALIASES: [(&str, &str); 10] = [
+    ("container_id", "container.id"),
+    ("container_name", "container.name"),
+    ("image_name", "container.image.name"),
+    ("image_tag", "container.image.tags"),
+    ("kube_namespace", "k8s.namespace.name"),
+    ("kube_container_name", "k8s.container.name"),
+    ("pod_name", "k8s.pod.name"),
+    ("pod_uid", "k8s.pod.uid"),
+    ("filename", "log.file.path"),
+    ("compose_project", "service.namespace"),
+];
+
+/// Where the resource keeps a tag.
+pub fn tag_path(tag: &str) -> &str {
+    TAG_ALIASES.iter().find(|(known, _)| *known == tag).map_or(tag, |(_, path)| path)
+}
+
+fn value(scalar: Scalar<'_>) -> Value<'_> {
+    match scalar {
+        Scalar::Null => Value::Null,
+        Scalar::Bool(truth) => Value::Bool(truth),
+        Scalar::Int(number) => Value::Int(number),
+        Scalar::Float(number) => Value::Float(number),
+        Scalar::Text(text) => Value::Text(text),
+    }
+}
+
+/// Visits the values of a path, or the object that it is. False when there is neither.
+fn visit_path(attributes: &Attributes, path: &str, visit: &mut Visitor<'_>) -> bool {
+    let (mut is_there, mut is_object) = (false, false);
+    for (found, scalar) in attributes.iter() {
+        match found.strip_prefix(path.as_bytes()) {
+            Some([]) => {
+                is_there = true;
+                visit(value(scalar));
+            }
+            Some([b'.', ..]) => is_object = true,
+            _ => {}
+        }
+    }
+    if is_object {
+        visit(Value::Object);
+    }
+    is_there || is_object
+}
+
+/// The status that a severity number stands for.
+fn status_name(severity: Severity) -> Option<&'static str> {
+    Some(match severity.0 {
+        1..=8 => "debug",
+        9 => "info",
+        10..=12 => "notice",
+        13..=16 => "warn",
+        17 => "error",
+        18 => "critical",
+        19..=20 => "alert",
+        21..=24 => "emergency",
+        _ => return None,
+    })
+}
+
+/// The severity number that stands for a status.
+pub fn severity_of(status: Status) -> Severity {
+    match status {
+        Status::Debug => Severity::DEBUG,
+        Status::Ok | Status::Info => Severity::INFO,
+        Status::Notice => Severity(10),
+        Status::Warn => Severity::WARN,
+        Status::Error => Severity::ERROR,
+        Status::Critical => Severity(18),
+        Status::Alert => Severity(19),
+        Status::Emergency => Severity::FATAL,
+    }
+}
+
+/// What was parsed of one record, and what rules made of it.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    is_parsed: bool,
+    /// What goes out beside the body: attributes of the source, and what rules set.
+    pub(super) own: Attributes,
+    /// What stands in the body.
+    pub(super) inside: Attributes,
+    /// The message, once it was unescaped or changed.
+    message: Option<Vec<u8>>,
+    pub(super) is_message_changed: bool,
+    pub(super) are_attributes_changed: bool,
+    pub(super) severity: Severity,
+    pub(super) timestamp_ns: i64,
+    /// What the body says about its severity.
+    stated: Severity,
+}
+
+impl Draft {
+    /// Begins with the next record.
+    pub(super) fn begin(&mut self, view: &RecordView<'_>) {
+        self.is_parsed = false;
+        self.own.clear();
+        self.inside.clear();
+        self.message = None;
+        self.is_message_changed = false;
+        self.are_attributes_changed = false;
+        self.stated = Severity::UNSPECIFIED;
+        self.severity = view.severity;
+        self.timestamp_ns = view.timestamp_ns;
+    }
+
+    /// Parses attributes and body, if that was not done.
+    pub(super) fn parse(&mut self, view: &RecordView<'_>) {
+        if self.is_parsed {
+            return;
+        }
+        self.is_parsed = true;
+        if !view.attributes.is_empty() {
+            let _ = self.own.read_json(view.attributes);
+        }
+        self.parse_body(view);
+    }
+
+    fn parse_body(&mut self, view: &RecordView<'_>) {
+        self.inside.clear();
+        let is_logfmt = view.flags.contains(RecordFlags::LOGFMT);
+        // Behind a backslash there may be anything.
+        if !matches!(view.body.trim_ascii_start().first(), Some(b'{' | b'\\')) && !is_logfmt {
+            return;
+        }
+        let plain = view.plain_body();
+        let message = self.message.as_deref().unwrap_or(&plain);
+        let stated = if is_logfmt {
+            self.inside.read_logfmt(message)
+        } else {
+            self.inside.read_json(message.trim_ascii())
+        };
+        self.stated = stated.map_or(Severity::UNSPECIFIED, |stated| stated.severity);
+    }
+
+    /// The message without escapes.
+    pub(super) fn message<'a>(&'a mut self, view: &RecordView<'_>) -> &'a [u8] {
+        self.message.get_or_insert_with(|| view.plain_body().into_owned())
+    }
+
+    /// The message, if rules changed it.
+    pub(super) fn changed_message(&self) -> Option<&[u8]> {
+        self.message.as_deref().filter(|_| self.is_message_changed)
+    }
+
+    /// Puts another message in place of the record's.
+    pub(super) fn set_message(&mut self, view: &RecordView<'_>, message: Vec<u8>) {
+        self.message = Some(message);
+        self.is_message_changed = true;
+        if self.is_parsed {
+            self.parse_body(view);
+        }
+    }
+
+    /// Something was changed.
+    pub(super) fn is_changed(&self, view: &RecordView<'_>) -> bool {
+        self.is_message_changed
+            || self.are_attributes_changed
+            || self.severity != view.severity
+            || self.timestamp_ns != view.timestamp_ns
+    }
+
+    fn visit(
+        &self,
+        origin: &Origin,
+        view: &RecordView<'_>,
+        field: &Field,
+        visit: &mut Visitor<'_>,
+    ) {
+        match field {
+            Field::Attribute(path) => {
+                if !visit_path(&self.own, path, visit) {
+                    visit_path(&self.inside, path, visit);
+                }
+            }
+            Field::Reserved(key) => self.reserved(origin, view, *key, visit),
+            Field::Tag(key) => {
+                if !origin.visit(field, visit) && !visit_path(&self.own, key, visit) {
+                    self.tags(&mut |tag| {
+                        if let Some((found, value)) = split_tag(tag)
+                            && found == key.as_bytes()
+                        {
+                            visit(Value::Text(value));
+                        }
+                    });
+                }
+            }
+            Field::Tags => self.tags(&mut |tag| visit(Value::Text(tag))),
+            Field::Any => self.everything(origin, view, visit),
+            Field::Message => {}
+        }
+    }
+
+    fn reserved(
+        &self,
+        origin: &Origin,
+        view: &RecordView<'_>,
+        key: Reserved,
+        visit: &mut Visitor<'_>,
+    ) {
+        if origin.first(resource_paths(key), visit) {
+            return;
+        }
+        match key {
+            Reserved::Source => visit(Value::Text(origin.source.as_bytes())),
+            Reserved::IoStream => {
+                if let Some(name) = view.flags.iostream() {
+                    visit(Value::Text(name.as_bytes()));
+                }
+                return;
+            }
+            Reserved::Status => {
+                let names = [self.severity, self.stated].map(status_name);
+                if let Some(name) = names.into_iter().flatten().next() {
+                    return visit(Value::Text(name.as_bytes()));
+                }
+            }
+            _ => {}
+        }
+        let _none = record_paths(key).iter().any(|path| {
+            visit_path(&self.own, path, visit) || visit_path(&self.inside, path, visit)
+        });
+    }
+
+    /// Tags that the record itself states: a list under `tags`, or a text under `ddtags`.
+    fn tags(&self, visit: &mut dyn FnMut(&[u8])) {
+        for attributes in [&self.own, &self.inside] {
+            for (path, scalar) in attributes.iter() {
+                let Scalar::Text(text) = scalar else { continue };
+                match path {
+                    b"tags" => visit(text),
+                    b"ddtags" => text.split(|b| *b == b',').for_each(&mut *visit),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn everything(&self, origin: &Origin, view: &RecordView<'_>, visit: &mut Visitor<'_>) {
+        for attributes in [&origin.resource, &self.own, &self.inside] {
+            attributes.iter().for_each(|(_, scalar)| visit(value(scalar)));
+        }
+        for key in [Reserved::Source, Reserved::Status, Reserved::IoStream] {
+            self.reserved(origin, view, key, visit);
+        }
+    }
+}
+
+fn split_tag(tag: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = tag.iter().position(|b| *b == b':')?;
+    Some((&tag[..colon], &tag[colon + 1..]))
+}
+
+/// Fields of one record: the record, what it came with, and what was parsed of it so far.
+#[derive(Debug)]
+pub(super) struct RecordFields<'a> {
+    pub(super) origin: &'a Origin,
+    pub(super) view: RecordView<'a>,
+    pub(super) draft: &'a RefCell<Draft>,
+}
+
+impl Fields for RecordFields<'_> {
+    fn body(&self) -> Body<'_> {
+        let json_escaped = self.view.flags.contains(RecordFlags::JSON_ESCAPED);
+        Body { bytes: self.view.body, json_escaped }
+    }
+
+    fn visit(&self, field: &Field, visit: &mut Visitor<'_>) {
+        if !matches!(field, Field::Reserved(Reserved::Source | Reserved::IoStream)) {
+            self.draft.borrow_mut().parse(&self.view);
+        }
+        self.draft.borrow().visit(self.origin, &self.view, field, visit);
+    }
+}
+
+/// The same for a record that is being changed; its message is the changed one.
+#[derive(Debug)]
+pub(super) struct DraftFields<'a> {
+    pub(super) origin: &'a Origin,
+    pub(super) view: RecordView<'a>,
+    pub(super) draft: &'a Draft,
+}
+
+impl Fields for DraftFields<'_> {
+    fn body(&self) -> Body<'_> {
+        match &self.draft.message {
+            Some(message) => Body { bytes: message, json_escaped: false },
+            None => Body {
+                bytes: self.view.body,
+                json_escaped: self.view.flags.contains(RecordFlags::JSON_ESCAPED),
+            },
+        }
+    }
+
+    fn visit(&self, field: &Field, visit: &mut Visitor<'_>) {
+        self.draft.visit(self.origin, &self.view, field, visit);
+    }
+}

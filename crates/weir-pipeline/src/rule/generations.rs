@@ -1,0 +1,170 @@
+//! Which rules were in force when: a number for each change of the rules, kept over restarts.
+//!
+//! A frame names the generation that routed it. The file `rules.json` in the data directory says
+//! when each began, what outputs it routed to, and tells by a hash whether the rules of this start
+//! are those of the last one. Routing itself does not depend on it: a frame holds its own.
+//!
+//! Invariants: the file is replaced as a whole, by rename; one of a later release is refused and
+//! left untouched; a damaged one is set aside; that it cannot be written stops nothing.
+
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use weir_host::units::format_rfc3339;
+use weir_host::{Disk, OpenMode};
+use weir_model::hash64;
+
+use crate::config::PipelinePlan;
+
+const FORMAT: &str = "weir.rules.v1";
+/// Generations that are remembered.
+const GENERATIONS_MAX: usize = 1000;
+/// Longest file that is read.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// The generations so far.
+#[derive(Debug)]
+pub struct Generations {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    all: Vec<Generation>,
+}
+
+/// Why weir does not start with the file that is there.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is of format {format:?}, which this release does not know; it is left untouched", path.display())]
+pub struct GenerationsError {
+    path: PathBuf,
+    format: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Generation {
+    number: u32,
+    began: String,
+    rules_hash: String,
+    rules: Vec<String>,
+    outputs: Vec<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Document {
+    format: String,
+    #[serde(default)]
+    generations: Vec<Generation>,
+}
+
+impl Generations {
+    /// Reads the file in `data_dir`, if there is one.
+    pub fn open(disk: Arc<dyn Disk>, data_dir: &Path) -> Result<Self, GenerationsError> {
+        let path = data_dir.join("rules.json");
+        let mut all = Vec::new();
+        match read(disk.as_ref(), &path) {
+            Ok(None) => {}
+            Ok(Some(document)) if document.format == FORMAT => all = document.generations,
+            Ok(Some(document)) => return Err(GenerationsError { path, format: document.format }),
+            Err(error) => set_aside(disk.as_ref(), &path, &error),
+        }
+        Ok(Self { disk, path, all })
+    }
+
+    /// The number of the plan's rules: that of the last generation if they are the same, else a
+    /// new one, which begins now.
+    pub fn number(&mut self, plan: &PipelinePlan, now_ns: i64) -> u32 {
+        let text = format!("{:?} {:?}", plan.rules, plan.default_to);
+        let rules_hash = format!("{:016x}", hash64(text.as_bytes()));
+        let outputs: Vec<String> = plan.outputs.iter().map(|output| output.name.clone()).collect();
+        let last = self.all.last();
+        if let Some(last) = last.filter(|l| l.rules_hash == rules_hash && l.outputs == outputs) {
+            return last.number;
+        }
+        let number = last.map_or(1, |last| last.number.saturating_add(1));
+        let rules = plan.rules.iter().map(|rule| rule.name.clone()).collect();
+        let began = format_rfc3339(now_ns);
+        self.all.push(Generation { number, began, rules_hash, rules, outputs });
+        let surplus = self.all.len().saturating_sub(GENERATIONS_MAX);
+        self.all.drain(..surplus);
+        if let Err(error) = self.write() {
+            tracing::warn!("{} cannot be written: {error}", self.path.display());
+        }
+        number
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let document = Document { format: FORMAT.to_owned(), generations: self.all.clone() };
+        let text = serde_json::to_vec_pretty(&document)?;
+        let temporary = self.path.with_extension("json.tmp");
+        let file = self.disk.open(&temporary, OpenMode::Create)?;
+        file.set_len(0)?;
+        file.write_all_at(&mut [IoSlice::new(&text)], 0)?;
+        file.sync_data()?;
+        self.disk.rename(&temporary, &self.path)?;
+        self.disk.sync_dir(self.path.parent().unwrap_or(Path::new(".")))
+    }
+}
+
+fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Document>> {
+    let file = match disk.open(path, OpenMode::Read) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = vec![0; file.len()?.min(FILE_BYTES_MAX) as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(Some(serde_json::from_slice(&bytes)?))
+}
+
+fn set_aside(disk: &dyn Disk, path: &Path, error: &io::Error) {
+    let aside = path.with_extension("json.damaged");
+    // Where that fails too, the next generation writes over it.
+    let _moved = disk.rename(path, &aside);
+    tracing::warn!("{} cannot be read ({error}): set aside as {}", path.display(), aside.display());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_host::RealDisk;
+
+    fn plan(dir: &Path, default_to: &[&str]) -> PipelinePlan {
+        PipelinePlan {
+            data_dir: dir.to_owned(),
+            ring_bytes: 0,
+            journal_limit_bytes: 0,
+            disk_free_bytes_min: 0,
+            sources: Vec::new(),
+            outputs: Vec::new(),
+            rules: Vec::new(),
+            default_to: Some(default_to.iter().map(|name| (*name).to_owned()).collect()),
+        }
+    }
+
+    fn open(dir: &Path) -> Result<Generations, GenerationsError> {
+        Generations::open(Arc::new(RealDisk), dir)
+    }
+
+    #[test]
+    fn a_number_stays_over_restarts_and_grows_with_each_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (plan(dir.path(), &["a"]), plan(dir.path(), &["b"]));
+        assert_eq!(open(dir.path()).unwrap().number(&a, 0), 1);
+        let mut generations = open(dir.path()).unwrap();
+        assert_eq!([generations.number(&a, 0), generations.number(&b, 0)], [1, 2]);
+        assert_eq!(open(dir.path()).unwrap().number(&a, 0), 3);
+    }
+
+    #[test]
+    fn a_damaged_file_is_set_aside_and_one_of_a_later_release_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rules.json");
+        std::fs::write(&path, b"{\"format\": \"weir.ru").unwrap();
+        assert_eq!(open(dir.path()).unwrap().number(&plan(dir.path(), &[]), 0), 1);
+        assert!(dir.path().join("rules.json.damaged").exists());
+        let later = b"{\"format\":\"weir.rules.v9\",\"other\":1}";
+        std::fs::write(&path, later).unwrap();
+        assert!(open(dir.path()).unwrap_err().to_string().contains("weir.rules.v9"));
+        assert_eq!(std::fs::read(&path).unwrap(), later);
+    }
+}

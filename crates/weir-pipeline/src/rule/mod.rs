@@ -1,0 +1,479 @@
+//! Rules: where each record goes, and what is changed on it before it goes there.
+//!
+//! Every `when` sees the record as decoded, so the order of rules does not decide what matches.
+//! Then the actions of the rules that match run in the order of the configuration, up to the first
+//! that is `final`; they change the record for all outputs. All this happens once, before the
+//! batch is sealed: what a rule discards or hides reaches no disk.
+//!
+//! Invariants: every record that is taken out is counted in the stream's book in the same batch;
+//! a batch in which nothing changes is only routed, in place; one that would not fit in a frame is
+//! given back whole ([`TooLarge`]) and comes again in smaller pieces.
+
+mod action;
+mod draft;
+mod generations;
+mod redact;
+mod stats;
+mod switch;
+mod template;
+mod trial;
+
+use std::cell::RefCell;
+
+use weir_expr::{BatchPass, Expr, Hits, Limits, RuleSet, Scratch};
+use weir_host::Clock;
+use weir_model::limits::{ATTRIBUTES_BYTES_MAX, FRAME_BYTES_MAX};
+use weir_model::{
+    BatchBuilder, DiscardReason, Full, NewRecord, RecordFlags, SourceBook, StreamId, hash64,
+};
+
+pub use action::{Action, BodyFormat, SetValue, Target};
+pub use draft::{Origin, severity_of, tag_path};
+pub use generations::{Generations, GenerationsError};
+pub use redact::{PRESETS, Pattern, Preset, Redaction, Replacement, Scope};
+pub use stats::{RuleFigures, RuleStats};
+pub use switch::RuleSwitch;
+pub use template::{Template, TemplateError, field};
+pub use trial::{Outcome, Reason, Trial};
+
+use draft::{Draft, RecordFields};
+use stats::{SAMPLE_EVERY, Stopwatch, Tally};
+
+/// One rule of the configuration, validated.
+#[derive(Debug, Clone)]
+pub struct RulePlan {
+    /// Its name.
+    pub name: String,
+    /// Which records it is about.
+    pub when: Expr,
+    /// Names of the outputs that get them.
+    pub to: Vec<String>,
+    /// No later rule is looked at for a record that matches.
+    pub is_final: bool,
+    /// What happens to the records beside being routed.
+    pub keep: Keep,
+    /// How they are changed, in order.
+    pub actions: Vec<Action>,
+}
+
+/// How many of the records that match a rule go on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Keep {
+    /// All of them.
+    All,
+    /// This share (0 to 1), the same records whenever they are read again.
+    Share(f64),
+    /// None: they go nowhere, whatever other rules say.
+    None,
+}
+
+/// The batch does not fit in a frame with what rules add to it: read less at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge;
+
+impl From<Full> for TooLarge {
+    fn from(_: Full) -> Self {
+        Self
+    }
+}
+
+/// The rules of one generation of the configuration, ready to run.
+#[derive(Debug)]
+pub struct Rules {
+    generation: u32,
+    set: Option<RuleSet>,
+    by_index: Vec<Rule>,
+    /// Where records go that no rule routes.
+    default_mask: Vec<u64>,
+    stats: std::sync::Arc<RuleStats>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    mask: Vec<u64>,
+    is_final: bool,
+    keep: Keep,
+    actions: Vec<Action>,
+}
+
+/// What a thread needs to run rules, used for one batch after another.
+#[derive(Debug)]
+pub struct Workspace {
+    origin: Origin,
+    draft: RefCell<Draft>,
+    hits: Hits,
+    /// Buffers of the matcher, and the generation that they belong to.
+    scratch: Option<(u32, Scratch)>,
+    mask: Vec<u64>,
+    tally: Tally,
+    /// Records so far, to measure one in many.
+    seen: u64,
+    /// Discards by record, empty while there are none.
+    discarded: Vec<(usize, DiscardReason)>,
+    changes: Changes,
+    spare: BatchBuilder,
+}
+
+impl Workspace {
+    /// For the records of a source.
+    pub fn new(source: &str) -> Self {
+        Self {
+            origin: Origin::new(source),
+            draft: RefCell::default(),
+            hits: Hits::default(),
+            scratch: None,
+            mask: Vec::new(),
+            tally: Tally::default(),
+            seen: 0,
+            discarded: Vec::new(),
+            changes: Changes::default(),
+            spare: BatchBuilder::new(weir_model::Position::default()),
+        }
+    }
+}
+
+/// The batch that rules are applied to.
+#[derive(Debug)]
+pub struct Subject<'a> {
+    /// The records.
+    pub batch: &'a mut BatchBuilder,
+    /// The stream that they are of.
+    pub stream: StreamId,
+    /// Its encoded resource.
+    pub resource: &'a [u8],
+    /// Its counts, with these records in them.
+    pub book: &'a mut SourceBook,
+    /// Time.
+    pub clock: &'a dyn Clock,
+    /// What does not fit is cut, since it cannot be read again in smaller pieces.
+    pub must_fit: bool,
+}
+
+/// What rules made of the records of a batch that they changed.
+#[derive(Debug, Default)]
+struct Changes {
+    bytes: Vec<u8>,
+    records: Vec<Changed>,
+}
+
+#[derive(Debug)]
+struct Changed {
+    index: usize,
+    /// The new message in `bytes`; `None` when it is the old one.
+    message: Option<std::ops::Range<usize>>,
+    /// The new attributes in `bytes`; `None` when they are the old ones.
+    attributes: Option<std::ops::Range<usize>>,
+    severity: weir_model::Severity,
+    timestamp_ns: i64,
+}
+
+/// What becomes of one record.
+enum Verdict {
+    /// It goes where the mask says.
+    Route,
+    Discard(DiscardReason),
+}
+
+impl Rules {
+    /// Compiles the rules. `cursor_of` gives the cursor index of an output; `default_to` are the
+    /// indexes of the outputs for what no rule routes.
+    pub fn new(
+        generation: u32,
+        plans: &[RulePlan],
+        default_to: &[usize],
+        cursor_of: impl Fn(&str) -> Option<usize>,
+    ) -> Result<Self, weir_expr::CompileError> {
+        let expressions: Vec<weir_expr::Rule> = plans
+            .iter()
+            .map(|plan| weir_expr::Rule { name: plan.name.clone(), when: plan.when.clone() })
+            .collect();
+        let set = if plans.is_empty() {
+            None
+        } else {
+            Some(RuleSet::compile(&expressions, Limits::default())?)
+        };
+        let by_index = plans
+            .iter()
+            .map(|plan| {
+                let cursors: Vec<usize> =
+                    plan.to.iter().filter_map(|name| cursor_of(name)).collect();
+                Rule {
+                    mask: mask_of(&cursors),
+                    is_final: plan.is_final,
+                    keep: plan.keep,
+                    actions: plan.actions.clone(),
+                }
+            })
+            .collect();
+        let stats = std::sync::Arc::new(RuleStats::new(plans.iter().map(|plan| plan.name.clone())));
+        Ok(Self { generation, set, by_index, default_mask: mask_of(default_to), stats })
+    }
+
+    /// No rules: everything goes to the outputs with these cursor indexes.
+    pub fn to_all(generation: u32, cursors: impl IntoIterator<Item = usize>) -> Self {
+        let cursors: Vec<usize> = cursors.into_iter().collect();
+        let stats = std::sync::Arc::new(RuleStats::new([]));
+        Self { generation, set: None, by_index: Vec::new(), default_mask: mask_of(&cursors), stats }
+    }
+
+    /// Number of the generation, for the frame header.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Goes on with the figures of the rules that were in force before.
+    fn continue_from(&mut self, earlier: &Self, now_ns: i64) {
+        if let Some(stats) = std::sync::Arc::get_mut(&mut self.stats) {
+            stats.continue_from(&earlier.stats, now_ns);
+        }
+    }
+
+    /// What the rules did so far.
+    pub fn stats(&self) -> &std::sync::Arc<RuleStats> {
+        &self.stats
+    }
+
+    /// Routes the records of a batch and does what the rules say; call right before it is sealed.
+    /// On [`TooLarge`] neither the batch nor the book was changed.
+    pub fn apply(&self, work: &mut Workspace, subject: &mut Subject<'_>) -> Result<(), TooLarge> {
+        subject.batch.route_all(&self.default_mask);
+        let Some(set) = &self.set else { return Ok(()) };
+        if subject.batch.record_count() == 0 {
+            return Ok(());
+        }
+        work.origin.set_resource(subject.resource);
+        work.discarded.clear();
+        work.changes.bytes.clear();
+        work.changes.records.clear();
+        work.tally.clear(self.by_index.len());
+        work.tally.records = subject.batch.record_count() as u64;
+        self.records(set, work, subject)?;
+        if !work.changes.records.is_empty() {
+            write_changes(work, subject)?;
+        } else if !work.discarded.is_empty() {
+            let mut next = work.discarded.iter().map(|(index, _)| *index).peekable();
+            subject.batch.retain(|index| next.next_if_eq(&index).is_none());
+        }
+        for (_, reason) in &work.discarded {
+            subject.book.records -= 1;
+            subject.book.discard(*reason, 1);
+        }
+        self.stats.add(&work.tally, subject.clock.unix_ns());
+        Ok(())
+    }
+
+    fn records(
+        &self,
+        set: &RuleSet,
+        work: &mut Workspace,
+        subject: &mut Subject<'_>,
+    ) -> Result<(), TooLarge> {
+        let scratch = work.scratch.take().filter(|(generation, _)| *generation == self.generation);
+        let mut scratch = scratch.map_or_else(|| set.scratch(), |(_, scratch)| scratch);
+        let mut pass = set.batch(&work.origin, &mut scratch);
+        let mut matched = Ok(());
+        for index in 0..subject.batch.record_count() {
+            matched = self.record(&mut pass, work, subject, index);
+            let is_large = work.changes.bytes.len() > FRAME_BYTES_MAX && !subject.must_fit;
+            if is_large {
+                matched = Err(TooLarge);
+            }
+            if matched.is_err() {
+                break;
+            }
+        }
+        work.scratch = Some((self.generation, scratch));
+        matched
+    }
+
+    /// Matches one record, routes it and changes its draft.
+    fn record(
+        &self,
+        pass: &mut BatchPass<'_>,
+        work: &mut Workspace,
+        subject: &mut Subject<'_>,
+        index: usize,
+    ) -> Result<(), TooLarge> {
+        let view = subject.batch.record(index);
+        work.draft.get_mut().begin(&view);
+        let fields = RecordFields { origin: &work.origin, view, draft: &work.draft };
+        work.seen += 1;
+        if work.seen.is_multiple_of(SAMPLE_EVERY) {
+            let mut stopwatch = Stopwatch { clock: subject.clock, stats: &self.stats };
+            pass.record_metered(&fields, &mut work.hits, &mut stopwatch);
+        } else {
+            pass.record(&fields, &mut work.hits);
+        }
+        if work.hits.is_empty() {
+            self.unrouted(work, index);
+            return Ok(());
+        }
+        let draft = work.draft.get_mut();
+        work.mask.clear();
+        let mut verdict = Verdict::Route;
+        for hit in work.hits.iter() {
+            let rule = &self.by_index[hit];
+            work.tally.hits[hit] += 1;
+            if let Some(reason) = rule.discards(subject.stream, view.position) {
+                verdict = Verdict::Discard(reason);
+                break;
+            }
+            merge(&mut work.mask, &rule.mask);
+            for action in &rule.actions {
+                action.apply(&work.origin, &view, draft);
+            }
+            if rule.is_final {
+                break;
+            }
+        }
+        match verdict {
+            Verdict::Discard(reason) => work.discarded.push((index, reason)),
+            Verdict::Route => {
+                if draft.is_changed(&view) {
+                    work.changes.note(index, draft);
+                }
+                if work.mask.is_empty() {
+                    self.unrouted(work, index);
+                } else {
+                    subject.batch.route(index, &work.mask)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A record that no rule routes goes where such records go, or nowhere, counted.
+    fn unrouted(&self, work: &mut Workspace, index: usize) {
+        work.tally.unrouted += 1;
+        if self.default_mask.is_empty() {
+            work.discarded.push((index, DiscardReason::Unrouted));
+        }
+    }
+}
+
+impl Rule {
+    /// Why the record goes nowhere, if it does not.
+    fn discards(&self, stream: StreamId, position: weir_model::Position) -> Option<DiscardReason> {
+        match self.keep {
+            Keep::All => None,
+            Keep::None => Some(DiscardReason::Rule),
+            Keep::Share(share) => {
+                let mut id = [0; 20];
+                id[..8].copy_from_slice(&stream.0.to_le_bytes());
+                id[8..16].copy_from_slice(&position.offset.to_le_bytes());
+                id[16..].copy_from_slice(&position.epoch.to_le_bytes());
+                let place = hash64(&id) as f64 / u64::MAX as f64;
+                (place >= share).then_some(DiscardReason::Sampled)
+            }
+        }
+    }
+}
+
+impl Changes {
+    fn note(&mut self, index: usize, draft: &mut Draft) {
+        let message = draft.changed_message().map(|message| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(message);
+            start..self.bytes.len()
+        });
+        let attributes = draft.are_attributes_changed.then(|| {
+            let start = self.bytes.len();
+            draft.own.write_json(&mut self.bytes);
+            while self.bytes.len() - start > ATTRIBUTES_BYTES_MAX {
+                self.bytes.truncate(start);
+                draft.own.cut_in_half();
+                draft.own.write_json(&mut self.bytes);
+            }
+            start..self.bytes.len()
+        });
+        let (severity, timestamp_ns) = (draft.severity, draft.timestamp_ns);
+        self.records.push(Changed { index, message, attributes, severity, timestamp_ns });
+    }
+}
+
+/// Writes the batch anew with what was changed, and without what was taken out: of the block that
+/// was read nothing stays but the bodies and attributes of the records.
+fn write_changes(work: &mut Workspace, subject: &mut Subject<'_>) -> Result<(), TooLarge> {
+    let old = &mut *subject.batch;
+    work.spare.rewrite_of(old);
+    let mut discarded = work.discarded.iter().map(|(index, _)| *index).peekable();
+    let mut changed = work.changes.records.iter().peekable();
+    for index in 0..old.record_count() {
+        let change = changed.next_if(|change| change.index == index);
+        if discarded.next_if_eq(&index).is_some() {
+            continue;
+        }
+        write_record(&mut work.spare, old, index, change, &work.changes.bytes, subject.must_fit)?;
+    }
+    std::mem::swap(old, &mut work.spare);
+    Ok(())
+}
+
+/// Room for the columns of a record.
+const ROW_BYTES: usize = 64;
+
+fn write_record(
+    out: &mut BatchBuilder,
+    old: &BatchBuilder,
+    index: usize,
+    change: Option<&Changed>,
+    bytes: &[u8],
+    must_fit: bool,
+) -> Result<(), TooLarge> {
+    let view = old.record(index);
+    let (mut message, mut attributes, mut flags) = (view.body, view.attributes, view.flags);
+    if let Some(span) = change.and_then(|change| change.message.clone()) {
+        message = &bytes[span];
+        flags = flags_of(message, flags);
+    }
+    if let Some(span) = change.and_then(|change| change.attributes.clone()) {
+        attributes = &bytes[span];
+    }
+    let room = out.room().saturating_sub(attributes.len() + ROW_BYTES);
+    if must_fit && message.len() > room {
+        message = &message[..room];
+        flags = flags.with(RecordFlags::TRUNCATED);
+    }
+    let body = out.append(message)?;
+    let attributes = if attributes.is_empty() { 0..0 } else { out.append(attributes)? };
+    out.push(&NewRecord {
+        timestamp_ns: change.map_or(view.timestamp_ns, |change| change.timestamp_ns),
+        end_offset: view.position.offset,
+        body,
+        attributes,
+        severity: change.map_or(view.severity, |change| change.severity),
+        flags,
+    })?;
+    out.route_as(old, index);
+    Ok(())
+}
+
+/// Flags of a record with a new message: it stands there without escapes, and may be no object
+/// any more.
+fn flags_of(message: &[u8], flags: RecordFlags) -> RecordFlags {
+    let mut flags = flags.without(RecordFlags::JSON_ESCAPED);
+    if flags.contains(RecordFlags::JSON_OBJECT) && !weir_codec::is_json_object(message) {
+        flags = flags.without(RecordFlags::JSON_OBJECT);
+    }
+    flags
+}
+
+fn mask_of(cursors: &[usize]) -> Vec<u64> {
+    let mut mask = Vec::new();
+    for cursor in cursors {
+        if mask.len() <= cursor / 64 {
+            mask.resize(cursor / 64 + 1, 0);
+        }
+        mask[cursor / 64] |= 1_u64 << (cursor % 64);
+    }
+    mask
+}
+
+fn merge(mask: &mut Vec<u64>, other: &[u64]) {
+    if mask.len() < other.len() {
+        mask.resize(other.len(), 0);
+    }
+    for (word, bits) in mask.iter_mut().zip(other) {
+        *word |= bits;
+    }
+}

@@ -1,0 +1,392 @@
+//! Hides what must not be kept: card numbers, addresses, tokens, whatever a pattern describes.
+//!
+//! Invariants: patterns are applied to the text as a person would read it: without the escapes of
+//! the format that carried it, and, where the body is JSON, also to each key, text and number
+//! without JSON's own escapes. What was hidden is in no byte of the result.
+
+use ring::hmac;
+use weir_codec::{Change, Part, is_json_object, rewrite_json};
+
+/// What stands in place of what was hidden.
+#[derive(Debug, Clone)]
+pub enum Replacement {
+    /// This text.
+    Text(String),
+    /// As many asterisks as there were bytes.
+    Stars,
+    /// The beginning of a keyed hash, the same for the same text, so that records can still be
+    /// told apart and brought together.
+    Hash(hmac::Key),
+}
+
+/// Where to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// The message and every attribute.
+    Everything,
+    /// The message.
+    Message,
+    /// One attribute, with those below it.
+    Attribute(String),
+}
+
+/// One thing to hide.
+#[derive(Debug, Clone)]
+pub struct Redaction {
+    /// What to look for. With a group, the first group that took part is what is hidden.
+    pub pattern: Pattern,
+    /// What is put in its place.
+    pub with: Replacement,
+    /// Where to look.
+    pub scope: Scope,
+}
+
+/// Something to look for.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    regex: regex::bytes::Regex,
+    /// Says no to a match after a closer look.
+    is_it: Check,
+    /// Names of fields whose whole text is hidden.
+    names: Option<regex::bytes::Regex>,
+}
+
+/// A preset with its name and what it finds, for the reference.
+#[derive(Debug, Clone, Copy)]
+pub struct Preset {
+    /// As written in the configuration.
+    pub name: &'static str,
+    /// What it finds.
+    pub doc: &'static str,
+    patterns: &'static [(&'static str, Check)],
+    /// Names of fields whose whole text is hidden.
+    names: Option<&'static str>,
+}
+
+/// Takes a closer look at a match.
+type Check = fn(&[u8]) -> bool;
+
+fn always(_: &[u8]) -> bool {
+    true
+}
+
+/// Ends of the paths of fields that hold a secret.
+const SECRET_NAMES: &str = r"(?i-u)(?:passwo?r?d|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)s?$";
+
+/// Everything that has a name.
+pub const PRESETS: [Preset; 4] = [
+    Preset {
+        name: "card",
+        doc: "numbers of payment cards: 12 to 19 digits, alone or in groups, whose check digit is \
+              right",
+        patterns: &[(r"\b\d(?:[ -]?\d){11,18}\b", is_card)],
+        names: None,
+    },
+    Preset {
+        name: "email",
+        doc: "e-mail addresses",
+        patterns: &[(
+            r"(?i)[a-z0-9][a-z0-9._%+'-]*@[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+",
+            always,
+        )],
+        names: None,
+    },
+    Preset {
+        name: "token",
+        doc: "passwords, keys and tokens behind a name that says so, in the Authorization header, \
+              in a URL, or of a known form (AWS, GitHub, GitLab, Slack, Stripe, Google, JWT, PEM)",
+        patterns: &[
+            (
+                r#"(?i)\b[\w.-]{0,40}(?:passwo?r?d|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)s?[\\"']*\s*(?:=>|[:=])\s*[\\"']*([^\s"'\\,;&})\]]+)"#,
+                always,
+            ),
+            (r"(?i)\b(?:bearer|basic)\s+([a-z0-9._~+/=-]{8,})", always),
+            (r"(?i)\b[a-z][a-z0-9+.-]*://[^\s/@:]*:([^\s/@]+)@", always),
+            (r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b", always),
+            (r"\bgh[pousr]_[A-Za-z0-9]{36,}|\bgithub_pat_\w{22,}|\bglpat-[\w-]{20,}", always),
+            (r"\bxox[abposr]-[A-Za-z0-9-]{10,}|\b[sr]k_(?:live|test)_[A-Za-z0-9]{16,}", always),
+            (r"\bAIza[\w-]{35}", always),
+            (r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*", always),
+            (
+                r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)",
+                always,
+            ),
+        ],
+        names: Some(SECRET_NAMES),
+    },
+    Preset {
+        name: "ip",
+        doc: "IPv4 and IPv6 addresses",
+        patterns: &[
+            (
+                r"(?i)(?:[0-9a-f]{0,4}:){2,7}(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9a-f]{1,4}|:)?",
+                is_ip_address,
+            ),
+            (r"\b(?:\d{1,3}\.){3}\d{1,3}\b", is_ip_address),
+        ],
+        names: None,
+    },
+];
+
+/// Compiled size at which a pattern is refused: it bounds time and memory of a search.
+const PATTERN_BYTES_MAX: usize = 2 << 20;
+
+impl Pattern {
+    /// A pattern of the configuration.
+    pub fn new(pattern: &str) -> Result<Self, regex::Error> {
+        Self::compile(pattern, true, always)
+    }
+
+    /// Everything that a preset looks for; `None` when there is none of that name.
+    pub fn preset(name: &str) -> Option<Vec<Self>> {
+        let preset = PRESETS.iter().find(|preset| preset.name == name)?;
+        // A test compiles them all.
+        let compile = |(regex, is_it): &(&str, Check)| Self::compile(regex, false, *is_it).ok();
+        let mut patterns: Vec<Self> = preset.patterns.iter().map(compile).collect::<Option<_>>()?;
+        if let (Some(first), Some(names)) = (patterns.first_mut(), preset.names) {
+            first.names = Some(regex::bytes::Regex::new(names).ok()?);
+        }
+        Some(patterns)
+    }
+
+    fn compile(pattern: &str, is_unicode: bool, is_it: Check) -> Result<Self, regex::Error> {
+        let mut builder = regex::bytes::RegexBuilder::new(pattern);
+        let regex = builder.unicode(is_unicode).size_limit(PATTERN_BYTES_MAX).build()?;
+        Ok(Self { regex, is_it, names: None })
+    }
+}
+
+impl Pattern {
+    /// Whether it has groups with names.
+    pub fn has_names(&self) -> bool {
+        self.regex.capture_names().flatten().next().is_some()
+    }
+
+    /// Calls `visit` with the name and text of each named group where it is found first.
+    pub(super) fn groups(&self, text: &[u8], mut visit: impl FnMut(&str, &[u8])) {
+        let Some(groups) = self.regex.captures(text) else { return };
+        for name in self.regex.capture_names().flatten() {
+            if let Some(found) = groups.name(name) {
+                visit(name, found.as_bytes());
+            }
+        }
+    }
+}
+
+impl Replacement {
+    /// A hash with this key.
+    pub fn hash(key: &[u8]) -> Self {
+        Self::Hash(hmac::Key::new(hmac::HMAC_SHA256, key))
+    }
+}
+
+impl Redaction {
+    /// The text with what was found hidden; `None` when nothing was.
+    pub fn text(&self, text: &[u8]) -> Option<Vec<u8>> {
+        self.hide(text, &mut Vec::new())
+    }
+
+    /// The value of a field with what was found hidden: all of it, when its name says so.
+    pub fn value(&self, path: &[u8], text: &[u8]) -> Option<Vec<u8>> {
+        self.hide_value(path, text, &mut Vec::new())
+    }
+
+    /// A message with what was found hidden, also behind the escapes of a JSON object; `None`
+    /// when nothing was.
+    pub fn message(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let mut written = Vec::new();
+        let inside = self.object(message, &mut written);
+        let text = inside.as_deref().unwrap_or(message);
+        // What stretches over several tokens ("password": "x") is only seen in the whole.
+        self.hide(text, &mut written).or(inside)
+    }
+
+    /// `written` is what was put in place of something before, in the same text: it is not hidden
+    /// again, or a hash would be the hash of a hash where the text was looked at twice.
+    fn hide(&self, text: &[u8], written: &mut Vec<Vec<u8>>) -> Option<Vec<u8>> {
+        let before = written.len();
+        let mut out = Vec::new();
+        let mut copied = 0;
+        for groups in self.pattern.regex.captures_iter(text) {
+            let found = groups.iter().skip(1).flatten().next().or_else(|| groups.get(0));
+            let Some(found) = found.filter(|found| !found.is_empty()) else { continue };
+            let is_old = |old: &Vec<u8>| memchr::memmem::find(old, found.as_bytes()).is_some();
+            if !(self.pattern.is_it)(found.as_bytes()) || written[..before].iter().any(is_old) {
+                continue;
+            }
+            out.extend_from_slice(&text[copied..found.start()]);
+            let start = out.len();
+            self.with.write(found.as_bytes(), &mut out);
+            written.push(out[start..].to_vec());
+            copied = found.end();
+        }
+        if copied == 0 {
+            return None;
+        }
+        out.extend_from_slice(&text[copied..]);
+        Some(out)
+    }
+
+    fn hide_value(&self, path: &[u8], text: &[u8], written: &mut Vec<Vec<u8>>) -> Option<Vec<u8>> {
+        let is_secret = |names: &regex::bytes::Regex| !text.is_empty() && names.is_match(path);
+        if !self.pattern.names.as_ref().is_some_and(is_secret) {
+            return self.hide(text, written);
+        }
+        let mut out = Vec::new();
+        self.with.write(text, &mut out);
+        written.push(out.clone());
+        Some(out)
+    }
+
+    fn object(&self, message: &[u8], written: &mut Vec<Vec<u8>>) -> Option<Vec<u8>> {
+        if message.trim_ascii_start().first() != Some(&b'{') || !is_json_object(message) {
+            return None;
+        }
+        let mut change = |path: &[u8], part: Part<'_>| {
+            let mut here = Vec::new();
+            let hidden = match part {
+                Part::Key(text) => self.hide(text, &mut here),
+                Part::Text(text) | Part::Number(text) => self.hide_value(path, text, &mut here),
+            };
+            written.append(&mut here);
+            hidden.map_or(Change::Keep, Change::Text)
+        };
+        rewrite_json(message, &mut change)
+    }
+
+    /// Whether it looks into that attribute.
+    pub fn covers(&self, path: &[u8]) -> bool {
+        match &self.scope {
+            Scope::Everything => true,
+            Scope::Message => false,
+            Scope::Attribute(scope) => path
+                .strip_prefix(scope.as_bytes())
+                .is_some_and(|rest| matches!(rest, [] | [b'.', ..])),
+        }
+    }
+}
+
+/// How much of the hash is shown: enough to tell a billion apart.
+const HASH_BYTES: usize = 8;
+
+impl Replacement {
+    fn write(&self, found: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Self::Stars => out.resize(out.len() + found.len(), b'*'),
+            Self::Hash(key) => {
+                for byte in hmac::sign(key, found).as_ref().iter().take(HASH_BYTES) {
+                    out.extend_from_slice(format!("{byte:02x}").as_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// The check digit of Luhn, over 12 to 19 digits that are not all the same.
+fn is_card(text: &[u8]) -> bool {
+    let digits: Vec<u32> =
+        text.iter().filter(|b| b.is_ascii_digit()).map(|b| u32::from(b - b'0')).collect();
+    let doubled = |(index, digit): (usize, &u32)| match index % 2 {
+        0 => *digit,
+        _ if *digit > 4 => digit * 2 - 9,
+        _ => digit * 2,
+    };
+    let sum: u32 = digits.iter().rev().enumerate().map(doubled).sum();
+    (12..=19).contains(&digits.len())
+        && sum.is_multiple_of(10)
+        && digits.iter().any(|digit| *digit != digits[0])
+}
+
+fn is_ip_address(text: &[u8]) -> bool {
+    let text = std::str::from_utf8(text).unwrap_or_default();
+    text != "::" && text.parse::<std::net::IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn redactions(preset: &str) -> Vec<Redaction> {
+        let with = Replacement::Text("#".to_owned());
+        let one = |pattern| Redaction { pattern, with: with.clone(), scope: Scope::Everything };
+        Pattern::preset(preset).unwrap().into_iter().map(one).collect()
+    }
+
+    fn redacted(preset: &str, text: &str) -> String {
+        let mut text = text.as_bytes().to_vec();
+        for redaction in redactions(preset) {
+            text = redaction.message(&text).unwrap_or(text);
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn every_preset_compiles_and_finds_what_it_is_for() {
+        let cases = [
+            ("card", "paid with 4111 1111 1111 1111 today", "paid with # today"),
+            ("card", "4111-1111-1111-1111,5500000000000004", "#,#"),
+            (
+                "card",
+                "order 4111111111111112 and 0000000000000000",
+                "order 4111111111111112 and 0000000000000000",
+            ),
+            ("email", "from <joe.o'neil+x@mail.example.co.uk>!", "from <#>!"),
+            ("email", "a@b, @x.y, user@localhost", "a@b, @x.y, user@localhost"),
+            ("token", "password=hunter2&user=joe", "password=#&user=joe"),
+            ("token", r#"{"db_password": "hun\"ter2","n":1}"#, r##"{"db_password": "#","n":1}"##),
+            ("token", "Authorization: Bearer abc.def-ghi_j", "Authorization: Bearer #"),
+            ("token", "postgres://app:s3cret@db:5432/x", "postgres://app:#@db:5432/x"),
+            ("token", "key AKIAIOSFODNN7EXAMPLE used", "key # used"),
+            ("token", "ghp_0123456789abcdefghijABCDEFGHIJ012345", "#"),
+            ("token", "the token expired, no secret here", "the token expired, no secret here"),
+            ("ip", "10.0.0.1 -> 2001:db8::1 at 12:30:45", "# -> # at 12:30:45"),
+            ("ip", "version 1.2.3, 999.1.1.1, ::ffff:10.0.0.1", "version 1.2.3, 999.1.1.1, #"),
+        ];
+        for (preset, text, want) in cases {
+            assert_eq!(redacted(preset, text), want, "{preset}: {text}");
+        }
+        assert!(PRESETS.iter().all(|preset| Pattern::preset(preset.name).is_some()));
+        assert!(Pattern::preset("cards").is_none());
+    }
+
+    #[test]
+    fn secrets_behind_the_escapes_of_a_json_body_are_found() {
+        let text =
+            r#"{"m":"\u0034111 1111 1111 \u0031111","n":4111111111111111,"joe@example.org":[1]}"#;
+        assert_eq!(redacted("card", text), r##"{"m":"#","n":"#","joe@example.org":[1]}"##);
+        assert_eq!(redacted("email", r#"{"joe\u0040example.org":1}"#), r##"{"#":1}"##);
+    }
+
+    #[test]
+    fn a_replacement_is_a_text_stars_or_a_keyed_hash() {
+        let pattern = Pattern::new(r"id=(\d+)").unwrap();
+        let with = |with| {
+            let redaction = Redaction { pattern: pattern.clone(), with, scope: Scope::Message };
+            String::from_utf8(redaction.text(b"id=42 id=42 id=43 id=").unwrap()).unwrap()
+        };
+        assert_eq!(with(Replacement::Text("x".to_owned())), "id=x id=x id=x id=");
+        assert_eq!(with(Replacement::Stars), "id=** id=** id=** id=");
+        let hashed = with(Replacement::hash(b"key"));
+        let words: Vec<&str> = hashed.split(' ').collect();
+        assert!(words[0] == words[1] && words[1] != words[2] && words[0].len() == 3 + 16);
+        let key = Replacement::hash(b"key");
+        let once = |text: &str| {
+            let pattern = Pattern::new("id=(\\w+)").unwrap();
+            let redaction = Redaction { pattern, with: key.clone(), scope: Scope::Message };
+            String::from_utf8(redaction.message(text.as_bytes()).unwrap()).unwrap()
+        };
+        assert_eq!(once(r#"{"m":"id=42"}"#), format!(r#"{{"m":"{}"}}"#, once("id=42")));
+    }
+
+    #[test]
+    fn a_scope_covers_a_path_and_what_is_below_it() {
+        let redaction = Redaction {
+            pattern: Pattern::new("x").unwrap(),
+            with: Replacement::Stars,
+            scope: Scope::Attribute("usr".to_owned()),
+        };
+        let covers = |path: &str| redaction.covers(path.as_bytes());
+        assert!(covers("usr") && covers("usr.email") && !covers("usrs") && !covers("x"));
+    }
+}

@@ -1,0 +1,165 @@
+//! What rules did: hits, time and last match of each.
+//!
+//! Times are sampled: one record in [`SAMPLE_EVERY`] is measured and counts for that many.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use weir_expr::Meter;
+use weir_host::Clock;
+
+/// Measuring costs as much as a few rules: this rarely, it is lost in the rest.
+pub(super) const SAMPLE_EVERY: u64 = 256;
+
+/// Live figures of one generation of rules, shared by all sources.
+#[derive(Debug, Default)]
+pub struct RuleStats {
+    by_rule: Vec<Arc<Figures>>,
+    all: Arc<Totals>,
+    since_ns: i64,
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    records: AtomicU64,
+    unrouted: AtomicU64,
+    time_ns: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Figures {
+    name: String,
+    hits: AtomicU64,
+    last_hit_ns: AtomicI64,
+    time_ns: AtomicU64,
+}
+
+/// Figures of one rule, read at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleFigures {
+    /// Name of the rule.
+    pub name: String,
+    /// Records that it matched.
+    pub hits: u64,
+    /// When it last matched, nanoseconds since 1970; `None`: not yet.
+    pub last_hit_ns: Option<i64>,
+    /// CPU time that it took by itself, nanoseconds.
+    pub time_ns: u64,
+}
+
+/// What one batch adds.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Hits of each rule.
+    pub(super) hits: Vec<u64>,
+    pub(super) records: u64,
+    pub(super) unrouted: u64,
+}
+
+impl Tally {
+    pub(super) fn clear(&mut self, rules: usize) {
+        self.hits.clear();
+        self.hits.resize(rules, 0);
+        (self.records, self.unrouted) = (0, 0);
+    }
+}
+
+impl RuleStats {
+    /// Nothing yet, for rules of these names.
+    pub(super) fn new(names: impl IntoIterator<Item = String>) -> Self {
+        let figures = |name| {
+            Arc::new(Figures {
+                name,
+                hits: AtomicU64::new(0),
+                last_hit_ns: AtomicI64::new(i64::MIN),
+                time_ns: AtomicU64::new(0),
+            })
+        };
+        Self { by_rule: names.into_iter().map(figures).collect(), ..Self::default() }
+    }
+
+    /// Goes on counting where an earlier generation counts, rule by rule of the same name: what is
+    /// exported never goes back, and the last batches of the earlier one are not missed.
+    pub(super) fn continue_from(&mut self, earlier: &Self, now_ns: i64) {
+        self.since_ns = now_ns;
+        self.all = earlier.all.clone();
+        for figures in &mut self.by_rule {
+            if let Some(old) = earlier.by_rule.iter().find(|old| old.name == figures.name) {
+                *figures = old.clone();
+            }
+        }
+    }
+
+    /// Adds what a batch did.
+    pub(super) fn add(&self, tally: &Tally, now_ns: i64) {
+        for (figures, hits) in self.by_rule.iter().zip(&tally.hits) {
+            if *hits > 0 {
+                figures.hits.fetch_add(*hits, Ordering::Relaxed);
+                figures.last_hit_ns.fetch_max(now_ns, Ordering::Relaxed);
+            }
+        }
+        self.all.records.fetch_add(tally.records, Ordering::Relaxed);
+        self.all.unrouted.fetch_add(tally.unrouted, Ordering::Relaxed);
+    }
+
+    /// When these rules came into force, nanoseconds since 1970.
+    pub fn since_ns(&self) -> i64 {
+        self.since_ns
+    }
+
+    /// Records that rules looked at.
+    pub fn records(&self) -> u64 {
+        load(&self.all.records)
+    }
+
+    /// Records that no rule routed.
+    pub fn unrouted(&self) -> u64 {
+        load(&self.all.unrouted)
+    }
+
+    /// CPU time of matching all rules, nanoseconds.
+    pub fn time_ns(&self) -> u64 {
+        load(&self.all.time_ns)
+    }
+
+    /// Figures of every rule, in the order of the configuration.
+    pub fn figures(&self) -> Vec<RuleFigures> {
+        self.by_rule
+            .iter()
+            .map(|figures| RuleFigures {
+                name: figures.name.clone(),
+                hits: load(&figures.hits),
+                last_hit_ns: Some(figures.last_hit_ns.load(Ordering::Relaxed))
+                    .filter(|at| *at > i64::MIN),
+                time_ns: load(&figures.time_ns),
+            })
+            .collect()
+    }
+}
+
+fn load(value: &AtomicU64) -> u64 {
+    value.load(Ordering::Relaxed)
+}
+
+/// Takes the time of one record.
+pub(super) struct Stopwatch<'a> {
+    pub(super) clock: &'a dyn Clock,
+    pub(super) stats: &'a RuleStats,
+}
+
+impl Meter for Stopwatch<'_> {
+    fn now_ns(&mut self) -> u64 {
+        self.clock.monotonic().as_nanos() as u64
+    }
+
+    fn shared(&mut self, ns: u64) {
+        self.stats.all.time_ns.fetch_add(ns * SAMPLE_EVERY, Ordering::Relaxed);
+    }
+
+    fn rule(&mut self, rule: usize, ns: u64) {
+        self.shared(ns);
+        if let Some(figures) = self.stats.by_rule.get(rule) {
+            figures.time_ns.fetch_add(ns * SAMPLE_EVERY, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Text with fields in it: `"{service} on {host}: {@user.id}"`.
+//!
+//! Invariant: a template never fails on a record; a field without a value is nothing.
+
+use weir_expr::{Field, Fields, Reserved};
+use weir_model::unescape_json;
+
+/// A template, ready to be filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Template {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Piece {
+    Text(String),
+    Field(Field),
+}
+
+/// Why a template is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// `{` without `}`.
+    #[error("the {{ at byte {0} is never closed; a brace as such is written twice")]
+    Open(usize),
+    /// `}` without `{`.
+    #[error("the }} at byte {0} closes nothing; a brace as such is written twice")]
+    Close(usize),
+    /// `{}`.
+    #[error("there is no field in the braces at byte {0}")]
+    Empty(usize),
+}
+
+impl Template {
+    /// Reads a template.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        let mut pieces = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            let offset = text.len() - rest.len() + at;
+            plain.push_str(&rest[..at]);
+            let brace = &rest[at..=at];
+            rest = &rest[at + 1..];
+            if let Some(after) = rest.strip_prefix(brace) {
+                plain.push_str(brace);
+                rest = after;
+                continue;
+            }
+            if brace == "}" {
+                return Err(TemplateError::Close(offset));
+            }
+            let end = rest.find('}').ok_or(TemplateError::Open(offset))?;
+            let field = field(rest[..end].trim()).ok_or(TemplateError::Empty(offset))?;
+            if !plain.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut plain)));
+            }
+            pieces.push(Piece::Field(field));
+            rest = &rest[end + 1..];
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(plain));
+        }
+        Ok(Self { pieces })
+    }
+
+    /// Every field that it asks for.
+    pub fn fields(&self) -> impl Iterator<Item = &Field> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Field(field) => Some(field),
+            Piece::Text(_) => None,
+        })
+    }
+
+    /// Appends the template filled in; of a field with several values the first.
+    pub fn fill(&self, record: &impl Fields, out: &mut Vec<u8>) {
+        let mut buffer = Vec::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Piece::Field(Field::Message) => {
+                    let body = record.body();
+                    if body.json_escaped {
+                        out.extend_from_slice(&unescape_json(body.bytes));
+                    } else {
+                        out.extend_from_slice(body.bytes);
+                    }
+                }
+                Piece::Field(field) => {
+                    let mut is_first = true;
+                    record.visit(field, &mut |value| {
+                        if let Some(text) = value.text(&mut buffer).filter(|_| is_first) {
+                            out.extend_from_slice(text);
+                            is_first = false;
+                        }
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// The field of that name, as expressions name it.
+pub fn field(name: &str) -> Option<Field> {
+    if let Some(path) = name.strip_prefix('@') {
+        return (!path.is_empty()).then(|| Field::Attribute(path.to_owned()));
+    }
+    match name {
+        "" => None,
+        "message" => Some(Field::Message),
+        name => Some(match Reserved::from_name(name) {
+            Some(key) => Field::Reserved(key),
+            None => Field::Tag(name.to_owned()),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_expr::{Body, Value, Visitor};
+
+    struct Sample;
+
+    impl Fields for Sample {
+        fn body(&self) -> Body<'_> {
+            Body { bytes: br"a\nb", json_escaped: true }
+        }
+
+        fn visit(&self, field: &Field, visit: &mut Visitor<'_>) {
+            match field {
+                Field::Attribute(path) if path == "n" => {
+                    visit(Value::Int(1));
+                    visit(Value::Int(2));
+                }
+                Field::Reserved(Reserved::Host) => visit(Value::Text(b"vm")),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn fields_are_filled_in_and_braces_are_written_twice() {
+        let mut out = Vec::new();
+        let template = Template::parse("{{{host}}} {@n}/{ message }{nothing}!").unwrap();
+        template.fill(&Sample, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "{vm} 1/a\nb!");
+        assert_eq!(template.fields().count(), 4);
+    }
+
+    #[test]
+    fn broken_templates_are_refused_with_the_place() {
+        let error = |text| Template::parse(text).unwrap_err();
+        assert_eq!(error("a {host"), TemplateError::Open(2));
+        assert_eq!(error("a } b"), TemplateError::Close(2));
+        assert_eq!(error("a {} b"), TemplateError::Empty(2));
+        assert_eq!(error("{@}"), TemplateError::Empty(0));
+    }
+}

@@ -1,0 +1,271 @@
+//! What rules do to a record: matching, routing, changing, hiding. The same text comes as a raw
+//! line, as a CRI line and in docker's JSON, and must come out the same.
+
+use weir_codec::{Format, LineDecoder};
+use weir_model::{BatchBuilder, DiscardReason, Position, Resource, SourceBook};
+use weir_pipeline::rule::{
+    Action, BodyFormat, Keep, Outcome, Pattern, Redaction, Replacement, RulePlan, Scope, SetValue,
+    Target, Template, Trial,
+};
+
+const OUTPUTS: [&str; 3] = ["web", "audit", "rest"];
+
+fn rule(name: &str, when: &str, to: &[&str]) -> RulePlan {
+    RulePlan {
+        name: name.to_owned(),
+        when: weir_expr::parse(when).unwrap(),
+        to: to.iter().map(|name| (*name).to_owned()).collect(),
+        is_final: false,
+        keep: Keep::All,
+        actions: Vec::new(),
+    }
+}
+
+fn acting(actions: Vec<Action>) -> Vec<RulePlan> {
+    vec![RulePlan { actions, ..rule("act", "*", &["web"]) }]
+}
+
+fn set(target: &str, value: &str) -> Action {
+    let template = Template::parse(value).unwrap();
+    Action::Set(Target::of(target).unwrap(), SetValue::Template(template))
+}
+
+fn redact(preset: &str) -> Vec<Action> {
+    let with = Replacement::Text("#".to_owned());
+    let one = |pattern| {
+        Action::Redact(Redaction { pattern, with: with.clone(), scope: Scope::Everything })
+    };
+    Pattern::preset(preset).unwrap().into_iter().map(one).collect()
+}
+
+/// The text in each form in which a container's line may come.
+fn forms(text: &str) -> [(Format, String); 4] {
+    let json = serde_json::to_string(&format!("{text}\n")).unwrap();
+    // As an encoder writes that escapes more than it must.
+    let wide: Vec<String> = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+    let wide = wide.concat();
+    let time = "2026-01-02T03:04:05.000000006Z";
+    [
+        (Format::Raw, format!("{text}\n")),
+        (Format::Cri, format!("{time} stdout F {text}\n")),
+        (
+            Format::DockerJson,
+            format!("{{\"log\":{json},\"stream\":\"stdout\",\"time\":\"{time}\"}}\n"),
+        ),
+        (
+            Format::DockerJson,
+            format!("{{\"log\":\"{wide}\\n\",\"stream\":\"stdout\",\"time\":\"{time}\"}}\n"),
+        ),
+    ]
+}
+
+fn decode(format: Format, line: &str) -> BatchBuilder {
+    let mut builder = BatchBuilder::new(Position::default());
+    let region = builder.append(line.as_bytes()).unwrap();
+    let mut book = SourceBook::default();
+    LineDecoder::new(format, 192 * 1024, 0).decode(&mut builder, region, 0, &mut book);
+    assert_eq!(builder.record_count(), 1, "{line}");
+    builder
+}
+
+fn resource() -> Resource {
+    Resource::new()
+        .with("host.name", "vm")
+        .with("service.name", "shop")
+        .with("k8s.namespace.name", "prod")
+}
+
+/// What becomes of the text, which must be the same in every form.
+#[track_caller]
+fn outcome(rules: &[RulePlan], text: &str) -> Outcome {
+    let outputs = OUTPUTS.map(str::to_owned);
+    let default_to = ["rest".to_owned()];
+    let mut outcomes = forms(text).into_iter().map(|(format, line)| {
+        let mut trial = Trial::new(rules, &outputs, Some(&default_to), "app").unwrap();
+        let mut outcome = trial.run(&mut decode(format, &line), &resource());
+        if let Some(record) = &mut outcome.record {
+            (record.timestamp, record.observed_timestamp) = (0, 0);
+        }
+        outcome
+    });
+    let first = outcomes.next().unwrap();
+    for other in outcomes {
+        assert_eq!(other, first, "{text}");
+    }
+    first
+}
+
+fn message(outcome: &Outcome) -> String {
+    String::from_utf8(outcome.record.as_ref().unwrap().body.clone()).unwrap()
+}
+
+fn attributes(outcome: &Outcome) -> String {
+    outcome.record.as_ref().unwrap().attributes.clone()
+}
+
+#[test]
+fn records_go_where_the_rules_say_and_else_where_none_says() {
+    let rules = [
+        rule("shop", "service:shop error", &["web"]),
+        rule("denied", "\"access denied\" kube_namespace:prod", &["audit"]),
+        rule("all", "source:app /^GET/", &["web"]),
+    ];
+    let to = |text: &str| outcome(&rules, text).to;
+    assert_eq!(to("an error"), ["web"]);
+    assert_eq!(to("Error: access denied"), ["web", "audit"]);
+    assert_eq!(to("GET /"), ["web"]);
+    assert_eq!(to("nothing special"), ["rest"]);
+}
+
+#[test]
+fn a_final_rule_ends_the_matter_and_a_drop_takes_the_record_away() {
+    let rules = [
+        RulePlan { is_final: true, ..rule("final", "one", &["web"]) },
+        rule("later", "one OR two", &["audit"]),
+        RulePlan { keep: Keep::None, ..rule("drop", "two three", &[]) },
+    ];
+    assert_eq!(outcome(&rules, "one two three").to, ["web"]);
+    assert_eq!(outcome(&rules, "two").to, ["audit"]);
+    let dropped = outcome(&rules, "two three");
+    assert_eq!((dropped.discarded, dropped.to.len()), (Some(DiscardReason::Rule), 0));
+    assert_eq!(dropped.rules, ["later", "drop"]);
+}
+
+#[test]
+fn without_anywhere_to_go_a_record_is_discarded_by_that_name() {
+    let rules = [rule("web", "web", &["web"])];
+    let outputs = OUTPUTS.map(str::to_owned);
+    let mut trial = Trial::new(&rules, &outputs, Some(&[]), "app").unwrap();
+    let outcome = trial.run(&mut decode(Format::Raw, "other\n"), &resource());
+    assert_eq!((outcome.discarded, outcome.to.len()), (Some(DiscardReason::Unrouted), 0));
+}
+
+#[test]
+fn every_when_sees_the_record_as_it_was_read() {
+    let rules = [
+        RulePlan {
+            actions: vec![set("message", "changed"), set("status", "error")],
+            ..rule("a", "first", &[])
+        },
+        rule("b", "first -status:error", &["audit"]),
+        rule("c", "changed OR status:error", &["web"]),
+    ];
+    let outcome = outcome(&rules, "the first");
+    assert_eq!(
+        (outcome.to.as_slice(), message(&outcome).as_str()),
+        (&["audit".to_owned()][..], "changed")
+    );
+    assert_eq!(outcome.record.unwrap().severity_number.text(), "ERROR");
+}
+
+#[test]
+fn later_actions_see_what_earlier_ones_did() {
+    let rules = acting(vec![
+        Action::Parse(vec![BodyFormat::Json]),
+        set("@who", "{@user.name} on {host}"),
+        set("message", "{@who}: {message}"),
+        Action::Remove("user".to_owned()),
+    ]);
+    let outcome = outcome(&rules, r#"{"user":{"name":"joe","id":7},"n":1}"#);
+    assert_eq!(message(&outcome), r#"joe on vm: {"user":{"name":"joe","id":7},"n":1}"#);
+    assert_eq!(attributes(&outcome), r#"{"n":1,"who":"joe on vm"}"#);
+}
+
+#[test]
+fn attributes_of_a_json_body_can_be_asked_for_and_removed() {
+    let rules = [RulePlan {
+        actions: vec![Action::Remove("secret".to_owned())],
+        ..rule("r", "@http.status:>=500", &["web"])
+    }];
+    let hit = outcome(&rules, r#"{"http":{"status":503},"secret":"x","rest":[1,2]}"#);
+    assert_eq!(
+        (hit.to.as_slice(), message(&hit).as_str()),
+        (&["web".to_owned()][..], r#"{"http":{"status":503},"rest":[1,2]}"#)
+    );
+    assert_eq!(outcome(&rules, r#"{"http":{"status":200},"secret":"x"}"#).to, ["rest"]);
+}
+
+#[test]
+fn an_access_log_gives_typed_attributes_and_a_derived_time() {
+    let format = weir_codec::LineFormat::parse(
+        r#"$remote_addr [$time_local] "$request" $status $request_time $upstream_response_time"#,
+    )
+    .unwrap();
+    let delay = weir_expr::Measure::parse("@duration - @upstream_response_time").unwrap();
+    let rules = acting(vec![
+        Action::Parse(vec![BodyFormat::Line(format)]),
+        Action::Set(Target::of("@queueing_delay").unwrap(), SetValue::Measure(delay)),
+    ]);
+    let text = r#"1.2.3.4 [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 0.300 0.120"#;
+    let hit = outcome(&rules, text);
+    assert_eq!(message(&hit), text);
+    assert_eq!(
+        attributes(&hit),
+        r#"{"network.client.ip":"1.2.3.4","http.method":"GET","http.url":"/a","http.version":"1.1","http.status_code":200,"duration":300000000,"upstream_response_time":120000000,"queueing_delay":180000000}"#
+    );
+    // What is in no such format stays as it is, without the measure.
+    let other = outcome(&rules, "not an access log");
+    assert_eq!((message(&other).as_str(), attributes(&other).as_str()), ("not an access log", ""));
+}
+
+#[test]
+fn groups_of_a_pattern_become_attributes() {
+    let pattern = Pattern::new(r"took (?<time__ms>\d+)ms by (?<who>\w+)").unwrap();
+    let rules = acting(vec![Action::Extract(pattern)]);
+    let hit = outcome(&rules, "query took 42ms by \"joe\" took 43ms by ann");
+    assert_eq!(attributes(&hit), r#"{"time.ms":43,"who":"ann"}"#);
+}
+
+#[test]
+fn secrets_are_hidden_behind_every_kind_of_escape() {
+    let rules = acting([redact("card"), redact("token"), redact("email")].concat());
+    let check =
+        |text: &str, want: &str| assert_eq!(message(&outcome(&rules, text)), want, "{text}");
+    check("card 4111 1111 1111 1111, \"quoted\"", "card #, \"quoted\"");
+    check("password=\"hunt\\er\" next", "password=\"#\\er\" next");
+    check("mail to jö+x@example.org\tnow", "mail to jö+#\tnow");
+    check(
+        r#"{"a":{"card":"\u0034111 1111 1111 1111"},"n":4111111111111111}"#,
+        r##"{"a":{"card":"#"},"n":"#"}"##,
+    );
+    check("nothing to hide here", "nothing to hide here");
+}
+
+#[test]
+fn what_no_rule_changes_stays_byte_for_byte() {
+    let rules = acting(redact("card"));
+    for (format, line) in forms("a \"quoted\" line \\ with é and \t") {
+        let mut builder = decode(format, &line);
+        let body = builder.record(0).body.to_vec();
+        let flags = builder.record(0).flags;
+        let outputs = OUTPUTS.map(str::to_owned);
+        Trial::new(&rules, &outputs, None, "app").unwrap().run(&mut builder, &resource());
+        // The builder was sealed: what is compared is what the trial was given.
+        let again = decode(format, &line);
+        assert_eq!((again.record(0).body, again.record(0).flags), (body.as_slice(), flags));
+    }
+}
+
+#[test]
+fn hostile_values_are_values() {
+    let rules = acting(vec![set("@path", "/log/{@file}/{host}"), set("@n", "{@n}")]);
+    for value in ["../../etc", "a\u{0}b", "line\nbreak", &"x".repeat(30_000)] {
+        let body = serde_json::json!({ "file": value }).to_string();
+        let hit = outcome(&rules, &body);
+        let read: serde_json::Value = serde_json::from_str(&attributes(&hit)).unwrap_or_default();
+        assert_eq!(read["path"], format!("/log/{value}/vm"));
+        assert_eq!(message(&hit), body);
+    }
+}
+
+#[test]
+fn a_trial_tells_why() {
+    let rules = [rule("r", "service:shop (error OR -@a:1)", &["web"])];
+    let outputs = OUTPUTS.map(str::to_owned);
+    let mut trial = Trial::new(&rules, &outputs, None, "app").unwrap();
+    let builder = decode(Format::Raw, "fine\n");
+    let (name, reason) = trial.explain(&builder, &resource()).remove(0);
+    assert_eq!((name.as_str(), reason.holds, reason.parts.len()), ("r", true, 2));
+    let holds: Vec<bool> = reason.parts[1].parts.iter().map(|part| part.holds).collect();
+    assert_eq!(holds, [false, true]);
+}

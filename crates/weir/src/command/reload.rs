@@ -1,0 +1,142 @@
+//! Another configuration while weir runs: on SIGHUP, and when its file or directory changes.
+//!
+//! Invariants: a configuration is validated whole before anything is touched, and one that is
+//! wrong changes nothing; rules alone are exchanged between two batches; for anything else sources
+//! and outputs stop and start again behind their positions, so nothing is lost or sent twice.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::config::{self, Plan};
+use crate::term::Paint;
+
+/// How often the files are looked at. They are taken when two looks see the same change, so that
+/// half a file is not.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What tells one state of the files from another: name, length and time of change of each.
+type Fingerprint = Vec<(PathBuf, u64, Option<SystemTime>)>;
+
+/// Notices changes of the configuration.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    path: PathBuf,
+    taken: Fingerprint,
+    seen: Fingerprint,
+}
+
+impl Watch {
+    /// Begins with the files as they are.
+    pub(crate) fn new(path: &Path) -> Self {
+        let now = fingerprint(path);
+        Self { path: path.to_owned(), taken: now.clone(), seen: now }
+    }
+
+    /// Whether the files have changed, and have come to rest.
+    pub(crate) fn has_changed(&mut self) -> bool {
+        let now = fingerprint(&self.path);
+        let is_at_rest = now == self.seen;
+        self.seen = now;
+        if !is_at_rest || self.seen == self.taken {
+            return false;
+        }
+        self.taken.clone_from(&self.seen);
+        true
+    }
+
+    /// The files were read by another reason.
+    pub(crate) fn take(&mut self) {
+        self.seen = fingerprint(&self.path);
+        self.taken.clone_from(&self.seen);
+    }
+}
+
+fn fingerprint(path: &Path) -> Fingerprint {
+    let mut files = vec![path.to_owned()];
+    if let Ok(entries) = std::fs::read_dir(path) {
+        let toml = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "toml");
+        files.extend(entries.flatten().map(|entry| entry.path()).filter(toml));
+    }
+    files.sort();
+    let look = |path: PathBuf| {
+        // Behind links: what an editor or an orchestrator exchanges is often the target.
+        let meta = std::fs::metadata(&path);
+        let changed = meta.as_ref().ok().and_then(|meta| meta.modified().ok());
+        (path, meta.map_or(0, |meta| meta.len()), changed)
+    };
+    files.into_iter().map(look).collect()
+}
+
+/// What a changed configuration asks for.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// It is wrong; the reasons are in the log.
+    Refused,
+    /// Nothing but the rules may have changed.
+    Rules(Box<Plan>),
+    /// Sources, outputs or the journal have changed, too.
+    Everything(Box<Plan>),
+}
+
+/// Reads the configuration again and says what it takes to put it in force.
+pub(crate) fn read(path: &Path, running: &Plan) -> Change {
+    let loaded = match config::load(Some(path)) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            tracing::error!("the configuration is not reloaded: {error}");
+            return Change::Refused;
+        }
+    };
+    for diagnostic in &loaded.diagnostics.0 {
+        let text = diagnostic.render(&loaded.texts, Paint::off());
+        match diagnostic.level {
+            config::Level::Error => tracing::error!("{}", text.trim_end()),
+            config::Level::Warning => tracing::warn!("{}", text.trim_end()),
+        }
+    }
+    let Some(plan) = loaded.plan else {
+        tracing::error!(
+            "the configuration is wrong and not reloaded: the one before stays in force"
+        );
+        return Change::Refused;
+    };
+    if plan.api_listen != running.api_listen || plan.log != running.log {
+        tracing::warn!("changes of [api] and [log] come into force with the next start");
+    }
+    if plan.pipeline.data_dir != running.pipeline.data_dir {
+        tracing::error!(
+            "another data_dir needs a start of its own: the configuration is not reloaded"
+        );
+        return Change::Refused;
+    }
+    let plan = Box::new(plan);
+    if plan.pipeline.differs_only_in_rules(&running.pipeline) {
+        Change::Rules(plan)
+    } else {
+        Change::Everything(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_noticed_once_and_only_when_it_has_come_to_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.toml");
+        std::fs::write(&file, "a").unwrap();
+        let mut watch = Watch::new(dir.path());
+        assert!(!watch.has_changed());
+        std::fs::write(&file, "ab").unwrap();
+        assert!(!watch.has_changed(), "it may still be written");
+        assert!(watch.has_changed());
+        assert!(!watch.has_changed());
+        std::fs::write(dir.path().join("b.toml"), "").unwrap();
+        std::fs::write(dir.path().join("b.txt"), "").unwrap();
+        assert!(!watch.has_changed() && watch.has_changed());
+        std::fs::remove_file(&file).unwrap();
+        watch.take();
+        assert!(!watch.has_changed());
+    }
+}

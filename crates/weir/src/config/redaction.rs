@@ -1,0 +1,142 @@
+//! What a rule hides, from its item in the configuration.
+
+use std::path::Path;
+
+use weir_host::Secret;
+use weir_pipeline::rule::{PRESETS, Pattern, Redaction, Replacement, Scope};
+
+use super::diagnostic::Diagnostics;
+use super::field::{Default, Field, Kind, list_or};
+use super::section;
+use super::tree::{Node, NodeTable, NodeValue};
+
+const fn field(name: &'static str, kind: Kind) -> Field {
+    Field { name, kind, default: Default::None(""), doc: "" }
+}
+
+const FIELDS: &[Field] = &[
+    field("preset", Kind::Text),
+    field("pattern", Kind::Text),
+    field("with", Kind::Text),
+    field("key", Kind::Secret),
+    field("field", Kind::Text),
+];
+
+const PATH: &str = "rule.redact";
+
+/// Reads one item; what is wrong is noted.
+pub(crate) fn read(node: &Node, diagnostics: &mut Diagnostics) -> Option<Vec<Redaction>> {
+    match &node.value {
+        NodeValue::Text(name) => {
+            let patterns = preset(name, node, diagnostics)?;
+            let with = Replacement::Text(format!("[{name}]"));
+            Some(redactions(patterns, &with, &Scope::Everything))
+        }
+        NodeValue::Table(table) => from_table(table, node, diagnostics),
+        other => {
+            let message =
+                format!("an item of {PATH} is text or a table, not {}", other.type_name());
+            diagnostics.error(Some(node.place.clone()), PATH, message);
+            None
+        }
+    }
+}
+
+fn redactions(patterns: Vec<Pattern>, with: &Replacement, scope: &Scope) -> Vec<Redaction> {
+    let one = |pattern| Redaction { pattern, with: with.clone(), scope: scope.clone() };
+    patterns.into_iter().map(one).collect()
+}
+
+fn preset(name: &str, node: &Node, diagnostics: &mut Diagnostics) -> Option<Vec<Pattern>> {
+    let patterns = Pattern::preset(name);
+    if patterns.is_none() {
+        let names = || PRESETS.iter().map(|preset| preset.name);
+        diagnostics
+            .error(Some(node.place.clone()), PATH, format!("there is no preset {name:?}"))
+            .help(format!(
+                "presets are {}; a pattern of your own is {{ pattern = '...' }}",
+                list_or(names())
+            ))
+            .nearest(name, names());
+    }
+    patterns
+}
+
+fn from_table(
+    table: &NodeTable,
+    node: &Node,
+    diagnostics: &mut Diagnostics,
+) -> Option<Vec<Redaction>> {
+    let before = diagnostics.0.len();
+    let place = Some(node.place.clone());
+    let section = section::read(table, &[FIELDS], &[], PATH, place.clone(), diagnostics);
+    if diagnostics.0.len() > before {
+        return None;
+    }
+    let (patterns, name) = match (section.text("preset"), section.text("pattern")) {
+        (Some(name), None) => (preset(name, node, diagnostics)?, name),
+        (None, Some(pattern)) => match Pattern::new(pattern) {
+            Ok(pattern) => (vec![pattern], "redacted"),
+            Err(error) => {
+                let text = error.to_string();
+                let reason = text.lines().last().unwrap_or_default();
+                let message = format!("{PATH}.pattern is no regular expression: {reason}");
+                diagnostics.error(section.place("pattern"), PATH, message);
+                return None;
+            }
+        },
+        _ => {
+            diagnostics
+                .error(place, PATH, "an item of rule.redact has either preset or pattern")
+                .help("write { preset = \"card\" } or { pattern = 'id=(\\d+)' }");
+            return None;
+        }
+    };
+    let scope = match section.text("field") {
+        None => Scope::Everything,
+        Some("message") => Scope::Message,
+        Some(name) => Scope::Attribute(attribute(name, &section, diagnostics)?),
+    };
+    let with = match section.text("with") {
+        None => Replacement::Text(format!("[{name}]")),
+        Some("*") => Replacement::Stars,
+        Some("hash") => Replacement::hash(secret(&section, diagnostics)?.expose().as_bytes()),
+        Some(text) => Replacement::Text(text.to_owned()),
+    };
+    Some(redactions(patterns, &with, &scope))
+}
+
+fn attribute(
+    name: &str,
+    section: &section::Section,
+    diagnostics: &mut Diagnostics,
+) -> Option<String> {
+    let path = name.strip_prefix('@').filter(|path| !path.is_empty());
+    if path.is_none() {
+        diagnostics
+            .error(section.place("field"), PATH, format!("{name:?} cannot be redacted"))
+            .help("write \"message\" or \"@attribute\", or leave it out for all of them");
+    }
+    path.map(str::to_owned)
+}
+
+/// The key of a hash: without one, short texts are found out by trying.
+fn secret(section: &section::Section, diagnostics: &mut Diagnostics) -> Option<Secret> {
+    let secret = section.secret("key");
+    if secret.is_none() {
+        diagnostics
+            .error(
+                section.place("with"),
+                PATH,
+                "a hash needs a key: without one it can be undone by trying",
+            )
+            .help("add key = { env = \"NAME\" } or key = { file = \"/path\" }");
+    }
+    let is_open = section.secret_file("key").is_some_and(weir_host::secret::is_world_readable);
+    if is_open {
+        let path = section.secret_file("key").unwrap_or(Path::new(""));
+        let message = format!("{} can be read by everybody", path.display());
+        diagnostics.warn(section.place("key"), PATH, message).help("chmod 600 it");
+    }
+    secret
+}

@@ -1,0 +1,512 @@
+//! Rules and their tests, from sections to a plan.
+//!
+//! Invariants: an expression, pattern or template that is wrong is shown at its own place in the
+//! text; what cannot have been meant (two actions that exclude each other, an output that does
+//! not exist) is an error; what is probably not meant (a rule that never matches, one that is
+//! costly for every record) is a warning.
+
+use std::collections::BTreeMap;
+
+use weir_codec::LineFormat;
+use weir_expr::{Expr, Finding, Limits, Measure, ParseError, RuleSet};
+use weir_pipeline::rule::{
+    Action, BodyFormat, Keep, Pattern, RulePlan, SetValue, Target, Template,
+};
+
+use super::diagnostic::{Diagnostics, nearest};
+use super::field::list_or;
+use super::plan::Sections;
+use super::redaction;
+use super::section::Section;
+use super::text::Place;
+use super::tree::{Entry, Node, NodeValue};
+
+/// A record and what must become of it.
+#[derive(Debug, Clone)]
+pub(crate) struct RuleTest {
+    pub(crate) name: String,
+    /// Keys and values of the record.
+    pub(crate) record: Vec<(String, TestValue)>,
+    pub(crate) rules: Option<Vec<String>>,
+    pub(crate) to: Option<Vec<String>>,
+    /// Keys and values of what must be there afterwards.
+    pub(crate) expect: Vec<(String, TestValue)>,
+}
+
+/// A value in a test.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum TestValue {
+    Text(String),
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+}
+
+impl TestValue {
+    /// None for what a record cannot have.
+    fn of(value: &NodeValue) -> Option<Self> {
+        Some(match value {
+            NodeValue::Text(text) => Self::Text(text.clone()),
+            NodeValue::Integer(Some(number)) => Self::Int(*number),
+            NodeValue::Float(number) => Self::Float(*number),
+            NodeValue::Bool(truth) => Self::Bool(*truth),
+            _ => return None,
+        })
+    }
+
+    /// The value in JSON.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Text(text) => text.as_str().into(),
+            Self::Int(number) => (*number).into(),
+            Self::Float(number) => (*number).into(),
+            Self::Bool(truth) => (*truth).into(),
+        }
+    }
+}
+
+impl std::fmt::Display for TestValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Int(number) => write!(f, "{number}"),
+            Self::Float(number) => write!(f, "{number}"),
+            Self::Bool(truth) => write!(f, "{truth}"),
+        }
+    }
+}
+
+/// Reads all rules, and checks them one by one and together.
+pub(crate) fn rules(sections: &Sections, diagnostics: &mut Diagnostics) -> Vec<RulePlan> {
+    let plans: Vec<Option<RulePlan>> =
+        sections.rules.iter().map(|section| rule(section, sections, diagnostics)).collect();
+    same_names(sections, diagnostics);
+    destinations(sections, diagnostics);
+    let all_right = plans.iter().all(Option::is_some);
+    let plans: Vec<RulePlan> = plans.into_iter().flatten().collect();
+    if all_right {
+        together(&plans, sections, diagnostics);
+    }
+    plans
+}
+
+fn rule(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) -> Option<RulePlan> {
+    let mut reader = Reader { section, diagnostics, is_right: true };
+    let when = reader.expression("when");
+    let keep = reader.keep();
+    let mut actions = Vec::new();
+    reader.parse(&mut actions);
+    reader.extract(&mut actions);
+    reader.set(&mut actions);
+    reader.remove(&mut actions);
+    reader.redact(&mut actions);
+    reader.outputs("to", sections);
+    let is_right = reader.is_right;
+    let plan = RulePlan {
+        name: section.text("name")?.to_owned(),
+        when: when?,
+        to: section.list("to").iter().map(|(name, _)| name.clone()).collect(),
+        is_final: section.bool("final"),
+        keep,
+        actions,
+    };
+    is_right.then_some(plan)
+}
+
+/// A place inside a value: exact when the text stands there as it is, else the whole value.
+fn inside(place: &Place, text: &str, span: weir_expr::Span) -> Place {
+    let quotes = (place.span.end - place.span.start).saturating_sub(text.len());
+    if quotes != 2 && quotes != 6 {
+        return place.clone();
+    }
+    let start = place.span.start + quotes / 2;
+    let end = span.end.max(span.start + 1);
+    Place { file: place.file, span: start + span.start..start + end }
+}
+
+/// Reads the keys of one rule.
+struct Reader<'a> {
+    section: &'a Section,
+    diagnostics: &'a mut Diagnostics,
+    is_right: bool,
+}
+
+impl Reader<'_> {
+    fn error(
+        &mut self,
+        place: Option<Place>,
+        key: &str,
+        message: impl Into<String>,
+    ) -> &mut super::diagnostic::Diagnostic {
+        self.is_right = false;
+        let key_path = self.section.key_path(key);
+        self.diagnostics.error(place, &key_path, message)
+    }
+
+    fn parse_error(&mut self, place: Option<Place>, key: &str, error: &ParseError) {
+        let place = place.map(|place| inside(&place, &error.text, error.span));
+        let mut message = format!("{}: {}", self.section.key_path(key), error.message);
+        if let Some(expected) = &error.expected {
+            message = format!("{message}; expected {expected}");
+        }
+        let diagnostic = self.error(place, key, message);
+        if let Some(suggestion) = &error.suggestion {
+            diagnostic.help(format!("did you mean: {suggestion}"));
+        }
+    }
+
+    fn expression(&mut self, key: &str) -> Option<Expr> {
+        let text = self.section.text(key)?;
+        match weir_expr::parse(text) {
+            Ok(expression) => Some(expression),
+            Err(error) => {
+                self.parse_error(self.section.place(key), key, &error);
+                None
+            }
+        }
+    }
+
+    fn keep(&mut self) -> Keep {
+        let share = self.section.share("sample");
+        if !self.section.bool("drop") {
+            if share == Some(0.0) {
+                self.error(self.section.place("sample"), "sample", "rule.sample keeps nothing")
+                    .help("to discard all of them, write drop = true");
+            }
+            return share.map_or(Keep::All, Keep::Share);
+        }
+        for key in ["to", "sample", "parse", "extract", "set", "remove", "redact"] {
+            if self.section.is_set(key) {
+                let message = format!("rule.{key} has no effect beside drop = true");
+                self.error(self.section.place(key), key, message)
+                    .help("the records are discarded; take one of the two out");
+            }
+        }
+        Keep::None
+    }
+
+    fn outputs(&mut self, key: &str, sections: &Sections) {
+        for (name, place) in self.section.list(key) {
+            known_output(name, place, &self.section.key_path(key), sections, self.diagnostics);
+        }
+    }
+
+    fn parse(&mut self, actions: &mut Vec<Action>) {
+        let mut formats = Vec::new();
+        for (name, place) in self.section.list("parse") {
+            let format = match name.as_str() {
+                "json" => Ok(BodyFormat::Json),
+                "logfmt" => Ok(BodyFormat::Logfmt),
+                "syslog" => Ok(BodyFormat::Syslog),
+                name if name.contains('$') => LineFormat::parse(name).map(BodyFormat::Line),
+                name => LineFormat::preset(name).map(BodyFormat::Line),
+            };
+            match format {
+                Ok(format) => formats.push(format),
+                Err(error) => {
+                    let known = ["json", "logfmt", "syslog", "common", "combined", "nginx"];
+                    self.error(Some(place.clone()), "parse", format!("{name:?}: {error}"))
+                        .nearest(name, known.into_iter());
+                }
+            }
+        }
+        if !formats.is_empty() {
+            actions.push(Action::Parse(formats));
+        }
+    }
+
+    fn extract(&mut self, actions: &mut Vec<Action>) {
+        let Some(pattern) = self.section.text("extract") else { return };
+        match Pattern::new(pattern) {
+            Ok(compiled) if !compiled.has_names() => {
+                self.error(
+                    self.section.place("extract"),
+                    "extract",
+                    "rule.extract has no named group",
+                )
+                .help("a group with a name is written (?<name>...)");
+            }
+            Ok(compiled) => actions.push(Action::Extract(compiled)),
+            Err(error) => self.pattern_error(self.section.place("extract"), "extract", &error),
+        }
+    }
+
+    fn pattern_error(&mut self, place: Option<Place>, key: &str, error: &impl std::fmt::Display) {
+        let text = error.to_string();
+        let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        let message = format!("{} is no regular expression: {reason}", self.section.key_path(key));
+        self.error(place, key, message);
+    }
+
+    fn set(&mut self, actions: &mut Vec<Action>) {
+        for entry in self.section.values("set") {
+            let Some(target) = Target::of(&entry.key) else {
+                let message = format!("{:?} cannot be set", entry.key);
+                let help = format!(
+                    "write \"@{}\" for an attribute; message, status, service and host can be set too",
+                    entry.key
+                );
+                self.error(Some(entry.key_place.clone()), "set", message).help(help);
+                continue;
+            };
+            if let Some(value) = self.set_value(entry, &target) {
+                actions.push(Action::Set(target, value));
+            }
+        }
+    }
+
+    fn set_value(&mut self, entry: &Entry, target: &Target) -> Option<SetValue> {
+        let place = Some(entry.node.place.clone());
+        let value = match &entry.node.value {
+            NodeValue::Text(text) => match Template::parse(text) {
+                Ok(template) => SetValue::Template(template),
+                Err(error) => {
+                    self.error(place, "set", format!("{text:?}: {error}"));
+                    return None;
+                }
+            },
+            NodeValue::Integer(Some(number)) => SetValue::Int(*number),
+            NodeValue::Float(number) if number.is_finite() => SetValue::Float(*number),
+            NodeValue::Bool(truth) => SetValue::Bool(*truth),
+            NodeValue::Table(table) => match table.entries.as_slice() {
+                [Entry { key, node: Node { place, value: NodeValue::Text(text) }, .. }]
+                    if key == "measure" =>
+                {
+                    match Measure::parse(text) {
+                        Ok(measure) => SetValue::Measure(measure),
+                        Err(error) => {
+                            self.parse_error(Some(place.clone()), "set", &error);
+                            return None;
+                        }
+                    }
+                }
+                _ => {
+                    self.error(place, "set", "a table here has one key, measure")
+                        .help("write { measure = \"@request_time - @upstream_response_time\" }");
+                    return None;
+                }
+            },
+            other => {
+                let found = other.type_name();
+                self.error(place, "set", format!("{:?} cannot be {found}", entry.key));
+                return None;
+            }
+        };
+        if !matches!(target, Target::Attribute(_)) && !matches!(value, SetValue::Template(_)) {
+            self.error(place, "set", format!("{} must be text", entry.key));
+            return None;
+        }
+        Some(value)
+    }
+
+    fn remove(&mut self, actions: &mut Vec<Action>) {
+        for (name, place) in self.section.list("remove") {
+            match name.strip_prefix('@') {
+                Some(path) if !path.is_empty() => actions.push(Action::Remove(path.to_owned())),
+                _ => {
+                    self.error(Some(place.clone()), "remove", format!("{name:?} is no attribute"))
+                        .help(format!("write \"@{}\"", name.trim_start_matches('@')));
+                }
+            }
+        }
+    }
+
+    fn redact(&mut self, actions: &mut Vec<Action>) {
+        for node in self.section.items("redact") {
+            match redaction::read(node, self.diagnostics) {
+                Some(redactions) => actions.extend(redactions.into_iter().map(Action::Redact)),
+                None => self.is_right = false,
+            }
+        }
+    }
+}
+
+/// An output of that name exists.
+fn known_output(
+    name: &str,
+    place: &Place,
+    key_path: &str,
+    sections: &Sections,
+    diagnostics: &mut Diagnostics,
+) {
+    let names = || sections.outputs.iter().map(|output| output.name.as_str());
+    if names().any(|known| known == name) {
+        return;
+    }
+    let diagnostic =
+        diagnostics.error(Some(place.clone()), key_path, format!("there is no output {name:?}"));
+    match nearest(name, names()) {
+        Some(near) => diagnostic.help(format!("did you mean {near:?}?")),
+        None => diagnostic.help(format!("there is {}", list_or(names()))),
+    };
+}
+
+fn same_names(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let mut seen: BTreeMap<&str, &Section> = BTreeMap::new();
+    for section in &sections.rules {
+        let Some(name) = section.text("name") else { continue };
+        if let Some(first) = seen.insert(name, section) {
+            diagnostics
+                .error(section.place("name"), "rule.name", format!("two rules are called {name:?}"))
+                .other(first.place("name"), "the other is at")
+                .help("a name tells the rules apart in metrics and messages");
+        }
+    }
+}
+
+/// Every record has somewhere to go, or is knowingly discarded; every output gets something.
+fn destinations(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let top = &sections.top;
+    for (name, place) in top.list("default_to") {
+        known_output(name, place, "default_to", sections, diagnostics);
+    }
+    let routing = sections.rules.iter().find(|rule| !rule.list("to").is_empty());
+    // An output that does not exist has its own error.
+    let is_told = diagnostics.0.iter().any(|d| d.key_path == "rule.to");
+    let Some(routing) = routing.filter(|_| !top.is_set("default_to") && !is_told) else {
+        return unused_outputs(sections, diagnostics);
+    };
+    diagnostics
+        .error(
+            routing.place("to"),
+            "default_to",
+            "default_to is missing: it is not said where records go that no rule routes",
+        )
+        .help(
+            "write default_to = [\"NAME\"] before the first table, with the outputs that get them",
+        )
+        .help("with default_to = [] they are discarded, and counted as unrouted");
+}
+
+fn unused_outputs(sections: &Sections, diagnostics: &mut Diagnostics) {
+    if !sections.top.is_set("default_to") {
+        return;
+    }
+    let routes = sections.rules.iter().flat_map(|rule| rule.list("to"));
+    let used: Vec<&str> =
+        routes.chain(sections.top.list("default_to")).map(|(name, _)| name.as_str()).collect();
+    for output in sections.outputs.iter().filter(|output| !used.contains(&output.name.as_str())) {
+        let message = format!("nothing goes to the output {:?}", output.name);
+        diagnostics
+            .warn(Some(output.name_place.clone()), &format!("output.{}", output.name), message)
+            .help("no rule has it in `to`, and it is not in default_to");
+    }
+}
+
+/// What the rules are as a set: too large, or in each other's way.
+fn together(plans: &[RulePlan], sections: &Sections, diagnostics: &mut Diagnostics) {
+    let rules: Vec<weir_expr::Rule> = plans
+        .iter()
+        .map(|plan| weir_expr::Rule { name: plan.name.clone(), when: plan.when.clone() })
+        .collect();
+    let place = |rule: usize| sections.rules.get(rule).and_then(|section| section.place("when"));
+    let set = match RuleSet::compile(&rules, Limits::default()) {
+        Ok(set) => set,
+        Err(error) => {
+            diagnostics.error(
+                sections.rules.first().and_then(|s| s.place("when")),
+                "rule.when",
+                error.to_string(),
+            );
+            return;
+        }
+    };
+    let ends = |rule: usize| plans[rule].is_final || plans[rule].keep == Keep::None;
+    let mut closed: Option<usize> = None;
+    for finding in set.findings() {
+        match finding {
+            Finding::Never { rule, reason } => {
+                let message = format!("rule {:?} can never match: {reason}", plans[rule].name);
+                diagnostics.warn(place(rule), "rule.when", message);
+            }
+            Finding::Always { rule } if ends(rule) => {
+                closed = Some(closed.map_or(rule, |at| at.min(rule)));
+            }
+            Finding::Always { .. } => {}
+            Finding::Duplicate { rule, of } => {
+                let effect = if ends(of) { "and is never reached" } else { "" };
+                let message = format!(
+                    "rule {:?} matches the same records as {:?} {effect}",
+                    plans[rule].name, plans[of].name
+                );
+                diagnostics
+                    .warn(place(rule), "rule.when", message.trim_end())
+                    .other(place(of), "the other is at")
+                    .help("one rule can have several outputs and actions");
+            }
+            Finding::NoLiteral { rule, pattern } => {
+                let message = format!(
+                    "rule {:?} is costly: in /{pattern}/ no text is certain, so every record is searched",
+                    plans[rule].name
+                );
+                diagnostics
+                    .warn(place(rule), "rule.when", message)
+                    .help("add a word that always stands there: `word AND /.../`");
+            }
+        }
+    }
+    if let Some(last) = closed.filter(|last| last + 1 < plans.len()) {
+        let message = format!(
+            "rule {:?} and those behind it are never reached: {:?} matches every record and ends there",
+            plans[last + 1].name,
+            plans[last].name
+        );
+        diagnostics
+            .warn(place(last + 1), "rule.when", message)
+            .other(place(last), "that rule is at");
+    }
+}
+
+/// Reads all tests.
+pub(crate) fn tests(sections: &Sections, diagnostics: &mut Diagnostics) -> Vec<RuleTest> {
+    let rules: Vec<&str> = sections.rules.iter().filter_map(|rule| rule.text("name")).collect();
+    for section in &sections.tests {
+        for (name, place) in section.list("to") {
+            known_output(name, place, "test.to", sections, diagnostics);
+        }
+        for (name, place) in section.list("rules") {
+            if !rules.contains(&name.as_str()) {
+                diagnostics
+                    .error(Some(place.clone()), "test.rules", format!("there is no rule {name:?}"))
+                    .nearest(name, rules.iter().copied());
+            }
+        }
+        for key in ["record", "expect"] {
+            for entry in section.values(key) {
+                scalar(entry, key, diagnostics);
+            }
+        }
+    }
+    sections.tests.iter().filter_map(test).collect()
+}
+
+fn scalar(entry: &Entry, key: &str, diagnostics: &mut Diagnostics) {
+    if TestValue::of(&entry.node.value).is_none() {
+        let found = entry.node.value.type_name();
+        diagnostics
+            .error(
+                Some(entry.node.place.clone()),
+                &format!("test.{key}"),
+                format!("{:?} cannot be {found}", entry.key),
+            )
+            .help("write text, a number, true or false");
+    }
+}
+
+fn test(section: &Section) -> Option<RuleTest> {
+    let pairs = |key| {
+        let pair = |entry: &Entry| Some((entry.key.clone(), TestValue::of(&entry.node.value)?));
+        section.values(key).iter().filter_map(pair).collect()
+    };
+    let names = |key| {
+        let list = || section.list(key).iter().map(|(name, _)| name.clone()).collect();
+        section.is_set(key).then(list)
+    };
+    Some(RuleTest {
+        name: section.text("name")?.to_owned(),
+        record: pairs("record"),
+        rules: names("rules"),
+        to: names("to"),
+        expect: pairs("expect"),
+    })
+}
