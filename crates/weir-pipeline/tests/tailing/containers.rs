@@ -177,11 +177,22 @@ fn a_line_in_parts_whose_rest_never_comes_is_delivered_after_the_timeout() {
 fn all_generations_of_a_container_are_read_oldest_first() {
     let world = World::containers(|_| {});
     let log = docker(&world, "aa11", "web");
-    // Made in the wrong order on purpose: the names say which is older.
-    Writer::append(&log).text(&(json_line("-end\\n", "stdout") + &whole("newest")));
-    Writer::append(&log.with_extension("log.1"))
-        .text(&(whole("middle") + &json_line("begin", "stdout")));
-    Writer::append(&log.with_extension("log.2")).text(&whole("oldest"));
+    // As docker makes them: each under the active name, and then renamed.
+    let generations = [
+        whole("oldest"),
+        whole("middle") + &json_line("begin", "stdout"),
+        json_line("-end\\n", "stdout") + &whole("newest"),
+    ];
+    for generation in &generations {
+        let (first, second) = (log.with_extension("log.1"), log.with_extension("log.2"));
+        if first.exists() {
+            std::fs::rename(&first, second).unwrap();
+        }
+        if log.exists() {
+            std::fs::rename(&log, first).unwrap();
+        }
+        Writer::append(&log).text(generation);
+    }
     Writer::append(&log.with_extension("log.3.gz")).text("compressed");
     let running = world.start();
     running.expect(&strings(&["oldest", "middle", "begin-end", "newest"]));
