@@ -13,13 +13,16 @@
 //! - A fresh builder and a block of `READ_BLOCK_BYTES` always make progress.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use weir_model::limits::{LINE_BYTES_MAX, READ_BLOCK_BYTES};
 use weir_model::{
-    AbandonReason, BatchBuilder, DiscardReason, Full, NewRecord, RecordFlags, Severity, SourceBook,
+    AbandonReason, BatchBuilder, DiscardReason, Full, HEADER_LEN, NewRecord, RecordFlags, Severity,
+    SourceBook,
 };
 
 use crate::join::{Part, Partials, cut};
+use crate::multiline::{Multiline, OpenRecord, State};
 use crate::time::TimeParser;
 use crate::{Format, cri, docker, json, structured};
 
@@ -61,6 +64,7 @@ pub struct LineDecoder {
     /// The file began with a UTF-16 byte order mark.
     pub(crate) is_utf16: bool,
     pub(crate) partials: Partials,
+    pub(crate) multiline: Option<Arc<Multiline>>,
     times: TimeParser,
     known: docker::KnownAttributes,
 }
@@ -70,7 +74,7 @@ pub struct LineDecoder {
 pub(crate) struct Run {
     region: Range<usize>,
     /// Next byte to decode.
-    pos: usize,
+    pub(crate) pos: usize,
     /// File offset of `region.start`.
     base: u64,
     /// The region ends where the file ends for ever.
@@ -84,7 +88,7 @@ pub(crate) struct Run {
 
 impl Run {
     #[inline]
-    fn offset(&self, pos: usize) -> u64 {
+    pub(crate) fn offset(&self, pos: usize) -> u64 {
         self.base + (pos - self.region.start) as u64
     }
 }
@@ -102,9 +106,21 @@ impl LineDecoder {
             is_in_nul_run: false,
             is_utf16: false,
             partials: Partials::new(format),
+            multiline: None,
             times: TimeParser::default(),
             known: docker::KnownAttributes::default(),
         }
+    }
+
+    /// By which rule lines are joined to records; none: every line is one. Also to be told to a
+    /// decoder that was restored.
+    pub fn set_multiline(&mut self, rule: Option<Arc<Multiline>>) {
+        self.multiline = rule;
+    }
+
+    /// The rule by which lines are joined.
+    pub fn multiline(&self) -> Option<&Arc<Multiline>> {
+        self.multiline.as_ref()
     }
 
     /// The format that lines are read in.
@@ -123,26 +139,29 @@ impl LineDecoder {
         self.at.max(self.floor)
     }
 
-    /// The open partial lines.
+    /// What is open: partial lines, and records that wait for further lines.
     pub fn partials(&self) -> &Partials {
         &self.partials
     }
 
-    /// Takes the open partial lines away, for the decoder of the container's next file.
+    /// Takes what is open away, for the decoder of the container's next file.
     pub fn take_partials(&mut self) -> Partials {
         std::mem::replace(&mut self.partials, Partials::new(self.format))
     }
 
-    /// Goes on with the open lines of the container's previous file. When that was of another
-    /// format they cannot be joined: they are given up and counted in `book`.
-    pub fn adopt_partials(&mut self, partials: Partials, book: &mut SourceBook) {
+    /// Goes on with what the container's previous file left open. When that was of another format
+    /// partial lines cannot be joined: they are given up and counted in `book`.
+    pub fn adopt_partials(&mut self, mut partials: Partials, book: &mut SourceBook) {
         if partials.is_empty() {
             return;
         }
         if partials.format == self.format {
             self.partials.prepend(partials, self.line_bytes_max);
         } else {
+            let records = std::mem::take(&mut partials.records);
             partials.discard(book);
+            let complete = Partials { records, ..Partials::new(self.format) };
+            self.partials.prepend(complete, self.line_bytes_max);
         }
     }
 
@@ -209,7 +228,9 @@ impl LineDecoder {
         if builder.arena().len() == run.region.end {
             builder.retract(run.pos);
         }
-        let is_crowded = bytes == 0 && builder.room() < READ_BLOCK_BYTES;
+        // A fresh batch has no more room: there the line is waited for.
+        let is_fresh = run.region.start == HEADER_LEN && builder.record_count() == 0;
+        let is_crowded = bytes == 0 && !is_fresh && builder.room() < READ_BLOCK_BYTES;
         match why {
             Err(Stop::NeedMore) if is_crowded && !is_end => {
                 Consumed { bytes, why: Stop::BatchFull }
@@ -251,14 +272,17 @@ impl LineDecoder {
         }
         let max = self.line_bytes_max.min(PHYSICAL_LINE_MAX);
         let observed_ns = run.observed_ns;
-        let Self { floor, times, partials, format, known, .. } = self;
+        let Self { floor, times, partials, format, known, multiline, .. } = self;
+        let joins = Joins { rule: multiline.as_deref(), records: &partials.records };
         let mut is_ascii = true;
         let is_whole = |iostream, is_last, body: &Range<usize>| {
             is_last && body.len() <= max && !partials.slot(Partials::slot_of(iostream)).is_open()
         };
         let taken = match format {
             Format::Raw => take_lines(floor, builder, run, |line| {
-                let is_usual = line.len() <= max && line.first() != Some(&0);
+                let is_usual = line.len() <= max
+                    && line.first() != Some(&0)
+                    && joins.leave_alone(line, RecordFlags::default());
                 is_usual.then(|| (observed_ns, 0..line.len(), RecordFlags::default()))
             }),
             // Lines with attributes are no plain records.
@@ -266,13 +290,17 @@ impl LineDecoder {
             Format::DockerJson => take_lines(floor, builder, run, |line| {
                 let read = docker::parse_usual(line, times, known)?;
                 let flags = read.iostream.with(RecordFlags::JSON_ESCAPED);
-                let is_usual = is_whole(flags, read.is_last, &read.body);
+                let body = line.get(read.body.clone()).unwrap_or_default();
+                let is_usual =
+                    is_whole(flags, read.is_last, &read.body) && joins.leave_alone(body, flags);
                 is_ascii &= read.is_ascii;
                 is_usual.then_some((read.time_ns?, read.body, flags))
             }),
             Format::Cri => take_lines(floor, builder, run, |line| {
                 let read = cri::parse(line, times)?;
-                let is_usual = is_whole(read.iostream, read.is_last, &read.body);
+                let body = line.get(read.body.clone()).unwrap_or_default();
+                let is_usual = is_whole(read.iostream, read.is_last, &read.body)
+                    && joins.leave_alone(body, read.iostream);
                 is_usual.then_some((read.time_ns, read.body, read.iostream))
             }),
             Format::Json | Format::Logfmt => 0,
@@ -379,7 +407,7 @@ impl LineDecoder {
                 let flags =
                     if self.is_utf16 { RecordFlags::MALFORMED } else { RecordFlags::default() };
                 let record = raw_record(run.observed_ns, end_offset, line, flags);
-                self.emit(builder, record, 1, book)?;
+                self.deliver(builder, run.offset(run.pos), record, 1, book)?;
             }
             Format::Json | Format::Logfmt => {
                 let bytes = builder.arena().get(line.clone()).unwrap_or_default();
@@ -389,7 +417,7 @@ impl LineDecoder {
                     severity: seen.severity,
                     ..raw_record(run.observed_ns, end_offset, line, seen.flags)
                 };
-                self.emit(builder, record, 1, book)?;
+                self.deliver(builder, run.offset(run.pos), record, 1, book)?;
             }
             Format::DockerJson => {
                 let bytes = builder.arena().get(line.clone()).unwrap_or_default();
@@ -483,7 +511,7 @@ impl LineDecoder {
                 }
                 let end_offset = run.offset(start + len);
                 let record = raw_record(run.observed_ns, end_offset, start..start + len, flags);
-                self.emit(builder, record, 1, book)?;
+                self.deliver(builder, run.offset(start), record, 1, book)?;
                 len
             }
             Format::DockerJson => {
@@ -534,7 +562,7 @@ impl LineDecoder {
     ) -> Result<(), Full> {
         let slot = Partials::slot_of(part.flags);
         if !part.is_last {
-            return self.open_line(builder, run, slot, &part);
+            return self.open_line(builder, run, slot, &part, book);
         }
         if self.partials.slot(slot).is_open() {
             return self.complete_line(builder, run, slot, part, book);
@@ -566,7 +594,7 @@ impl LineDecoder {
             severity: Severity::UNSPECIFIED,
             flags: part.flags,
         };
-        self.emit(builder, record, 1, book)?;
+        self.deliver(builder, run.offset(run.pos), record, 1, book)?;
         run.abandoned += lost;
         Ok(())
     }
@@ -589,6 +617,24 @@ impl LineDecoder {
         book.malformed += u64::from(record.flags.contains(RecordFlags::MALFORMED));
         book.truncated += u64::from(record.flags.contains(RecordFlags::TRUNCATED));
         Ok(())
+    }
+}
+
+/// What joining has to do with a line.
+#[derive(Clone, Copy)]
+struct Joins<'a> {
+    rule: Option<&'a Multiline>,
+    records: &'a [OpenRecord; 2],
+}
+
+impl Joins<'_> {
+    /// It is a record by itself, and ends no other.
+    #[inline]
+    fn leave_alone(self, body: &[u8], flags: RecordFlags) -> bool {
+        let [stdout, stderr] = self.records;
+        let record = if Partials::slot_of(flags) == 0 { stdout } else { stderr };
+        !record.is_of_concern()
+            && self.rule.is_none_or(|rule| rule.start(body, flags) == State::NONE)
     }
 }
 

@@ -1,6 +1,7 @@
-//! Lines that a container wrote in parts and that are not complete yet, one per output stream.
+//! Lines that a container wrote in parts and that are not complete yet, one per output stream; and
+//! beside them the records that wait for further lines.
 //!
-//! Invariant: both open lines together never hold more than
+//! Invariant: all of them together never hold more than
 //! [`LINE_BYTES_MAX`](weir_model::limits::LINE_BYTES_MAX) bytes; what does not fit is given up,
 //! counted, and the line marked as truncated.
 
@@ -11,6 +12,7 @@ use weir_model::{BatchBuilder, DiscardReason, Full, NewRecord, RecordFlags, Seve
 
 use crate::decoder::Run;
 use crate::json::{cut_content, cut_utf8};
+use crate::multiline::OpenRecord;
 use crate::{Format, LineDecoder};
 
 /// Room for what a source keeps in a state beside the open partial lines.
@@ -56,31 +58,53 @@ impl OpenLine {
     }
 }
 
-/// Open partial lines of a container. They belong to the container, not to the file: when its
+/// Open partial lines of a container, and its records that wait for further lines. They belong to the container, not to the file: when its
 /// log is rotated, hand them to the decoder of the next file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partials {
     pub(crate) format: Format,
     pub(crate) open: [OpenLine; 2],
+    pub(crate) records: [OpenRecord; 2],
 }
 
 impl Partials {
     pub(crate) fn new(format: Format) -> Self {
-        Self { format, open: Default::default() }
+        Self { format, open: Default::default(), records: Default::default() }
     }
 
     /// Nothing is open.
     pub fn is_empty(&self) -> bool {
-        !self.open.iter().any(OpenLine::is_open)
+        !self.has_lines() && !self.has_records()
     }
 
-    /// Lines read from the source that are part of an open line; none of them is in a book yet.
+    /// Lines wait for their rest.
+    pub fn has_lines(&self) -> bool {
+        self.open.iter().any(OpenLine::is_open)
+    }
+
+    /// Records wait for further lines.
+    pub fn has_records(&self) -> bool {
+        self.records.iter().any(OpenRecord::is_open)
+    }
+
+    #[inline]
+    pub(crate) fn is_any_record_of_concern(&self) -> bool {
+        self.records.iter().any(OpenRecord::is_of_concern)
+    }
+
+    /// Lines read from the source that are part of what is open; none of them is in a book yet.
     pub fn lines(&self) -> u64 {
-        self.open.iter().map(|line| line.parts).sum()
+        self.open.iter().map(|line| line.parts).sum::<u64>()
+            + self.records.iter().map(|record| record.lines).sum::<u64>()
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
+        self.line_bytes() + self.records.iter().map(OpenRecord::bytes).sum::<usize>()
+    }
+
+    /// Bytes of partial lines.
+    fn line_bytes(&self) -> usize {
         self.open.iter().map(OpenLine::bytes).sum()
     }
 
@@ -107,6 +131,17 @@ impl Partials {
         if slot == 0 { stdout } else { stderr }
     }
 
+    #[inline]
+    pub(crate) fn record(&self, slot: usize) -> &OpenRecord {
+        let [stdout, stderr] = &self.records;
+        if slot == 0 { stdout } else { stderr }
+    }
+
+    pub(crate) fn record_mut(&mut self, slot: usize) -> &mut OpenRecord {
+        let [stdout, stderr] = &mut self.records;
+        if slot == 0 { stdout } else { stderr }
+    }
+
     /// How much of `content` can be added to the body in `slot` so that it stays within
     /// `line_bytes_max` and both lines within their common bound.
     pub(crate) fn budget(&self, slot: usize, content: &[u8], line_bytes_max: usize) -> usize {
@@ -115,12 +150,19 @@ impl Partials {
             return 0;
         }
         let own = line_bytes_max.saturating_sub(line.body.len());
-        cut(self.format, content, own.min(LINE_BYTES_MAX.saturating_sub(self.bytes())))
+        cut(self.format, content, own.min(LINE_BYTES_MAX.saturating_sub(self.line_bytes())))
     }
 
     /// Puts older partial lines in front of what is open.
     pub(crate) fn prepend(&mut self, older: Self, line_bytes_max: usize) {
         let newer = std::mem::replace(self, older);
+        // A fresh decoder has none; what one has cannot grow beyond the bound by it.
+        let newer_bytes = newer.bytes();
+        for (slot, record) in newer.records.into_iter().enumerate() {
+            let spare = LINE_BYTES_MAX.saturating_sub(self.bytes() + newer_bytes);
+            let format = self.format;
+            self.record_mut(slot).join(record, spare, format);
+        }
         for (slot, line) in newer.open.into_iter().enumerate().filter(|(_, l)| l.is_open()) {
             let keep = self.budget(slot, &line.body, line_bytes_max);
             let spare = LINE_BYTES_MAX.saturating_sub(self.bytes() + keep);
@@ -150,13 +192,14 @@ pub(crate) fn cut(format: Format, content: &[u8], max: usize) -> usize {
 }
 
 impl LineDecoder {
-    /// Makes records of the open partial lines, when their ends will not come (the container has
-    /// stopped, or nothing came for long). On [`Full`] seal and call again.
+    /// Makes records of all that is open, when its rest will not come (the container has stopped,
+    /// or nothing came for long). On [`Full`] seal and call again.
     pub fn flush_partials(
         &mut self,
         builder: &mut BatchBuilder,
         book: &mut SourceBook,
     ) -> Result<(), Full> {
+        self.flush_records(builder, book)?;
         for slot in 0..2 {
             let open = self.partials.slot(slot);
             if !open.is_open() {
@@ -198,13 +241,16 @@ impl LineDecoder {
         run: &mut Run,
         slot: usize,
         part: &Part,
+        book: &mut SourceBook,
     ) -> Result<(), Full> {
+        let bytes = part.body.len() + part.attributes.len();
+        self.make_room(builder, run.offset(run.pos), bytes, book)?;
         let arena = builder.arena();
         let content = arena.get(part.body.clone()).unwrap_or_default();
         let attributes = arena.get(part.attributes.clone()).unwrap_or_default();
         let is_first = !self.partials.slot(slot).is_open();
         let keep = self.partials.budget(slot, content, self.line_bytes_max);
-        let spare = LINE_BYTES_MAX.saturating_sub(self.partials.bytes() + keep);
+        let spare = LINE_BYTES_MAX.saturating_sub(self.partials.line_bytes() + keep);
         let attributes = if is_first && attributes.len() <= spare { attributes } else { &[] };
         if keep + attributes.len() >= builder.room() {
             return Err(Full);
@@ -238,12 +284,21 @@ impl LineDecoder {
         let content = builder.arena().get(part.body.clone()).unwrap_or_default();
         let keep = self.partials.budget(slot, content, self.line_bytes_max);
         let lost = content.len() - keep;
+        let kept = part.body.start..part.body.start + keep;
+        if self.multiline.is_some() || self.partials.is_any_record_of_concern() {
+            let truncated = if lost > 0 { RecordFlags::TRUNCATED } else { RecordFlags::default() };
+            let tail = (&kept, part.flags.with(truncated));
+            let start = run.offset(run.pos);
+            if self.deliver_parts(builder, start, slot, tail, book)? {
+                run.abandoned += lost;
+                return Ok(());
+            }
+        }
         let (mark, room) = self.begin_join(builder, slot);
         let open = self.partials.slot(slot);
         if open.body.len() + keep >= room {
             return Err(self.abort_join(builder, mark));
         }
-        let kept = part.body.start..part.body.start + keep;
         let appended = builder
             .append(&open.body)
             .and_then(|head| Ok(head.start..builder.append_within(kept)?.end));
@@ -271,12 +326,18 @@ impl LineDecoder {
     /// arena, to go back to, and the room there is.
     fn begin_join(&self, builder: &mut BatchBuilder, slot: usize) -> (usize, usize) {
         let others = self.partials.bytes() - self.partials.slot(slot).bytes();
+        let mark = Self::begin_emit(builder, others);
+        (mark, builder.room())
+    }
+
+    /// Keeps room aside for `others`, bytes, only; returns the end of the arena.
+    pub(crate) fn begin_emit(builder: &mut BatchBuilder, others: usize) -> usize {
         builder.reserve_state(others + STATE_EXTRA_BYTES);
-        (builder.arena().len(), builder.room())
+        builder.arena().len()
     }
 
     #[cold]
-    fn abort_join(&self, builder: &mut BatchBuilder, mark: usize) -> Full {
+    pub(crate) fn abort_join(&self, builder: &mut BatchBuilder, mark: usize) -> Full {
         builder.retract(mark);
         self.reserve(builder);
         Full
@@ -299,6 +360,6 @@ impl LineDecoder {
     }
 }
 
-fn joined_flags(flags: RecordFlags, parts: u64) -> RecordFlags {
+pub(crate) fn joined_flags(flags: RecordFlags, parts: u64) -> RecordFlags {
     if parts > 1 { flags.with(RecordFlags::JOINED) } else { flags }
 }

@@ -6,7 +6,7 @@
 //! `lines = records + joined + discarded` holds after every call.
 //!
 //! Reading order: [`Format`] and [`detect`], [`LineDecoder`] (how blocks become lines), then one
-//! module per format, then [`Attributes`] (the fields of one record), then what the outputs use: [`escape_json_into`] and the formats of time.
+//! module per format, [`Multiline`] (which lines become one record), then [`Attributes`] (the fields of one record), then what the outputs use: [`escape_json_into`] and the formats of time.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
@@ -18,6 +18,7 @@ mod docker;
 mod escape;
 mod join;
 mod json;
+mod multiline;
 mod state;
 mod structured;
 mod time;
@@ -31,5 +32,6 @@ pub use detect::{DETECT_BYTES_MAX, Format, detect};
 pub use escape::escape_json_into;
 pub use join::Partials;
 pub use json::is_json_object;
+pub use multiline::{MULTILINE_LINES_DEFAULT, Multiline, MultilineError, MultilinePreset};
 pub use state::StateError;
 pub use time::{civil_from_days, format_rfc3339_ns, format_unix_time, parse_rfc3339};

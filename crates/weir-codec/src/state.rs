@@ -6,16 +6,23 @@
 //! parts `u64`, and if that is not 0: timestamp `i64`, record flags `u8`, length of the attributes
 //! `u32`, of the body `u32`, attributes, body.
 //!
+//! Version 2 is written while records wait for further lines; behind the above follow, for stdout
+//! and stderr: lines of text `u32`, lines of the file `u64`, state of the rule `u8`, severity `u8`,
+//! timestamp `i64`, record flags `u8`, length of the attributes `u32`, of the body `u32`,
+//! attributes, body.
+//!
 //! Invariant: any bytes either restore a decoder that keeps all its invariants, or are refused.
 
-use weir_model::RecordFlags;
 use weir_model::limits::LINE_BYTES_MAX;
+use weir_model::{RecordFlags, Severity};
 
 use crate::join::{OpenLine, Partials};
 use crate::json::{Content, content, is_json_object};
+use crate::multiline::{OpenRecord, State};
 use crate::{Format, LineDecoder};
 
 const VERSION: u8 = 1;
+const VERSION_WITH_RECORDS: u8 = 2;
 const SKIPPING: u8 = 1;
 const NUL_RUN: u8 = 2;
 const UTF16: u8 = 4;
@@ -32,12 +39,14 @@ pub enum StateError {
 }
 
 impl LineDecoder {
-    /// Appends the state as of now. At most `LINE_BYTES_MAX` plus 64 bytes.
+    /// Appends the state as of now. At most `LINE_BYTES_MAX` plus 128 bytes.
     pub fn state(&self, out: &mut Vec<u8>) {
         let flags = u8::from(self.is_skipping) * SKIPPING
             + u8::from(self.is_in_nul_run) * NUL_RUN
             + u8::from(self.is_utf16) * UTF16;
-        out.extend_from_slice(&[VERSION, self.format() as u8, flags]);
+        let has_records = self.partials.is_any_record_of_concern();
+        let version = if has_records { VERSION_WITH_RECORDS } else { VERSION };
+        out.extend_from_slice(&[version, self.format() as u8, flags]);
         let lead = self.position() - self.file_offset();
         out.extend_from_slice(&(lead as u32).to_le_bytes());
         for line in &self.partials.open {
@@ -52,6 +61,17 @@ impl LineDecoder {
             out.extend_from_slice(&line.attributes);
             out.extend_from_slice(&line.body);
         }
+        for record in self.partials.records.iter().filter(|_| has_records) {
+            out.extend_from_slice(&record.rows.to_le_bytes());
+            out.extend_from_slice(&record.lines.to_le_bytes());
+            out.extend_from_slice(&[record.state.0, record.severity.0]);
+            out.extend_from_slice(&record.timestamp_ns.to_le_bytes());
+            out.push(record.flags.0);
+            out.extend_from_slice(&(record.attributes.len() as u32).to_le_bytes());
+            out.extend_from_slice(&(record.body.len() as u32).to_le_bytes());
+            out.extend_from_slice(&record.attributes);
+            out.extend_from_slice(&record.body);
+        }
     }
 
     /// A decoder that goes on where the one was that wrote `state` with the stream at offset
@@ -59,7 +79,7 @@ impl LineDecoder {
     pub fn restore(state: &[u8], line_bytes_max: usize, position: u64) -> Result<Self, StateError> {
         let mut fields = Fields(state);
         let version = fields.u8()?;
-        if version != VERSION {
+        if version != VERSION && version != VERSION_WITH_RECORDS {
             return Err(StateError::Version(version));
         }
         let format = Format::from_code(fields.u8()?).ok_or(StateError::Damaged)?;
@@ -74,6 +94,11 @@ impl LineDecoder {
         for line in &mut decoder.partials.open {
             *line = fields.open_line(format)?;
         }
+        if version == VERSION_WITH_RECORDS {
+            for record in &mut decoder.partials.records {
+                *record = fields.open_record()?;
+            }
+        }
         let is_valid = fields.0.is_empty() && decoder.partials.bytes() <= LINE_BYTES_MAX;
         if is_valid { Ok(decoder) } else { Err(StateError::Damaged) }
     }
@@ -83,6 +108,16 @@ impl LineDecoder {
         // Any position will do that is not before the lead.
         Ok(Self::restore(state, LINE_BYTES_MAX, u64::MAX)?.take_partials())
     }
+}
+
+/// Lines that what is open may consist of; far more than its bytes.
+const LINES_MAX: u64 = (u32::MAX as u64) << 16;
+
+/// Records promise that escaped bodies and attributes are valid JSON.
+fn is_sound(flags: RecordFlags, attributes: &[u8], body: &[u8]) -> bool {
+    let is_escaped = flags.contains(RecordFlags::JSON_ESCAPED);
+    (!is_escaped || content(body) == Content::End)
+        && (attributes.is_empty() || is_json_object(attributes))
 }
 
 /// What is left to be read.
@@ -121,19 +156,40 @@ impl<'a> Fields<'a> {
         }
         let timestamp_ns = self.u64()?.cast_signed();
         let flags = RecordFlags(self.u8()?);
-        let attributes_len = self.u32()? as usize;
-        let body_len = self.u32()? as usize;
-        let attributes = self.bytes(attributes_len)?.to_vec();
-        let body = self.bytes(body_len)?.to_vec();
-        // Records promise that escaped bodies and attributes are valid JSON.
+        let (attributes, body) = self.content()?;
         let is_escaped = flags.contains(RecordFlags::JSON_ESCAPED);
         let is_valid = is_escaped == (format == Format::DockerJson)
-            && (!is_escaped || content(&body) == Content::End)
-            && (attributes.is_empty() || is_json_object(&attributes))
-            && parts <= u64::from(u32::MAX) << 16;
+            && is_sound(flags, &attributes, &body)
+            && parts <= LINES_MAX;
         if !is_valid {
             return Err(StateError::Damaged);
         }
         Ok(OpenLine { parts, timestamp_ns, flags, body, attributes })
+    }
+
+    fn open_record(&mut self) -> Result<OpenRecord, StateError> {
+        let rows = self.u32()?;
+        let lines = self.u64()?;
+        let state = State(self.u8()?);
+        let severity = Severity(self.u8()?);
+        let timestamp_ns = self.u64()?.cast_signed();
+        let flags = RecordFlags(self.u8()?);
+        let (attributes, body) = self.content()?;
+        let is_empty = lines == 0 && attributes.is_empty() && body.is_empty();
+        let is_valid = is_sound(flags, &attributes, &body)
+            && (rows > 0 || is_empty)
+            && (u64::from(rows)..=LINES_MAX).contains(&lines);
+        if !is_valid {
+            return Err(StateError::Damaged);
+        }
+        Ok(OpenRecord { rows, lines, state, timestamp_ns, severity, flags, body, attributes })
+    }
+
+    /// Attributes and body.
+    fn content(&mut self) -> Result<(Vec<u8>, Vec<u8>), StateError> {
+        let attributes_len = self.u32()? as usize;
+        let body_len = self.u32()? as usize;
+        let attributes = self.bytes(attributes_len)?.to_vec();
+        Ok((attributes, self.bytes(body_len)?.to_vec()))
     }
 }

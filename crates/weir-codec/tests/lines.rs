@@ -319,8 +319,8 @@ fn a_damaged_state_is_refused() {
     for len in 0..state.len() {
         assert_eq!(restore(&state[..len]), Err(StateError::Damaged), "cut to {len}");
     }
-    state[0] = 2;
-    assert_eq!(restore(&state), Err(StateError::Version(2)));
+    state[0] = 3;
+    assert_eq!(restore(&state), Err(StateError::Version(3)));
     state[0] = 1;
     let body = state.windows(2).position(|w| w == b"\\\\").unwrap();
     state[body + 1] = b'q';

@@ -56,7 +56,7 @@ impl RecordFlags {
     pub const STDOUT: Self = Self(1 << 2);
     /// The line was longer than the limit; the body is its beginning.
     pub const TRUNCATED: Self = Self(1 << 3);
-    /// The body was joined from several partial lines.
+    /// The body was joined from several lines, or parts of a line.
     pub const JOINED: Self = Self(1 << 4);
     /// The line did not parse in its source's format; the body is the line as it stands.
     pub const MALFORMED: Self = Self(1 << 5);

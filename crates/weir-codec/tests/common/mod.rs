@@ -4,7 +4,9 @@
 
 #![allow(dead_code, reason = "each test uses its part of this")]
 
-use weir_codec::{Format, LineDecoder, Stop};
+use std::sync::Arc;
+
+use weir_codec::{Format, LineDecoder, Multiline, Stop};
 use weir_model::limits::{READ_BLOCK_BYTES, STATE_BYTES_MAX};
 use weir_model::{
     Batch, BatchBuilder, BatchClass, Position, RecordFlags, Seal, SourceBook, SourceId, StreamId,
@@ -70,6 +72,12 @@ impl<'a> Reader<'a> {
             out: Outcome::default(),
             since_seal: 0,
         }
+    }
+
+    /// Joins lines by a rule.
+    pub(crate) fn joining(mut self, rule: &Arc<Multiline>) -> Self {
+        self.decoder.set_multiline(Some(Arc::clone(rule)));
+        self
     }
 
     /// The same file with more bytes at its end.
@@ -146,7 +154,9 @@ impl<'a> Reader<'a> {
     fn forget(&mut self, batch: &Batch) {
         let state = &batch.state()[..batch.state().len() - 4096];
         let position = batch.header().end().offset;
+        let rule = self.decoder.multiline().cloned();
         self.decoder = LineDecoder::restore(state, self.limit, position).unwrap();
+        self.decoder.set_multiline(rule);
     }
 
     fn collect(&mut self, batch: &Batch) {
@@ -181,7 +191,8 @@ impl<'a> Reader<'a> {
                 let why = self.read(visible, is_last);
                 reads += 1;
                 if why == Stop::BatchFull || reads % plan.seal_after == 0 {
-                    assert!(why != Stop::BatchFull || self.since_seal > 0, "a fresh batch is full");
+                    let has_some = self.since_seal > 0 || self.builder.record_count() > 0;
+                    assert!(why != Stop::BatchFull || has_some, "a fresh batch is full");
                     let batch = self.seal();
                     if plan.forget {
                         self.forget(&batch);
@@ -205,6 +216,16 @@ impl<'a> Reader<'a> {
             self.seal();
         }
         assert!(self.decoder.partials().is_empty());
+        self.assert_balanced();
+        self.seal();
+    }
+
+    /// Flushes the records that wait for further lines.
+    pub(crate) fn flush_records(&mut self) {
+        while self.decoder.flush_records(&mut self.builder, &mut self.out.book).is_err() {
+            self.seal();
+        }
+        assert!(!self.decoder.partials().has_records());
         self.assert_balanced();
         self.seal();
     }
