@@ -2,8 +2,10 @@
 //! How it is written in TOML is the binary's business (`weir::config`).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use weir_codec::Multiline;
 use weir_host::Secret;
 use weir_journal::WhenFull;
 
@@ -109,6 +111,8 @@ pub struct TailSettings {
     pub line_bytes_max: usize,
     /// Slow rescan of directories, for what inotify did not tell.
     pub rescan_interval: Duration,
+    /// Which lines are joined to one record; none = each is one.
+    pub multiline: Option<Joining>,
     /// How long a partial line waits for its rest after the last write.
     pub partial_timeout: Duration,
     /// How long a renamed or deleted file is followed behind its end for late writes.
@@ -119,6 +123,15 @@ pub struct TailSettings {
     pub rate_limit: Option<RateLimit>,
     /// Reads of one file are at least this far apart while it is written to in a trickle.
     pub read_interval: Duration,
+}
+
+/// How lines are joined to records.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Joining {
+    /// Which lines belong together.
+    pub rule: Arc<Multiline>,
+    /// How long a record waits for a further line after the last write.
+    pub timeout: Duration,
 }
 
 /// A limit of lines per second, and what happens to more.

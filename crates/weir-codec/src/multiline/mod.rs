@@ -68,7 +68,8 @@ pub enum MultilineError {
     Syntax(String),
     /// It is too large when compiled.
     #[error(
-        "takes more than {PATTERN_BYTES_MAX} bytes when compiled; make the counted repetitions smaller"
+        "takes more than {PATTERN_BYTES_MAX} bytes when compiled; make the counted \
+             repetitions smaller"
     )]
     TooLarge,
 }

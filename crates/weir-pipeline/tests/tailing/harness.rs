@@ -114,6 +114,7 @@ pub(crate) fn settings() -> TailSettings {
         read_from: ReadFrom::Beginning,
         line_bytes_max: 192 * 1024,
         rescan_interval: Duration::from_mins(10),
+        multiline: None,
         partial_timeout: Duration::from_mins(10),
         rotated_grace: Duration::from_millis(300),
         deleted_bytes_max: 1 << 40,

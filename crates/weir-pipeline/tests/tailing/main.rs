@@ -4,6 +4,7 @@
 mod containers;
 mod following;
 mod harness;
+mod multiline;
 mod rotation;
 mod rules;
 mod starting;

@@ -27,6 +27,7 @@ pub(crate) fn source(source: &Named, diagnostics: &mut Diagnostics) {
         container_names(section, diagnostics);
     }
     limit(section, diagnostics);
+    super::multiline::check(section, diagnostics);
 }
 
 /// Notes an error about one item of a list.

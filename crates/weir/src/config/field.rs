@@ -57,6 +57,8 @@ pub(crate) enum Kind {
     Choice(&'static [Word]),
     /// One of some words, or a duration.
     ChoiceOrDuration(&'static [Word]),
+    /// One of some words, or a table of its own.
+    ChoiceOrTable(&'static [Word], &'static [Field]),
     /// Bytes.
     Size { min: u64, max: u64 },
     /// Bytes, or per cent.
@@ -95,6 +97,7 @@ impl Kind {
             Self::ChoiceOrDuration(words) => {
                 format!("one of {}, or a duration such as \"1s\"", quoted(words))
             }
+            Self::ChoiceOrTable(words, _) => format!("one of {}, or a table", quoted(words)),
             Self::Size { .. } => "a size such as \"64MiB\"".to_owned(),
             Self::SizeOrShare { .. } => {
                 "a size such as \"10GiB\", or a share such as \"10%\"".into()
@@ -123,6 +126,7 @@ impl Kind {
             Self::Paths => "list of paths",
             Self::Choice(_) => "word",
             Self::ChoiceOrDuration(_) => "word or duration",
+            Self::ChoiceOrTable(..) => "word or table",
             Self::Size { .. } => "size",
             Self::SizeOrShare { .. } => "size or share",
             Self::Duration { .. } => "duration",

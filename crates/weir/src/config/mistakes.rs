@@ -449,6 +449,29 @@ fn wrong_hec_outputs() {
 }
 
 #[test]
+fn wrong_rules_of_joining_lines() {
+    macro_rules! value {
+        ($value:literal) => {
+            concat!("[source.b]\ntype = \"containers\"\nmultiline = ", $value)
+        };
+    }
+    check(&[
+        (value!("\"jave\""), 3, "not \"jave\"", "\"java\"?"),
+        (value!("true"), 3, "one of \"off\", \"auto\"", ""),
+        (value!("{ }"), 3, "does not say which lines belong together", "such as start"),
+        (value!("{ timeout = \"2s\" }"), 3, "does not say which lines belong", "add preset"),
+        (value!("{ start = '(a' }"), 3, "unclosed group", "RE2"),
+        (value!("{ continue = '(?=a)' }"), 3, "look-around", "RE2"),
+        (value!("{ start = '(\\w{500}){500}' }"), 3, "takes too much memory", "RE2"),
+        (value!("{ preset = \"go\", start = 'a' }"), 3, "cannot stand beside preset", "take one"),
+        (value!("{ preset = \"cobol\" }"), 3, "not \"cobol\"", ""),
+        (value!("{ start = 'a', timeout = \"1ms\" }"), 3, "the least is 50ms", ""),
+        (value!("{ start = 'a', lines_max = 1 }"), 3, "from 2 to 100000", ""),
+        (value!("{ start = 'a', begin = 'b' }"), 3, "unknown key \"begin\"", ""),
+    ]);
+}
+
+#[test]
 fn wrong_rules() {
     check(&[
         ("[rule]\nname = \"x\"", 1, "rule must be a list of tables", "[[rule]]"),

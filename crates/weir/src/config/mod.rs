@@ -14,6 +14,7 @@ mod check_source;
 mod diagnostic;
 mod field;
 mod glob;
+mod multiline;
 mod plan;
 mod redaction;
 mod reference;

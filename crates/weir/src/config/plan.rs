@@ -387,6 +387,7 @@ fn tail(section: &Section) -> TailSettings {
         },
         line_bytes_max: section.size("line_max") as usize,
         rescan_interval: section.duration("rescan_interval"),
+        multiline: super::multiline::joining(section),
         partial_timeout: section.duration("partial_timeout"),
         rotated_grace: section.duration("rotated_grace"),
         deleted_bytes_max: section.size("deleted_limit"),

@@ -69,7 +69,7 @@ fn fields<'a>(page: &mut String, fields: impl Iterator<Item = &'a Field>) {
     page.push_str("| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
     for field in fields {
         row(page, "", field);
-        if let Kind::Table(inner) = &field.kind {
+        if let Kind::Table(inner) | Kind::ChoiceOrTable(_, inner) = &field.kind {
             for inner in *inner {
                 row(page, &format!("{}.", field.name), inner);
             }
@@ -85,7 +85,9 @@ fn row(page: &mut String, prefix: &str, field: &Field) {
     };
     let mut doc = field.doc.to_owned();
     let words = match &field.kind {
-        Kind::Choice(words) | Kind::ChoiceOrDuration(words) => *words,
+        Kind::Choice(words) | Kind::ChoiceOrDuration(words) | Kind::ChoiceOrTable(words, _) => {
+            *words
+        }
         _ => &[],
     };
     for word in words {

@@ -114,6 +114,9 @@ fn field_schema(field: &Field) -> Value {
             json!({ "oneOf": [place("env"), place("file")] })
         }
         Kind::Table(fields) => object(field.doc, fields.iter(), None),
+        Kind::ChoiceOrTable(words, fields) => json!({
+            "anyOf": [{ "enum": names(words) }, object(field.doc, fields.iter(), None)],
+        }),
     };
     if let Value::Object(schema) = &mut schema {
         schema.insert("description".to_owned(), json!(field.doc));

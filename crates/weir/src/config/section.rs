@@ -338,6 +338,10 @@ impl Reader<'_> {
             Kind::Count { min, max } => self.count(field, node, *min, *max),
             Kind::Secret => self.secret(node),
             Kind::Table(fields) => self.table(field, node, fields),
+            Kind::ChoiceOrTable(words, fields) => match node.value {
+                NodeValue::Table(_) => self.table(field, node, fields),
+                _ => self.choice(field, node, words),
+            },
         }
     }
 

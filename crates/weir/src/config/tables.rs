@@ -289,6 +289,53 @@ pub(crate) const TABLES: &[Table] = &[
     },
 ];
 
+/// Languages whose stack traces are joined.
+const TRACES: &[Word] = &[
+    word("auto", "the stack traces of all of these"),
+    word("java", "Java, Kotlin, Scala"),
+    word("python", "Python, chained exceptions and groups of them too"),
+    word("go", "panics, fatal errors and dumps of goroutines"),
+    word("node", "errors of Node.js, with the excerpt of the source before them"),
+    word("dotnet", ".NET"),
+    word("ruby", "Ruby and Rails"),
+    word("php", "PHP and Laravel"),
+];
+
+/// `multiline` as a table.
+const MULTILINE: &[Field] = &[
+    field(
+        "preset",
+        Kind::Choice(TRACES),
+        None("`start` and `continue` say it"),
+        "Stack traces of a language, for other bounds than the usual ones.",
+    ),
+    field(
+        "start",
+        Kind::Text,
+        None("any line that does not match `continue`"),
+        "Regular expression: a line that matches it is the first of a record.",
+    ),
+    field(
+        "continue",
+        Kind::Text,
+        None("any line that does not match `start`"),
+        "Regular expression: a line that matches it goes on with the record before it.",
+    ),
+    field(
+        "timeout",
+        time(Duration::from_millis(50), Duration::from_hours(1)),
+        Value("\"1s\""),
+        "How long a record waits for a further line after the last write.",
+    ),
+    field(
+        "lines_max",
+        Kind::Count { min: 2, max: 100_000 },
+        Value("500"),
+        "Most lines of a record; what is beyond begins a further one. It never has more bytes \
+         than `line_max`.",
+    ),
+];
+
 /// Keys of every source that tails files.
 const TAIL: &[Field] = &[
     field(
@@ -314,6 +361,25 @@ const TAIL: &[Field] = &[
         time(Duration::from_millis(50), Duration::from_hours(1)),
         Value("\"10s\""),
         "How often directories are looked through for what inotify did not tell.",
+    ),
+    field(
+        "multiline",
+        Kind::ChoiceOrTable(
+            &[
+                word("off", "every line is a record"),
+                word("auto", "the stack traces of all of these"),
+                word("java", "Java, Kotlin, Scala"),
+                word("python", "Python, chained exceptions and groups of them too"),
+                word("go", "panics, fatal errors and dumps of goroutines"),
+                word("node", "errors of Node.js, with the excerpt of the source before them"),
+                word("dotnet", ".NET"),
+                word("ruby", "Ruby and Rails"),
+                word("php", "PHP and Laravel"),
+            ],
+            MULTILINE,
+        ),
+        Value("\"off\""),
+        "Which lines are joined to one record, with a line feed between them.",
     ),
     field(
         "partial_timeout",

@@ -61,7 +61,7 @@ fn all_fields() -> Vec<&'static Field> {
         fields.extend(groups.flat_map(|group| group.iter()));
     }
     let inner = fields.iter().filter_map(|field| match &field.kind {
-        Kind::Table(inner) => Some(*inner),
+        Kind::Table(inner) | Kind::ChoiceOrTable(_, inner) => Some(*inner),
         _ => None,
     });
     let inner: Vec<&Field> = inner.flatten().collect();

@@ -43,7 +43,12 @@ impl Engine {
             file.is_drained = true;
             self.wake_younger(file);
         }
+        let records_due = match self.flush_records(file) {
+            Ok(due) => due,
+            Err(next) => return next,
+        };
         let now = self.now();
+        let or_records = |due: Duration| Next::At(due.min(records_due.unwrap_or(due)));
         if file.is_rotated() {
             let since = file.grown_at.max(file.rotated_at.unwrap_or_default());
             let due = since + self.parts.settings.rotated_grace;
@@ -51,14 +56,14 @@ impl Engine {
                 return self.finish(file);
             }
             let nameless = file.places.is_empty();
-            return Next::At(if nameless { due.min(now + NAMELESS_PAUSE) } else { due });
+            return or_records(if nameless { due.min(now + NAMELESS_PAUSE) } else { due });
         }
-        if !file.has_tail() && !file.has_partials() {
-            return Next::Idle;
+        if !file.has_tail() && !file.has_partial_lines() {
+            return records_due.map_or(Next::Idle, Next::At);
         }
         let due = self.rest_due(file);
         if now < due {
-            return Next::At(due);
+            return or_records(due);
         }
         if let Err(next) = self.finish_tail(file) {
             return next;
@@ -154,6 +159,30 @@ impl Engine {
             return Err(Next::Again);
         }
         Ok(())
+    }
+
+    /// Emits records that no further line has come for. Returns when that is due, if some wait.
+    fn flush_records(&mut self, file: &mut File) -> Result<Option<Duration>, Next> {
+        if !file.has_records() {
+            return Ok(None);
+        }
+        // Lines that are no longer joined wait for nothing.
+        let joining = self.parts.settings.multiline.as_ref();
+        let timeout = joining.map_or(Duration::ZERO, |joining| joining.timeout);
+        let due = file.grown_at.max(file.read_at) + timeout;
+        if self.now() < due {
+            return Ok(Some(due));
+        }
+        while file.has_records() {
+            self.reset_builder(file);
+            let Some(decoder) = &mut file.decoder else { break };
+            // Full: the other stream's record goes into the next batch.
+            let _rest_in_next = decoder.flush_records(&mut self.builder, &mut file.book);
+            if !self.append(file) {
+                return Err(Next::Blocked);
+            }
+        }
+        Ok(None)
     }
 
     /// Makes records of open lines whose rest does not come.

@@ -202,9 +202,19 @@ impl File {
         self.size > self.at()
     }
 
-    /// Lines of the container that wait for their rest.
+    /// Lines of the container that wait for their rest, or records for further lines.
     pub(super) fn has_partials(&self) -> bool {
         self.decoder.as_ref().is_some_and(|d| !d.partials().is_empty())
+    }
+
+    /// Lines that wait for their rest, not counting records that wait for further lines.
+    pub(super) fn has_partial_lines(&self) -> bool {
+        self.decoder.as_ref().is_some_and(|d| d.partials().has_lines())
+    }
+
+    /// Records that wait for further lines.
+    pub(super) fn has_records(&self) -> bool {
+        self.decoder.as_ref().is_some_and(|d| d.partials().has_records())
     }
 
     /// It no longer has the name that is written to.
@@ -247,6 +257,7 @@ impl File {
         if let Some(old) = &mut self.decoder {
             let partials = old.take_partials();
             let mut fresh = LineDecoder::new(old.format(), line_bytes_max, 0);
+            fresh.set_multiline(old.multiline().cloned());
             fresh.adopt_partials(partials, &mut self.book);
             *old = fresh;
         }
@@ -262,7 +273,8 @@ impl File {
         decoder.state(&mut bytes);
         let position = decoder.position() + skipped;
         // What a decoder wrote about itself always restores.
-        if let Ok(moved) = LineDecoder::restore(&bytes, line_bytes_max, position) {
+        if let Ok(mut moved) = LineDecoder::restore(&bytes, line_bytes_max, position) {
+            moved.set_multiline(decoder.multiline().cloned());
             *decoder = moved;
         }
     }

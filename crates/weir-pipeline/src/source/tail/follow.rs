@@ -236,17 +236,20 @@ impl Engine {
         self.note_first_read(file);
         self.readable_again(&file.shown);
         let begin = file.position();
+        let start = region.start;
         let is_complete = self.decode(file, region);
         match self.append_as(file, Fit::Whole) {
             Appended::Accepted => {}
             Appended::Refused => return Next::Blocked,
-            Appended::TooLarge => {
-                let half = self.builder.record(self.builder.record_count() / 2 - 1);
-                let split = half.position.offset.saturating_sub(begin.offset);
-                self.rewind(file);
-                file.split = Some(split as usize);
-                return Next::Again;
-            }
+            Appended::TooLarge => match self.split_at(start, begin) {
+                Some(split) => {
+                    self.rewind(file);
+                    file.split = Some(split);
+                    return Next::Again;
+                }
+                None if !self.append(file) => return Next::Blocked,
+                None => {}
+            },
         }
         self.step_over_hole(file);
         if is_complete {
@@ -254,6 +257,16 @@ impl Engine {
             return self.at_end(file);
         }
         Next::Again
+    }
+
+    /// Where to cut a block at `start` of the arena that gave more than fits in a frame. None where
+    /// not even one line is before that: a record that was held for further lines comes with the
+    /// line that ends it.
+    fn split_at(&self, start: usize, begin: Position) -> Option<usize> {
+        let half = self.builder.record(self.builder.record_count() / 2 - 1);
+        let split = half.position.offset.saturating_sub(begin.offset) as usize;
+        let lines = self.builder.arena().get(start..start + split)?;
+        memchr::memchr(b'\n', lines).map(|_has_a_line| split)
     }
 
     /// Reads the next block into the builder. `None`: the file was rewritten.
@@ -329,6 +342,11 @@ impl Engine {
         let mut scratch =
             self.scratch.take().unwrap_or_else(|| BatchBuilder::new(Position::default()));
         let mut rest = bytes;
+        if let Some(decoder) = &mut file.decoder {
+            // What is shed is not joined to what is kept.
+            let _rest_is_shed = decoder.flush_records(&mut self.builder, &mut file.book);
+            decoder.set_multiline(None);
+        }
         while let Some(decoder) = &mut file.decoder {
             let at = decoder.file_offset();
             scratch.reset(Position::new(file.epoch, decoder.position()));
@@ -346,6 +364,10 @@ impl Engine {
             }
         }
         self.scratch = Some(scratch);
+        let rule = self.rule_of_joining();
+        if let Some(decoder) = &mut file.decoder {
+            decoder.set_multiline(rule);
+        }
     }
 
     /// NUL bytes without blocks on disk (a crash, or a truncated file whose writer went on at its
@@ -379,10 +401,15 @@ impl Engine {
         Ok(true)
     }
 
+    fn rule_of_joining(&self) -> Option<Arc<weir_codec::Multiline>> {
+        self.parts.settings.multiline.as_ref().map(|joining| Arc::clone(&joining.rule))
+    }
+
     /// Begins to decode in a format, with the lines that an older file of the group left open.
     pub(super) fn set_decoder(&mut self, file: &mut File, format: weir_codec::Format) {
         let max = self.parts.settings.line_bytes_max;
         let mut decoder = LineDecoder::new(format, max, file.start);
+        decoder.set_multiline(self.rule_of_joining());
         if let Some((_, partials)) = file.inherited.take() {
             decoder.adopt_partials(partials, &mut file.book);
         }
@@ -526,7 +553,10 @@ impl Engine {
         if !saved.decoder.is_empty() {
             let max = self.parts.settings.line_bytes_max;
             match LineDecoder::restore(saved.decoder, max, position.offset) {
-                Ok(decoder) => file.decoder = Some(decoder),
+                Ok(mut decoder) => {
+                    decoder.set_multiline(self.rule_of_joining());
+                    file.decoder = Some(decoder);
+                }
                 Err(error) => {
                     let text = format!("{}: {error}", file.shown.display());
                     tracing::warn!("{text}");

@@ -358,6 +358,7 @@ mod tests {
             read_from: ReadFrom::Beginning,
             line_bytes_max: 1024,
             rescan_interval: Duration::from_mins(1),
+            multiline: None,
             partial_timeout: Duration::from_secs(5),
             rotated_grace: Duration::from_secs(5),
             deleted_bytes_max: 1 << 30,

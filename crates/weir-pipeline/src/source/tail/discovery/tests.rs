@@ -15,6 +15,7 @@ fn discovery(include: &str) -> Discovery {
             read_from: ReadFrom::Beginning,
             line_bytes_max: 1024,
             rescan_interval: std::time::Duration::from_mins(1),
+            multiline: None,
             partial_timeout: std::time::Duration::from_secs(5),
             rotated_grace: std::time::Duration::from_secs(5),
             deleted_bytes_max: 0,

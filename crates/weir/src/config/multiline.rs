@@ -1,0 +1,91 @@
+//! The key `multiline` of sources: a word for the stack traces of a language, or a table.
+//!
+//! Invariant: [`joining`] makes a rule of everything that [`check`] finds no fault with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_codec::{Multiline, MultilineError, MultilinePreset};
+use weir_pipeline::config::Joining;
+
+use super::diagnostic::Diagnostics;
+use super::section::Section;
+
+const KEY: &str = "multiline";
+
+/// How long a record waits for a further line when nothing else is said.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
+
+fn preset(word: &str) -> Option<MultilinePreset> {
+    Some(match word {
+        "auto" => MultilinePreset::Auto,
+        "java" => MultilinePreset::Java,
+        "python" => MultilinePreset::Python,
+        "go" => MultilinePreset::Go,
+        "node" => MultilinePreset::Node,
+        "dotnet" => MultilinePreset::Dotnet,
+        "ruby" => MultilinePreset::Ruby,
+        "php" => MultilinePreset::Php,
+        _ => return None,
+    })
+}
+
+/// The rule of a source; none when its lines are not joined, or the table is wrong.
+pub(crate) fn joining(source: &Section) -> Option<Joining> {
+    let Some(table) = source.table(KEY) else {
+        let rule = Multiline::preset(preset(source.word(KEY))?);
+        return Some(Joining { rule: Arc::new(rule), timeout: TIMEOUT_DEFAULT });
+    };
+    let rule = match preset(table.word("preset")) {
+        Some(preset) => Multiline::preset(preset),
+        None => Multiline::pattern(table.text("start"), table.text("continue")).ok()?,
+    };
+    let lines = table.count("lines_max").and_then(|lines| u32::try_from(lines).ok());
+    let rule = lines.map_or(rule.clone(), |lines| rule.lines_max(lines));
+    Some(Joining { rule: Arc::new(rule), timeout: table.duration("timeout") })
+}
+
+/// What must hold within the table.
+pub(crate) fn check(source: &Section, diagnostics: &mut Diagnostics) {
+    let Some(table) = source.table(KEY) else { return };
+    let patterns = ["start", "continue"];
+    if table.is_set("preset") {
+        for key in patterns.iter().filter(|key| table.is_set(key)) {
+            let key_path = table.key_path(key);
+            diagnostics
+                .error(
+                    table.place(key),
+                    &key_path,
+                    format!("{key_path} cannot stand beside preset, which has its own patterns"),
+                )
+                .other(table.place("preset"), "the preset is named at")
+                .help("take one of the two out");
+        }
+    } else if !patterns.iter().any(|key| table.is_set(key)) {
+        diagnostics
+            .error(
+                table.place.clone(),
+                &table.path,
+                format!("{} does not say which lines belong together", table.path),
+            )
+            .help("add preset, or start, or continue, such as start = '^\\['");
+    }
+    for key in patterns {
+        let Some(pattern) = table.text(key) else { continue };
+        let Err(error) = Multiline::pattern(Some(pattern), None) else { continue };
+        let key_path = table.key_path(key);
+        let problem = match &error {
+            MultilineError::Syntax(text) => text.lines().last().unwrap_or_default(),
+            MultilineError::TooLarge => "it takes too much memory when compiled",
+        };
+        let problem = problem.trim_start_matches("error: ");
+        diagnostics
+            .error(
+                table.place(key),
+                &key_path,
+                format!("{pattern:?} is not a regular expression that can be used: {problem}"),
+            )
+            .help("the syntax is that of RE2, without look-around and back-references")
+            .help("'...' keeps backslashes as they are");
+    }
+}
