@@ -49,6 +49,7 @@ fn a_sample_is_the_same_after_every_restart() {
     let world = world(vec![RulePlan { keep: Keep::Share(0.25), ..rule("*") }]);
     let sampled = |world: &World| {
         let running = world.start();
+        eventually("all lines are read", || running.book().lines == 4000);
         running.assert_books();
         let book = running.book();
         (book.records, book.discarded[DiscardReason::Sampled as usize])
