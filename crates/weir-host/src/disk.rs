@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 
-/// How a file is opened. All files are opened for reading and writing except `Read`.
+/// How a file is opened. All files are opened for reading and writing except by `Read` and
+/// `ReadInPlace`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
     /// Must exist; read only.
@@ -21,6 +22,10 @@ pub enum OpenMode {
     CreateNew,
     /// Created when missing.
     Create,
+    /// As `Read`; fails when the name itself is a symbolic link.
+    ReadInPlace,
+    /// As `Create`; fails when the name itself is a symbolic link.
+    CreateInPlace,
 }
 
 /// Bytes of a file system.
@@ -124,6 +129,9 @@ impl Disk for RealDisk {
                 OpenMode::ReadWrite => OFlags::RDWR,
                 OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
                 OpenMode::Create => OFlags::RDWR | OFlags::CREATE,
+                // Whatever stands there: a pipe must not make the call wait.
+                OpenMode::ReadInPlace => OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK,
+                OpenMode::CreateInPlace => OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW,
             };
         let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
         Ok(Box::new(RealFile(file)))

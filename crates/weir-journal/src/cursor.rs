@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_model::{Batch, DiscardReason, RecordView, StreamId};
+use weir_model::{Batch, DiscardReason, RecordView, SourceId, StreamId};
 
 use crate::Shared;
 use crate::segment;
@@ -68,6 +68,11 @@ impl Outcome {
 }
 
 impl Cursor {
+    /// Name of a source whose records this destination gets.
+    pub fn source_name(&self, source: SourceId) -> Option<String> {
+        self.shared.lock().sources.get(&source).map(|source| source.name.clone())
+    }
+
     /// Index of this destination's bit in route masks.
     pub fn index(&self) -> usize {
         self.index

@@ -9,6 +9,7 @@ use weir_codec::Multiline;
 use weir_host::Secret;
 use weir_journal::WhenFull;
 
+pub use crate::output::{FilePath, FilePathError};
 pub use crate::rule::RulePlan;
 
 /// What weir runs.
@@ -274,12 +275,36 @@ pub enum Compression {
 /// `type = "file"`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileOutput {
-    /// Path; directories are created.
-    pub path: PathBuf,
+    /// Path, perhaps with fields; directories are created.
+    pub path: FilePath,
     /// How records become lines.
     pub encoding: Encoding,
     /// When written lines are flushed to stable storage.
     pub fsync: FsyncPolicy,
+    /// When a file is put aside and a new one begun.
+    pub rotation: Rotation,
+    /// Most files that are open at once.
+    pub open_files_max: usize,
+}
+
+/// When a file is put aside, and what becomes of it. The default is never.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// Before it would become larger than this, bytes.
+    pub size_bytes: Option<u64>,
+    /// With the first line of a new period; periods are counted from 1970 (UTC).
+    pub every: Option<Duration>,
+    /// How many rotated files are kept beside each file; `None` = all.
+    pub keep: Option<usize>,
+    /// Rotated files are compressed with gzip.
+    pub compress: bool,
+}
+
+impl Rotation {
+    /// Whether files are ever put aside.
+    pub fn is_on(&self) -> bool {
+        self.size_bytes.is_some() || self.every.is_some()
+    }
 }
 
 /// How a record becomes a line.

@@ -7,7 +7,6 @@
 //! deadline; what is left stays behind their positions and is delivered by the next run.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use weir_journal::{CursorSpec, Journal, JournalConfig, JournalError};
 use crate::config::{OutputKind, OutputPlan, PipelinePlan, SourcePlan};
 use crate::output::{self, OutputContext, OutputError, OutputHandle};
 use crate::rule::{Generations, GenerationsError, RuleSwitch, Rules};
-use crate::source::{self, Discovered, SourceContext, SourceError, SourceHandle};
+use crate::source::{self, Discovered, OwnPath, SourceContext, SourceError, SourceHandle};
 use crate::view::{OutputView, PipelineView, SourceView};
 
 /// Positions and appended batches wait at most this long for company before they are flushed.
@@ -215,12 +214,17 @@ fn compile(
 }
 
 /// What weir writes itself, and therefore never tails.
-fn own_paths(plan: &PipelinePlan) -> Vec<PathBuf> {
-    let files = plan.outputs.iter().filter_map(|output| match &output.kind {
-        OutputKind::File(file) => Some(file.path.clone()),
-        _ => None,
-    });
-    files.chain([plan.data_dir.clone()]).collect()
+fn own_paths(plan: &PipelinePlan) -> Vec<OwnPath> {
+    let mut own = vec![OwnPath::Below(plan.data_dir.clone())];
+    for output in &plan.outputs {
+        let OutputKind::File(file) = &output.kind else { continue };
+        own.push(OwnPath::Files(file.path.clone()));
+        if !file.path.is_template() {
+            // Where it leads, should it be a link.
+            own.push(OwnPath::Below(file.path.base().to_owned()));
+        }
+    }
+    own
 }
 
 /// Waits for the first look around of every source, then releases what none of them claimed.

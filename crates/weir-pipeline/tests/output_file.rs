@@ -10,7 +10,7 @@ use std::time::Duration;
 use harness::{Line, Rig};
 use weir_host::{Disk, RealDisk};
 use weir_model::{RecordFlags, Severity};
-use weir_pipeline::config::{Encoding, FileOutput, FsyncPolicy, OutputKind};
+use weir_pipeline::config::{Encoding, FileOutput, FilePath, FsyncPolicy, OutputKind, Rotation};
 use weir_pipeline::stats::get;
 use weir_testkit::{CallKind, FailingDisk, Fault, FaultKind, LineId};
 
@@ -27,7 +27,13 @@ impl Setup {
     }
 
     fn kind(&self, encoding: Encoding, fsync: FsyncPolicy) -> OutputKind {
-        OutputKind::File(FileOutput { path: self.path.clone(), encoding, fsync })
+        OutputKind::File(FileOutput {
+            path: FilePath::fixed(self.path.clone()),
+            encoding,
+            fsync,
+            rotation: Rotation::default(),
+            open_files_max: 4,
+        })
     }
 
     fn start(self, encoding: Encoding, fsync: FsyncPolicy) -> (Rig, PathBuf) {

@@ -1,11 +1,18 @@
-//! `type = "file"`: appends one line per record to a local file.
+//! `type = "file"`: appends one line per record to a local file, or to one of many that the record
+//! itself names.
 //!
-//! Invariants: weir is the only writer; the file ends with a whole line whenever nothing is being
+//! Reading order: this file, `writer`, `target`, `path`, `dir`, `archive`.
+//!
+//! Invariants: weir is the only writer; every file ends with a whole line whenever nothing is being
 //! written (a failed or partial write is cut back, a torn last line is cut off at start); lines
 //! count as delivered by the fsync policy and not before; a full, failing or read-only disk only
 //! makes this output wait. At least once: after a crash, lines whose acknowledgement was not yet
 //! recorded are written again.
 
+mod archive;
+mod dir;
+mod path;
+mod target;
 mod writer;
 
 use std::io;
@@ -19,6 +26,7 @@ use super::Job;
 use super::parcel::Parcel;
 use crate::config::{FileOutput, FsyncPolicy};
 use crate::stats::{self, add};
+pub use path::{FilePath, FilePathError};
 use writer::Writer;
 
 /// How long lines wait for company before they are written.
@@ -38,7 +46,7 @@ struct FileLoop<'a> {
     cursor: Cursor,
     writer: Writer,
     /// Written and not yet settled.
-    unsettled: Vec<Parcel>,
+    unsettled: Vec<(Parcel, Outcome)>,
     /// When `unsettled` must be flushed.
     sync_due: Option<Instant>,
     /// After a failure: the next attempt.
@@ -48,7 +56,7 @@ struct FileLoop<'a> {
 }
 
 pub(super) async fn run(job: &Job, plan: &FileOutput, cursor: Cursor) {
-    let writer = Writer::new(job.context.disk.clone(), plan.path.clone(), plan.encoding);
+    let writer = Writer::new(job, plan);
     let mut file = FileLoop {
         job,
         plan,
@@ -124,11 +132,18 @@ impl FileLoop<'_> {
         if !self.writer.has_backlog() {
             return Ok(());
         }
-        if self.writer.must_reopen() {
-            self.sync_if_due(true)?;
-            self.writer.let_go();
-        }
-        let written = self.writer.write_backlog()?;
+        let cursor = &self.cursor;
+        let source =
+            |parcel: &Parcel| cursor.source_name(parcel.batch.header().source).unwrap_or_default();
+        let written = match self.writer.write_backlog(&source) {
+            Ok(written) => written,
+            Err(error) => {
+                if self.writer.take_flush_failed() {
+                    self.in_doubt();
+                }
+                return Err(error);
+            }
+        };
         add(&self.job.stats.requests, 1);
         add(&self.job.stats.bytes_sent, written.bytes);
         add(&self.job.stats.bytes_encoded, written.bytes);
@@ -140,9 +155,9 @@ impl FileLoop<'_> {
         Ok(())
     }
 
-    fn count_queueing(&self, parcels: &[Parcel]) {
+    fn count_queueing(&self, parcels: &[(Parcel, Outcome)]) {
         let now = self.job.context.clock.unix_ns();
-        for parcel in parcels {
+        for (parcel, _) in parcels {
             let waited = now.saturating_sub(parcel.batch.header().observed_ns).max(0);
             add(&self.job.stats.queueing_ns, waited.cast_unsigned());
         }
@@ -165,20 +180,25 @@ impl FileLoop<'_> {
             }
         };
         if flush && let Err(error) = self.writer.sync() {
-            // What was written since the last flush is in doubt: it is all written again.
-            self.writer.write_again(std::mem::take(&mut self.unsettled));
-            self.sync_due = None;
+            self.in_doubt();
             return Err(error);
         }
         self.writer.settled();
         self.sync_due = None;
         self.recovered();
-        for parcel in self.unsettled.drain(..) {
+        for (parcel, outcome) in self.unsettled.drain(..) {
             if let Some(delivery) = &parcel.delivery {
-                self.cursor.ack(delivery, Outcome::delivered(parcel.len() as u64));
+                self.cursor.ack(delivery, outcome);
             }
         }
         Ok(true)
+    }
+
+    /// What was written since the last flush is in doubt: it is all written again.
+    fn in_doubt(&mut self) {
+        let unsettled = std::mem::take(&mut self.unsettled);
+        self.writer.write_again(unsettled.into_iter().map(|(parcel, _)| parcel));
+        self.sync_due = None;
     }
 
     /// Flushes what is left before the end. False when that failed and must be tried again.
@@ -197,7 +217,7 @@ impl FileLoop<'_> {
         self.failures += 1;
         self.paused = Some(Instant::now() + pause);
         let (kind, hint) = describe(error);
-        let text = format!("{}: {error}{hint}", self.plan.path.display());
+        let text = format!("{}: {error}{hint}", self.plan.path.text());
         if !self.job.stats.failing.swap(true, Ordering::Relaxed) {
             tracing::warn!(output = %self.job.plan.name, "{text}; trying again until it works");
         }

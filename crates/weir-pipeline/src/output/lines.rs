@@ -24,6 +24,20 @@ pub(crate) fn encode(parcel: &Parcel, encoding: Encoding, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends one record of the parcel.
+pub(crate) fn encode_one(
+    parcel: &Parcel,
+    record: &RecordView<'_>,
+    encoding: Encoding,
+    out: &mut Vec<u8>,
+) {
+    let observed = parcel.batch.header().observed_ns;
+    match encoding {
+        Encoding::Raw => raw_line(record, out),
+        Encoding::Json => json_line(record, observed, parcel.batch.resource(), out),
+    }
+}
+
 /// Appends the body as bytes and ends the line.
 pub(crate) fn raw_line(record: &RecordView<'_>, out: &mut Vec<u8>) {
     if record.flags.contains(RecordFlags::JSON_ESCAPED) {

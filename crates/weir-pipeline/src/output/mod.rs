@@ -30,6 +30,7 @@ use weir_journal::Cursor;
 use crate::config::{OutputKind, OutputPlan};
 use crate::stats::{self, OutputStats};
 
+pub use file::{FilePath, FilePathError};
 pub use signal::Stop;
 
 /// What every output gets from outside.

@@ -169,7 +169,7 @@ pub fn severity_of(status: Status) -> Severity {
 
 /// What was parsed of one record, and what rules made of it.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
+pub(crate) struct Draft {
     is_parsed: bool,
     /// What goes out beside the body: attributes of the source, and what rules set.
     pub(super) own: Attributes,
@@ -187,7 +187,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Begins with the next record.
-    pub(super) fn begin(&mut self, view: &RecordView<'_>) {
+    pub(crate) fn begin(&mut self, view: &RecordView<'_>) {
         self.is_parsed = false;
         self.own.clear();
         self.inside.clear();
@@ -348,10 +348,10 @@ fn split_tag(tag: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Fields of one record: the record, what it came with, and what was parsed of it so far.
 #[derive(Debug)]
-pub(super) struct RecordFields<'a> {
-    pub(super) origin: &'a Origin,
-    pub(super) view: RecordView<'a>,
-    pub(super) draft: &'a RefCell<Draft>,
+pub(crate) struct RecordFields<'a> {
+    pub(crate) origin: &'a Origin,
+    pub(crate) view: RecordView<'a>,
+    pub(crate) draft: &'a RefCell<Draft>,
 }
 
 impl Fields for RecordFields<'_> {

@@ -36,7 +36,7 @@ pub use switch::RuleSwitch;
 pub use template::{Template, TemplateError, field};
 pub use trial::{Outcome, Reason, Trial};
 
-use draft::{Draft, RecordFields};
+pub(crate) use draft::{Draft, RecordFields};
 use stats::{SAMPLE_EVERY, Stopwatch, Tally};
 
 /// One rule of the configuration, validated.

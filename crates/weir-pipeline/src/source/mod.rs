@@ -6,7 +6,7 @@
 
 mod tail;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -16,6 +16,7 @@ use weir_host::{Clock, WakeFd};
 use weir_journal::Journal;
 
 use crate::config::{Format, SourceKind, SourcePlan};
+use crate::output::FilePath;
 use crate::rule::RuleSwitch;
 use crate::stats::SourceStats;
 
@@ -33,7 +34,34 @@ pub struct SourceContext {
     /// Live figures of this source.
     pub stats: Arc<SourceStats>,
     /// Files and directories that weir itself writes: they are never tailed.
-    pub own_paths: Vec<PathBuf>,
+    pub own_paths: Vec<OwnPath>,
+}
+
+/// Something that weir itself writes.
+#[derive(Debug, Clone)]
+pub enum OwnPath {
+    /// A directory and everything in it.
+    Below(PathBuf),
+    /// The files of an output, also those that it has put aside.
+    Files(FilePath),
+}
+
+impl OwnPath {
+    /// Whether the path is part of it.
+    pub(crate) fn covers(&self, path: &Path) -> bool {
+        match self {
+            Self::Below(dir) => path.starts_with(dir),
+            Self::Files(files) => files.covers(path),
+        }
+    }
+
+    /// The same with links resolved as far as that can be done now.
+    pub(crate) fn resolved(&self) -> Self {
+        match self {
+            Self::Below(dir) => Self::Below(dir.canonicalize().unwrap_or_else(|_| dir.clone())),
+            Self::Files(files) => Self::Files(files.resolved()),
+        }
+    }
 }
 
 /// Why a source cannot start.

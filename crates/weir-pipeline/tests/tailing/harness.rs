@@ -18,7 +18,7 @@ use weir_pipeline::config::{
     ContainersSource, FileSource, Format, ReadFrom, SourceKind, SourcePlan, TailSettings,
 };
 use weir_pipeline::rule::{RulePlan, RuleSwitch, Rules};
-use weir_pipeline::source::{SourceContext, SourceHandle, spawn};
+use weir_pipeline::source::{OwnPath, SourceContext, SourceHandle, spawn};
 use weir_pipeline::stats::{SourceStats, get};
 
 /// Longest wait for anything.
@@ -211,7 +211,7 @@ impl World {
             rules: Arc::new(RuleSwitch::new(self.rules(cursor.index()), 0)),
             clock,
             stats: stats.clone(),
-            own_paths: vec![self.data_dir()],
+            own_paths: vec![OwnPath::Below(self.data_dir())],
         };
         let inbox = Arc::new(Inbox::default());
         let serving = inbox.clone();

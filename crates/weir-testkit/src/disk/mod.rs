@@ -218,14 +218,17 @@ impl Shared {
 impl Disk for FaultyDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>> {
         let (inode, handle) = self.shared.call(CallKind::Open, path, |memory, _| {
-            if memory.read_only && mode != OpenMode::Read {
+            let is_read = matches!(mode, OpenMode::Read | OpenMode::ReadInPlace);
+            if memory.read_only && !is_read {
                 return Err(Errno::ROFS.into());
             }
             let inode = match (memory.names.get(path).copied(), mode) {
                 (Some(_), OpenMode::CreateNew) => return Err(Errno::EXIST.into()),
                 (Some(inode), _) => inode,
-                (None, OpenMode::Read | OpenMode::ReadWrite) => return Err(Errno::NOENT.into()),
-                (None, OpenMode::Create | OpenMode::CreateNew) => {
+                (None, OpenMode::Read | OpenMode::ReadInPlace | OpenMode::ReadWrite) => {
+                    return Err(Errno::NOENT.into());
+                }
+                (None, OpenMode::Create | OpenMode::CreateInPlace | OpenMode::CreateNew) => {
                     if !memory.dirs.contains(path.parent().unwrap_or(Path::new(""))) {
                         return Err(Errno::NOENT.into());
                     }
@@ -238,7 +241,7 @@ impl Disk for FaultyDisk {
             }
             Ok((inode, memory.next_handle))
         })?;
-        let writable = mode != OpenMode::Read;
+        let writable = !matches!(mode, OpenMode::Read | OpenMode::ReadInPlace);
         let shared = Arc::clone(&self.shared);
         Ok(Box::new(FaultyFile { shared, path: path.to_owned(), inode, handle, writable }))
     }

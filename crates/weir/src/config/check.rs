@@ -4,8 +4,7 @@
 //! What cannot work, or would lose or repeat records without end, is an error; what works and is
 //! probably not meant is a warning.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use weir_host::secret::is_world_readable;
 use weir_host::units::{SizeOrShare, format_size};
@@ -30,12 +29,12 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
         buffer(output, diagnostics);
         match output.type_name {
             "splunk_hec" => super::check_hec::splunk_hec(&output.section, diagnostics),
-            "file" => output_path(output, sections, diagnostics),
+            "file" => super::check_file::file(output, sections, diagnostics),
             _ => {}
         }
     }
     super::check_source::read_twice(sections, diagnostics);
-    output_files(sections, diagnostics);
+    super::check_file::written_twice(sections, diagnostics);
     one_stdout(sections, diagnostics);
     loops(sections, diagnostics);
 }
@@ -177,54 +176,6 @@ fn buffer(output: &Named, diagnostics: &mut Diagnostics) {
     }
 }
 
-fn output_path(output: &Named, sections: &Sections, diagnostics: &mut Diagnostics) {
-    let section = &output.section;
-    let Some(path) = section.file("path") else { return };
-    let key_path = section.key_path("path");
-    let place = section.place("path");
-    if path.is_dir() || section.text("path").is_some_and(|text| text.ends_with('/')) {
-        diagnostics
-            .error(place, &key_path, format!("{} is a directory, not a file", path.display()))
-            .help(format!("write a file in it, such as \"{}\"", path.join("weir.log").display()));
-        return;
-    }
-    if let Some(data_dir) = sections.top.file("data_dir")
-        && glob::resolved(&path).starts_with(glob::resolved(&data_dir))
-    {
-        let message = format!("{} is in data_dir, which is weir's own", path.display());
-        diagnostics.error(place, &key_path, message).help("write the file elsewhere");
-        return;
-    }
-    let parent = glob::absolute(&path);
-    let blocker = parent.ancestors().skip(1).find(|path| path.exists());
-    if let Some(blocker) = blocker.filter(|blocker| !blocker.is_dir()) {
-        let message = format!(
-            "{} cannot be created: {} is not a directory",
-            path.display(),
-            blocker.display()
-        );
-        diagnostics.error(place, &key_path, message);
-    }
-}
-
-/// Two outputs never write into one file.
-fn output_files(sections: &Sections, diagnostics: &mut Diagnostics) {
-    let mut seen: BTreeMap<PathBuf, &Named> = BTreeMap::new();
-    for output in sections.outputs.iter().filter(|o| o.type_name == "file") {
-        let Some(path) = output.section.file("path") else { continue };
-        if let Some(first) = seen.insert(glob::resolved(&path), output) {
-            diagnostics
-                .error(
-                    output.section.place("path"),
-                    &output.section.key_path("path"),
-                    format!("{} is already written by output {:?}", path.display(), first.name),
-                )
-                .other(first.section.place("path"), "it is also named at")
-                .help("give each output a file of its own");
-        }
-    }
-}
-
 fn one_stdout(sections: &Sections, diagnostics: &mut Diagnostics) {
     let mut outputs = sections.outputs.iter().filter(|o| o.type_name == "stdout");
     let Some(first) = outputs.next() else { return };
@@ -258,7 +209,7 @@ fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
                 glob::any_matches([pattern.as_ref()].into_iter(), path) && !excluded(path)
             };
             for output in sections.outputs.iter().filter(|o| o.type_name == "file") {
-                let Some(path) = output.section.file("path") else { continue };
+                let Some(path) = super::check_file::example(&output.section) else { continue };
                 if reads(&path) || reads(&glob::resolved(&path)) {
                     diagnostics
                         .error(

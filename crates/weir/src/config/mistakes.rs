@@ -226,6 +226,19 @@ fn what_does_not_fit_together() {
         ),
         ("[output.b]\ntype = \"file\"\npath = \"/tmp\"", 3, "is a directory", "/tmp/weir.log"),
         (
+            "[output.b]\ntype = \"file\"\npath = \"/tmp/{host\"",
+            3,
+            "the { at byte 5 is never closed",
+            "a field stands in braces",
+        ),
+        ("[output.b]\ntype = \"file\"\npath = \"/tmp/{host}/../x\"", 3, "behind the first", ""),
+        (
+            "[output.b]\ntype = \"file\"\npath = \"/tmp/weir-x/{host}.log\"\n[output.c]\ntype = \"file\"\npath = \"/tmp/weir-x/a.log\"",
+            6,
+            "already written by output \"b\"",
+            "a file of its own",
+        ),
+        (
             "[output.b]\ntype = \"file\"\npath = \"/etc/passwd/x.log\"",
             3,
             "/etc/passwd is not a directory",

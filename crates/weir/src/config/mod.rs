@@ -9,6 +9,7 @@
 //! reported at once, and no value of a secret is ever printed.
 
 mod check;
+mod check_file;
 mod check_hec;
 mod check_source;
 mod diagnostic;

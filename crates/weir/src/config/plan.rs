@@ -10,9 +10,9 @@ use std::str::FromStr as _;
 use weir_host::{Disk as _, RealDisk};
 use weir_journal::WhenFull;
 use weir_pipeline::config::{
-    Compression, ContainersSource, Encoding, FileOutput, FileSource, Format, FsyncPolicy, HecMode,
-    OutputKind, OutputPlan, PipelinePlan, RateLimit, ReadFrom, SourceKind, SourcePlan, SplunkHec,
-    TailSettings, TlsSettings,
+    Compression, ContainersSource, Encoding, FileOutput, FilePath, FileSource, Format, FsyncPolicy,
+    HecMode, OutputKind, OutputPlan, PipelinePlan, RateLimit, ReadFrom, Rotation, SourceKind,
+    SourcePlan, SplunkHec, TailSettings, TlsSettings,
 };
 
 use super::check;
@@ -409,13 +409,20 @@ fn output(named: &Named) -> Option<OutputPlan> {
     let kind = match named.type_name {
         "splunk_hec" => OutputKind::SplunkHec(Box::new(splunk_hec(section)?)),
         "file" => OutputKind::File(FileOutput {
-            path: section.file("path")?,
+            path: FilePath::parse(section.text("path")?).ok()?,
             encoding,
             fsync: match section.word("fsync") {
                 "always" => FsyncPolicy::Always,
                 "never" => FsyncPolicy::Never,
                 _ => FsyncPolicy::Interval(section.duration("fsync")),
             },
+            rotation: Rotation {
+                size_bytes: section.is_set("rotate_size").then(|| section.size("rotate_size")),
+                every: section.is_set("rotate_every").then(|| section.duration("rotate_every")),
+                keep: section.count("keep").map(|count| count as usize),
+                compress: section.word("compress") == "gzip",
+            },
+            open_files_max: section.count("open_files_max").unwrap_or(1) as usize,
         }),
         "stdout" => OutputKind::Stdout(encoding),
         _ => OutputKind::Blackhole,

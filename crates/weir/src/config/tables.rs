@@ -601,14 +601,18 @@ pub(crate) const OUTPUT: Family = Family {
         },
         Component {
             type_name: "file",
-            doc: "A local file, one line per record.",
+            doc: "A local file, or many that the records name, one line per record.",
             fields: &[
                 &[
                     field(
                         "path",
                         Kind::Path,
                         Required,
-                        "The file. Missing directories are created; lines are appended.",
+                        "The file. Missing directories are created; lines are appended. With \
+                         fields in it, `\"/log/{host}/{service}.log\"`, each record goes to the \
+                         file that it names: fields are named as in expressions; what no name may \
+                         hold becomes `_`, and no file is ever outside the directory before the \
+                         first field. A brace as such is written twice.",
                     ),
                     ENCODING,
                     field(
@@ -621,6 +625,42 @@ pub(crate) const OUTPUT: Family = Family {
                         "When written lines are flushed to stable storage; a duration is the \
                          longest that they wait. Records count as delivered only then, but with \
                          `never` once they are written.",
+                    ),
+                    field(
+                        "rotate_size",
+                        Kind::Size { min: 64 << 10, max: u64::MAX },
+                        None("not by size"),
+                        "A file that would become larger is put aside, as \
+                         `NAME.20261122T011500.123Z`, and a new one begun.",
+                    ),
+                    field(
+                        "rotate_every",
+                        time(Duration::from_mins(1), Duration::from_hours(24 * 366)),
+                        None("not by time"),
+                        "A file is put aside with the first line of a new period. Periods are \
+                         counted from 1970 in UTC: `\"24h\"` is midnight UTC.",
+                    ),
+                    field(
+                        "keep",
+                        Kind::Count { min: 1, max: 1_000_000 },
+                        None("all of them"),
+                        "How many files that were put aside are kept beside each file.",
+                    ),
+                    field(
+                        "compress",
+                        Kind::Choice(&[
+                            word("none", "as they are"),
+                            word("gzip", "as `NAME.20261122T011500.123Z.gz`"),
+                        ]),
+                        Value("\"none\""),
+                        "Compression of files that were put aside.",
+                    ),
+                    field(
+                        "open_files_max",
+                        Kind::Count { min: 1, max: 65_536 },
+                        Value("256"),
+                        "Most files that are open at once; the one not written to for longest is \
+                         closed for the next.",
                     ),
                 ],
                 DELIVERY,

@@ -1,69 +1,90 @@
-//! The file itself: open, append, cut back, notice that it was rotated away.
+//! All files of an output: which record goes to which, how many are open, when they are put aside.
 //!
-//! Invariant: `end` is the length of the file as this writer knows it to be whole; whatever
-//! stands behind it after a failure is cut off before the next byte is written.
+//! Invariants: a round of writing brings the whole backlog to its files or takes it all back (but
+//! for what was already flushed because its file had to be closed: that may be written again); a
+//! file is flushed, by the policy, before it is let go, so what was closed never counts too early;
+//! records whose file can never be are put in the dead-letter file before they count.
 
-use std::collections::VecDeque;
-use std::io::{self, IoSlice};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::sync::Arc;
 
-use weir_host::{Disk, DiskFile, OpenMode};
+use rustix::io::Errno;
+use weir_expr::Constants;
+use weir_host::{Clock, Disk};
+use weir_journal::Outcome;
+use weir_model::{DiscardReason, RecordView};
 
-use crate::config::Encoding;
+use super::archive::{Archivist, Upkeep};
+use super::dir::Dir;
+use super::target::Target;
+use crate::config::{FileOutput, FsyncPolicy};
+use crate::output::Job;
+use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
 use crate::output::lines;
 use crate::output::parcel::Parcel;
+use crate::rule::{Draft, Origin, RecordFields};
 
-/// How far back from its end a file is searched for its last whole line: a bit more than the
-/// longest line that weir itself writes.
-const TORN_BYTES_MAX: u64 = 2 * 1024 * 1024;
+/// Bytes of lines for one file that are kept back until the end of the round.
+const PENDING_BYTES_MAX: usize = 1024 * 1024;
 
-/// Device and inode of a path.
-type Identity = Option<(u64, u64)>;
-
-struct Open {
-    file: Box<dyn DiskFile>,
-    identity: Identity,
-    /// Length up to which everything is written.
-    end: u64,
-    /// Length up to which everything is settled.
-    settled: u64,
-}
-
-/// Appends parcels to a path.
+/// Appends parcels to their files.
 pub(super) struct Writer {
+    plan: FileOutput,
+    output: String,
     disk: Arc<dyn Disk>,
-    path: PathBuf,
-    encoding: Encoding,
-    open: Option<Open>,
+    clock: Arc<dyn Clock>,
+    /// By path below the base.
+    files: HashMap<String, Target>,
     backlog: VecDeque<Parcel>,
-    buffer: Vec<u8>,
-    /// The file may hold bytes behind `end`.
-    dirty: bool,
-    /// The handle must not be used for another flush.
-    in_doubt: bool,
+    /// Number of the present round.
+    round: u64,
     reopen: bool,
+    /// A flush failed: what is not settled is in doubt.
+    flush_failed: bool,
+    archivist: Option<Archivist>,
+    dead_letters: Option<DeadLetterFile>,
+    draft: RefCell<Draft>,
 }
 
-/// What one write brought to the file.
+/// What one round brought to the files.
+#[derive(Default)]
 pub(super) struct Written {
-    pub(super) parcels: Vec<Parcel>,
+    pub(super) parcels: Vec<(Parcel, Outcome)>,
     pub(super) bytes: u64,
 }
 
+/// Records of a round whose file can never be.
+#[derive(Default)]
+struct Refused {
+    /// Reasons by path below the base.
+    paths: HashMap<String, String>,
+    letters: Vec<DeadLetter>,
+    /// Number of the parcel that each letter is of.
+    parcels: Vec<usize>,
+}
+
 impl Writer {
-    pub(super) fn new(disk: Arc<dyn Disk>, path: PathBuf, encoding: Encoding) -> Self {
+    pub(super) fn new(job: &Job, plan: &FileOutput) -> Self {
+        let context = &job.context;
+        let disk = context.disk.clone();
+        let dead_letters = job.plan.dead_letter && plan.path.is_template();
+        let dead_letters = dead_letters
+            .then(|| DeadLetterFile::new(disk.clone(), &context.data_dir, &job.plan.name));
         Self {
+            archivist: archivist(job, plan),
+            plan: plan.clone(),
+            output: job.plan.name.clone(),
             disk,
-            path,
-            encoding,
-            open: None,
+            clock: context.clock.clone(),
+            files: HashMap::new(),
             backlog: VecDeque::new(),
-            buffer: Vec::new(),
-            dirty: false,
-            in_doubt: false,
+            round: 0,
             reopen: false,
+            flush_failed: false,
+            dead_letters,
+            draft: RefCell::default(),
         }
     }
 
@@ -75,136 +96,299 @@ impl Writer {
         !self.backlog.is_empty()
     }
 
-    /// Opens the path anew before the next write.
+    /// Opens every path anew before the next write.
     pub(super) fn ask_reopen(&mut self) {
         self.reopen = true;
     }
 
     /// Appends the whole backlog. After an error nothing of it counts as written.
-    pub(super) fn write_backlog(&mut self) -> io::Result<Written> {
-        self.clean_up()?;
-        self.buffer.clear();
-        for parcel in &self.backlog {
-            lines::encode(parcel, self.encoding, &mut self.buffer);
+    pub(super) fn write_backlog(
+        &mut self,
+        source: &dyn Fn(&Parcel) -> String,
+    ) -> io::Result<Written> {
+        self.round += 1;
+        if std::mem::take(&mut self.reopen) {
+            let paths: Vec<String> = self.files.keys().cloned().collect();
+            paths.iter().try_for_each(|path| self.close(path))?;
         }
-        let open = self.opened()?;
-        // Somebody emptied the file (copytruncate): go on at its new end.
-        let len = open.file.len()?;
-        if len < open.end {
-            open.end = len;
-            open.settled = open.settled.min(len);
+        for file in self.files.values_mut() {
+            file.clean_up()?;
+            file.begin();
         }
-        let end = open.end;
-        self.dirty = true;
-        let Some(open) = &mut self.open else { return Err(io::ErrorKind::NotFound.into()) };
-        open.file.write_all_at(&mut [IoSlice::new(&self.buffer)], end)?;
-        open.end += self.buffer.len() as u64;
-        self.dirty = false;
-        let bytes = self.buffer.len() as u64;
-        Ok(Written { parcels: self.backlog.drain(..).collect(), bytes })
-    }
-
-    /// Makes everything written durable.
-    pub(super) fn sync(&mut self) -> io::Result<()> {
-        match &self.open {
-            Some(open) if !self.in_doubt => open.file.sync_data(),
-            _ => Ok(()),
+        let backlog: Vec<Parcel> = self.backlog.drain(..).collect();
+        let written = self.write_parcels(&backlog, source);
+        match written {
+            Ok((bytes, outcomes)) => {
+                Ok(Written { parcels: backlog.into_iter().zip(outcomes).collect(), bytes })
+            }
+            Err(error) => {
+                self.files.values_mut().for_each(Target::roll_back);
+                self.backlog.extend(backlog);
+                Err(error)
+            }
         }
     }
 
-    /// Everything written counts from now on.
-    pub(super) fn settled(&mut self) {
-        if let Some(open) = &mut self.open {
-            open.settled = open.end;
+    fn write_parcels(
+        &mut self,
+        parcels: &[Parcel],
+        source: &dyn Fn(&Parcel) -> String,
+    ) -> io::Result<(u64, Vec<Outcome>)> {
+        let mut bytes = 0;
+        let mut refused = Refused::default();
+        for (number, parcel) in parcels.iter().enumerate() {
+            bytes += self.distribute(number, parcel, source, &mut refused)?;
         }
+        let now_s = self.now_unix_s();
+        for file in self.files.values_mut() {
+            bytes += file.write(&*self.disk, now_s)?;
+        }
+        let mut outcomes: Vec<Outcome> =
+            parcels.iter().map(|parcel| Outcome::delivered(parcel.len() as u64)).collect();
+        self.put_away(&refused, &mut outcomes)?;
+        Ok((bytes, outcomes))
     }
 
-    /// After a failed flush: these go before the backlog once more, in a file opened anew.
-    pub(super) fn write_again(&mut self, parcels: Vec<Parcel>) {
-        for parcel in parcels.into_iter().rev() {
-            self.backlog.push_front(parcel);
+    /// Hands the records of a parcel to their files; returns what was written already.
+    fn distribute(
+        &mut self,
+        number: usize,
+        parcel: &Parcel,
+        source: &dyn Fn(&Parcel) -> String,
+        refused: &mut Refused,
+    ) -> io::Result<u64> {
+        let encoding = self.plan.encoding;
+        if !self.plan.path.is_template() {
+            return self.add("", |out| lines::encode(parcel, encoding, out));
         }
-        if let Some(open) = &mut self.open {
-            open.end = open.settled;
+        let mut origin = Origin::new(&source(parcel));
+        origin.set_resource(parcel.batch.resource());
+        let is_same = self.plan.path.fields().all(|field| origin.constant(field, &mut |_| {}));
+        let mut bytes = 0;
+        let mut path = String::new();
+        for (at, (index, view)) in parcel.records().enumerate() {
+            if at == 0 || !is_same {
+                path.clear();
+                self.fill(&origin, view, &mut path);
+            }
+            let line = |out: &mut Vec<u8>| lines::encode_one(parcel, &view, encoding, out);
+            if !refused.paths.contains_key(&path) {
+                match self.add(&path, line) {
+                    Ok(n) => {
+                        bytes += n;
+                        continue;
+                    }
+                    Err(error) if is_hopeless(&error) && !self.files.contains_key(&path) => {
+                        let base = self.plan.path.base().join(&path);
+                        let reason = format!("{}: {error}", base.display());
+                        refused.paths.insert(path.clone(), reason);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            self.refuse(number, parcel, index, &path, &view, refused);
         }
-        self.dirty = true;
-        self.in_doubt = true;
+        Ok(bytes)
     }
 
-    /// Cuts off what a failed write left behind, and lets go of a handle in doubt.
-    fn clean_up(&mut self) -> io::Result<()> {
-        if self.dirty
-            && let Some(open) = &self.open
-            && open.file.len()? > open.end
-        {
-            open.file.set_len(open.end)?;
+    fn fill(&self, origin: &Origin, view: RecordView<'_>, path: &mut String) {
+        self.draft.borrow_mut().begin(&view);
+        self.plan.path.fill(&RecordFields { origin, view, draft: &self.draft }, path);
+    }
+
+    /// Adds lines to a file; returns what was written already.
+    fn add(&mut self, path: &str, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<u64> {
+        let mut bytes = self.open(path)?;
+        let (now_ns, now_s) = (self.clock.unix_ns(), self.now_unix_s());
+        let Some(file) = self.files.get_mut(path) else { return Ok(bytes) };
+        let start = file.pending.len();
+        encode(&mut file.pending);
+        if self.plan.rotation.is_due(file, start, now_s) {
+            let lines = file.pending.split_off(start);
+            bytes += file.write(&*self.disk, now_s)?;
+            self.flush(path)?;
+            let Some(file) = self.files.get_mut(path) else { return Ok(bytes) };
+            file.put_aside(&*self.disk, now_ns)?;
+            file.pending = lines;
+            file.ready(&*self.disk)?;
+            if let Some(archivist) = &self.archivist {
+                archivist.tidy(&file.dir, &file.name);
+            }
+        } else if file.pending.len() > PENDING_BYTES_MAX {
+            bytes += file.write(&*self.disk, now_s)?;
         }
-        self.dirty = false;
-        if self.in_doubt {
-            self.open = None;
-            self.in_doubt = false;
+        Ok(bytes)
+    }
+
+    /// Opens the file of a path, unless it is open and still has its name.
+    fn open(&mut self, path: &str) -> io::Result<u64> {
+        let mut bytes = 0;
+        if let Some(file) = self.files.get_mut(path) {
+            if file.round == self.round {
+                return Ok(0);
+            }
+            file.round = self.round;
+            if !file.is_moved() {
+                file.ready(&*self.disk)?;
+                return Ok(0);
+            }
+            self.close(path)?;
+        }
+        while self.files.len() >= self.plan.open_files_max.max(1) {
+            bytes += self.close_oldest()?;
+        }
+        let mut file = self.target(path)?;
+        file.ready(&*self.disk)?;
+        file.round = self.round;
+        if let Some(archivist) = &self.archivist {
+            archivist.tidy(&file.dir, &file.name);
+        }
+        self.files.insert(path.to_owned(), file);
+        Ok(bytes)
+    }
+
+    fn target(&self, path: &str) -> io::Result<Target> {
+        let base = self.plan.path.base();
+        if !self.plan.path.is_template() {
+            let parent = base.parent().unwrap_or(std::path::Path::new(""));
+            let name = base.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            return Ok(Target::new(Dir::named(&*self.disk, parent)?, name));
+        }
+        let (dirs, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let names = dirs.split('/').filter(|name| !name.is_empty());
+        Ok(Target::new(Dir::below(&*self.disk, base, names)?, name.to_owned()))
+    }
+
+    /// Closes the file that was not used for the longest time.
+    fn close_oldest(&mut self) -> io::Result<u64> {
+        let oldest = self.files.iter().min_by_key(|(_, file)| file.round);
+        let Some(path) = oldest.map(|(path, _)| path.clone()) else { return Ok(0) };
+        let now_s = self.now_unix_s();
+        let file = self.files.get_mut(&path);
+        let bytes = file.map_or(Ok(0), |file| file.write(&*self.disk, now_s))?;
+        self.close(&path)?;
+        Ok(bytes)
+    }
+
+    /// Flushes a file by the policy and lets it go.
+    fn close(&mut self, path: &str) -> io::Result<()> {
+        self.flush(path)?;
+        self.files.remove(path);
+        Ok(())
+    }
+
+    fn flush(&mut self, path: &str) -> io::Result<()> {
+        let Some(file) = self.files.get_mut(path) else { return Ok(()) };
+        if self.plan.fsync == FsyncPolicy::Never {
+            return Ok(());
+        }
+        let flushed = file.sync();
+        self.flush_failed |= flushed.is_err();
+        flushed
+    }
+
+    fn refuse(
+        &self,
+        number: usize,
+        parcel: &Parcel,
+        index: usize,
+        path: &str,
+        view: &RecordView<'_>,
+        refused: &mut Refused,
+    ) {
+        let reason = refused.paths.get(path).map_or("", String::as_str);
+        let (log, flags) = (parcel.batch.to_log_record(index), view.flags.0);
+        let letter = DeadLetter::new(self.clock.unix_ns(), &self.output, reason, None, log, flags);
+        refused.letters.push(letter);
+        refused.parcels.push(number);
+    }
+
+    /// Records whose file can never be, at the end of a round.
+    fn put_away(&self, refused: &Refused, outcomes: &mut [Outcome]) -> io::Result<()> {
+        if refused.letters.is_empty() {
+            return Ok(());
+        }
+        for reason in refused.paths.values() {
+            tracing::warn!(output = %self.output, "{reason}: records for this file are refused");
+        }
+        let appended = match &self.dead_letters {
+            Some(file) => file.append(&refused.letters)?,
+            None => Appended::Full,
+        };
+        for number in &refused.parcels {
+            let outcome = &mut outcomes[*number];
+            outcome.delivered -= 1;
+            if appended == Appended::Durable {
+                outcome.dead_lettered += 1;
+            } else {
+                let before = outcome.discarded.map_or(0, |(_, n)| n);
+                outcome.discarded = Some((DiscardReason::Rejected, before + 1));
+            }
         }
         Ok(())
     }
 
-    /// Whether the path names another file by now (logrotate), or opening anew was asked for.
-    pub(super) fn must_reopen(&self) -> bool {
-        self.open.as_ref().is_some_and(|open| self.reopen || identity(&self.path) != open.identity)
+    /// Makes everything written durable.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        let mut result = Ok(());
+        for file in self.files.values_mut() {
+            result = result.and(file.sync());
+        }
+        result
     }
 
-    /// Closes the file; the next write opens the path. What was written must be settled.
-    pub(super) fn let_go(&mut self) {
-        self.open = None;
-        self.reopen = false;
+    /// Whether a flush failed since it was last asked.
+    pub(super) fn take_flush_failed(&mut self) -> bool {
+        std::mem::take(&mut self.flush_failed)
+    }
+
+    /// Everything written counts from now on.
+    pub(super) fn settled(&mut self) {
+        self.files.values_mut().for_each(Target::settled);
+    }
+
+    /// After a failed flush: these go before the backlog once more, in a file opened anew.
+    pub(super) fn write_again(&mut self, parcels: impl DoubleEndedIterator<Item = Parcel>) {
+        parcels.rev().for_each(|parcel| self.backlog.push_front(parcel));
+        self.files.values_mut().for_each(Target::take_back);
     }
 
     /// At the end of the output: tries once to leave whole lines behind.
     pub(super) fn leave(&mut self) {
-        if let Err(error) = self.clean_up() {
-            tracing::warn!(path = %self.path.display(), %error, "a torn line was left behind");
-        }
-    }
-
-    fn opened(&mut self) -> io::Result<&mut Open> {
-        if self.open.is_none() {
-            self.open = Some(open(&*self.disk, &self.path)?);
-        }
-        self.open.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-}
-
-fn identity(path: &Path) -> Identity {
-    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
-}
-
-fn open(disk: &dyn Disk, path: &Path) -> io::Result<Open> {
-    if let Some(dir) = path.parent() {
-        disk.create_dir_all(dir)?;
-    }
-    let file = disk.open(path, OpenMode::Create)?;
-    let end = whole_lines(&*file)?;
-    Ok(Open { file, identity: identity(path), end, settled: end })
-}
-
-/// Length of the file up to its last whole line; cuts off a torn one that a crash left. A file
-/// without any line end in reach is not of weir's making and is left as it is.
-fn whole_lines(file: &dyn DiskFile) -> io::Result<u64> {
-    let len = file.len()?;
-    let mut block = vec![0; 64 * 1024];
-    let mut end = len;
-    while end > 0 && len - end < TORN_BYTES_MAX {
-        let start = end.saturating_sub(block.len() as u64);
-        let part = &mut block[..(end - start) as usize];
-        file.read_exact_at(part, start)?;
-        if let Some(at) = memchr::memrchr(b'\n', part) {
-            let whole = start + at as u64 + 1;
-            if whole < len {
-                tracing::warn!(bytes = len - whole, "a torn last line was cut off");
-                file.set_len(whole)?;
+        for file in self.files.values_mut() {
+            if let Err(error) = file.clean_up() {
+                tracing::warn!(file = %file.name, %error, "a torn line was left behind");
             }
-            return Ok(whole);
         }
-        end = start;
     }
-    Ok(len)
+
+    fn now_unix_s(&self) -> i64 {
+        self.clock.unix_ns().div_euclid(1_000_000_000)
+    }
+}
+
+/// The helper that tidies rotated files, where there are any.
+fn archivist(job: &Job, plan: &FileOutput) -> Option<Archivist> {
+    let rotation = &plan.rotation;
+    if !rotation.is_on() || !(rotation.compress || rotation.keep.is_some()) {
+        return None;
+    }
+    let started = Archivist::start(Upkeep {
+        compress: rotation.compress,
+        keep: rotation.keep,
+        disk: job.context.disk.clone(),
+        stats: job.stats.clone(),
+        output: job.plan.name.clone(),
+    });
+    started
+        .inspect_err(|error| tracing::warn!(output = %job.plan.name, %error, "rotated files stay as they are"))
+        .ok()
+}
+
+/// Errors that come from the name of the file, or from what somebody laid in its place: trying
+/// again would hold up every other file of the output.
+fn is_hopeless(error: &io::Error) -> bool {
+    let hopeless =
+        [Errno::LOOP, Errno::NOTDIR, Errno::ISDIR, Errno::NAMETOOLONG, Errno::XDEV, Errno::NXIO];
+    hopeless.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

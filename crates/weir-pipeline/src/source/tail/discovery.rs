@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use super::identity::Look;
 use super::layout::{Class, Layout, Rule, single};
 use super::watch::{Event, Interest, Watcher};
+use crate::source::OwnPath;
 use crate::stats::{SourceStats, set};
 
 /// Number of a directory.
@@ -103,13 +104,13 @@ pub(super) struct Discovery {
     missing_roots: bool,
     /// Roots of which it was said that they cannot be reached.
     told_roots: HashSet<PathBuf>,
-    hidden: Vec<PathBuf>,
+    hidden: Vec<OwnPath>,
     stats: Arc<SourceStats>,
 }
 
 impl Discovery {
     /// Discovery that leaves out everything below `hidden` (weir's own files).
-    pub(super) fn new(layout: Layout, hidden: &[PathBuf], stats: Arc<SourceStats>) -> Self {
+    pub(super) fn new(layout: Layout, hidden: &[OwnPath], stats: Arc<SourceStats>) -> Self {
         let (watcher, refused) = Watcher::new();
         if let Some(error) = refused {
             let text = format!("inotify refused an instance ({error}): directories are rescanned");
@@ -117,7 +118,7 @@ impl Discovery {
             stats.errors.count("inotify", &text);
         }
         let roots = layout.roots();
-        let hidden = hidden.iter().map(|p| p.canonicalize().unwrap_or_else(|_| p.clone()));
+        let hidden = hidden.iter().map(OwnPath::resolved);
         Self {
             layout,
             watcher,
@@ -321,7 +322,7 @@ impl Discovery {
     }
 
     fn is_hidden(&self, path: &Path) -> bool {
-        self.hidden.iter().any(|h| path.starts_with(h))
+        self.hidden.iter().any(|own| own.covers(path))
     }
 
     /// Watches a directory and notes what it is; it is listed when it is new or was replaced.

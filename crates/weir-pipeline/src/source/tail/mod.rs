@@ -25,8 +25,6 @@ mod rotation;
 mod state;
 mod watch;
 
-use std::path::PathBuf;
-
 pub use layout::LayoutError;
 pub use rotation::is_compressed_or_temporary;
 
@@ -44,7 +42,7 @@ impl Tail {
     pub(super) fn new(
         kind: &SourceKind,
         parts: Parts,
-        hidden: &[PathBuf],
+        hidden: &[super::OwnPath],
     ) -> Result<Self, LayoutError> {
         let layout = match kind {
             SourceKind::File(source) => {

@@ -1,0 +1,208 @@
+//! Files that were rotated away: their names, their compression, and how many are kept.
+//!
+//! A rotated file is called `NAME.20261122T011500.123Z`, the moment (UTC) at which it was put
+//! aside; compressed it has `.gz` behind that. Names sort by age.
+//!
+//! Invariants: a file is removed only after its compressed form is complete, named and on stable
+//! storage; whatever moment weir is stopped at, the next tidying finishes the work; tidying runs
+//! on a thread of its own, and what it cannot do now it does the next time.
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::thread::JoinHandle;
+
+use weir_host::{Disk, Gzip, OpenMode};
+
+use super::dir::Dir;
+use crate::stats::OutputStats;
+
+/// `.20261122T011500.123Z`
+const MOMENT_BYTES: usize = 21;
+const GZ: &str = ".gz";
+/// Behind the name of what is being compressed.
+const UNFINISHED: &str = ".gz.tmp";
+/// Bytes that are compressed at once; each becomes a member of the gzip file.
+const BLOCK_BYTES: usize = 1024 * 1024;
+/// Directories and names that wait to be tidied; those beyond come up with their next rotation.
+const JOBS_MAX: usize = 256;
+
+/// The name of a file that is put aside now.
+pub(super) fn rotated(name: &str, unix_ns: i64) -> String {
+    let mut time = Vec::new();
+    weir_codec::format_rfc3339_ns(unix_ns, &mut time);
+    let digits = |range: std::ops::Range<usize>| {
+        let part = time.get(range).unwrap_or_default();
+        part.iter().filter(|b| b.is_ascii_digit()).map(|b| char::from(*b)).collect::<String>()
+    };
+    format!("{name}.{}T{}.{}Z", digits(0..10), digits(11..19), digits(20..23))
+}
+
+/// The name that a rotated file had before, if it is one.
+pub(super) fn original(name: &str) -> Option<&str> {
+    let name = name.strip_suffix(UNFINISHED).unwrap_or(name);
+    let name = name.strip_suffix(GZ).unwrap_or(name);
+    let at = name.len().checked_sub(MOMENT_BYTES).filter(|at| *at > 0)?;
+    let fits = |(i, byte): (usize, u8)| match i {
+        0 | 16 => byte == b'.',
+        9 => byte == b'T',
+        20 => byte == b'Z',
+        _ => byte.is_ascii_digit(),
+    };
+    let is_moment = name.as_bytes()[at..].iter().copied().enumerate().all(fits);
+    is_moment.then(|| &name[..at])
+}
+
+/// Does the work beside the output.
+#[derive(Debug)]
+pub(super) struct Archivist {
+    jobs: Option<SyncSender<(Arc<Dir>, String)>>,
+    thread: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// What is to be done with rotated files.
+#[derive(Debug, Clone)]
+pub(super) struct Upkeep {
+    /// Compress them.
+    pub(super) compress: bool,
+    /// How many of each file are kept; `None` = all.
+    pub(super) keep: Option<usize>,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) stats: Arc<OutputStats>,
+    pub(super) output: String,
+}
+
+impl Archivist {
+    /// Starts the thread.
+    pub(super) fn start(upkeep: Upkeep) -> io::Result<Self> {
+        let (jobs, todo) = mpsc::sync_channel::<(Arc<Dir>, String)>(JOBS_MAX);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let name = format!("archive:{}", upkeep.output);
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            for (dir, name) in todo {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Err(error) = upkeep.tidy(&dir, &name, &stopped) {
+                    let text = format!("rotated files of {name} are not tidied: {error}");
+                    tracing::warn!(output = %upkeep.output, "{text}; trying again when it is rotated");
+                    upkeep.stats.errors.count("archive", &text);
+                }
+            }
+        })?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), stop })
+    }
+
+    /// Asks for the rotated files of `name` to be tidied.
+    pub(super) fn tidy(&self, dir: &Arc<Dir>, name: &str) {
+        if let Some(jobs) = &self.jobs {
+            // A full queue is no harm: the next rotation asks again.
+            let _ = jobs.try_send((dir.clone(), name.to_owned()));
+        }
+    }
+}
+
+impl Drop for Archivist {
+    /// Breaks off between two blocks; the next start goes on.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Upkeep {
+    fn tidy(&self, dir: &Dir, name: &str, stop: &AtomicBool) -> io::Result<()> {
+        let mut names = self.names(dir, name)?;
+        if self.compress {
+            let mut gzip = Gzip::new();
+            for plain in names.iter().filter(|n| !n.ends_with(GZ) && !n.ends_with(UNFINISHED)) {
+                let packed = format!("{plain}{GZ}");
+                if !names.contains(&packed) && !self.compress(dir, plain, &mut gzip, stop)? {
+                    return Ok(());
+                }
+                self.disk.remove(&dir.join(plain))?;
+            }
+            names = self.names(dir, name)?;
+        }
+        for unfinished in names.iter().filter(|name| name.ends_with(UNFINISHED)) {
+            self.disk.remove(&dir.join(unfinished))?;
+        }
+        names.retain(|name| !name.ends_with(UNFINISHED));
+        let excess = self.keep.map_or(0, |keep| names.len().saturating_sub(keep));
+        for old in &names[..excess] {
+            self.disk.remove(&dir.join(old))?;
+        }
+        if excess > 0 { self.disk.sync_dir(dir.path()) } else { Ok(()) }
+    }
+
+    /// What rotation made of `name`, oldest first.
+    fn names(&self, dir: &Dir, name: &str) -> io::Result<Vec<String>> {
+        let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_file());
+        let paths = self.disk.list(dir.path())?;
+        let own = paths.iter().filter_map(|path| {
+            let found = path.file_name()?.to_str()?;
+            (original(found)? == name && is_file(path)).then(|| found.to_owned())
+        });
+        let mut names: Vec<String> = own.collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Makes the compressed form of a file. False when it was told to stop.
+    fn compress(
+        &self,
+        dir: &Dir,
+        name: &str,
+        gzip: &mut Gzip,
+        stop: &AtomicBool,
+    ) -> io::Result<bool> {
+        let temporary = dir.join(&format!("{name}{UNFINISHED}"));
+        let from = self.disk.open(&dir.join(name), OpenMode::ReadInPlace)?;
+        let to = self.disk.open(&temporary, OpenMode::CreateInPlace)?;
+        to.set_len(0)?;
+        let (len, mut read, mut end) = (from.len()?, 0, 0);
+        let mut block = vec![0; BLOCK_BYTES.min(len as usize)];
+        let mut packed = Vec::new();
+        while read < len {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let part = &mut block[..BLOCK_BYTES.min((len - read) as usize)];
+            from.read_exact_at(part, read)?;
+            packed.clear();
+            gzip.compress(part, &mut packed).map_err(io::Error::other)?;
+            to.write_all_at(&mut [IoSlice::new(&packed)], end)?;
+            read += part.len() as u64;
+            end += packed.len() as u64;
+        }
+        to.sync_data()?;
+        self.disk.rename(&temporary, &dir.join(&format!("{name}{GZ}")))?;
+        self.disk.sync_dir(dir.path())?;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rotated_names_are_known_again_and_sort_by_age() {
+        let early = rotated("a.log", 1_700_000_000_123_456_789);
+        assert_eq!(early, "a.log.20231114T221320.123Z");
+        assert!(early < rotated("a.log", 1_700_000_001_000_000_000));
+        assert_eq!(original(&early), Some("a.log"));
+        assert_eq!(original(&format!("{early}.gz")), Some("a.log"));
+        assert_eq!(original(&format!("{early}.gz.tmp")), Some("a.log"));
+        for other in ["a.log", "a.log.gz", "a.log.20231114T221320.123", ".20231114T221320.123Z"] {
+            assert_eq!(original(other), None, "{other}");
+        }
+    }
+}

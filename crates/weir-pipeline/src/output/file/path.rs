@@ -1,0 +1,319 @@
+//! Where lines go: a path that may hold fields, `/log/{host}/{service}.log`.
+//!
+//! Invariants: everything in front of the first field, as far as whole directories, is the base;
+//! whatever a record says, its file is below the base, exactly as many directories deep as the
+//! template: a value never adds a directory, never names `.` or `..`, holds no control characters
+//! and is cut to what a name may be long. Two long values that differ have different names.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use weir_expr::{Field, Fields};
+use weir_model::hash64;
+
+use super::archive;
+use crate::rule::{self, TemplateError};
+
+/// Longest name of a file or directory (`NAME_MAX` of Linux), bytes.
+const NAME_BYTES_MAX: usize = 255;
+/// What rotation appends to the name of a file.
+const SUFFIX_BYTES: usize = 40;
+/// Longest text between the slashes of a template, beside its fields: leaves them enough room.
+const TEXT_BYTES_MAX: usize = 100;
+/// Most fields between two slashes.
+const NAME_FIELDS_MAX: usize = 4;
+/// Stands for what has no value, or must not be in a name.
+const SUBSTITUTE: char = '_';
+
+/// A path of an output of type `file`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FilePath {
+    text: String,
+    /// The directory that is never left; of a path without fields the file itself.
+    base: PathBuf,
+    /// Names below the base; the last is that of the file.
+    names: Vec<Vec<Piece>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Piece {
+    Text(String),
+    Field(Field),
+}
+
+/// Why a path is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FilePathError {
+    /// Its braces.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// `..` behind a field.
+    #[error("there is a {0:?} behind the first field, and the files must stay below it")]
+    Dots(String),
+    /// A name with too much in it.
+    #[error(
+        "{0:?} is too long: between two slashes may stand {TEXT_BYTES_MAX} bytes and {NAME_FIELDS_MAX} fields"
+    )]
+    Long(String),
+    /// It ends in a slash.
+    #[error("it ends with a slash: the name of the file is missing")]
+    Directory,
+    /// `{message}`.
+    #[error("{{message}} can be anything and names no file")]
+    Message,
+}
+
+impl FilePath {
+    /// A path without fields, braces and all.
+    pub fn fixed(path: PathBuf) -> Self {
+        Self { text: path.display().to_string(), base: path, names: Vec::new() }
+    }
+
+    /// Reads a path; a brace as such is written twice.
+    pub fn parse(text: &str) -> Result<Self, FilePathError> {
+        let names = split(text)?;
+        let has_field = |name: &Vec<Piece>| name.iter().any(|p| matches!(p, Piece::Field(_)));
+        let Some(first) = names.iter().position(has_field) else {
+            let names: Vec<String> = names.iter().map(|name| plain(name)).collect();
+            return Ok(Self { text: text.to_owned(), base: names.join("/").into(), names: vec![] });
+        };
+        let mut names = names;
+        let below = names.split_off(first);
+        let base: Vec<String> = names.iter().map(|name| plain(name)).collect();
+        let base = match base.join("/") {
+            root if root.is_empty() && first > 0 => "/".to_owned(),
+            base if base.is_empty() => ".".to_owned(),
+            base => base,
+        };
+        if below.last().is_some_and(Vec::is_empty) {
+            return Err(FilePathError::Directory);
+        }
+        let names: Vec<_> = below.into_iter().filter(|name| !name.is_empty()).collect();
+        names.iter().try_for_each(|name| check(name))?;
+        Ok(Self { text: text.to_owned(), base: base.into(), names })
+    }
+
+    /// Whether it holds fields.
+    pub fn is_template(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The directory that no file leaves; without fields the file itself.
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// A file that it may stand for: `FIELD` in place of each field.
+    pub fn example(&self) -> PathBuf {
+        let name = |name: &Vec<Piece>| -> String {
+            let text = |piece: &Piece| match piece {
+                Piece::Text(text) => text.clone(),
+                Piece::Field(_) => "FIELD".to_owned(),
+            };
+            name.iter().map(text).collect()
+        };
+        let names: PathBuf = self.names.iter().map(name).collect();
+        if self.is_template() { self.base.join(names) } else { self.base.clone() }
+    }
+
+    /// Every field in it.
+    pub fn fields(&self) -> impl Iterator<Item = &Field> {
+        self.names.iter().flatten().filter_map(|piece| match piece {
+            Piece::Field(field) => Some(field),
+            Piece::Text(_) => None,
+        })
+    }
+
+    /// Appends the file of a record, relative to the base; nothing without fields.
+    pub(super) fn fill(&self, record: &impl Fields, out: &mut String) {
+        for (at, name) in self.names.iter().enumerate() {
+            if at > 0 {
+                out.push('/');
+            }
+            let start = out.len();
+            fill_name(name, record, out);
+            if matches!(&out[start..], "" | "." | "..") {
+                out.truncate(start);
+                out.push(SUBSTITUTE);
+            }
+            // What rotation has put aside is never written to, nor swept away for another file.
+            if at + 1 == self.names.len() && archive::original(&out[start..]).is_some() {
+                out.push(SUBSTITUTE);
+            }
+        }
+    }
+
+    /// The same with links resolved, as far as its directories exist.
+    pub(crate) fn resolved(&self) -> Self {
+        let base = if self.is_template() {
+            resolve(&self.base)
+        } else {
+            // The file itself may be a link; what is put aside stands beside it.
+            let parent = resolve(self.base.parent().unwrap_or(Path::new("")));
+            self.base.file_name().map_or(parent.clone(), |name| parent.join(name))
+        };
+        Self { base, ..self.clone() }
+    }
+
+    /// Whether this output may write or may have written a file: it or what rotation made of it.
+    /// Compares names only; see [`Self::resolved`].
+    pub fn covers(&self, path: &Path) -> bool {
+        let Some(file) = path.file_name().and_then(|name| name.to_str()) else { return false };
+        let file = archive::original(file).unwrap_or(file);
+        if !self.is_template() {
+            return path.with_file_name(file) == self.base;
+        }
+        let Ok(below) = path.strip_prefix(&self.base) else { return false };
+        let mut given: Vec<&str> = below.iter().filter_map(|part| part.to_str()).collect();
+        if let Some(last) = given.last_mut() {
+            *last = file;
+        }
+        given.len() == self.names.len()
+            && given.iter().zip(&self.names).all(|(given, name)| could_be(given, name))
+    }
+}
+
+fn resolve(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let real = |dir: &Path| {
+        let rest = path.strip_prefix(dir).ok()?;
+        dir.canonicalize().ok().map(|real| real.join(rest).components().collect())
+    };
+    path.ancestors().find_map(real).unwrap_or_else(|| path.clone())
+}
+
+/// A text in its names, each in its pieces.
+fn split(text: &str) -> Result<Vec<Vec<Piece>>, FilePathError> {
+    let mut names = vec![Vec::new()];
+    let mut rest = text;
+    let push = |names: &mut Vec<Vec<Piece>>, text: &str| {
+        let Some(name) = names.last_mut() else { return };
+        match name.last_mut() {
+            Some(Piece::Text(last)) => last.push_str(text),
+            _ if text.is_empty() => {}
+            _ => name.push(Piece::Text(text.to_owned())),
+        }
+    };
+    while let Some(at) = rest.find(['{', '}', '/']) {
+        let offset = text.len() - rest.len() + at;
+        push(&mut names, &rest[..at]);
+        let sign = &rest[at..=at];
+        rest = &rest[at + 1..];
+        if sign == "/" {
+            names.push(Vec::new());
+        } else if let Some(after) = rest.strip_prefix(sign) {
+            push(&mut names, sign);
+            rest = after;
+        } else if sign == "}" {
+            return Err(TemplateError::Close(offset).into());
+        } else {
+            let end = rest.find('}').ok_or(TemplateError::Open(offset))?;
+            let field = rule::field(rest[..end].trim()).ok_or(TemplateError::Empty(offset))?;
+            if field == Field::Message {
+                return Err(FilePathError::Message);
+            }
+            if let Some(name) = names.last_mut() {
+                name.push(Piece::Field(field));
+            }
+            rest = &rest[end + 1..];
+        }
+    }
+    push(&mut names, rest);
+    Ok(names)
+}
+
+fn plain(name: &[Piece]) -> String {
+    let text = |piece: &Piece| match piece {
+        Piece::Text(text) => text.clone(),
+        Piece::Field(_) => String::new(),
+    };
+    name.iter().map(text).collect()
+}
+
+fn check(name: &[Piece]) -> Result<(), FilePathError> {
+    let text = plain(name);
+    let fields = name.iter().filter(|piece| matches!(piece, Piece::Field(_))).count();
+    if fields == 0 && (text == ".." || text == ".") {
+        return Err(FilePathError::Dots(text));
+    }
+    if text.len() > TEXT_BYTES_MAX || fields > NAME_FIELDS_MAX {
+        return Err(FilePathError::Long(text));
+    }
+    Ok(())
+}
+
+fn fill_name(name: &[Piece], record: &impl Fields, out: &mut String) {
+    let fields = name.iter().filter(|piece| matches!(piece, Piece::Field(_))).count();
+    let room = NAME_BYTES_MAX - SUFFIX_BYTES - plain(name).len();
+    let mut buffer = Vec::new();
+    for piece in name {
+        match piece {
+            Piece::Text(text) => out.push_str(text),
+            Piece::Field(field) => {
+                let start = out.len();
+                let mut is_first = true;
+                record.visit(field, &mut |value| {
+                    if let Some(text) = value.text(&mut buffer).filter(|_| is_first) {
+                        push_value(text, room / fields.max(1), out);
+                        is_first = false;
+                    }
+                });
+                if out.len() == start {
+                    out.push(SUBSTITUTE);
+                }
+            }
+        }
+    }
+}
+
+/// Appends what of a value may be part of a name, at most `max` bytes.
+fn push_value(value: &[u8], max: usize, out: &mut String) {
+    /// `~` and eight digits.
+    const MARK_BYTES: usize = 9;
+    let is_long = value.len() > max;
+    let kept = if is_long { &value[..max - MARK_BYTES] } else { value };
+    for chunk in kept.utf8_chunks() {
+        let clean = |c: char| if c == '/' || c.is_control() { SUBSTITUTE } else { c };
+        // Control characters of two bytes become one: never longer than they were.
+        out.extend(chunk.valid().chars().map(clean));
+        if !chunk.invalid().is_empty() {
+            out.push(SUBSTITUTE);
+        }
+    }
+    if is_long {
+        // Writing to a string does not fail.
+        let _written = write!(out, "~{:08x}", hash64(value) as u32);
+    }
+}
+
+/// Whether some values would make `given` of a name.
+fn could_be(given: &str, name: &[Piece]) -> bool {
+    let mut rest = given;
+    let mut is_open = false;
+    for (at, piece) in name.iter().enumerate() {
+        let Piece::Text(text) = piece else {
+            is_open = true;
+            continue;
+        };
+        let is_last = at + 1 == name.len();
+        let found = match (is_open, is_last) {
+            (false, true) => (rest == text).then_some(""),
+            (false, false) => rest.strip_prefix(text.as_str()),
+            (true, true) => rest.ends_with(text.as_str()).then_some(""),
+            (true, false) => rest.split_once(text.as_str()).map(|(_, rest)| rest),
+        };
+        let Some(found) = found else { return false };
+        rest = found;
+        is_open = false;
+    }
+    is_open || rest.is_empty()
+}
+
+#[cfg(test)]
+#[path = "path_tests.rs"]
+mod tests;

@@ -1,0 +1,118 @@
+use proptest::prelude::*;
+use weir_expr::{Body, Reserved, Value, Visitor};
+
+use super::*;
+
+/// Gives the same text for every field.
+struct Says<'a>(&'a [u8]);
+
+impl Fields for Says<'_> {
+    fn body(&self) -> Body<'_> {
+        Body { bytes: b"", json_escaped: false }
+    }
+
+    fn visit(&self, field: &Field, visit: &mut Visitor<'_>) {
+        match field {
+            Field::Reserved(Reserved::Host) => visit(Value::Text(b"vm")),
+            Field::Tag(_) => {}
+            _ => {
+                visit(Value::Text(self.0));
+                visit(Value::Text(b"second"));
+            }
+        }
+    }
+}
+
+fn filled(template: &str, value: &[u8]) -> String {
+    let mut out = String::new();
+    FilePath::parse(template).unwrap().fill(&Says(value), &mut out);
+    out
+}
+
+#[test]
+fn the_base_is_what_stands_before_the_first_field() {
+    let base = |text: &str| FilePath::parse(text).unwrap().base().to_owned();
+    assert_eq!(base("/log/{host}/{service}.log"), Path::new("/log"));
+    assert_eq!(base("/log/a-{host}.log"), Path::new("/log"));
+    assert_eq!(base("/{host}.log"), Path::new("/"));
+    assert_eq!(base("{host}.log"), Path::new("."));
+    assert_eq!(base("/log/a{{b}}.log"), Path::new("/log/a{b}.log"));
+    assert!(!FilePath::parse("/log/a{{b}}.log").unwrap().is_template());
+}
+
+#[test]
+fn fields_are_filled_in_and_missing_ones_leave_a_mark() {
+    assert_eq!(filled("/log/{host}/x-{service}.log", b"web"), "vm/x-web.log");
+    assert_eq!(filled("/log/{nothing}/{@a}", b""), "_/_");
+}
+
+#[test]
+fn hostile_values_stay_one_name_below_the_base() {
+    for (value, name) in [
+        (&b".."[..], "_"),
+        (b".", "_"),
+        (b"../../etc/passwd", ".._.._etc_passwd"),
+        (b"/etc/passwd", "_etc_passwd"),
+        (b"a\0b\nc\x1b[2J", "a_b_c_[2J"),
+        (b"\xff\xfe", "__"),
+        ("a\u{85}b".as_bytes(), "a_b"),
+        (b"app.log.20261122T011500.123Z.gz", "app.log.20261122T011500.123Z.gz_"),
+    ] {
+        assert_eq!(filled("/log/{service}", value), name, "{value:?}");
+    }
+}
+
+#[test]
+fn long_values_are_cut_and_stay_apart() {
+    let one = vec![b'a'; 1 << 20];
+    let mut two = one.clone();
+    two.push(b'b');
+    let (one, two) = (filled("/log/{service}.log", &one), filled("/log/{service}.log", &two));
+    assert!(one.len() <= NAME_BYTES_MAX - SUFFIX_BYTES && one.ends_with(".log"), "{one}");
+    assert_ne!(one, two);
+}
+
+#[test]
+fn what_is_no_path_says_why() {
+    let error = |text: &str| FilePath::parse(text).unwrap_err();
+    assert_eq!(error("/log/{host"), TemplateError::Open(5).into());
+    assert_eq!(error("/log/host}"), TemplateError::Close(9).into());
+    assert_eq!(error("/log/{}"), TemplateError::Empty(5).into());
+    assert_eq!(error("/log/{host}/../x"), FilePathError::Dots("..".to_owned()));
+    assert_eq!(error("/log/{host}/"), FilePathError::Directory);
+    assert_eq!(error("/log/{message}"), FilePathError::Message);
+    assert!(matches!(error("/{a}{b}{c}{d}{e}"), FilePathError::Long(_)));
+}
+
+#[test]
+fn its_own_files_are_known_again() {
+    let path = FilePath::parse("/log/{host}/x-{service}.log").unwrap();
+    let covers = |text: &str| path.covers(Path::new(text));
+    assert!(covers("/log/a/x-b.log"));
+    assert!(covers("/log/a/x-b.log.20261122T011500.123Z"));
+    assert!(covers("/log/a/x-b.log.20261122T011500.123Z.gz"));
+    assert!(!covers("/log/a/b.log"));
+    assert!(!covers("/log/x-b.log"));
+    assert!(!covers("/log/a/x-b.txt"));
+    let fixed = FilePath::fixed("/log/out.log".into());
+    assert!(fixed.covers(Path::new("/log/out.log.20261122T011500.123Z")));
+    assert!(fixed.covers(Path::new("/log/out.log")));
+    assert!(!fixed.covers(Path::new("/log/out.log.1")));
+}
+
+proptest! {
+    #[test]
+    fn no_value_leaves_the_base(value in proptest::collection::vec(any::<u8>(), 0..600)) {
+        let path = FilePath::parse("/log/{service}/{@a}{@b}.{@c}").unwrap();
+        let mut out = String::new();
+        path.fill(&Says(&value), &mut out);
+        let names: Vec<&str> = out.split('/').collect();
+        prop_assert_eq!(names.len(), 2);
+        for name in names {
+            prop_assert!(!matches!(name, "" | "." | ".."));
+            prop_assert!(name.len() <= NAME_BYTES_MAX - SUFFIX_BYTES + 1);
+            prop_assert!(!name.chars().any(char::is_control));
+        }
+        prop_assert!(path.covers(&Path::new("/log").join(&out)));
+    }
+}

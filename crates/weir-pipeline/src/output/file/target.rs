@@ -1,0 +1,246 @@
+//! One file: open, append, cut back, notice that it was moved away, put it aside.
+//!
+//! Invariant: `end` is the length of the file as this writer knows it to be whole; whatever
+//! stands behind it after a failure is cut off before the next byte is written.
+
+use std::io::{self, IoSlice};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_host::{Disk, DiskFile, OpenMode};
+
+use super::archive;
+use super::dir::Dir;
+use crate::config::Rotation;
+
+/// How far back from its end a file is searched for its last whole line: a bit more than the
+/// longest line that weir itself writes.
+const TORN_BYTES_MAX: u64 = 2 * 1024 * 1024;
+
+/// Device and inode of a path.
+type Identity = Option<(u64, u64)>;
+
+struct Open {
+    file: Box<dyn DiskFile>,
+    identity: Identity,
+    /// Length up to which everything is written.
+    end: u64,
+    /// Length up to which everything is settled.
+    settled: u64,
+    /// Length when the present round of writing began.
+    before: u64,
+    /// When it was last written to, seconds since 1970.
+    written_unix_s: i64,
+}
+
+/// A file of an output.
+pub(super) struct Target {
+    pub(super) dir: Arc<Dir>,
+    pub(super) name: String,
+    open: Option<Open>,
+    /// Lines that are to be written next.
+    pub(super) pending: Vec<u8>,
+    /// The file may hold bytes behind `end`.
+    dirty: bool,
+    /// The handle must not be used for another flush.
+    in_doubt: bool,
+    /// Written and not flushed.
+    is_unsynced: bool,
+    /// Number of the last round in which it got lines.
+    pub(super) round: u64,
+}
+
+impl Target {
+    pub(super) fn new(dir: Dir, name: String) -> Self {
+        Self {
+            dir: Arc::new(dir),
+            name,
+            open: None,
+            pending: Vec::new(),
+            dirty: false,
+            in_doubt: false,
+            is_unsynced: false,
+            round: 0,
+        }
+    }
+
+    /// Opens the file if it is not open.
+    pub(super) fn ready(&mut self, disk: &dyn Disk) -> io::Result<()> {
+        if self.open.is_some() {
+            return Ok(());
+        }
+        let path = self.dir.join(&self.name);
+        let mode = if self.dir.is_guarded { OpenMode::CreateInPlace } else { OpenMode::Create };
+        let file = disk.open(&path, mode)?;
+        let end = whole_lines(&*file)?;
+        let (identity, written_unix_s) = match std::fs::metadata(&path) {
+            Ok(meta) => (Some((meta.dev(), meta.ino())), meta.mtime()),
+            Err(_) => (None, 0),
+        };
+        self.open = Some(Open { file, identity, end, settled: end, before: end, written_unix_s });
+        Ok(())
+    }
+
+    /// Length with what is to be written.
+    pub(super) fn len(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.end) + self.pending.len() as u64
+    }
+
+    /// When the file, which holds something, was last written to; seconds since 1970.
+    pub(super) fn written_unix_s(&self) -> Option<i64> {
+        self.open.as_ref().filter(|open| open.end > 0).map(|open| open.written_unix_s)
+    }
+
+    /// A round of writing begins: the length to which a failure leads back.
+    pub(super) fn begin(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.before = open.end;
+        }
+    }
+
+    /// Appends what is pending.
+    pub(super) fn write(&mut self, disk: &dyn Disk, now_unix_s: i64) -> io::Result<u64> {
+        if self.pending.is_empty() {
+            return Ok(0);
+        }
+        self.ready(disk)?;
+        let Some(open) = &mut self.open else { return Err(io::ErrorKind::NotFound.into()) };
+        // Somebody emptied the file (copytruncate): go on at its new end.
+        let len = open.file.len()?;
+        if len < open.end {
+            open.end = len;
+            open.settled = open.settled.min(len);
+            open.before = open.before.min(len);
+        }
+        self.dirty = true;
+        self.is_unsynced = true;
+        open.file.write_all_at(&mut [IoSlice::new(&self.pending)], open.end)?;
+        let bytes = self.pending.len() as u64;
+        open.end += bytes;
+        open.written_unix_s = now_unix_s;
+        self.dirty = false;
+        self.pending.clear();
+        Ok(bytes)
+    }
+
+    /// Makes everything written durable.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        if let Some(open) = self.open.as_ref().filter(|_| self.is_unsynced && !self.in_doubt) {
+            let synced = open.file.sync_data();
+            self.in_doubt = synced.is_err();
+            synced?;
+        }
+        self.is_unsynced = false;
+        Ok(())
+    }
+
+    /// Everything written counts from now on.
+    pub(super) fn settled(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.settled = open.end;
+        }
+    }
+
+    /// Takes back what this round wrote, and what was to be written.
+    pub(super) fn roll_back(&mut self) {
+        self.pending.clear();
+        if let Some(open) = &mut self.open {
+            open.end = open.end.min(open.before);
+            self.dirty = true;
+        }
+    }
+
+    /// Takes back everything that is not settled.
+    pub(super) fn take_back(&mut self) {
+        self.pending.clear();
+        if let Some(open) = &mut self.open {
+            open.end = open.settled;
+            open.before = open.before.min(open.end);
+            self.dirty = true;
+        }
+    }
+
+    /// Cuts off what a failed write left behind, and lets go of a handle in doubt.
+    pub(super) fn clean_up(&mut self) -> io::Result<()> {
+        if self.dirty
+            && let Some(open) = &self.open
+            && open.file.len()? > open.end
+        {
+            open.file.set_len(open.end)?;
+        }
+        self.dirty = false;
+        if self.in_doubt {
+            self.open = None;
+            self.in_doubt = false;
+            self.is_unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// Whether its path names another file by now (logrotate).
+    pub(super) fn is_moved(&self) -> bool {
+        let path = self.dir.join(&self.name);
+        self.open.as_ref().is_some_and(|open| identity(&path) != open.identity)
+    }
+
+    /// Puts the file aside under a name that no other file has. It must be flushed.
+    pub(super) fn put_aside(&mut self, disk: &dyn Disk, mut unix_ns: i64) -> io::Result<()> {
+        const MS: i64 = 1_000_000;
+        let free = loop {
+            let name = self.dir.join(&archive::rotated(&self.name, unix_ns));
+            let packed = self.dir.join(&format!("{}.gz", archive::rotated(&self.name, unix_ns)));
+            if name.symlink_metadata().is_err() && packed.symlink_metadata().is_err() {
+                break name;
+            }
+            unix_ns += MS;
+        };
+        disk.rename(&self.dir.join(&self.name), &free)?;
+        self.open = None;
+        self.is_unsynced = false;
+        disk.sync_dir(self.dir.path())
+    }
+}
+
+impl Rotation {
+    /// Whether the file must be put aside before what stands in `pending` from `start` on.
+    pub(super) fn is_due(&self, file: &Target, start: usize, now_unix_s: i64) -> bool {
+        if file.len() == (file.pending.len() - start) as u64 {
+            return false;
+        }
+        let period =
+            |every: Duration, unix_s: i64| unix_s.div_euclid(every.as_secs().max(1).cast_signed());
+        let is_other = |every: Duration| {
+            file.written_unix_s().is_some_and(|at| period(every, at) != period(every, now_unix_s))
+        };
+        self.size_bytes.is_some_and(|max| file.len() > max) || self.every.is_some_and(is_other)
+    }
+}
+
+fn identity(path: &Path) -> Identity {
+    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+/// Length of the file up to its last whole line; cuts off a torn one that a crash left. A file
+/// without any line end in reach is not of weir's making and is left as it is.
+fn whole_lines(file: &dyn DiskFile) -> io::Result<u64> {
+    let len = file.len()?;
+    let mut block = vec![0; 64 * 1024];
+    let mut end = len;
+    while end > 0 && len - end < TORN_BYTES_MAX {
+        let start = end.saturating_sub(block.len() as u64);
+        let part = &mut block[..(end - start) as usize];
+        file.read_exact_at(part, start)?;
+        if let Some(at) = memchr::memrchr(b'\n', part) {
+            let whole = start + at as u64 + 1;
+            if whole < len {
+                tracing::warn!(bytes = len - whole, "a torn last line was cut off");
+                file.set_len(whole)?;
+            }
+            return Ok(whole);
+        }
+        end = start;
+    }
+    Ok(len)
+}

@@ -1,0 +1,116 @@
+//! What must hold within outputs of type `file`, and between them.
+//!
+//! Invariant: as in `check`: only reads, names the place and says what would be right.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use weir_pipeline::config::FilePath;
+
+use super::diagnostic::Diagnostics;
+use super::glob;
+use super::plan::{Named, Sections};
+use super::section::Section;
+
+/// All checks of one output.
+pub(crate) fn file(output: &Named, sections: &Sections, diagnostics: &mut Diagnostics) {
+    path(&output.section, sections, diagnostics);
+    rotation(&output.section, diagnostics);
+}
+
+/// A file that the output may write: its path with something in place of the fields.
+pub(crate) fn example(section: &Section) -> Option<PathBuf> {
+    FilePath::parse(section.text("path")?).ok().map(|path| path.example())
+}
+
+fn path(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) {
+    let Some(text) = section.text("path") else { return };
+    let key_path = section.key_path("path");
+    let place = section.place("path");
+    let path = match FilePath::parse(text) {
+        Ok(path) => path,
+        Err(error) => {
+            diagnostics
+                .error(place, &key_path, format!("{key_path}: {error}"))
+                .help("a field stands in braces: \"/log/{host}/{service}.log\"");
+            return;
+        }
+    };
+    let example = path.example();
+    if !path.is_template() && (example.is_dir() || text.ends_with('/')) {
+        diagnostics
+            .error(place, &key_path, format!("{} is a directory, not a file", example.display()))
+            .help(format!(
+                "write a file in it, such as \"{}\"",
+                example.join("weir.log").display()
+            ));
+        return;
+    }
+    if let Some(data_dir) = sections.top.file("data_dir")
+        && glob::resolved(&example).starts_with(glob::resolved(&data_dir))
+    {
+        let message = format!("{text} is in data_dir, which is weir's own");
+        diagnostics.error(place, &key_path, message).help("write the file elsewhere");
+        return;
+    }
+    let dir = glob::absolute(if path.is_template() { path.base() } else { &example });
+    let skipped = usize::from(!path.is_template());
+    let blocker = dir.ancestors().skip(skipped).find(|path| path.exists());
+    if let Some(blocker) = blocker.filter(|blocker| !blocker.is_dir()) {
+        let message = format!("{text} cannot be created: {} is not a directory", blocker.display());
+        diagnostics.error(place, &key_path, message);
+    }
+}
+
+/// Keys that are set and do nothing were meant to do something.
+fn rotation(section: &Section, diagnostics: &mut Diagnostics) {
+    if section.is_set("rotate_size") || section.is_set("rotate_every") {
+        return;
+    }
+    for key in ["keep", "compress"] {
+        if section.is_set(key) {
+            let key_path = section.key_path(key);
+            let message = format!("{key_path} has no effect: no file is ever put aside");
+            diagnostics
+                .warn(section.place(key), &key_path, message)
+                .help("add rotate_size = \"100MiB\" or rotate_every = \"24h\"");
+        }
+    }
+}
+
+/// Two outputs never write into one file.
+pub(crate) fn written_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let mut seen: BTreeMap<PathBuf, &Named> = BTreeMap::new();
+    for output in sections.outputs.iter().filter(|o| o.type_name == "file") {
+        let Some(path) = example(&output.section) else { continue };
+        let place = glob::resolved(&path);
+        let first = seen.get(&place).copied().or_else(|| {
+            sections.outputs.iter().find(|other| {
+                let is_other = other.type_name == "file" && other.name != output.name;
+                is_other && !is_template(output) && covers(other, &place)
+            })
+        });
+        seen.insert(place, output);
+        if let Some(first) = first {
+            diagnostics
+                .error(
+                    output.section.place("path"),
+                    &output.section.key_path("path"),
+                    format!("{} is already written by output {:?}", path.display(), first.name),
+                )
+                .other(first.section.place("path"), "it is also named at")
+                .help("give each output a file of its own");
+        }
+    }
+}
+
+fn is_template(output: &Named) -> bool {
+    let parsed = output.section.text("path").and_then(|text| FilePath::parse(text).ok());
+    parsed.is_some_and(|path| path.is_template())
+}
+
+/// Whether fields could make that path of an output's.
+fn covers(output: &Named, path: &Path) -> bool {
+    let parsed = output.section.text("path").and_then(|text| FilePath::parse(text).ok());
+    parsed.is_some_and(|own| own.is_template() && own.covers(path))
+}
