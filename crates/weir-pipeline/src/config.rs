@@ -192,6 +192,10 @@ pub struct OutputPlan {
 pub enum OutputKind {
     /// Splunk HTTP event collector.
     SplunkHec(Box<SplunkHec>),
+    /// Any endpoint that takes JSON over HTTP.
+    Http(Box<HttpOutput>),
+    /// Lines over TCP or TLS, datagrams over UDP.
+    Socket(Box<SocketOutput>),
     /// A local file, one line per record.
     File(FileOutput),
     /// Standard output, one line per record.
@@ -237,6 +241,103 @@ pub struct SplunkHec {
     pub host: Option<String>,
     /// TLS settings for `https`.
     pub tls: TlsSettings,
+}
+
+/// `type = "http"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpOutput {
+    /// `http://` or `https://`, with path and query.
+    pub url: String,
+    /// Of every request.
+    pub method: HttpMethod,
+    /// How records are put together.
+    pub format: HttpFormat,
+    /// gzip or none.
+    pub compression: Compression,
+    /// Further headers.
+    pub headers: Vec<(String, String)>,
+    /// Who weir says that it is.
+    pub auth: HttpAuth,
+    /// Uncompressed bytes of a request to aim for.
+    pub batch_bytes: usize,
+    /// How long a record may wait for company.
+    pub batch_age: Duration,
+    /// Most requests in flight at once.
+    pub connections_max: usize,
+    /// Deadline of one request.
+    pub request_timeout: Duration,
+    /// First and longest pause between attempts.
+    pub retry_min: Duration,
+    /// See `retry_min`.
+    pub retry_max: Duration,
+    /// TLS settings for `https`.
+    pub tls: TlsSettings,
+}
+
+/// Method of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpMethod {
+    /// `POST`.
+    Post,
+    /// `PUT`.
+    Put,
+}
+
+/// How records are put together in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpFormat {
+    /// One JSON object per line.
+    Ndjson,
+    /// One JSON array of objects.
+    Array,
+}
+
+/// Credentials of requests.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HttpAuth {
+    /// None.
+    None,
+    /// `Authorization: Bearer ...`.
+    Bearer(Secret),
+    /// `Authorization: Basic ...`.
+    Basic {
+        /// Without a colon.
+        user: String,
+        /// The password.
+        password: Secret,
+    },
+}
+
+/// `type = "socket"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SocketOutput {
+    /// `host:port`.
+    pub address: String,
+    /// TCP, TLS or UDP.
+    pub protocol: SocketProtocol,
+    /// How records become lines.
+    pub encoding: Encoding,
+    /// Longest datagram of UDP, bytes; what is longer is cut.
+    pub datagram_bytes_max: usize,
+    /// How long the peer may take nothing.
+    pub write_timeout: Duration,
+    /// First and longest pause between attempts.
+    pub retry_min: Duration,
+    /// See `retry_min`.
+    pub retry_max: Duration,
+    /// TLS settings.
+    pub tls: TlsSettings,
+}
+
+/// What a socket output speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SocketProtocol {
+    /// Lines over TCP.
+    Tcp,
+    /// Lines over TLS.
+    Tls,
+    /// A datagram for each record.
+    Udp,
 }
 
 /// Client side of TLS.

@@ -81,6 +81,8 @@ impl OutputView {
     pub fn new(plan: &OutputPlan) -> Self {
         let (type_name, is_insecure) = match &plan.kind {
             OutputKind::SplunkHec(hec) => ("splunk_hec", hec.tls.insecure_skip_verify),
+            OutputKind::Http(http) => ("http", http.tls.insecure_skip_verify),
+            OutputKind::Socket(socket) => ("socket", socket.tls.insecure_skip_verify),
             OutputKind::File(_) => ("file", false),
             OutputKind::Stdout(_) => ("stdout", false),
             OutputKind::Blackhole => ("blackhole", false),

@@ -2,7 +2,7 @@
 //! a slow one holds up nobody else; it owns one journal cursor and settles every delivery exactly
 //! once, or not at all when it is stopped (the journal then keeps it).
 //!
-//! Reading order: this file, [`lines`](mod@lines), `file`, then `hec`.
+//! Reading order: this file, [`lines`](mod@lines), `file`, then `post`, `hec`, `http`, `socket`.
 //!
 //! Invariants: an output never drops a record on its own account: it delivers, writes to the
 //! dead-letter file, or (dead letters switched off, or their file full) counts it as rejected;
@@ -12,9 +12,12 @@ mod blackhole;
 pub mod dead_letter;
 mod file;
 mod hec;
+mod http;
 mod lines;
 mod parcel;
+mod post;
 mod signal;
+mod socket;
 mod stdout;
 
 use std::io;
@@ -62,6 +65,14 @@ pub enum OutputError {
     Token {
         /// Name of the output.
         output: String,
+    },
+    /// A header cannot be sent.
+    #[error("output {output}: the header {name:?} or its value cannot be sent")]
+    Header {
+        /// Name of the output.
+        output: String,
+        /// Name of the header.
+        name: String,
     },
     /// Certificate files cannot be used.
     #[error("output {output}: {error}")]
@@ -152,7 +163,12 @@ pub fn spawn(
     let name = plan.name.clone();
     let thread_error = |error| OutputError::Thread { output: name.clone(), error };
     let sender = match &plan.kind {
-        OutputKind::SplunkHec(hec) => Some(hec::Sender::new(&plan, hec, &context, &stats)?),
+        OutputKind::SplunkHec(hec) => Some(hec::sender(&plan, hec, &context, &stats)?),
+        OutputKind::Http(http) => Some(http::sender(&plan, http, &context, &stats)?),
+        _ => None,
+    };
+    let socket = match &plan.kind {
+        OutputKind::Socket(socket) => Some(socket::Socket::new(&plan, socket)?),
         _ => None,
     };
     let runtime =
@@ -164,23 +180,32 @@ pub fn spawn(
         .name(format!("output:{name}"))
         .spawn(move || {
             let _ends: mpsc::SyncSender<()> = ends;
-            runtime.block_on(run(job, cursor, sender));
+            runtime.block_on(run(job, cursor, sender, socket));
         })
         .map_err(thread_error)?;
     Ok(OutputHandle { name: name.clone(), stop, reopen, thread, ended })
 }
 
-async fn run(job: Job, cursor: Cursor, sender: Option<hec::Sender>) {
+async fn run(
+    job: Job,
+    cursor: Cursor,
+    sender: Option<post::Sender>,
+    socket: Option<socket::Socket>,
+) {
     let stats = job.stats.clone();
     match (&job.plan.kind, sender) {
-        (OutputKind::SplunkHec(plan), Some(sender)) => {
-            let plan = plan.clone();
-            hec::run(&job, &plan, cursor, sender).await;
+        (OutputKind::SplunkHec(_) | OutputKind::Http(_), Some(sender)) => {
+            post::run(&job, cursor, sender).await;
+        }
+        (OutputKind::Socket(plan), _) => {
+            if let Some(socket) = socket {
+                socket::run(&job, plan, cursor, socket).await;
+            }
         }
         (OutputKind::File(plan), _) => file::run(&job, plan, cursor).await,
         (OutputKind::Stdout(encoding), _) => stdout::run(&job, *encoding, cursor).await,
         (OutputKind::Blackhole, _) => blackhole::run(&job, cursor).await,
-        (OutputKind::SplunkHec(_), None) => {}
+        (OutputKind::SplunkHec(_) | OutputKind::Http(_), None) => {}
     }
     stats::publish_cpu(&stats.cpu_ns);
 }

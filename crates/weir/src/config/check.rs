@@ -29,6 +29,8 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
         buffer(output, diagnostics);
         match output.type_name {
             "splunk_hec" => super::check_hec::splunk_hec(&output.section, diagnostics),
+            "http" => super::check_http::http(&output.section, diagnostics),
+            "socket" => super::check_http::socket(&output.section, diagnostics),
             "file" => super::check_file::file(output, sections, diagnostics),
             _ => {}
         }

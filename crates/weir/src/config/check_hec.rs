@@ -19,20 +19,20 @@ pub(crate) fn splunk_hec(section: &Section, diagnostics: &mut Diagnostics) {
     bounds(section, diagnostics);
     no_effect(section, diagnostics);
     index(section, diagnostics);
-    token_file(section, diagnostics);
+    secret_file(section, "token", diagnostics);
 }
 
 /// A URL in its parts.
 #[derive(Debug, PartialEq, Eq)]
-struct Url<'a> {
-    is_https: bool,
-    user: Option<&'a str>,
-    host: &'a str,
-    path: &'a str,
+pub(crate) struct Url<'a> {
+    pub(crate) is_https: bool,
+    pub(crate) user: Option<&'a str>,
+    pub(crate) host: &'a str,
+    pub(crate) path: &'a str,
 }
 
 /// Takes a URL apart; the error says what is wrong and what would be right.
-fn parse_url(text: &str) -> Result<Url<'_>, (String, String)> {
+pub(crate) fn parse_url(text: &str) -> Result<Url<'_>, (String, String)> {
     let wrong = |what: &str, help: &str| Err((what.to_owned(), help.to_owned()));
     if text.chars().any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
         return wrong("has characters that no URL has", "take out spaces and accents");
@@ -122,16 +122,16 @@ fn endpoint(section: &Section, diagnostics: &mut Diagnostics) -> Option<bool> {
     Some(url.is_https)
 }
 
-fn tls(section: &Section, is_https: Option<bool>, diagnostics: &mut Diagnostics) {
+pub(crate) fn tls(section: &Section, is_https: Option<bool>, diagnostics: &mut Diagnostics) {
     let Some(tls) = section.table("tls") else { return };
     if is_https == Some(false) {
         diagnostics
             .error(
                 section.place("tls"),
                 &tls.path,
-                format!("{} is set, and the endpoint is http", tls.path),
+                format!("{} is set, and nothing is encrypted", tls.path),
             )
-            .help("write https:// in endpoint, or take the TLS settings out");
+            .help("write https:// (of a socket: protocol = \"tls\"), or take the TLS settings out");
     }
     readable_file(tls, "ca_file", "CERTIFICATE", diagnostics);
     readable_file(tls, "cert_file", "CERTIFICATE", diagnostics);
@@ -184,7 +184,7 @@ fn tls_loads(tls: &Section, is_https: Option<bool>, diagnostics: &mut Diagnostic
     }
 }
 
-fn bounds(section: &Section, diagnostics: &mut Diagnostics) {
+pub(crate) fn bounds(section: &Section, diagnostics: &mut Diagnostics) {
     let (batch, window) = (section.size("batch_size"), section.size("window"));
     if batch != 0 && window != 0 && batch > window {
         let key = if section.is_set("batch_size") { "batch_size" } else { "window" };
@@ -198,6 +198,10 @@ fn bounds(section: &Section, diagnostics: &mut Diagnostics) {
             .error(section.place(key), &section.key_path(key), message)
             .help("make window at least as large as one request");
     }
+    pauses(section, diagnostics);
+}
+
+pub(crate) fn pauses(section: &Section, diagnostics: &mut Diagnostics) {
     let (min, max) = (section.duration("retry_min"), section.duration("retry_max"));
     if !max.is_zero() && min > max {
         let key = if section.is_set("retry_max") { "retry_max" } else { "retry_min" };
@@ -253,17 +257,13 @@ fn no_effect(section: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// A token that every user may read is hardly secret.
-fn token_file(section: &Section, diagnostics: &mut Diagnostics) {
-    let Some(path) = section.secret_file("token") else { return };
+/// What every user may read is hardly secret.
+pub(crate) fn secret_file(section: &Section, key: &str, diagnostics: &mut Diagnostics) {
+    let Some(path) = section.secret_file(key) else { return };
     if weir_host::secret::is_world_readable(path) {
-        let key_path = section.key_path("token");
+        let key_path = section.key_path(key);
         diagnostics
-            .warn(
-                section.place("token"),
-                &key_path,
-                format!("every user may read {}", path.display()),
-            )
+            .warn(section.place(key), &key_path, format!("every user may read {}", path.display()))
             .help(format!("chmod 600 {}", path.display()));
     }
 }

@@ -455,7 +455,7 @@ fn wrong_hec_outputs() {
         ("tls = 5", "must be a table", ""),
         (
             "tls.server_name = \"x\"\nendpoint = \"http://127.0.0.1:1\"",
-            "the endpoint is http",
+            "nothing is encrypted",
             "https://",
         ),
     ]);
@@ -614,5 +614,52 @@ fn doubtful_rules() {
             "never reached",
             "",
         ),
+    ]);
+}
+
+#[test]
+fn wrong_http_outputs() {
+    check(&[
+        ("[output.b]\ntype = \"http\"", 1, "output.b.url", ""),
+        ("[output.b]\ntype = \"http\"\nurl = \"http://a b/\"", 3, "characters that no URL has", ""),
+        (
+            "[output.b]\ntype = \"http\"\nurl = \"http://127.0.0.1/\"\nuser = \"me\"",
+            4,
+            "needs password too",
+            "add password",
+        ),
+        (
+            "[output.b]\ntype = \"http\"\nurl = \"http://127.0.0.1/\"\nheaders = { \"a b\" = \"c\" }",
+            4,
+            "no header can be called",
+            "",
+        ),
+        (
+            "[output.b]\ntype = \"http\"\nurl = \"http://127.0.0.1/\"\nheaders = { Host = \"c\" }",
+            4,
+            "written by weir itself",
+            "take it out",
+        ),
+        (
+            "[output.b]\ntype = \"http\"\nurl = \"http://127.0.0.1/?a=b\"\nformat = \"xml\"",
+            4,
+            "\"ndjson\" or \"json\"",
+            "",
+        ),
+    ]);
+}
+
+#[test]
+fn wrong_socket_outputs() {
+    check(&[
+        ("[output.b]\ntype = \"socket\"\naddress = \"logs\"", 3, "no host with a port", "514"),
+        ("[output.b]\ntype = \"socket\"\naddress = \"logs:x\"", 3, "no host with a port", "514"),
+        (
+            "[output.b]\ntype = \"socket\"\naddress = \"a:1\"\ntls = { server_name = \"a\" }",
+            4,
+            "nothing is encrypted",
+            "protocol",
+        ),
+        ("[output.b]\ntype = \"socket\"\naddress = \"a:1\"\nprotocol = \"sctp\"", 4, "\"tcp\"", ""),
     ]);
 }

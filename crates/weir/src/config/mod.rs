@@ -11,6 +11,7 @@
 mod check;
 mod check_file;
 mod check_hec;
+mod check_http;
 mod check_source;
 mod diagnostic;
 mod field;

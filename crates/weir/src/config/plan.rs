@@ -11,8 +11,9 @@ use weir_host::{Disk as _, RealDisk};
 use weir_journal::WhenFull;
 use weir_pipeline::config::{
     Compression, ContainersSource, Encoding, FileOutput, FilePath, FileSource, Format, FsyncPolicy,
-    HecMode, OutputKind, OutputPlan, PipelinePlan, RateLimit, ReadFrom, Rotation, SourceKind,
-    SourcePlan, SplunkHec, TailSettings, TlsSettings,
+    HecMode, HttpAuth, HttpFormat, HttpMethod, HttpOutput, OutputKind, OutputPlan, PipelinePlan,
+    RateLimit, ReadFrom, Rotation, SocketOutput, SocketProtocol, SourceKind, SourcePlan, SplunkHec,
+    TailSettings, TlsSettings,
 };
 
 use super::check;
@@ -403,11 +404,13 @@ fn tail(section: &Section) -> TailSettings {
 fn output(named: &Named) -> Option<OutputPlan> {
     let section = &named.section;
     let encoding = match named.type_name {
-        "file" | "stdout" if section.word("encoding") == "json" => Encoding::Json,
+        "file" | "stdout" | "socket" if section.word("encoding") == "json" => Encoding::Json,
         _ => Encoding::Raw,
     };
     let kind = match named.type_name {
         "splunk_hec" => OutputKind::SplunkHec(Box::new(splunk_hec(section)?)),
+        "http" => OutputKind::Http(Box::new(http(section)?)),
+        "socket" => OutputKind::Socket(Box::new(socket(section, encoding)?)),
         "file" => OutputKind::File(FileOutput {
             path: FilePath::parse(section.text("path")?).ok()?,
             encoding,
@@ -462,12 +465,62 @@ fn splunk_hec(section: &Section) -> Option<SplunkHec> {
         sourcetype: text("sourcetype"),
         source: text("source"),
         host: text("host"),
-        tls: section.table("tls").map_or_else(TlsSettings::default, |tls| TlsSettings {
-            ca_file: tls.file("ca_file"),
-            cert_file: tls.file("cert_file"),
-            key_file: tls.file("key_file"),
-            server_name: tls.text("server_name").map(str::to_owned),
-            insecure_skip_verify: tls.bool("insecure_skip_verify"),
-        }),
+        tls: tls(section),
+    })
+}
+
+fn http(section: &Section) -> Option<HttpOutput> {
+    let auth = match (section.text("user"), section.secret("password"), section.secret("bearer")) {
+        (Some(user), Some(password), _) => HttpAuth::Basic { user: user.to_owned(), password },
+        (_, _, Some(token)) => HttpAuth::Bearer(token),
+        _ => HttpAuth::None,
+    };
+    Some(HttpOutput {
+        url: section.text("url")?.to_owned(),
+        method: if section.word("method") == "put" { HttpMethod::Put } else { HttpMethod::Post },
+        format: match section.word("format") {
+            "json" => HttpFormat::Array,
+            _ => HttpFormat::Ndjson,
+        },
+        compression: match section.word("compression") {
+            "none" => Compression::None,
+            _ => Compression::Gzip,
+        },
+        headers: super::check_http::headers(section),
+        auth,
+        batch_bytes: section.size("batch_size") as usize,
+        batch_age: section.duration("batch_age"),
+        connections_max: section.count("connections_max").unwrap_or(1) as usize,
+        request_timeout: section.duration("request_timeout"),
+        retry_min: section.duration("retry_min"),
+        retry_max: section.duration("retry_max"),
+        tls: tls(section),
+    })
+}
+
+fn tls(section: &Section) -> TlsSettings {
+    section.table("tls").map_or_else(TlsSettings::default, |tls| TlsSettings {
+        ca_file: tls.file("ca_file"),
+        cert_file: tls.file("cert_file"),
+        key_file: tls.file("key_file"),
+        server_name: tls.text("server_name").map(str::to_owned),
+        insecure_skip_verify: tls.bool("insecure_skip_verify"),
+    })
+}
+
+fn socket(section: &Section, encoding: Encoding) -> Option<SocketOutput> {
+    Some(SocketOutput {
+        address: section.text("address")?.to_owned(),
+        protocol: match section.word("protocol") {
+            "tls" => SocketProtocol::Tls,
+            "udp" => SocketProtocol::Udp,
+            _ => SocketProtocol::Tcp,
+        },
+        encoding,
+        datagram_bytes_max: section.size("datagram_max") as usize,
+        write_timeout: section.duration("write_timeout"),
+        retry_min: section.duration("retry_min"),
+        retry_max: section.duration("retry_max"),
+        tls: tls(section),
     })
 }

@@ -600,6 +600,19 @@ pub(crate) const OUTPUT: Family = Family {
             fields: &[SPLUNK_HEC, DELIVERY],
         },
         Component {
+            type_name: "http",
+            doc: "Any endpoint that takes JSON over HTTP. Any status from 200 to 299 means that it \
+                  has the records.",
+            fields: &[HTTP, DELIVERY],
+        },
+        Component {
+            type_name: "socket",
+            doc: "Lines over TCP or TLS, or one datagram per record over UDP. Nothing is \
+                  acknowledged there: a record counts as delivered once the kernel has taken it, \
+                  and what is on its way when a connection breaks is lost without anybody knowing.",
+            fields: &[SOCKET, DELIVERY],
+        },
+        Component {
             type_name: "file",
             doc: "A local file, or many that the records name, one line per record.",
             fields: &[
@@ -770,4 +783,130 @@ const SPLUNK_HEC: &[Field] = &[
         "Host of all records.",
     ),
     field("tls", Kind::Table(TLS), None("the system's authorities"), "TLS settings for `https`."),
+];
+
+const HTTP: &[Field] = &[
+    field("url", Kind::Url, Required, "Where requests go: scheme, host, port, path and query."),
+    field(
+        "method",
+        Kind::Choice(&[word("post", "`POST`"), word("put", "`PUT`")]),
+        Value("\"post\""),
+        "Method of the requests.",
+    ),
+    field(
+        "format",
+        Kind::Choice(&[
+            word("ndjson", "one JSON object per line, `application/x-ndjson`"),
+            word("json", "one JSON array of objects, `application/json`"),
+        ]),
+        Value("\"ndjson\""),
+        "How records are put together. Each is an object in the terms of OpenTelemetry's log data \
+         model, as with `encoding = \"json\"` of a file.",
+    ),
+    field(
+        "headers",
+        Kind::Values,
+        None("none"),
+        "Further headers, `{ \"X-Tenant\" = \"a\" }`; they win over weir's own.",
+    ),
+    field(
+        "bearer",
+        Kind::Secret,
+        None("no token"),
+        "Token for `Authorization: Bearer`: `{ env = \"NAME\" }` or `{ file = \"/path\" }`.",
+    ),
+    field(
+        "user",
+        Kind::Text,
+        None("no user"),
+        "User for `Authorization: Basic`. Needs `password`.",
+    ),
+    field("password", Kind::Secret, None("no user"), "Password of `user`."),
+    field(
+        "compression",
+        Kind::Choice(&[word("gzip", "about a tenth of the bytes"), word("none", "as it is")]),
+        Value("\"gzip\""),
+        "Compression of requests.",
+    ),
+    field(
+        "batch_size",
+        Kind::Size { min: 1 << 10, max: 64 << 20 },
+        Value("\"1MiB\""),
+        "Size to aim for in a request, before compression.",
+    ),
+    field(
+        "batch_age",
+        time(MS, Duration::from_mins(5)),
+        Value("\"1s\""),
+        "How long a record may wait for company.",
+    ),
+    field(
+        "connections_max",
+        Kind::Count { min: 1, max: 64 },
+        Value("4"),
+        "Most requests on their way at once. The order within a file or container is kept all \
+         the same.",
+    ),
+    field(
+        "request_timeout",
+        time(Duration::from_millis(100), Duration::from_hours(1)),
+        Value("\"30s\""),
+        "Deadline of one request.",
+    ),
+    field(
+        "retry_min",
+        time(MS, Duration::from_hours(1)),
+        Value("\"500ms\""),
+        "First pause after a failure; it doubles with each further one. Half of each pause is \
+         random.",
+    ),
+    field(
+        "retry_max",
+        time(MS, DAY),
+        Value("\"30s\""),
+        "Longest pause between attempts. Attempts never end.",
+    ),
+    field("tls", Kind::Table(TLS), None("the system's authorities"), "TLS settings for `https`."),
+];
+
+const SOCKET: &[Field] = &[
+    field("address", Kind::Text, Required, "Host and port: `\"logs.example:514\"`."),
+    field(
+        "protocol",
+        Kind::Choice(&[
+            word("tcp", "lines over TCP"),
+            word("tls", "lines over TLS"),
+            word("udp", "a datagram for each record, without a line end"),
+        ]),
+        Value("\"tcp\""),
+        "How it is spoken to.",
+    ),
+    ENCODING,
+    field(
+        "datagram_max",
+        Kind::Size { min: 256, max: 65_507 },
+        Value("\"8KiB\""),
+        "Longest datagram. Of a longer record the body is cut, and it is counted as the error \
+         `cut`. Only for `udp`.",
+    ),
+    field(
+        "write_timeout",
+        time(Duration::from_millis(100), Duration::from_hours(1)),
+        Value("\"30s\""),
+        "How long the peer may take nothing before the connection is given up.",
+    ),
+    field(
+        "retry_min",
+        time(MS, Duration::from_hours(1)),
+        Value("\"500ms\""),
+        "First pause after a failure; it doubles with each further one. Half of each pause is \
+         random.",
+    ),
+    field(
+        "retry_max",
+        time(MS, DAY),
+        Value("\"30s\""),
+        "Longest pause between attempts. Attempts never end.",
+    ),
+    field("tls", Kind::Table(TLS), None("the system's authorities"), "TLS settings for `tls`."),
 ];

@@ -18,9 +18,10 @@ use weir_model::{
 
 use super::{DeadLetter, DeadLetterFile};
 use crate::config::{OutputKind, OutputPlan};
-use crate::output::hec::Sender;
 use crate::output::parcel::Parcel;
+use crate::output::post::Sender;
 use crate::output::{OutputContext, OutputError};
+use crate::output::{hec, http};
 use crate::stats::OutputStats;
 
 /// Entries sent in one group.
@@ -45,8 +46,8 @@ pub struct ResendReport {
 /// Why a resend could not begin, or not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ResendError {
-    /// Outputs of this kind refuse nothing.
-    #[error("output {0} is no splunk_hec output: it has no dead letters to send again")]
+    /// Outputs of this kind send nothing again.
+    #[error("output {0} is neither splunk_hec nor http: its dead letters cannot be sent again")]
     Kind(String),
     /// The output's settings are not usable.
     #[error(transparent)]
@@ -73,12 +74,13 @@ pub fn resend(
     context: &OutputContext,
     patience: Duration,
 ) -> Result<ResendReport, ResendError> {
-    let OutputKind::SplunkHec(hec) = &plan.kind else {
-        return Err(ResendError::Kind(plan.name.clone()));
-    };
     let plan = OutputPlan { dead_letter: true, ..plan.clone() };
     let stats = Arc::new(OutputStats::default());
-    let sender = Sender::new(&plan, hec, context, &stats)?;
+    let sender = match &plan.kind {
+        OutputKind::SplunkHec(hec) => hec::sender(&plan, hec, context, &stats)?,
+        OutputKind::Http(http) => http::sender(&plan, http, context, &stats)?,
+        _ => return Err(ResendError::Kind(plan.name.clone())),
+    };
     let moved = resending_file(&context.data_dir, &plan.name);
     let file = DeadLetterFile::new(context.disk.clone(), &context.data_dir, &plan.name);
     let at = |path: &Path| {

@@ -1,259 +1,116 @@
 //! `type = "splunk_hec"`: the HTTP event collector.
 //!
-//! One loop owns the cursor: it takes deliveries, encodes them into requests and settles them;
-//! each request in flight is a task of the same thread, so the next request is encoded and
-//! compressed while the kernel sends the last one.
-//!
-//! Invariants: a stream is in at most one request in flight, so its records arrive in order, also
-//! after a retry and over several connections. (With indexer acknowledgement a stream's next
-//! request follows once the collector took the one before; what the indexer then loses is sent
-//! again, late.) At most one request is prepared ahead of need. A request holds whole deliveries.
-//!
-//! Reading order: this file, `sender`, `request`, `answer`, `pace`, `client`, `body`, `encode`,
-//! `ack`.
+//! What is said, and what the answers mean; how requests are sent is in `post`.
 
-mod ack;
 mod answer;
-mod body;
-mod client;
-mod encode;
-mod endpoint;
-mod pace;
-mod request;
-mod sender;
+pub(super) mod encode;
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use tokio::task::{JoinError, JoinSet};
-use tokio::time::Instant;
-use weir_journal::{Cursor, Outcome};
-use weir_model::StreamId;
+use hyper::Method;
+use hyper::header::{self, HeaderMap, HeaderValue};
 
-use crate::config::SplunkHec;
-use crate::output::Job;
-use crate::output::parcel::Parcel;
-use request::{Draft, Request};
-pub(crate) use sender::Sender;
+use super::post::{Encoder, Endpoint, Protocol, Sender, Sending};
+use super::{OutputContext, OutputError};
+use crate::config::{Compression, HecMode, OutputPlan, SplunkHec};
+use crate::stats::OutputStats;
 
-/// Requests prepared and not yet sent: one that waits for its streams, one that waits for its
-/// turn.
-const PREPARED_MAX: usize = 2;
+/// Port of a collector when the endpoint names none.
+const DEFAULT_PORT: u16 = 8088;
 
-struct Driver<'a> {
-    plan: &'a SplunkHec,
-    cursor: Cursor,
-    sender: Arc<Sender>,
-    in_flight: JoinSet<Request>,
-    unacknowledged: JoinSet<Request>,
-    /// Streams of the requests in flight.
-    busy: HashSet<StreamId>,
-    /// Encoded, in the order in which they should go.
-    prepared: VecDeque<Request>,
-    /// Taken for the request after the one that was just prepared.
-    left_over: Option<Parcel>,
-    /// Batches wait for streams that have become free without being settled, of which the
-    /// journal does not know: look again without waiting for it.
-    look_again: bool,
-}
-
-/// Runs the output until it is stopped, or until the journal is closed and empty.
-pub(crate) async fn run(job: &Job, plan: &SplunkHec, cursor: Cursor, sender: Sender) {
-    let sender = Arc::new(sender);
-    let mut driver = Driver {
-        plan,
-        cursor,
-        sender: sender.clone(),
-        in_flight: JoinSet::new(),
-        unacknowledged: JoinSet::new(),
-        busy: HashSet::new(),
-        prepared: VecDeque::new(),
-        left_over: None,
-        look_again: false,
+/// Checks the settings and reads the certificate files.
+pub(super) fn sender(
+    plan: &OutputPlan,
+    hec: &SplunkHec,
+    context: &OutputContext,
+    stats: &Arc<OutputStats>,
+) -> Result<Sender, OutputError> {
+    let wrong = |problem| OutputError::Endpoint {
+        output: plan.name.clone(),
+        endpoint: hec.endpoint.clone(),
+        problem,
     };
-    let polling = async {
-        // Only as long as the driver runs.
-        match &sender.acks {
-            Some(acks) => {
-                let report = |text: &str| sender.stats.errors.count("ack", text);
-                match acks.poll(&sender.client, report).await {}
-            }
-            None => std::future::pending().await,
-        }
+    let endpoint = endpoint(&hec.endpoint).map_err(wrong)?;
+    let headers =
+        headers(&endpoint, hec).ok_or_else(|| OutputError::Token { output: plan.name.clone() })?;
+    let collector = format!("{}/services/collector", endpoint.path);
+    let kind = if hec.mode == HecMode::Raw { "raw" } else { "event" };
+    let sending = Sending {
+        protocol: Protocol::Collector,
+        method: Method::POST,
+        path: format!("{collector}/{kind}"),
+        endpoint,
+        headers,
+        send_channel: hec.indexer_ack || hec.mode == HecMode::Raw,
+        gzip: hec.compression == Compression::Gzip,
+        batch_bytes: hec.batch_bytes,
+        batch_age: hec.batch_age,
+        connections_max: hec.connections_max,
+        request_timeout: hec.request_timeout,
+        retry_min: hec.retry_min,
+        retry_max: hec.retry_max,
+        acks: hec.indexer_ack.then(|| (format!("{collector}/ack"), hec.ack_timeout)),
+        tls: hec.tls.clone(),
     };
-    tokio::select! {
-        () = driver.run(job) => {}
-        () = polling => {}
-    }
-    sender.publish();
+    let encoder = Encoder::Event(encode::Encoder::new(hec, &machine_name()));
+    Sender::new(plan, sending, encoder, context, stats)
 }
 
-impl Driver<'_> {
-    async fn run(&mut self, job: &Job) {
-        let stop = job.stop.clone();
-        let mut deadline: Option<Instant> = None;
-        let bytes = self.plan.batch_bytes as u64;
-        loop {
-            self.dispatch();
-            self.sender.publish();
-            // Lets the requests' tasks run before more is encoded.
-            tokio::task::yield_now().await;
-            let ending = deadline.is_some() || self.cursor.is_closing();
-            let at_once = ending || self.left_over.is_some() || self.look_again;
-            if at_once && self.wants_more() && self.prepare() {
-                continue;
-            }
-            if ending && self.is_idle() {
-                return;
-            }
-            let wants_more = !ending && self.wants_more();
-            tokio::select! {
-                at = stop.requested(), if deadline.is_none() => deadline = Some(at),
-                () = until(deadline), if deadline.is_some() => return,
-                Some(done) = self.in_flight.join_next() => self.sent(finished(done)),
-                Some(done) = self.unacknowledged.join_next() => self.acknowledged(finished(done)),
-                () = self.cursor.ready(bytes, self.plan.batch_age), if wants_more => {
-                    self.prepare();
-                }
-            }
-        }
+/// A complete collector URL is taken as well: what follows its prefix is known anyway.
+fn endpoint(text: &str) -> Result<Endpoint, &'static str> {
+    let mut endpoint = Endpoint::parse(text, |_tls| DEFAULT_PORT)?;
+    if endpoint.path.contains('?') {
+        return Err("must end with its path, without a query");
     }
-
-    fn is_idle(&self) -> bool {
-        self.in_flight.is_empty()
-            && self.unacknowledged.is_empty()
-            && self.prepared.is_empty()
-            && self.left_over.is_none()
-    }
-
-    fn wants_more(&self) -> bool {
-        self.prepared.len() < PREPARED_MAX && (self.prepared.is_empty() || self.has_connection())
-    }
-
-    fn has_connection(&self) -> bool {
-        self.in_flight.len() < self.plan.connections_max.max(1)
-    }
-
-    /// Sends every prepared request whose streams are free. One that must wait keeps its streams'
-    /// later requests waiting too.
-    fn dispatch(&mut self) {
-        let mut waiting: HashSet<StreamId> = HashSet::new();
-        let mut at = 0;
-        while at < self.prepared.len() && self.has_connection() {
-            let held = |s: StreamId| self.busy.contains(&s) || waiting.contains(&s);
-            if self.prepared[at].streams().any(held) {
-                waiting.extend(self.prepared[at].streams());
-                at += 1;
-                continue;
-            }
-            let Some(request) = self.prepared.remove(at) else { break };
-            self.busy.extend(request.streams());
-            self.in_flight.spawn(self.sender.clone().send(request));
-        }
-    }
-
-    /// Encodes one more request, of streams that are free or, when there are none, of streams
-    /// whose last request is still in flight. False when there was nothing to take.
-    fn prepare(&mut self) -> bool {
-        let waiting: HashSet<StreamId> = self.prepared.iter().flat_map(Request::streams).collect();
-        let busy = std::mem::take(&mut self.busy);
-        let held = |s: StreamId| busy.contains(&s) || waiting.contains(&s);
-        let free = |s: StreamId| !busy.contains(&s);
-        let mut first = self.left_over.take();
-        let mut ahead = false;
-        if first.is_none() {
-            first = take(&mut self.cursor, held);
-        }
-        if first.is_none() && waiting.is_empty() {
-            ahead = true;
-            first = take(&mut self.cursor, free);
-        }
-        let request = first
-            .map(|first| if ahead { self.gather(first, free) } else { self.gather(first, held) });
-        self.busy = busy;
-        let found = request.is_some();
-        self.look_again &= found;
-        self.prepared.extend(request);
-        found
-    }
-
-    /// Takes and encodes until the request is as large as it should be.
-    fn gather(&mut self, first: Parcel, refuse: impl Fn(StreamId) -> bool) -> Request {
-        let batch_bytes = self.sender.batch_bytes();
-        let mut renderer = self.sender.renderer.lock().unwrap_or_else(PoisonError::into_inner);
-        let query = renderer.encoder.query(&first);
-        let mut draft = Draft::default();
-        let mut largest = 0;
-        let mut next = Some(first);
-        while let Some(parcel) = next.take() {
-            if renderer.encoder.query(&parcel) != query {
-                self.left_over = Some(parcel);
-                break;
-            }
-            let before = draft.len;
-            draft.add(parcel, &mut renderer, batch_bytes);
-            largest = largest.max(draft.len - before);
-            if draft.len + largest > batch_bytes {
-                break;
-            }
-            next = take(&mut self.cursor, &refuse);
-        }
-        draft.finish(&mut renderer, query)
-    }
-
-    /// A request has been sent in all its parts: its streams are free for the next one.
-    fn sent(&mut self, request: Request) {
-        for stream in request.streams() {
-            self.busy.remove(&stream);
-        }
-        if request.unacknowledged.is_empty() {
-            self.settle(&request);
-        } else {
-            self.look_again = self.cursor.waiting_bytes() > 0;
-            self.unacknowledged.spawn(request.acknowledged(self.plan.ack_timeout));
-        }
-    }
-
-    fn acknowledged(&mut self, request: Request) {
-        if request.todo.is_empty() {
-            self.settle(&request);
-        } else {
-            let text = "the indexer did not acknowledge a request in time; it is sent again";
-            self.sender.stats.errors.count("ack_timeout", text);
-            self.prepared.push_front(request);
-        }
-    }
-
-    fn settle(&mut self, request: &Request) {
-        for (parcel, outcome) in request.parcels.iter().zip(&request.outcomes) {
-            if let Some(delivery) = &parcel.delivery {
-                self.cursor.ack(delivery, *outcome);
-            }
-        }
-    }
+    let prefix = endpoint.path.split("/services/collector").next().unwrap_or_default();
+    endpoint.path = prefix.trim_end_matches('/').to_owned();
+    Ok(endpoint)
 }
 
-/// The next parcel of a stream that is not refused. Batches without a record for this output are
-/// settled on the way.
-fn take(cursor: &mut Cursor, refuse: impl Fn(StreamId) -> bool) -> Option<Parcel> {
-    loop {
-        let delivery = cursor.take(&refuse)?;
-        if delivery.record_count == 0 {
-            cursor.ack(&delivery, Outcome::default());
-            continue;
-        }
-        return Some(Parcel::of_delivery(delivery, cursor.index()));
-    }
+/// Headers of every request; `None` when the token cannot stand in one.
+fn headers(endpoint: &Endpoint, hec: &SplunkHec) -> Option<HeaderMap> {
+    let mut headers = endpoint.headers()?;
+    let mut token = HeaderValue::from_str(&format!("Splunk {}", hec.token.expose())).ok()?;
+    token.set_sensitive(true);
+    headers.insert(header::AUTHORIZATION, token);
+    let content_type = if hec.mode == HecMode::Raw { "text/plain" } else { "application/json" };
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    Some(headers)
 }
 
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
+fn machine_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// A task's result; its panic is this thread's panic.
-fn finished(done: Result<Request, JoinError>) -> Request {
-    done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_taken_apart() {
+        let check = |text: &str, tls, host: &str, port, prefix: &str| {
+            let e = endpoint(text).unwrap();
+            let seen = (e.tls, e.host, e.port, e.path);
+            assert_eq!(seen, (tls, host.to_owned(), port, prefix.to_owned()));
+        };
+        check("http://127.0.0.1:1234", false, "127.0.0.1", 1234, "");
+        check("https://splunk.example", true, "splunk.example", 8088, "");
+        check("https://[::1]:8088/", true, "::1", 8088, "");
+        check("https://[::1]", true, "::1", 8088, "");
+        check("https://a:1/gateway/", true, "a", 1, "/gateway");
+        check("https://a:1/x/services/collector/event", true, "a", 1, "/x");
+    }
+
+    #[test]
+    fn wrong_endpoints_say_what_would_be_right() {
+        let problem = |text: &str| endpoint(text).unwrap_err();
+        assert!(problem("splunk:8088").contains("http://"));
+        assert!(problem("ftp://a").contains("http://"));
+        assert!(problem("http://:8088").contains("host"));
+        assert!(problem("http://a:99999").contains("port"));
+        assert!(problem("http://a:x").contains("port"));
+        assert!(problem("http://user@a").contains("credentials"));
+        assert!(problem("http://a/?x=1").contains("query"));
+        assert!(problem("http://::1:8088").contains("host"));
+    }
 }

@@ -12,7 +12,7 @@ use weir_model::{Batch, BatchBuilder, BatchClass, Position, Seal, SourceBook, So
 use super::*;
 use crate::config::{Compression, HecMode, SplunkHec, TlsSettings};
 use crate::output::hec::encode::Encoder;
-use crate::output::hec::request::{Draft, Request};
+use crate::output::post::request::{self, Draft, Request};
 
 fn renderer() -> Arc<Mutex<Renderer>> {
     let plan = SplunkHec {
@@ -34,7 +34,7 @@ fn renderer() -> Arc<Mutex<Renderer>> {
         host: None,
         tls: TlsSettings::default(),
     };
-    Arc::new(Mutex::new(Renderer::new(Encoder::new(&plan, "here"), false)))
+    Arc::new(Mutex::new(Renderer::new(request::Encoder::Event(Encoder::new(&plan, "here")), false)))
 }
 
 /// What a source makes of these bodies, escaped already, in a container's log.

@@ -11,18 +11,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::Method;
+use hyper::header::HeaderMap;
 use weir_host::{Clock, ConnectError, Connector, ConnectorSettings, TlsFiles};
 use weir_model::DiscardReason;
 
 use super::ack::Acks;
-use super::answer::{Problem, Refusal, Verdict};
+use super::answer::{Answer, Problem, Refusal, Verdict};
 use super::client::{Client, Reply, SendError};
-use super::encode::Encoder;
 use super::endpoint::Endpoint;
 use super::pace::Pace;
-use super::request::{Draft, Renderer, Request, Unacknowledged};
-use crate::config::{Compression, HecMode, OutputPlan, SplunkHec, TlsSettings};
+use super::request::{Draft, Encoder, Renderer, Request, Unacknowledged};
+use crate::config::{OutputPlan, TlsSettings};
 use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
 use crate::output::parcel::Parcel;
 use crate::output::{OutputContext, OutputError};
@@ -43,13 +43,67 @@ pub(crate) struct Sender {
     pub(crate) stats: Arc<OutputStats>,
     dead_letters: Option<DeadLetterFile>,
     clock: Arc<dyn Clock>,
-    path: String,
+    pub(crate) sending: Sending,
     /// Uncompressed bytes of a request to aim for; less than configured once the collector has
     /// called a request too large.
     batch_bytes: AtomicUsize,
     /// The collector has taken something since the last alert: it is the right one, and a
     /// refusal without a code is about the records.
     has_succeeded: AtomicBool,
+    /// Records refused since the last success, of a destination that gives no reasons of its own.
+    unproven: AtomicUsize,
+}
+
+/// Where, how and how much is sent.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) protocol: Protocol,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) method: Method,
+    /// Path and query of the requests.
+    pub(crate) path: String,
+    /// Headers of every request.
+    pub(crate) headers: HeaderMap,
+    /// Every request names its connection.
+    pub(crate) send_channel: bool,
+    pub(crate) gzip: bool,
+    pub(crate) batch_bytes: usize,
+    pub(crate) batch_age: Duration,
+    pub(crate) connections_max: usize,
+    pub(crate) request_timeout: Duration,
+    pub(crate) retry_min: Duration,
+    pub(crate) retry_max: Duration,
+    /// Where acknowledgements are asked for, and how long they may take.
+    pub(crate) acks: Option<(String, Duration)>,
+    pub(crate) tls: TlsSettings,
+}
+
+/// What answers mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// The HTTP event collector's codes.
+    Collector,
+    /// The status code, and nothing else.
+    Status,
+}
+
+impl Protocol {
+    fn verdict(self, answer: &Answer) -> Verdict {
+        match self {
+            Self::Collector => answer.of_collector(),
+            Self::Status => answer.of_status(),
+        }
+    }
+
+    /// How many records may be refused, one by one, before anything was ever taken. A collector
+    /// says by its code that a refusal is about the records; a mere status may as well mean that
+    /// this is the wrong place, and then everything must wait for the operator.
+    fn unproven_max(self) -> usize {
+        match self {
+            Self::Collector => 0,
+            Self::Status => 8,
+        }
+    }
 }
 
 /// What became of one attempt to send a part.
@@ -63,50 +117,38 @@ enum Step {
 }
 
 impl Sender {
-    /// Checks the settings and reads the certificate files.
+    /// Reads the certificate files.
     pub(crate) fn new(
         plan: &OutputPlan,
-        hec: &SplunkHec,
+        sending: Sending,
+        encoder: Encoder,
         context: &OutputContext,
         stats: &Arc<OutputStats>,
     ) -> Result<Self, OutputError> {
         let output = plan.name.clone();
-        let endpoint = Endpoint::parse(&hec.endpoint).map_err(|problem| OutputError::Endpoint {
-            output: output.clone(),
-            endpoint: hec.endpoint.clone(),
-            problem,
-        })?;
-        let headers =
-            headers(&endpoint, hec).ok_or_else(|| OutputError::Token { output: output.clone() })?;
-        let connector = connector(&endpoint, hec)
+        let connector = connector(&sending)
             .map_err(|error| OutputError::Tls { output: output.clone(), error })?;
-        if hec.tls.insecure_skip_verify && endpoint.tls {
+        if sending.tls.insecure_skip_verify && sending.endpoint.tls {
             tracing::warn!(%output, "certificates are not checked: tls.insecure_skip_verify is set");
         }
-        let send_channel = hec.indexer_ack || hec.mode == HecMode::Raw;
         let clock = context.clock.clone();
-        let client =
-            Client::new(connector, headers, send_channel, hec.request_timeout, clock.clone());
-        let encoder = Encoder::new(hec, &machine_name());
-        let gzip = hec.compression == Compression::Gzip;
-        let collector = format!("{}/services/collector", endpoint.prefix);
-        let acks = hec.indexer_ack.then(|| Acks::new(format!("{collector}/ack"), hec.ack_timeout));
-        let kind = if hec.mode == HecMode::Raw { "raw" } else { "event" };
+        let acks = sending.acks.clone().map(|(path, timeout)| Acks::new(path, timeout));
         let dead_letters = plan
             .dead_letter
             .then(|| DeadLetterFile::new(context.disk.clone(), &context.data_dir, &output));
         Ok(Self {
-            client,
-            pace: Pace::new(hec.connections_max, hec.retry_min, hec.retry_max),
-            renderer: Arc::new(Mutex::new(Renderer::new(encoder, gzip))),
+            client: Client::new(connector, &sending, clock.clone()),
+            pace: Pace::new(sending.connections_max, sending.retry_min, sending.retry_max),
+            renderer: Arc::new(Mutex::new(Renderer::new(encoder, sending.gzip))),
             acks,
             stats: stats.clone(),
             dead_letters,
             clock,
-            path: format!("{collector}/{kind}"),
-            batch_bytes: AtomicUsize::new(hec.batch_bytes),
+            batch_bytes: AtomicUsize::new(sending.batch_bytes),
             has_succeeded: AtomicBool::new(false),
+            unproven: AtomicUsize::new(0),
             output,
+            sending,
         })
     }
 
@@ -162,7 +204,7 @@ impl Sender {
 
     async fn send_part(&self, request: &mut Request, part: &Range<usize>, part_max: &mut usize) {
         let body = request.body(part, &self.renderer);
-        let path = format!("{}{}", self.path, request.query);
+        let path = format!("{}{}", self.sending.path, request.query);
         loop {
             let slot = self.pace.admit().await;
             if request.was_sent {
@@ -203,7 +245,7 @@ impl Sender {
             Ok(reply) => reply,
             Err(error) => return Step::Again(self.unreachable(&error)),
         };
-        match reply.answer.verdict() {
+        match self.sending.protocol.verdict(&reply.answer) {
             Verdict::Delivered { ack_id, slow_down } => {
                 add(&self.stats.bytes_sent, bytes);
                 self.delivered(took, slow_down);
@@ -241,6 +283,7 @@ impl Sender {
         add(&self.stats.service_ns, took.as_nanos() as u64);
         self.pace.success(took, slow_down);
         self.has_succeeded.store(true, Ordering::Relaxed);
+        self.unproven.store(0, Ordering::Relaxed);
         self.stats.errors.clear_last();
         if self.stats.failing.swap(false, Ordering::Relaxed) {
             tracing::info!(output = %self.output, "{} takes records again", self.client.target());
@@ -278,10 +321,10 @@ impl Sender {
         part_max: &mut usize,
         refusal: &Refusal,
     ) -> Step {
-        if refusal.code.is_none() && !self.has_succeeded.load(Ordering::Relaxed) {
+        if refusal.code.is_none() && self.is_doubtful(part) {
             return Step::Again(self.alert(&Problem {
                 kind: "endpoint",
-                text: format!("is perhaps no event collector: check endpoint ({})", refusal.reason),
+                text: format!("is perhaps the wrong place: check the URL ({})", refusal.reason),
                 after: None,
                 overload: false,
             }));
@@ -309,6 +352,18 @@ impl Sender {
         }
         let reason = refusal.reason.clone();
         Step::PutAside { refused: bad..bad + 1, reason, code: refusal.code }
+    }
+
+    /// Whether a refusal may be about something else than the records.
+    fn is_doubtful(&self, part: &Range<usize>) -> bool {
+        if self.has_succeeded.load(Ordering::Relaxed) {
+            return false;
+        }
+        let max = self.sending.protocol.unproven_max();
+        if part.len() > 1 {
+            return max == 0;
+        }
+        self.unproven.fetch_add(1, Ordering::Relaxed) >= max
     }
 
     /// Events before the first bad one: taken, where the collector is known to do so. With
@@ -457,32 +512,18 @@ fn halve(request: &mut Request, part: &Range<usize>, part_max: &mut usize) {
     *part_max = (part.len() / 2).max(1);
 }
 
-/// Headers of every request; `None` when the token cannot stand in one.
-fn headers(endpoint: &Endpoint, hec: &SplunkHec) -> Option<HeaderMap> {
-    let mut headers = HeaderMap::new();
-    headers.insert(header::HOST, HeaderValue::from_str(&endpoint.authority).ok()?);
-    let mut token = HeaderValue::from_str(&format!("Splunk {}", hec.token.expose())).ok()?;
-    token.set_sensitive(true);
-    headers.insert(header::AUTHORIZATION, token);
-    let content_type = if hec.mode == HecMode::Raw { "text/plain" } else { "application/json" };
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    let agent = concat!("weir/", env!("CARGO_PKG_VERSION"));
-    headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
-    Some(headers)
-}
-
-fn connector(endpoint: &Endpoint, hec: &SplunkHec) -> Result<Connector, ConnectError> {
-    let step_timeout = hec.request_timeout.min(CONNECT_TIMEOUT_MAX);
+fn connector(sending: &Sending) -> Result<Connector, ConnectError> {
+    let step_timeout = sending.request_timeout.min(CONNECT_TIMEOUT_MAX);
     Connector::new(ConnectorSettings {
-        host: endpoint.host.clone(),
-        port: endpoint.port,
-        tls: endpoint.tls.then(|| tls_files(&hec.tls)),
+        host: sending.endpoint.host.clone(),
+        port: sending.endpoint.port,
+        tls: sending.endpoint.tls.then(|| tls_files(&sending.tls)),
         connect_timeout: step_timeout,
         handshake_timeout: step_timeout,
     })
 }
 
-fn tls_files(tls: &TlsSettings) -> TlsFiles {
+pub(crate) fn tls_files(tls: &TlsSettings) -> TlsFiles {
     TlsFiles {
         ca_file: tls.ca_file.clone(),
         cert_file: tls.cert_file.clone(),
@@ -490,8 +531,4 @@ fn tls_files(tls: &TlsSettings) -> TlsFiles {
         server_name: tls.server_name.clone(),
         insecure_skip_verify: tls.insecure_skip_verify,
     }
-}
-
-fn machine_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! Records on their way to the collector, from one or more whole deliveries, with what has become
+//! Records on their way to the destination, from one or more whole deliveries, with what has become
 //! of them so far.
 //!
 //! Invariant: every record of the request is either in exactly one range of `todo`, or waits for
@@ -16,8 +16,72 @@ use weir_journal::Outcome;
 use weir_model::StreamId;
 
 use super::body::{Body, Events};
-use super::encode::Encoder;
 use crate::output::parcel::Parcel;
+use crate::output::{hec, http};
+
+/// How records are written.
+#[derive(Debug)]
+pub(crate) enum Encoder {
+    /// As events of a collector, or as raw lines for it.
+    Event(hec::encode::Encoder),
+    /// As JSON objects.
+    Json(http::encode::Encoder),
+}
+
+impl Encoder {
+    /// The query of the request that this parcel must be sent in.
+    pub(crate) fn query(&mut self, parcel: &Parcel) -> Arc<str> {
+        match self {
+            Self::Event(encoder) => encoder.query(parcel),
+            Self::Json(_) => Arc::from(""),
+        }
+    }
+
+    /// Whether the parcel's records name an index of their own.
+    pub(crate) fn has_own_index(&mut self, parcel: &Parcel) -> bool {
+        match self {
+            Self::Event(encoder) => encoder.has_own_index(parcel),
+            Self::Json(_) => false,
+        }
+    }
+
+    /// Appends records number `range` of the parcel.
+    pub(crate) fn encode(&mut self, parcel: &Parcel, range: Range<usize>, out: &mut Vec<u8>) {
+        match self {
+            Self::Event(encoder) => encoder.encode(parcel, range, out),
+            Self::Json(encoder) => encoder.encode(parcel, range, out),
+        }
+    }
+
+    /// Length of these records, where it is known before they are encoded.
+    fn length(&mut self, parcel: &Parcel, range: Range<usize>) -> Option<usize> {
+        match self {
+            Self::Event(encoder) => encoder.length(parcel, range),
+            Self::Json(_) => None,
+        }
+    }
+
+    /// Appends records whose [`Self::length`] is known, until `out` is that long; how many.
+    pub(crate) fn encode_checked(
+        &mut self,
+        parcel: &Parcel,
+        range: Range<usize>,
+        until: usize,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        match self {
+            Self::Event(encoder) => encoder.encode_checked(parcel, range, until, out),
+            Self::Json(_) => 0,
+        }
+    }
+
+    /// Makes a body of what was encoded.
+    fn complete(&self, plain: &mut Vec<u8>) {
+        if let Self::Json(encoder) = self {
+            encoder.complete(plain);
+        }
+    }
+}
 
 /// Buffers of encoded requests, used again: fresh ones would fault in their pages every time.
 #[derive(Debug, Default, Clone)]
@@ -77,7 +141,8 @@ impl Renderer {
     }
 
     /// Compresses what was encoded, where that is wanted.
-    pub(crate) fn finish(&mut self, plain: Vec<u8>) -> Body {
+    pub(crate) fn finish(&mut self, mut plain: Vec<u8>) -> Body {
+        self.encoder.complete(&mut plain);
         if let Some(gzip) = &mut self.gzip {
             let mut packed = Vec::with_capacity(plain.len() / 4);
             match gzip.compress(&plain, &mut packed) {

@@ -16,6 +16,7 @@ use weir_host::{Clock, ConnectError, Connector};
 
 use super::answer::{self, Answer};
 use super::body::{Body, Outgoing};
+use super::sender::Sending;
 
 /// Most bytes of an answer that are read: a collector's answers are a line.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -83,6 +84,7 @@ impl Connection {
 #[derive(Debug)]
 pub(crate) struct Client {
     connector: Connector,
+    method: Method,
     headers: HeaderMap,
     send_channel: bool,
     timeout: Duration,
@@ -91,15 +93,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// `headers` stand in every request; `send_channel` adds the connection's channel to them.
-    pub(crate) fn new(
-        connector: Connector,
-        headers: HeaderMap,
-        send_channel: bool,
-        timeout: Duration,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        Self { connector, headers, send_channel, timeout, clock, idle: Mutex::default() }
+    pub(crate) fn new(connector: Connector, sending: &Sending, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            connector,
+            method: sending.method.clone(),
+            headers: sending.headers.clone(),
+            send_channel: sending.send_channel,
+            timeout: sending.request_timeout,
+            clock,
+            idle: Mutex::default(),
+        }
     }
 
     pub(crate) fn target(&self) -> String {
@@ -149,7 +152,7 @@ impl Client {
         match body {
             Ok(body) => Ok(Answer { status, retry_after, is_splunk, body: body.to_bytes().into() }),
             // The status line is what counts for a refusal; success needs the whole answer.
-            Err(error) if status == 200 => Err(SendError::Broken {
+            Err(error) if (200..300).contains(&status) => Err(SendError::Broken {
                 target: self.target(),
                 kind: "garbage",
                 problem: format!("broke off its answer: {error}"),
@@ -191,7 +194,7 @@ impl Client {
         channel: &str,
     ) -> Result<Request<Outgoing>, SendError> {
         let mut request = Request::new(body.outgoing());
-        *request.method_mut() = Method::POST;
+        *request.method_mut() = self.method.clone();
         *request.uri_mut() = path.parse().map_err(|_| self.unsendable())?;
         let headers = request.headers_mut();
         headers.clone_from(&self.headers);

@@ -1,0 +1,123 @@
+//! `type = "http"`: requests with JSON objects to any endpoint that takes them.
+//!
+//! What is said, and what the answers mean; how requests are sent is in `post`.
+
+mod answer;
+pub(super) mod encode;
+
+use std::sync::Arc;
+
+use hyper::Method;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use super::post::{Encoder, Endpoint, Protocol, Sender, Sending};
+use super::{OutputContext, OutputError};
+use crate::config::{Compression, HttpAuth, HttpFormat, HttpMethod, HttpOutput, OutputPlan};
+use crate::stats::OutputStats;
+
+/// Checks the settings and reads the certificate files.
+pub(super) fn sender(
+    plan: &OutputPlan,
+    http: &HttpOutput,
+    context: &OutputContext,
+    stats: &Arc<OutputStats>,
+) -> Result<Sender, OutputError> {
+    let output = plan.name.clone();
+    let endpoint = Endpoint::parse(&http.url, |tls| if tls { 443 } else { 80 });
+    let endpoint = endpoint.map_err(|problem| OutputError::Endpoint {
+        output: output.clone(),
+        endpoint: http.url.clone(),
+        problem,
+    })?;
+    let path = match endpoint.path.as_str() {
+        "" => "/".to_owned(),
+        query if query.starts_with('?') => format!("/{query}"),
+        path => path.to_owned(),
+    };
+    let headers = headers(&endpoint, http)
+        .map_err(|name| OutputError::Header { output: output.clone(), name })?;
+    let sending = Sending {
+        protocol: Protocol::Status,
+        method: match http.method {
+            HttpMethod::Post => Method::POST,
+            HttpMethod::Put => Method::PUT,
+        },
+        path,
+        endpoint,
+        headers,
+        send_channel: false,
+        gzip: http.compression == Compression::Gzip,
+        batch_bytes: http.batch_bytes,
+        batch_age: http.batch_age,
+        connections_max: http.connections_max,
+        request_timeout: http.request_timeout,
+        retry_min: http.retry_min,
+        retry_max: http.retry_max,
+        acks: None,
+        tls: http.tls.clone(),
+    };
+    Sender::new(plan, sending, Encoder::Json(encode::Encoder::new(http.format)), context, stats)
+}
+
+/// Headers of every request; the name of the one that cannot be sent.
+fn headers(endpoint: &Endpoint, http: &HttpOutput) -> Result<HeaderMap, String> {
+    let mut headers = endpoint.headers().ok_or_else(|| "host".to_owned())?;
+    let content_type = match http.format {
+        HttpFormat::Ndjson => "application/x-ndjson",
+        HttpFormat::Array => "application/json",
+    };
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if let Some(credentials) = credentials(&http.auth) {
+        let value = HeaderValue::from_str(&credentials);
+        let mut value = value.map_err(|_| "authorization".to_owned())?;
+        value.set_sensitive(true);
+        headers.insert(header::AUTHORIZATION, value);
+    }
+    for (name, value) in &http.headers {
+        let parsed = HeaderName::from_bytes(name.as_bytes()).ok().zip(value.parse().ok());
+        let (parsed, value): (HeaderName, HeaderValue) = parsed.ok_or_else(|| name.clone())?;
+        headers.insert(parsed, value);
+    }
+    Ok(headers)
+}
+
+fn credentials(auth: &HttpAuth) -> Option<String> {
+    match auth {
+        HttpAuth::None => None,
+        HttpAuth::Bearer(token) => Some(format!("Bearer {}", token.expose())),
+        HttpAuth::Basic { user, password } => {
+            let pair = format!("{user}:{}", password.expose());
+            Some(format!("Basic {}", base64(pair.as_bytes())))
+        }
+    }
+}
+
+/// Base64 with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for chunk in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
+        let n = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for at in 0..4 {
+            let digit = DIGITS[(n >> (18 - 6 * at)) as usize & 63];
+            out.push(if at > chunk.len() { '=' } else { char::from(digit) });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::base64;
+
+    #[test]
+    fn base64_is_that_of_the_standard() {
+        let pairs =
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")];
+        for (plain, packed) in pairs {
+            assert_eq!(base64(plain.as_bytes()), packed);
+        }
+        assert_eq!(base64(b"\xff\xfe\xfd"), "//79");
+    }
+}

@@ -1,0 +1,244 @@
+//! `type = "socket"`: one line per record over TCP or TLS, or one datagram per record over UDP.
+//!
+//! The protocol has no acknowledgement: a record counts as delivered when the kernel took all of
+//! it. What is in the kernel's buffers when a connection breaks is lost without anybody knowing;
+//! what the kernel had not taken as a whole is sent again.
+//!
+//! Reading order: this file, then `link`, `payload`.
+//!
+//! Invariants: after a connection broke, the next one begins with a whole line; a peer that takes
+//! nothing for the deadline of a write is left and tried again; a wait that is broken off goes on
+//! where it was.
+
+mod link;
+mod payload;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weir_host::ConnectError;
+use weir_journal::{Cursor, Outcome};
+
+use super::parcel::Parcel;
+use super::post::Pace;
+use super::{Job, OutputContext, OutputError};
+use crate::config::{OutputPlan, SocketOutput};
+use crate::stats::{self, OutputStats, add};
+use link::{Dialer, Link};
+use payload::Payload;
+
+/// How long records wait for company before they are sent.
+const AGE: Duration = Duration::from_millis(50);
+/// Bytes of batches after which they are sent at once, and at most in one go.
+const BYTES: u64 = 256 * 1024;
+
+/// Why nothing goes out at present.
+#[derive(Debug, thiserror::Error)]
+enum SocketError {
+    /// No connection.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The connection broke.
+    #[error("{target}: {error}")]
+    Broken { target: String, error: io::Error },
+    /// The peer takes nothing.
+    #[error("{target} took nothing for {after:?}")]
+    Timeout { target: String, after: Duration },
+}
+
+impl SocketError {
+    /// A fixed word for counters.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Connect(error) => error.kind(),
+            Self::Broken { .. } => "reset",
+            Self::Timeout { .. } => "timeout",
+        }
+    }
+}
+
+/// What a socket output needs beside its plan, checked before it starts.
+#[derive(Debug)]
+pub(super) struct Socket {
+    dialer: Dialer,
+}
+
+impl Socket {
+    /// Checks the address and reads the certificate files.
+    pub(super) fn new(plan: &OutputPlan, socket: &SocketOutput) -> Result<Self, OutputError> {
+        Ok(Self { dialer: Dialer::new(&plan.name, socket)? })
+    }
+}
+
+struct SocketLoop<'a> {
+    plan: &'a SocketOutput,
+    output: &'a str,
+    context: &'a OutputContext,
+    stats: Arc<OutputStats>,
+    cursor: Cursor,
+    dialer: Dialer,
+    link: Option<Link>,
+    payload: Payload,
+    pace: Pace,
+    paused: Option<Instant>,
+}
+
+pub(super) async fn run(job: &Job, plan: &SocketOutput, cursor: Cursor, socket: Socket) {
+    let mut sending = SocketLoop {
+        plan,
+        output: &job.plan.name,
+        context: &job.context,
+        stats: job.stats.clone(),
+        cursor,
+        dialer: socket.dialer,
+        link: None,
+        payload: Payload::new(plan),
+        pace: Pace::new(1, plan.retry_min, plan.retry_max),
+        paused: None,
+    };
+    sending.run(job).await;
+}
+
+impl SocketLoop<'_> {
+    async fn run(&mut self, job: &Job) {
+        let stop = job.stop.clone();
+        let mut deadline: Option<Instant> = None;
+        loop {
+            stats::publish_cpu(&self.stats.cpu_ns);
+            if self.payload.is_sent() {
+                self.take();
+            }
+            let is_idle = self.payload.is_sent();
+            if is_idle && (deadline.is_some() || self.cursor.is_closing()) {
+                return;
+            }
+            tokio::select! {
+                at = stop.requested(), if deadline.is_none() => deadline = Some(at),
+                () = until(deadline), if deadline.is_some() => return,
+                () = self.work(is_idle) => {}
+            }
+        }
+    }
+
+    /// Waits for records, or for the end of a pause, or sends. May be broken off at any time.
+    async fn work(&mut self, is_idle: bool) {
+        if is_idle {
+            self.cursor.ready(BYTES, AGE).await;
+        } else if let Some(moment) = self.paused {
+            tokio::time::sleep_until(moment).await;
+            self.paused = None;
+        } else {
+            self.attempt().await;
+        }
+    }
+
+    /// Takes what there is, up to a bound.
+    fn take(&mut self) {
+        self.payload.clear();
+        let now_ns = self.context.clock.unix_ns();
+        let mut bytes = 0;
+        while bytes < BYTES {
+            let Some(delivery) = self.cursor.take(|_| false) else { break };
+            if delivery.record_count == 0 {
+                self.cursor.ack(&delivery, Outcome::default());
+                continue;
+            }
+            bytes += delivery.batch.arena().len() as u64;
+            let waited = now_ns.saturating_sub(delivery.batch.header().observed_ns).max(0);
+            add(&self.stats.queueing_ns, waited.cast_unsigned());
+            add(&self.stats.batches, 1);
+            let cut = self.payload.push(Parcel::of_delivery(delivery, self.cursor.index()));
+            if cut > 0 {
+                (0..cut).for_each(|_| self.stats.errors.count("cut", "records were cut"));
+                tracing::debug!(output = self.output, cut, "records were larger than a datagram");
+            }
+        }
+        add(&self.stats.bytes_encoded, self.payload.len() as u64);
+    }
+
+    /// Sends what is to be sent, or fails and starts a pause.
+    async fn attempt(&mut self) {
+        let started = self.context.clock.monotonic();
+        match self.send().await {
+            Ok(()) => {
+                let took = self.context.clock.monotonic().saturating_sub(started);
+                add(&self.stats.service_ns, took.as_nanos() as u64);
+                add(&self.stats.requests, 1);
+                self.recovered();
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    async fn send(&mut self) -> Result<(), SocketError> {
+        if self.link.as_mut().is_none_or(Link::is_closed) {
+            self.payload.rewind();
+            self.link = Some(self.dialer.connect().await?);
+        }
+        let after = self.plan.write_timeout;
+        while let Some(link) = &mut self.link {
+            // What a wait broken off left in the buffers of TLS goes first.
+            let step = async {
+                link.flush().await?;
+                Self::settle(&mut self.payload, &mut self.cursor);
+                if self.payload.is_sent() {
+                    return Ok(true);
+                }
+                let sent = link.send(self.payload.rest()).await?;
+                self.payload.advance(sent);
+                add(&self.stats.bytes_sent, sent as u64);
+                Ok(false)
+            };
+            match tokio::time::timeout(after, step).await {
+                Ok(Ok(true)) => return Ok(()),
+                Ok(Ok(false)) => {}
+                Ok(Err(error)) => {
+                    return Err(SocketError::Broken { target: self.dialer.target(), error });
+                }
+                Err(_) => return Err(SocketError::Timeout { target: self.dialer.target(), after }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Acknowledges what the kernel has as a whole.
+    fn settle(payload: &mut Payload, cursor: &mut Cursor) {
+        while let Some((parcel, resent)) = payload.settled() {
+            if let Some(delivery) = &parcel.delivery {
+                let outcome = Outcome { resent, ..Outcome::delivered(parcel.len() as u64) };
+                cursor.ack(delivery, outcome);
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &SocketError) {
+        self.link = None;
+        self.payload.rewind();
+        let pause = self.pace.failure(false, None);
+        self.paused = Some(Instant::now() + pause);
+        let text = error.to_string();
+        self.stats.errors.count(error.kind(), &text);
+        add(&self.stats.retries, 1);
+        if self.pace.failures() > 1 && !self.stats.failing.swap(true, Ordering::Relaxed) {
+            tracing::warn!(output = self.output, "{text}; trying again until it works");
+        }
+    }
+
+    fn recovered(&mut self) {
+        self.pace.success(Duration::ZERO, false);
+        self.stats.errors.clear_last();
+        if self.stats.failing.swap(false, Ordering::Relaxed) {
+            tracing::info!(output = self.output, "{} takes records again", self.dialer.target());
+        }
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

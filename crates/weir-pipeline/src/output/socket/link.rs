@@ -1,0 +1,123 @@
+//! One connection, or one UDP socket.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::net::UdpSocket;
+use weir_host::{Connector, ConnectorSettings, Stream};
+
+use crate::config::{SocketOutput, SocketProtocol};
+use crate::output::OutputError;
+use crate::output::post::{Endpoint, tls_files};
+
+/// Longest that opening a connection, and a TLS handshake, may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Opens links to one place.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    connector: Connector,
+    host: String,
+    port: u16,
+    is_udp: bool,
+}
+
+/// A way out that is open.
+#[derive(Debug)]
+pub(super) enum Link {
+    Stream(Box<Stream>),
+    Datagrams(UdpSocket),
+}
+
+impl Dialer {
+    pub(super) fn new(output: &str, socket: &SocketOutput) -> Result<Self, OutputError> {
+        let wrong = |problem| OutputError::Endpoint {
+            output: output.to_owned(),
+            endpoint: socket.address.clone(),
+            problem,
+        };
+        let endpoint = Endpoint::address(&socket.address).map_err(wrong)?;
+        let is_tls = socket.protocol == SocketProtocol::Tls;
+        let settings = ConnectorSettings {
+            host: endpoint.host.clone(),
+            port: endpoint.port,
+            tls: is_tls.then(|| tls_files(&socket.tls)),
+            connect_timeout: CONNECT_TIMEOUT,
+            handshake_timeout: CONNECT_TIMEOUT,
+        };
+        let connector = Connector::new(settings)
+            .map_err(|error| OutputError::Tls { output: output.to_owned(), error })?;
+        let is_udp = socket.protocol == SocketProtocol::Udp;
+        Ok(Self { connector, host: endpoint.host, port: endpoint.port, is_udp })
+    }
+
+    /// `host:port`, for messages.
+    pub(super) fn target(&self) -> String {
+        self.connector.target()
+    }
+
+    pub(super) async fn connect(&self) -> Result<Link, super::SocketError> {
+        if !self.is_udp {
+            return Ok(Link::Stream(Box::new(self.connector.connect().await?)));
+        }
+        self.bind()
+            .await
+            .map(Link::Datagrams)
+            .map_err(|error| super::SocketError::Broken { target: self.target(), error })
+    }
+
+    async fn bind(&self) -> io::Result<UdpSocket> {
+        let lookup = tokio::net::lookup_host((self.host.as_str(), self.port));
+        let found = tokio::time::timeout(CONNECT_TIMEOUT, lookup).await;
+        let found = found.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in found {
+            let own = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+            let socket = UdpSocket::bind(own).await?;
+            match socket.connect(address).await {
+                Ok(()) => return Ok(socket),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+impl Link {
+    /// The peer has closed its side. What it says otherwise is not listened to.
+    pub(super) fn is_closed(&mut self) -> bool {
+        let Self::Stream(stream) = self else { return false };
+        let mut space = [0; 1024];
+        loop {
+            let mut buffer = ReadBuf::new(&mut space);
+            let mut context = Context::from_waker(Waker::noop());
+            match Pin::new(&mut **stream).poll_read(&mut context, &mut buffer) {
+                Poll::Pending => return false,
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
+                Poll::Ready(_) => return true,
+            }
+        }
+    }
+
+    /// Hands what the link still holds to the kernel.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stream(stream) => stream.flush().await,
+            Self::Datagrams(_) => Ok(()),
+        }
+    }
+
+    /// Sends as much as is taken; of datagrams one. Returns how many bytes.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stream(stream) => match stream.write(bytes).await? {
+                0 => Err(io::ErrorKind::WriteZero.into()),
+                sent => Ok(sent),
+            },
+            Self::Datagrams(socket) => socket.send(bytes).await,
+        }
+    }
+}

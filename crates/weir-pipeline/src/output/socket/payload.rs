@@ -1,0 +1,177 @@
+//! Records on their way, encoded, with how far they are.
+//!
+//! Invariants: parcels are settled in order, each when all its bytes are sent; going back leads to
+//! the beginning of a parcel on streams (its first lines may arrive twice, none is torn) and
+//! to the beginning of a datagram on UDP.
+
+use std::collections::VecDeque;
+
+use weir_model::{RecordFlags, RecordView};
+
+use crate::config::{Encoding, SocketOutput, SocketProtocol};
+use crate::output::lines;
+use crate::output::parcel::Parcel;
+
+/// What is being sent.
+#[derive(Debug)]
+pub(super) struct Payload {
+    encoding: Encoding,
+    /// Longest datagram; `None` on streams.
+    datagram_bytes_max: Option<usize>,
+    bytes: Vec<u8>,
+    sent: usize,
+    /// Ends of the datagrams that are not sent yet.
+    datagrams: VecDeque<usize>,
+    /// Parcels that are not settled, with where they begin and end.
+    parcels: VecDeque<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    parcel: Parcel,
+    start: usize,
+    end: usize,
+    resent: u64,
+}
+
+impl Payload {
+    pub(super) fn new(plan: &SocketOutput) -> Self {
+        let is_udp = plan.protocol == SocketProtocol::Udp;
+        Self {
+            encoding: plan.encoding,
+            datagram_bytes_max: is_udp.then_some(plan.datagram_bytes_max),
+            bytes: Vec::new(),
+            sent: 0,
+            datagrams: VecDeque::new(),
+            parcels: VecDeque::new(),
+        }
+    }
+
+    /// Forgets what was sent.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.sent = 0;
+        self.datagrams.clear();
+        self.parcels.clear();
+    }
+
+    /// Adds records; returns how many had to be cut.
+    pub(super) fn push(&mut self, parcel: Parcel) -> u64 {
+        let start = self.bytes.len();
+        let mut cut = 0;
+        if let Some(max) = self.datagram_bytes_max {
+            for (_, record) in parcel.records() {
+                let start = self.bytes.len();
+                datagram(&parcel, &record, self.encoding, &mut self.bytes);
+                if self.bytes.len() - start > max {
+                    self.bytes.truncate(start);
+                    shortened(&parcel, &record, self.encoding, max, &mut self.bytes);
+                    cut += 1;
+                }
+                self.datagrams.push_back(self.bytes.len());
+            }
+        } else {
+            lines::encode(&parcel, self.encoding, &mut self.bytes);
+        }
+        self.parcels.push_back(Place { parcel, start, end: self.bytes.len(), resent: 0 });
+        cut
+    }
+
+    /// Bytes in all.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Everything is sent and settled.
+    pub(super) fn is_sent(&self) -> bool {
+        self.parcels.is_empty()
+    }
+
+    /// What comes next: the rest, or one datagram.
+    pub(super) fn rest(&self) -> &[u8] {
+        let end = self.datagrams.front().copied().unwrap_or(self.bytes.len());
+        &self.bytes[self.sent..end]
+    }
+
+    /// So much of the rest was taken.
+    pub(super) fn advance(&mut self, sent: usize) {
+        self.sent = match self.datagrams.pop_front() {
+            Some(end) => end,
+            None => self.sent + sent,
+        };
+    }
+
+    /// The next parcel that is sent as a whole, and how many of its records were sent before.
+    pub(super) fn settled(&mut self) -> Option<(Parcel, u64)> {
+        // An empty datagram has no bytes: it is sent when it is no longer waiting.
+        let waiting = self.datagrams.len();
+        let behind = |place: &Place| place.parcel.len();
+        let later: usize = if self.datagram_bytes_max.is_some() {
+            self.parcels.iter().skip(1).map(behind).sum()
+        } else {
+            0
+        };
+        let place = self.parcels.front()?;
+        if place.end > self.sent || waiting > later {
+            return None;
+        }
+        let place = self.parcels.pop_front()?;
+        Some((place.parcel, place.resent))
+    }
+
+    /// Goes back to where a new connection must begin.
+    pub(super) fn rewind(&mut self) {
+        if self.datagram_bytes_max.is_some() {
+            return;
+        }
+        if let Some(place) = self.parcels.front_mut() {
+            if self.sent > place.start {
+                place.resent += place.parcel.len() as u64;
+            }
+            self.sent = place.start;
+        }
+    }
+}
+
+/// Appends a record without the end of the line.
+fn datagram(parcel: &Parcel, record: &RecordView<'_>, encoding: Encoding, out: &mut Vec<u8>) {
+    lines::encode_one(parcel, record, encoding, out);
+    out.pop();
+}
+
+/// Appends a record of which so much of the body is left out that it fits, marked as truncated.
+fn shortened(
+    parcel: &Parcel,
+    record: &RecordView<'_>,
+    encoding: Encoding,
+    max: usize,
+    out: &mut Vec<u8>,
+) {
+    let body = record.plain_body();
+    let start = out.len();
+    let mut keep = body.len().min(max);
+    loop {
+        let mut view = *record;
+        view.body = &body[..floor(&body, keep)];
+        view.flags = without_escapes(record.flags).with(RecordFlags::TRUNCATED);
+        datagram(parcel, &view, encoding, out);
+        let len = out.len() - start;
+        if len <= max || keep == 0 {
+            break;
+        }
+        out.truncate(start);
+        // What escapes and the rest of the object add is not known beforehand.
+        keep = keep.saturating_sub((len - max).min(keep / 2 + 1));
+    }
+    out.truncate(start + max);
+}
+
+fn without_escapes(flags: RecordFlags) -> RecordFlags {
+    RecordFlags(flags.0 & !RecordFlags::JSON_ESCAPED.0)
+}
+
+/// The end of the last whole character at or before `at`, in what is UTF-8.
+fn floor(bytes: &[u8], at: usize) -> usize {
+    let is_inside = |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
+    (at.saturating_sub(3)..=at).rev().find(|at| !is_inside(at)).unwrap_or(at)
+}

@@ -1,0 +1,301 @@
+//! The output `http` against a server that behaves and misbehaves.
+
+mod harness;
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use harness::{Line, Rig};
+use serde_json::Value;
+use weir_host::Secret;
+use weir_pipeline::config::{
+    Compression, HttpAuth, HttpFormat, HttpMethod, HttpOutput, OutputKind, TlsSettings,
+};
+use weir_pipeline::output::dead_letter;
+
+/// A request as it came.
+#[derive(Debug, Clone)]
+struct Request {
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Request {
+    fn header(&self, name: &str) -> Option<&str> {
+        let of = |line: &'_ str| {
+            line.split_once(": ").is_some_and(|(n, _)| n.eq_ignore_ascii_case(name))
+        };
+        self.head
+            .lines()
+            .find(|line| of(line))
+            .and_then(|line| line.split_once(": "))
+            .map(|(_, v)| v)
+    }
+
+    /// The objects in it.
+    fn objects(&self) -> Vec<Value> {
+        let mut plain = Vec::new();
+        if self.header("content-encoding") == Some("gzip") {
+            flate2::read::GzDecoder::new(&self.body[..]).read_to_end(&mut plain).unwrap();
+        } else {
+            plain.clone_from(&self.body);
+        }
+        if self.header("content-type") == Some("application/json") {
+            return serde_json::from_slice(&plain).unwrap();
+        }
+        let lines = plain.split(|b| *b == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+    }
+}
+
+/// What the server does with a request.
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    /// Answers with this status.
+    Say(u16),
+    /// Asks to be left alone for a second.
+    Later,
+    /// Closes the connection.
+    Reset,
+    /// Never answers.
+    Hang,
+    /// Refuses requests with a record whose body is `bad`.
+    Judge,
+}
+
+struct Server {
+    url: String,
+    taken: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Server {
+    /// Acts as the script says, then always takes the request, or judges it.
+    fn start(script: &[Act], then: Act) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/in?k=v", listener.local_addr().unwrap());
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let script = Arc::new(Mutex::new(script.iter().copied().collect::<VecDeque<_>>()));
+        let all = taken.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (script, all) = (script.clone(), all.clone());
+                std::thread::spawn(move || serve(stream, &script, then, &all));
+            }
+        });
+        Self { url, taken }
+    }
+
+    fn taken(&self) -> Vec<Request> {
+        self.taken.lock().unwrap().clone()
+    }
+
+    fn bodies(&self) -> Vec<String> {
+        let objects = self.taken().into_iter().flat_map(|request| request.objects());
+        objects.map(|object| object["body"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+fn serve(stream: TcpStream, script: &Mutex<VecDeque<Act>>, then: Act, taken: &Mutex<Vec<Request>>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut writer = stream;
+    while let Some(request) = read(&mut reader) {
+        let act = script.lock().unwrap().pop_front().unwrap_or(then);
+        let status = match act {
+            Act::Say(status) => status,
+            Act::Later => 429,
+            Act::Reset => return,
+            Act::Hang => {
+                // Until the client gives up.
+                let _ = reader.read(&mut [0]);
+                return;
+            }
+            Act::Judge => {
+                let is_bad = |object: &Value| object["body"] == "bad";
+                if request.objects().iter().any(is_bad) { 400 } else { 202 }
+            }
+        };
+        if (200..300).contains(&status) {
+            taken.lock().unwrap().push(request);
+        }
+        let later = if matches!(act, Act::Later) { "Retry-After: 1\r\n" } else { "" };
+        let answer = format!("HTTP/1.1 {status} x\r\n{later}Content-Length: 0\r\n\r\n");
+        if writer.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn read(reader: &mut impl BufRead) -> Option<Request> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let mut request = Request { head, body: Vec::new() };
+    let len = request.header("content-length").unwrap().parse().unwrap();
+    request.body.resize(len, 0);
+    reader.read_exact(&mut request.body).ok()?;
+    Some(request)
+}
+
+fn http(server: &Server) -> HttpOutput {
+    HttpOutput {
+        url: server.url.clone(),
+        method: HttpMethod::Post,
+        format: HttpFormat::Ndjson,
+        compression: Compression::None,
+        headers: Vec::new(),
+        auth: HttpAuth::None,
+        batch_bytes: 64 * 1024,
+        batch_age: Duration::from_millis(20),
+        connections_max: 4,
+        request_timeout: Duration::from_secs(5),
+        retry_min: Duration::from_millis(2),
+        retry_max: Duration::from_millis(50),
+        tls: TlsSettings::default(),
+    }
+}
+
+fn start(server: &Server, change: impl FnOnce(&mut HttpOutput)) -> Rig {
+    let mut plan = http(server);
+    change(&mut plan);
+    Rig::start(OutputKind::Http(Box::new(plan)))
+}
+
+#[test]
+fn records_arrive_in_every_format_and_compression() {
+    for format in [HttpFormat::Ndjson, HttpFormat::Array] {
+        for compression in [Compression::None, Compression::Gzip] {
+            let server = Server::start(&[], Act::Say(200));
+            let mut rig = start(&server, |plan| {
+                plan.format = format;
+                plan.compression = compression;
+            });
+            rig.append(1, &[Line::new("one \"quoted\""), Line::new("two\nlines"), Line::new("")]);
+            rig.append(1, &[Line::new(b"bytes \xff".to_vec())]);
+            rig.drain();
+            let expected = ["one \"quoted\"", "two\nlines", "", "bytes \u{fffd}"];
+            assert_eq!(server.bodies(), expected, "{format:?} {compression:?}");
+            let (ledger, _dir) = rig.finish();
+            assert_eq!(ledger.book.delivered, 4);
+        }
+    }
+}
+
+#[test]
+fn method_path_headers_and_credentials_are_as_configured() {
+    let secret = |text: &str| Secret::new(text.to_owned());
+    let basic = HttpAuth::Basic { user: "me".to_owned(), password: secret("pass") };
+    for (auth, expected) in [
+        (HttpAuth::None, None),
+        (HttpAuth::Bearer(secret("abc")), Some("Bearer abc")),
+        (basic, Some("Basic bWU6cGFzcw==")),
+    ] {
+        let server = Server::start(&[], Act::Say(204));
+        let mut rig = start(&server, |plan| {
+            plan.method = HttpMethod::Put;
+            plan.auth = auth;
+            plan.headers = vec![
+                ("X-Tenant".to_owned(), "a".to_owned()),
+                ("Content-Type".to_owned(), "application/other".to_owned()),
+            ];
+        });
+        rig.append(1, &[Line::new("one")]);
+        rig.drain();
+        let request = server.taken().remove(0);
+        assert!(request.head.starts_with("PUT /in?k=v HTTP/1.1\r\n"), "{}", request.head);
+        assert_eq!(request.header("authorization"), expected);
+        assert_eq!(request.header("x-tenant"), Some("a"));
+        assert_eq!(request.header("content-type"), Some("application/other"));
+        let (_ledger, _dir) = rig.finish();
+    }
+}
+
+#[test]
+fn failures_are_tried_again_and_nothing_is_lost() {
+    let script = [
+        Act::Say(503),
+        Act::Reset,
+        Act::Say(429),
+        Act::Later,
+        Act::Hang,
+        Act::Say(500),
+        Act::Say(401),
+        Act::Say(302),
+        Act::Say(404),
+    ];
+    let server = Server::start(&script, Act::Say(200));
+    let mut rig = start(&server, |plan| plan.request_timeout = Duration::from_millis(300));
+    rig.append(1, &[Line::new("one"), Line::new("two")]);
+    rig.drain();
+    for kind in ["busy", "reset", "timeout", "server_error", "credentials", "redirect", "endpoint"]
+    {
+        assert!(rig.errors(kind) > 0, "{kind}: {:?}", rig.stats.errors);
+    }
+    assert!(!rig.stats.failing.load(Ordering::Relaxed));
+    assert_eq!(server.bodies(), ["one", "two"]);
+    let (ledger, _dir) = rig.finish();
+    assert_eq!((ledger.book.delivered, ledger.book.dead_lettered), (2, 0));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_waited_for() {
+    let server = Server::start(&[], Act::Say(200));
+    let mut rig = start(&server, |plan| plan.url = "http://127.0.0.1:1/".to_owned());
+    rig.append(1, &[Line::new("one")]);
+    rig.wait("an error", |rig| rig.stats.failing.load(Ordering::Relaxed));
+    rig.stop(Duration::ZERO);
+    let (ledger, _dir) = rig.finish();
+    assert_eq!((ledger.book.delivered, ledger.in_flight), (0, 1));
+}
+
+#[test]
+fn what_is_refused_is_found_and_becomes_a_dead_letter() {
+    let server = Server::start(&[], Act::Judge);
+    let mut rig = start(&server, |_| {});
+    let mut lines: Vec<Line> = (0..100).map(|n| Line::new(format!("line {n}"))).collect();
+    // The very first one, before anything was taken.
+    lines[0] = Line::new("bad");
+    lines[57] = Line::new("bad");
+    rig.append(1, &lines);
+    rig.drain();
+    let expected: Vec<String> =
+        (0..100).filter(|n| ![0, 57].contains(n)).map(|n| format!("line {n}")).collect();
+    assert_eq!(server.bodies(), expected);
+    let (ledger, dir) = rig.finish();
+    assert_eq!((ledger.book.delivered, ledger.book.dead_lettered), (98, 2));
+    assert_eq!(dead_letter::list(dir.path(), "out").unwrap().count(), 2);
+}
+
+#[test]
+fn a_place_that_refuses_everything_gets_no_more_than_a_few_records() {
+    let server = Server::start(&[], Act::Say(400));
+    let mut rig = start(&server, |_| {});
+    let lines: Vec<Line> = (0..1000).map(|n| Line::new(format!("line {n}"))).collect();
+    rig.append(1, &lines);
+    rig.wait("an alert", |rig| rig.errors("endpoint") > 1);
+    assert!(rig.last_error().contains("wrong place"), "{}", rig.last_error());
+    rig.stop(Duration::ZERO);
+    let (ledger, dir) = rig.finish();
+    assert_eq!((ledger.book.delivered, ledger.in_flight), (0, 1000));
+    let letters = dead_letter::list(dir.path(), "out").unwrap().count();
+    assert!(letters <= 8, "{letters}");
+}
+
+#[test]
+fn a_request_that_is_too_large_is_sent_in_parts() {
+    let server = Server::start(&[Act::Say(413), Act::Say(413)], Act::Say(200));
+    let mut rig = start(&server, |plan| plan.format = HttpFormat::Array);
+    let lines: Vec<Line> = (0..100).map(|n| Line::new(format!("line {n}"))).collect();
+    rig.append(1, &lines);
+    rig.drain();
+    assert!(server.taken().len() > 1);
+    assert_eq!(server.bodies(), (0..100).map(|n| format!("line {n}")).collect::<Vec<_>>());
+    let (ledger, _dir) = rig.finish();
+    assert_eq!(ledger.book.delivered, 100);
+}
