@@ -67,13 +67,14 @@ impl State {
     }
 
     /// More waits for every destination than the bound of reading ahead, or than this fraction of
-    /// it. A source that can read again gains nothing by reading on then; while it waits, its data stays in the processor's cache and the
-    /// buffers are used again. It goes on when a destination has caught up, or when the ring has
-    /// not moved for as long as makes the disk worthwhile.
+    /// it. A source that can read again gains nothing by reading on then; while it waits, its data
+    /// stays in the processor's cache and the buffers are used again. It goes on when a destination
+    /// has caught up, or when the ring has not moved for as long as makes the disk worthwhile. A
+    /// destination that discards what is old wants what is new: it never holds a source back.
     pub(crate) fn is_ahead_by_one_in(&self, parts: u64) -> bool {
         let is_ahead = |c: &CursorState| {
             let bound = READ_AHEAD_BYTES.max(c.ready_bytes * READ_AHEAD_REQUESTS);
-            c.waiting_bytes > bound / parts
+            c.when_full() == WhenFull::Block && c.waiting_bytes > bound / parts
         };
         let mut active = self.cursors.iter().filter(|c| c.is_active()).peekable();
         active.peek().is_some() && active.all(is_ahead)
