@@ -1,3 +1,5 @@
+//! Paths out of hostile values: each stays one name, below the base.
+
 use proptest::prelude::*;
 use weir_expr::{Body, Reserved, Value, Visitor};
 
