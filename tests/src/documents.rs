@@ -43,7 +43,7 @@ fn every_configuration_in_the_documents_is_valid() {
             std::fs::write(&file, &block).expect("it can be written");
             let mut check = Command::new(binary());
             check.args(["config", "check", "-c"]).arg(&file);
-            for name in ["HEC_TOKEN", "ARCHIVE_TOKEN", "DASHBOARD_TOKEN"] {
+            for name in ["HEC_TOKEN", "ARCHIVE_TOKEN", "DASHBOARD_TOKEN", "INTAKE_TOKEN"] {
                 check.env(name, "00000000-0000-0000-0000-000000000000");
             }
             let output = check.output().expect("weir can be started");
