@@ -1,7 +1,8 @@
 //! Reading what is there and what comes.
 
+use std::fs::FileTimes;
 use std::os::unix::fs::symlink;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use weir_model::{AbandonReason, DiscardReason};
 use weir_pipeline::config::RateLimit;
@@ -33,6 +34,22 @@ fn much_more_than_a_block_is_read_at_full_speed() {
     Writer::append(&world.log("app.log")).block(&long);
     let running = world.start();
     running.expect(&long);
+}
+
+#[test]
+fn reading_a_file_leaves_its_time_of_access() {
+    let world = World::files(&["*.log"], |_| {});
+    let path = world.log("app.log");
+    let mut app = Writer::append(&path);
+    app.lines(&lines(0..10));
+    let accessed = SystemTime::UNIX_EPOCH + Duration::from_hours(24);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_times(FileTimes::new().set_accessed(accessed)).unwrap();
+    let running = world.start();
+    running.inbox.wait(10);
+    app.lines(&lines(10..20));
+    running.expect(&lines(0..20));
+    assert_eq!(path.metadata().unwrap().accessed().unwrap(), accessed);
 }
 
 #[test]

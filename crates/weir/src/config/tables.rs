@@ -421,7 +421,7 @@ const TAIL: &[Field] = &[
     field(
         "read_interval",
         time(MS, Duration::from_secs(10)),
-        Value("\"50ms\""),
+        Value("\"75ms\""),
         "While a file is written to in a trickle, its reads are at least this far apart. Longer \
          costs less CPU time; a file that is far behind is read without pause.",
     ),

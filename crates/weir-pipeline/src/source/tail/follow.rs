@@ -5,6 +5,8 @@
 //! stops at the size that stat gave, so the books of bytes always agree.
 
 use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
@@ -65,6 +67,18 @@ fn is_unchanged(file: &File) -> bool {
     !matches!(read_block(fd, file.at(), file.memory.window(), &mut []), Ok(Block::Rewritten))
 }
 
+/// Opens a log file so that reading it writes nothing: without its time of access, which the
+/// file system would otherwise set anew behind every write that is read.
+fn open_for_reading(path: &Path) -> Result<OwnedFd, Errno> {
+    // NONBLOCK: a name may have become a pipe, which must not stop the source.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {
+        // Only for the file's owner and for those who may act as such.
+        Err(Errno::PERM) => rustix::fs::open(path, flags, Mode::empty()),
+        other => other,
+    }
+}
+
 impl Engine {
     /// Does what is to be done for a file now.
     pub(super) fn visit(&mut self, file: &mut File) -> Next {
@@ -114,7 +128,7 @@ impl Engine {
         };
         let path = self.discovery.dir_path(place.dir).join(&place.name);
         match self.open_path(&path) {
-            Ok(fd) if Look::of(std::os::fd::AsFd::as_fd(&fd)).is_ok_and(|l| l.id == file.id) => {
+            Ok(fd) if Look::of(fd.as_fd()).is_ok_and(|l| l.id == file.id) => {
                 file.fd = Some(fd);
                 self.open_files += 1;
                 self.readable_again(&path);
@@ -134,28 +148,21 @@ impl Engine {
     }
 
     /// Opens a log file for reading, closing an idle one when there are too many.
-    pub(super) fn open_path(
-        &mut self,
-        path: &std::path::Path,
-    ) -> Result<std::os::fd::OwnedFd, Errno> {
+    pub(super) fn open_path(&mut self, path: &Path) -> Result<OwnedFd, Errno> {
         if self.open_files >= self.open_files_max {
             self.close_idle();
         }
         if self.open_files >= self.open_files_max {
             return Err(Errno::MFILE);
         }
-        // NONBLOCK: a name may have become a pipe, which must not stop the source.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        match rustix::fs::open(path, flags, Mode::empty()) {
-            Err(Errno::MFILE | Errno::NFILE) if self.close_idle() => {
-                rustix::fs::open(path, flags, Mode::empty())
-            }
+        match open_for_reading(path) {
+            Err(Errno::MFILE | Errno::NFILE) if self.close_idle() => open_for_reading(path),
             other => other,
         }
     }
 
     /// Counts and says, once per file, that it cannot be opened. It is tried again.
-    pub(super) fn cannot_open(&mut self, path: &std::path::Path, error: Errno) {
+    pub(super) fn cannot_open(&mut self, path: &Path, error: Errno) {
         let is_ours = matches!(error, Errno::MFILE | Errno::NFILE);
         if is_ours {
             let now = self.now();
@@ -170,7 +177,7 @@ impl Engine {
     }
 
     /// A file that could not be read can be.
-    pub(super) fn readable_again(&mut self, path: &std::path::Path) {
+    pub(super) fn readable_again(&mut self, path: &Path) {
         if !self.unreadable.is_empty() && self.unreadable.remove(path) && self.unreadable.is_empty()
         {
             self.parts.stats.errors.clear_last();
