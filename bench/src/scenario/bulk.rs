@@ -144,7 +144,7 @@ pub(super) fn one_run(path: &Path, format: &str, output: &str, lines: u64) -> Re
 }
 
 /// The run with the median CPU time.
-pub(super) fn median_of(options: &Options, mut run: impl FnMut() -> Result<Run>) -> Result<Run> {
+fn median_of(options: &Options, mut run: impl FnMut() -> Result<Run>) -> Result<Run> {
     let mut runs = Vec::new();
     for _ in 0..options.runs.max(1) {
         let run = run()?;

@@ -15,7 +15,7 @@ use super::phrase;
 use super::scan::Scanner;
 use super::together::Together;
 use super::{AtomId, Limits, Rule, RuleId};
-use crate::ast::{Expr, ExprKind, Field, Span, Term, Test};
+use crate::ast::{Expr, ExprKind, Field, Reserved, Span, Term, Test};
 use crate::error::CompileError;
 use crate::glob::Glob;
 
@@ -362,13 +362,19 @@ impl Compiler {
         }
     }
 
-    /// What it costs to find out whether an atom is true, in units of no meaning.
+    /// What it costs to find out whether an atom is true, and to look at its rules where it is, in
+    /// units of no meaning.
     fn cost(&self, atom: AtomId) -> u32 {
-        let atom = &self.atoms[atom as usize];
-        match (atom.kind, &atom.term.field) {
-            (AtomKind::Gated, _) => 1,
+        let Atom { kind, term, .. } = &self.atoms[atom as usize];
+        match (kind, &term.field) {
+            // A single word stands in many records, a sentence in few.
+            (AtomKind::Gated, _) => match &term.test {
+                Test::Words(phrase) if phrase.words.len() == 1 => 3,
+                _ => 1,
+            },
             (AtomKind::Field(_), Field::Attribute(_)) => 30,
-            (AtomKind::Field(_), _) if FieldIndex::is_looked_up(&atom.term.test) => 2,
+            (AtomKind::Field(_), _) if !FieldIndex::is_looked_up(&term.test) => 6,
+            (AtomKind::Field(_), Field::Reserved(key)) if !has_few_values(*key) => 2,
             (AtomKind::Field(_), _) => 4,
             (AtomKind::Message, _) => 10,
             (AtomKind::Together, _) => 20,
@@ -384,6 +390,11 @@ impl Compiler {
             Node::And(parts) | Node::Or(parts) => parts.iter().map(|p| self.cost_of_node(p)).sum(),
         }
     }
+}
+
+/// Whether a test of the field is true of many records.
+fn has_few_values(key: Reserved) -> bool {
+    matches!(key, Reserved::Status | Reserved::IoStream | Reserved::Source | Reserved::Facility)
 }
 
 fn collect(node: &Node, atoms: &mut Vec<AtomId>) {

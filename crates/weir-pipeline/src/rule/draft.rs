@@ -312,6 +312,10 @@ impl Draft {
             }
             _ => {}
         }
+        // Most records have neither, and rules by service ask every record.
+        if self.own.is_empty() && self.inside.is_empty() {
+            return;
+        }
         let _none = record_paths(key).iter().any(|path| {
             visit_path(&self.own, path, visit) || visit_path(&self.inside, path, visit)
         });
