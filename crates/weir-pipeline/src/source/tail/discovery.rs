@@ -160,6 +160,11 @@ impl Discovery {
         !self.dirty.is_empty()
     }
 
+    /// Names in the directory were touched that [`Self::look`] has not looked at yet.
+    pub(super) fn is_touched(&self, dir: DirId) -> bool {
+        !matches!(self.dirs[dir].touched, Touched::Nothing)
+    }
+
     /// The file that a place is bound to.
     pub(super) fn bound(&self, place: &Place) -> Option<FileKey> {
         self.dirs[place.dir].bound.get(&place.name).copied()

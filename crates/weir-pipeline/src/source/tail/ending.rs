@@ -13,7 +13,7 @@ use weir_codec::Stop;
 use weir_model::AbandonReason;
 
 use super::discovery::FileKey;
-use super::engine::{Engine, Next, RETRY_PAUSE};
+use super::engine::{Engine, LOOKS_MAX, Next, RETRY_PAUSE};
 use super::file::{File, Phase};
 
 /// A file without a name is looked at this often: the kernel may not tell of its writes.
@@ -132,9 +132,6 @@ impl Engine {
         if !file.has_tail() || file.fd.is_none() {
             return Ok(());
         }
-        if !file.is_claimed && !self.begin(file) {
-            return Err(Next::Idle);
-        }
         if file.decoder.is_none() {
             // Not even one line told the format.
             self.set_decoder(file, weir_codec::Format::Raw);
@@ -197,6 +194,17 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Names next to the file's have moved since the last look: that look may have passed over an
+    /// older file of the group, or seen one under its name of before, so that a line would not
+    /// find its beginning. The next look tells.
+    pub(super) fn are_names_moving(&mut self, file: &mut File) -> bool {
+        self.drain();
+        let is_moving = file.looks < LOOKS_MAX
+            && file.places.iter().any(|place| self.discovery.is_touched(place.dir));
+        file.looks = if is_moving { file.looks + 1 } else { 0 };
+        is_moving
     }
 
     /// Begins to read a file, once the older ones of its group were read to their end. False: not

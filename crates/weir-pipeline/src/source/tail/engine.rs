@@ -69,8 +69,8 @@ pub(in crate::source) struct Parts {
     pub(in crate::source) host: String,
 }
 
-/// Looks at start while names keep moving: each takes milliseconds, rotations are rarer.
-const LOOKS_AT_START_MAX: usize = 100;
+/// Looks while names keep moving: each takes milliseconds, rotations are rarer.
+pub(super) const LOOKS_MAX: u32 = 100;
 
 /// The engine of one source.
 pub(super) struct Engine {
@@ -163,7 +163,7 @@ impl Engine {
         let started_ns = self.parts.clock.unix_ns() - BIRTH_TICK_NS;
         self.discovery.rescan();
         self.look();
-        self.seek_remembered();
+        self.follow_names();
         self.is_first_look = false;
         self.started_ns = started_ns;
         self.account_vanished();
@@ -172,16 +172,13 @@ impl Engine {
         self.publish(self.now());
     }
 
-    /// A file that was renamed while its directory was listed may have been passed over: what the
-    /// kernel told of since is looked at before anything counts as vanished.
-    fn seek_remembered(&mut self) {
-        for _ in 0..LOOKS_AT_START_MAX {
-            let mut written = Vec::new();
-            self.discovery.drain(&mut written);
-            for key in written {
-                self.make_ready(key);
-            }
-            if self.remembered.is_empty() || !self.discovery.has_touched() {
+    /// A file that was renamed while its directory was listed may have been passed over, or stand
+    /// under a name of before: what the kernel told of since is looked at before anything counts as
+    /// vanished, or as older than something else.
+    fn follow_names(&mut self) {
+        for _ in 0..LOOKS_MAX {
+            self.drain();
+            if !self.discovery.has_touched() {
                 return;
             }
             self.look();
@@ -214,28 +211,29 @@ impl Engine {
         if self.parts.wake.take() {
             self.retry_blocked();
         }
-        for _ in 0..self.ready.len() {
-            let Some(key) = self.ready.pop_front() else { break };
-            self.visit_key(key);
-        }
+        self.visit_ready();
         if now.saturating_sub(self.published_at) >= PUBLISH_PAUSE {
             self.publish(now);
         }
     }
 
+    /// Visits what is queued now, once.
+    fn visit_ready(&mut self) {
+        for _ in 0..self.ready.len() {
+            let Some(key) = self.ready.pop_front() else { break };
+            self.visit_key(key);
+        }
+    }
+
     fn take_events(&mut self, now: Duration) {
         if now >= self.next_drain {
-            let mut written = Vec::new();
-            self.discovery.drain(&mut written);
+            let is_written = self.drain();
             let pause = self.parts.settings.read_interval;
             if self.discovery.has_touched() {
                 // Files may come and go quickly: a rotation is followed closely.
                 self.next_drain = now + pause.min(NAMES_PAUSE);
-            } else if !written.is_empty() {
+            } else if is_written {
                 self.next_drain = now + pause;
-            }
-            for key in written {
-                self.make_ready(key);
             }
         }
         let retry = self.retry_open_at.is_some_and(|at| now >= at);
@@ -251,6 +249,16 @@ impl Engine {
         if self.discovery.has_touched() {
             self.look();
         }
+    }
+
+    /// Takes the kernel's events. True when files were written to; they are visited.
+    pub(super) fn drain(&mut self) -> bool {
+        let mut written = Vec::new();
+        self.discovery.drain(&mut written);
+        for key in &written {
+            self.make_ready(*key);
+        }
+        !written.is_empty()
     }
 
     /// Looks at every name that was touched and takes in what they lead to now.
@@ -427,3 +435,6 @@ impl Engine {
         };
     }
 }
+
+#[cfg(test)]
+mod tests;

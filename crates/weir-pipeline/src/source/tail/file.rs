@@ -106,6 +106,8 @@ pub(super) struct File {
     pub nameless_since: Option<(Duration, DirId)>,
     /// That directory was listed once more.
     pub is_sought: bool,
+    /// Looks at moving names, one after the other, that its beginning was put off for.
+    pub looks: u32,
     /// The journal knows the stream.
     pub is_claimed: bool,
     /// Its unread bytes are to be given up.
@@ -161,6 +163,7 @@ impl File {
             is_drained: false,
             nameless_since: None,
             is_sought: false,
+            looks: 0,
             is_claimed: false,
             is_given_up: false,
             split: None,

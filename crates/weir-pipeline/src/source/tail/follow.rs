@@ -94,6 +94,9 @@ impl Engine {
         if let Some(next) = self.open(file) {
             return next;
         }
+        if !file.is_claimed && self.are_names_moving(file) {
+            return Next::Again;
+        }
         if let Some(next) = self.look_at(file) {
             return next;
         }

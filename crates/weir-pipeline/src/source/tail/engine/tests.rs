@@ -1,0 +1,154 @@
+//! The engine turn by turn: what it does between two looks at names that move.
+
+use std::fs::{rename, write};
+
+use weir_host::{RealClock, RealDisk};
+use weir_journal::{Cursor, CursorSpec, JournalConfig, Outcome, WhenFull};
+use weir_testkit::FakeClock;
+
+use super::super::layout::Layout;
+use super::*;
+use crate::config::{FileSource, RateLimit, ReadFrom};
+use crate::rule::Rules;
+
+/// Turns that are enough for anything that waits for nothing.
+const TURNS: usize = 20;
+
+/// Timeout of partial lines, and grace of rotated files.
+const TIMEOUT: Duration = Duration::from_millis(100);
+
+/// A directory with `logs`, and a journal beside it.
+struct World {
+    home: tempfile::TempDir,
+    clock: FakeClock,
+}
+
+/// What runs until a restart.
+struct Run {
+    engine: Engine,
+    cursor: Cursor,
+}
+
+impl World {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join("logs")).unwrap();
+        Self { home, clock: FakeClock::default() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    fn start(&self, rate_limit: Option<RateLimit>) -> Run {
+        let config = JournalConfig {
+            dir: self.path("data"),
+            ring_bytes: 64 << 20,
+            limit_bytes: 1 << 30,
+            free_bytes_min: 0,
+            segment_bytes: 16 << 20,
+            commit_interval: Duration::from_millis(5),
+            spill_after: Duration::from_secs(2),
+        };
+        let journal =
+            Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new())).unwrap();
+        let spec = CursorSpec {
+            name: "out".into(),
+            when_full: WhenFull::Block,
+            buffer_limit_bytes: 1 << 30,
+            window_bytes: 16 << 20,
+        };
+        let cursor = journal.cursor(spec).unwrap();
+        let source = FileSource {
+            include: vec![format!("{}/app.log*", self.path("logs").display())],
+            exclude: Vec::new(),
+            format: Format::DockerJson,
+            tail: TailSettings {
+                read_from: ReadFrom::Beginning,
+                line_bytes_max: 192 * 1024,
+                rescan_interval: Duration::from_mins(10),
+                multiline: None,
+                partial_timeout: TIMEOUT,
+                rotated_grace: TIMEOUT,
+                deleted_bytes_max: 1 << 30,
+                rate_limit,
+                read_interval: Duration::from_millis(20),
+            },
+        };
+        let stats = Arc::new(SourceStats::default());
+        let layout = Layout::files(&source, "/".as_ref()).unwrap();
+        let discovery = Discovery::new(layout, &[], stats.clone());
+        let parts = Parts {
+            name: "app".into(),
+            settings: source.tail,
+            format: source.format,
+            journal: journal.clone(),
+            rules: Arc::new(RuleSwitch::new(Rules::to_all(1, [cursor.index()]), 0)),
+            clock: Arc::new(self.clock.clone()),
+            stats,
+            wake: WakeFd::new().unwrap(),
+            stop: Arc::default(),
+            host: "host".into(),
+        };
+        let mut engine = Engine::new(parts, discovery);
+        engine.start();
+        journal.release_unclaimed();
+        Run { engine, cursor }
+    }
+}
+
+impl Run {
+    fn turns(&mut self) {
+        for _ in 0..TURNS {
+            self.engine.turn();
+        }
+    }
+
+    /// Bodies of what has come since the last time.
+    fn bodies(&mut self) -> Vec<String> {
+        let mut bodies = Vec::new();
+        while let Some(delivery) = self.cursor.take(|_| false) {
+            let new = delivery.records().map(|(_, r)| r.plain_body().into_owned());
+            bodies.extend(new.map(|body| String::from_utf8(body).unwrap()));
+            self.cursor.ack(&delivery, Outcome::delivered(delivery.record_count));
+        }
+        bodies
+    }
+
+    fn stop(self) {
+        self.engine.parts.journal.flush();
+        self.engine.parts.journal.shutdown();
+    }
+}
+
+/// As docker writes it; without a line feed at its end it is a part of a line.
+fn docker(log: &str) -> String {
+    format!("{{\"log\":\"{log}\",\"stream\":\"stdout\",\"time\":\"2026-01-01T00:00:00Z\"}}\n")
+}
+
+#[test]
+fn a_line_finds_its_beginning_in_a_file_that_the_last_look_passed_over() {
+    let world = World::new();
+    write(world.path("aside"), docker("begin ")).unwrap();
+    write(world.path("logs/app.log"), docker("end\\n")).unwrap();
+    let mut run = world.start(None);
+    // As a file does that was moved up while the names were listed.
+    rename(world.path("aside"), world.path("logs/app.log.1")).unwrap();
+    run.engine.visit_ready();
+    run.turns();
+    assert_eq!(run.bodies(), ["begin end"]);
+    run.stop();
+}
+
+#[test]
+fn names_that_never_rest_do_not_keep_a_file_from_being_read() {
+    let world = World::new();
+    write(world.path("logs/app.log"), docker("a line\\n")).unwrap();
+    let mut run = world.start(None);
+    for n in 0..=LOOKS_MAX {
+        write(world.path("logs").join(n.to_string()), "").unwrap();
+        run.engine.visit_ready();
+    }
+    assert_eq!(run.bodies(), ["a line"]);
+    run.stop();
+}
