@@ -87,9 +87,13 @@ impl Engine {
         }
         if file.has_partials() {
             // The next file of the container may still come for them.
+            let now = self.now();
             let due = self.rest_due(file);
-            if self.now() < due {
+            if now < due {
                 return Next::At(due);
+            }
+            if self.is_continued(file) {
+                return Next::At(now + RETRY_PAUSE);
             }
             if let Err(next) = self.flush_partials(file) {
                 return next;
@@ -166,9 +170,13 @@ impl Engine {
         // Lines that are no longer joined wait for nothing.
         let joining = self.parts.settings.multiline.as_ref();
         let timeout = joining.map_or(Duration::ZERO, |joining| joining.timeout);
+        let now = self.now();
         let due = file.grown_at.max(file.read_at) + timeout;
-        if self.now() < due {
+        if now < due {
             return Ok(Some(due));
+        }
+        if self.is_continued(file) {
+            return Ok(Some(now + RETRY_PAUSE));
         }
         while file.has_records() {
             self.reset_builder(file);
@@ -180,6 +188,16 @@ impl Engine {
             }
         }
         Ok(None)
+    }
+
+    /// A younger file of the container is there and waits for its turn: what this one leaves open
+    /// goes on in it, however long that takes.
+    fn is_continued(&self, file: &File) -> bool {
+        let waits = |other: &File| !other.is_claimed && other.size > 0;
+        let members = self.groups.get(&file.group).into_iter().flatten();
+        members
+            .filter_map(|key| self.files.get(key))
+            .any(|other| waits(other) && other.restart == file.restart && file.is_before(other))
     }
 
     /// Makes records of open lines whose rest does not come.

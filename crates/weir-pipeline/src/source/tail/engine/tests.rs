@@ -152,3 +152,27 @@ fn names_that_never_rest_do_not_keep_a_file_from_being_read() {
     assert_eq!(run.bodies(), ["a line"]);
     run.stop();
 }
+
+#[test]
+fn a_part_waits_for_the_next_file_as_long_as_that_waits_for_older_ones() {
+    let world = World::new();
+    let whole: String = (0..3).map(|n| docker(&format!("line {n}\\n"))).collect();
+    write(world.path("logs/app.log.2"), whole).unwrap();
+    write(world.path("logs/app.log.1"), docker("begin ")).unwrap();
+    let mut run = world.start(None);
+    run.turns();
+    // Nothing of it was delivered.
+    run.stop();
+    write(world.path("logs/app.log"), docker("end\\n")).unwrap();
+    let mut run = world.start(Some(RateLimit { lines_per_second: 1.0, shed: false }));
+    run.turns();
+    world.clock.advance(TIMEOUT * 3);
+    run.turns();
+    assert_eq!(run.bodies(), ["line 0"], "the oldest file is not read to its end yet");
+    for _ in 0..5 {
+        world.clock.advance(Duration::from_secs(1));
+        run.turns();
+    }
+    assert_eq!(run.bodies(), ["line 1", "line 2", "begin end"]);
+    run.stop();
+}
