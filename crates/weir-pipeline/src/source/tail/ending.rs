@@ -34,9 +34,7 @@ impl Engine {
         if file.handed_over_at.is_some_and(|at| file.at() >= at) {
             // The next file had them before the restart.
             file.handed_over_at = None;
-            if let Some(decoder) = &mut file.decoder {
-                drop(decoder.take_partials());
-            }
+            drop(file.take_partials());
         }
         if file.is_awaited {
             file.is_awaited = false;
@@ -269,22 +267,13 @@ impl Engine {
                 // What a container did not finish before it was started again, it never will.
                 continue;
             }
-            let Some(decoder) = &mut other.decoder else { continue };
-            if !decoder.partials().is_empty() {
-                let format = decoder.format();
-                file.inherited = Some((format, decoder.take_partials()));
-                // Both are logs of one container: the format is the same.
-                self.set_decoder(file, format);
-                return;
+            if other.has_partials() {
+                file.inherited = other.take_partials();
+                break;
             }
         }
-        if file.inherited.is_some() {
-            self.adopt_inherited(file);
-        }
-    }
-
-    /// Lines of a file that vanished while weir did not run.
-    fn adopt_inherited(&mut self, file: &mut File) {
+        // Else those of a file that vanished while weir did not run. Both are logs of one container:
+        // the format is the same.
         let format = file.inherited.as_ref().map(|(format, _)| *format);
         if let Some(format) = format.filter(|_| file.decoder.is_none()) {
             self.set_decoder(file, format);

@@ -220,6 +220,19 @@ impl File {
         self.decoder.as_ref().is_some_and(|d| d.partials().has_records())
     }
 
+    /// Takes what is open away, for the next file of the container; going back to what the journal
+    /// has does not bring it back.
+    pub(super) fn take_partials(&mut self) -> Option<(Format, Partials)> {
+        let decoder = self.decoder.as_mut()?;
+        let taken = (decoder.format(), decoder.take_partials());
+        if self.held.is_none() && self.appended.position == self.position() {
+            let mut state = std::mem::take(&mut self.appended.state);
+            self.encode_state(&mut state);
+            self.appended.state = state;
+        }
+        Some(taken)
+    }
+
     /// It no longer has the name that is written to.
     pub(super) fn is_rotated(&self) -> bool {
         self.places.is_empty() || self.is_renamed || self.generation != Generation::Active

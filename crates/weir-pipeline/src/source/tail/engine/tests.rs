@@ -176,3 +176,22 @@ fn a_part_waits_for_the_next_file_as_long_as_that_waits_for_older_ones() {
     assert_eq!(run.bodies(), ["line 1", "line 2", "begin end"]);
     run.stop();
 }
+
+#[test]
+fn a_part_that_was_handed_over_does_not_come_back() {
+    let world = World::new();
+    write(world.path("logs/app.log.1"), docker("begin ")).unwrap();
+    write(world.path("logs/app.log"), docker("end\\n")).unwrap();
+    let mut run = world.start(None);
+    run.turns();
+    let engine = &mut run.engine;
+    let keys: Vec<FileKey> = engine.files.keys().copied().collect();
+    for key in keys {
+        let mut file = engine.files.remove(&key).unwrap();
+        engine.rewind(&mut file);
+        assert!(!file.has_partials(), "{file:?}");
+        engine.files.insert(key, file);
+    }
+    assert_eq!(run.bodies(), ["begin end"]);
+    run.stop();
+}
