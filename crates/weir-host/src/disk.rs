@@ -150,7 +150,7 @@ impl Disk for RealDisk {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        std::fs::read_dir(dir)?.map(|entry| entry.map(|e| e.path())).collect()
+        std::fs::read_dir(or_here(dir))?.map(|entry| entry.map(|e| e.path())).collect()
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -162,21 +162,25 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         Ok(rustix::fs::fsync(rustix::fs::open(
-            dir,
+            or_here(dir),
             OFlags::RDONLY | OFlags::CLOEXEC,
             Mode::empty(),
         )?)?)
     }
 
     fn space(&self, dir: &Path) -> io::Result<DiskSpace> {
-        let stat = rustix::fs::statvfs(dir)?;
+        let stat = rustix::fs::statvfs(or_here(dir))?;
         Ok(DiskSpace {
             total_bytes: stat.f_blocks * stat.f_frsize,
             free_bytes: stat.f_bavail * stat.f_frsize,
         })
     }
+}
+
+/// The directory that a bare file name is in has no name.
+fn or_here(dir: &Path) -> &Path {
+    if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }
 
 #[derive(Debug)]
@@ -214,5 +218,24 @@ impl DiskFile for RealFile {
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
             Err(e) => Err(e.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_directory_of_a_bare_file_name_is_the_one_that_weir_runs_in() {
+        let names = |dir: &str| -> BTreeSet<_> {
+            let paths = RealDisk.list(Path::new(dir)).unwrap();
+            paths.iter().filter_map(|path| path.file_name().map(ToOwned::to_owned)).collect()
+        };
+        assert_eq!(names(""), names("."));
+        assert!(!names("").is_empty());
+        RealDisk.sync_dir(Path::new("")).unwrap();
+        assert!(RealDisk.space(Path::new("")).unwrap().total_bytes > 0);
     }
 }
