@@ -98,6 +98,7 @@ mod tests {
         check("https://[::1]:8088/", true, "::1", 8088, "");
         check("https://[::1]", true, "::1", 8088, "");
         check("https://a:1/gateway/", true, "a", 1, "/gateway");
+        check("HTTPS://a:1", true, "a", 1, "");
         check("https://a:1/x/services/collector/event", true, "a", 1, "/x");
     }
 

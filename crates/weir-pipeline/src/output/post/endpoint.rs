@@ -19,11 +19,11 @@ impl Endpoint {
     /// Reads a URL; the error says what would be right. `port` is the one that holds when it names
     /// none, with and without TLS.
     pub(crate) fn parse(text: &str, port: impl Fn(bool) -> u16) -> Result<Self, &'static str> {
-        let (tls, rest) = match text.split_once("://") {
-            Some(("http", rest)) => (false, rest),
-            Some(("https", rest)) => (true, rest),
-            _ => return Err("must begin with http:// or https://"),
-        };
+        let (scheme, rest) = text.split_once("://").unwrap_or_default();
+        let tls = scheme.eq_ignore_ascii_case("https");
+        if !tls && !scheme.eq_ignore_ascii_case("http") {
+            return Err("must begin with http:// or https://");
+        }
         Self::parts(tls, rest, port)
     }
 
