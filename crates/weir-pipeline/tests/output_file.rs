@@ -28,7 +28,7 @@ impl Setup {
 
     fn kind(&self, encoding: Encoding, fsync: FsyncPolicy) -> OutputKind {
         OutputKind::File(FileOutput {
-            path: FilePath::fixed(self.path.clone()),
+            path: FilePath::parse(self.path.to_str().unwrap()).unwrap(),
             encoding,
             fsync,
             rotation: Rotation::default(),

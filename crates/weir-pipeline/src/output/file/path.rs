@@ -64,11 +64,6 @@ pub enum FilePathError {
 }
 
 impl FilePath {
-    /// A path without fields, braces and all.
-    pub fn fixed(path: PathBuf) -> Self {
-        Self { text: path.display().to_string(), base: path, names: Vec::new() }
-    }
-
     /// Reads a path; a brace as such is written twice.
     pub fn parse(text: &str) -> Result<Self, FilePathError> {
         let names = split(text)?;
@@ -248,8 +243,7 @@ fn check(name: &[Piece]) -> Result<(), FilePathError> {
 }
 
 fn fill_name(name: &[Piece], record: &impl Fields, out: &mut String) {
-    let fields = name.iter().filter(|piece| matches!(piece, Piece::Field(_))).count();
-    let room = NAME_BYTES_MAX - SUFFIX_BYTES - plain(name).len();
+    let room = room_for_fields(name);
     let mut buffer = Vec::new();
     for piece in name {
         match piece {
@@ -259,7 +253,7 @@ fn fill_name(name: &[Piece], record: &impl Fields, out: &mut String) {
                 let mut is_first = true;
                 record.visit(field, &mut |value| {
                     if let Some(text) = value.text(&mut buffer).filter(|_| is_first) {
-                        push_value(text, room / fields.max(1), out);
+                        push_value(text, room, out);
                         is_first = false;
                     }
                 });
@@ -269,6 +263,18 @@ fn fill_name(name: &[Piece], record: &impl Fields, out: &mut String) {
             }
         }
     }
+}
+
+/// Bytes that each field of a name may have.
+fn room_for_fields(name: &[Piece]) -> usize {
+    let (mut room, mut fields) = (NAME_BYTES_MAX - SUFFIX_BYTES, 0);
+    for piece in name {
+        match piece {
+            Piece::Text(text) => room -= text.len(),
+            Piece::Field(_) => fields += 1,
+        }
+    }
+    room / fields.max(1)
 }
 
 /// Appends what of a value may be part of a name, at most `max` bytes.

@@ -40,6 +40,8 @@ pub(super) struct Writer {
     backlog: VecDeque<Parcel>,
     /// Number of the present round.
     round: u64,
+    /// When it began, nanoseconds since 1970.
+    round_unix_ns: i64,
     reopen: bool,
     /// A flush failed: what is not settled is in doubt.
     flush_failed: bool,
@@ -81,6 +83,7 @@ impl Writer {
             files: HashMap::new(),
             backlog: VecDeque::new(),
             round: 0,
+            round_unix_ns: 0,
             reopen: false,
             flush_failed: false,
             dead_letters,
@@ -107,9 +110,11 @@ impl Writer {
         source: &dyn Fn(&Parcel) -> String,
     ) -> io::Result<Written> {
         self.round += 1;
-        if std::mem::take(&mut self.reopen) {
+        self.round_unix_ns = self.clock.unix_ns();
+        if self.reopen {
             let paths: Vec<String> = self.files.keys().cloned().collect();
             paths.iter().try_for_each(|path| self.close(path))?;
+            self.reopen = false;
         }
         for file in self.files.values_mut() {
             file.clean_up()?;
@@ -139,7 +144,7 @@ impl Writer {
         for (number, parcel) in parcels.iter().enumerate() {
             bytes += self.distribute(number, parcel, source, &mut refused)?;
         }
-        let now_s = self.now_unix_s();
+        let now_s = self.round_unix_s();
         for file in self.files.values_mut() {
             bytes += file.write(&*self.disk, now_s)?;
         }
@@ -199,7 +204,7 @@ impl Writer {
     /// Adds lines to a file; returns what was written already.
     fn add(&mut self, path: &str, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<u64> {
         let mut bytes = self.open(path)?;
-        let (now_ns, now_s) = (self.clock.unix_ns(), self.now_unix_s());
+        let now_s = self.round_unix_s();
         let Some(file) = self.files.get_mut(path) else { return Ok(bytes) };
         let start = file.pending.len();
         encode(&mut file.pending);
@@ -208,7 +213,7 @@ impl Writer {
             bytes += file.write(&*self.disk, now_s)?;
             self.flush(path)?;
             let Some(file) = self.files.get_mut(path) else { return Ok(bytes) };
-            file.put_aside(&*self.disk, now_ns)?;
+            file.put_aside(&*self.disk, self.clock.unix_ns())?;
             file.pending = lines;
             file.ready(&*self.disk)?;
             if let Some(archivist) = &self.archivist {
@@ -263,7 +268,7 @@ impl Writer {
     fn close_oldest(&mut self) -> io::Result<u64> {
         let oldest = self.files.iter().min_by_key(|(_, file)| file.round);
         let Some(path) = oldest.map(|(path, _)| path.clone()) else { return Ok(0) };
-        let now_s = self.now_unix_s();
+        let now_s = self.round_unix_s();
         let file = self.files.get_mut(&path);
         let bytes = file.map_or(Ok(0), |file| file.write(&*self.disk, now_s))?;
         self.close(&path)?;
@@ -298,7 +303,7 @@ impl Writer {
     ) {
         let reason = refused.paths.get(path).map_or("", String::as_str);
         let (log, flags) = (parcel.batch.to_log_record(index), view.flags.0);
-        let letter = DeadLetter::new(self.clock.unix_ns(), &self.output, reason, None, log, flags);
+        let letter = DeadLetter::new(self.round_unix_ns, &self.output, reason, None, log, flags);
         refused.letters.push(letter);
         refused.parcels.push(number);
     }
@@ -362,8 +367,8 @@ impl Writer {
         }
     }
 
-    fn now_unix_s(&self) -> i64 {
-        self.clock.unix_ns().div_euclid(1_000_000_000)
+    fn round_unix_s(&self) -> i64 {
+        self.round_unix_ns.div_euclid(1_000_000_000)
     }
 }
 
