@@ -6,6 +6,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use weir_model::Batch;
+
 /// Figures of one source.
 #[derive(Debug, Default)]
 pub struct SourceStats {
@@ -66,6 +68,24 @@ pub struct OutputStats {
     pub cpu_ns: AtomicU64,
 }
 
+impl OutputStats {
+    /// Counts how long batches that are sent now have waited since they were read.
+    pub(crate) fn count_queueing<'a>(
+        &self,
+        batches: impl IntoIterator<Item = &'a Batch>,
+        now_unix_ns: i64,
+    ) {
+        let (mut waited_ns, mut count) = (0, 0);
+        for batch in batches {
+            let waited = now_unix_ns.saturating_sub(batch.header().observed_ns).max(0);
+            waited_ns += waited.cast_unsigned();
+            count += 1;
+        }
+        add(&self.queueing_ns, waited_ns);
+        add(&self.batches, count);
+    }
+}
+
 /// Counts of errors by a short fixed kind, and the text of the last one.
 #[derive(Debug, Default)]
 pub struct ErrorCounts(Mutex<ErrorCountsInner>);
@@ -79,10 +99,15 @@ struct ErrorCountsInner {
 impl ErrorCounts {
     /// Counts an error and remembers its text.
     pub fn count(&self, kind: &'static str, text: &str) {
+        self.count_times(1, kind, text);
+    }
+
+    /// Counts an error that happened that often.
+    pub(crate) fn count_times(&self, times: u64, kind: &'static str, text: &str) {
         let mut inner = self.lock();
         match inner.by_kind.iter_mut().find(|(k, _)| *k == kind) {
-            Some((_, n)) => *n += 1,
-            None => inner.by_kind.push((kind, 1)),
+            Some((_, n)) => *n += times,
+            None => inner.by_kind.push((kind, times)),
         }
         inner.last = Some(text.to_owned());
     }

@@ -24,6 +24,7 @@ use weir_journal::{Cursor, Outcome};
 
 use super::Job;
 use super::parcel::Parcel;
+use super::signal::until;
 use crate::config::{FileOutput, FsyncPolicy};
 use crate::stats::{self, add};
 pub use path::{FilePath, FilePathError};
@@ -147,21 +148,13 @@ impl FileLoop<'_> {
         add(&self.job.stats.requests, 1);
         add(&self.job.stats.bytes_sent, written.bytes);
         add(&self.job.stats.bytes_encoded, written.bytes);
-        self.count_queueing(&written.parcels);
+        let batches = written.parcels.iter().map(|(parcel, _)| &*parcel.batch);
+        self.job.stats.count_queueing(batches, self.job.context.clock.unix_ns());
         self.unsettled.extend(written.parcels);
         if let FsyncPolicy::Interval(interval) = self.plan.fsync {
             self.sync_due.get_or_insert_with(|| Instant::now() + interval);
         }
         Ok(())
-    }
-
-    fn count_queueing(&self, parcels: &[(Parcel, Outcome)]) {
-        let now = self.job.context.clock.unix_ns();
-        for (parcel, _) in parcels {
-            let waited = now.saturating_sub(parcel.batch.header().observed_ns).max(0);
-            add(&self.job.stats.queueing_ns, waited.cast_unsigned());
-        }
-        add(&self.job.stats.batches, parcels.len() as u64);
     }
 
     /// Flushes and settles when the policy asks for it. True when something was settled.
@@ -231,13 +224,6 @@ impl FileLoop<'_> {
             self.job.stats.errors.clear_last();
             tracing::info!(output = %self.job.plan.name, "writing again");
         }
-    }
-}
-
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -30,7 +30,7 @@ use std::time::Duration;
 use weir_host::{Clock, ConnectError, Disk};
 use weir_journal::Cursor;
 
-use crate::config::{OutputKind, OutputPlan};
+use crate::config::{Encoding, FileOutput, OutputKind, OutputPlan, SocketOutput};
 use crate::stats::{self, OutputStats};
 
 pub use file::{FilePath, FilePathError};
@@ -151,6 +151,15 @@ pub(crate) struct Job {
     pub(crate) reopen: Stop,
 }
 
+/// An output whose settings were checked, with what was read for it.
+enum Ready {
+    Post(Arc<post::Sender>),
+    Socket(Box<SocketOutput>, Box<socket::Dialer>),
+    File(FileOutput),
+    Stdout(Encoding),
+    Blackhole,
+}
+
 /// Starts an output: checks its settings and files here, so that mistakes are the caller's to
 /// report, then runs on a thread of its own until [`OutputHandle::stop`], or until the journal is
 /// closed and everything is delivered.
@@ -162,14 +171,20 @@ pub fn spawn(
 ) -> Result<OutputHandle, OutputError> {
     let name = plan.name.clone();
     let thread_error = |error| OutputError::Thread { output: name.clone(), error };
-    let sender = match &plan.kind {
-        OutputKind::SplunkHec(hec) => Some(hec::sender(&plan, hec, &context, &stats)?),
-        OutputKind::Http(http) => Some(http::sender(&plan, http, &context, &stats)?),
-        _ => None,
-    };
-    let socket = match &plan.kind {
-        OutputKind::Socket(socket) => Some(socket::Socket::new(&plan, socket)?),
-        _ => None,
+    let ready = match &plan.kind {
+        OutputKind::SplunkHec(hec) => {
+            Ready::Post(Arc::new(hec::sender(&plan, hec, &context, &stats)?))
+        }
+        OutputKind::Http(http) => {
+            Ready::Post(Arc::new(http::sender(&plan, http, &context, &stats)?))
+        }
+        OutputKind::Socket(socket) => {
+            let dialer = socket::Dialer::new(&plan.name, socket)?;
+            Ready::Socket(socket.clone(), Box::new(dialer))
+        }
+        OutputKind::File(file) => Ready::File(file.clone()),
+        OutputKind::Stdout(encoding) => Ready::Stdout(*encoding),
+        OutputKind::Blackhole => Ready::Blackhole,
     };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(thread_error)?;
@@ -180,32 +195,19 @@ pub fn spawn(
         .name(format!("output:{name}"))
         .spawn(move || {
             let _ends: mpsc::SyncSender<()> = ends;
-            runtime.block_on(run(job, cursor, sender, socket));
+            runtime.block_on(run(job, cursor, ready));
         })
         .map_err(thread_error)?;
     Ok(OutputHandle { name: name.clone(), stop, reopen, thread, ended })
 }
 
-async fn run(
-    job: Job,
-    cursor: Cursor,
-    sender: Option<post::Sender>,
-    socket: Option<socket::Socket>,
-) {
-    let stats = job.stats.clone();
-    match (&job.plan.kind, sender) {
-        (OutputKind::SplunkHec(_) | OutputKind::Http(_), Some(sender)) => {
-            post::run(&job, cursor, sender).await;
-        }
-        (OutputKind::Socket(plan), _) => {
-            if let Some(socket) = socket {
-                socket::run(&job, plan, cursor, socket).await;
-            }
-        }
-        (OutputKind::File(plan), _) => file::run(&job, plan, cursor).await,
-        (OutputKind::Stdout(encoding), _) => stdout::run(&job, *encoding, cursor).await,
-        (OutputKind::Blackhole, _) => blackhole::run(&job, cursor).await,
-        (OutputKind::SplunkHec(_) | OutputKind::Http(_), None) => {}
+async fn run(job: Job, cursor: Cursor, ready: Ready) {
+    match ready {
+        Ready::Post(sender) => post::run(&job, cursor, sender).await,
+        Ready::Socket(plan, dialer) => socket::run(&job, &plan, cursor, *dialer).await,
+        Ready::File(plan) => file::run(&job, &plan, cursor).await,
+        Ready::Stdout(encoding) => stdout::run(&job, encoding, cursor).await,
+        Ready::Blackhole => blackhole::run(&job, cursor).await,
     }
-    stats::publish_cpu(&stats.cpu_ns);
+    stats::publish_cpu(&job.stats.cpu_ns);
 }

@@ -1,4 +1,4 @@
-//! A request from another thread that an event loop can wait for.
+//! What an event loop waits for: a request from another thread, a moment that may never come.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,11 +31,6 @@ impl Stop {
         self.sender.send_replace(Some(grace));
     }
 
-    /// Whether it was made.
-    pub fn is_requested(&self) -> bool {
-        self.receiver.borrow().is_some()
-    }
-
     /// The time that the request gave, when it was made.
     pub(crate) fn grace(&self) -> Option<Duration> {
         *self.receiver.borrow()
@@ -53,5 +48,13 @@ impl Stop {
             Ok(grace) => Instant::now() + grace.unwrap_or_default(),
             Err(_) => std::future::pending().await,
         }
+    }
+}
+
+/// Waits until then; without a moment for ever.
+pub(crate) async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }

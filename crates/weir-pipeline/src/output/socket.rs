@@ -24,10 +24,12 @@ use weir_journal::{Cursor, Outcome};
 
 use super::parcel::Parcel;
 use super::post::Pace;
-use super::{Job, OutputContext, OutputError};
-use crate::config::{OutputPlan, SocketOutput};
+use super::signal::until;
+use super::{Job, OutputContext};
+use crate::config::SocketOutput;
 use crate::stats::{self, OutputStats, add};
-use link::{Dialer, Link};
+pub(super) use link::Dialer;
+use link::Link;
 use payload::Payload;
 
 /// How long records wait for company before they are sent.
@@ -60,19 +62,6 @@ impl SocketError {
     }
 }
 
-/// What a socket output needs beside its plan, checked before it starts.
-#[derive(Debug)]
-pub(super) struct Socket {
-    dialer: Dialer,
-}
-
-impl Socket {
-    /// Checks the address and reads the certificate files.
-    pub(super) fn new(plan: &OutputPlan, socket: &SocketOutput) -> Result<Self, OutputError> {
-        Ok(Self { dialer: Dialer::new(&plan.name, socket)? })
-    }
-}
-
 struct SocketLoop<'a> {
     plan: &'a SocketOutput,
     output: &'a str,
@@ -86,14 +75,14 @@ struct SocketLoop<'a> {
     paused: Option<Instant>,
 }
 
-pub(super) async fn run(job: &Job, plan: &SocketOutput, cursor: Cursor, socket: Socket) {
+pub(super) async fn run(job: &Job, plan: &SocketOutput, cursor: Cursor, dialer: Dialer) {
     let mut sending = SocketLoop {
         plan,
         output: &job.plan.name,
         context: &job.context,
         stats: job.stats.clone(),
         cursor,
-        dialer: socket.dialer,
+        dialer,
         link: None,
         payload: Payload::new(plan),
         pace: Pace::new(1, plan.retry_min, plan.retry_max),
@@ -147,12 +136,10 @@ impl SocketLoop<'_> {
                 continue;
             }
             bytes += delivery.batch.arena().len() as u64;
-            let waited = now_ns.saturating_sub(delivery.batch.header().observed_ns).max(0);
-            add(&self.stats.queueing_ns, waited.cast_unsigned());
-            add(&self.stats.batches, 1);
+            self.stats.count_queueing([&*delivery.batch], now_ns);
             let cut = self.payload.push(Parcel::of_delivery(delivery, self.cursor.index()));
             if cut > 0 {
-                (0..cut).for_each(|_| self.stats.errors.count("cut", "records were cut"));
+                self.stats.errors.count_times(cut, "cut", "records were cut");
                 tracing::debug!(output = self.output, cut, "records were larger than a datagram");
             }
         }
@@ -233,12 +220,5 @@ impl SocketLoop<'_> {
         if self.stats.failing.swap(false, Ordering::Relaxed) {
             tracing::info!(output = self.output, "{} takes records again", self.dialer.target());
         }
-    }
-}
-
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }

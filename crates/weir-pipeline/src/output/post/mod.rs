@@ -31,6 +31,7 @@ use weir_model::StreamId;
 
 use crate::output::Job;
 use crate::output::parcel::Parcel;
+use crate::output::signal::until;
 use ack::Acks;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use pace::Pace;
@@ -59,8 +60,7 @@ struct Driver {
 }
 
 /// Runs the output until it is stopped, or until the journal is closed and empty.
-pub(crate) async fn run(job: &Job, cursor: Cursor, sender: Sender) {
-    let sender = Arc::new(sender);
+pub(crate) async fn run(job: &Job, cursor: Cursor, sender: Arc<Sender>) {
     let mut driver = Driver {
         cursor,
         sender: sender.clone(),
@@ -244,13 +244,6 @@ fn take(cursor: &mut Cursor, refuse: impl Fn(StreamId) -> bool) -> Option<Parcel
             continue;
         }
         return Some(Parcel::of_delivery(delivery, cursor.index()));
-    }
-}
-
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -470,12 +470,8 @@ impl Sender {
     }
 
     fn count_queueing(&self, request: &Request) {
-        let now_ns = self.clock.unix_ns();
-        for parcel in request.parcels.iter() {
-            let waited = now_ns.saturating_sub(parcel.batch.header().observed_ns).max(0);
-            add(&self.stats.queueing_ns, waited.cast_unsigned());
-        }
-        add(&self.stats.batches, request.parcels.len() as u64);
+        let batches = request.parcels.iter().map(|parcel| &*parcel.batch);
+        self.stats.count_queueing(batches, self.clock.unix_ns());
         add(&self.stats.bytes_encoded, request.plain_len as u64);
     }
 

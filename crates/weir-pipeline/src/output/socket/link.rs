@@ -18,7 +18,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Opens links to one place.
 #[derive(Debug)]
-pub(super) struct Dialer {
+pub(crate) struct Dialer {
     connector: Connector,
     host: String,
     port: u16,
@@ -33,7 +33,8 @@ pub(super) enum Link {
 }
 
 impl Dialer {
-    pub(super) fn new(output: &str, socket: &SocketOutput) -> Result<Self, OutputError> {
+    /// Checks the address and reads the certificate files.
+    pub(crate) fn new(output: &str, socket: &SocketOutput) -> Result<Self, OutputError> {
         let wrong = |problem| OutputError::Endpoint {
             output: output.to_owned(),
             endpoint: socket.address.clone(),

@@ -31,6 +31,8 @@ struct Place {
     parcel: Parcel,
     start: usize,
     end: usize,
+    /// Datagrams that are not sent yet. (An empty one has no bytes that would tell.)
+    waiting: usize,
     resent: u64,
 }
 
@@ -58,7 +60,7 @@ impl Payload {
     /// Adds records; returns how many had to be cut.
     pub(super) fn push(&mut self, parcel: Parcel) -> u64 {
         let start = self.bytes.len();
-        let mut cut = 0;
+        let (mut cut, mut waiting) = (0, 0);
         if let Some(max) = self.datagram_bytes_max {
             for (_, record) in parcel.records() {
                 let start = self.bytes.len();
@@ -69,11 +71,13 @@ impl Payload {
                     cut += 1;
                 }
                 self.datagrams.push_back(self.bytes.len());
+                waiting += 1;
             }
         } else {
             lines::encode(&parcel, self.encoding, &mut self.bytes);
         }
-        self.parcels.push_back(Place { parcel, start, end: self.bytes.len(), resent: 0 });
+        let end = self.bytes.len();
+        self.parcels.push_back(Place { parcel, start, end, waiting, resent: 0 });
         cut
     }
 
@@ -93,29 +97,21 @@ impl Payload {
         &self.bytes[self.sent..end]
     }
 
-    /// So much of the rest was taken.
+    /// So much of the rest was taken. What is settled must have been taken away.
     pub(super) fn advance(&mut self, sent: usize) {
         self.sent = match self.datagrams.pop_front() {
             Some(end) => end,
             None => self.sent + sent,
         };
+        if let Some(place) = self.parcels.front_mut() {
+            place.waiting = place.waiting.saturating_sub(1);
+        }
     }
 
     /// The next parcel that is sent as a whole, and how many of its records were sent before.
     pub(super) fn settled(&mut self) -> Option<(Parcel, u64)> {
-        // An empty datagram has no bytes: it is sent when it is no longer waiting.
-        let waiting = self.datagrams.len();
-        let behind = |place: &Place| place.parcel.len();
-        let later: usize = if self.datagram_bytes_max.is_some() {
-            self.parcels.iter().skip(1).map(behind).sum()
-        } else {
-            0
-        };
-        let place = self.parcels.front()?;
-        if place.end > self.sent || waiting > later {
-            return None;
-        }
-        let place = self.parcels.pop_front()?;
+        let is_sent = |place: &mut Place| place.end <= self.sent && place.waiting == 0;
+        let place = self.parcels.pop_front_if(is_sent)?;
         Some((place.parcel, place.resent))
     }
 
