@@ -31,6 +31,14 @@ pub(crate) struct Url<'a> {
     pub(crate) path: &'a str,
 }
 
+impl Url<'_> {
+    /// It leads to this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        let host = self.host.trim_matches(['[', ']']);
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    }
+}
+
 /// Takes a URL apart; the error says what is wrong and what would be right.
 pub(crate) fn parse_url(text: &str) -> Result<Url<'_>, (String, String)> {
     let wrong = |what: &str, help: &str| Err((what.to_owned(), help.to_owned()));
@@ -112,9 +120,7 @@ fn endpoint(section: &Section, diagnostics: &mut Diagnostics) -> Option<bool> {
             .error(place.clone(), &key_path, format!("{key_path} ends in the collector's own path"))
             .help(format!("weir adds /services/collector itself: write {front:?}"));
     }
-    let host = url.host.trim_matches(['[', ']']);
-    let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    if !url.is_https && !is_local {
+    if !url.is_https && !url.is_local() {
         diagnostics
             .warn(place, &key_path, "the token and all records cross the network unencrypted")
             .help("write https:// where the collector speaks it");

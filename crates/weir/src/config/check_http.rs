@@ -2,8 +2,6 @@
 //!
 //! Invariant: as in `check`: only reads, names the place and says what would be right.
 
-use std::net::IpAddr;
-
 use super::check_hec::{bounds, parse_url, pauses, secret_file, tls};
 use super::diagnostic::Diagnostics;
 use super::section::Section;
@@ -85,9 +83,7 @@ fn url(section: &Section, diagnostics: &mut Diagnostics) -> Option<bool> {
             .help("write user and password as keys of their own")
             .secret();
     }
-    let host = url.host.trim_matches(['[', ']']);
-    let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    if !url.is_https && !is_local {
+    if !url.is_https && !url.is_local() {
         diagnostics
             .warn(place, &key_path, "all records, and credentials, cross the network unencrypted")
             .help("write https:// where the endpoint speaks it");

@@ -3,18 +3,16 @@
 //! Invariant: [`joining`] makes a rule of everything that [`check`] finds no fault with.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use weir_codec::{Multiline, MultilineError, MultilinePreset};
 use weir_pipeline::config::Joining;
 
 use super::diagnostic::Diagnostics;
-use super::section::Section;
+use super::section::{self, Section};
+use super::tables::MULTILINE;
+use super::tree::NodeTable;
 
 const KEY: &str = "multiline";
-
-/// How long a record waits for a further line when nothing else is said.
-const TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 
 fn preset(word: &str) -> Option<MultilinePreset> {
     Some(match word {
@@ -32,17 +30,27 @@ fn preset(word: &str) -> Option<MultilinePreset> {
 
 /// The rule of a source; none when its lines are not joined, or the table is wrong.
 pub(crate) fn joining(source: &Section) -> Option<Joining> {
-    let Some(table) = source.table(KEY) else {
-        let rule = Multiline::preset(preset(source.word(KEY))?);
-        return Some(Joining { rule: Arc::new(rule), timeout: TIMEOUT_DEFAULT });
+    let written = source.table(KEY);
+    let word = written.map_or(source.word(KEY), |table| table.word("preset"));
+    let rule = match (preset(word), written) {
+        (Some(preset), _) => Multiline::preset(preset),
+        (None, Some(table)) => {
+            Multiline::pattern(table.text("start"), table.text("continue")).ok()?
+        }
+        (None, None) => return None,
     };
-    let rule = match preset(table.word("preset")) {
-        Some(preset) => Multiline::preset(preset),
-        None => Multiline::pattern(table.text("start"), table.text("continue")).ok()?,
-    };
-    let lines = table.count("lines_max").and_then(|lines| u32::try_from(lines).ok());
+    // A word alone has the bounds of a table that says nothing of them.
+    let unwritten = unwritten();
+    let bounds = written.unwrap_or(&unwritten);
+    let lines = bounds.count("lines_max").and_then(|lines| u32::try_from(lines).ok());
     let rule = lines.map_or(rule.clone(), |lines| rule.lines_max(lines));
-    Some(Joining { rule: Arc::new(rule), timeout: table.duration("timeout") })
+    Some(Joining { rule: Arc::new(rule), timeout: bounds.duration("timeout") })
+}
+
+/// The table with nothing but its defaults.
+fn unwritten() -> Section {
+    let (empty, mut no_faults) = (NodeTable::default(), Diagnostics::default());
+    section::read(&empty, &[MULTILINE], &[], KEY, None, &mut no_faults)
 }
 
 /// What must hold within the table.

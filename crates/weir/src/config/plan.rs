@@ -449,10 +449,7 @@ fn splunk_hec(section: &Section) -> Option<SplunkHec> {
         endpoint: text("endpoint")?.trim_end_matches('/').to_owned(),
         token: section.secret("token")?,
         mode: if section.word("mode") == "raw" { HecMode::Raw } else { HecMode::Event },
-        compression: match section.word("compression") {
-            "none" => Compression::None,
-            _ => Compression::Gzip,
-        },
+        compression: compression(section),
         batch_bytes: section.size("batch_size") as usize,
         batch_age: section.duration("batch_age"),
         connections_max: section.count("connections_max").unwrap_or(1) as usize,
@@ -482,10 +479,7 @@ fn http(section: &Section) -> Option<HttpOutput> {
             "json" => HttpFormat::Array,
             _ => HttpFormat::Ndjson,
         },
-        compression: match section.word("compression") {
-            "none" => Compression::None,
-            _ => Compression::Gzip,
-        },
+        compression: compression(section),
         headers: super::check_http::headers(section),
         auth,
         batch_bytes: section.size("batch_size") as usize,
@@ -496,6 +490,13 @@ fn http(section: &Section) -> Option<HttpOutput> {
         retry_max: section.duration("retry_max"),
         tls: tls(section),
     })
+}
+
+fn compression(section: &Section) -> Compression {
+    match section.word("compression") {
+        "none" => Compression::None,
+        _ => Compression::Gzip,
+    }
 }
 
 fn tls(section: &Section) -> TlsSettings {

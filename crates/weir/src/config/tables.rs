@@ -291,8 +291,9 @@ pub(crate) const TABLES: &[Table] = &[
     },
 ];
 
-/// Languages whose stack traces are joined.
-const TRACES: &[Word] = &[
+/// `multiline` as a word: not at all, or the languages whose stack traces are joined.
+const OFF_OR_TRACES: &[Word] = &[
+    word("off", "every line is a record"),
     word("auto", "the stack traces of all of these"),
     word("java", "Java, Kotlin, Scala"),
     word("python", "Python, chained exceptions and groups of them too"),
@@ -303,8 +304,10 @@ const TRACES: &[Word] = &[
     word("php", "PHP and Laravel"),
 ];
 
+const TRACES: &[Word] = OFF_OR_TRACES.split_at(1).1;
+
 /// `multiline` as a table.
-const MULTILINE: &[Field] = &[
+pub(crate) const MULTILINE: &[Field] = &[
     field(
         "preset",
         Kind::Choice(TRACES),
@@ -366,20 +369,7 @@ const TAIL: &[Field] = &[
     ),
     field(
         "multiline",
-        Kind::ChoiceOrTable(
-            &[
-                word("off", "every line is a record"),
-                word("auto", "the stack traces of all of these"),
-                word("java", "Java, Kotlin, Scala"),
-                word("python", "Python, chained exceptions and groups of them too"),
-                word("go", "panics, fatal errors and dumps of goroutines"),
-                word("node", "errors of Node.js, with the excerpt of the source before them"),
-                word("dotnet", ".NET"),
-                word("ruby", "Ruby and Rails"),
-                word("php", "PHP and Laravel"),
-            ],
-            MULTILINE,
-        ),
+        Kind::ChoiceOrTable(OFF_OR_TRACES, MULTILINE),
         Value("\"off\""),
         "Which lines are joined to one record, with a line feed between them.",
     ),

@@ -8,6 +8,57 @@ use super::{
     ENCODING, Field, Kind, MS, TLS, field, time, word,
 };
 
+const COMPRESSION: Field = field(
+    "compression",
+    Kind::Choice(&[word("gzip", "about a tenth of the bytes"), word("none", "as it is")]),
+    Value("\"gzip\""),
+    "Compression of requests.",
+);
+
+const BATCH_SIZE: Field = field(
+    "batch_size",
+    Kind::Size { min: 1 << 10, max: 64 << 20 },
+    Value("\"1MiB\""),
+    "Size to aim for in a request, before compression.",
+);
+
+const BATCH_AGE: Field = field(
+    "batch_age",
+    time(MS, Duration::from_mins(5)),
+    Value("\"1s\""),
+    "How long a record may wait for company.",
+);
+
+const CONNECTIONS_MAX: Field = field(
+    "connections_max",
+    Kind::Count { min: 1, max: 64 },
+    Value("4"),
+    "Most requests on their way at once. The order within a file or container is kept all \
+     the same.",
+);
+
+const REQUEST_TIMEOUT: Field = field(
+    "request_timeout",
+    time(Duration::from_millis(100), Duration::from_hours(1)),
+    Value("\"30s\""),
+    "Deadline of one request.",
+);
+
+const RETRY_MIN: Field = field(
+    "retry_min",
+    time(MS, Duration::from_hours(1)),
+    Value("\"500ms\""),
+    "First pause after a failure; it doubles with each further one. Half of each pause is \
+     random.",
+);
+
+const RETRY_MAX: Field = field(
+    "retry_max",
+    time(MS, DAY),
+    Value("\"30s\""),
+    "Longest pause between attempts. Attempts never end.",
+);
+
 pub(super) const SPLUNK_HEC: &[Field] = &[
     field(
         "endpoint",
@@ -32,31 +83,10 @@ pub(super) const SPLUNK_HEC: &[Field] = &[
         Value("\"event\""),
         "Which of the collector's two faces is spoken to.",
     ),
-    field(
-        "compression",
-        Kind::Choice(&[word("gzip", "about a tenth of the bytes"), word("none", "as it is")]),
-        Value("\"gzip\""),
-        "Compression of requests.",
-    ),
-    field(
-        "batch_size",
-        Kind::Size { min: 1 << 10, max: 64 << 20 },
-        Value("\"1MiB\""),
-        "Size to aim for in a request, before compression.",
-    ),
-    field(
-        "batch_age",
-        time(MS, Duration::from_mins(5)),
-        Value("\"1s\""),
-        "How long a record may wait for company.",
-    ),
-    field(
-        "connections_max",
-        Kind::Count { min: 1, max: 64 },
-        Value("4"),
-        "Most requests on their way at once. The order within a file or container is kept all \
-         the same.",
-    ),
+    COMPRESSION,
+    BATCH_SIZE,
+    BATCH_AGE,
+    CONNECTIONS_MAX,
     field(
         "indexer_ack",
         Kind::Bool,
@@ -70,25 +100,9 @@ pub(super) const SPLUNK_HEC: &[Field] = &[
         Value("\"2m\""),
         "How long to wait for the indexers before sending again.",
     ),
-    field(
-        "request_timeout",
-        time(Duration::from_millis(100), Duration::from_hours(1)),
-        Value("\"30s\""),
-        "Deadline of one request.",
-    ),
-    field(
-        "retry_min",
-        time(MS, Duration::from_hours(1)),
-        Value("\"500ms\""),
-        "First pause after a failure; it doubles with each further one. Half of each pause is \
-         random.",
-    ),
-    field(
-        "retry_max",
-        time(MS, DAY),
-        Value("\"30s\""),
-        "Longest pause between attempts. Attempts never end.",
-    ),
+    REQUEST_TIMEOUT,
+    RETRY_MIN,
+    RETRY_MAX,
     field("index", Kind::Text, None("the token's own"), "Index of all records."),
     field("sourcetype", Kind::Text, None("the token's own"), "Source type of all records."),
     field("source", Kind::Text, None("the path of the log file"), "Source of all records."),
@@ -138,50 +152,13 @@ pub(super) const HTTP: &[Field] = &[
         "User for `Authorization: Basic`. Needs `password`.",
     ),
     field("password", Kind::Secret, None("no user"), "Password of `user`."),
-    field(
-        "compression",
-        Kind::Choice(&[word("gzip", "about a tenth of the bytes"), word("none", "as it is")]),
-        Value("\"gzip\""),
-        "Compression of requests.",
-    ),
-    field(
-        "batch_size",
-        Kind::Size { min: 1 << 10, max: 64 << 20 },
-        Value("\"1MiB\""),
-        "Size to aim for in a request, before compression.",
-    ),
-    field(
-        "batch_age",
-        time(MS, Duration::from_mins(5)),
-        Value("\"1s\""),
-        "How long a record may wait for company.",
-    ),
-    field(
-        "connections_max",
-        Kind::Count { min: 1, max: 64 },
-        Value("4"),
-        "Most requests on their way at once. The order within a file or container is kept all \
-         the same.",
-    ),
-    field(
-        "request_timeout",
-        time(Duration::from_millis(100), Duration::from_hours(1)),
-        Value("\"30s\""),
-        "Deadline of one request.",
-    ),
-    field(
-        "retry_min",
-        time(MS, Duration::from_hours(1)),
-        Value("\"500ms\""),
-        "First pause after a failure; it doubles with each further one. Half of each pause is \
-         random.",
-    ),
-    field(
-        "retry_max",
-        time(MS, DAY),
-        Value("\"30s\""),
-        "Longest pause between attempts. Attempts never end.",
-    ),
+    COMPRESSION,
+    BATCH_SIZE,
+    BATCH_AGE,
+    CONNECTIONS_MAX,
+    REQUEST_TIMEOUT,
+    RETRY_MIN,
+    RETRY_MAX,
     field("tls", Kind::Table(TLS), None("the system's authorities"), "TLS settings for `https`."),
 ];
 
@@ -211,18 +188,7 @@ pub(super) const SOCKET: &[Field] = &[
         Value("\"30s\""),
         "How long the peer may take nothing before the connection is given up.",
     ),
-    field(
-        "retry_min",
-        time(MS, Duration::from_hours(1)),
-        Value("\"500ms\""),
-        "First pause after a failure; it doubles with each further one. Half of each pause is \
-         random.",
-    ),
-    field(
-        "retry_max",
-        time(MS, DAY),
-        Value("\"30s\""),
-        "Longest pause between attempts. Attempts never end.",
-    ),
+    RETRY_MIN,
+    RETRY_MAX,
     field("tls", Kind::Table(TLS), None("the system's authorities"), "TLS settings for `tls`."),
 ];
