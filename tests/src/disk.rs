@@ -24,6 +24,29 @@ fn backlog(scene: &Scene) -> LoadReport {
     Writing::all(plan)
 }
 
+/// A scene with a small journal, and a collector that takes nothing yet.
+fn backed_up() -> (Scene, Collector) {
+    let mut scene = Scene::new();
+    scene.extra = JOURNAL.to_owned();
+    let collector = Collector::start();
+    collector.answer(Answer::status(503));
+    (scene, collector)
+}
+
+/// The collector takes records again, and weir starts after a kill: nothing is missing.
+fn all_is_delivered_after_a_crash(
+    scene: &Scene,
+    config: &str,
+    collector: &Collector,
+    written: &[LoadReport],
+) {
+    collector.answer(Answer::Accept);
+    let mut weir = scene.start(config);
+    let oracle = Oracle { crashes: 1, body_bytes_min: 800, ..Oracle::strict(OUTPUT) };
+    judge(&oracle, written, collector, &weir);
+    weir.stop();
+}
+
 /// A small file system at the data directory.
 struct SmallDisk(PathBuf);
 
@@ -39,9 +62,7 @@ impl SmallDisk {
         );
         Self(at)
     }
-}
 
-impl SmallDisk {
     /// Makes it read-only (`ro`) or writable (`rw`) again; nobody may have a file open for writing.
     fn remount(&self, mode: &str) {
         let how = format!("remount,{mode}");
@@ -59,10 +80,7 @@ impl Drop for SmallDisk {
 
 #[test]
 fn a_full_disk_stops_nothing_but_the_reading_and_passes_by_itself() {
-    let mut scene = Scene::new();
-    scene.extra = JOURNAL.to_owned();
-    let collector = Collector::start();
-    collector.answer(Answer::status(503));
+    let (scene, collector) = backed_up();
     let disk = SmallDisk::mount(scene.dir().join("data"), "12m");
     let written = [backlog(&scene)];
     let mut weir = scene.start(&scene.config(&collector, WINDOW));
@@ -87,10 +105,7 @@ fn a_full_disk_stops_nothing_but_the_reading_and_passes_by_itself() {
 
 #[test]
 fn a_disk_that_is_filled_by_others_is_used_again_once_there_is_room() {
-    let mut scene = Scene::new();
-    scene.extra = JOURNAL.to_owned();
-    let collector = Collector::start();
-    collector.answer(Answer::status(503));
+    let (scene, collector) = backed_up();
     let disk = SmallDisk::mount(scene.dir().join("data"), "64m");
     let config = scene.config(&collector, WINDOW);
     let mut weir = scene.start(&config);
@@ -106,20 +121,13 @@ fn a_disk_that_is_filled_by_others_is_used_again_once_there_is_room() {
     weir.wait_books("the rest was read", PATIENCE, |b| b.records() == written[0].lines);
     // A kill right after: what was stored counts.
     weir.kill();
-    collector.answer(Answer::Accept);
-    let mut weir = scene.start(&config);
-    let oracle = Oracle { crashes: 1, body_bytes_min: 800, ..Oracle::strict(OUTPUT) };
-    judge(&oracle, &written, &collector, &weir);
-    weir.stop();
+    all_is_delivered_after_a_crash(&scene, &config, &collector, &written);
     drop(disk);
 }
 
 /// Runs a backlog to disk and out again while system calls fail.
 fn failing_calls(inject: &[&str]) {
-    let mut scene = Scene::new();
-    scene.extra = JOURNAL.to_owned();
-    let collector = Collector::start();
-    collector.answer(Answer::status(503));
+    let (scene, collector) = backed_up();
     let written = [backlog(&scene)];
     let config = scene.config(&collector, WINDOW);
     let mut wrapper = vec!["strace", "-D", "-f", "-qqq", "-o", "/dev/null"];
@@ -153,10 +161,7 @@ fn a_disk_that_turns_read_only_for_a_while_loses_nothing() {
 
 #[test]
 fn a_read_only_data_directory_is_named_and_used_again_once_it_is_writable() {
-    let mut scene = Scene::new();
-    scene.extra = JOURNAL.to_owned();
-    let collector = Collector::start();
-    collector.answer(Answer::status(503));
+    let (scene, collector) = backed_up();
     let disk = SmallDisk::mount(scene.dir().join("data"), "256m");
     let written = [backlog(&scene)];
     let config = scene.config(&collector, WINDOW);
@@ -170,11 +175,7 @@ fn a_read_only_data_directory_is_named_and_used_again_once_it_is_writable() {
     let log = weir.log();
     assert!(log.contains("data_dir") && log.contains("Read-only file system"), "{log}");
     disk.remount("rw");
-    collector.answer(Answer::Accept);
-    let mut weir = scene.start(&config);
-    let oracle = Oracle { crashes: 1, body_bytes_min: 800, ..Oracle::strict(OUTPUT) };
-    judge(&oracle, &written, &collector, &weir);
-    weir.stop();
+    all_is_delivered_after_a_crash(&scene, &config, &collector, &written);
     drop(disk);
 }
 
@@ -195,10 +196,7 @@ fn set_version(path: &Path, version: u16) {
 
 #[test]
 fn a_format_of_a_later_release_is_refused_with_its_file_and_nothing_is_touched() {
-    let mut scene = Scene::new();
-    scene.extra = JOURNAL.to_owned();
-    let collector = Collector::start();
-    collector.answer(Answer::status(503));
+    let (scene, collector) = backed_up();
     let written = [backlog(&scene)];
     let config = scene.config(&collector, WINDOW);
     let mut weir = scene.start(&config);
@@ -224,11 +222,7 @@ fn a_format_of_a_later_release_is_refused_with_its_file_and_nothing_is_touched()
         assert!(contents() == before, "files of a later release were touched");
         set_version(path, 1);
     }
-    collector.answer(Answer::Accept);
-    let mut weir = scene.start(&config);
-    let oracle = Oracle { crashes: 1, body_bytes_min: 800, ..Oracle::strict(OUTPUT) };
-    judge(&oracle, &written, &collector, &weir);
-    weir.stop();
+    all_is_delivered_after_a_crash(&scene, &config, &collector, &written);
 }
 
 #[test]
@@ -294,10 +288,7 @@ fn damage_in_any_file_of_the_journal_never_stops_weir_and_loses_nothing_that_can
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut rng = Rng::with_seed(seed);
-    let mut scene = Scene::new();
-    scene.extra = JOURNAL.to_owned();
-    let collector = Collector::start();
-    collector.answer(Answer::status(503));
+    let (scene, collector) = backed_up();
     let written = [backlog(&scene)];
     let config = scene.config(&collector, WINDOW);
     for round in 0..25 {

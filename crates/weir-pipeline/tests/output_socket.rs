@@ -5,6 +5,7 @@ mod harness;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use harness::{DEADLINE, Line, Rig};
@@ -54,6 +55,15 @@ fn line(reader: &mut impl BufRead) -> String {
     line
 }
 
+/// Everything that comes until the end of the connection.
+fn read_all(mut reader: BufReader<TcpStream>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        all
+    })
+}
+
 /// Numbers of whole lines; a torn last one is left out.
 fn numbers(bytes: &[u8]) -> Vec<u64> {
     let lines = bytes.split_inclusive(|b| *b == b'\n').filter(|line| line.ends_with(b"\n"));
@@ -96,12 +106,7 @@ fn a_peer_that_is_down_gets_everything_when_it_is_back() {
     rig.wait("it is failing", |rig| rig.stats.failing.load(Ordering::Relaxed));
     assert_eq!(rig.book().book.delivered, 0);
     let listener = TcpListener::bind(address).unwrap();
-    let mut reader = accept(&listener);
-    let reading = std::thread::spawn(move || {
-        let mut all = Vec::new();
-        reader.read_to_end(&mut all).unwrap();
-        all
-    });
+    let reading = read_all(accept(&listener));
     rig.drain();
     assert_eq!(rig.last_error(), "");
     let (ledger, _dir) = rig.finish();
@@ -135,13 +140,9 @@ fn after_a_break_the_next_connection_begins_with_a_whole_line_and_misses_nothing
     });
     drop(first);
     feed(&mut rig, &lines[20..30]);
-    let mut second = accept(&listener);
+    let second = accept(&listener);
     let settled = rig.book().book.delivered;
-    let reading = std::thread::spawn(move || {
-        let mut all = Vec::new();
-        second.read_to_end(&mut all).unwrap();
-        all
-    });
+    let reading = read_all(second);
     for part in lines[30..].chunks(10) {
         rig.drain();
         feed(&mut rig, part);

@@ -1,6 +1,6 @@
 //! Tools for tests only: a disk that fails and forgets, a clock that is moved by hand, a thread
-//! that runs only when it is told to, a collector that misbehaves on command and counts exactly, the real binary as a process, and the oracle
-//! that judges a whole run.
+//! that runs only when it is told to, a collector that misbehaves on command and counts exactly,
+//! the real binary as a process, and the oracle that judges a whole run.
 //!
 //! Invariants: nothing here is linked into the product; nothing here shares code with what it
 //! checks beyond the traits that it stands in for.
