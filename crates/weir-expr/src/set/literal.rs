@@ -276,12 +276,12 @@ fn of_class(class: &Class) -> Option<Vec<Literal>> {
                 return None;
             }
             let chars: Vec<char> = class.iter().flat_map(|r| r.start()..=r.end()).collect();
+            let has_both = |lower: char| chars.contains(&lower) && chars.contains(&swapped(lower));
             for c in &chars {
-                let is_exception = (*c == '\u{17f}' && chars.contains(&'s'))
-                    || (*c == '\u{212a}' && chars.contains(&'k'));
+                let is_exception =
+                    (*c == '\u{17f}' && has_both('s')) || (*c == '\u{212a}' && has_both('k'));
                 if !is_exception {
-                    let both = chars.contains(&swapped(*c)) && c.is_ascii_alphabetic();
-                    strings.push(of_char(*c, both));
+                    strings.push(of_char(*c, c.is_ascii_alphabetic() && has_both(*c)));
                 }
             }
         }
@@ -346,6 +346,7 @@ mod tests {
             ("(a|.*)", &[]),
             ("x?", &[]),
             ("(?i)é", &["É", "é"]),
+            ("[sſ]top", &["stop", "ſtop"]),
         ] {
             assert_eq!(literals(pattern), want, "{pattern}");
         }
