@@ -53,7 +53,7 @@ impl Measure {
             let span = Span { start: EXPRESSION_BYTES_MAX, end: text.len() };
             return Err(ParseError::new(text, span, "the measure is too long"));
         }
-        let mut parser = Parser { text, at: 0, depth: 0 };
+        let mut parser = Parser { text, at: 0, depth: 0, links: 0 };
         let (root, dimension) = parser.sum()?;
         parser.white_space();
         if parser.at < text.len() {
@@ -171,6 +171,8 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    /// Operators so far: each makes the tree one deeper, wherever it stands.
+    links: usize,
 }
 
 impl Parser<'_> {
@@ -211,10 +213,9 @@ impl Parser<'_> {
         part: fn(&mut Self) -> Result<Typed, ParseError>,
     ) -> Result<Typed, ParseError> {
         let (mut node, mut dimension) = part(self)?;
-        let mut links = 0;
         while let Some((place, operator)) = self.take(symbols) {
-            links += 1;
-            if links > DEPTH_MAX {
+            self.links += 1;
+            if self.links > DEPTH_MAX {
                 return Err(self.error("the measure has too many parts", "at most 100"));
             }
             let (right, right_dimension) = part(self)?;
@@ -393,6 +394,8 @@ mod tests {
         assert!(Measure::parse(&deep).is_err());
         let long = format!("1{}", "+1".repeat(20_000));
         assert!(Measure::parse(&long).is_err());
+        let both = (0..90).fold("1".to_owned(), |inner, _| format!("({inner}{})", "+1".repeat(90)));
+        assert!(Measure::parse(&both).is_err());
     }
 
     proptest! {
