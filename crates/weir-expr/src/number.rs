@@ -155,8 +155,14 @@ fn scaled_exactly(digits: &str, factor: i64) -> Option<i64> {
         None => (digits, 0),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let joined = format!("{whole}{fraction}");
-    let mut value = joined.parse::<i128>().ok()?.checked_mul(i128::from(factor))?;
+    let (is_negative, whole) = match whole.strip_prefix('-') {
+        Some(whole) => (true, whole),
+        None => (false, whole.strip_prefix('+').unwrap_or(whole)),
+    };
+    // Sign, digits and point are all that there can be.
+    let add = |value: i128, digit: u8| value.checked_mul(10)?.checked_add(i128::from(digit - b'0'));
+    let mut value = whole.bytes().chain(fraction.bytes()).try_fold(0, add)?;
+    value = if is_negative { -value } else { value }.checked_mul(i128::from(factor))?;
     let exponent = exponent.checked_sub(i32::try_from(fraction.len()).ok()?)?;
     let power = 10_i128.checked_pow(exponent.unsigned_abs())?;
     if exponent >= 0 {
