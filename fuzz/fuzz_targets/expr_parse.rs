@@ -11,7 +11,7 @@ fuzz_target!(|text: &str| {
             let printed = expr.to_string();
             let again = parse(&printed);
             assert_eq!(again.as_ref(), Ok(&expr), "printed as {printed}");
-            expr.for_each_term(&mut |_, span, _| {
+            expr.for_each_term(&mut |_, span| {
                 assert!(text.get(span.start..span.end).is_some());
             });
             let normal = expr.normalised();

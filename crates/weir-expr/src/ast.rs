@@ -256,21 +256,17 @@ impl Expr {
         Self { kind: ExprKind::Not(Box::new(self)), span }
     }
 
-    /// Calls `visit` for every term, with whether it stands under an odd number of `NOT`.
-    pub fn for_each_term<'a>(&'a self, visit: &mut impl FnMut(&'a Term, Span, bool)) {
-        self.walk(false, visit);
-    }
-
-    fn walk<'a>(&'a self, negated: bool, visit: &mut impl FnMut(&'a Term, Span, bool)) {
+    /// Calls `visit` for every term, with where it was written.
+    pub fn for_each_term<'a>(&'a self, visit: &mut impl FnMut(&'a Term, Span)) {
         match &self.kind {
             ExprKind::All => {}
-            ExprKind::Not(inner) => inner.walk(!negated, visit),
+            ExprKind::Not(inner) => inner.for_each_term(visit),
             ExprKind::And(parts) | ExprKind::Or(parts) => {
                 for part in parts {
-                    part.walk(negated, visit);
+                    part.for_each_term(visit);
                 }
             }
-            ExprKind::Term(term) => visit(term, self.span, negated),
+            ExprKind::Term(term) => visit(term, self.span),
         }
     }
 }

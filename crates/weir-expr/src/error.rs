@@ -42,14 +42,20 @@ const SHOWN_BYTES: usize = 160;
 
 impl ParseError {
     /// An error at a place of a text.
-    pub(crate) fn new(text: &str, span: Span, message: &str) -> Self {
-        let (text, message) = (text.to_owned(), message.to_owned());
+    pub(crate) fn new(text: &str, span: Span, message: impl Into<String>) -> Self {
+        let (text, message) = (text.to_owned(), message.into());
         Self { text, span, message, expected: None, suggestion: None }
     }
 
     /// With what could stand there.
-    pub(crate) fn expecting(mut self, expected: &str) -> Self {
-        self.expected = Some(expected.to_owned());
+    pub(crate) fn expected(mut self, what: impl Into<String>) -> Self {
+        self.expected = Some(what.into());
+        self
+    }
+
+    /// With what would probably be right.
+    pub(crate) fn suggest(mut self, text: String) -> Self {
+        self.suggestion = Some(text);
         self
     }
 

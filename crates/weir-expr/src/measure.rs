@@ -67,11 +67,6 @@ impl Measure {
         self.dimension
     }
 
-    /// Calls `visit` for every field that it needs.
-    pub fn for_each_field<'a>(&'a self, visit: &mut impl FnMut(&'a Field)) {
-        self.root.for_each_field(visit);
-    }
-
     /// Its value in a record.
     pub fn value(&self, record: &dyn Fields) -> Option<Numeric> {
         self.root.value(record)
@@ -79,18 +74,6 @@ impl Measure {
 }
 
 impl Node {
-    fn for_each_field<'a>(&'a self, visit: &mut impl FnMut(&'a Field)) {
-        match self {
-            Self::Number(_) => {}
-            Self::Field(field) => visit(field),
-            Self::Negated(inner) => inner.for_each_field(visit),
-            Self::Both(_, parts) => {
-                parts.0.for_each_field(visit);
-                parts.1.for_each_field(visit);
-            }
-        }
-    }
-
     fn value(&self, record: &dyn Fields) -> Option<Numeric> {
         match self {
             Self::Number(number) => Some(*number),
@@ -188,7 +171,7 @@ impl Parser<'_> {
     fn error(&self, message: &str, expected: &str) -> ParseError {
         let len = self.rest().chars().next().map_or(0, char::len_utf8);
         let span = Span { start: self.at, end: self.at + len };
-        ParseError::new(self.text, span, message).expecting(expected)
+        ParseError::new(self.text, span, message).expected(expected)
     }
 
     fn take(&mut self, symbols: &[(char, Operator)]) -> Option<(usize, Operator)> {
@@ -298,7 +281,7 @@ impl Parser<'_> {
         let Some(number) = Number::parse(&self.rest()[..len]) else {
             let span = Span { start: self.at, end: self.at + len };
             return Err(ParseError::new(self.text, span, "this is no number")
-                .expecting("a number such as 1.5, 250ms or 4KiB"));
+                .expected("a number such as 1.5, 250ms or 4KiB"));
         };
         self.at += len;
         Ok((Node::Number(number.value), number.dimension))

@@ -33,7 +33,7 @@ impl Regexp {
         syntax::parse_with(&self.pattern, &config).map_err(|error| refused(&error))
     }
 
-    /// The pattern, ready to search with.
+    /// The pattern, ready to search with. It says whether it matches; groups are not kept.
     pub(crate) fn compile(&self) -> Result<meta::Regex, String> {
         meta::Builder::new()
             .syntax(self.syntax())
@@ -41,7 +41,7 @@ impl Regexp {
                 meta::Config::new()
                     .utf8_empty(false)
                     .nfa_size_limit(Some(REGEXP_BYTES_MAX))
-                    .which_captures(WhichCaptures::All),
+                    .which_captures(WhichCaptures::Implicit),
             )
             .build(&self.pattern)
             .map_err(|error| describe_build(&error))

@@ -399,27 +399,6 @@ fn findings_name_what_is_remarkable() {
 }
 
 #[test]
-fn named_groups_are_captured_outside_of_negations() {
-    let query = r"/user=(?P<user>\w+)/ @path:/v(?P<version>\d)/ -/(?P<not>zzz)/";
-    let rules = rules(&[query.to_owned(), "error".to_owned()]);
-    let set = RuleSet::compile(&rules, Limits::default()).unwrap();
-    let record = SampleRecord::from_json(
-        r#"{"message": "a\tuser=ada x", "attributes": {"path": ["/x", "/v2"]}}"#,
-    )
-    .unwrap();
-    for record in [&record, &record.escaped()] {
-        let mut groups = Vec::new();
-        set.captures(0, record, &mut |name, text| {
-            groups.push((name.to_owned(), String::from_utf8_lossy(text).into_owned()));
-        });
-        groups.sort();
-        let want = [("user", "ada"), ("version", "2")];
-        assert_eq!(groups, want.map(|(a, b)| (a.to_owned(), b.to_owned())));
-    }
-    assert!(set.has_captures(0) && !set.has_captures(1));
-}
-
-#[test]
 fn what_is_too_large_is_refused() {
     let rule = |query: &str| Rule { name: "big".to_owned(), when: parse(query).unwrap() };
     let error = RuleSet::compile(&[rule(r"/\w{1000}/")], Limits::default()).unwrap_err();

@@ -184,7 +184,7 @@ proptest! {
             Ok(expr) => {
                 let printed = expr.to_string();
                 prop_assert_eq!(parse(&printed), Ok(expr.clone()), "{:?} as {:?}", text, printed);
-                expr.for_each_term(&mut |_, span, _| {
+                expr.for_each_term(&mut |_, span| {
                     assert!(text.get(span.start..span.end).is_some_and(|part| !part.is_empty()));
                 });
             }

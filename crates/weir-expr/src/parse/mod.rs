@@ -328,30 +328,12 @@ impl Parser<'_> {
     }
 
     fn error(&self, span: Span, message: impl Into<String>) -> ParseError {
-        ParseError {
-            text: self.text.to_owned(),
-            span,
-            message: message.into(),
-            expected: None,
-            suggestion: None,
-        }
+        ParseError::new(self.text, span, message)
     }
 
     /// The whole text with one part replaced.
     fn replaced(&self, span: Span, by: &str) -> String {
         format!("{}{by}{}", &self.text[..span.start], &self.text[span.end..])
-    }
-}
-
-impl ParseError {
-    fn expected(mut self, what: impl Into<String>) -> Self {
-        self.expected = Some(what.into());
-        self
-    }
-
-    fn suggest(mut self, text: String) -> Self {
-        self.suggestion = Some(text);
-        self
     }
 }
 

@@ -110,10 +110,10 @@ impl Parser<'_> {
         };
         let rest = &self.text[token.span.start..];
         let len = rest.find(|c: char| c.is_ascii_whitespace() || c == ')').unwrap_or(rest.len());
-        let right = Literal::quoted(rest[..len].replace('"', ""));
+        let right = rest[..len].replace('"', "");
         let span = Span { start: token.span.start, end: token.span.start + len };
         let error = self.error(here, message).expected("the value in quotes");
-        error.suggest(self.replaced(span, &format!("{:?}", right.text)))
+        error.suggest(self.replaced(span, &format!("{right:?}")))
     }
 
     fn range(&mut self) -> Parsed<Test> {

@@ -33,7 +33,7 @@ pub(super) fn of(rules: &[Rule]) -> Vec<Finding> {
 }
 
 fn without_literal(rule: usize, expr: &Expr, findings: &mut Vec<Finding>) {
-    expr.for_each_term(&mut |term, _, _| {
+    expr.for_each_term(&mut |term, _| {
         // A single byte is in every record.
         let is_byte = |literal: &literal::Literal| literal.len() < 2;
         if let (Field::Message, Test::Regexp(regexp)) = (&term.field, &term.test)

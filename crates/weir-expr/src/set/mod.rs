@@ -6,7 +6,6 @@
 //! Invariant: the result is exactly what [`crate::naive::matches`] gives for each rule by itself,
 //! whatever the order of the rules.
 
-mod captures;
 mod classes;
 mod field;
 mod findings;
@@ -19,7 +18,7 @@ mod scan;
 mod together;
 mod tuning;
 
-use crate::ast::{Expr, Field};
+use crate::ast::Expr;
 use crate::error::CompileError;
 use crate::fields::{Constants, Fields};
 use crate::limits;
@@ -139,17 +138,6 @@ impl RuleSet {
         findings::of(&self.rules)
     }
 
-    /// Every field that a rule looks at, each once; the message and [`Field::Any`] left out. A
-    /// provider of attributes needs to look for these only, unless [`Self::looks_at_any`].
-    pub fn fields(&self) -> impl Iterator<Item = &Field> {
-        self.plan.fields.iter().map(|index| &index.field)
-    }
-
-    /// Whether a rule searches all values of a record (`*:word`).
-    pub fn looks_at_any(&self) -> bool {
-        self.plan.atoms.iter().any(|atom| atom.kind == plan::AtomKind::Any)
-    }
-
     /// Buffers and caches for one thread.
     pub fn scratch(&self) -> Scratch {
         Scratch::new(&self.plan)
@@ -163,23 +151,6 @@ impl RuleSet {
     ) -> BatchPass<'a> {
         scratch.begin_batch(&self.plan, constants);
         BatchPass { set: self, scratch }
-    }
-
-    /// Calls `visit` with the name and text of each named group of the rule's regular
-    /// expressions, as each first matches in the record. Expressions under a `NOT` are left out.
-    /// Costs a search of its own; call it only for rules that matched and need it.
-    pub fn captures(&self, rule: usize, record: &dyn Fields, visit: &mut dyn FnMut(&str, &[u8])) {
-        if let Some(condition) = self.plan.conditions.get(rule) {
-            captures::of(&self.plan, &condition.node, record, visit);
-        }
-    }
-
-    /// Whether the rule has named groups at all.
-    pub fn has_captures(&self, rule: usize) -> bool {
-        self.plan
-            .conditions
-            .get(rule)
-            .is_some_and(|condition| captures::are_in(&self.plan, &condition.node))
     }
 }
 

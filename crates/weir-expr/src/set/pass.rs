@@ -317,8 +317,6 @@ impl Run<'_> {
     /// Finds what triggers rules, and gives each rule that was triggered to `each`.
     #[inline]
     fn all(&mut self, mut each: impl FnMut(&mut Self, RuleId)) {
-        let set = self.set;
-        let plan = &set.plan;
         if self.scratch.batch.scanning > 0 {
             self.scan();
             self.trigger(&mut each);
@@ -334,7 +332,7 @@ impl Run<'_> {
         }
         for index in 0..self.scratch.batch.tried.len() {
             let rule = self.scratch.batch.tried[index];
-            self.look_at(plan, rule, &mut each);
+            self.look_at(rule, &mut each);
         }
     }
 
@@ -343,12 +341,12 @@ impl Run<'_> {
         let plan = &self.set.plan;
         while let Some(atom) = self.scratch.record.candidates.pop() {
             for rule in &plan.atoms[atom as usize].triggers {
-                self.look_at(plan, *rule, each);
+                self.look_at(*rule, each);
             }
         }
     }
 
-    fn look_at(&mut self, _plan: &Plan, rule: RuleId, each: &mut impl FnMut(&mut Self, RuleId)) {
+    fn look_at(&mut self, rule: RuleId, each: &mut impl FnMut(&mut Self, RuleId)) {
         let state = &mut self.scratch.record;
         if !self.scratch.batch.alive[rule as usize] || state.tried[rule as usize] == state.stamp {
             return;
