@@ -1,6 +1,10 @@
 //! What a record offers to expressions. The pipeline, the store and the tests each implement
 //! [`Fields`] over their own form of a record.
 
+use std::borrow::Cow;
+
+use weir_model::unescape_json;
+
 use crate::ast::Field;
 use crate::number::{Number, Numeric};
 
@@ -12,6 +16,13 @@ pub struct Body<'a> {
     /// `bytes` is the inside of a JSON string, valid as such. Expressions see it unescaped, as
     /// [`weir_model::unescape_json`] defines it.
     pub json_escaped: bool,
+}
+
+impl<'a> Body<'a> {
+    /// The message without escapes.
+    pub fn plain(self) -> Cow<'a, [u8]> {
+        if self.json_escaped { unescape_json(self.bytes) } else { self.bytes.into() }
+    }
 }
 
 /// One value of a field.

@@ -3,7 +3,6 @@
 
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 use regex_automata::util::syntax;
-use weir_model::unescape_json;
 
 use crate::ast::{Expr, ExprKind, Field, Regexp, Term, Test};
 use crate::fields::{Fields, Value};
@@ -23,8 +22,7 @@ pub fn matches(expr: &Expr, record: &dyn Fields) -> bool {
 
 fn term_matches(term: &Term, record: &dyn Fields) -> bool {
     let message_passes = || {
-        let body = record.body();
-        let text = if body.json_escaped { unescape_json(body.bytes) } else { body.bytes.into() };
+        let text = record.body().plain();
         match &term.test {
             Test::Exists => !text.is_empty(),
             Test::Words(phrase) => has_phrase(&text, &phrase.words),

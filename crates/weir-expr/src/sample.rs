@@ -2,7 +2,6 @@
 //! meaning of an attribute's path, which every other implementation of [`Fields`] follows.
 
 use serde_json::Value as Json;
-use weir_model::unescape_json;
 
 use crate::ast::Field;
 use crate::fields::{Body, Fields, Value, Visitor};
@@ -77,8 +76,7 @@ impl SampleRecord {
     /// The same record with its message escaped as JSON.
     #[must_use]
     pub fn escaped(&self) -> Self {
-        let plain =
-            if self.json_escaped { unescape_json(&self.body) } else { self.body[..].into() };
+        let plain = self.body().plain();
         let quoted = Json::from(String::from_utf8_lossy(&plain).into_owned()).to_string();
         let body = quoted.as_bytes()[1..quoted.len() - 1].to_vec();
         Self { body, json_escaped: true, ..self.clone() }

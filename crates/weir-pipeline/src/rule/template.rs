@@ -3,7 +3,6 @@
 //! Invariant: a template never fails on a record; a field without a value is nothing.
 
 use weir_expr::{Field, Fields, Reserved};
-use weir_model::unescape_json;
 
 /// A template, ready to be filled in.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,14 +78,7 @@ impl Template {
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Field(Field::Message) => {
-                    let body = record.body();
-                    if body.json_escaped {
-                        out.extend_from_slice(&unescape_json(body.bytes));
-                    } else {
-                        out.extend_from_slice(body.bytes);
-                    }
-                }
+                Piece::Field(Field::Message) => out.extend_from_slice(&record.body().plain()),
                 Piece::Field(field) => {
                     let mut is_first = true;
                     record.visit(field, &mut |value| {
