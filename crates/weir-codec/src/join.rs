@@ -205,17 +205,10 @@ impl LineDecoder {
             if !open.is_open() {
                 continue;
             }
-            let (mark, room) = self.begin_join(builder, slot);
+            let (mark, _) = self.begin_join(builder, slot);
             let open = self.partials.slot(slot);
-            if open.bytes() >= room {
-                return Err(self.abort_join(builder, mark));
-            }
-            let appended = builder
-                .append(&open.body)
-                .and_then(|body| Ok((body, builder.append(&open.attributes)?)));
-            let Ok((body, attributes)) = appended else {
-                return Err(self.abort_join(builder, mark));
-            };
+            let (body, attributes) =
+                self.append_held(builder, mark, &open.body, &open.attributes)?;
             let record = NewRecord {
                 timestamp_ns: open.timestamp_ns,
                 end_offset: self.position().saturating_add(1),
@@ -334,6 +327,23 @@ impl LineDecoder {
     pub(crate) fn begin_emit(builder: &mut BatchBuilder, others: usize) -> usize {
         builder.reserve_state(others + STATE_EXTRA_BYTES);
         builder.arena().len()
+    }
+
+    /// Appends body and attributes of what was held to the arena; where they do not fit, goes back
+    /// to `mark`.
+    pub(crate) fn append_held(
+        &self,
+        builder: &mut BatchBuilder,
+        mark: usize,
+        body: &[u8],
+        attributes: &[u8],
+    ) -> Result<(Range<usize>, Range<usize>), Full> {
+        if body.len() + attributes.len() >= builder.room() {
+            return Err(self.abort_join(builder, mark));
+        }
+        let body = builder.append(body);
+        body.and_then(|body| Ok((body, builder.append(attributes)?)))
+            .map_err(|Full| self.abort_join(builder, mark))
     }
 
     #[cold]

@@ -132,11 +132,17 @@ pub(crate) fn next_pair(text: &[u8]) -> Option<Pair<'_>> {
         let (value, rest) = value.split_at_checked(len)?;
         return Some((key, Some(value), rest));
     };
+    let len = quoted_len(quoted)?;
+    Some((key, Some(quoted.get(..len)?), quoted.get(len + 1..)?))
+}
+
+/// Length of a text up to the quote that ends it; one behind a backslash does not.
+pub(crate) fn quoted_len(text: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {
-        let at = from + memchr::memchr2(b'"', b'\\', quoted.get(from..)?)?;
-        if quoted.get(at) == Some(&b'"') {
-            return Some((key, Some(quoted.get(..at)?), quoted.get(at + 1..)?));
+        let at = from + memchr::memchr2(b'"', b'\\', text.get(from..)?)?;
+        if text.get(at) == Some(&b'"') {
+            return Some(at);
         }
         from = at + 2;
     }
@@ -173,11 +179,6 @@ fn digits(text: &[u8]) -> Option<i64> {
     })
 }
 
-/// Severity numbers of OpenTelemetry that have no constant of their own.
-const NOTICE: Severity = Severity(10);
-const CRITICAL: Severity = Severity(18);
-const ALERT: Severity = Severity(19);
-
 fn severity_of_word(word: &[u8]) -> Severity {
     const WORDS: [(&[u8], Severity); 20] = [
         (b"info", Severity::INFO),
@@ -190,10 +191,10 @@ fn severity_of_word(word: &[u8]) -> Severity {
         (b"err", Severity::ERROR),
         (b"information", Severity::INFO),
         (b"informational", Severity::INFO),
-        (b"notice", NOTICE),
-        (b"critical", CRITICAL),
-        (b"crit", CRITICAL),
-        (b"alert", ALERT),
+        (b"notice", Severity::NOTICE),
+        (b"critical", Severity::CRITICAL),
+        (b"crit", Severity::CRITICAL),
+        (b"alert", Severity::ALERT),
         (b"emergency", Severity::FATAL),
         (b"emerg", Severity::FATAL),
         (b"panic", Severity::FATAL),

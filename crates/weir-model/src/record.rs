@@ -21,11 +21,17 @@ impl Severity {
     pub const DEBUG: Self = Self(5);
     /// INFO.
     pub const INFO: Self = Self(9);
+    /// Syslog's notice, as OpenTelemetry maps it: INFO2.
+    pub const NOTICE: Self = Self(10);
     /// WARN.
     pub const WARN: Self = Self(13);
     /// ERROR.
     pub const ERROR: Self = Self(17);
-    /// FATAL.
+    /// Syslog's critical: ERROR2.
+    pub const CRITICAL: Self = Self(18);
+    /// Syslog's alert: ERROR3.
+    pub const ALERT: Self = Self(19);
+    /// FATAL; syslog's emergency.
     pub const FATAL: Self = Self(21);
 
     /// The short name of the range that the number is in, empty when unspecified.

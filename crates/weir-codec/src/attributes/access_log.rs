@@ -5,10 +5,12 @@
 //! stands as it is. Known variables become attributes of the naming convention with their types
 //! (times in nanoseconds); others keep their own name. A value of `-` is none.
 
+use std::io::Write as _;
+
 use memchr::memmem;
 use weir_model::Severity;
 
-use super::{Attributes, Scalar, Stated};
+use super::{Attributes, Scalar, Stated, month_number};
 use crate::parse_rfc3339;
 
 /// The formats that have a name.
@@ -262,8 +264,8 @@ fn seconds(value: &[u8]) -> Option<i64> {
     whole.checked_mul(1_000_000_000)?.checked_add(i64::from(digits(fraction)?) * scale)
 }
 
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/// Twice what a time with nanoseconds and a zone takes.
+const RFC3339_BYTES_MAX: usize = 72;
 
 /// `10/Oct/2000:13:55:36 -0700`, by way of RFC 3339.
 fn time_local(value: &[u8]) -> Option<i64> {
@@ -272,9 +274,13 @@ fn time_local(value: &[u8]) -> Option<i64> {
     let (date, time) = date.split_once(':')?;
     let mut parts = date.split('/');
     let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
-    let month = 1 + MONTHS.iter().position(|name| *name == month)?;
+    let month = month_number(month.as_bytes())?;
     let (hours, minutes) = zone.split_at_checked(3)?;
-    parse_rfc3339(format!("{year}-{month:02}-{day}T{time}{hours}:{minutes}").as_bytes())
+    let mut text = [0; RFC3339_BYTES_MAX];
+    let mut rest = &mut text[..];
+    write!(rest, "{year}-{month:02}-{day}T{time}{hours}:{minutes}").ok()?;
+    let left = rest.len();
+    parse_rfc3339(text.get(..text.len() - left)?)
 }
 
 #[cfg(test)]

@@ -10,11 +10,14 @@ const DEPTH_MAX: usize = 32;
 
 /// Adds the members of an object that is the whole text.
 pub(super) fn read(object: &[u8], attributes: &mut Attributes) -> Option<Stated> {
-    let mut walk =
-        Walk { bytes: object, scanner: Scanner::new(object), attributes, path: Vec::new() };
-    walk.object(0)?;
+    let mut path = std::mem::take(&mut attributes.path);
+    path.clear();
+    let mut walk = Walk { bytes: object, scanner: Scanner::new(object), attributes, path };
+    let is_object = walk.object(0).is_some();
     walk.scanner.white_space();
-    if !walk.scanner.is_at_end() {
+    let is_all = walk.scanner.is_at_end();
+    attributes.path = walk.path;
+    if !is_object || !is_all {
         return None;
     }
     Some(structured::look(Format::Json, object).into())
@@ -27,6 +30,11 @@ pub(super) fn number(text: &[u8]) -> Option<Scalar<'static>> {
     if !scanner.is_at_end() || !matches!(text.first()?, b'-' | b'0'..=b'9') {
         return None;
     }
+    number_value(text)
+}
+
+/// The value of what is written as a JSON number; `None` when it is beyond any type.
+fn number_value(text: &[u8]) -> Option<Scalar<'static>> {
     let text = std::str::from_utf8(text).ok()?;
     let is_whole = !text.contains(['.', 'e', 'E']);
     match text.parse::<i64>() {
@@ -89,7 +97,6 @@ impl Walk<'_, '_> {
             _ => {}
         }
         let text = self.bytes.get(self.scanner.value()?)?;
-        let number;
         let value = match text {
             [b'"', text @ .., b'"'] => {
                 let text = unescape_json(text);
@@ -103,11 +110,8 @@ impl Walk<'_, '_> {
                 self.attributes.is_cut = true;
                 return Some(());
             }
-            text => {
-                number = self::number(text);
-                // A number beyond any type is kept as it is written.
-                number.unwrap_or(Scalar::Text(text))
-            }
+            // A number beyond any type is kept as it is written.
+            text => number_value(text).unwrap_or(Scalar::Text(text)),
         };
         self.attributes.add(&self.path, value);
         Some(())

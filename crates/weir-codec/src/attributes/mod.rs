@@ -16,6 +16,7 @@ mod syslog;
 pub use access_log::{LineFormat, LineFormatError};
 pub use rewrite::{Change, Part, rewrite_json};
 
+use std::io::Write as _;
 use std::ops::Range;
 
 use weir_model::Severity;
@@ -58,13 +59,12 @@ impl<'a> Scalar<'a> {
 
     /// Appends the value as JSON.
     fn write_json(self, out: &mut Vec<u8>) {
+        // Writing to a vector cannot fail.
         match self {
             Self::Bool(true) => out.extend_from_slice(b"true"),
             Self::Bool(false) => out.extend_from_slice(b"false"),
-            Self::Int(number) => out.extend_from_slice(number.to_string().as_bytes()),
-            Self::Float(number) if number.is_finite() => {
-                out.extend_from_slice(format!("{number:?}").as_bytes());
-            }
+            Self::Int(number) => drop(write!(out, "{number}")),
+            Self::Float(number) if number.is_finite() => drop(write!(out, "{number:?}")),
             Self::Null | Self::Float(_) => out.extend_from_slice(b"null"),
             Self::Text(text) => {
                 out.push(b'"');
@@ -90,6 +90,15 @@ impl From<structured::Seen> for Stated {
     }
 }
 
+/// The number of a month, by the name that log lines give it.
+fn month_number(name: &[u8]) -> Option<usize> {
+    const MONTHS: [&[u8]; 12] = [
+        b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
+        b"Dec",
+    ];
+    MONTHS.iter().position(|month| *month == name).map(|index| index + 1)
+}
+
 #[derive(Debug, Clone)]
 enum Cell {
     Null,
@@ -112,6 +121,8 @@ pub struct Attributes {
     text: Vec<u8>,
     entries: Vec<Entry>,
     is_cut: bool,
+    /// The path of the member that is being read; kept for its memory.
+    path: Vec<u8>,
 }
 
 impl Attributes {

@@ -4,10 +4,13 @@
 //! `syslog.procid`, `syslog.msgid`, `syslog.facility`, `syslog.severity`; structured data is
 //! `syslog.<id>.<name>`.
 
+use std::borrow::Cow;
+
 use weir_model::Severity;
 
-use super::{Attributes, Scalar, Stated};
+use super::{Attributes, Scalar, Stated, month_number};
 use crate::parse_rfc3339;
+use crate::structured::quoted_len;
 
 const FACILITIES: [&str; 24] = [
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",
@@ -17,11 +20,11 @@ const FACILITIES: [&str; 24] = [
 
 const SEVERITIES: [(&str, Severity); 8] = [
     ("emergency", Severity::FATAL),
-    ("alert", Severity(19)),
-    ("critical", Severity(18)),
+    ("alert", Severity::ALERT),
+    ("critical", Severity::CRITICAL),
     ("error", Severity::ERROR),
     ("warning", Severity::WARN),
-    ("notice", Severity(10)),
+    ("notice", Severity::NOTICE),
     ("info", Severity::INFO),
     ("debug", Severity::DEBUG),
 ];
@@ -106,18 +109,10 @@ fn structured_data(text: &[u8], attributes: &mut Attributes) -> Option<()> {
     Some(())
 }
 
-fn quoted_len(text: &[u8]) -> Option<usize> {
-    let mut from = 0;
-    loop {
-        let at = from + memchr::memchr2(b'"', b'\\', text.get(from..)?)?;
-        if text.get(at) == Some(&b'"') {
-            return Some(at);
-        }
-        from = at + 2;
+fn unescape_value(text: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', text).is_none() {
+        return text.into();
     }
-}
-
-fn unescape_value(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((byte, after)) = rest.split_first() {
@@ -132,19 +127,15 @@ fn unescape_value(text: &[u8]) -> Vec<u8> {
             }
         }
     }
-    out
+    out.into()
 }
-
-const MONTHS: [&[u8]; 12] = [
-    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
-];
 
 /// `Oct 11 22:14:15 host app[123]: text`, or with an RFC 3339 time in front. The old form has no
 /// year and no zone, so it states no time.
 fn rfc3164(text: &[u8], attributes: &mut Attributes, stated: &mut Stated) -> Option<()> {
     let rest = match text.get(..16) {
         Some([month @ .., b' ', _, _, b' ', _, _, b':', _, _, b':', _, _, b' '])
-            if MONTHS.contains(&month) =>
+            if month_number(month).is_some() =>
         {
             text.get(16..)?
         }

@@ -288,15 +288,7 @@ impl LineDecoder {
         let others = self.partials.bytes() - self.partials.record(slot).bytes();
         let mark = Self::begin_emit(builder, others);
         let open = self.partials.record(slot);
-        if open.bytes() >= builder.room() {
-            return Err(self.abort_join(builder, mark));
-        }
-        let appended = builder
-            .append(&open.body)
-            .and_then(|body| Ok((body, builder.append(&open.attributes)?)));
-        let Ok((body, attributes)) = appended else {
-            return Err(self.abort_join(builder, mark));
-        };
+        let (body, attributes) = self.append_held(builder, mark, &open.body, &open.attributes)?;
         let flags = joined_flags(open.flags, u64::from(open.rows));
         let (timestamp_ns, severity, lines) = (open.timestamp_ns, open.severity, open.lines);
         let end_offset = start.saturating_add(1);
