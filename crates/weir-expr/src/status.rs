@@ -86,6 +86,21 @@ impl Status {
         })
     }
 
+    /// OpenTelemetry's severity number for it, which reads back as it; only [`Self::Ok`], which
+    /// OpenTelemetry does not know, becomes [`Self::Info`].
+    pub fn severity(self) -> Severity {
+        match self {
+            Self::Debug => Severity::DEBUG,
+            Self::Ok | Self::Info => Severity::INFO,
+            Self::Notice => Severity::NOTICE,
+            Self::Warn => Severity::WARN,
+            Self::Error => Severity::ERROR,
+            Self::Critical => Severity::CRITICAL,
+            Self::Alert => Severity::ALERT,
+            Self::Emergency => Severity::FATAL,
+        }
+    }
+
     /// Its canonical name.
     pub fn name(self) -> &'static str {
         match self {
@@ -125,6 +140,7 @@ mod tests {
         for number in 1..=24 {
             let status = Status::from_severity(Severity(number)).unwrap();
             assert_eq!(Status::parse(status.name().as_bytes()), Some(status));
+            assert_eq!(Status::from_severity(status.severity()), Some(status));
         }
         assert_eq!(Status::from_severity(Severity::UNSPECIFIED), None);
         assert!(Status::Warn < Status::Error && Status::Debug < Status::Info);

@@ -6,7 +6,7 @@ use weir_codec::{Change, LineFormat, Part, Scalar, is_json_object, rewrite_json}
 use weir_expr::{Field, Measure, Reserved, Status};
 use weir_model::{RecordView, Severity};
 
-use super::draft::{Draft, DraftFields, Origin, severity_of};
+use super::draft::{Draft, DraftFields, Origin};
 use super::redact::{Pattern, Redaction, Scope};
 use super::template::Template;
 
@@ -93,7 +93,7 @@ impl Target {
 impl Action {
     /// Does it.
     pub(super) fn apply(&self, origin: &Origin, view: &RecordView<'_>, draft: &mut Draft) {
-        draft.parse(view);
+        draft.read_own(view);
         match self {
             Self::Parse(formats) => parse(formats, view, draft),
             Self::Extract(pattern) => extract(pattern, view, draft),
@@ -105,13 +105,13 @@ impl Action {
 }
 
 fn parse(formats: &[BodyFormat], view: &RecordView<'_>, draft: &mut Draft) {
-    let message = draft.message(view).to_vec();
-    let own = &mut draft.own;
+    let Draft { own, message, .. } = draft;
+    let message = message.text(view);
     let stated = formats.iter().find_map(|format| match format {
         BodyFormat::Json => own.read_json(message.trim_ascii()),
-        BodyFormat::Logfmt => own.read_logfmt(&message),
-        BodyFormat::Line(format) => own.read_line(&message, format),
-        BodyFormat::Syslog => own.read_syslog(&message),
+        BodyFormat::Logfmt => own.read_logfmt(message),
+        BodyFormat::Line(format) => own.read_line(message, format),
+        BodyFormat::Syslog => own.read_syslog(message),
     });
     let Some(stated) = stated else { return };
     draft.are_attributes_changed = true;
@@ -122,10 +122,10 @@ fn parse(formats: &[BodyFormat], view: &RecordView<'_>, draft: &mut Draft) {
 }
 
 fn extract(pattern: &Pattern, view: &RecordView<'_>, draft: &mut Draft) {
-    let message = draft.message(view).to_vec();
-    pattern.groups(&message, |name, found| {
-        draft.own.set(path_of_group(name).as_bytes(), Scalar::of_word(found));
-        draft.are_attributes_changed = true;
+    let Draft { own, message, are_attributes_changed, .. } = draft;
+    pattern.groups(message.text(view), |name, found| {
+        own.set(path_of_group(name).as_bytes(), Scalar::of_word(found));
+        *are_attributes_changed = true;
     });
 }
 
@@ -141,6 +141,9 @@ fn set(
     view: &RecordView<'_>,
     draft: &mut Draft,
 ) {
+    if matches!(value, SetValue::Template(_) | SetValue::Measure(_)) {
+        draft.read(view);
+    }
     let mut text = Vec::new();
     let fields = DraftFields { origin, view: *view, draft };
     let value = match value {
@@ -162,10 +165,10 @@ fn set(
             draft.own.set(path.as_bytes(), value);
             draft.are_attributes_changed = true;
         }
-        (Target::Message, Scalar::Text(_)) => draft.set_message(view, text),
+        (Target::Message, Scalar::Text(_)) => draft.set_message(text),
         (Target::Status, Scalar::Text(word)) => {
             if let Some(status) = Status::parse(word) {
-                draft.severity = severity_of(status);
+                draft.severity = status.severity();
             }
         }
         // Refused where the configuration is read.
@@ -174,6 +177,7 @@ fn set(
 }
 
 fn remove(path: &str, view: &RecordView<'_>, draft: &mut Draft) {
+    draft.read(view);
     draft.are_attributes_changed |= draft.own.remove(path.as_bytes());
     if !draft.inside.remove(path.as_bytes()) {
         return;
@@ -182,8 +186,8 @@ fn remove(path: &str, view: &RecordView<'_>, draft: &mut Draft) {
         Part::Key(_) if found == path.as_bytes() => Change::Remove,
         _ => Change::Keep,
     };
-    if let Some(message) = rewrite_json(draft.message(view), &mut change) {
-        draft.set_message(view, message);
+    if let Some(message) = rewrite_json(draft.message.text(view), &mut change) {
+        draft.set_message(message);
     }
 }
 
@@ -191,10 +195,10 @@ fn redact(redaction: &Redaction, view: &RecordView<'_>, draft: &mut Draft) {
     let hide =
         |path: &[u8], text: &[u8]| redaction.covers(path).then(|| redaction.value(path, text))?;
     draft.are_attributes_changed |= draft.own.change_texts(hide);
-    let message = match &redaction.scope {
-        Scope::Everything | Scope::Message => redaction.message(draft.message(view)),
+    let message = draft.message.text(view);
+    let hidden = match &redaction.scope {
+        Scope::Everything | Scope::Message => redaction.message(message),
         Scope::Attribute(_) => {
-            let message = draft.message(view);
             if !is_json_object(message) {
                 return;
             }
@@ -207,7 +211,7 @@ fn redact(redaction: &Redaction, view: &RecordView<'_>, draft: &mut Draft) {
             rewrite_json(message, &mut change)
         }
     };
-    if let Some(message) = message {
-        draft.set_message(view, message);
+    if let Some(message) = hidden {
+        draft.set_message(message);
     }
 }

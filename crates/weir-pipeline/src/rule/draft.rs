@@ -8,7 +8,7 @@ use std::cell::RefCell;
 
 use weir_codec::{Attributes, Scalar};
 use weir_expr::{Body, Constants, Field, Fields, Reserved, Status, Value, Visitor};
-use weir_model::{RecordFlags, RecordView, Severity};
+use weir_model::{RecordFlags, RecordView, Severity, unescape_json_into};
 
 /// What all records of a batch have in common.
 #[derive(Debug, Default)]
@@ -138,46 +138,40 @@ fn visit_path(attributes: &Attributes, path: &str, visit: &mut Visitor<'_>) -> b
     is_there || is_object
 }
 
-/// The status that a severity number stands for.
-fn status_name(severity: Severity) -> Option<&'static str> {
-    Some(match severity.0 {
-        1..=8 => "debug",
-        9 => "info",
-        10..=12 => "notice",
-        13..=16 => "warn",
-        17 => "error",
-        18 => "critical",
-        19..=20 => "alert",
-        21..=24 => "emergency",
-        _ => return None,
-    })
+/// The message of a record without escapes, made when it is first needed.
+#[derive(Debug, Default)]
+pub(super) struct Message {
+    text: Vec<u8>,
+    /// `text` is the message. Otherwise the body is, as it stands or escaped.
+    is_made: bool,
+    is_changed: bool,
 }
 
-/// The severity number that stands for a status.
-pub fn severity_of(status: Status) -> Severity {
-    match status {
-        Status::Debug => Severity::DEBUG,
-        Status::Ok | Status::Info => Severity::INFO,
-        Status::Notice => Severity(10),
-        Status::Warn => Severity::WARN,
-        Status::Error => Severity::ERROR,
-        Status::Critical => Severity(18),
-        Status::Alert => Severity(19),
-        Status::Emergency => Severity::FATAL,
+impl Message {
+    pub(super) fn text<'a>(&'a mut self, view: &RecordView<'a>) -> &'a [u8] {
+        if !self.is_made {
+            let is_escaped = view.flags.contains(RecordFlags::JSON_ESCAPED);
+            if !is_escaped || memchr::memchr(b'\\', view.body).is_none() {
+                return view.body;
+            }
+            self.text.clear();
+            unescape_json_into(view.body, &mut self.text);
+            self.is_made = true;
+        }
+        &self.text
     }
 }
 
 /// What was parsed of one record, and what rules made of it.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
-    is_parsed: bool,
+    is_own_read: bool,
+    is_body_read: bool,
     /// What goes out beside the body: attributes of the source, and what rules set.
     pub(super) own: Attributes,
     /// What stands in the body.
     pub(super) inside: Attributes,
-    /// The message, once it was unescaped or changed.
-    message: Option<Vec<u8>>,
-    pub(super) is_message_changed: bool,
+    pub(super) message: Message,
     pub(super) are_attributes_changed: bool,
     pub(super) severity: Severity,
     pub(super) timestamp_ns: i64,
@@ -188,38 +182,40 @@ pub(crate) struct Draft {
 impl Draft {
     /// Begins with the next record.
     pub(crate) fn begin(&mut self, view: &RecordView<'_>) {
-        self.is_parsed = false;
+        self.is_own_read = false;
+        self.is_body_read = false;
         self.own.clear();
         self.inside.clear();
-        self.message = None;
-        self.is_message_changed = false;
+        self.message.is_made = false;
+        self.message.is_changed = false;
         self.are_attributes_changed = false;
         self.stated = Severity::UNSPECIFIED;
         self.severity = view.severity;
         self.timestamp_ns = view.timestamp_ns;
     }
 
-    /// Parses attributes and body, if that was not done.
-    pub(super) fn parse(&mut self, view: &RecordView<'_>) {
-        if self.is_parsed {
+    /// Parses the attributes beside the body, if that was not done.
+    pub(super) fn read_own(&mut self, view: &RecordView<'_>) {
+        if std::mem::replace(&mut self.is_own_read, true) || view.attributes.is_empty() {
             return;
         }
-        self.is_parsed = true;
-        if !view.attributes.is_empty() {
-            let _ = self.own.read_json(view.attributes);
-        }
-        self.parse_body(view);
+        let _ = self.own.read_json(view.attributes);
     }
 
-    fn parse_body(&mut self, view: &RecordView<'_>) {
+    /// Parses attributes and body, if that was not done.
+    pub(super) fn read(&mut self, view: &RecordView<'_>) {
+        self.read_own(view);
+        if std::mem::replace(&mut self.is_body_read, true) {
+            return;
+        }
         self.inside.clear();
+        self.stated = Severity::UNSPECIFIED;
         let is_logfmt = view.flags.contains(RecordFlags::LOGFMT);
         // Behind a backslash there may be anything.
         if !matches!(view.body.trim_ascii_start().first(), Some(b'{' | b'\\')) && !is_logfmt {
             return;
         }
-        let plain = view.plain_body();
-        let message = self.message.as_deref().unwrap_or(&plain);
+        let message = self.message.text(view);
         let stated = if is_logfmt {
             self.inside.read_logfmt(message)
         } else {
@@ -228,28 +224,20 @@ impl Draft {
         self.stated = stated.map_or(Severity::UNSPECIFIED, |stated| stated.severity);
     }
 
-    /// The message without escapes.
-    pub(super) fn message<'a>(&'a mut self, view: &RecordView<'_>) -> &'a [u8] {
-        self.message.get_or_insert_with(|| view.plain_body().into_owned())
-    }
-
     /// The message, if rules changed it.
     pub(super) fn changed_message(&self) -> Option<&[u8]> {
-        self.message.as_deref().filter(|_| self.is_message_changed)
+        self.message.is_changed.then_some(&*self.message.text)
     }
 
     /// Puts another message in place of the record's.
-    pub(super) fn set_message(&mut self, view: &RecordView<'_>, message: Vec<u8>) {
-        self.message = Some(message);
-        self.is_message_changed = true;
-        if self.is_parsed {
-            self.parse_body(view);
-        }
+    pub(super) fn set_message(&mut self, message: Vec<u8>) {
+        self.message = Message { text: message, is_made: true, is_changed: true };
+        self.is_body_read = false;
     }
 
     /// Something was changed.
     pub(super) fn is_changed(&self, view: &RecordView<'_>) -> bool {
-        self.is_message_changed
+        self.message.is_changed
             || self.are_attributes_changed
             || self.severity != view.severity
             || self.timestamp_ns != view.timestamp_ns
@@ -305,9 +293,9 @@ impl Draft {
                 return;
             }
             Reserved::Status => {
-                let names = [self.severity, self.stated].map(status_name);
-                if let Some(name) = names.into_iter().flatten().next() {
-                    return visit(Value::Text(name.as_bytes()));
+                let statuses = [self.severity, self.stated].map(Status::from_severity);
+                if let Some(status) = statuses.into_iter().flatten().next() {
+                    return visit(Value::Text(status.name().as_bytes()));
                 }
             }
             _ => {}
@@ -366,13 +354,14 @@ impl Fields for RecordFields<'_> {
 
     fn visit(&self, field: &Field, visit: &mut Visitor<'_>) {
         if !matches!(field, Field::Reserved(Reserved::Source | Reserved::IoStream)) {
-            self.draft.borrow_mut().parse(&self.view);
+            self.draft.borrow_mut().read(&self.view);
         }
         self.draft.borrow().visit(self.origin, &self.view, field, visit);
     }
 }
 
-/// The same for a record that is being changed; its message is the changed one.
+/// The same for a record that is being changed, which was read before; its message is the changed
+/// one.
 #[derive(Debug)]
 pub(super) struct DraftFields<'a> {
     pub(super) origin: &'a Origin,
@@ -382,13 +371,12 @@ pub(super) struct DraftFields<'a> {
 
 impl Fields for DraftFields<'_> {
     fn body(&self) -> Body<'_> {
-        match &self.draft.message {
-            Some(message) => Body { bytes: message, json_escaped: false },
-            None => Body {
-                bytes: self.view.body,
-                json_escaped: self.view.flags.contains(RecordFlags::JSON_ESCAPED),
-            },
+        let message = &self.draft.message;
+        if message.is_made {
+            return Body { bytes: &message.text, json_escaped: false };
         }
+        let json_escaped = self.view.flags.contains(RecordFlags::JSON_ESCAPED);
+        Body { bytes: self.view.body, json_escaped }
     }
 
     fn visit(&self, field: &Field, visit: &mut Visitor<'_>) {

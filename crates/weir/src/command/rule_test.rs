@@ -14,7 +14,7 @@ use weir_model::limits::LINE_BYTES_MAX;
 use weir_model::{
     BatchBuilder, LogRecord, NewRecord, Position, RecordFlags, Resource, Severity, SourceBook,
 };
-use weir_pipeline::rule::{Outcome, Reason, Trial, severity_of, tag_path};
+use weir_pipeline::rule::{Outcome, Reason, Trial, tag_path};
 
 use crate::cli::{ConfigArgs, ConfigCommand, Output};
 use crate::command::config::load_plan;
@@ -112,7 +112,7 @@ fn expect(test: &RuleTest, record: &LogRecord, differences: &mut Vec<String>) {
             "message" => (json!(String::from_utf8_lossy(&record.body)), json!(wanted.to_string())),
             "status" => {
                 let status = Status::parse(wanted.to_string().as_bytes());
-                let wanted = status.map_or(Severity::UNSPECIFIED, severity_of);
+                let wanted = status.map_or(Severity::UNSPECIFIED, Status::severity);
                 (json!(record.severity_number.text()), json!(wanted.text()))
             }
             path => {
@@ -147,7 +147,7 @@ fn record_of(test: &RuleTest) -> Result<(BatchBuilder, Resource)> {
             "host" => resource.set("host.name", text),
             "status" => {
                 let status = Status::parse(text.as_bytes());
-                record.severity = status.map_or(Severity::UNSPECIFIED, severity_of);
+                record.severity = status.map_or(Severity::UNSPECIFIED, Status::severity);
             }
             "iostream" if text == "stderr" => record.flags = RecordFlags::STDERR,
             "iostream" => record.flags = RecordFlags::STDOUT,
