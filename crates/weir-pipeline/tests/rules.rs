@@ -232,6 +232,18 @@ fn secrets_are_hidden_behind_every_kind_of_escape() {
 }
 
 #[test]
+fn numbers_and_names_of_attributes_are_hidden_too() {
+    let parse = vec![Action::Parse(vec![BodyFormat::Json])];
+    let rules = acting([parse, redact("card"), redact("email"), redact("token")].concat());
+    let hit = outcome(
+        &rules,
+        r#"{"pan":4111111111111111,"by":{"joe@example.org":1},"password":1234,"n":12}"#,
+    );
+    assert_eq!(message(&hit), r##"{"pan":"#","by":{"#":1},"password":"#","n":12}"##);
+    assert_eq!(attributes(&hit), r##"{"pan":"#","#":1,"password":"#","n":12}"##);
+}
+
+#[test]
 fn what_no_rule_changes_stays_byte_for_byte() {
     let rules = acting(redact("card"));
     for (format, line) in forms("a \"quoted\" line \\ with é and \t") {

@@ -231,20 +231,45 @@ impl Attributes {
         self.is_cut = true;
     }
 
-    /// Replaces the text values for which `change` gives something else. True when one was.
-    pub fn change_texts(
+    /// Puts a text in place of the texts and numbers for which `change` gives one; numbers are
+    /// shown to it as JSON. True when one was.
+    pub fn change_values(
         &mut self,
         mut change: impl FnMut(&[u8], &[u8]) -> Option<Vec<u8>>,
     ) -> bool {
+        let mut number = Vec::new();
         let mut is_changed = false;
         for index in 0..self.entries.len() {
-            let Some(Entry { path, value: Cell::Text(text) }) = self.entries.get(index) else {
-                continue;
+            let Some(Entry { path, value }) = self.entries.get(index) else { continue };
+            let path = self.slice(path);
+            let new = match value {
+                Cell::Text(text) => change(path, self.slice(text)),
+                Cell::Int(_) | Cell::Float(_) => {
+                    number.clear();
+                    self.scalar(value).write_json(&mut number);
+                    change(path, &number)
+                }
+                Cell::Null | Cell::Bool(_) => None,
             };
-            let Some(new) = change(self.slice(path), self.slice(text)) else { continue };
+            let Some(new) = new else { continue };
             let new = self.keep(&new);
             if let Some(entry) = self.entries.get_mut(index) {
                 entry.value = Cell::Text(new);
+                is_changed = true;
+            }
+        }
+        is_changed
+    }
+
+    /// Renames the paths for which `change` gives another. True when one was.
+    pub fn change_paths(&mut self, change: impl Fn(&[u8]) -> Option<Vec<u8>>) -> bool {
+        let mut is_changed = false;
+        for index in 0..self.entries.len() {
+            let path = self.entries.get(index).map(|entry| self.slice(&entry.path));
+            let Some(new) = path.and_then(&change) else { continue };
+            let new = self.keep(&new);
+            if let Some(entry) = self.entries.get_mut(index) {
+                entry.path = new;
                 is_changed = true;
             }
         }
@@ -351,10 +376,23 @@ mod tests {
         let mut attributes = Attributes::new();
         attributes.read_json(br#"{"a":"secret","b":"open","n":1}"#).unwrap();
         let is_changed =
-            attributes.change_texts(|_, text| (text == b"secret").then(|| b"***".to_vec()));
+            attributes.change_values(|_, text| (text == b"secret").then(|| b"***".to_vec()));
         assert!(is_changed);
         assert_eq!(json(&attributes), r#"{"a":"***","b":"open","n":1}"#);
-        assert!(!attributes.change_texts(|_, _| None));
+        assert!(!attributes.change_values(|_, _| None));
+    }
+
+    #[test]
+    fn numbers_are_changed_to_texts_and_paths_renamed() {
+        let mut attributes = Attributes::new();
+        attributes.read_json(br#"{"n":41,"f":1.5,"t":true,"o":{"n":42}}"#).unwrap();
+        let is_changed = attributes.change_values(|path, number| {
+            (path == b"n" || number == b"1.5").then(|| [b"was ", number].concat())
+        });
+        assert!(is_changed);
+        assert!(attributes.change_paths(|path| (path == b"o.n").then(|| b"p".to_vec())));
+        assert_eq!(json(&attributes), r#"{"n":"was 41","f":"was 1.5","t":true,"p":42}"#);
+        assert!(!attributes.change_paths(|_| None));
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub fn rewrite_json(
         scanner: Scanner::new(object),
         change,
         path: Vec::new(),
-        out: Vec::with_capacity(object.len()),
+        out: Vec::new(),
         copied: 0,
         depth: 0,
         is_changed: false,
@@ -71,6 +71,10 @@ struct Rewriter<'a, 'b> {
 
 impl Rewriter<'_, '_> {
     fn copy_to(&mut self, end: usize) {
+        if !self.is_changed {
+            // The first change: most objects have none, and cost no memory.
+            self.out.reserve(self.bytes.len());
+        }
         self.out.extend_from_slice(self.bytes.get(self.copied..end).unwrap_or_default());
         self.copied = end.max(self.copied);
     }

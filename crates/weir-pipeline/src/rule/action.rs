@@ -2,7 +2,7 @@
 //!
 //! Invariant: an action that finds nothing to work on changes nothing; none can fail on a record.
 
-use weir_codec::{Change, LineFormat, Part, Scalar, is_json_object, rewrite_json};
+use weir_codec::{Change, LineFormat, Part, Scalar, rewrite_json};
 use weir_expr::{Field, Measure, Reserved, Status};
 use weir_model::{RecordView, Severity};
 
@@ -194,14 +194,14 @@ fn remove(path: &str, view: &RecordView<'_>, draft: &mut Draft) {
 fn redact(redaction: &Redaction, view: &RecordView<'_>, draft: &mut Draft) {
     let hide =
         |path: &[u8], text: &[u8]| redaction.covers(path).then(|| redaction.value(path, text))?;
-    draft.are_attributes_changed |= draft.own.change_texts(hide);
+    draft.are_attributes_changed |= draft.own.change_values(hide);
+    if redaction.scope == Scope::Everything {
+        draft.are_attributes_changed |= draft.own.change_paths(|path| redaction.text(path));
+    }
     let message = draft.message.text(view);
     let hidden = match &redaction.scope {
         Scope::Everything | Scope::Message => redaction.message(message),
         Scope::Attribute(_) => {
-            if !is_json_object(message) {
-                return;
-            }
             let mut change = |path: &[u8], part: Part<'_>| match part {
                 Part::Text(text) | Part::Number(text) if redaction.covers(path) => {
                     redaction.value(path, text).map_or(Change::Keep, Change::Text)

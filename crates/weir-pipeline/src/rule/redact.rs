@@ -4,8 +4,12 @@
 //! the format that carried it, and, where the body is JSON, also to each key, text and number
 //! without JSON's own escapes. What was hidden is in no byte of the result.
 
+use std::io::Write as _;
+use std::ops::Range;
+
 use ring::hmac;
-use weir_codec::{Change, Part, is_json_object, rewrite_json};
+use weir_codec::{Change, Part, escape_json_into, rewrite_json};
+use weir_expr::limits::REGEXP_BYTES_MAX;
 
 /// What stands in place of what was hidden.
 #[derive(Debug, Clone)]
@@ -45,8 +49,7 @@ pub struct Redaction {
 #[derive(Debug, Clone)]
 pub struct Pattern {
     regex: regex::bytes::Regex,
-    /// Says no to a match after a closer look.
-    is_it: Check,
+    check: Check,
     /// Names of fields whose whole text is hidden.
     names: Option<regex::bytes::Regex>,
 }
@@ -63,11 +66,13 @@ pub struct Preset {
     names: Option<&'static str>,
 }
 
-/// Takes a closer look at a match.
-type Check = fn(&[u8]) -> bool;
+/// Takes a closer look at a place of a text where the pattern matches: where what is looked for
+/// stands, if it does.
+type Check = fn(&[u8], Range<usize>) -> Option<Range<usize>>;
 
-fn always(_: &[u8]) -> bool {
-    true
+#[expect(clippy::unnecessary_wraps, reason = "one of several checks")]
+fn always(_: &[u8], found: Range<usize>) -> Option<Range<usize>> {
+    Some(found)
 }
 
 /// Ends of the paths of fields that hold a secret.
@@ -79,7 +84,7 @@ pub const PRESETS: [Preset; 4] = [
         name: "card",
         doc: "numbers of payment cards: 12 to 19 digits, alone or in groups, whose check digit is \
               right",
-        patterns: &[(r"\b\d(?:[ -]?\d){11,18}\b", is_card)],
+        patterns: &[(r"\b\d(?:[ -]?\d){11,18}\b", card)],
         names: None,
     },
     Preset {
@@ -120,16 +125,13 @@ pub const PRESETS: [Preset; 4] = [
         patterns: &[
             (
                 r"(?i)(?:[0-9a-f]{0,4}:){2,7}(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9a-f]{1,4}|:)?",
-                is_ip_address,
+                ip_address,
             ),
-            (r"\b(?:\d{1,3}\.){3}\d{1,3}\b", is_ip_address),
+            (r"\b(?:\d{1,3}\.){3}\d{1,3}\b", ip_address),
         ],
         names: None,
     },
 ];
-
-/// Compiled size at which a pattern is refused: it bounds time and memory of a search.
-const PATTERN_BYTES_MAX: usize = 2 << 20;
 
 impl Pattern {
     /// A pattern of the configuration.
@@ -141,7 +143,7 @@ impl Pattern {
     pub fn preset(name: &str) -> Option<Vec<Self>> {
         let preset = PRESETS.iter().find(|preset| preset.name == name)?;
         // A test compiles them all.
-        let compile = |(regex, is_it): &(&str, Check)| Self::compile(regex, false, *is_it).ok();
+        let compile = |(regex, check): &(&str, Check)| Self::compile(regex, false, *check).ok();
         let mut patterns: Vec<Self> = preset.patterns.iter().map(compile).collect::<Option<_>>()?;
         if let (Some(first), Some(names)) = (patterns.first_mut(), preset.names) {
             first.names = Some(regex::bytes::Regex::new(names).ok()?);
@@ -149,14 +151,12 @@ impl Pattern {
         Some(patterns)
     }
 
-    fn compile(pattern: &str, is_unicode: bool, is_it: Check) -> Result<Self, regex::Error> {
+    fn compile(pattern: &str, is_unicode: bool, check: Check) -> Result<Self, regex::Error> {
         let mut builder = regex::bytes::RegexBuilder::new(pattern);
-        let regex = builder.unicode(is_unicode).size_limit(PATTERN_BYTES_MAX).build()?;
-        Ok(Self { regex, is_it, names: None })
+        let regex = builder.unicode(is_unicode).size_limit(REGEXP_BYTES_MAX).build()?;
+        Ok(Self { regex, check, names: None })
     }
-}
 
-impl Pattern {
     /// Whether it has groups with names.
     pub fn has_names(&self) -> bool {
         self.regex.capture_names().flatten().next().is_some()
@@ -204,21 +204,37 @@ impl Redaction {
     /// `written` is what was put in place of something before, in the same text: it is not hidden
     /// again, or a hash would be the hash of a hash where the text was looked at twice.
     fn hide(&self, text: &[u8], written: &mut Vec<Vec<u8>>) -> Option<Vec<u8>> {
+        let regex = &self.pattern.regex;
+        // Almost every text has nothing to hide: for those nothing is allocated.
+        if !regex.is_match(text) {
+            return None;
+        }
         let before = written.len();
+        let mut places = regex.capture_locations();
         let mut out = Vec::new();
-        let mut copied = 0;
-        for groups in self.pattern.regex.captures_iter(text) {
-            let found = groups.iter().skip(1).flatten().next().or_else(|| groups.get(0));
-            let Some(found) = found.filter(|found| !found.is_empty()) else { continue };
-            let is_old = |old: &Vec<u8>| memchr::memmem::find(old, found.as_bytes()).is_some();
-            if !(self.pattern.is_it)(found.as_bytes()) || written[..before].iter().any(is_old) {
+        let (mut at, mut copied) = (0, 0);
+        while at <= text.len()
+            && let Some(whole) = regex.captures_read_at(&mut places, text, at)
+        {
+            // Past an empty match, or it would be found for ever.
+            at = whole.end().max(whole.start() + 1);
+            let group = (1..places.len()).find_map(|group| places.get(group));
+            let (start, end) = group.unwrap_or((whole.start(), whole.end()));
+            if start == end {
                 continue;
             }
-            out.extend_from_slice(&text[copied..found.start()]);
-            let start = out.len();
-            self.with.write(found.as_bytes(), &mut out);
-            written.push(out[start..].to_vec());
-            copied = found.end();
+            let Some(found) = (self.pattern.check)(text, start..end) else { continue };
+            if found != (start..end) {
+                at = found.end;
+            }
+            if written[..before].iter().any(|old| is_part_of(old, text, &found)) {
+                continue;
+            }
+            out.extend_from_slice(&text[copied..found.start]);
+            let put_at = out.len();
+            self.with.write(&text[found.clone()], &mut out);
+            note_written(&out[put_at..], written);
+            copied = found.end;
         }
         if copied == 0 {
             return None;
@@ -234,24 +250,31 @@ impl Redaction {
         }
         let mut out = Vec::new();
         self.with.write(text, &mut out);
-        written.push(out.clone());
+        note_written(&out, written);
         Some(out)
     }
 
     fn object(&self, message: &[u8], written: &mut Vec<Vec<u8>>) -> Option<Vec<u8>> {
-        if message.trim_ascii_start().first() != Some(&b'{') || !is_json_object(message) {
-            return None;
-        }
         let mut change = |path: &[u8], part: Part<'_>| {
             let mut here = Vec::new();
             let hidden = match part {
                 Part::Key(text) => self.hide(text, &mut here),
                 Part::Text(text) | Part::Number(text) => self.hide_value(path, text, &mut here),
             };
-            written.append(&mut here);
+            for new in &here {
+                // As it will stand in the text.
+                let mut escaped = Vec::new();
+                escape_json_into(new, &mut escaped);
+                note_written(&escaped, written);
+            }
             hidden.map_or(Change::Keep, Change::Text)
         };
-        rewrite_json(message, &mut change)
+        let inside = rewrite_json(message, &mut change);
+        if inside.is_none() {
+            // It is no object after all: nothing of this is in the text.
+            written.clear();
+        }
+        inside
     }
 
     /// Whether it looks into that attribute.
@@ -276,12 +299,62 @@ impl Replacement {
             Self::Stars => out.resize(out.len() + found.len(), b'*'),
             Self::Hash(key) => {
                 for byte in hmac::sign(key, found).as_ref().iter().take(HASH_BYTES) {
-                    out.extend_from_slice(format!("{byte:02x}").as_bytes());
+                    // Writing to a vector cannot fail.
+                    let _ = write!(out, "{byte:02x}");
                 }
             }
         }
     }
 }
+
+/// Mostly it is the same text again and again.
+fn note_written(new: &[u8], written: &mut Vec<Vec<u8>>) {
+    if written.last().is_none_or(|last| last != new) {
+        written.push(new.to_vec());
+    }
+}
+
+/// Whether what was found lies inside a place where `old` stands.
+fn is_part_of(old: &[u8], text: &[u8], found: &Range<usize>) -> bool {
+    let slack = old.len().checked_sub(found.len());
+    slack.is_some_and(|slack| {
+        let mut places = found.start.saturating_sub(slack)..=found.start;
+        places.any(|place| text[place..].starts_with(old))
+    })
+}
+
+/// A card number: all that was found, or what begins with one of its groups of digits, since other
+/// numbers often stand beside it.
+fn card(text: &[u8], found: Range<usize>) -> Option<Range<usize>> {
+    if is_card(&text[found.clone()]) {
+        return Some(found);
+    }
+    let is_start = |at: &usize| *at == found.start || !text[at - 1].is_ascii_digit();
+    let mut starts = found.clone().filter(|at| text[*at].is_ascii_digit()).filter(is_start);
+    starts.find_map(|start| Some(start..start + card_len(&text[start..])?))
+}
+
+/// Length of the longest card number that a text begins with, in groups as they are printed on
+/// cards: of four digits at least, but for the last one.
+fn card_len(text: &[u8]) -> Option<usize> {
+    let (mut longest, mut end, mut digits) = (None, 0, 0);
+    loop {
+        let group = text[end..].iter().take_while(|b| b.is_ascii_digit()).count();
+        (end, digits) = (end + group, digits + group);
+        if group == 0 || digits > CARD_DIGITS_MAX {
+            return longest;
+        }
+        if is_card(&text[..end]) {
+            longest = Some(end);
+        }
+        if group < 4 || !matches!(text.get(end), Some(b' ' | b'-')) {
+            return longest;
+        }
+        end += 1;
+    }
+}
+
+const CARD_DIGITS_MAX: usize = 19;
 
 /// The check digit of Luhn, over 12 to 19 digits that are not all the same.
 fn is_card(text: &[u8]) -> bool {
@@ -293,14 +366,14 @@ fn is_card(text: &[u8]) -> bool {
         _ => digit * 2,
     };
     let sum: u32 = digits.iter().rev().enumerate().map(doubled).sum();
-    (12..=19).contains(&digits.len())
+    (12..=CARD_DIGITS_MAX).contains(&digits.len())
         && sum.is_multiple_of(10)
         && digits.iter().any(|digit| *digit != digits[0])
 }
 
-fn is_ip_address(text: &[u8]) -> bool {
-    let text = std::str::from_utf8(text).unwrap_or_default();
-    text != "::" && text.parse::<std::net::IpAddr>().is_ok()
+fn ip_address(text: &[u8], found: Range<usize>) -> Option<Range<usize>> {
+    let address = std::str::from_utf8(&text[found.clone()]).ok()?;
+    (address != "::" && address.parse::<std::net::IpAddr>().is_ok()).then_some(found)
 }
 
 #[cfg(test)]
@@ -331,6 +404,9 @@ mod tests {
                 "order 4111111111111112 and 0000000000000000",
                 "order 4111111111111112 and 0000000000000000",
             ),
+            ("card", "user 17 4111111111111111 12/28", "user 17 # 12/28"),
+            ("card", "4111 1111 1111 1111 123 ok", "# 123 ok"),
+            ("card", "1 2 3 4 5 6 7 4111 1111 1111 1111", "1 2 3 4 5 6 7 #"),
             ("email", "from <joe.o'neil+x@mail.example.co.uk>!", "from <#>!"),
             ("email", "a@b, @x.y, user@localhost", "a@b, @x.y, user@localhost"),
             ("token", "password=hunter2&user=joe", "password=#&user=joe"),
@@ -377,6 +453,20 @@ mod tests {
             String::from_utf8(redaction.message(text.as_bytes()).unwrap()).unwrap()
         };
         assert_eq!(once(r#"{"m":"id=42"}"#), format!(r#"{{"m":"{}"}}"#, once("id=42")));
+    }
+
+    #[test]
+    fn a_short_secret_is_hidden_though_it_stands_in_what_was_put_in_place_of_another() {
+        let redaction = Redaction {
+            pattern: Pattern::new(r"pin\W+(\w+)").unwrap(),
+            with: Replacement::Text("hidden".to_owned()),
+            scope: Scope::Everything,
+        };
+        let message = redaction.message(br#"{"a":"pin 1234","pin":"d"}"#).unwrap();
+        assert_eq!(String::from_utf8(message).unwrap(), r#"{"a":"pin hidden","pin":"hidden"}"#);
+        let quoted = Redaction { with: Replacement::Text("\"hidden\"".to_owned()), ..redaction };
+        let message = quoted.message(br#"{"a":"pin 1234"}"#).unwrap();
+        assert_eq!(String::from_utf8(message).unwrap(), r#"{"a":"pin \"hidden\""}"#);
     }
 
     #[test]
