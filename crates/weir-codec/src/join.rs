@@ -191,6 +191,16 @@ pub(crate) fn cut(format: Format, content: &[u8], max: usize) -> usize {
     }
 }
 
+/// How much of the body of a record with these flags can be kept within `max` bytes, without
+/// splitting an escape or a character.
+pub fn cut_body(body: &[u8], flags: RecordFlags, max: usize) -> usize {
+    if flags.contains(RecordFlags::JSON_ESCAPED) {
+        cut_content(body, max)
+    } else {
+        cut_utf8(body, max)
+    }
+}
+
 impl LineDecoder {
     /// Makes records of all that is open, when its rest will not come (the container has stopped,
     /// or nothing came for long). On [`Full`] seal and call again.

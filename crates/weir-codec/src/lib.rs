@@ -30,7 +30,7 @@ pub use attributes::{
 pub use decoder::{Consumed, LineDecoder, Stop};
 pub use detect::{DETECT_BYTES_MAX, Format, detect};
 pub use escape::escape_json_into;
-pub use join::Partials;
+pub use join::{Partials, cut_body};
 pub use json::is_json_object;
 pub use multiline::{MULTILINE_LINES_DEFAULT, Multiline, MultilineError, MultilinePreset};
 pub use state::StateError;

@@ -2,10 +2,12 @@
 //! line, as a CRI line and in docker's JSON, and must come out the same.
 
 use weir_codec::{Format, LineDecoder};
-use weir_model::{BatchBuilder, DiscardReason, Position, Resource, SourceBook};
+use weir_model::{
+    BatchBuilder, DiscardReason, Position, RecordFlags, Resource, SourceBook, StreamId,
+};
 use weir_pipeline::rule::{
-    Action, BodyFormat, Keep, Outcome, Pattern, Redaction, Replacement, RulePlan, Scope, SetValue,
-    Target, Template, Trial,
+    Action, BodyFormat, Keep, Outcome, Pattern, Redaction, Replacement, RulePlan, Rules, Scope,
+    SetValue, Subject, Target, Template, Trial, Workspace,
 };
 
 const OUTPUTS: [&str; 3] = ["web", "audit", "rest"];
@@ -241,6 +243,72 @@ fn numbers_and_names_of_attributes_are_hidden_too() {
     );
     assert_eq!(message(&hit), r##"{"pan":"#","by":{"#":1},"password":"#","n":12}"##);
     assert_eq!(attributes(&hit), r##"{"pan":"#","#":1,"password":"#","n":12}"##);
+}
+
+/// Applies rules to a batch that cannot be read again in smaller pieces.
+fn apply_to_fit(rules: &[RulePlan], batch: &mut BatchBuilder, book: &mut SourceBook) {
+    let rules = Rules::new(1, rules, &[0], |_| Some(0)).unwrap();
+    let resource = resource().encode();
+    let mut subject = Subject {
+        batch,
+        stream: StreamId(1),
+        resource: &resource,
+        book,
+        clock: &weir_host::RealClock::new(),
+        must_fit: true,
+    };
+    rules.apply(&mut Workspace::new("app"), &mut subject).unwrap();
+}
+
+#[test]
+fn a_record_that_is_cut_says_so_and_is_no_object_any_more() {
+    let redaction = Redaction {
+        pattern: Pattern::new("x").unwrap(),
+        with: Replacement::Text("a good deal longer".to_owned()),
+        scope: Scope::Everything,
+    };
+    let text = format!("{{\"a\":\"{}\"}}\n", "é x".repeat(45_000));
+    let mut batch = decode(Format::Json, &text);
+    assert!(batch.record(0).flags.contains(RecordFlags::JSON_OBJECT));
+    let mut book = SourceBook { lines: 1, records: 1, ..SourceBook::default() };
+    apply_to_fit(&acting(vec![Action::Redact(redaction)]), &mut batch, &mut book);
+    let record = batch.record(0);
+    assert!(record.flags.contains(RecordFlags::TRUNCATED) && book.truncated == 1);
+    assert!(!record.flags.contains(RecordFlags::JSON_OBJECT));
+    assert!(std::str::from_utf8(record.body).is_ok() && record.body.len() > 300_000);
+}
+
+#[test]
+fn no_escape_is_split_where_a_record_is_cut() {
+    for head in ["", "a"] {
+        let body = format!("{head}{}", r"\n".repeat(95_000));
+        let time = "2026-01-02T03:04:05.000000006Z";
+        let line = format!("{{\"log\":\"{body}\",\"stream\":\"stdout\",\"time\":\"{time}\"}}\n");
+        let mut batch = decode(Format::DockerJson, &line);
+        batch.reserve_state(weir_model::limits::STATE_BYTES_MAX);
+        let mut book = SourceBook { lines: 1, records: 1, ..SourceBook::default() };
+        let rules = acting(vec![set("@a", &"y".repeat(60_000))]);
+        apply_to_fit(&rules, &mut batch, &mut book);
+        let record = batch.record(0);
+        assert!(record.flags.contains(RecordFlags::TRUNCATED.with(RecordFlags::JSON_ESCAPED)));
+        assert_eq!((record.body.len() - head.len()) % 2, 0, "{}", record.body.len());
+        assert!(record.attributes.len() > 60_000);
+    }
+}
+
+#[test]
+fn records_that_do_not_all_fit_are_cut_and_none_is_lost() {
+    let mut batch = BatchBuilder::new(Position::default());
+    let text = "a line that is not so short\n".repeat(2_000);
+    let region = batch.append(text.as_bytes()).unwrap();
+    let mut book = SourceBook::default();
+    LineDecoder::new(Format::Raw, 192 * 1024, 0).decode(&mut batch, region, 0, &mut book);
+    apply_to_fit(&acting(vec![set("@a", &"y".repeat(500))]), &mut batch, &mut book);
+    assert_eq!((batch.record_count(), book.records), (2_000, 2_000));
+    let whole = (0..2_000).filter(|index| !batch.record(*index).attributes.is_empty()).count();
+    assert!(whole > 300 && book.truncated >= 2_000 - whole as u64, "{whole}");
+    let last = batch.record(1_999);
+    assert_eq!(last.body, b"a line that is not so short");
 }
 
 #[test]

@@ -24,7 +24,8 @@ use weir_expr::{BatchPass, Expr, Hits, Limits, RuleSet, Scratch};
 use weir_host::Clock;
 use weir_model::limits::{ATTRIBUTES_BYTES_MAX, FRAME_BYTES_MAX};
 use weir_model::{
-    BatchBuilder, DiscardReason, Full, NewRecord, RecordFlags, SourceBook, StreamId, hash64,
+    BatchBuilder, DiscardReason, Full, NewRecord, RecordFlags, RecordView, SourceBook, StreamId,
+    hash64,
 };
 
 pub use action::{Action, BodyFormat, SetValue, Target};
@@ -167,13 +168,6 @@ struct Changed {
     timestamp_ns: i64,
 }
 
-/// What becomes of one record.
-enum Verdict {
-    /// It goes where the mask says.
-    Route,
-    Discard(DiscardReason),
-}
-
 impl Rules {
     /// Compiles the rules. `cursor_of` gives the cursor index of an output; `default_to` are the
     /// indexes of the outputs for what no rule routes.
@@ -310,13 +304,12 @@ impl Rules {
         }
         let draft = work.draft.get_mut();
         work.mask.clear();
-        let mut verdict = Verdict::Route;
         for hit in work.hits.iter() {
             let rule = &self.by_index[hit];
             work.tally.hits[hit] += 1;
             if let Some(reason) = rule.discards(subject.stream, view.position) {
-                verdict = Verdict::Discard(reason);
-                break;
+                work.discarded.push((index, reason));
+                return Ok(());
             }
             merge(&mut work.mask, &rule.mask);
             for action in &rule.actions {
@@ -326,18 +319,13 @@ impl Rules {
                 break;
             }
         }
-        match verdict {
-            Verdict::Discard(reason) => work.discarded.push((index, reason)),
-            Verdict::Route => {
-                if draft.is_changed(&view) {
-                    work.changes.note(index, draft);
-                }
-                if work.mask.is_empty() {
-                    self.unrouted(work, index);
-                } else {
-                    subject.batch.route(index, &work.mask)?;
-                }
-            }
+        if draft.is_changed(&view) {
+            work.changes.note(index, draft);
+        }
+        if work.mask.is_empty() {
+            self.unrouted(work, index);
+        } else {
+            subject.batch.route(index, &work.mask)?;
         }
         Ok(())
     }
@@ -395,16 +383,11 @@ impl Changes {
 /// was read nothing stays but the bodies and attributes of the records.
 fn write_changes(work: &mut Workspace, subject: &mut Subject<'_>) -> Result<(), TooLarge> {
     let old = &mut *subject.batch;
-    work.spare.rewrite_of(old);
-    let mut discarded = work.discarded.iter().map(|(index, _)| *index).peekable();
-    let mut changed = work.changes.records.iter().peekable();
-    for index in 0..old.record_count() {
-        let change = changed.next_if(|change| change.index == index);
-        if discarded.next_if_eq(&index).is_some() {
-            continue;
-        }
-        write_record(&mut work.spare, old, index, change, &work.changes.bytes, subject.must_fit)?;
+    let mut written = write_records(work, old, false);
+    if written.is_err() && subject.must_fit {
+        written = write_records(work, old, true);
     }
+    subject.book.truncated += written?;
     std::mem::swap(old, &mut work.spare);
     Ok(())
 }
@@ -412,50 +395,90 @@ fn write_changes(work: &mut Workspace, subject: &mut Subject<'_>) -> Result<(), 
 /// Room for the columns of a record.
 const ROW_BYTES: usize = 64;
 
-fn write_record(
-    out: &mut BatchBuilder,
-    old: &BatchBuilder,
-    index: usize,
-    change: Option<&Changed>,
-    bytes: &[u8],
-    must_fit: bool,
-) -> Result<(), TooLarge> {
-    let view = old.record(index);
-    let (mut message, mut attributes, mut flags) = (view.body, view.attributes, view.flags);
-    if let Some(span) = change.and_then(|change| change.message.clone()) {
-        message = &bytes[span];
-        flags = flags_of(message, flags);
+/// Writes all records to the spare builder; with `is_cut` none grows at the cost of those behind
+/// it, so that all fit. Returns how many were cut.
+fn write_records(work: &mut Workspace, old: &BatchBuilder, is_cut: bool) -> Result<u64, TooLarge> {
+    let Workspace { spare, discarded, changes, .. } = work;
+    spare.rewrite_of(old);
+    let mut discarded = discarded.iter().map(|(index, _)| *index).peekable();
+    let mut changed = changes.records.iter().peekable();
+    let bytes_of = |index| {
+        let view = old.record(index);
+        view.body.len() + view.attributes.len() + ROW_BYTES
+    };
+    let mut later: usize = (0..old.record_count()).filter(|_| is_cut).map(bytes_of).sum();
+    let mut cut_count = 0;
+    for index in 0..old.record_count() {
+        let change = changed.next_if(|change| change.index == index);
+        if is_cut {
+            later -= bytes_of(index);
+        }
+        if discarded.next_if_eq(&index).is_some() {
+            continue;
+        }
+        let mut view = old.record(index);
+        if let Some(change) = change {
+            change.apply(&changes.bytes, &mut view);
+        }
+        if is_cut {
+            cut_count += u64::from(cut(&mut view, spare.room().saturating_sub(later + ROW_BYTES)));
+        }
+        write_record(spare, &view)?;
+        spare.route_as(old, index);
     }
-    if let Some(span) = change.and_then(|change| change.attributes.clone()) {
-        attributes = &bytes[span];
+    Ok(cut_count)
+}
+
+impl Changed {
+    fn apply<'a>(&self, bytes: &'a [u8], view: &mut RecordView<'a>) {
+        if let Some(span) = &self.message {
+            view.body = &bytes[span.clone()];
+            // It stands there without escapes.
+            view.flags = of_body(view.body, view.flags.without(RecordFlags::JSON_ESCAPED));
+        }
+        if let Some(span) = &self.attributes {
+            view.attributes = &bytes[span.clone()];
+        }
+        (view.severity, view.timestamp_ns) = (self.severity, self.timestamp_ns);
     }
-    let room = out.room().saturating_sub(attributes.len() + ROW_BYTES);
-    if must_fit && message.len() > room {
-        message = &message[..room];
-        flags = flags.with(RecordFlags::TRUNCATED);
+}
+
+/// Cuts what does not fit in so many bytes: the attributes as a whole, the end of the body. True
+/// when something was.
+fn cut(view: &mut RecordView<'_>, room: usize) -> bool {
+    let bytes = view.body.len() + view.attributes.len();
+    if bytes <= room {
+        return false;
     }
-    let body = out.append(message)?;
-    let attributes = if attributes.is_empty() { 0..0 } else { out.append(attributes)? };
+    if view.attributes.len() > room {
+        view.attributes = &[];
+    }
+    let keep = weir_codec::cut_body(view.body, view.flags, room - view.attributes.len());
+    view.body = &view.body[..keep];
+    view.flags = of_body(view.body, view.flags.with(RecordFlags::TRUNCATED));
+    true
+}
+
+fn write_record(out: &mut BatchBuilder, view: &RecordView<'_>) -> Result<(), Full> {
+    let body = out.append(view.body)?;
+    let attributes = if view.attributes.is_empty() { 0..0 } else { out.append(view.attributes)? };
     out.push(&NewRecord {
-        timestamp_ns: change.map_or(view.timestamp_ns, |change| change.timestamp_ns),
+        timestamp_ns: view.timestamp_ns,
         end_offset: view.position.offset,
         body,
         attributes,
-        severity: change.map_or(view.severity, |change| change.severity),
-        flags,
-    })?;
-    out.route_as(old, index);
-    Ok(())
+        severity: view.severity,
+        flags: view.flags,
+    })
 }
 
-/// Flags of a record with a new message: it stands there without escapes, and may be no object
-/// any more.
-fn flags_of(message: &[u8], flags: RecordFlags) -> RecordFlags {
-    let mut flags = flags.without(RecordFlags::JSON_ESCAPED);
-    if flags.contains(RecordFlags::JSON_OBJECT) && !weir_codec::is_json_object(message) {
-        flags = flags.without(RecordFlags::JSON_OBJECT);
+/// Flags of a record with another body, which may be no object any more.
+fn of_body(body: &[u8], flags: RecordFlags) -> RecordFlags {
+    if flags.contains(RecordFlags::JSON_OBJECT) && !weir_codec::is_json_object(body) {
+        flags.without(RecordFlags::JSON_OBJECT)
+    } else {
+        flags
     }
-    flags
 }
 
 fn mask_of(cursors: &[usize]) -> Vec<u64> {
