@@ -56,15 +56,21 @@ struct Document {
     generations: Vec<Generation>,
 }
 
+/// What every release can read of the file, whatever else a later one has in it.
+#[derive(Debug, Deserialize)]
+struct Header {
+    format: String,
+}
+
 impl Generations {
     /// Reads the file in `data_dir`, if there is one.
     pub fn open(disk: Arc<dyn Disk>, data_dir: &Path) -> Result<Self, GenerationsError> {
         let path = data_dir.join("rules.json");
         let mut all = Vec::new();
         match read(disk.as_ref(), &path) {
-            Ok(None) => {}
-            Ok(Some(document)) if document.format == FORMAT => all = document.generations,
-            Ok(Some(document)) => return Err(GenerationsError { path, format: document.format }),
+            Ok(Contents::None) => {}
+            Ok(Contents::Known(document)) => all = document.generations,
+            Ok(Contents::Later(format)) => return Err(GenerationsError { path, format }),
             Err(error) => set_aside(disk.as_ref(), &path, &error),
         }
         Ok(Self { disk, path, all })
@@ -105,15 +111,27 @@ impl Generations {
     }
 }
 
-fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Document>> {
+/// What is in the file.
+enum Contents {
+    None,
+    Known(Document),
+    /// Another format, by its name.
+    Later(String),
+}
+
+fn read(disk: &dyn Disk, path: &Path) -> io::Result<Contents> {
     let file = match disk.open(path, OpenMode::Read) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::None),
         Err(error) => return Err(error),
     };
     let mut bytes = vec![0; file.len()?.min(FILE_BYTES_MAX) as usize];
     file.read_exact_at(&mut bytes, 0)?;
-    Ok(Some(serde_json::from_slice(&bytes)?))
+    let Header { format } = serde_json::from_slice(&bytes)?;
+    if format != FORMAT {
+        return Ok(Contents::Later(format));
+    }
+    Ok(Contents::Known(serde_json::from_slice(&bytes)?))
 }
 
 fn set_aside(disk: &dyn Disk, path: &Path, error: &io::Error) {
@@ -162,9 +180,13 @@ mod tests {
         std::fs::write(&path, b"{\"format\": \"weir.ru").unwrap();
         assert_eq!(open(dir.path()).unwrap().number(&plan(dir.path(), &[]), 0), 1);
         assert!(dir.path().join("rules.json.damaged").exists());
-        let later = b"{\"format\":\"weir.rules.v9\",\"other\":1}";
-        std::fs::write(&path, later).unwrap();
-        assert!(open(dir.path()).unwrap_err().to_string().contains("weir.rules.v9"));
-        assert_eq!(std::fs::read(&path).unwrap(), later);
+        for later in [
+            r#"{"format":"weir.rules.v9","other":1}"#,
+            r#"{"format":"weir.rules.v9","generations":[{"number":"one"}]}"#,
+        ] {
+            std::fs::write(&path, later).unwrap();
+            assert!(open(dir.path()).unwrap_err().to_string().contains("weir.rules.v9"));
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), later);
+        }
     }
 }
