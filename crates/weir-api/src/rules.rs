@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use weir_host::units::format_rfc3339;
 use weir_pipeline::view::PipelineView;
 
+use crate::status::seconds;
+
 /// The rules in force and their figures since they came into force.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RulesDocument {
@@ -45,7 +47,7 @@ impl RulesDocument {
             name: figures.name,
             hits: figures.hits,
             last_hit: figures.last_hit_ns.map(format_rfc3339),
-            cpu_seconds: figures.time_ns as f64 / 1e9,
+            cpu_seconds: seconds(figures.time_ns),
         });
         Self {
             schema: "weir.rules.v1".to_owned(),
@@ -53,7 +55,7 @@ impl RulesDocument {
             since: format_rfc3339(stats.since_ns()),
             records: stats.records(),
             unrouted: stats.unrouted(),
-            cpu_seconds: stats.time_ns() as f64 / 1e9,
+            cpu_seconds: seconds(stats.time_ns()),
             rules: entries.collect(),
         }
     }

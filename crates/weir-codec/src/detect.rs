@@ -39,6 +39,11 @@ impl Format {
         }
     }
 
+    /// The format of that name.
+    pub fn from_text(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.text() == name)
+    }
+
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|format| *format as u8 == code)
     }

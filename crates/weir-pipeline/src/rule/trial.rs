@@ -62,6 +62,11 @@ impl Trial {
         })
     }
 
+    /// The next records are of this source.
+    pub fn set_source(&mut self, source: &str) {
+        self.work = Workspace::new(source);
+    }
+
     /// What becomes of the one record in the batch.
     pub fn run(&mut self, batch: &mut BatchBuilder, resource: &Resource) -> Outcome {
         let resource = resource.encode();

@@ -25,9 +25,10 @@ use crate::term::{ColorChoice, Paint, Style, note, print_data};
 /// Runs every test of the configuration.
 pub(crate) fn test(args: &ConfigArgs, output: Output, color: ColorChoice) -> Result<Exit> {
     let plan = load_plan(args, color)?;
+    let mut trial = trial(&plan, "")?;
     let mut results = Vec::new();
     for test in &plan.tests {
-        results.push((test, run_test(test, &plan)?));
+        results.push((test, run_test(test, &mut trial)?));
     }
     let failed = results.iter().filter(|(_, differences)| !differences.is_empty()).count();
     let text = match output {
@@ -69,12 +70,9 @@ fn results_text(results: &[(&RuleTest, Vec<String>)], paint: Paint) -> String {
 }
 
 /// What came out differently, one line each.
-fn run_test(test: &RuleTest, plan: &Plan) -> Result<Vec<String>> {
-    let text = |key: &str| {
-        let found = test.record.iter().find(|(name, _)| name == key);
-        found.map(|(_, value)| value.to_string()).unwrap_or_default()
-    };
-    let mut trial = trial(plan, &text("source"))?;
+fn run_test(test: &RuleTest, trial: &mut Trial) -> Result<Vec<String>> {
+    let source = test.record.iter().find(|(name, _)| name == "source");
+    trial.set_source(&source.map(|(_, value)| value.to_string()).unwrap_or_default());
     let (mut batch, resource) = record_of(test)?;
     let outcome = trial.run(&mut batch, &resource);
     let mut differences = Vec::new();
@@ -189,7 +187,7 @@ pub(crate) fn explain(command: &ConfigCommand, color: ColorChoice) -> Result<Exi
     for (key, value) in resource {
         known.set(key, value.as_str());
     }
-    let mut show = |line: &str| -> Result<()> {
+    let mut show = |line: &[u8]| -> Result<()> {
         let mut batch = decode(line, format)?;
         let reasons = trial.explain(&batch, &known);
         let outcome = trial.run(&mut batch, &known);
@@ -201,10 +199,11 @@ pub(crate) fn explain(command: &ConfigCommand, color: ColorChoice) -> Result<Exi
         Ok(())
     };
     match line {
-        Some(line) => show(line)?,
+        Some(line) => show(line.as_bytes())?,
         None => {
-            for line in std::io::stdin().lock().lines() {
-                show(&line?)?;
+            for line in std::io::stdin().lock().split(b'\n') {
+                let line = line?;
+                show(line.strip_suffix(b"\r").unwrap_or(&line))?;
             }
         }
     }
@@ -212,27 +211,20 @@ pub(crate) fn explain(command: &ConfigCommand, color: ColorChoice) -> Result<Exi
 }
 
 fn format_of(name: &str) -> Result<Option<Format>> {
-    Ok(Some(match name {
-        "auto" => return Ok(None),
-        "raw" => Format::Raw,
-        "docker_json" => Format::DockerJson,
-        "cri" => Format::Cri,
-        "json" => Format::Json,
-        "logfmt" => Format::Logfmt,
-        other => {
-            let message = format!(
-                "unknown format {other:?}: write auto, raw, docker_json, cri, json or logfmt"
-            );
-            return Err(ExitError::with(Exit::Usage, message));
-        }
-    }))
+    let format = Format::from_text(name);
+    if format.is_none() && name != "auto" {
+        let message =
+            format!("unknown format {name:?}: write auto, raw, docker_json, cri, json or logfmt");
+        return Err(ExitError::with(Exit::Usage, message));
+    }
+    Ok(format)
 }
 
-fn decode(line: &str, format: Option<Format>) -> Result<BatchBuilder> {
-    let text = format!("{line}\n");
-    let format = format.or_else(|| weir_codec::detect(text.as_bytes())).unwrap_or(Format::Raw);
+fn decode(line: &[u8], format: Option<Format>) -> Result<BatchBuilder> {
+    let text = [line, b"\n"].concat();
+    let format = format.or_else(|| weir_codec::detect(&text)).unwrap_or(Format::Raw);
     let mut batch = BatchBuilder::new(Position::default());
-    let region = batch.append(text.as_bytes()).map_err(|_| no_record("the line is too long"))?;
+    let region = batch.append(&text).map_err(|_| no_record("the line is too long"))?;
     let mut decoder = LineDecoder::new(format, LINE_BYTES_MAX, 0);
     let mut book = SourceBook::default();
     decoder.decode(&mut batch, region, 0, &mut book);
