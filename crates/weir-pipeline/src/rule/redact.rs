@@ -358,17 +358,17 @@ const CARD_DIGITS_MAX: usize = 19;
 
 /// The check digit of Luhn, over 12 to 19 digits that are not all the same.
 fn is_card(text: &[u8]) -> bool {
-    let digits: Vec<u32> =
-        text.iter().filter(|b| b.is_ascii_digit()).map(|b| u32::from(b - b'0')).collect();
-    let doubled = |(index, digit): (usize, &u32)| match index % 2 {
-        0 => *digit,
-        _ if *digit > 4 => digit * 2 - 9,
+    let digits = text.iter().rev().filter(|b| b.is_ascii_digit()).map(|b| u32::from(b - b'0'));
+    let doubled = |(index, digit): (usize, u32)| match index % 2 {
+        0 => digit,
+        _ if digit > 4 => digit * 2 - 9,
         _ => digit * 2,
     };
-    let sum: u32 = digits.iter().rev().enumerate().map(doubled).sum();
-    (12..=CARD_DIGITS_MAX).contains(&digits.len())
+    let sum: u32 = digits.clone().enumerate().map(doubled).sum();
+    let last = digits.clone().next();
+    (12..=CARD_DIGITS_MAX).contains(&digits.clone().count())
         && sum.is_multiple_of(10)
-        && digits.iter().any(|digit| *digit != digits[0])
+        && digits.map(Some).any(|digit| digit != last)
 }
 
 fn ip_address(text: &[u8], found: Range<usize>) -> Option<Range<usize>> {
