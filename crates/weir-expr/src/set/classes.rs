@@ -20,6 +20,10 @@ const WORDS: usize = 2;
 /// Groups of runs.
 const GROUPS: usize = 8 * WORDS;
 
+/// Parts of a pattern that are looked at. What is repeated is looked at again for each time, so
+/// nested repetitions would be without end.
+const PARTS_MAX: u32 = 4096;
+
 /// Fewest bits of information that make a run worth looking for.
 const BITS_MIN: f32 = 14.0;
 
@@ -110,7 +114,7 @@ impl Classes {
 
 /// The run of a pattern that tells most; `None` when there is none that tells enough.
 pub(super) fn required(hir: &Hir) -> Option<Run> {
-    let mut finder = Finder { run: Vec::new(), best: Vec::new() };
+    let mut finder = Finder { run: Vec::new(), best: Vec::new(), parts_left: PARTS_MAX };
     finder.follow(hir);
     finder.end_run();
     let best = finder.best;
@@ -121,11 +125,14 @@ pub(super) fn required(hir: &Hir) -> Option<Run> {
 struct Finder {
     run: Run,
     best: Run,
+    parts_left: u32,
 }
 
 impl Finder {
     /// Takes what follows; whatever is not one character of a class ends the run.
     fn follow(&mut self, hir: &Hir) {
+        let Some(left) = self.parts_left.checked_sub(1) else { return self.end_run() };
+        self.parts_left = left;
         match hir.kind() {
             HirKind::Empty | HirKind::Look(_) => {}
             HirKind::Literal(literal) => {
@@ -233,6 +240,14 @@ mod tests {
         r"(?i)k[0-4]{4}",
         r"(a\d){3}b?9",
     ];
+
+    #[test]
+    fn nested_repetitions_are_looked_at_in_bounded_time() {
+        let nested = format!("{}[0-9]{}", "(".repeat(45), "+)".repeat(45));
+        assert_eq!(required(&hir(&nested)), None);
+        let run = required(&hir(&format!("[0-9]{{7}}{nested}"))).unwrap();
+        assert_eq!(run.len(), STEPS);
+    }
 
     proptest! {
         #[test]
