@@ -30,8 +30,22 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     behind.filter_map(|rest| rest.split_once("```").map(|(block, _)| block)).collect()
 }
 
+/// `weir config check` or `test` finds nothing wrong.
+#[track_caller]
+fn assert_passes(command: &str, file: &Path, block: &str, page: &Path) {
+    let mut weir = Command::new(binary());
+    weir.args(["config", command, "-c"]).arg(file);
+    for name in ["HEC_TOKEN", "ARCHIVE_TOKEN", "DASHBOARD_TOKEN", "INTAKE_TOKEN"] {
+        weir.env(name, "00000000-0000-0000-0000-000000000000");
+    }
+    let output = weir.output().expect("weir can be started");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}:\n{block}\n{said}", page.display());
+}
+
 #[test]
-fn every_configuration_in_the_documents_is_valid() {
+fn every_configuration_in_the_documents_is_valid_and_passes_its_tests() {
     let dir = tempfile::tempdir().expect("a directory can be made");
     let file = dir.path().join("weir.toml");
     let mut checked = 0;
@@ -41,15 +55,10 @@ fn every_configuration_in_the_documents_is_valid() {
             let block =
                 block.replace("/etc/ssl/splunk-ca.pem", "/etc/ssl/certs/ca-certificates.crt");
             std::fs::write(&file, &block).expect("it can be written");
-            let mut check = Command::new(binary());
-            check.args(["config", "check", "-c"]).arg(&file);
-            for name in ["HEC_TOKEN", "ARCHIVE_TOKEN", "DASHBOARD_TOKEN", "INTAKE_TOKEN"] {
-                check.env(name, "00000000-0000-0000-0000-000000000000");
+            assert_passes("check", &file, &block, &path);
+            if block.contains("[[test]]") {
+                assert_passes("test", &file, &block, &path);
             }
-            let output = check.output().expect("weir can be started");
-            let said = String::from_utf8_lossy(&output.stdout).into_owned()
-                + &String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{}:\n{block}\n{said}", path.display());
             checked += 1;
         }
     }
