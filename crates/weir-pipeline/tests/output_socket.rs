@@ -9,9 +9,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use harness::{DEADLINE, Line, Rig};
+use rustls::{ServerConnection, StreamOwned};
 use weir_pipeline::config::{Encoding, OutputKind, SocketOutput, SocketProtocol, TlsSettings};
 use weir_pipeline::stats::get;
-use weir_testkit::LineId;
+use weir_testkit::{LineId, Pki, ServerCertificate};
 
 fn socket(address: SocketAddr, protocol: SocketProtocol) -> SocketOutput {
     SocketOutput {
@@ -95,6 +96,56 @@ fn lines_arrive_in_order_over_tcp_raw_and_as_json() {
         let (ledger, _dir) = rig.finish();
         assert_eq!(ledger.book.delivered, 3);
     }
+}
+
+/// A plan for a listener with a good certificate of this authority, which is trusted or not.
+fn tls(address: SocketAddr, dir: &tempfile::TempDir, trusted: &Pki) -> SocketOutput {
+    let ca_file = dir.path().join("ca.pem");
+    std::fs::write(&ca_file, trusted.ca_pem()).unwrap();
+    SocketOutput {
+        tls: TlsSettings { ca_file: Some(ca_file), ..TlsSettings::default() },
+        ..socket(address, SocketProtocol::Tls)
+    }
+}
+
+fn accept_tls(listener: &TcpListener, pki: &Pki) -> impl BufRead + use<> {
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let server = ServerConnection::new(pki.server(ServerCertificate::Good)).unwrap();
+    BufReader::new(StreamOwned::new(server, stream))
+}
+
+#[test]
+fn lines_arrive_over_tls_before_they_are_settled() {
+    let (pki, dir) = (Pki::new(), tempfile::tempdir().unwrap());
+    let (listener, address) = listen();
+    let mut rig = start(tls(address, &dir, &pki));
+    rig.append_numbered(1, 1000, 100);
+    let mut reader = accept_tls(&listener, &pki);
+    let mut seen = Vec::new();
+    for _ in 0..1000 {
+        reader.read_until(b'\n', &mut seen).unwrap();
+    }
+    assert_eq!(numbers(&seen), (0..1000).collect::<Vec<_>>());
+    rig.drain();
+    let (ledger, _dir) = rig.finish();
+    assert_eq!(ledger.book.delivered, 1000);
+}
+
+#[test]
+fn a_peer_whose_certificate_is_not_trusted_gets_nothing() {
+    let (pki, dir) = (Pki::new(), tempfile::tempdir().unwrap());
+    let (listener, address) = listen();
+    let mut rig = start(tls(address, &dir, &Pki::new()));
+    rig.append_numbered(1, 10, 10);
+    let mut sent = String::new();
+    // The refusal is an error on this side, too.
+    assert!(accept_tls(&listener, &pki).read_line(&mut sent).is_err(), "{sent:?} was sent");
+    rig.wait("the certificate is told of", |rig| rig.errors("certificate_unknown_authority") > 0);
+    assert!(rig.last_error().contains("certificate"), "{}", rig.last_error());
+    rig.stop(Duration::ZERO);
+    let (ledger, _dir) = rig.finish();
+    assert_eq!((ledger.book.delivered, ledger.in_flight), (0, 10));
 }
 
 #[test]
