@@ -227,17 +227,19 @@ impl Engine {
     /// yet; they wake it.
     pub(super) fn begin(&mut self, file: &mut File) -> bool {
         let older: Vec<FileKey> = self.older(file);
-        let is_waiting = |key: &FileKey| {
-            self.files.get(key).is_some_and(|f| f.phase != Phase::Finished && !f.is_drained)
-        };
-        let awaited: Vec<FileKey> = older.iter().copied().filter(is_waiting).collect();
-        for key in &awaited {
-            if let Some(other) = self.files.get_mut(key) {
-                other.is_awaited = true;
+        let (mut may_begin, mut is_oldest_waiting) = (true, true);
+        for key in &older {
+            let Some(other) = self.files.get_mut(key).filter(|f| !f.is_read_to_end()) else {
+                continue;
+            };
+            may_begin = false;
+            other.is_awaited = true;
+            // Of those that wait themselves only the oldest can begin; it wakes the next.
+            if other.is_claimed || std::mem::take(&mut is_oldest_waiting) {
+                self.make_ready(*key);
             }
-            self.make_ready(*key);
         }
-        if !awaited.is_empty() {
+        if !may_begin {
             return false;
         }
         self.inherit(file, &older);
@@ -280,13 +282,14 @@ impl Engine {
         }
     }
 
-    /// Younger files of the group that wait may look again.
+    /// The oldest file of the group that waits may look again: before it no other one can begin.
     fn wake_younger(&mut self, file: &File) {
-        let members = self.groups.get(&file.group).cloned().unwrap_or_default();
-        for key in members {
-            if self.files.get(&key).is_some_and(|f| !f.is_claimed) {
-                self.make_ready(key);
-            }
+        let members = self.groups.get(&file.group).into_iter().flatten();
+        let waiting = members
+            .filter_map(|key| self.files.get(key))
+            .filter(|f| !f.is_claimed && !f.is_read_to_end());
+        if let Some(next) = waiting.reduce(|a, b| if b.is_before(a) { b } else { a }) {
+            self.make_ready(next.key);
         }
     }
 

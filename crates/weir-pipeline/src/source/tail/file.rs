@@ -233,6 +233,11 @@ impl File {
         Some(taken)
     }
 
+    /// It was read to its end since a younger file of the group had data.
+    pub(super) fn is_read_to_end(&self) -> bool {
+        self.phase == Phase::Finished || self.is_drained
+    }
+
     /// It no longer has the name that is written to.
     pub(super) fn is_rotated(&self) -> bool {
         self.places.is_empty() || self.is_renamed || self.generation != Generation::Active

@@ -195,3 +195,23 @@ fn a_part_that_was_handed_over_does_not_come_back() {
     assert_eq!(run.bodies(), ["begin end"]);
     run.stop();
 }
+
+#[test]
+fn many_generations_are_begun_one_after_the_other_with_a_few_visits_each() {
+    const FILES: usize = 60;
+    let world = World::new();
+    for n in (1..=FILES).rev() {
+        write(world.path(&format!("logs/app.log.{n}")), docker(&format!("file {n}\\n"))).unwrap();
+    }
+    let mut run = world.start(None);
+    let mut visits = 0;
+    while !run.engine.ready.is_empty() {
+        visits += run.engine.ready.len();
+        run.engine.visit_ready();
+        run.engine.take_events(run.engine.now());
+    }
+    let oldest_first: Vec<String> = (1..=FILES).rev().map(|n| format!("file {n}")).collect();
+    assert_eq!(run.bodies(), oldest_first);
+    assert!(visits < FILES * 8, "{visits} visits to {FILES} files");
+    run.stop();
+}
