@@ -111,6 +111,28 @@ fn top_prints_plain_lines_where_there_is_no_terminal() {
 }
 
 #[test]
+fn top_shows_what_rules_match() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = "[[rule]]\nname = \"ones\"\nwhen = 'one'\n\
+                 [[rule]]\nname = \"nothing\"\nwhen = 'nowhere'\n";
+    let config = config(dir.path(), rules);
+    write(dir.path(), "in/a.log", "one\ntwo\n");
+    let running = Running::start(dir.path(), &config);
+    running.wait_delivered("copy", 2);
+    let shown = run(dir.path(), &["top", "--once", "--interval", "250ms", "--api", &api(&running)]);
+    let text = stdout(&shown);
+    assert_eq!(shown.status.code(), Some(0), "{}", stderr(&shown));
+    let line = |name: &str| {
+        let line = text.lines().find(|line| line.trim_start().starts_with(name));
+        line.unwrap_or_else(|| panic!("{name} is not in:\n{text}")).to_owned()
+    };
+    let cells = |name: &str| line(name).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(cells("RULE")[..3], ["RULE", "HITS/S", "SHARE"]);
+    assert_eq!((cells("ones")[4].as_str(), cells("nothing")[4].as_str()), ("1", "0"));
+    assert_eq!(cells("nothing")[5], "never");
+}
+
+#[test]
 fn a_second_weir_on_the_same_data_or_port_is_refused_with_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let first = Running::start(dir.path(), &config(dir.path(), ""));

@@ -4,6 +4,7 @@
 //! file prints them as plain lines where there is none.
 
 mod model;
+mod rule_rows;
 mod screen;
 
 use std::fmt::Write as _;
@@ -11,7 +12,6 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::Result;
-use weir_api::StatusDocument;
 
 use crate::cli::ApiArgs;
 use crate::client::Client;
@@ -19,7 +19,8 @@ use crate::exit::Exit;
 use crate::signal::Signals;
 use crate::table::Table;
 use crate::term::{ColorChoice, Paint, Style, print_data};
-use model::{OUTPUT_HEAD, SOURCE_HEAD, State, View};
+use model::{OUTPUT_HEAD, Reading, SOURCE_HEAD, State, View};
+use rule_rows::RULE_HEAD;
 
 /// Runs the command.
 pub(crate) fn run(
@@ -38,8 +39,8 @@ pub(crate) fn run(
 }
 
 /// One reading.
-fn read(client: &Client) -> Result<StatusDocument> {
-    client.get("/weir/v1/status")
+fn read(client: &Client) -> Result<Reading> {
+    Ok(Reading { status: client.get("/weir/v1/status")?, rules: client.get("/weir/v1/rules")? })
 }
 
 /// Prints a reading per interval until a signal, or until nobody reads.
@@ -63,10 +64,16 @@ async fn plain(client: &Client, once: bool, interval: Duration, paint: Paint) ->
 
 fn text(view: &View, paint: Paint) -> String {
     let mut text = format!("{}\n{}\n", view.title, view.journal);
-    for (title, head, rows) in
-        [("Sources", &SOURCE_HEAD[..], &view.sources), ("Outputs", &OUTPUT_HEAD[..], &view.outputs)]
-    {
-        let mut table = Table::new(head, 2);
+    let tables = [
+        ("Sources", &SOURCE_HEAD[..], 2, &view.sources),
+        ("Outputs", &OUTPUT_HEAD[..], 2, &view.outputs),
+        (&view.rules_title, &RULE_HEAD[..], 1, &view.rules),
+    ];
+    for (title, head, words, rows) in tables {
+        if rows.is_empty() {
+            continue;
+        }
+        let mut table = Table::new(head, words);
         for row in rows {
             table.row(row.cells.clone());
         }

@@ -6,8 +6,10 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_api::{ByReason, OutputStatus, SourceStatus, StatusDocument};
+use weir_api::{ByReason, OutputStatus, RulesDocument, SourceStatus, StatusDocument};
 use weir_host::units::{approx_duration, approx_size, group_digits};
+
+use super::rule_rows;
 
 /// Columns of sources.
 pub(super) const SOURCE_HEAD: [&str; 10] =
@@ -28,6 +30,13 @@ pub(super) const OUTPUT_HEAD: [&str; 13] = [
     "CPU",
     "STATE",
 ];
+
+/// What a running weir says of itself at one moment.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) status: StatusDocument,
+    pub(super) rules: RulesDocument,
+}
 
 /// How a component is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,14 +69,18 @@ pub(super) struct View {
     pub(super) journal: String,
     pub(super) sources: Vec<Row>,
     pub(super) outputs: Vec<Row>,
+    /// The busiest ones.
+    pub(super) rules: Vec<Row>,
+    pub(super) rules_title: String,
     pub(super) reasons: Vec<ReasonLine>,
 }
 
 impl View {
     /// What happened between two readings.
-    pub(super) fn between(earlier: &StatusDocument, now: &StatusDocument) -> Self {
-        let seconds = (now.time_unix_ns - earlier.time_unix_ns).max(1) as f64 / 1e9;
-        let rates = Rates { seconds };
+    pub(super) fn between(earlier: &Reading, now: &Reading) -> Self {
+        let (earlier_rules, now_rules) = (&earlier.rules, &now.rules);
+        let (earlier, now) = (&earlier.status, &now.status);
+        let rates = Rates::over((now.time_unix_ns - earlier.time_unix_ns).max(1) as f64 / 1e9);
         let source = |now: &SourceStatus| {
             let earlier = earlier.sources.iter().find(|s| s.book.name == now.book.name);
             source_row(earlier.unwrap_or(now), now, &rates)
@@ -81,21 +94,34 @@ impl View {
             journal: journal(&now.journal),
             sources: now.sources.iter().map(source).collect(),
             outputs: now.outputs.iter().map(output).collect(),
+            rules: rule_rows::rows(earlier_rules, now_rules, &rates),
+            rules_title: rule_rows::title(now_rules),
             reasons: reasons(&now.health),
         }
     }
+
+    /// All rows, from the top.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.sources.iter().chain(&self.outputs).chain(&self.rules)
+    }
 }
 
-struct Rates {
+/// What a difference of two readings is per second.
+pub(super) struct Rates {
     seconds: f64,
 }
 
 impl Rates {
+    /// Of readings that are so far apart.
+    pub(super) fn over(seconds: f64) -> Self {
+        Self { seconds }
+    }
+
     fn per_second(&self, earlier: u64, now: u64) -> f64 {
         now.saturating_sub(earlier) as f64 / self.seconds
     }
 
-    fn count(&self, earlier: u64, now: u64) -> String {
+    pub(super) fn count(&self, earlier: u64, now: u64) -> String {
         let rate = self.per_second(earlier, now);
         if rate > 0.0 && rate < 9.95 { format!("{rate:.1}") } else { group_digits(rate as u64) }
     }
@@ -104,7 +130,7 @@ impl Rates {
         approx_size(self.per_second(earlier, now) as u64)
     }
 
-    fn share(&self, earlier: f64, now: f64) -> String {
+    pub(super) fn share(&self, earlier: f64, now: f64) -> String {
         format!("{:.1}%", (now - earlier).max(0.0) / self.seconds * 100.0)
     }
 }
@@ -270,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    fn document(ns: i64, lines: u64, delivered: u64) -> StatusDocument {
+    fn reading(ns: i64, lines: u64, delivered: u64) -> Reading {
         let value = json!({
             "schema": "weir.status.v1", "version": "1", "time": "t", "time_unix_ns": ns,
             "uptime_seconds": 65.0, "cpu_seconds": ns as f64 / 1e10, "resident_bytes": 1 << 20,
@@ -302,12 +328,19 @@ mod tests {
                 "batches": 0, "errors": 1, "cpu_seconds": 0.0,
             }],
         });
-        serde_json::from_value(value).unwrap()
+        let rules = json!({
+            "schema": "weir.rules.v1", "generation": 1, "since": "t", "records": 0, "unrouted": 0,
+            "cpu_seconds": 0.0, "rules": [],
+        });
+        Reading {
+            status: serde_json::from_value(value).unwrap(),
+            rules: serde_json::from_value(rules).unwrap(),
+        }
     }
 
     #[test]
     fn rates_are_differences_over_the_time_between_two_readings() {
-        let view = View::between(&document(0, 100, 50), &document(2_000_000_000, 2_100, 70));
+        let view = View::between(&reading(0, 100, 50), &reading(2_000_000_000, 2_100, 70));
         assert_eq!(
             view.sources[0].cells,
             ["s", "file", "3", "1,000", "0.98 MiB", "1.50 s", "10 B", "5 + 2.00 KiB", "0.0%", "ok"]
@@ -326,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_restart_between_two_readings_gives_no_negative_rate() {
-        let view = View::between(&document(1_000_000_000, 100, 50), &document(2_000_000_000, 0, 0));
+        let view = View::between(&reading(1_000_000_000, 100, 50), &reading(2_000_000_000, 0, 0));
         assert_eq!(view.sources[0].cells[3], "0");
         assert_eq!(view.outputs[0].cells[7], "-");
     }

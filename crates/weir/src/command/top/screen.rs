@@ -12,17 +12,17 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Clear, Paragraph, Row as TableRow, Table, Wrap};
-use weir_api::StatusDocument;
 
-use super::model::{OUTPUT_HEAD, Row, SOURCE_HEAD, State, View};
+use super::model::{OUTPUT_HEAD, Reading, Row, SOURCE_HEAD, State, View};
 use super::read;
+use super::rule_rows::RULE_HEAD;
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::term::Paint;
 
 const HELP: &str = "\
-j, down    next component
-k, up      previous component
+j, down    next component or rule
+k, up      previous one
 g, Home    first
 G, End     last
 ?          this help
@@ -31,7 +31,8 @@ q, Esc     quit
 LINES/S    lines read            LAG       age of the oldest byte not read,
 RECORDS/S  records acknowledged            or record not acknowledged
 FILL       buffer in use         LOST      records and bytes given up
-SERVICE    request to answer     QUEUEING  read to sent";
+SERVICE    request to answer     QUEUEING  read to sent
+HITS/S     records matched       SHARE     of the records of the interval";
 
 /// Shows until a key ends it.
 pub(super) fn run(client: &Client, interval: Duration, paint: Paint) -> Result<Exit> {
@@ -45,7 +46,7 @@ pub(super) fn run(client: &Client, interval: Duration, paint: Paint) -> Result<E
 }
 
 struct Screen {
-    latest: StatusDocument,
+    latest: Reading,
     view: View,
     selected: usize,
     shows_help: bool,
@@ -63,7 +64,7 @@ enum Action {
 }
 
 impl Screen {
-    fn new(first: StatusDocument, has_color: bool) -> Self {
+    fn new(first: Reading, has_color: bool) -> Self {
         let view = View::between(&first, &first);
         Self { latest: first, view, selected: 0, shows_help: false, has_color, problem: None }
     }
@@ -109,7 +110,7 @@ impl Screen {
             return Action::Nothing;
         }
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
-        let last = (self.view.sources.len() + self.view.outputs.len()).saturating_sub(1);
+        let last = self.view.rows().count().saturating_sub(1);
         match key.code {
             KeyCode::Esc if self.shows_help => self.shows_help = false,
             KeyCode::Char('q') | KeyCode::Esc => return Action::Quit,
@@ -127,10 +128,12 @@ impl Screen {
     fn draw(&self, frame: &mut Frame<'_>) {
         let rows = |n: usize| u16::try_from(n + 2).unwrap_or(u16::MAX);
         let reasons = self.reasons();
-        let [title, sources, outputs, detail, reason_area, foot] = Layout::vertical([
+        let rule_rows = if self.view.rules.is_empty() { 0 } else { rows(self.view.rules.len()) };
+        let [title, sources, outputs, rules, detail, reason_area, foot] = Layout::vertical([
             Constraint::Length(2),
             Constraint::Length(rows(self.view.sources.len())),
             Constraint::Length(rows(self.view.outputs.len())),
+            Constraint::Length(rule_rows),
             Constraint::Length(3),
             Constraint::Min(0),
             Constraint::Length(1),
@@ -142,8 +145,11 @@ impl Screen {
         self.table(frame, sources, &SOURCE_HEAD, &self.view.sources, 0);
         let offset = self.view.sources.len();
         self.table(frame, outputs, &OUTPUT_HEAD, &self.view.outputs, offset);
-        let rows = self.view.sources.iter().chain(&self.view.outputs);
-        let selected = rows.into_iter().nth(self.selected);
+        if rule_rows > 0 {
+            let offset = offset + self.view.outputs.len();
+            self.table(frame, rules, &RULE_HEAD, &self.view.rules, offset);
+        }
+        let selected = self.view.rows().nth(self.selected);
         let text = selected.map_or("", |row| row.detail.as_str());
         frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), detail);
         frame.render_widget(Paragraph::new(reasons).wrap(Wrap { trim: true }), reason_area);
@@ -164,7 +170,8 @@ impl Screen {
         let aligned = |cells: &mut dyn Iterator<Item = &str>| -> Vec<String> {
             let cells = cells.zip(&widths).enumerate().filter(|(i, _)| shown.contains(i));
             let align = |(i, (cell, width)): (usize, (&str, &usize))| {
-                if i < 2 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+                let is_word = ["NAME", "TYPE", "RULE"].contains(&head[i]);
+                if is_word { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
             };
             cells.map(align).collect()
         };
@@ -205,7 +212,9 @@ impl Screen {
 }
 
 /// Columns that go first where the terminal is narrow.
-const LEAST_NEEDED: [&str; 12] = [
+const LEAST_NEEDED: [&str; 14] = [
+    "HITS",
+    "LAST MATCH",
     "TYPE",
     "CPU",
     "RETRIES",
@@ -239,7 +248,7 @@ fn bold() -> Style {
 
 fn help(frame: &mut Frame<'_>) {
     let area = frame.area();
-    let (width, height) = (area.width.min(78), area.height.min(14));
+    let (width, height) = (area.width.min(78), area.height.min(15));
     let centred =
         Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
     frame.render_widget(Clear, centred);
