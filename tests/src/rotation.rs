@@ -56,7 +56,8 @@ fn copytruncate_loses_only_what_was_cut_before_it_could_be_read() {
     let collector = Collector::start();
     // Only the live file: its copy holds the same lines again.
     let source = format!(
-        "[source.logs]\ntype = \"file\"\ninclude = [\"{}/app.log\"]\nformat = \"docker_json\"\n",
+        "[source.logs]\ntype = \"file\"\ninclude = [\"{}/app.log\"]\nformat = \"docker_json\"\n\
+         read_interval = \"20ms\"\n",
         scene.logs().display()
     );
     let config = source + &crate::scene::hec(OUTPUT, &collector, "");

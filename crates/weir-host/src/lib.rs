@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod compress;
 pub mod disk;
 pub mod gzip;
 pub mod net;
@@ -14,6 +15,7 @@ pub mod units;
 pub mod wake;
 
 pub use clock::{Clock, RealClock};
+pub use compress::{CompressError, Compression, Compressor};
 pub use disk::{Disk, DiskFile, DiskSpace, OpenMode, RealDisk};
 pub use gzip::{Gzip, GzipError};
 pub use net::{ConnectError, Connector, ConnectorSettings, Stream, TlsFiles};

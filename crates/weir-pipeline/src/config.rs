@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_codec::Multiline;
+pub use weir_host::Compression;
 use weir_host::Secret;
 use weir_journal::WhenFull;
 
@@ -213,7 +214,7 @@ pub struct SplunkHec {
     pub token: Secret,
     /// Events (`/services/collector/event`) or raw text (`/services/collector/raw`).
     pub mode: HecMode,
-    /// gzip or none.
+    /// Of request bodies: gzip or none.
     pub compression: Compression,
     /// Uncompressed bytes of a request to aim for.
     pub batch_bytes: usize,
@@ -252,7 +253,7 @@ pub struct HttpOutput {
     pub method: HttpMethod,
     /// How records are put together.
     pub format: HttpFormat,
-    /// gzip or none.
+    /// Of request bodies.
     pub compression: Compression,
     /// Further headers.
     pub headers: Vec<(String, String)>,
@@ -364,15 +365,6 @@ pub enum HecMode {
     Raw,
 }
 
-/// Compression of request bodies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
-    /// As it is.
-    None,
-    /// gzip.
-    Gzip,
-}
-
 /// `type = "file"`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileOutput {
@@ -397,8 +389,8 @@ pub struct Rotation {
     pub every: Option<Duration>,
     /// How many rotated files are kept beside each file; `None` = all.
     pub keep: Option<usize>,
-    /// Rotated files are compressed with gzip.
-    pub compress: bool,
+    /// How rotated files are compressed.
+    pub compress: Compression,
 }
 
 impl Rotation {

@@ -12,7 +12,9 @@ use std::time::Duration;
 use harness::{Line, Rig};
 use weir_host::RealDisk;
 use weir_model::Resource;
-use weir_pipeline::config::{Encoding, FileOutput, FilePath, FsyncPolicy, OutputKind, Rotation};
+use weir_pipeline::config::{
+    Compression, Encoding, FileOutput, FilePath, FsyncPolicy, OutputKind, Rotation,
+};
 use weir_pipeline::output::dead_letter;
 use weir_testkit::{CallKind, FailingDisk, Fault, FaultKind, LineId};
 
@@ -63,12 +65,15 @@ fn tree(dir: &Path) -> BTreeSet<String> {
 /// Content of a file, unpacked.
 fn content(path: &Path) -> Vec<u8> {
     let bytes = std::fs::read(path).unwrap();
-    if path.extension().is_none_or(|extension| extension != "gz") {
-        return bytes;
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("gz") => {
+            let mut plain = Vec::new();
+            flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_end(&mut plain).unwrap();
+            plain
+        }
+        Some("zst") => zstd::decode_all(&bytes[..]).unwrap(),
+        _ => bytes,
     }
-    let mut plain = Vec::new();
-    flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_end(&mut plain).unwrap();
-    plain
 }
 
 /// Numbers of the lines of a stream in all files of a directory, oldest file first.
@@ -250,7 +255,7 @@ const ROTATE_BYTES: u64 = 64 * 1024;
 
 #[test]
 fn files_are_rotated_by_size_under_load_and_every_line_is_in_one_of_them() {
-    for compress in [false, true] {
+    for compress in [Compression::None, Compression::Gzip, Compression::Zstd] {
         let (mut rig, tree_dir) = start("app.log", |plan| {
             plan.rotation.size_bytes = Some(ROTATE_BYTES);
             plan.rotation.compress = compress;
@@ -259,8 +264,8 @@ fn files_are_rotated_by_size_under_load_and_every_line_is_in_one_of_them() {
             rig.append_numbered(1, 500, 50);
         }
         rig.drain();
-        let is_packed = |name: &String| name.rsplit('.').next() == Some("gz") || name == "app.log";
-        if compress {
+        let is_packed = |name: &String| name.ends_with(compress.suffix()) || name == "app.log";
+        if compress != Compression::None {
             rig.wait("rotated files are compressed", |_| tree(&tree_dir).iter().all(is_packed));
         }
         let (ledger, _dir) = rig.finish();
@@ -331,8 +336,11 @@ fn what_a_crash_left_between_rotation_and_compression_is_finished() {
     write("app.log.20260103T000000.000Z.gz", &packed.finish().unwrap());
     write("other.log.20260101T000000.000Z", b"other\n");
     let mut plan = output(&tree_dir, "app.log");
-    plan.rotation =
-        Rotation { size_bytes: Some(ROTATE_BYTES), compress: true, ..Rotation::default() };
+    plan.rotation = Rotation {
+        size_bytes: Some(ROTATE_BYTES),
+        compress: Compression::Gzip,
+        ..Rotation::default()
+    };
     let mut rig = Rig::start_in(dir, Arc::new(RealDisk), OutputKind::File(plan));
     rig.append(1, &[Line::new("new")]);
     rig.drain();

@@ -39,10 +39,12 @@ impl Request {
     /// The objects in it.
     fn objects(&self) -> Vec<Value> {
         let mut plain = Vec::new();
-        if self.header("content-encoding") == Some("gzip") {
-            flate2::read::GzDecoder::new(&self.body[..]).read_to_end(&mut plain).unwrap();
-        } else {
-            plain.clone_from(&self.body);
+        match self.header("content-encoding") {
+            Some("gzip") => {
+                flate2::read::GzDecoder::new(&self.body[..]).read_to_end(&mut plain).unwrap();
+            }
+            Some("zstd") => plain = zstd::decode_all(&self.body[..]).unwrap(),
+            _ => plain.clone_from(&self.body),
         }
         if self.header("content-type") == Some("application/json") {
             return serde_json::from_slice(&plain).unwrap();
@@ -170,7 +172,7 @@ fn start(server: &Server, change: impl FnOnce(&mut HttpOutput)) -> Rig {
 #[test]
 fn records_arrive_in_every_format_and_compression() {
     for format in [HttpFormat::Ndjson, HttpFormat::Array] {
-        for compression in [Compression::None, Compression::Gzip] {
+        for compression in [Compression::None, Compression::Gzip, Compression::Zstd] {
             let server = Server::start(&[], Act::Say(200));
             let mut rig = start(&server, |plan| {
                 plan.format = format;

@@ -423,7 +423,7 @@ fn output(named: &Named) -> Option<OutputPlan> {
                 size_bytes: section.is_set("rotate_size").then(|| section.size("rotate_size")),
                 every: section.is_set("rotate_every").then(|| section.duration("rotate_every")),
                 keep: section.count("keep").map(|count| count as usize),
-                compress: section.word("compress") == "gzip",
+                compress: compression(section.word("compress")),
             },
             open_files_max: section.count("open_files_max").unwrap_or(1) as usize,
         }),
@@ -449,7 +449,7 @@ fn splunk_hec(section: &Section) -> Option<SplunkHec> {
         endpoint: text("endpoint")?.trim_end_matches('/').to_owned(),
         token: section.secret("token")?,
         mode: if section.word("mode") == "raw" { HecMode::Raw } else { HecMode::Event },
-        compression: compression(section),
+        compression: compression(section.word("compression")),
         batch_bytes: section.size("batch_size") as usize,
         batch_age: section.duration("batch_age"),
         connections_max: section.count("connections_max").unwrap_or(1) as usize,
@@ -479,7 +479,7 @@ fn http(section: &Section) -> Option<HttpOutput> {
             "json" => HttpFormat::Array,
             _ => HttpFormat::Ndjson,
         },
-        compression: compression(section),
+        compression: compression(section.word("compression")),
         headers: super::check_http::headers(section),
         auth,
         batch_bytes: section.size("batch_size") as usize,
@@ -492,10 +492,11 @@ fn http(section: &Section) -> Option<HttpOutput> {
     })
 }
 
-fn compression(section: &Section) -> Compression {
-    match section.word("compression") {
-        "none" => Compression::None,
-        _ => Compression::Gzip,
+fn compression(word: &str) -> Compression {
+    match word {
+        "gzip" => Compression::Gzip,
+        "zstd" => Compression::Zstd,
+        _ => Compression::None,
     }
 }
 

@@ -411,7 +411,7 @@ const TAIL: &[Field] = &[
     field(
         "read_interval",
         time(MS, Duration::from_secs(10)),
-        Value("\"75ms\""),
+        Value("\"60ms\""),
         "While a file is written to in a trickle, its reads are at least this far apart. Longer \
          costs less CPU time; a file that is far behind is read without pause.",
     ),
@@ -658,6 +658,7 @@ pub(crate) const OUTPUT: Family = Family {
                         Kind::Choice(&[
                             word("none", "as they are"),
                             word("gzip", "as `NAME.20261122T011500.123Z.gz`"),
+                            word("zstd", "as `NAME.20261122T011500.123Z.zst`"),
                         ]),
                         Value("\"none\""),
                         "Compression of files that were put aside.",

@@ -1,7 +1,7 @@
 //! Files that were rotated away: their names, their compression, and how many are kept.
 //!
 //! A rotated file is called `NAME.20261122T011500.123Z`, the moment (UTC) at which it was put
-//! aside; compressed it has `.gz` behind that. Names sort by age.
+//! aside; compressed it has `.gz` or `.zst` behind that. Names sort by age.
 //!
 //! Invariants: a file is removed only after its compressed form is complete, named and on stable
 //! storage; whatever moment weir is stopped at, the next tidying finishes the work; tidying runs
@@ -14,17 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
 
-use weir_host::{Disk, Gzip, OpenMode};
+use weir_host::{Compression, Compressor, Disk, OpenMode};
 
 use super::dir::Dir;
 use crate::stats::OutputStats;
 
 /// `.20261122T011500.123Z`
 const MOMENT_BYTES: usize = 21;
-const GZ: &str = ".gz";
 /// Behind the name of what is being compressed.
-const UNFINISHED: &str = ".gz.tmp";
-/// Bytes that are compressed at once; each becomes a member of the gzip file.
+const UNFINISHED: &str = ".tmp";
+/// Bytes that are compressed at once; each becomes a member, or frame, of the file.
 const BLOCK_BYTES: usize = 1024 * 1024;
 /// Directories and names that wait to be tidied; those beyond come up with their next rotation.
 const JOBS_MAX: usize = 256;
@@ -40,10 +39,33 @@ pub(super) fn rotated(name: &str, unix_ns: i64) -> String {
     format!("{name}.{}T{}.{}Z", digits(0..10), digits(11..19), digits(20..23))
 }
 
+/// What stands in a rotated file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Plain,
+    Packed,
+    /// What was made of it when weir was stopped.
+    Unfinished,
+}
+
+/// The form that a name tells, and the name without it.
+fn form(name: &str) -> (Form, &str) {
+    let unpacked = |name: &str| {
+        let mut suffixes = Compression::FORMATS.iter().map(|format| format.suffix());
+        suffixes.find_map(|suffix| name.strip_suffix(suffix).map(str::len))
+    };
+    if let Some(len) = name.strip_suffix(UNFINISHED).and_then(unpacked) {
+        return (Form::Unfinished, &name[..len]);
+    }
+    match unpacked(name) {
+        Some(len) => (Form::Packed, &name[..len]),
+        None => (Form::Plain, name),
+    }
+}
+
 /// The name that a rotated file had before, if it is one.
 pub(super) fn original(name: &str) -> Option<&str> {
-    let name = name.strip_suffix(UNFINISHED).unwrap_or(name);
-    let name = name.strip_suffix(GZ).unwrap_or(name);
+    let (_, name) = form(name);
     let at = name.len().checked_sub(MOMENT_BYTES).filter(|at| *at > 0)?;
     let fits = |(i, byte): (usize, u8)| match i {
         0 | 16 => byte == b'.',
@@ -66,8 +88,8 @@ pub(super) struct Archivist {
 /// What is to be done with rotated files.
 #[derive(Debug, Clone)]
 pub(super) struct Upkeep {
-    /// Compress them.
-    pub(super) compress: bool,
+    /// How they are compressed.
+    pub(super) compress: Compression,
     /// How many of each file are kept; `None` = all.
     pub(super) keep: Option<usize>,
     pub(super) disk: Arc<dyn Disk>,
@@ -120,21 +142,23 @@ impl Drop for Archivist {
 impl Upkeep {
     fn tidy(&self, dir: &Dir, name: &str, stop: &AtomicBool) -> io::Result<()> {
         let mut names = self.names(dir, name)?;
-        if self.compress {
-            let mut gzip = Gzip::new();
-            for plain in names.iter().filter(|n| !n.ends_with(GZ) && !n.ends_with(UNFINISHED)) {
-                let packed = format!("{plain}{GZ}");
-                if !names.contains(&packed) && !self.compress(dir, plain, &mut gzip, stop)? {
+        if let Some(mut compressor) = Compressor::new(self.compress) {
+            for plain in names.iter().filter(|name| form(name).0 == Form::Plain) {
+                let is_packed = |name: &String| form(name) == (Form::Packed, plain);
+                if !names.iter().any(is_packed)
+                    && !self.compress(dir, plain, &mut compressor, stop)?
+                {
                     return Ok(());
                 }
                 self.disk.remove(&dir.join(plain))?;
             }
             names = self.names(dir, name)?;
         }
-        for unfinished in names.iter().filter(|name| name.ends_with(UNFINISHED)) {
+        let is_unfinished = |name: &String| form(name).0 == Form::Unfinished;
+        for unfinished in names.iter().filter(|name| is_unfinished(name)) {
             self.disk.remove(&dir.join(unfinished))?;
         }
-        names.retain(|name| !name.ends_with(UNFINISHED));
+        names.retain(|name| !is_unfinished(name));
         let excess = self.keep.map_or(0, |keep| names.len().saturating_sub(keep));
         for old in &names[..excess] {
             self.disk.remove(&dir.join(old))?;
@@ -160,10 +184,11 @@ impl Upkeep {
         &self,
         dir: &Dir,
         name: &str,
-        gzip: &mut Gzip,
+        compressor: &mut Compressor,
         stop: &AtomicBool,
     ) -> io::Result<bool> {
-        let temporary = dir.join(&format!("{name}{UNFINISHED}"));
+        let packed_name = format!("{name}{}", compressor.compression().suffix());
+        let temporary = dir.join(&format!("{packed_name}{UNFINISHED}"));
         let from = self.disk.open(&dir.join(name), OpenMode::ReadInPlace)?;
         let to = self.disk.open(&temporary, OpenMode::CreateInPlace)?;
         to.set_len(0)?;
@@ -177,13 +202,13 @@ impl Upkeep {
             let part = &mut block[..BLOCK_BYTES.min((len - read) as usize)];
             from.read_exact_at(part, read)?;
             packed.clear();
-            gzip.compress(part, &mut packed).map_err(io::Error::other)?;
+            compressor.compress(part, &mut packed).map_err(io::Error::other)?;
             to.write_all_at(&mut [IoSlice::new(&packed)], end)?;
             read += part.len() as u64;
             end += packed.len() as u64;
         }
         to.sync_data()?;
-        self.disk.rename(&temporary, &dir.join(&format!("{name}{GZ}")))?;
+        self.disk.rename(&temporary, &dir.join(&packed_name))?;
         self.disk.sync_dir(dir.path())?;
         Ok(true)
     }
@@ -201,6 +226,8 @@ mod tests {
         assert_eq!(original(&early), Some("a.log"));
         assert_eq!(original(&format!("{early}.gz")), Some("a.log"));
         assert_eq!(original(&format!("{early}.gz.tmp")), Some("a.log"));
+        assert_eq!(original(&format!("{early}.zst")), Some("a.log"));
+        assert_eq!(original(&format!("{early}.zst.tmp")), Some("a.log"));
         for other in ["a.log", "a.log.gz", "a.log.20231114T221320.123", ".20231114T221320.123Z"] {
             assert_eq!(original(other), None, "{other}");
         }

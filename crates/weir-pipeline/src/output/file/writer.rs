@@ -19,7 +19,7 @@ use weir_model::{DiscardReason, RecordView};
 use super::archive::{Archivist, Upkeep};
 use super::dir::Dir;
 use super::target::Target;
-use crate::config::{FileOutput, FsyncPolicy};
+use crate::config::{Compression, FileOutput, FsyncPolicy};
 use crate::output::Job;
 use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
 use crate::output::lines;
@@ -375,7 +375,8 @@ impl Writer {
 /// The helper that tidies rotated files, where there are any.
 fn archivist(job: &Job, plan: &FileOutput) -> Option<Archivist> {
     let rotation = &plan.rotation;
-    if !rotation.is_on() || !(rotation.compress || rotation.keep.is_some()) {
+    let is_kept_as_it_is = rotation.compress == Compression::None && rotation.keep.is_none();
+    if !rotation.is_on() || is_kept_as_it_is {
         return None;
     }
     let started = Archivist::start(Upkeep {

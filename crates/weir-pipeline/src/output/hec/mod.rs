@@ -12,7 +12,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 
 use super::post::{Encoder, Endpoint, Protocol, Sender, Sending};
 use super::{OutputContext, OutputError};
-use crate::config::{Compression, HecMode, OutputPlan, SplunkHec};
+use crate::config::{HecMode, OutputPlan, SplunkHec};
 use crate::stats::OutputStats;
 
 /// Port of a collector when the endpoint names none.
@@ -42,7 +42,7 @@ pub(super) fn sender(
         endpoint,
         headers,
         send_channel: hec.indexer_ack || hec.mode == HecMode::Raw,
-        gzip: hec.compression == Compression::Gzip,
+        compression: hec.compression,
         batch_bytes: hec.batch_bytes,
         batch_age: hec.batch_age,
         connections_max: hec.connections_max,

@@ -12,7 +12,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::post::{Encoder, Endpoint, Protocol, Sender, Sending};
 use super::{OutputContext, OutputError};
-use crate::config::{Compression, HttpAuth, HttpFormat, HttpMethod, HttpOutput, OutputPlan};
+use crate::config::{HttpAuth, HttpFormat, HttpMethod, HttpOutput, OutputPlan};
 use crate::stats::OutputStats;
 
 /// Checks the settings and reads the certificate files.
@@ -46,7 +46,7 @@ pub(super) fn sender(
         endpoint,
         headers,
         send_channel: false,
-        gzip: http.compression == Compression::Gzip,
+        compression: http.compression,
         batch_bytes: http.batch_bytes,
         batch_age: http.batch_age,
         connections_max: http.connections_max,

@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use weir_host::Compression;
 
 use super::request::Renderer;
 use crate::output::parcel::Parcel;
@@ -24,7 +25,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 #[derive(Debug, Clone)]
 pub(crate) enum Body {
     /// Finished.
-    Bytes { bytes: Bytes, is_gzip: bool },
+    Bytes { bytes: Bytes, compression: Compression },
     /// Encoded while it is sent.
     Events(Events),
 }
@@ -42,7 +43,7 @@ pub(crate) struct Events {
 impl Body {
     /// Bytes that need no compression.
     pub(crate) fn plain(bytes: Bytes) -> Self {
-        Self::Bytes { bytes, is_gzip: false }
+        Self::Bytes { bytes, compression: Compression::None }
     }
 
     /// Length in bytes, as it is sent.
@@ -53,8 +54,11 @@ impl Body {
         }
     }
 
-    pub(crate) fn is_gzip(&self) -> bool {
-        matches!(self, Self::Bytes { is_gzip: true, .. })
+    pub(crate) fn compression(&self) -> Compression {
+        match self {
+            Self::Bytes { compression, .. } => *compression,
+            Self::Events(_) => Compression::None,
+        }
     }
 
     /// The body on its way, from its beginning.

@@ -34,7 +34,10 @@ fn renderer() -> Arc<Mutex<Renderer>> {
         host: None,
         tls: TlsSettings::default(),
     };
-    Arc::new(Mutex::new(Renderer::new(request::Encoder::Event(Encoder::new(&plan, "here")), false)))
+    Arc::new(Mutex::new(Renderer::new(
+        request::Encoder::Event(Encoder::new(&plan, "here")),
+        Compression::None,
+    )))
 }
 
 /// What a source makes of these bodies, escaped already, in a container's log.

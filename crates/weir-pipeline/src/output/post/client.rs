@@ -198,8 +198,8 @@ impl Client {
         *request.uri_mut() = path.parse().map_err(|_| self.unsendable())?;
         let headers = request.headers_mut();
         headers.clone_from(&self.headers);
-        if body.is_gzip() {
-            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        if let Some(encoding) = body.compression().content_encoding() {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
         }
         if self.send_channel {
             let value = HeaderValue::from_str(channel).map_err(|_| self.unsendable())?;

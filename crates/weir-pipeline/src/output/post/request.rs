@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use weir_host::Gzip;
+use weir_host::{Compression, Compressor};
 use weir_journal::Outcome;
 use weir_model::StreamId;
 
@@ -126,13 +126,14 @@ impl Drop for Lent {
 #[derive(Debug)]
 pub(crate) struct Renderer {
     pub(crate) encoder: Encoder,
-    gzip: Option<Gzip>,
+    compressor: Option<Compressor>,
     buffers: Buffers,
 }
 
 impl Renderer {
-    pub(crate) fn new(encoder: Encoder, gzip: bool) -> Self {
-        Self { encoder, gzip: gzip.then(Gzip::new), buffers: Buffers::default() }
+    pub(crate) fn new(encoder: Encoder, compression: Compression) -> Self {
+        let compressor = Compressor::new(compression);
+        Self { encoder, compressor, buffers: Buffers::default() }
     }
 
     /// An empty buffer to encode into.
@@ -143,12 +144,13 @@ impl Renderer {
     /// Compresses what was encoded, where that is wanted.
     pub(crate) fn finish(&mut self, mut plain: Vec<u8>) -> Body {
         self.encoder.complete(&mut plain);
-        if let Some(gzip) = &mut self.gzip {
+        if let Some(compressor) = &mut self.compressor {
             let mut packed = Vec::with_capacity(plain.len() / 4);
-            match gzip.compress(&plain, &mut packed) {
+            match compressor.compress(&plain, &mut packed) {
                 Ok(()) => {
                     self.buffers.give_back(plain);
-                    return Body::Bytes { bytes: packed.into(), is_gzip: true };
+                    let compression = compressor.compression();
+                    return Body::Bytes { bytes: packed.into(), compression };
                 }
                 Err(error) => tracing::warn!(%error, "sending without compression"),
             }
@@ -163,7 +165,7 @@ impl Renderer {
 
     /// Length of these records when they can be encoded while they are sent.
     fn length(&mut self, parcel: &Parcel, range: Range<usize>) -> Option<usize> {
-        if self.gzip.is_some() { None } else { self.encoder.length(parcel, range) }
+        if self.compressor.is_some() { None } else { self.encoder.length(parcel, range) }
     }
 }
 

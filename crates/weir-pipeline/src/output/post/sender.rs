@@ -22,7 +22,7 @@ use super::client::{Client, Reply, SendError};
 use super::endpoint::Endpoint;
 use super::pace::Pace;
 use super::request::{Draft, Encoder, Renderer, Request, Unacknowledged};
-use crate::config::{OutputPlan, TlsSettings};
+use crate::config::{Compression, OutputPlan, TlsSettings};
 use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
 use crate::output::parcel::Parcel;
 use crate::output::{OutputContext, OutputError};
@@ -66,7 +66,7 @@ pub(crate) struct Sending {
     pub(crate) headers: HeaderMap,
     /// Every request names its connection.
     pub(crate) send_channel: bool,
-    pub(crate) gzip: bool,
+    pub(crate) compression: Compression,
     pub(crate) batch_bytes: usize,
     pub(crate) batch_age: Duration,
     pub(crate) connections_max: usize,
@@ -139,7 +139,7 @@ impl Sender {
         Ok(Self {
             client: Client::new(connector, &sending, clock.clone()),
             pace: Pace::new(sending.connections_max, sending.retry_min, sending.retry_max),
-            renderer: Arc::new(Mutex::new(Renderer::new(encoder, sending.gzip))),
+            renderer: Arc::new(Mutex::new(Renderer::new(encoder, sending.compression))),
             acks,
             stats: stats.clone(),
             dead_letters,
