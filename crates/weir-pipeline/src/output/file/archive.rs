@@ -39,6 +39,14 @@ pub(super) fn rotated(name: &str, unix_ns: i64) -> String {
     format!("{name}.{}T{}.{}Z", digits(0..10), digits(11..19), digits(20..23))
 }
 
+/// The names under which a rotated file may stand: as it is, or compressed.
+pub(super) fn forms(name: &str) -> impl Iterator<Item = String> {
+    [Compression::None]
+        .iter()
+        .chain(&Compression::FORMATS)
+        .map(move |f| format!("{name}{}", f.suffix()))
+}
+
 /// What stands in a rotated file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {

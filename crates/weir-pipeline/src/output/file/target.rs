@@ -50,6 +50,8 @@ pub(super) struct Target {
     is_unsynced: bool,
     /// Number of the last round in which it got lines.
     pub(super) round: u64,
+    /// Since when the next file that is put aside may be dated: after the one before.
+    free_from_ns: i64,
 }
 
 impl Target {
@@ -63,6 +65,7 @@ impl Target {
             in_doubt: false,
             is_unsynced: false,
             round: 0,
+            free_from_ns: i64::MIN,
         }
     }
 
@@ -185,18 +188,21 @@ impl Target {
         self.open.as_ref().is_some_and(|open| identity(&path) != open.identity)
     }
 
-    /// Puts the file aside under a name that no other file has. It must be flushed.
-    pub(super) fn put_aside(&mut self, disk: &dyn Disk, mut unix_ns: i64) -> io::Result<()> {
+    /// Puts the file aside under a name that no other file has in any form, and that sorts behind
+    /// those of all before it, even of one that is removed already. It must be flushed.
+    pub(super) fn put_aside(&mut self, disk: &dyn Disk, unix_ns: i64) -> io::Result<()> {
         const MS: i64 = 1_000_000;
+        let mut unix_ns = unix_ns.max(self.free_from_ns);
         let free = loop {
-            let name = self.dir.join(&archive::rotated(&self.name, unix_ns));
-            let packed = self.dir.join(&format!("{}.gz", archive::rotated(&self.name, unix_ns)));
-            if name.symlink_metadata().is_err() && packed.symlink_metadata().is_err() {
-                break name;
-            }
+            let name = archive::rotated(&self.name, unix_ns);
             unix_ns += MS;
+            let is_there = |form: &String| self.dir.join(form).symlink_metadata().is_ok();
+            if !archive::forms(&name).any(|form| is_there(&form)) {
+                break self.dir.join(&name);
+            }
         };
         disk.rename(&self.dir.join(&self.name), &free)?;
+        self.free_from_ns = unix_ns;
         self.open = None;
         self.is_unsynced = false;
         disk.sync_dir(self.dir.path())
@@ -243,4 +249,53 @@ fn whole_lines(file: &dyn DiskFile) -> io::Result<u64> {
         end = start;
     }
     Ok(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_host::{Compression, RealDisk};
+
+    use super::*;
+
+    /// Names in a directory but that of the file itself.
+    fn aside(dir: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(dir).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| name != "app.log").collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_put_aside_within_a_moment_sort_by_age_whatever_becomes_of_them() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = Dir::named(&RealDisk, home.path()).unwrap();
+        let mut file = Target::new(dir, "app.log".to_owned());
+        let path = |name: &str| home.path().join(name);
+        let mut put_aside = |unix_ns| {
+            let before = aside(home.path());
+            std::fs::write(path("app.log"), "line\n").unwrap();
+            file.put_aside(&RealDisk, unix_ns).unwrap();
+            let after = aside(home.path());
+            assert_eq!(after[..before.len()], before, "the newest is last");
+            after.last().unwrap().clone()
+        };
+        let now_ns = 1_700_000_000_123_456_789;
+        let first = put_aside(now_ns);
+        for compression in Compression::FORMATS {
+            let packed = put_aside(now_ns);
+            let form = format!("{packed}{}", compression.suffix());
+            std::fs::rename(path(&packed), path(&form)).unwrap();
+        }
+        std::fs::remove_file(path(&first)).unwrap();
+        // The clock was set back.
+        let last = put_aside(now_ns - 5_000_000_000);
+        assert!(last > first, "{last} {first}");
+        // Another process begins with what is there.
+        let again = Dir::named(&RealDisk, home.path()).unwrap();
+        file = Target::new(again, "app.log".to_owned());
+        std::fs::write(path("app.log"), "line\n").unwrap();
+        file.put_aside(&RealDisk, now_ns).unwrap();
+        assert_eq!(aside(home.path()).len(), 4);
+    }
 }
