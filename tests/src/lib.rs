@@ -21,6 +21,8 @@ mod isolation;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod multiline;
+#[cfg(test)]
 mod partial;
 #[cfg(test)]
 mod points;
