@@ -24,6 +24,9 @@ const GROUPS: usize = 8 * WORDS;
 /// nested repetitions would be without end.
 const PARTS_MAX: u32 = 4096;
 
+/// Bytes after which it is asked whether anything fitted: asking costs more than a step.
+const BLOCK: usize = 16;
+
 /// Fewest bits of information that make a run worth looking for.
 const BITS_MIN: f32 = 14.0;
 
@@ -81,17 +84,31 @@ impl Classes {
         let Some(table) = self.table.first_chunk::<128>() else { return };
         // Before the text everything fits that a shorter run does not ask for.
         let mut states = [0; WORDS];
-        for (place, byte) in text.iter().enumerate() {
-            let row = &table[usize::from(byte & 0x7f)];
-            let mut all = u64::MAX;
-            for (state, row) in states.iter_mut().zip(row) {
-                *state = (*state << 1 & SHIFTED) | row;
-                all &= *state;
-            }
-            if all & COMPLETE != COMPLETE {
-                for (index, state) in states.iter().enumerate() {
-                    self.compare(&text[..=place], index * 8, !state & COMPLETE, found);
+        let mut trail = [states; BLOCK];
+        for (index, block) in text.chunks(BLOCK).enumerate() {
+            let mut all = [u64::MAX; WORDS];
+            for (byte, trail) in block.iter().zip(&mut trail) {
+                let row = &table[usize::from(byte & 0x7f)];
+                for (state, row) in states.iter_mut().zip(row) {
+                    *state = (*state << 1 & SHIFTED) | row;
                 }
+                all.iter_mut().zip(&states).for_each(|(all, state)| *all &= state);
+                *trail = states;
+            }
+            if all.iter().any(|word| word & COMPLETE != COMPLETE) {
+                for (place, states) in trail.iter().take(block.len()).enumerate() {
+                    self.compare_all(&text[..=index * BLOCK + place], states, found);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn compare_all(&self, text: &[u8], states: &[u64; WORDS], found: &mut dyn FnMut(u32)) {
+        for (word, state) in states.iter().enumerate() {
+            let fits = !state & COMPLETE;
+            if fits != 0 {
+                self.compare(text, word * 8, fits, found);
             }
         }
     }
