@@ -154,7 +154,10 @@ impl Pass {
         let stride = (shortest(literals, indices) + 1).saturating_sub(gram).clamp(1, STRIDE_MAX);
         let mask = u64::MAX >> (64 - 8 * gram);
         let mut by_gram: HashMap<u64, Vec<Entry>> = HashMap::new();
-        for index in indices {
+        // Which window is best depends on those chosen before: the order of rules must not matter.
+        let mut indices = indices.to_vec();
+        indices.sort_by_key(|index| &literals[*index as usize]);
+        for index in &indices {
             let bytes = literals[*index as usize].bytes();
             let start = best_window(bytes, gram, stride, texts, &by_gram);
             for offset in start..start + stride {
