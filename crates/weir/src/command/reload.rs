@@ -12,7 +12,7 @@ use crate::term::Paint;
 
 /// How often the files are looked at. They are taken when two looks see the same change, so that
 /// half a file is not.
-pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What tells one state of the files from another: name, length and time of change of each.
 type Fingerprint = Vec<(PathBuf, u64, Option<SystemTime>)>;
