@@ -59,7 +59,7 @@ impl State {
         for index in 0..self.cursors.len() {
             self.admit_to_cursor(index, stream, bytes, batch, now)?;
         }
-        if policy == WritePolicy::OnLag && self.is_ahead_by_one_in(1) && !self.spill_is_due(now) {
+        if policy == WritePolicy::OnLag && self.is_ahead_by_one_in(1) && self.ring_may_move(now) {
             self.ahead_wanted = true;
             return Err(RefusedReason::RingFull);
         }
@@ -171,6 +171,12 @@ impl State {
         }
         self.ring_wanted = self.ring_wanted.max(bytes);
         Err(RefusedReason::RingFull)
+    }
+
+    /// Something in memory was appended so lately that a destination may still take it from there.
+    /// What waits on disk alone is no reason to hold a source back.
+    fn ring_may_move(&mut self, now: Duration) -> bool {
+        !self.is_starving() && self.spill_due_at().is_some_and(|at| now < at)
     }
 
     /// Whether a full ring should go to disk: another destination would starve, or the slowest

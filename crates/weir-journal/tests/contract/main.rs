@@ -84,6 +84,7 @@ contract! {
     restart::a_book_goes_back_with_its_position
     restart::batches_that_are_cut_differently_are_skipped_record_by_record
     restart::two_destinations_skip_what_each_has
+    restart::a_backlog_from_before_holds_no_source_back
     restart::epochs_are_kept_apart
     restart::recovered_frames_are_claimed_and_not_read_twice
     restart::recovered_frames_behind_a_hole_are_read_again

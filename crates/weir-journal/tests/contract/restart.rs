@@ -118,6 +118,25 @@ pub(crate) fn two_destinations_skip_what_each_has(opener: &mut impl Opener) {
     opener.close(journal);
 }
 
+/// More than a source may read ahead waits on disk, and nothing in memory: a source must go on.
+pub(crate) fn a_backlog_from_before_holds_no_source_back(opener: &mut impl Opener) {
+    const BATCHES: u64 = 40;
+    let journal = opener.open();
+    drop(cursor(&journal, "hec"));
+    open_stream(&journal, 1);
+    for n in 0..BATCHES {
+        append_safely(&journal, &Part::new(1, n * 10, 10).padding(10_000));
+    }
+    opener.close(journal);
+    let journal = opener.open();
+    let mut hec = cursor(&journal, "hec");
+    open_stream(&journal, 1);
+    journal.append(Part::new(1, BATCHES * 10, 10).padding(10_000).build(), LAG).unwrap();
+    assert_eq!(only_numbers(drain(&mut hec)), (0..BATCHES * 10 + 10).collect::<Vec<_>>());
+    assert_books_balance(&journal);
+    opener.close(journal);
+}
+
 pub(crate) fn epochs_are_kept_apart(opener: &mut impl Opener) {
     let journal = opener.open();
     let mut hec = cursor(&journal, "hec");
