@@ -322,6 +322,7 @@ impl<'a> RecordView<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{CURSORS_MAX, ROUTED_RECORDS_MIN};
     use crate::{BatchBuilder, BatchClass, NewRecord, Seal, SourceId, StreamId};
 
     fn sample(bodies: &[(&str, &str)]) -> Batch {
@@ -385,6 +386,25 @@ mod tests {
         assert_eq!(batch.state(), b"state");
         assert_eq!(batch.resource(), br#"{"host.name":"a"}"#);
         assert_eq!(batch.keys().collect::<Vec<_>>(), [5, 6]);
+    }
+
+    #[test]
+    fn a_few_records_can_each_go_elsewhere_whatever_destinations_there_are() {
+        let count = ROUTED_RECORDS_MIN;
+        let mut builder = BatchBuilder::new(Position::default());
+        for end_offset in 1..=count as u64 {
+            let body = builder.append(b"x").unwrap();
+            let (timestamp_ns, severity, flags) = (0, Severity::INFO, RecordFlags::default());
+            let attributes = 0..0;
+            let record = NewRecord { timestamp_ns, end_offset, body, attributes, severity, flags };
+            builder.push(&record).unwrap();
+        }
+        builder.route_all(&[]);
+        for index in 0..count {
+            let mut mask = vec![0; CURSORS_MAX / 64];
+            mask[CURSORS_MAX / 64 - 1] = 1 << index;
+            builder.route(index, &mask).unwrap();
+        }
     }
 
     #[test]

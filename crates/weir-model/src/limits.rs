@@ -41,6 +41,15 @@ pub const CURSORS_MAX: usize = 4096;
 /// buffer was given back and cleared anew: a tenth of the CPU time at full speed.
 pub const POOL_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// So many records can go to as many different sets of destinations in one frame, however many
+/// destinations there are; one more set is where most records go.
+pub const ROUTED_RECORDS_MIN: usize = ROUTE_BYTES_MAX / (8 + CURSORS_MAX / 8) - 1;
+
+const _: () = assert!(
+    ROUTED_RECORDS_MIN >= 8,
+    "a line, the records that it ends, and the open ones of both streams of a container can be no \
+     more than eight records; these must fit in a frame, since they cannot be read apart"
+);
 const _: () = assert!(
     READ_BLOCK_BYTES + STATE_BYTES_MAX + TAIL_BYTES_RESERVED + 16 * 1024 < FRAME_BYTES_MAX,
     "a block and the lines joined over its edges (either open in the state, or joined in the \

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use weir_codec::{DETECT_BYTES_MAX, LineDecoder, Stop, detect};
 use weir_journal::{RefusedReason, StreamSpec, WritePolicy};
-use weir_model::limits::READ_BLOCK_BYTES;
+use weir_model::limits::{READ_BLOCK_BYTES, ROUTED_RECORDS_MIN};
 use weir_model::{
     AbandonReason, Batch, BatchBuilder, BatchClass, DiscardReason, Position, Seal, SourceBook,
 };
@@ -458,10 +458,29 @@ impl Engine {
         resume
     }
 
-    /// Seals what was decoded and appends it, cut to what fits in a frame. False when the journal
-    /// refused it: the batch is then held, or dropped to be read again.
+    /// Seals what was decoded and appends it, cut to what fits in a frame. False when that did not
+    /// go: the batch is then held, or dropped to be read again.
     pub(super) fn append(&mut self, file: &mut File) -> bool {
-        self.append_as(file, Fit::Cut) == Appended::Accepted
+        match self.append_as(file, Fit::Cut) {
+            Appended::Accepted => true,
+            Appended::Refused => false,
+            Appended::TooLarge => {
+                self.read_again(file);
+                false
+            }
+        }
+    }
+
+    /// Records that go to more sets of destinations than a frame can name, which cutting does not
+    /// help. What is cut has a few records, of one line, and the routes of those always fit
+    /// ([`ROUTED_RECORDS_MIN`]): so this does not happen, and if it did, nothing would be lost.
+    fn read_again(&mut self, file: &mut File) {
+        let text = format!("{}: records of one line do not fit in a frame", file.shown.display());
+        self.parts.stats.errors.count("too_large", &text);
+        self.rewind(file);
+        if file.phase == Phase::Finished {
+            file.phase = Phase::Following;
+        }
     }
 
     fn append_as(&mut self, file: &mut File, fit: Fit) -> Appended {
@@ -484,6 +503,10 @@ impl Engine {
             clock: self.parts.clock.as_ref(),
         };
         if rules.apply(&mut self.rule_work, &mut subject).is_err() {
+            debug_assert!(
+                !subject.must_fit || subject.batch.record_count() > ROUTED_RECORDS_MIN,
+                "a few records always fit when they are cut"
+            );
             return Appended::TooLarge;
         }
         file.encode_state(&mut self.state_buf);

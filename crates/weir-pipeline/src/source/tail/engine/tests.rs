@@ -9,7 +9,7 @@ use weir_testkit::FakeClock;
 use super::super::layout::Layout;
 use super::*;
 use crate::config::{FileSource, RateLimit, ReadFrom};
-use crate::rule::Rules;
+use crate::rule::{Keep, RulePlan, Rules};
 
 /// Turns that are enough for anything that waits for nothing.
 const TURNS: usize = 20;
@@ -21,6 +21,15 @@ const TIMEOUT: Duration = Duration::from_millis(100);
 struct World {
     home: tempfile::TempDir,
     clock: FakeClock,
+}
+
+fn cursor_spec(name: &str) -> CursorSpec {
+    CursorSpec {
+        name: name.into(),
+        when_full: WhenFull::Block,
+        buffer_limit_bytes: 1 << 30,
+        window_bytes: 16 << 20,
+    }
 }
 
 /// What runs until a restart.
@@ -52,13 +61,7 @@ impl World {
         };
         let journal =
             Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new())).unwrap();
-        let spec = CursorSpec {
-            name: "out".into(),
-            when_full: WhenFull::Block,
-            buffer_limit_bytes: 1 << 30,
-            window_bytes: 16 << 20,
-        };
-        let cursor = journal.cursor(spec).unwrap();
+        let cursor = journal.cursor(cursor_spec("out")).unwrap();
         let source = FileSource {
             include: vec![format!("{}/app.log*", self.path("logs").display())],
             exclude: Vec::new(),
@@ -213,5 +216,54 @@ fn many_generations_are_begun_one_after_the_other_with_a_few_visits_each() {
     let oldest_first: Vec<String> = (1..=FILES).rev().map(|n| format!("file {n}")).collect();
     assert_eq!(run.bodies(), oldest_first);
     assert!(visits < FILES * 8, "{visits} visits to {FILES} files");
+    run.stop();
+}
+
+#[test]
+fn records_that_do_not_fit_in_a_frame_are_read_again_even_where_they_should_be_cut() {
+    // Ten outputs besides the one that gets every line: more sets than a frame can name.
+    let others: Vec<String> = ('a'..='j').map(String::from).collect();
+    let lines: Vec<String> = (1..600_usize)
+        .map(|n| {
+            (0..others.len()).filter(|bit| n >> bit & 1 == 1).map(|bit| &*others[bit]).collect()
+        })
+        .collect();
+    let world = World::new();
+    let text: String = lines.iter().map(|line| docker(&format!("{line}\\n"))).collect();
+    write(world.path("logs/app.log"), &text).unwrap();
+    let mut run = world.start(None);
+    let engine = &mut run.engine;
+    let cursors: Vec<Cursor> =
+        others.iter().map(|name| engine.parts.journal.cursor(cursor_spec(name)).unwrap()).collect();
+    let index = |name: &str| {
+        others.iter().position(|other| other == name).map_or(0, |at| cursors[at].index())
+    };
+    let rule = |when: &str, to: &str| RulePlan {
+        name: to.to_owned(),
+        when: weir_expr::parse(when).unwrap(),
+        to: vec![to.to_owned()],
+        is_final: false,
+        keep: Keep::All,
+        actions: Vec::new(),
+    };
+    let letters = others.iter().map(|name| rule(&format!("/{name}/"), name));
+    let plans: Vec<RulePlan> = [rule("*", "out")].into_iter().chain(letters).collect();
+    engine.parts.rules.replace(Rules::new(2, &plans, &[], |name| Some(index(name))).unwrap(), 0);
+
+    let key = *engine.files.keys().next().unwrap();
+    let mut file = engine.files.remove(&key).unwrap();
+    (file.size, file.seen) = (text.len() as u64, text.len() as u64);
+    assert!(engine.begin(&mut file));
+    engine.set_decoder(&mut file, weir_codec::Format::DockerJson);
+    let block = engine.fill(&mut file).unwrap().unwrap();
+    let decoder = file.decoder.as_mut().unwrap();
+    decoder.decode(&mut engine.builder, block, 0, &mut file.book);
+    assert_eq!(engine.builder.record_count(), lines.len());
+    assert!(!engine.append(&mut file), "all of it in one frame");
+    assert_eq!((file.at(), file.book.records), (0, 0), "nothing counts as read");
+    engine.files.insert(key, file);
+    engine.make_ready(key);
+    run.turns();
+    assert_eq!(run.bodies(), lines);
     run.stop();
 }
