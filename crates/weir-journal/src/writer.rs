@@ -19,7 +19,7 @@ use crate::Shared;
 use crate::cursor_log::{self, CursorLog, Records};
 use crate::limits::{APPEND_GROUP_INTERVAL, DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, GROUP_BYTES};
 use crate::recovery::Opened;
-use crate::segment::{self, IndexEntry};
+use crate::segment::{self, IndexEntry, ReadError};
 use crate::spec::{RefusedReason, Step};
 use crate::state::{DeadRanges, Location, SegmentState, State};
 
@@ -336,12 +336,15 @@ impl Writer {
                 let Some(slot) = slot else { continue };
                 slot.batch.is_none()
             };
-            let read = is_away.then(|| segment::read_frame(&*current.file, *location));
+            let read = || segment::read_frame(&*current.file, *location);
+            // Once more: a device may fail a single read and then answer.
+            let read = is_away.then(|| read().or_else(|_| read()));
             let mut state = self.shared.lock();
             let now = self.shared.clock.monotonic();
             match read {
                 Some(Err(error)) => {
                     tracing::warn!(%error, "a frame of a failed segment cannot be read back");
+                    frame_stranded(&mut state, *seq, &error);
                 }
                 Some(Ok(batch)) => frame_taken_back(&mut state, *seq, Some(batch), now),
                 None => frame_taken_back(&mut state, *seq, None, now),
@@ -635,15 +638,33 @@ fn frames_written(state: &mut State, batches: &[(u64, Arc<Batch>)], sync: bool) 
     }
 }
 
-/// The frame is safe, unless it was taken back and stands elsewhere now.
+/// The frame is safe, unless it was taken back and stands elsewhere now. Who waits for it is told,
+/// unless something before it cannot be made safe: then it has to reach its destinations first.
 fn frame_synced(state: &mut State, seq: u64, location: Location) {
     let Some(slot) = state.slots.get_mut(&seq).filter(|s| s.location == Some(location)) else {
         return;
     };
     slot.synced = true;
-    for ticket in slot.tickets.drain(..) {
+    let (stream, tickets) = (slot.stream, std::mem::take(&mut slot.tickets));
+    let earlier = state.stranded_before(stream, seq);
+    if let Some(earlier) = earlier.and_then(|seq| state.slots.get_mut(&seq)) {
+        earlier.tickets.extend(tickets);
+        return;
+    }
+    for ticket in tickets {
         let _nobody_waits = ticket.send(Ok(()));
     }
+}
+
+/// A frame that may not be on disk after all cannot be read back either: perhaps it can later, when
+/// a destination takes it, but it will never be safe.
+fn frame_stranded(state: &mut State, seq: u64, error: &ReadError) {
+    let Some(slot) = state.slots.get_mut(&seq) else { return };
+    for ticket in slot.tickets.drain(..) {
+        let _nobody_waits = ticket.send(Err(RefusedReason::Disk { error: error.to_string() }));
+    }
+    let stream = slot.stream;
+    state.stranded.insert((stream, seq));
 }
 
 /// A frame that may not be on disk after all is in memory again (`batch` when it was not there

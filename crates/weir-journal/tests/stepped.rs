@@ -6,13 +6,17 @@ mod support;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use support::{ALL_IS_DUE, HeldWriter, Part, config, cursor, open, take};
-use weir_journal::{
-    AppendTicket, Journal, JournalWriter, Outcome, RefusedReason, Step, WritePolicy,
+use support::{
+    ALL_IS_DUE, HeldWriter, MIB, Part, config, cursor, numbers, open, open_stream, take,
 };
-use weir_model::StreamId;
-use weir_testkit::{CallKind, FakeClock, FaultyDisk, Pause};
+use weir_journal::{
+    AppendTicket, Cursor, Journal, JournalConfig, JournalWriter, Outcome, RefusedReason, Step,
+    WritePolicy,
+};
+use weir_model::{Batch, StreamId};
+use weir_testkit::{CallKind, FakeClock, Fault, FaultKind, FaultyDisk, Pause};
 
 const DIR: &str = "/data/journal";
 const SAFE: WritePolicy = WritePolicy::OnAppend;
@@ -67,6 +71,75 @@ fn batches_that_are_settled_in_order_are_safe_without_being_written() {
     clock.advance(ALL_IS_DUE);
     while writer.step() == Step::Worked {}
     assert_eq!(journal.ledger().journal.frames_written, 0);
+}
+
+/// A journal whose first frames of stream 1 are on disk alone, not flushed, while its file is
+/// deleted; how many batches of [`ten`] records there are.
+fn spilled(disk: &FaultyDisk, clock: &FakeClock) -> (Journal, JournalWriter, Cursor, u64) {
+    let config = JournalConfig { ring_bytes: MIB / 2, spill_after: Duration::ZERO, ..config(DIR) };
+    let opened = Journal::open_with_writer(config, Arc::new(disk.clone()), Arc::new(clock.clone()));
+    let (journal, mut writer) = opened.unwrap();
+    let hec = cursor(&journal, "hec");
+    open_stream(&journal, 1);
+    let mut count = 0;
+    while journal.append(ten(count), WritePolicy::OnLag).is_ok() {
+        count += 1;
+    }
+    catch_up(&mut writer, clock);
+    assert!(journal.ledger().journal.frames_written > 1);
+    journal.persist_stream(StreamId(1));
+    (journal, writer, hec, count)
+}
+
+/// Ten records, too large to be merged with others.
+fn ten(n: u64) -> Batch {
+    Part::new(1, n * 10, 10).padding(6000).build()
+}
+
+/// Runs until everything is written that can be, also what failed before.
+fn catch_up(writer: &mut JournalWriter, clock: &FakeClock) {
+    clock.advance(Duration::from_secs(1));
+    while writer.step() == Step::Worked {}
+}
+
+#[test]
+fn nothing_is_safe_behind_a_frame_that_a_failed_segment_does_not_give_back() {
+    let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
+    let (journal, mut writer, mut hec, count) = spilled(&disk, &clock);
+    disk.inject(Fault::new(FaultKind::Io).on(CallKind::SyncData).path("segment"));
+    disk.inject(Fault::new(FaultKind::Io).on(CallKind::Read).path("segment").times(2));
+    catch_up(&mut writer, &clock);
+    assert_eq!(disk.faults().fired(), 3, "the first frame was tried twice");
+    catch_up(&mut writer, &clock);
+    assert_eq!(journal.ledger().journal.disk_error, None, "it writes again");
+    let mut last = durable(journal.append(ten(count), SAFE).unwrap());
+    catch_up(&mut writer, &clock);
+    assert!(!is_safe(&mut last), "what comes before it is nowhere for certain");
+    let mut delivered = Vec::new();
+    while let Some(delivery) = take(&mut hec) {
+        delivered.extend(numbers(&delivery));
+        hec.ack(&delivery, Outcome::delivered(delivery.record_count));
+    }
+    assert_eq!(delivered, (0..(count + 1) * 10).collect::<Vec<_>>());
+    assert!(is_safe(&mut last), "all of it is where it was to go");
+    assert_eq!(disk.flushes_after_failure(), 0);
+}
+
+#[test]
+fn who_waits_for_a_frame_that_a_failed_segment_does_not_give_back_is_told_so() {
+    let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
+    let (journal, mut writer, mut hec, count) = spilled(&disk, &clock);
+    let _first_is_in_flight = take(&mut hec).unwrap();
+    while let Some(delivery) = take(&mut hec) {
+        hec.ack(&delivery, Outcome::delivered(delivery.record_count));
+    }
+    // Once more: it is as safe as the first one.
+    let mut last = durable(journal.append(ten(count - 1), SAFE).unwrap());
+    disk.inject(Fault::new(FaultKind::Io).on(CallKind::SyncData).path("segment"));
+    disk.inject(Fault::new(FaultKind::Io).on(CallKind::Read).path("segment").forever());
+    catch_up(&mut writer, &clock);
+    let polled = last.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(polled, Poll::Ready(Err(RefusedReason::Disk { .. }))), "{polled:?}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ mod claim;
 mod dead;
 mod read;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -293,6 +293,8 @@ pub(crate) struct State {
     pub(crate) sources: HashMap<SourceId, SourceState>,
     pub(crate) recovered: HashMap<StreamId, Vec<RecoveredFrame>>,
     pub(crate) segments: BTreeMap<u64, SegmentState>,
+    /// Slots whose frames stand in a segment that failed, and could not be read back from there.
+    pub(crate) stranded: BTreeSet<(StreamId, u64)>,
     /// Frames that nobody needs any more; their space is reclaimed after the next flush of the
     /// cursor log, so that no position points behind data that is gone.
     pub(crate) dead: Vec<Location>,
@@ -358,6 +360,7 @@ impl State {
             sources: HashMap::new(),
             recovered: HashMap::new(),
             segments: BTreeMap::new(),
+            stranded: BTreeSet::new(),
             dead: Vec::new(),
             folded: Vec::new(),
             ended: HashMap::new(),
@@ -416,6 +419,7 @@ impl State {
     /// it is as safe: a ticket may stand for the whole rest of a deleted file.
     pub(crate) fn remove_slot(&mut self, seq: u64) {
         let Some(slot) = self.slots.remove(&seq) else { return };
+        self.stranded.remove(&(slot.stream, seq));
         if !slot.tickets.is_empty() {
             let earlier = self.unsafe_before(slot.stream, seq);
             if let Some(earlier) = earlier.and_then(|seq| self.slots.get_mut(&seq)) {
@@ -440,6 +444,13 @@ impl State {
             cs.entries.range(..before).rev().map(|entry| entry.seq).find(is_unsafe)
         };
         self.cursors.iter().filter_map(|c| c.streams.get(&stream)).filter_map(last).max()
+    }
+
+    /// The stream's last slot before this one that must reach the disk and never will.
+    pub(crate) fn stranded_before(&self, stream: StreamId, seq: u64) -> Option<u64> {
+        let is_durable = |seq: &u64| self.slots.get(seq).is_some_and(|s| s.durable);
+        let before = self.stranded.range((stream, 0)..(stream, seq));
+        before.rev().map(|(_, seq)| *seq).find(is_durable)
     }
 
     pub(crate) fn forget_memory(&mut self, stream: StreamId, bytes: u64) {
