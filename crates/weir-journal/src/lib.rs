@@ -175,7 +175,10 @@ impl Journal {
         let index = self.shared.change(|state| {
             let same_name = |c: &CursorState| c.name == spec.name && !c.dropped;
             let index = match state.cursors.iter().position(same_name) {
-                Some(index) => index,
+                Some(index) => {
+                    state.names_version += u64::from(!state.cursors[index].is_active());
+                    index
+                }
                 None if state.cursors.len() >= weir_model::limits::CURSORS_MAX => {
                     return Err(JournalError::TooManyCursors);
                 }

@@ -49,7 +49,7 @@ pub(crate) fn open(disk: &dyn Disk, state: &mut State) -> Result<Opened, Journal
         }
     })?;
     for (id, opening) in &openings {
-        recover_segment(disk, &dir, *id, opening.frames_at, state)?;
+        recover_segment(disk, &dir, *id, opening, state)?;
     }
     load_partial_positions(state);
     let last = ids.iter().copied().chain(state.ended.values().map(|(segment, _)| *segment)).max();
@@ -80,7 +80,7 @@ fn recover_segment(
     disk: &dyn Disk,
     dir: &Path,
     id: u64,
-    frames_at: u64,
+    opening: &Opening,
     state: &mut State,
 ) -> Result<(), JournalError> {
     let path = segment::file_name(dir, id);
@@ -90,7 +90,7 @@ fn recover_segment(
     };
     let file = disk.open(&path, OpenMode::ReadWrite).map_err(io_error("cannot open"))?;
     let mut frames = Vec::new();
-    let scan = segment::scan(&*file, id, frames_at, |at, batch| frames.push((at, batch)))
+    let scan = segment::scan(&*file, id, opening.frames_at, |at, batch| frames.push((at, batch)))
         .map_err(io_error("cannot read"))?;
     let safe_aside = report_damage(disk, &path, &*file, &scan, state);
     if frames.is_empty() {
@@ -111,7 +111,7 @@ fn recover_segment(
     };
     state.segments.insert(id, segment);
     for (location, batch) in frames {
-        recover_frame(location, &batch, state);
+        recover_frame(location, &batch, &opening.absent, state);
     }
     Ok(())
 }
@@ -191,7 +191,7 @@ fn copy_aside(
     aside.parent().map_or(Ok(()), |dir| disk.sync_dir(dir))
 }
 
-fn recover_frame(location: Location, batch: &Batch, state: &mut State) {
+fn recover_frame(location: Location, batch: &Batch, absent: &Arc<[usize]>, state: &mut State) {
     let header = batch.header();
     let here = (location.segment, location.offset);
     if state.ended.get(&header.stream).is_some_and(|last| here <= *last) {
@@ -225,6 +225,7 @@ fn recover_frame(location: Location, batch: &Batch, state: &mut State) {
         base: header.base(),
         repeatable: header.repeatable,
         tail: CommitTail::of(batch),
+        absent: absent.clone(),
         routed,
         positions: Vec::new(),
     };

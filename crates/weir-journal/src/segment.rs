@@ -6,6 +6,7 @@
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use weir_host::{Disk, DiskFile, OpenMode};
 use weir_model::{Batch, FrameError, FrameHeader, HEADER_LEN as FRAME_HEADER_LEN};
@@ -34,12 +35,16 @@ pub(crate) fn id_of(path: &Path) -> Option<u64> {
     name.strip_prefix("segment-")?.strip_suffix(".wseg")?.parse().ok()
 }
 
-/// The table of names: which destination each bit of a route means. It makes a segment readable
-/// by itself, even when the cursor log is lost.
-pub(crate) fn encode_names<'a>(names: impl Iterator<Item = (usize, &'a str)>) -> Vec<u8> {
+/// Stands in the index of a destination that was not configured when the segment was begun.
+const ABSENT: u32 = 1 << 31;
+
+/// The table of names: which destination each bit of a route means, and whether it was configured.
+/// It makes a segment readable by itself, even when the cursor log is lost.
+pub(crate) fn encode_names<'a>(names: impl Iterator<Item = (usize, &'a str, bool)>) -> Vec<u8> {
     let mut table = Vec::new();
-    for (index, name) in names {
-        table.extend_from_slice(&(index as u32).to_le_bytes());
+    for (index, name, is_configured) in names {
+        let flag = if is_configured { 0 } else { ABSENT };
+        table.extend_from_slice(&(index as u32 | flag).to_le_bytes());
         table.extend_from_slice(&(name.len() as u32).to_le_bytes());
         table.extend_from_slice(name.as_bytes());
     }
@@ -51,15 +56,19 @@ pub(crate) fn encode_names<'a>(names: impl Iterator<Item = (usize, &'a str)>) ->
     out
 }
 
-fn decode_names(mut table: &[u8]) -> Vec<(usize, String)> {
-    let mut names = Vec::new();
+fn decode_names(mut table: &[u8], opening: &mut Opening) {
+    let mut absent = Vec::new();
     while let Some((head, rest)) = table.split_at_checked(8) {
-        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| head[at + i])) as usize;
-        let Some((name, rest)) = rest.split_at_checked(u32_at(4)) else { break };
-        names.push((u32_at(0), String::from_utf8_lossy(name).into_owned()));
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+        let Some((name, rest)) = rest.split_at_checked(u32_at(4) as usize) else { break };
+        let index = (u32_at(0) & !ABSENT) as usize;
+        opening.names.push((index, String::from_utf8_lossy(name).into_owned()));
+        if u32_at(0) & ABSENT != 0 {
+            absent.push(index);
+        }
         table = rest;
     }
-    names
+    opening.absent = absent.into();
 }
 
 /// Creates a segment whose name and header are durable. Returns it with its length.
@@ -176,6 +185,8 @@ pub(crate) struct Opening {
     pub(crate) frames_at: u64,
     /// Destinations by the index of their route bit.
     pub(crate) names: Vec<(usize, String)>,
+    /// Those that were not configured: no frame is routed to them.
+    pub(crate) absent: Arc<[usize]>,
 }
 
 /// Reads the header of a segment. An unknown version is the only error that is not the disk's.
@@ -194,16 +205,18 @@ pub(crate) fn read_opening(file: &dyn DiskFile, path: &Path) -> Result<Opening, 
     }
     let [len, crc] = [16, 20].map(|at| u32::from_le_bytes(std::array::from_fn(|i| header[at + i])));
     if u64::from(len) > NAMES_BYTES_MAX.min(file.len().map_err(io_error)?) {
-        return Ok(Opening { frames_at: HEADER_LEN, names: Vec::new() });
+        return Ok(Opening { frames_at: HEADER_LEN, ..Opening::default() });
     }
     let mut table = vec![0; len as usize];
     match file.read_exact_at(&mut table, HEADER_LEN + NAMES_HEADER_LEN) {
         Ok(()) if crc32c::crc32c(&table) == crc => {}
         Err(error) if !is_damage(&error) => return Err(io_error(error)),
-        _ => return Ok(Opening { frames_at: HEADER_LEN, names: Vec::new() }),
+        _ => return Ok(Opening { frames_at: HEADER_LEN, ..Opening::default() }),
     }
     let frames_at = (HEADER_LEN + NAMES_HEADER_LEN + u64::from(len)).next_multiple_of(8);
-    Ok(Opening { frames_at, names: decode_names(&table) })
+    let mut opening = Opening { frames_at, ..Opening::default() };
+    decode_names(&table, &mut opening);
+    Ok(opening)
 }
 
 /// Whether an error says that these bytes are gone, rather than that the disk cannot be used now.

@@ -245,7 +245,8 @@ impl Writer {
     fn open_segment_if_needed(&mut self) -> io::Result<()> {
         let (limit, dir, names_version, names) = {
             let state = self.shared.lock();
-            let names = state.cursors.iter().map(|c| c.name.as_str()).enumerate();
+            let names = state.cursors.iter().enumerate();
+            let names = names.map(|(index, c)| (index, c.name.as_str(), c.is_active()));
             let version = state.names_version;
             let is_same = self.current.as_ref().is_some_and(|c| c.names_version == version);
             let names = if is_same { Vec::new() } else { segment::encode_names(names) };

@@ -25,6 +25,8 @@ pub(crate) struct RecoveredFrame {
     /// The source can read these records again.
     pub(crate) repeatable: bool,
     pub(crate) tail: Arc<CommitTail>,
+    /// Cursors of destinations that were not configured when it was written.
+    pub(crate) absent: Arc<[usize]>,
     /// Records routed to each cursor (cursors without any are left out).
     pub(crate) routed: Vec<(usize, u64)>,
     /// Positions of those records, loaded only where part of the frame may be skipped.
@@ -32,6 +34,23 @@ pub(crate) struct RecoveredFrame {
 }
 
 impl RecoveredFrame {
+    /// Its source can read it again for a destination that was not configured when it was written,
+    /// and would have got its share of it.
+    fn was_missed_by(&self, cursor: usize) -> bool {
+        self.repeatable && self.absent.contains(&cursor)
+    }
+
+    /// Bytes of it behind `position`.
+    fn bytes_after(&self, position: Position) -> u64 {
+        let end = self.tail.end;
+        if end <= position {
+            return 0;
+        }
+        let base =
+            if self.base.epoch == position.epoch { self.base.max(position) } else { self.base };
+        end.offset.saturating_sub(base.offset)
+    }
+
     /// Records for that cursor behind `position`.
     fn routed_after(&self, cursor: usize, position: Position) -> u64 {
         let exact = self.positions.iter().find(|(c, _)| *c == cursor);
@@ -52,14 +71,7 @@ impl State {
         if self.recovery.damaged_cursor_records > 0 && self.cursors.iter().any(may_have_forgotten) {
             return None;
         }
-        let tails: Vec<&Arc<CommitTail>> = self
-            .cursors
-            .iter()
-            .filter(|c| c.is_active())
-            .filter_map(|c| c.streams.get(&stream))
-            .map(|cs| covered_up_to(&cs.committed, frames, holes))
-            .collect();
-        let lowest = tails.into_iter().min_by_key(|tail| tail.end);
+        let lowest = self.lowest(stream, frames, holes);
         // Only destinations that are no longer configured know it: go on where they stopped.
         let idle = || {
             self.cursors
@@ -71,6 +83,33 @@ impl State {
         };
         let tail = lowest.or_else(idle)?;
         Some(ResumePoint::at(tail, true))
+    }
+
+    /// The lowest place over the active destinations up to which each has what it needs, or finds
+    /// it in frames. Of those only the ones up to that place are used, so that it may be lower than
+    /// what one destination alone would need.
+    fn lowest<'a>(
+        &'a self,
+        stream: StreamId,
+        frames: &'a [RecoveredFrame],
+        holes: Holes,
+    ) -> Option<&'a Arc<CommitTail>> {
+        let mut limit: Option<Position> = None;
+        loop {
+            let reached = |(index, c): (usize, &'a CursorState)| {
+                let committed = &c.streams.get(&stream).filter(|_| c.is_active())?.committed;
+                let is_out = |frame: &RecoveredFrame| {
+                    frame.was_missed_by(index) || limit.is_some_and(|limit| frame.tail.end > limit)
+                };
+                Some(covered_up_to(committed, frames, holes, is_out))
+            };
+            let cursors = self.cursors.iter().enumerate();
+            let lowest = cursors.filter_map(reached).min_by_key(|tail| tail.end)?;
+            if limit == Some(lowest.end) {
+                return Some(lowest);
+            }
+            limit = Some(lowest.end);
+        }
     }
 
     pub(crate) fn known_streams(&self, source: SourceId) -> Vec<KnownStream> {
@@ -91,7 +130,7 @@ impl State {
         let frames = self.recovered.remove(&spec.stream).unwrap_or_default();
         let begin = begin_of_unknown(spec, &frames);
         let resume = known.unwrap_or_else(|| {
-            let covered = covered_up_to(&begin, &frames, holes);
+            let covered = covered_up_to(&begin, &frames, holes, |_| false);
             let known = covered.end != begin.end;
             ResumePoint::at(covered, known)
         });
@@ -196,11 +235,15 @@ impl State {
     }
 
     /// Bytes between what a destination committed and the first frame that is left: no file and
-    /// no frame holds them. They may have been delivered just before the crash.
+    /// no frame holds them. They may have been delivered just before the crash. And those of frames
+    /// that a destination missed, and that nobody can read again for it.
     fn count_lost(&mut self, stream: StreamId, frames: &[RecoveredFrame]) {
-        for cursor in self.cursors.iter().filter(|c| c.is_active()) {
+        for (index, cursor) in self.cursors.iter().enumerate().filter(|(_, c)| c.is_active()) {
             let Some(cs) = cursor.streams.get(&stream) else { continue };
-            let reached = covered_up_to(&cs.committed, frames, Holes::AreReadAgain).end;
+            let missed = frames.iter().filter(|f| f.was_missed_by(index));
+            let missed: u64 = missed.map(|f| f.bytes_after(cs.committed.end)).sum();
+            self.recovery.lost_bytes += missed;
+            let reached = covered_up_to(&cs.committed, frames, Holes::AreReadAgain, |_| false).end;
             let next = frames.iter().find(|f| f.base > reached);
             if let Some(frame) = next.filter(|f| f.base.epoch == reached.epoch) {
                 self.recovery.lost_bytes += frame.base.offset - reached.offset;
@@ -309,12 +352,13 @@ enum Holes {
 }
 
 /// The last place that is reached from `committed` by frames that follow each other without a
-/// hole. A new epoch follows an old one: frames are written in the order of their stream. Nothing
+/// hole, or one that is out of use. A new epoch follows an old one: frames are written in the order of their stream. Nothing
 /// fills a hole before a frame that its source cannot repeat, so it is no hole.
 fn covered_up_to<'a>(
     committed: &'a Arc<CommitTail>,
     frames: &'a [RecoveredFrame],
     holes: Holes,
+    is_out: impl Fn(&RecoveredFrame) -> bool,
 ) -> &'a Arc<CommitTail> {
     let mut reached = committed;
     for frame in frames {
@@ -322,7 +366,7 @@ fn covered_up_to<'a>(
             continue;
         }
         let hole = frame.base > reached.end && frame.base.epoch == reached.end.epoch;
-        if hole && frame.repeatable && holes == Holes::AreReadAgain {
+        if holes == Holes::AreReadAgain && frame.repeatable && (hole || is_out(frame)) {
             break;
         }
         reached = &frame.tail;

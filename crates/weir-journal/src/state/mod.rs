@@ -304,7 +304,8 @@ pub(crate) struct State {
     pub(crate) ended: HashMap<StreamId, (u64, u64)>,
     /// New names for the cursor log.
     pub(crate) names_dirty: bool,
-    /// Grows with every new destination; segments state the names that they were written with.
+    /// Grows with every destination that is new or comes back; segments state the names that they
+    /// were written with.
     pub(crate) names_version: u64,
     pub(crate) durable_waiting: VecDeque<u64>,
     pub(crate) durable_waiting_bytes: u64,

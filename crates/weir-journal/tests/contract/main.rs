@@ -97,6 +97,8 @@ contract! {
     restart::a_frame_that_was_partly_committed_is_delivered_in_part
     restart::a_deleted_file_survives_once_it_is_persisted
     restart::a_removed_destination_keeps_its_frames_until_it_is_dropped
+    restart::a_destination_that_comes_back_goes_on_where_it_stopped
+    restart::what_a_missing_destination_cannot_get_any_more_is_counted
     restart::what_a_connection_was_told_is_there_after_a_crash
     restart::a_forgotten_stream_does_not_come_back
     restart::the_state_of_a_place_is_the_last_one_given_for_it

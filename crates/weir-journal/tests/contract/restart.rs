@@ -317,6 +317,53 @@ pub(crate) fn a_removed_destination_keeps_its_frames_until_it_is_dropped(opener:
     opener.close(journal);
 }
 
+/// The first ten records of a file went to both destinations, the next ten were read and written to
+/// disk while one of them was missing.
+fn missing_for_ten_records(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let mut destinations = ["kept", "missing"].map(|name| cursor(&journal, name));
+    open_stream(&journal, 1);
+    journal.append(Part::new(1, 0, 10).mask(0b11).build(), LAG).unwrap();
+    for destination in &mut destinations {
+        assert_eq!(drain(destination).len(), 10);
+    }
+    opener.close(journal);
+    let journal = opener.open();
+    drop(cursor(&journal, "kept"));
+    assert_eq!(open_stream(&journal, 1).position, Position::new(0, 10 * STEP));
+    append_safely(&journal, &Part::new(1, 10, 10).mask(0b01));
+    opener.crash(journal);
+}
+
+pub(crate) fn a_destination_that_comes_back_goes_on_where_it_stopped(opener: &mut impl Opener) {
+    missing_for_ten_records(opener);
+    // It goes on missing: what is on disk is used.
+    let journal = opener.open();
+    drop(cursor(&journal, "kept"));
+    assert_eq!(open_stream(&journal, 1).position, Position::new(0, 20 * STEP));
+    opener.crash(journal);
+    let journal = opener.open();
+    let mut destinations = ["kept", "missing"].map(|name| cursor(&journal, name));
+    assert_eq!(open_stream(&journal, 1).position, Position::new(0, 10 * STEP));
+    journal.append(Part::new(1, 10, 15).mask(0b11).build(), LAG).unwrap();
+    for destination in &mut destinations {
+        assert_eq!(only_numbers(drain(destination)), (10..25).collect::<Vec<_>>());
+    }
+    assert_eq!(journal.ledger().journal.recovery.lost_bytes, 0);
+    opener.close(journal);
+}
+
+pub(crate) fn what_a_missing_destination_cannot_get_any_more_is_counted(opener: &mut impl Opener) {
+    missing_for_ten_records(opener);
+    let journal = opener.open();
+    let [mut kept, mut missing] = ["kept", "missing"].map(|name| cursor(&journal, name));
+    assert_eq!(open_gone(&journal, 1).position, Position::new(0, 20 * STEP));
+    assert_eq!(only_numbers(drain(&mut kept)), (10..20).collect::<Vec<_>>());
+    assert_eq!(drain(&mut missing), []);
+    assert_eq!(journal.ledger().journal.recovery.lost_bytes, 10 * STEP);
+    opener.close(journal);
+}
+
 pub(crate) fn what_a_connection_was_told_is_there_after_a_crash(opener: &mut impl Opener) {
     for boot in 0..8 {
         let journal = opener.open();

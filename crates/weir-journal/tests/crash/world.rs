@@ -51,8 +51,8 @@ struct File {
     /// Furthest record ever read.
     read: u64,
     state: FileState,
-    /// Destinations that were there whenever it was read: what is read while one is missing is
-    /// not routed to it.
+    /// Destinations that were there when it was deleted: one that comes back later finds nothing
+    /// to read.
     owed: u64,
 }
 
@@ -497,7 +497,6 @@ fn append_file(process: &Process, file: &mut File, count: u64, padding: usize) {
     let mask = mask(file.stream) & process.present;
     let part = Part::new(file.stream, file.next, count).mask(mask).padding(padding);
     if process.journal.append(part.build(), WritePolicy::OnLag).is_ok() {
-        file.owed &= mask;
         file.next += count;
         file.read = file.read.max(file.next);
     }
