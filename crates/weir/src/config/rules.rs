@@ -436,7 +436,7 @@ fn together(plans: &[RulePlan], sections: &Sections, diagnostics: &mut Diagnosti
             }
             Finding::NoLiteral { rule, pattern } => {
                 let message = format!(
-                    "rule {:?} is costly: in /{pattern}/ no text is certain, so every record is searched",
+                    "rule {:?} is costly: in {pattern} no text is certain, so every record is searched",
                     plans[rule].name
                 );
                 diagnostics
