@@ -79,7 +79,7 @@ pub(crate) fn for_checks() -> Result<()> {
 pub(crate) fn for_tests() -> Result<Vec<(&'static str, PathBuf)>> {
     for_checks()?;
     install(FOR_TESTS)?;
-    Ok(vec![("PROMTOOL", promtool()?)])
+    Ok(vec![("PROMTOOL", promtool()?), ("WEIR_PYTHON", python()?)])
 }
 
 /// Everything that fuzzing needs, beside [`cargo_fuzz`].
@@ -176,6 +176,28 @@ fn promtool() -> Result<PathBuf> {
         .context("apt-get download left no package")?;
     run(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&unpacked))?;
     std::fs::remove_file(package)?;
+    Ok(program)
+}
+
+/// Other engines that read what weir stores, as packages of Python.
+const ENGINES: &[&str] = &["duckdb==2.0.0"];
+
+/// A Python of the repository's own, under `.tools`, with the engines in it.
+fn python() -> Result<PathBuf> {
+    let home = paths::root().join(".tools/python");
+    let (program, installed) = (home.join("bin/python"), home.join("installed"));
+    let wanted = ENGINES.join("\n");
+    if std::fs::read_to_string(&installed).is_ok_and(|found| found == wanted) {
+        return Ok(program);
+    }
+    install(&[Package {
+        name: "python3-venv",
+        probe: "python3",
+        reason: "tests that read stored records with other engines",
+    }])?;
+    run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
+    run(Command::new(&program).args(["-m", "pip", "install", "--quiet"]).args(ENGINES))?;
+    std::fs::write(installed, wanted)?;
     Ok(program)
 }
 

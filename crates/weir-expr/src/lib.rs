@@ -15,6 +15,7 @@ pub mod sample;
 pub mod words;
 
 mod ast;
+mod convention;
 mod error;
 mod fields;
 mod glob;
@@ -32,6 +33,7 @@ mod value;
 pub use ast::{
     Bound, Expr, ExprKind, Field, Literal, Phrase, Range, Regexp, Reserved, Span, Term, Test,
 };
+pub use convention::tag_path;
 pub use error::{CompileError, ParseError};
 pub use fields::{Body, Constants, Fields, NoConstants, Value, Visitor};
 pub use glob::{Glob, Piece};

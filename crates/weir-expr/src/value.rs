@@ -40,12 +40,7 @@ pub(crate) fn canonical<'a>(field: &Field, value: Value<'a>) -> Value<'a> {
     if !is_status(field) {
         return value;
     }
-    let status = match value {
-        Value::Text(text) => Status::parse(text),
-        Value::Int(number) => Status::from_syslog(number),
-        _ => None,
-    };
-    status.map_or(value, |status| Value::Text(status.name().as_bytes()))
+    Status::of_value(value).map_or(value, |status| Value::Text(status.name().as_bytes()))
 }
 
 fn equals(field: &Field, literal: &Literal, value: Value<'_>, buffer: &mut Vec<u8>) -> bool {

@@ -57,8 +57,8 @@ impl<'a> Scalar<'a> {
         }
     }
 
-    /// Appends the value as JSON.
-    fn write_json(self, out: &mut Vec<u8>) {
+    /// Appends the value as JSON, from which it can be read again as it is.
+    pub fn write_json(self, out: &mut Vec<u8>) {
         // Writing to a vector cannot fail.
         match self {
             Self::Bool(true) => out.extend_from_slice(b"true"),
@@ -149,7 +149,7 @@ impl Attributes {
     }
 
     /// All paths and values in order; a path stands once for each of its values.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Scalar<'_>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Scalar<'_>)> + Clone {
         self.entries.iter().map(|entry| (self.slice(&entry.path), self.scalar(&entry.value)))
     }
 

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 
 use weir_codec::{Attributes, Scalar};
-use weir_expr::{Body, Constants, Field, Fields, Reserved, Status, Value, Visitor};
+use weir_expr::{Body, Constants, Field, Fields, Reserved, Status, Value, Visitor, tag_path};
 use weir_model::{RecordFlags, RecordView, Severity, unescape_json_into};
 
 /// What all records of a batch have in common.
@@ -44,7 +44,7 @@ impl Origin {
                 visit(Value::Text(self.source.as_bytes()));
                 true
             }
-            Field::Reserved(key) => self.first(resource_paths(*key), visit),
+            Field::Reserved(key) => self.first(key.resource_paths(), visit),
             Field::Tag(key) => visit_path(&self.resource, tag_path(key), visit),
             _ => false,
         }
@@ -59,54 +59,6 @@ impl Constants for Origin {
     fn constant(&self, field: &Field, visit: &mut Visitor<'_>) -> bool {
         self.visit(field, visit)
     }
-}
-
-/// Where the resource keeps a reserved key, the first that is there.
-fn resource_paths(key: Reserved) -> &'static [&'static str] {
-    match key {
-        Reserved::Host => &["host.name"],
-        Reserved::Service => &["service.name"],
-        Reserved::SourceId => &["source_id"],
-        Reserved::InstanceId => &["service.instance.id", "instance_id"],
-        _ => &[],
-    }
-}
-
-/// Where a record itself keeps a reserved key.
-fn record_paths(key: Reserved) -> &'static [&'static str] {
-    match key {
-        Reserved::Host => &["host.name", "hostname", "host", "syslog.hostname"],
-        Reserved::Service => &["service.name", "service", "syslog.appname"],
-        Reserved::Status => &["status", "level", "severity", "lvl", "syslog.severity"],
-        Reserved::TraceId => &["trace_id", "traceId", "trace.id", "dd.trace_id"],
-        Reserved::SpanId => &["span_id", "spanId", "span.id", "dd.span_id"],
-        Reserved::SourceId => &["source_id"],
-        Reserved::InstanceId => &["instance_id"],
-        Reserved::Facility => &["syslog.facility"],
-        Reserved::AppName => &["syslog.appname"],
-        Reserved::ProcId => &["syslog.procid"],
-        Reserved::MsgId => &["syslog.msgid"],
-        Reserved::Source | Reserved::IoStream => &[],
-    }
-}
-
-/// Names by which agents and dashboards know attributes of the resource.
-const TAG_ALIASES: [(&str, &str); 10] = [
-    ("container_id", "container.id"),
-    ("container_name", "container.name"),
-    ("image_name", "container.image.name"),
-    ("image_tag", "container.image.tags"),
-    ("kube_namespace", "k8s.namespace.name"),
-    ("kube_container_name", "k8s.container.name"),
-    ("pod_name", "k8s.pod.name"),
-    ("pod_uid", "k8s.pod.uid"),
-    ("filename", "log.file.path"),
-    ("compose_project", "service.namespace"),
-];
-
-/// Where the resource keeps a tag.
-pub fn tag_path(tag: &str) -> &str {
-    TAG_ALIASES.iter().find(|(known, _)| *known == tag).map_or(tag, |(_, path)| path)
 }
 
 fn value(scalar: Scalar<'_>) -> Value<'_> {
@@ -281,7 +233,7 @@ impl Draft {
         key: Reserved,
         visit: &mut Visitor<'_>,
     ) {
-        if origin.first(resource_paths(key), visit) {
+        if origin.first(key.resource_paths(), visit) {
             return;
         }
         match key {
@@ -304,7 +256,7 @@ impl Draft {
         if self.own.is_empty() && self.inside.is_empty() {
             return;
         }
-        let _none = record_paths(key).iter().any(|path| {
+        let _none = key.record_paths().iter().any(|path| {
             visit_path(&self.own, path, visit) || visit_path(&self.inside, path, visit)
         });
     }

@@ -29,7 +29,7 @@ use weir_model::{
 };
 
 pub use action::{Action, BodyFormat, SetValue, Target};
-pub use draft::{Origin, tag_path};
+pub use draft::Origin;
 pub use generations::{Generations, GenerationsError};
 pub use redact::{PRESETS, Pattern, Preset, Redaction, Replacement, Scope};
 pub use stats::{RuleFigures, RuleStats};

@@ -9,12 +9,12 @@ use std::io::BufRead as _;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use weir_codec::{Format, LineDecoder};
-use weir_expr::Status;
+use weir_expr::{Status, tag_path};
 use weir_model::limits::LINE_BYTES_MAX;
 use weir_model::{
     BatchBuilder, LogRecord, NewRecord, Position, RecordFlags, Resource, Severity, SourceBook,
 };
-use weir_pipeline::rule::{Outcome, Reason, Trial, tag_path};
+use weir_pipeline::rule::{Outcome, Reason, Trial};
 
 use crate::cli::{ConfigArgs, ConfigCommand, Output};
 use crate::command::config::load_plan;

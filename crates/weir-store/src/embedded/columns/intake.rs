@@ -1,0 +1,334 @@
+//! Reads records out of batches and adds them to [`Rows`].
+//!
+//! What a record is, rules and the store must agree on, so this follows the same order: the
+//! resource before the record, attributes beside the body before those inside it, and of the
+//! names of a reserved key the first that is there ([`weir_expr::Reserved::record_paths`]).
+//!
+//! A body that is a JSON object is kept as its attributes, and one of them as the message.
+//! Everything else is kept as it stands, whatever was read from it.
+
+use weir_codec::{ATTRIBUTES_MAX, Attributes, LineFormat, Scalar, escape_json_into};
+use weir_expr::{Reserved, Status, Value};
+use weir_model::{RecordFlags, RecordView, StreamId, unescape_json_into};
+
+use super::form::{Form, MESSAGE_PATHS, TIME_PATHS, TimeStyle};
+use super::rows::{Full, NewRow, Rows};
+
+/// Reads records one after the other; its buffers are used for all of them.
+#[derive(Debug, Default)]
+pub struct Intake {
+    line_format: Option<LineFormat>,
+    source: Vec<u8>,
+    stream: u64,
+    resource: Attributes,
+    resource_json: Vec<u8>,
+    /// Beside the body.
+    own: Attributes,
+    /// Inside the body.
+    inside: Attributes,
+    message: Vec<u8>,
+    service: Vec<u8>,
+    host: Vec<u8>,
+    status: Vec<u8>,
+    tags: Vec<u8>,
+}
+
+/// What was taken out of the attributes of a record.
+#[derive(Debug, Default, Clone, Copy)]
+struct Taken {
+    message: Option<&'static str>,
+    trace: Option<&'static str>,
+    span: Option<&'static str>,
+    time: Option<&'static str>,
+}
+
+impl Taken {
+    fn has(self, path: &[u8]) -> bool {
+        [self.message, self.trace, self.span, self.time]
+            .into_iter()
+            .flatten()
+            .any(|taken| taken.as_bytes() == path)
+    }
+}
+
+impl Intake {
+    /// Reads JSON objects and logfmt, which batches mark.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads other bodies in this format too.
+    #[must_use]
+    pub fn with_line_format(mut self, format: LineFormat) -> Self {
+        self.line_format = Some(format);
+        self
+    }
+
+    /// Begins with a batch: of a source, of a stream, with its resource as it stands in the frame.
+    pub fn begin_batch(&mut self, source: &str, stream: StreamId, resource: &[u8]) {
+        self.source.clear();
+        self.source.extend_from_slice(source.as_bytes());
+        self.stream = stream.0;
+        if self.resource_json != resource {
+            self.resource_json.clear();
+            self.resource_json.extend_from_slice(resource);
+            self.resource.clear();
+            // What is no object is an empty resource, as everywhere.
+            let _ = self.resource.read_json(resource);
+        }
+    }
+
+    /// Adds a record of the batch. When the rows are full nothing was added.
+    pub fn push(
+        &mut self,
+        rows: &mut Rows,
+        sequence: u64,
+        view: &RecordView<'_>,
+    ) -> Result<(), Full> {
+        self.own.clear();
+        self.inside.clear();
+        if !view.attributes.is_empty() {
+            let _ = self.own.read_json(view.attributes);
+        }
+        let mut message = std::mem::take(&mut self.message);
+        let body = plain_body(view, &mut message);
+        let (is_object, stated) = self.read_body(view, body);
+        let status = self.find_status(view, stated);
+        let (has_service, has_host, has_tags) =
+            (self.find_text(Reserved::Service), self.find_text(Reserved::Host), self.find_tags());
+        let result = self.add(
+            rows,
+            &NewRow {
+                time_ns: view.timestamp_ns,
+                sequence,
+                stream: self.stream,
+                position: view.position,
+                form: Form::new(view.flags, view.severity),
+                service: has_service.then_some(&self.service),
+                host: has_host.then_some(&self.host),
+                source: Some(&self.source),
+                status: status.then_some(&self.status),
+                tags: has_tags.then_some(&self.tags),
+                resource: (!self.resource.is_empty()).then_some(&self.resource_json),
+                message: Some(body),
+                ..NewRow::default()
+            },
+            is_object,
+        );
+        self.message = message;
+        result
+    }
+
+    /// Parses the body. True when it is a JSON object of which nothing is missing, and the
+    /// status that it states.
+    fn read_body(&mut self, view: &RecordView<'_>, body: &[u8]) -> (bool, Option<Status>) {
+        let is_logfmt = view.flags.contains(RecordFlags::LOGFMT);
+        let is_object = body.trim_ascii_start().first() == Some(&b'{');
+        let stated = if is_logfmt {
+            self.inside.read_logfmt(body)
+        } else if is_object {
+            self.inside.read_json(body.trim_ascii())
+        } else {
+            self.line_format.as_ref().and_then(|format| self.inside.read_line(body, format))
+        };
+        let count = self.own.iter().count() + self.inside.iter().count();
+        let is_whole = is_object
+            && !is_logfmt
+            && stated.is_some()
+            && !self.inside.is_cut()
+            && count <= ATTRIBUTES_MAX;
+        (is_whole, stated.and_then(|stated| Status::from_severity(stated.severity)))
+    }
+
+    fn add(&self, rows: &mut Rows, row: &NewRow<'_>, is_object: bool) -> Result<(), Full> {
+        let mut row = *row;
+        let mut taken = Taken::default();
+        if is_object {
+            row.message = None;
+            for (index, path) in MESSAGE_PATHS.into_iter().enumerate() {
+                if let Some(Scalar::Text(text)) = self.only_inside(path) {
+                    row.message = Some(text);
+                    row.form = row.form.with_message(index);
+                    taken.message = Some(path);
+                    break;
+                }
+            }
+        }
+        if let Some((index, path, text)) = self.find_id(Reserved::TraceId) {
+            row.trace_id = Some(text);
+            row.form = row.form.with_trace(index);
+            taken.trace = Some(path);
+        }
+        if let Some((index, path, text)) = self.find_id(Reserved::SpanId) {
+            row.span_id = Some(text);
+            row.form = row.form.with_span(index);
+            taken.span = Some(path);
+        }
+        if is_object {
+            for (index, path) in TIME_PATHS.into_iter().enumerate() {
+                if let Some(value) = self.only_inside(path)
+                    && let Some(style) = TimeStyle::of(value, row.time_ns)
+                {
+                    row.form = row.form.with_time(index, style);
+                    taken.time = Some(path);
+                    break;
+                }
+            }
+        }
+        let own = self.own.iter();
+        let inside = self.inside.iter().filter(|(path, _)| !self.is_shadowed(path));
+        let all = own.chain(inside).filter(|(path, _)| !taken.has(path));
+        rows.push(&row, all.take(ATTRIBUTES_MAX))
+    }
+
+    /// The attributes beside the body say something else about the path.
+    fn is_shadowed(&self, path: &[u8]) -> bool {
+        !self.own.is_empty() && self.own.values(path).next().is_some()
+    }
+
+    /// The value of a path that has one value, inside the body.
+    fn only_inside(&self, path: &str) -> Option<Scalar<'_>> {
+        let mut values = self.inside.iter().filter(|(found, _)| *found == path.as_bytes());
+        let (_, value) = values.next()?;
+        let is_only = values.next().is_none() && !self.is_shadowed(path.as_bytes());
+        is_only.then_some(value)
+    }
+
+    /// The text of a trace or span that is the only value of its path.
+    fn find_id(&self, key: Reserved) -> Option<(usize, &'static str, &[u8])> {
+        if self.own.is_empty() && self.inside.is_empty() {
+            return None;
+        }
+        for (index, path) in key.record_paths().iter().enumerate() {
+            let mut values =
+                self.own.values(path.as_bytes()).chain(self.inside.values(path.as_bytes()));
+            match (values.next(), values.next()) {
+                (Some(Scalar::Text(text)), None) if std::str::from_utf8(text).is_ok() => {
+                    return Some((index, path, text));
+                }
+                (None, _) => {}
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Finds the first value of a reserved key, as text. False when there is none.
+    fn find_text(&mut self, key: Reserved) -> bool {
+        let buffer = match key {
+            Reserved::Service => &mut self.service,
+            _ => &mut self.host,
+        };
+        buffer.clear();
+        let mut found = Finder { buffer, is_found: false };
+        let resource = key.resource_paths().iter();
+        for path in resource {
+            self.resource.values(path.as_bytes()).for_each(|value| found.take(value));
+        }
+        if !(self.own.is_empty() && self.inside.is_empty()) {
+            for path in key.record_paths() {
+                let path = path.as_bytes();
+                self.own.values(path).for_each(|value| found.take(value));
+                self.inside.values(path).for_each(|value| found.take(value));
+            }
+        }
+        found.is_found
+    }
+
+    /// Finds the status: what the source or the body states, else what an attribute says.
+    fn find_status(&mut self, view: &RecordView<'_>, stated: Option<Status>) -> bool {
+        self.status.clear();
+        if let Some(status) = Status::from_severity(view.severity).or(stated) {
+            self.status.extend_from_slice(status.name().as_bytes());
+            return true;
+        }
+        for path in Reserved::Status.record_paths() {
+            let path = path.as_bytes();
+            for value in self.own.values(path).chain(self.inside.values(path)) {
+                let value = as_value(value);
+                if let Some(status) = Status::of_value(value) {
+                    self.status.extend_from_slice(status.name().as_bytes());
+                    return true;
+                }
+                let mut buffer = Vec::new();
+                if let Some(text) = value.text(&mut buffer) {
+                    self.status.extend_from_slice(text);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Writes down the tags that the record states: a list under `tags`, a text under `ddtags`.
+    fn find_tags(&mut self) -> bool {
+        self.tags.clear();
+        for attributes in [&self.own, &self.inside] {
+            for (path, value) in attributes.iter() {
+                let Scalar::Text(text) = value else { continue };
+                match path {
+                    b"tags" => add_tag(text, &mut self.tags),
+                    b"ddtags" => text.split(|b| *b == b',').for_each(|tag| {
+                        add_tag(tag, &mut self.tags);
+                    }),
+                    _ => {}
+                }
+            }
+        }
+        if !self.tags.is_empty() {
+            self.tags.push(b']');
+        }
+        !self.tags.is_empty()
+    }
+}
+
+fn add_tag(tag: &[u8], tags: &mut Vec<u8>) {
+    tags.push(if tags.is_empty() { b'[' } else { b',' });
+    tags.push(b'"');
+    escape_json_into(tag, tags);
+    tags.push(b'"');
+}
+
+/// The body without escapes, in `buffer` where it had some.
+fn plain_body<'a>(view: &RecordView<'a>, buffer: &'a mut Vec<u8>) -> &'a [u8] {
+    if !view.flags.contains(RecordFlags::JSON_ESCAPED) || !view.body.contains(&b'\\') {
+        return view.body;
+    }
+    buffer.clear();
+    unescape_json_into(view.body, buffer);
+    buffer
+}
+
+fn as_value(scalar: Scalar<'_>) -> Value<'_> {
+    match scalar {
+        Scalar::Null => Value::Null,
+        Scalar::Bool(truth) => Value::Bool(truth),
+        Scalar::Int(number) => Value::Int(number),
+        Scalar::Float(number) => Value::Float(number),
+        Scalar::Text(text) => Value::Text(text),
+    }
+}
+
+/// Takes the first value that has a text.
+struct Finder<'a> {
+    buffer: &'a mut Vec<u8>,
+    is_found: bool,
+}
+
+impl Finder<'_> {
+    fn take(&mut self, value: Scalar<'_>) {
+        if self.is_found {
+            return;
+        }
+        if let Scalar::Text(text) = value {
+            self.buffer.extend_from_slice(text);
+            self.is_found = true;
+            return;
+        }
+        let mut buffer = Vec::new();
+        if let Some(text) = as_value(value).text(&mut buffer) {
+            self.buffer.extend_from_slice(text);
+            self.is_found = true;
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The values of one attribute path.
+
+use weir_codec::Scalar;
+
+use super::Texts;
+
+/// Whole numbers up to here are exact as floats, and so are floats as whole numbers.
+pub(crate) const EXACT_INT_MAX: i64 = 1 << 53;
+
+/// A value as the store keeps it: a number is a number, however it was written. `1.0` is the whole
+/// number 1 (minus zero is not 0), and what is no finite number is nothing.
+pub fn canonical(value: Scalar<'_>) -> Scalar<'_> {
+    let Scalar::Float(number) = value else { return value };
+    let is_whole = number.fract() == 0.0 && number.abs() <= EXACT_INT_MAX as f64;
+    if !number.is_finite() {
+        Scalar::Null
+    } else if is_whole && !(number == 0.0 && number.is_sign_negative()) {
+        Scalar::Int(number as i64)
+    } else {
+        value
+    }
+}
+
+/// A value of any type; texts are numbers of a [`Texts`].
+#[derive(Debug, Clone, Copy)]
+enum Cell {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(u32),
+}
+
+#[derive(Debug, Clone)]
+enum Values {
+    Bool(Vec<bool>),
+    Int(Vec<i64>),
+    Float(Vec<f64>),
+    Text(Texts),
+    /// Two types at least, or nulls.
+    Any(Vec<Cell>, Texts),
+}
+
+impl Values {
+    fn of(value: Scalar<'_>) -> Self {
+        match value {
+            Scalar::Null => Self::Any(Vec::new(), Texts::default()),
+            Scalar::Bool(_) => Self::Bool(Vec::new()),
+            Scalar::Int(_) => Self::Int(Vec::new()),
+            Scalar::Float(_) => Self::Float(Vec::new()),
+            Scalar::Text(_) => Self::Text(Texts::default()),
+        }
+    }
+
+    fn push(&mut self, value: Scalar<'_>) {
+        match (&mut *self, value) {
+            (Self::Bool(values), Scalar::Bool(truth)) => values.push(truth),
+            (Self::Int(values), Scalar::Int(number)) => values.push(number),
+            (Self::Float(values), Scalar::Float(number)) => values.push(number),
+            (Self::Text(values), Scalar::Text(text)) => values.push(text),
+            (Self::Any(cells, texts), value) => cells.push(match value {
+                Scalar::Null => Cell::Null,
+                Scalar::Bool(truth) => Cell::Bool(truth),
+                Scalar::Int(number) => Cell::Int(number),
+                Scalar::Float(number) => Cell::Float(number),
+                Scalar::Text(text) => {
+                    texts.push(text);
+                    Cell::Text(texts.len() as u32 - 1)
+                }
+            }),
+            _ => {
+                self.widen();
+                self.push(value);
+            }
+        }
+    }
+
+    /// Makes room for values of every type.
+    fn widen(&mut self) {
+        let (cells, texts) = match std::mem::replace(self, Self::Bool(Vec::new())) {
+            Self::Bool(values) => (values.into_iter().map(Cell::Bool).collect(), Texts::default()),
+            Self::Int(values) => (values.into_iter().map(Cell::Int).collect(), Texts::default()),
+            Self::Float(values) => {
+                (values.into_iter().map(Cell::Float).collect(), Texts::default())
+            }
+            Self::Text(texts) => ((0..texts.len() as u32).map(Cell::Text).collect(), texts),
+            Self::Any(cells, texts) => (cells, texts),
+        };
+        *self = Self::Any(cells, texts);
+    }
+
+    fn get(&self, index: usize) -> Scalar<'_> {
+        match self {
+            Self::Bool(values) => values.get(index).map_or(Scalar::Null, |v| Scalar::Bool(*v)),
+            Self::Int(values) => values.get(index).map_or(Scalar::Null, |v| Scalar::Int(*v)),
+            Self::Float(values) => values.get(index).map_or(Scalar::Null, |v| Scalar::Float(*v)),
+            Self::Text(texts) => Scalar::Text(texts.get(index)),
+            Self::Any(cells, texts) => match cells.get(index) {
+                Some(Cell::Bool(truth)) => Scalar::Bool(*truth),
+                Some(Cell::Int(number)) => Scalar::Int(*number),
+                Some(Cell::Float(number)) => Scalar::Float(*number),
+                Some(Cell::Text(text)) => Scalar::Text(texts.get(*text as usize)),
+                Some(Cell::Null) | None => Scalar::Null,
+            },
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Bool(values) => values.capacity(),
+            Self::Int(values) => values.capacity() * 8,
+            Self::Float(values) => values.capacity() * 8,
+            Self::Text(texts) => texts.memory_bytes(),
+            Self::Any(cells, texts) => cells.capacity() * size_of::<Cell>() + texts.memory_bytes(),
+        }
+    }
+}
+
+/// The values of one path, with the row of each. A row with several values has them next to each
+/// other.
+#[derive(Debug, Clone)]
+pub struct PathColumn {
+    path: String,
+    rows: Vec<u32>,
+    values: Values,
+    value_bytes: usize,
+}
+
+impl PathColumn {
+    /// A path whose first value will be like this one.
+    pub(super) fn new(path: &str, first: Scalar<'_>) -> Self {
+        let values = Values::of(canonical(first));
+        Self { path: path.to_owned(), rows: Vec::new(), values, value_bytes: 0 }
+    }
+
+    /// Adds a value of a row that is not before the last one.
+    pub(super) fn push(&mut self, row: u32, value: Scalar<'_>) {
+        self.value_bytes += match value {
+            Scalar::Text(text) => 4 + text.len(),
+            _ => 8,
+        };
+        self.rows.push(row);
+        self.values.push(canonical(value));
+    }
+
+    /// The path.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The row of each value, in order.
+    pub fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+
+    /// The value with that number (not: of that row), in its canonical form.
+    pub fn value(&self, index: usize) -> Scalar<'_> {
+        self.values.get(index)
+    }
+
+    /// Bytes of all values: which paths get a column of their own.
+    pub fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
+    /// The values of a row.
+    pub fn of_row(&self, row: u32) -> impl Iterator<Item = Scalar<'_>> {
+        let start = self.rows.partition_point(|found| *found < row);
+        let count = self.rows[start..].iter().take_while(|found| **found == row).count();
+        (start..start + count).map(|index| self.value(index))
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.path.capacity()
+            + self.rows.capacity() * 4
+            + self.values.memory_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_values_and_not_spellings() {
+        assert_eq!(canonical(Scalar::Float(1.0)), Scalar::Int(1));
+        assert_eq!(canonical(Scalar::Float(-0.0)), Scalar::Float(-0.0));
+        assert_eq!(canonical(Scalar::Float(0.0)), Scalar::Int(0));
+        assert_eq!(canonical(Scalar::Float(1e300)), Scalar::Float(1e300));
+        assert_eq!(canonical(Scalar::Float(f64::NAN)), Scalar::Null);
+        assert_eq!(canonical(Scalar::Text(b"007")), Scalar::Text(b"007"));
+    }
+
+    #[test]
+    fn a_path_takes_values_of_every_type() {
+        let values = [
+            Scalar::Int(1),
+            Scalar::Text(b"007"),
+            Scalar::Null,
+            Scalar::Bool(true),
+            Scalar::Float(0.5),
+            Scalar::Text(b""),
+        ];
+        let mut column = PathColumn::new("a", values[0]);
+        for (row, value) in values.iter().enumerate() {
+            column.push(row as u32 / 2, *value);
+        }
+        let found: Vec<_> = (0..values.len()).map(|index| column.value(index)).collect();
+        assert_eq!(found, values);
+        assert_eq!(column.of_row(1).collect::<Vec<_>>(), values[2..4]);
+        assert_eq!(column.of_row(7).count(), 0);
+    }
+}

@@ -1,0 +1,120 @@
+//! A record that was read back: owned, for whoever shows it.
+
+use weir_codec::Scalar;
+use weir_model::{Position, StreamId};
+
+use super::{Form, Original};
+
+/// A value of an attribute.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AttributeValue {
+    /// There, and nothing.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+    /// Text.
+    Text(String),
+}
+
+impl From<Scalar<'_>> for AttributeValue {
+    fn from(value: Scalar<'_>) -> Self {
+        match value {
+            Scalar::Null => Self::Null,
+            Scalar::Bool(truth) => Self::Bool(truth),
+            Scalar::Int(number) => Self::Int(number),
+            Scalar::Float(number) => Self::Float(number),
+            Scalar::Text(text) => Self::Text(String::from_utf8_lossy(text).into_owned()),
+        }
+    }
+}
+
+impl AttributeValue {
+    /// The value, borrowed.
+    pub fn as_scalar(&self) -> Scalar<'_> {
+        match self {
+            Self::Null => Scalar::Null,
+            Self::Bool(truth) => Scalar::Bool(*truth),
+            Self::Int(number) => Scalar::Int(*number),
+            Self::Float(number) => Scalar::Float(*number),
+            Self::Text(text) => Scalar::Text(text.as_bytes()),
+        }
+    }
+}
+
+/// A record as the store has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRecord {
+    /// When it happened, nanoseconds since 1970.
+    pub time_ns: i64,
+    /// Number in the order in which the store took records in.
+    pub sequence: u64,
+    /// The stream that it is of.
+    pub stream: StreamId,
+    /// Its position in the stream: the place after it.
+    pub position: Position,
+    /// How it came in.
+    pub form: Form,
+    /// The service that wrote it.
+    pub service: Option<String>,
+    /// The host that it was written on.
+    pub host: Option<String>,
+    /// The source that took it in.
+    pub source: Option<String>,
+    /// How bad it is, by the canonical name if it has one.
+    pub status: Option<String>,
+    /// Its tags, as a JSON list of texts.
+    pub tags: Option<String>,
+    /// The resource of its batch, as a JSON object.
+    pub resource: Option<String>,
+    /// The message; `None` when its body has none.
+    pub message: Option<String>,
+    /// The trace that it belongs to.
+    pub trace_id: Option<String>,
+    /// The span that it belongs to.
+    pub span_id: Option<String>,
+    /// Paths in order with their values in order, without those that [`Form`] says are kept
+    /// above.
+    pub attributes: Vec<(String, Vec<AttributeValue>)>,
+    /// What it was, when it came with bytes that are not UTF-8.
+    pub original: Option<Original>,
+}
+
+impl StoredRecord {
+    /// All attributes that the record came with, those that are kept in fields of their own too.
+    pub fn all_attributes(&self) -> Vec<(String, Vec<AttributeValue>)> {
+        let mut all = self.attributes.clone();
+        let mut buffer = Vec::new();
+        let texts = [
+            (self.form.message_path(), &self.message),
+            (self.form.trace_path(), &self.trace_id),
+            (self.form.span_path(), &self.span_id),
+        ];
+        for (path, text) in texts {
+            if let (Some(path), Some(text)) = (path, text) {
+                all.push((path.to_owned(), vec![AttributeValue::Text(text.clone())]));
+            }
+        }
+        if let Some((path, style)) = self.form.time_path() {
+            all.push((path.to_owned(), vec![style.value(self.time_ns, &mut buffer).into()]));
+        }
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+}
+
+/// Adds a value to its path: values of one path are together, paths in order.
+pub(crate) fn add_attribute(
+    attributes: &mut Vec<(String, Vec<AttributeValue>)>,
+    path: &str,
+    value: Scalar<'_>,
+) {
+    let at = attributes.partition_point(|(known, _)| known.as_str() < path);
+    match attributes.get_mut(at) {
+        Some((known, values)) if known == path => values.push(value.into()),
+        _ => attributes.insert(at, (path.to_owned(), vec![value.into()])),
+    }
+}

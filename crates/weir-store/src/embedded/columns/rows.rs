@@ -1,0 +1,364 @@
+//! Rows in columns, in the order in which they came.
+
+use std::borrow::Cow;
+
+use weir_codec::Scalar;
+use weir_model::{Position, StreamId};
+
+use super::record::add_attribute;
+use super::{Form, Original, PathColumn, StoredRecord, Texts, canonical};
+use crate::embedded::hash::Interner;
+use crate::limits::{ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX};
+
+/// Paths that get a column while rows are gathered. What has more is written by machines; its
+/// rarer paths are gathered together.
+const PATHS_MAX: usize = 16_384;
+
+/// There is no value in a [`CodeColumn`].
+const NONE: u32 = u32::MAX;
+
+/// The rows cannot take one more: write them out and begin anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the rows are as many as a row group may have")]
+pub struct Full;
+
+/// One record to add, without its attributes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NewRow<'a> {
+    /// When it happened, nanoseconds since 1970.
+    pub time_ns: i64,
+    /// Number in the order in which the store takes records in.
+    pub sequence: u64,
+    /// The stream.
+    pub stream: u64,
+    /// The place in the stream after the record.
+    pub position: Position,
+    /// How it came in.
+    pub form: Form,
+    /// The service that wrote it.
+    pub service: Option<&'a [u8]>,
+    /// The host that it was written on.
+    pub host: Option<&'a [u8]>,
+    /// The source that took it in.
+    pub source: Option<&'a [u8]>,
+    /// How bad it is.
+    pub status: Option<&'a [u8]>,
+    /// A JSON list of its tags.
+    pub tags: Option<&'a [u8]>,
+    /// The resource of its batch, encoded.
+    pub resource: Option<&'a [u8]>,
+    /// The message.
+    pub message: Option<&'a [u8]>,
+    /// The trace.
+    pub trace_id: Option<&'a [u8]>,
+    /// The span.
+    pub span_id: Option<&'a [u8]>,
+}
+
+/// A column of few distinct texts.
+#[derive(Debug, Clone, Default)]
+pub struct CodeColumn {
+    codes: Vec<u32>,
+    interner: Interner,
+}
+
+impl CodeColumn {
+    fn push(&mut self, text: Option<&[u8]>) {
+        let code = text.map_or(NONE, |text| self.interner.intern(&utf8(text)));
+        self.codes.push(code);
+    }
+
+    /// The distinct texts; a code is a place among them.
+    pub fn texts(&self) -> &Texts {
+        self.interner.texts()
+    }
+
+    /// The code of a row.
+    pub fn code(&self, row: usize) -> Option<u32> {
+        self.codes.get(row).copied().filter(|code| *code != NONE)
+    }
+
+    /// The text of a row.
+    pub fn text(&self, row: usize) -> Option<&[u8]> {
+        self.code(row).map(|code| self.texts().get(code as usize))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.codes.capacity() * 4 + self.interner.memory_bytes()
+    }
+}
+
+/// Values of paths beyond the first [`PATHS_MAX`], row by row.
+#[derive(Debug, Clone, Default)]
+pub struct Spilled {
+    paths: Texts,
+    values: Option<PathColumn>,
+}
+
+impl Spilled {
+    fn push(&mut self, row: u32, path: &str, value: Scalar<'_>) {
+        self.paths.push(path.as_bytes());
+        self.values.get_or_insert_with(|| PathColumn::new("", value)).push(row, value);
+    }
+
+    /// Row, path and value of each.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &str, Scalar<'_>)> {
+        let values = self.values.iter().flat_map(|values| {
+            values.rows().iter().enumerate().map(|(index, row)| (*row, values.value(index)))
+        });
+        values.zip(self.paths.iter()).map(|((row, value), path)| (row, as_str(path), value))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.paths.memory_bytes() + self.values.as_ref().map_or(0, PathColumn::memory_bytes)
+    }
+}
+
+/// Rows in columns. See [`crate::embedded::columns`].
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    pub(crate) time_ns: Vec<i64>,
+    pub(crate) sequence: Vec<u64>,
+    pub(crate) stream: Vec<u64>,
+    pub(crate) epoch: Vec<u32>,
+    pub(crate) offset: Vec<u64>,
+    pub(crate) form: Vec<u64>,
+    pub(crate) service: CodeColumn,
+    pub(crate) host: CodeColumn,
+    pub(crate) source: CodeColumn,
+    pub(crate) status: CodeColumn,
+    pub(crate) tags: CodeColumn,
+    pub(crate) resource: CodeColumn,
+    pub(crate) message: SparseTexts,
+    pub(crate) trace_id: SparseTexts,
+    pub(crate) span_id: SparseTexts,
+    pub(crate) paths: Vec<PathColumn>,
+    pub(crate) spilled: Spilled,
+    /// Rows that came with bytes that are not UTF-8, in order.
+    pub(crate) originals: Vec<(u32, Original)>,
+    names: Interner,
+    /// The column of each attribute of the last row: the next row is often like it.
+    last_shape: Vec<u32>,
+    text_bytes: usize,
+    attribute_bytes: usize,
+}
+
+/// Texts of some of the rows.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SparseTexts {
+    /// By row: the text's number, or [`NONE`].
+    numbers: Vec<u32>,
+    texts: Texts,
+}
+
+impl SparseTexts {
+    fn push(&mut self, text: Option<&[u8]>) -> usize {
+        let Some(text) = text else {
+            self.numbers.push(NONE);
+            return 0;
+        };
+        self.numbers.push(self.texts.len() as u32);
+        let text = utf8(text);
+        self.texts.push(&text);
+        text.len()
+    }
+
+    pub(crate) fn get(&self, row: usize) -> Option<&[u8]> {
+        let number = self.numbers.get(row).copied().filter(|number| *number != NONE)?;
+        Some(self.texts.get(number as usize))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.numbers.capacity() * 4 + self.texts.memory_bytes()
+    }
+}
+
+/// The text, with U+FFFD for what is not UTF-8.
+pub(crate) fn utf8(text: &[u8]) -> Cow<'_, [u8]> {
+    if simdutf8::basic::from_utf8(text).is_ok() {
+        return text.into();
+    }
+    String::from_utf8_lossy(text).into_owned().into_bytes().into()
+}
+
+/// A text that is known to be UTF-8.
+pub(crate) fn as_str(text: &[u8]) -> &str {
+    std::str::from_utf8(text).unwrap_or_default()
+}
+
+fn is_utf8(text: &[u8]) -> bool {
+    simdutf8::basic::from_utf8(text).is_ok()
+}
+
+fn is_utf8_pair((path, value): (&[u8], Scalar<'_>)) -> bool {
+    is_utf8(path) && !matches!(value, Scalar::Text(text) if !is_utf8(text))
+}
+
+impl Rows {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.time_ns.len()
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.time_ns.is_empty()
+    }
+
+    /// No more can be added.
+    pub fn is_full(&self) -> bool {
+        self.len() >= ROW_GROUP_ROWS_MAX
+            || self.text_bytes + self.attribute_bytes >= ROW_GROUP_BYTES_MAX
+    }
+
+    /// Adds a row with at most [`weir_codec::ATTRIBUTES_MAX`] attributes, no path of them empty.
+    /// Of each path the values come in their order.
+    pub fn push<'a>(
+        &mut self,
+        row: &NewRow<'_>,
+        attributes: impl Iterator<Item = (&'a [u8], Scalar<'a>)> + Clone,
+    ) -> Result<(), Full> {
+        if self.is_full() {
+            return Err(Full);
+        }
+        let index = self.len() as u32;
+        let mut is_text = row.message.is_none_or(is_utf8);
+        for (place, (path, value)) in attributes.clone().enumerate() {
+            is_text &= is_utf8_pair((path, value));
+            self.push_attribute(index, place, path, value);
+        }
+        if !is_text {
+            let mut bytes = Vec::new();
+            Original::encode(row.message.unwrap_or_default(), attributes, &mut bytes);
+            self.text_bytes += bytes.len();
+            self.originals.push((index, Original::new(bytes)));
+        }
+        self.push_fixed(row);
+        Ok(())
+    }
+
+    fn push_fixed(&mut self, row: &NewRow<'_>) {
+        self.time_ns.push(row.time_ns);
+        self.sequence.push(row.sequence);
+        self.stream.push(row.stream);
+        self.epoch.push(row.position.epoch);
+        self.offset.push(row.position.offset);
+        self.form.push(row.form.0);
+        self.service.push(row.service);
+        self.host.push(row.host);
+        self.source.push(row.source);
+        self.status.push(row.status);
+        self.tags.push(row.tags);
+        self.resource.push(row.resource);
+        self.text_bytes += self.message.push(row.message)
+            + self.trace_id.push(row.trace_id)
+            + self.span_id.push(row.span_id);
+    }
+
+    fn push_attribute(&mut self, row: u32, place: usize, path: &[u8], value: Scalar<'_>) {
+        let value_text;
+        let value = match value {
+            Scalar::Text(text) => {
+                value_text = utf8(text);
+                Scalar::Text(&value_text)
+            }
+            value => value,
+        };
+        self.attribute_bytes += match value {
+            Scalar::Text(text) => 8 + text.len(),
+            _ => 12,
+        };
+        if let Some(column) = self.last_shape.get(place)
+            && let Some(column) = self.paths.get_mut(*column as usize)
+            && column.path().as_bytes() == path
+        {
+            return column.push(row, value);
+        }
+        let path = utf8(path);
+        if self.paths.len() >= PATHS_MAX {
+            return self.spill(row, &path, value);
+        }
+        let column = self.names.intern(&path) as usize;
+        if column == self.paths.len() {
+            self.paths.push(PathColumn::new(as_str(&path), value));
+        }
+        self.paths[column].push(row, value);
+        if self.last_shape.len() <= place {
+            self.last_shape.resize(place + 1, 0);
+        }
+        self.last_shape[place] = column as u32;
+    }
+
+    /// A value of a path when there are as many columns as there may be.
+    #[cold]
+    fn spill(&mut self, row: u32, path: &[u8], value: Scalar<'_>) {
+        let known = self.names.number(path).and_then(|column| self.paths.get_mut(column as usize));
+        match known {
+            Some(column) => column.push(row, value),
+            None => self.spilled.push(row, as_str(path), value),
+        }
+    }
+
+    /// Paths and their values.
+    pub fn paths(&self) -> &[PathColumn] {
+        &self.paths
+    }
+
+    /// Values of paths that have no column.
+    pub fn spilled(&self) -> &Spilled {
+        &self.spilled
+    }
+
+    /// Bytes of memory that the rows hold, about.
+    pub fn memory_bytes(&self) -> usize {
+        let paths: usize = self.paths.iter().map(PathColumn::memory_bytes).sum();
+        let codes =
+            [&self.service, &self.host, &self.source, &self.status, &self.tags, &self.resource];
+        let texts = [&self.message, &self.trace_id, &self.span_id];
+        self.time_ns.capacity() * (5 * 8 + 4)
+            + codes.into_iter().map(CodeColumn::memory_bytes).sum::<usize>()
+            + texts.into_iter().map(SparseTexts::memory_bytes).sum::<usize>()
+            + paths
+            + self.spilled.memory_bytes()
+            + self.names.memory_bytes()
+    }
+
+    /// Row `row` as a record; `None` when there is none.
+    pub fn record(&self, row: usize) -> Option<StoredRecord> {
+        let text = |text: Option<&[u8]>| text.map(|text| as_str(text).to_owned());
+        let number = row as u32;
+        let mut attributes = Vec::new();
+        for column in &self.paths {
+            for value in column.of_row(number) {
+                add_attribute(&mut attributes, column.path(), value);
+            }
+        }
+        for (_, path, value) in self.spilled.iter().filter(|(found, ..)| *found == number) {
+            add_attribute(&mut attributes, path, canonical(value));
+        }
+        let original = self.originals.binary_search_by_key(&number, |(row, _)| *row);
+        Some(StoredRecord {
+            time_ns: *self.time_ns.get(row)?,
+            sequence: self.sequence[row],
+            stream: StreamId(self.stream[row]),
+            position: Position::new(self.epoch[row], self.offset[row]),
+            form: Form(self.form[row]),
+            service: text(self.service.text(row)),
+            host: text(self.host.text(row)),
+            source: text(self.source.text(row)),
+            status: text(self.status.text(row)),
+            tags: text(self.tags.text(row)),
+            resource: text(self.resource.text(row)),
+            message: text(self.message.get(row)),
+            trace_id: text(self.trace_id.get(row)),
+            span_id: text(self.span_id.get(row)),
+            attributes,
+            original: original.ok().map(|at| self.originals[at].1.clone()),
+        })
+    }
+}

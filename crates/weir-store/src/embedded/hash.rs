@@ -1,0 +1,164 @@
+//! The hash of texts, and a table that gives equal texts the same number.
+//!
+//! Invariant: the function is part of the sidecar's format and never changes within a version of
+//! it: eight bytes at a time, little-endian, the last ones filled up with zeros, each folded in by
+//! a multiplication to 128 bits whose halves are combined.
+
+use super::columns::Texts;
+
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
+
+/// The hash of some bytes.
+#[inline]
+pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
+    finish(hash_more(SEED, bytes))
+}
+
+/// Folds in more bytes, their number among it, so that `ab`, `c` differs from `a`, `bc`.
+#[inline]
+pub(crate) fn hash_more(state: u64, bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut hash = fold(state, bytes.len() as u64);
+    for word in words {
+        hash = fold(hash, u64::from_le_bytes(*word));
+    }
+    if !rest.is_empty() {
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        hash = fold(hash, u64::from_le_bytes(last));
+    }
+    hash
+}
+
+/// The hash of what was folded in.
+#[inline]
+pub(crate) fn finish(state: u64) -> u64 {
+    fold(state, FACTOR)
+}
+
+#[inline]
+fn fold(hash: u64, word: u64) -> u64 {
+    let product = u128::from(hash ^ word ^ SEED) * u128::from(FACTOR);
+    (product as u64) ^ (product >> 64) as u64 ^ word.rotate_left(32)
+}
+
+/// Numbers for texts, in the order in which they were first seen.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Interner {
+    texts: Texts,
+    /// Open addressing: number + 1, or 0. A power of two, at most half full.
+    slots: Vec<u32>,
+    last: Option<u32>,
+}
+
+impl Interner {
+    /// The number of a text.
+    pub(crate) fn intern(&mut self, text: &[u8]) -> u32 {
+        // Neighbours are equal more often than not.
+        if let Some(last) = self.last
+            && self.texts.get(last as usize) == text
+        {
+            return last;
+        }
+        let code = self.look_up(text);
+        self.last = Some(code);
+        code
+    }
+
+    fn look_up(&mut self, text: &[u8]) -> u32 {
+        if self.slots.len() < (self.texts.len() + 1) * 2 {
+            self.grow();
+        }
+        match self.slot(text) {
+            (_, slot @ 1..) => slot - 1,
+            (at, 0) => {
+                self.texts.push(text);
+                self.slots[at] = self.texts.len() as u32;
+                self.slots[at] - 1
+            }
+        }
+    }
+
+    /// Where a text is or would be, and what stands there. There must be a slot.
+    fn slot(&self, text: &[u8]) -> (usize, u32) {
+        let mask = self.slots.len() - 1;
+        let mut at = hash_bytes(text) as usize & mask;
+        loop {
+            match self.slots[at] {
+                slot @ 1.. if self.texts.get(slot as usize - 1) != text => at = (at + 1) & mask,
+                slot => return (at, slot),
+            }
+        }
+    }
+
+    /// The number of a text that has one.
+    pub(crate) fn number(&self, text: &[u8]) -> Option<u32> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        self.slot(text).1.checked_sub(1)
+    }
+
+    fn grow(&mut self) {
+        let size = (self.slots.len() * 2).max(16);
+        self.slots.clear();
+        self.slots.resize(size, 0);
+        for (code, text) in self.texts.iter().enumerate() {
+            let mut at = hash_bytes(text) as usize & (size - 1);
+            while self.slots[at] != 0 {
+                at = (at + 1) & (size - 1);
+            }
+            self.slots[at] = code as u32 + 1;
+        }
+    }
+
+    /// All texts by their numbers.
+    pub(crate) fn texts(&self) -> &Texts {
+        &self.texts
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.texts.memory_bytes() + self.slots.capacity() * 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_texts_have_one_number_and_others_their_own() {
+        let mut interner = Interner::default();
+        let texts: Vec<String> = (0..5000).map(|i| format!("text {}", i % 1000)).collect();
+        for (index, text) in texts.iter().enumerate() {
+            assert_eq!(interner.intern(text.as_bytes()) as usize, index % 1000);
+        }
+        assert_eq!(interner.intern(b""), 1000);
+        assert_eq!(interner.texts().len(), 1001);
+    }
+
+    #[test]
+    fn the_hash_never_changes() {
+        let hashes = [b"".as_slice(), b"error", b"checkout", b"timeout after 30s"].map(hash_bytes);
+        let known: [u64; 4] = [
+            0xbd6a_f561_4791_e607,
+            0x17b8_5ba0_4972_a34f,
+            0xbdf9_9b63_579d_fdc5,
+            0xed4d_43cf_1df9_a062,
+        ];
+        assert_eq!(hashes, known);
+    }
+
+    #[test]
+    fn hashes_of_similar_texts_differ_in_half_of_their_bits() {
+        let mut flips = 0;
+        for i in 0..10_000_u32 {
+            let one = hash_bytes(format!("request {i}").as_bytes());
+            let other = hash_bytes(format!("request {}", i + 1).as_bytes());
+            flips += (one ^ other).count_ones();
+        }
+        assert!((310_000..330_000).contains(&flips), "{flips}");
+    }
+}

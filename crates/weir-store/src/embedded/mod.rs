@@ -1,0 +1,8 @@
+//! The store that is built in.
+//!
+//! Invariant: every part works on what it is given; who owns files, threads and time is the
+//! business of whoever puts the parts together.
+
+pub mod columns;
+mod hash;
+pub mod segment;

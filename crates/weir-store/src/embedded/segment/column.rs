@@ -1,0 +1,233 @@
+//! The columns of a segment: their names, what each is, and how Parquet knows them.
+
+use std::sync::Arc;
+
+use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as PhysicalType};
+use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
+
+use super::error::SegmentError;
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ValueKind {
+    /// INT64.
+    Int,
+    /// DOUBLE.
+    Double,
+    /// BOOLEAN.
+    Bool,
+    /// `BYTE_ARRAY`, a string.
+    Text,
+    /// `BYTE_ARRAY`, of any bytes.
+    Bytes,
+}
+
+macro_rules! fixed {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $kind:ident, $required:literal;)*) => {
+        /// Columns that every segment has, in their order in the file.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Fixed { $($(#[$doc])* $name,)* }
+
+        impl Fixed {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The column's name.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            fn kind(self) -> ValueKind {
+                match self { $(Self::$name => ValueKind::$kind,)* }
+            }
+
+            fn is_required(self) -> bool {
+                match self { $(Self::$name => $required,)* }
+            }
+        }
+    };
+}
+
+fixed! {
+    /// When it happened, nanoseconds since 1970.
+    Time = "ts", Int, true;
+    /// Number in the order in which the store took records in; unsigned.
+    Sequence = "seq", Int, true;
+    /// The stream; unsigned.
+    Stream = "stream", Int, true;
+    /// Epoch of the position; unsigned.
+    Epoch = "epoch", Int, true;
+    /// Offset of the position; unsigned.
+    Offset = "offset", Int, true;
+    /// How the record came in, a [`crate::embedded::columns::Form`].
+    Form = "form", Int, true;
+    /// The service that wrote it.
+    Service = "service", Text, false;
+    /// The host that it was written on.
+    Host = "host", Text, false;
+    /// The source that took it in.
+    Source = "source", Text, false;
+    /// How bad it is.
+    Status = "status", Text, false;
+    /// A JSON list of its tags.
+    Tags = "tags", Text, false;
+    /// The resource of its batch, a JSON object.
+    Resource = "resource", Text, false;
+    /// The message.
+    Message = "message", Text, false;
+    /// The trace.
+    TraceId = "trace_id", Text, false;
+    /// The span.
+    SpanId = "span_id", Text, false;
+}
+
+/// What a column is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// One that every segment has.
+    Fixed(Fixed),
+    /// Values of an attribute, by its path. Named `@path`.
+    Attribute(String),
+    /// The values of a text column that are numbers. Named `number@path`.
+    Number(String),
+    /// What each value of a text column is, when they are of several types: 0 text, 1 whole
+    /// number, 2 other number, 3 truth value. Named `kind@path`.
+    Kind(String),
+    /// Attributes that have no column of their own, a JSON object. Named `_rest`.
+    Rest,
+    /// The whole record, where it has bytes that are not UTF-8. Named `_raw`.
+    Raw,
+}
+
+const ATTRIBUTE: &str = "@";
+const NUMBER: &str = "number@";
+const KIND: &str = "kind@";
+const REST: &str = "_rest";
+const RAW: &str = "_raw";
+
+impl Role {
+    fn name(&self) -> String {
+        match self {
+            Self::Fixed(fixed) => fixed.name().to_owned(),
+            Self::Attribute(path) => format!("{ATTRIBUTE}{path}"),
+            Self::Number(path) => format!("{NUMBER}{path}"),
+            Self::Kind(path) => format!("{KIND}{path}"),
+            Self::Rest => REST.to_owned(),
+            Self::Raw => RAW.to_owned(),
+        }
+    }
+
+    fn of_name(name: &str) -> Option<Self> {
+        let fixed = Fixed::ALL.iter().find(|fixed| fixed.name() == name);
+        if let Some(fixed) = fixed {
+            return Some(Self::Fixed(*fixed));
+        }
+        match name {
+            REST => return Some(Self::Rest),
+            RAW => return Some(Self::Raw),
+            _ => {}
+        }
+        let path = |prefix| name.strip_prefix(prefix).map(str::to_owned);
+        path(ATTRIBUTE)
+            .map(Self::Attribute)
+            .or_else(|| path(NUMBER).map(Self::Number))
+            .or_else(|| path(KIND).map(Self::Kind))
+    }
+}
+
+/// A column of a segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// What it is.
+    pub role: Role,
+    /// Its values.
+    pub kind: ValueKind,
+    /// Every row has a value.
+    pub is_required: bool,
+}
+
+impl Column {
+    /// One that every segment has.
+    pub(crate) fn fixed(fixed: Fixed) -> Self {
+        Self { role: Role::Fixed(fixed), kind: fixed.kind(), is_required: fixed.is_required() }
+    }
+
+    /// One that some rows have a value in.
+    pub(crate) fn optional(role: Role, kind: ValueKind) -> Self {
+        Self { role, kind, is_required: false }
+    }
+
+    /// The name in the file.
+    pub fn name(&self) -> String {
+        self.role.name()
+    }
+
+    /// Parquet's unsigned 64 bits.
+    fn is_unsigned(&self) -> bool {
+        use Fixed::{Epoch, Form, Offset, Sequence, Stream};
+        matches!(self.role, Role::Fixed(Sequence | Stream | Epoch | Offset | Form))
+    }
+
+    /// Whether equal values repeat enough for a dictionary to be tried.
+    pub(crate) fn may_have_dictionary(&self) -> bool {
+        use Fixed::{Message, Offset, Sequence, Time};
+        let is_fixed = matches!(self.role, Role::Fixed(Time | Sequence | Offset | Message));
+        !is_fixed && self.role != Role::Raw && self.kind != ValueKind::Bool
+    }
+
+    fn to_parquet(&self) -> Result<TypePtr, SegmentError> {
+        let (physical, logical) = match self.kind {
+            ValueKind::Int if self.role == Role::Fixed(Fixed::Time) => {
+                (PhysicalType::INT64, Some(LogicalType::timestamp(true, TimeUnit::NANOS)))
+            }
+            ValueKind::Int if self.is_unsigned() => {
+                (PhysicalType::INT64, Some(LogicalType::integer(64, false)))
+            }
+            ValueKind::Int => (PhysicalType::INT64, None),
+            ValueKind::Double => (PhysicalType::DOUBLE, None),
+            ValueKind::Bool => (PhysicalType::BOOLEAN, None),
+            ValueKind::Text => (PhysicalType::BYTE_ARRAY, Some(LogicalType::String)),
+            ValueKind::Bytes => (PhysicalType::BYTE_ARRAY, None),
+        };
+        let repetition = if self.is_required { Repetition::REQUIRED } else { Repetition::OPTIONAL };
+        let field = Type::primitive_type_builder(&self.name(), physical)
+            .with_repetition(repetition)
+            .with_logical_type(logical)
+            .build()?;
+        Ok(Arc::new(field))
+    }
+
+    fn from_parquet(field: &Type) -> Option<Self> {
+        let role = Role::of_name(field.name())?;
+        let is_required = field.get_basic_info().repetition() == Repetition::REQUIRED;
+        let is_text = field.get_basic_info().logical_type_ref() == Some(&LogicalType::String);
+        let kind = match field.get_physical_type() {
+            PhysicalType::INT64 => ValueKind::Int,
+            PhysicalType::DOUBLE => ValueKind::Double,
+            PhysicalType::BOOLEAN => ValueKind::Bool,
+            PhysicalType::BYTE_ARRAY if is_text => ValueKind::Text,
+            PhysicalType::BYTE_ARRAY => ValueKind::Bytes,
+            _ => return None,
+        };
+        Some(Self { role, kind, is_required })
+    }
+}
+
+/// The Parquet schema of some columns.
+pub(crate) fn to_schema(columns: &[Column]) -> Result<TypePtr, SegmentError> {
+    let fields = columns.iter().map(Column::to_parquet).collect::<Result<Vec<_>, _>>()?;
+    Ok(Arc::new(Type::group_type_builder("weir").with_fields(fields).build()?))
+}
+
+/// The columns of a Parquet schema; `None` when it is not one of a segment.
+pub(crate) fn from_schema(schema: &SchemaDescriptor) -> Option<Vec<Column>> {
+    let fields = schema.root_schema().get_fields();
+    let columns =
+        fields.iter().map(|field| field.is_primitive().then(|| Column::from_parquet(field))?);
+    let columns: Vec<Column> = columns.collect::<Option<_>>()?;
+    let are_fixed = Fixed::ALL
+        .iter()
+        .enumerate()
+        .all(|(index, fixed)| columns.get(index) == Some(&Column::fixed(*fixed)));
+    are_fixed.then_some(columns)
+}

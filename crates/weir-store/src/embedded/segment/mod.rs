@@ -1,0 +1,23 @@
+//! Segments: immutable Parquet files, written once from rows that are sorted by stream and time.
+//!
+//! [`write_segment`] makes one, [`Segment`] reads it page by page. The format is
+//! `docs/internals/segment.md`. Invariants: pages are aligned over all columns, so that a bit per
+//! page says the same for each; every byte that is read back is covered by a checksum, or by
+//! comparison with something that is; other engines read the files as they are.
+
+mod chunk;
+mod column;
+mod decode;
+mod encode;
+mod encoder;
+mod error;
+mod page;
+mod plan;
+mod reader;
+mod records;
+mod writer;
+
+pub use column::{Column, Fixed, Role, ValueKind};
+pub use error::SegmentError;
+pub use reader::{ChunkInfo, Dictionary, MinMax, PageBuffer, PageTexts, PageValues, Segment};
+pub use writer::{ColumnSummary, SegmentSummary, write_segment};

@@ -1,0 +1,234 @@
+//! Pages: a header in Thrift's compact protocol, then the compressed body.
+//!
+//! Only the headers that segments have are read: fields in the order of Parquet's definition, no
+//! statistics. The checksum covers the body; each field of the header is compared with what the
+//! footer, which has a checksum of its own, says about the page.
+
+use super::decode::Reader;
+use super::encode::zigzag;
+use super::error::SegmentError;
+use crate::limits::PAGE_BYTES_MAX;
+
+/// How the values of a page are encoded, by Parquet's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i64)]
+pub(super) enum PageEncoding {
+    Plain = 0,
+    DeltaBinary = 5,
+    DeltaLength = 6,
+    Dictionary = 8,
+}
+
+/// Parquet's number of `RLE`, in which levels are encoded.
+const LEVELS_ENCODING: i64 = 3;
+const DATA_PAGE: i64 = 0;
+const DICTIONARY_PAGE: i64 = 2;
+
+/// What a page's header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PageHeader {
+    pub(super) is_dictionary: bool,
+    /// Bytes of the body before compression.
+    pub(super) plain_len: usize,
+    /// Bytes of the body as it stands.
+    pub(super) packed_len: usize,
+    crc: u32,
+    /// Rows of a data page, null or not; values of a dictionary.
+    pub(super) value_count: usize,
+    pub(super) encoding: PageEncoding,
+}
+
+/// Type numbers of the compact protocol.
+const I32: u8 = 5;
+const STRUCT: u8 = 12;
+
+/// A field header: how far its number is from that of the field before, and its type.
+fn field(step: u8, kind: u8) -> u8 {
+    step << 4 | kind
+}
+
+impl PageHeader {
+    fn write(&self, out: &mut Vec<u8>) {
+        let int = |step: u8, number: i64, out: &mut Vec<u8>| {
+            out.push(field(step, I32));
+            zigzag(number, out);
+        };
+        int(1, if self.is_dictionary { DICTIONARY_PAGE } else { DATA_PAGE }, out);
+        int(1, self.plain_len as i64, out);
+        int(1, self.packed_len as i64, out);
+        int(1, i64::from(self.crc.cast_signed()), out);
+        // Field 5 is the header of a data page, 7 that of a dictionary.
+        out.push(field(if self.is_dictionary { 3 } else { 1 }, STRUCT));
+        int(1, self.value_count as i64, out);
+        int(1, self.encoding as i64, out);
+        if !self.is_dictionary {
+            int(1, LEVELS_ENCODING, out);
+            int(1, LEVELS_ENCODING, out);
+        }
+        out.extend_from_slice(&[0, 0]);
+    }
+
+    /// Reads the header at the front of a page, and leaves the reader behind it.
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let is_dictionary = match int(reader)? {
+            DATA_PAGE => false,
+            DICTIONARY_PAGE => true,
+            _ => return None,
+        };
+        let plain_len = usize::try_from(int(reader)?).ok()?;
+        let packed_len = usize::try_from(int(reader)?).ok()?;
+        let crc = i32::try_from(int(reader)?).ok()?.cast_unsigned();
+        expect(reader, field(if is_dictionary { 3 } else { 1 }, STRUCT))?;
+        let value_count = usize::try_from(int(reader)?).ok()?;
+        let encoding = match int(reader)? {
+            0 => PageEncoding::Plain,
+            5 => PageEncoding::DeltaBinary,
+            6 => PageEncoding::DeltaLength,
+            8 => PageEncoding::Dictionary,
+            _ => return None,
+        };
+        if !is_dictionary && [int(reader)?, int(reader)?] != [LEVELS_ENCODING; 2] {
+            return None;
+        }
+        expect(reader, 0)?;
+        expect(reader, 0)?;
+        Some(Self { is_dictionary, plain_len, packed_len, crc, value_count, encoding })
+    }
+}
+
+fn expect(reader: &mut Reader<'_>, byte: u8) -> Option<()> {
+    (reader.take(1)? == [byte]).then_some(())
+}
+
+/// The next field, a number.
+fn int(reader: &mut Reader<'_>) -> Option<i64> {
+    expect(reader, field(1, I32))?;
+    reader.zigzag()
+}
+
+/// Compresses pages; its memory is used for one after the other.
+pub(super) struct PageWriter {
+    compressor: zstd::bulk::Compressor<'static>,
+    packed: Vec<u8>,
+}
+
+impl PageWriter {
+    pub(super) fn new(level: i32) -> Result<Self, SegmentError> {
+        Ok(Self { compressor: zstd::bulk::Compressor::new(level)?, packed: Vec::new() })
+    }
+
+    /// Appends a page; returns the length of its header and what it would be without compression.
+    pub(super) fn append(
+        &mut self,
+        is_dictionary: bool,
+        encoding: PageEncoding,
+        value_count: usize,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<usize, SegmentError> {
+        if body.len() > PAGE_BYTES_MAX {
+            return Err(SegmentError::Write("a page is too large".to_owned()));
+        }
+        self.packed.clear();
+        self.packed.reserve(zstd::zstd_safe::compress_bound(body.len()));
+        self.compressor.compress_to_buffer(body, &mut self.packed)?;
+        let start = out.len();
+        let header = PageHeader {
+            is_dictionary,
+            plain_len: body.len(),
+            packed_len: self.packed.len(),
+            crc: crc32fast::hash(&self.packed),
+            value_count,
+            encoding,
+        };
+        header.write(out);
+        let header_len = out.len() - start;
+        out.extend_from_slice(&self.packed);
+        Ok(header_len + body.len())
+    }
+}
+
+/// Checks and decompresses pages; its memory is used for one after the other.
+pub(super) struct PageOpener {
+    decompressor: zstd::bulk::Decompressor<'static>,
+}
+
+impl std::fmt::Debug for PageOpener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PageOpener")
+    }
+}
+
+impl PageOpener {
+    pub(super) fn new() -> Result<Self, SegmentError> {
+        Ok(Self { decompressor: zstd::bulk::Decompressor::new()? })
+    }
+
+    /// Reads a page that fills `bytes`; the body goes to `body`.
+    pub(super) fn open(
+        &mut self,
+        bytes: &[u8],
+        body: &mut Vec<u8>,
+    ) -> Result<PageHeader, SegmentError> {
+        let mut reader = Reader::new(bytes);
+        let header = PageHeader::read(&mut reader)
+            .filter(|header| header.packed_len == reader.rest().len())
+            .ok_or(SegmentError::Damaged("the header of a page"))?;
+        let packed = reader.rest();
+        if crc32fast::hash(packed) != header.crc {
+            return Err(SegmentError::Damaged("the checksum of a page"));
+        }
+        let stated = zstd::zstd_safe::get_frame_content_size(packed).ok().flatten();
+        if stated != Some(header.plain_len as u64) || header.plain_len > PAGE_BYTES_MAX {
+            return Err(SegmentError::Damaged("the size of a page"));
+        }
+        body.clear();
+        body.reserve(header.plain_len);
+        let unpacked = self.decompressor.decompress_to_buffer(packed, body);
+        if unpacked.ok() != Some(header.plain_len) || body.len() != header.plain_len {
+            return Err(SegmentError::Damaged("the body of a page"));
+        }
+        Ok(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_comes_back_and_no_damaged_bit_passes() {
+        let text = b"a page with some text in it, some of it twice, some of it twice".as_slice();
+        let mut page = Vec::new();
+        let mut writer = PageWriter::new(1).unwrap();
+        writer.append(false, PageEncoding::DeltaLength, 7, text, &mut page).unwrap();
+        let mut opener = PageOpener::new().unwrap();
+        let mut body = Vec::new();
+        let header = opener.open(&page, &mut body).unwrap();
+        assert_eq!((header.value_count, header.encoding), (7, PageEncoding::DeltaLength));
+        assert_eq!(body, text);
+        for bit in 0..page.len() * 8 {
+            let mut damaged = page.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            if let Ok(other) = opener.open(&damaged, &mut body) {
+                // What the footer says about the page differs then.
+                assert_ne!(other, header, "bit {bit}");
+                assert_eq!(body, text, "bit {bit}");
+            }
+        }
+        for len in 0..page.len() {
+            assert!(opener.open(&page[..len], &mut body).is_err(), "cut to {len}");
+        }
+    }
+
+    #[test]
+    fn a_dictionary_page_comes_back() {
+        let mut page = Vec::new();
+        let mut writer = PageWriter::new(1).unwrap();
+        writer.append(true, PageEncoding::Plain, 300, b"", &mut page).unwrap();
+        let mut body = Vec::new();
+        let header = PageOpener::new().unwrap().open(&page, &mut body).unwrap();
+        assert!(header.is_dictionary && body.is_empty());
+        assert_eq!(header.value_count, 300);
+    }
+}

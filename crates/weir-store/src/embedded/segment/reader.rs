@@ -1,0 +1,640 @@
+//! Reads segments, a page at a time.
+//!
+//! Invariants: the footer is believed only when its checksums match; after that every page is
+//! where, as long, and encoded as the footer says, or it is damaged; nothing is read that was not
+//! asked for.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::Encoding;
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
+};
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::file::page_index::offset_index::PageLocation;
+use weir_expr::Dimension;
+use weir_host::DiskFile;
+
+use super::column::{Column, Role, ValueKind, from_schema};
+use super::decode::{self, Reader};
+use super::error::SegmentError;
+use super::page::{PageEncoding, PageOpener};
+use super::writer::{END_LEN, TRAILER_LEN, TRAILER_MAGIC, UNITS_KEY, VERSION, VERSION_KEY};
+use crate::embedded::columns::Texts;
+use crate::limits::{COLUMNS_MAX, FOOTER_BYTES_MAX, PAGE_ROWS, ROW_GROUP_ROWS_MAX, ROW_GROUPS_MAX};
+
+/// Parquet's magic, at both ends.
+const MAGIC: [u8; 4] = *b"PAR1";
+/// Read from the end of a file at first; most footers fit.
+const END_READ_BYTES: u64 = 128 * 1024;
+
+/// Smallest and largest value of a page.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum MinMax {
+    /// Of whole numbers.
+    Int(i64, i64),
+    /// Of other numbers.
+    Double(f64, f64),
+}
+
+/// What the footer says about a column of a row group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChunkInfo {
+    encoding: PageEncoding,
+    /// Offset and length of the dictionary's page.
+    dictionary: Option<(u64, u32)>,
+    /// Offset and length of each page.
+    pages: Vec<(u64, u32)>,
+    ranges: Option<Vec<Option<MinMax>>>,
+    packed_bytes: u64,
+    plain_bytes: u64,
+}
+
+impl ChunkInfo {
+    /// Pages hold codes of a dictionary.
+    pub fn is_dictionary(&self) -> bool {
+        self.dictionary.is_some()
+    }
+
+    /// Smallest and largest value of each page, when they are known; `None` for a page without
+    /// values.
+    pub fn ranges(&self) -> Option<&[Option<MinMax>]> {
+        self.ranges.as_deref()
+    }
+
+    /// Bytes in the file.
+    pub fn packed_bytes(&self) -> u64 {
+        self.packed_bytes
+    }
+
+    /// Bytes to be decompressed when it is read whole.
+    pub fn plain_bytes(&self) -> u64 {
+        self.plain_bytes
+    }
+}
+
+#[derive(Debug)]
+struct Group {
+    rows: usize,
+    chunks: Vec<ChunkInfo>,
+}
+
+/// A segment, open.
+#[derive(Debug)]
+pub struct Segment {
+    file: Arc<dyn DiskFile>,
+    columns: Vec<Column>,
+    groups: Vec<Group>,
+    units: Vec<(String, Dimension)>,
+    identity: u32,
+}
+
+/// The distinct values of a column of a row group, by their codes.
+#[derive(Debug, Clone)]
+pub enum Dictionary {
+    /// Whole numbers.
+    Ints(Vec<i64>),
+    /// Other numbers.
+    Doubles(Vec<f64>),
+    /// Texts.
+    Texts(Texts),
+}
+
+impl Dictionary {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Ints(values) => values.len(),
+            Self::Doubles(values) => values.len(),
+            Self::Texts(texts) => texts.len(),
+        }
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Texts of a page: all bytes in one piece, and where each text ends in it.
+#[derive(Debug, Clone, Copy)]
+pub struct PageTexts<'a> {
+    /// Where each text ends; the first begins at 0.
+    pub ends: &'a [u32],
+    /// All texts, one after the other.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> PageTexts<'a> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Text `index`; empty when there is none.
+    pub fn get(&self, index: usize) -> &'a [u8] {
+        let end = self.ends.get(index).copied().unwrap_or(0) as usize;
+        let start = index.checked_sub(1).and_then(|before| self.ends.get(before)).copied();
+        self.bytes.get(start.unwrap_or(0) as usize..end).unwrap_or_default()
+    }
+}
+
+/// Values of a page: of those rows that have one.
+#[derive(Debug, Clone, Copy)]
+pub enum PageValues<'a> {
+    /// Whole numbers.
+    Ints(&'a [i64]),
+    /// Other numbers.
+    Doubles(&'a [f64]),
+    /// Truth values.
+    Bools(&'a [bool]),
+    /// Texts.
+    Texts(PageTexts<'a>),
+    /// Codes of the row group's dictionary, each below its length.
+    Codes(&'a [u32]),
+}
+
+impl PageValues<'_> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Ints(values) => values.len(),
+            Self::Doubles(values) => values.len(),
+            Self::Bools(values) => values.len(),
+            Self::Texts(texts) => texts.len(),
+            Self::Codes(codes) => codes.len(),
+        }
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Ints,
+    Doubles,
+    Bools,
+    Texts,
+    Codes,
+}
+
+/// A page in memory. Read one after the other into the same one.
+#[derive(Debug)]
+pub struct PageBuffer {
+    opener: PageOpener,
+    packed: Vec<u8>,
+    body: Vec<u8>,
+    levels: Vec<u32>,
+    has_nulls: bool,
+    rows: usize,
+    held: Held,
+    ints: Vec<i64>,
+    doubles: Vec<f64>,
+    bools: Vec<bool>,
+    ends: Vec<u32>,
+    texts_at: usize,
+    codes: Vec<u32>,
+}
+
+impl PageBuffer {
+    /// Room for a page.
+    pub fn new() -> Result<Self, SegmentError> {
+        Ok(Self {
+            opener: PageOpener::new()?,
+            packed: Vec::new(),
+            body: Vec::new(),
+            levels: Vec::new(),
+            has_nulls: false,
+            rows: 0,
+            held: Held::Ints,
+            ints: Vec::new(),
+            doubles: Vec::new(),
+            bools: Vec::new(),
+            ends: Vec::new(),
+            texts_at: 0,
+            codes: Vec::new(),
+        })
+    }
+
+    /// Rows of the page.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// For each row 1 when it has a value, else 0; `None` when all have one.
+    pub fn levels(&self) -> Option<&[u32]> {
+        self.has_nulls.then_some(&self.levels)
+    }
+
+    /// The values of the rows that have one, in order.
+    pub fn values(&self) -> PageValues<'_> {
+        match self.held {
+            Held::Ints => PageValues::Ints(&self.ints),
+            Held::Doubles => PageValues::Doubles(&self.doubles),
+            Held::Bools => PageValues::Bools(&self.bools),
+            Held::Texts => PageValues::Texts(PageTexts {
+                ends: &self.ends,
+                bytes: self.body.get(self.texts_at..).unwrap_or_default(),
+            }),
+            Held::Codes => PageValues::Codes(&self.codes),
+        }
+    }
+
+    fn read(
+        &mut self,
+        file: &dyn DiskFile,
+        (offset, len): (u64, u32),
+    ) -> Result<super::page::PageHeader, SegmentError> {
+        self.packed.resize(len as usize, 0);
+        read_exact(file, &mut self.packed, offset)?;
+        self.opener.open(&self.packed, &mut self.body)
+    }
+
+    /// Decodes the body; `None` when it is not what the page should have.
+    fn decode(&mut self, column: &Column, encoding: PageEncoding, rows: usize) -> Option<()> {
+        let body = std::mem::take(&mut self.body);
+        let decoded = self.decode_body(&body, column, encoding, rows);
+        self.body = body;
+        decoded
+    }
+
+    fn decode_body(
+        &mut self,
+        body: &[u8],
+        column: &Column,
+        encoding: PageEncoding,
+        rows: usize,
+    ) -> Option<()> {
+        let mut reader = Reader::new(body);
+        self.rows = rows;
+        let mut count = rows;
+        self.has_nulls = false;
+        if !column.is_required {
+            decode::levels(&mut reader, rows, &mut self.levels)?;
+            count = self.levels.iter().map(|level| *level as usize).sum();
+            self.has_nulls = count < rows;
+        }
+        let rest = reader.rest();
+        match (encoding, column.kind) {
+            (PageEncoding::Dictionary, _) => {
+                let (width, packed) = rest.split_first()?;
+                self.codes.clear();
+                decode::hybrid(packed, u32::from(*width), count, &mut self.codes)?;
+                self.held = Held::Codes;
+            }
+            (PageEncoding::DeltaBinary, ValueKind::Int) => {
+                self.ints.clear();
+                decode::delta_binary(&mut reader, count, &mut self.ints)?;
+                self.held = Held::Ints;
+            }
+            (PageEncoding::DeltaLength, ValueKind::Text | ValueKind::Bytes) => {
+                decode::delta_length(&mut reader, count, &mut self.ints, &mut self.ends)?;
+                self.texts_at = body.len() - reader.rest().len();
+                self.held = Held::Texts;
+            }
+            (PageEncoding::Plain, ValueKind::Double) => {
+                let (values, []) = rest.as_chunks() else { return None };
+                self.doubles.clear();
+                self.doubles.extend(values.iter().map(|value| f64::from_le_bytes(*value)));
+                (self.doubles.len() == count).then_some(())?;
+                self.held = Held::Doubles;
+            }
+            (PageEncoding::Plain, ValueKind::Bool) => {
+                (rest.len() == count.div_ceil(8)).then_some(())?;
+                self.bools.clear();
+                self.bools.extend((0..count).map(|at| rest[at / 8] >> (at % 8) & 1 == 1));
+                self.held = Held::Bools;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+impl Segment {
+    /// Opens a file that [`super::write_segment`] wrote: reads its footer and nothing else.
+    pub fn open(file: Arc<dyn DiskFile>) -> Result<Self, SegmentError> {
+        let tail = read_tail(&*file)?;
+        let mut reader = ParquetMetaDataReader::new()
+            .with_column_index_policy(PageIndexPolicy::Optional)
+            .with_offset_index_policy(PageIndexPolicy::Required);
+        let metadata = reader
+            .try_parse_sized(&tail.bytes, tail.file_len)
+            .and_then(|()| reader.finish())
+            .map_err(|_| SegmentError::Damaged("the footer"))?;
+        check_version(&metadata)?;
+        let columns = from_schema(metadata.file_metadata().schema_descr())
+            .filter(|columns| columns.len() <= COLUMNS_MAX)
+            .ok_or(SegmentError::Damaged("the columns"))?;
+        let groups = groups_of(&metadata, tail.data_end)
+            .ok_or(SegmentError::Damaged("what the footer says about a page"))?;
+        Ok(Self { file, columns, groups, units: units_of(&metadata), identity: tail.identity })
+    }
+
+    /// The columns, in the order of the file.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The number of a column.
+    pub fn column(&self, role: &Role) -> Option<usize> {
+        self.columns.iter().position(|column| column.role == *role)
+    }
+
+    /// What the numbers among the texts of a path measure, when they have a unit.
+    pub fn unit(&self, path: &str) -> Option<Dimension> {
+        self.units.iter().find(|(known, _)| known == path).map(|(_, dimension)| *dimension)
+    }
+
+    /// Row groups.
+    pub fn group_count(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Rows of all row groups.
+    pub fn row_count(&self) -> u64 {
+        self.groups.iter().map(|group| group.rows as u64).sum()
+    }
+
+    /// Rows of a row group; 0 when there is none.
+    pub fn group_rows(&self, group: usize) -> usize {
+        self.groups.get(group).map_or(0, |group| group.rows)
+    }
+
+    /// Pages of a row group, in every column alike.
+    pub fn page_count(&self, group: usize) -> usize {
+        self.group_rows(group).div_ceil(PAGE_ROWS)
+    }
+
+    /// What is known about a column of a row group.
+    pub fn chunk(&self, group: usize, column: usize) -> Option<&ChunkInfo> {
+        self.groups.get(group)?.chunks.get(column)
+    }
+
+    /// Ties a sidecar to this file.
+    pub fn identity(&self) -> u32 {
+        self.identity
+    }
+
+    /// Rows of a page.
+    fn page_rows(&self, group: usize, page: usize) -> usize {
+        self.group_rows(group).saturating_sub(page * PAGE_ROWS).min(PAGE_ROWS)
+    }
+
+    /// Reads one page of one column.
+    pub fn read_page(
+        &self,
+        group: usize,
+        column: usize,
+        page: usize,
+        buffer: &mut PageBuffer,
+    ) -> Result<(), SegmentError> {
+        let missing = SegmentError::Damaged("there is no such page");
+        let (Some(chunk), Some(description)) =
+            (self.chunk(group, column), self.columns.get(column))
+        else {
+            return Err(missing);
+        };
+        let place = *chunk.pages.get(page).ok_or(missing)?;
+        let header = buffer.read(&*self.file, place)?;
+        let rows = self.page_rows(group, page);
+        let is_expected = !header.is_dictionary
+            && header.value_count == rows
+            && header.encoding == chunk.encoding;
+        if !is_expected {
+            return Err(SegmentError::Damaged("the header of a page"));
+        }
+        buffer
+            .decode(description, chunk.encoding, rows)
+            .ok_or(SegmentError::Damaged("the values of a page"))
+    }
+
+    /// Reads the dictionary of a column, when it has one.
+    pub fn dictionary(
+        &self,
+        group: usize,
+        column: usize,
+        buffer: &mut PageBuffer,
+    ) -> Result<Option<Dictionary>, SegmentError> {
+        let Some((chunk, column)) = self.chunk(group, column).zip(self.columns.get(column)) else {
+            return Ok(None);
+        };
+        let Some(place) = chunk.dictionary else { return Ok(None) };
+        let header = buffer.read(&*self.file, place)?;
+        if !header.is_dictionary || header.encoding != PageEncoding::Plain {
+            return Err(SegmentError::Damaged("the header of a dictionary"));
+        }
+        read_dictionary(&buffer.body, column.kind, header.value_count)
+            .map(Some)
+            .ok_or(SegmentError::Damaged("the values of a dictionary"))
+    }
+}
+
+fn read_dictionary(body: &[u8], kind: ValueKind, count: usize) -> Option<Dictionary> {
+    let dictionary = match kind {
+        ValueKind::Int => {
+            let (values, []) = body.as_chunks() else { return None };
+            Dictionary::Ints(values.iter().map(|value| i64::from_le_bytes(*value)).collect())
+        }
+        ValueKind::Double => {
+            let (values, []) = body.as_chunks() else { return None };
+            Dictionary::Doubles(values.iter().map(|value| f64::from_le_bytes(*value)).collect())
+        }
+        ValueKind::Text | ValueKind::Bytes => {
+            let mut reader = Reader::new(body);
+            let mut texts = Texts::default();
+            while !reader.rest().is_empty() {
+                let len = reader.u32()? as usize;
+                texts.push(reader.take(len)?);
+            }
+            Dictionary::Texts(texts)
+        }
+        ValueKind::Bool => return None,
+    };
+    (dictionary.len() == count).then_some(dictionary)
+}
+
+/// The end of a file, checked.
+struct Tail {
+    file_len: u64,
+    /// From the indexes on.
+    bytes: Bytes,
+    /// Where the pages end.
+    data_end: u64,
+    identity: u32,
+}
+
+fn read_tail(file: &dyn DiskFile) -> Result<Tail, SegmentError> {
+    let damaged = |what| Err(SegmentError::Damaged(what));
+    let file_len = file.len()?;
+    let least = (MAGIC.len() + TRAILER_LEN + END_LEN) as u64;
+    if file_len < least {
+        return damaged("the file is too short");
+    }
+    let mut magic = [0; 4];
+    read_exact(file, &mut magic, 0)?;
+    let mut tail = read_end(file, file_len, file_len.min(END_READ_BYTES))?;
+    let (end, end_magic) = tail.split_at(tail.len() - 4);
+    if magic != MAGIC || end_magic != MAGIC {
+        return damaged("it does not begin and end as it should");
+    }
+    let metadata_len = end.last_chunk().map_or(0, |len| u32::from_le_bytes(*len));
+    let footer_len = u64::from(metadata_len) + (END_LEN + TRAILER_LEN) as u64;
+    if footer_len > file_len - MAGIC.len() as u64 || footer_len > FOOTER_BYTES_MAX as u64 {
+        return damaged("the length of the footer");
+    }
+    if footer_len > tail.len() as u64 {
+        tail = read_end(file, file_len, footer_len)?;
+    }
+    let footer_at = tail.len() - footer_len as usize;
+    let trailer: [u8; TRAILER_LEN] = std::array::from_fn(|at| tail[footer_at + at]);
+    let indexes_len = u64::from_le_bytes(std::array::from_fn(|at| trailer[TRAILER_LEN - 8 + at]));
+    let whole_len = indexes_len.saturating_add(footer_len);
+    if trailer[..4] != TRAILER_MAGIC || whole_len > file_len - MAGIC.len() as u64 {
+        return damaged("the trailer");
+    }
+    if whole_len > FOOTER_BYTES_MAX as u64 {
+        return damaged("the length of the indexes");
+    }
+    if whole_len > tail.len() as u64 {
+        tail = read_end(file, file_len, whole_len)?;
+    }
+    let tail = tail.split_off(tail.len() - whole_len as usize);
+    let (indexes, footer) = tail.split_at(indexes_len as usize);
+    let crc_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| trailer[at + i]));
+    if crc32c::crc32c(indexes) != crc_at(4) || crc32c::crc32c(&footer[TRAILER_LEN..]) != crc_at(8) {
+        return damaged("the checksum of the footer");
+    }
+    let identity = crc32c::crc32c(&trailer);
+    Ok(Tail { file_len, data_end: file_len - whole_len, bytes: Bytes::from(tail), identity })
+}
+
+fn read_end(file: &dyn DiskFile, file_len: u64, len: u64) -> Result<Vec<u8>, SegmentError> {
+    let mut bytes = vec![0; len as usize];
+    read_exact(file, &mut bytes, file_len - len)?;
+    Ok(bytes)
+}
+
+/// Bytes that should be there and are not are damage, whatever else fails is the disk's.
+fn read_exact(file: &dyn DiskFile, bytes: &mut [u8], offset: u64) -> Result<(), SegmentError> {
+    file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => SegmentError::Damaged("it ends too early"),
+        _ => SegmentError::Io(error),
+    })
+}
+
+fn value_of<'a>(metadata: &'a ParquetMetaData, key: &str) -> Option<&'a str> {
+    let pairs = metadata.file_metadata().key_value_metadata()?;
+    pairs.iter().find(|pair| pair.key == key)?.value.as_deref()
+}
+
+fn check_version(metadata: &ParquetMetaData) -> Result<(), SegmentError> {
+    match value_of(metadata, VERSION_KEY) {
+        Some(VERSION) => Ok(()),
+        Some(other) => Err(SegmentError::Version(other.to_owned())),
+        None => Err(SegmentError::Damaged("it is not a segment")),
+    }
+}
+
+fn units_of(metadata: &ParquetMetaData) -> Vec<(String, Dimension)> {
+    let units = value_of(metadata, UNITS_KEY).and_then(|json| serde_json::from_str(json).ok());
+    let Some(serde_json::Value::Object(units)) = units else { return Vec::new() };
+    let dimension = |name: &serde_json::Value| match name.as_str()? {
+        "ns" => Some(Dimension::Time),
+        "bytes" => Some(Dimension::Size),
+        _ => None,
+    };
+    units.into_iter().filter_map(|(path, name)| Some((path, dimension(&name)?))).collect()
+}
+
+fn groups_of(metadata: &ParquetMetaData, data_end: u64) -> Option<Vec<Group>> {
+    if metadata.num_row_groups() > ROW_GROUPS_MAX {
+        return None;
+    }
+    let group = |(index, group): (usize, &RowGroupMetaData)| {
+        let rows = usize::try_from(group.num_rows()).ok()?;
+        if rows > ROW_GROUP_ROWS_MAX {
+            return None;
+        }
+        let indexes = metadata.page_index_for_row_group(index);
+        let chunks = group.columns().iter().enumerate().map(|(column, chunk)| {
+            let pages = indexes.page_locations(column)?;
+            chunk_of(chunk, pages, indexes.column_index(column), rows, data_end)
+        });
+        Some(Group { rows, chunks: chunks.collect::<Option<_>>()? })
+    };
+    metadata.row_groups().iter().enumerate().map(group).collect()
+}
+
+fn chunk_of(
+    chunk: &ColumnChunkMetaData,
+    locations: &[PageLocation],
+    index: Option<&ColumnIndexMetaData>,
+    rows: usize,
+    data_end: u64,
+) -> Option<ChunkInfo> {
+    let place = |offset: i64, len: i64| {
+        let (offset, len) = (u64::try_from(offset).ok()?, u32::try_from(len).ok()?);
+        (offset.checked_add(u64::from(len))? <= data_end).then_some((offset, len))
+    };
+    let mut pages = Vec::with_capacity(locations.len());
+    for (number, location) in locations.iter().enumerate() {
+        if location.first_row_index != (number * PAGE_ROWS) as i64 {
+            return None;
+        }
+        pages.push(place(location.offset, i64::from(location.compressed_page_size))?);
+    }
+    if pages.len() != rows.div_ceil(PAGE_ROWS) {
+        return None;
+    }
+    let dictionary = match chunk.dictionary_page_offset() {
+        Some(offset) => Some(place(offset, chunk.data_page_offset().checked_sub(offset)?)?),
+        None => None,
+    };
+    let has = |encoding| chunk.encodings().any(|found| found == encoding);
+    let encoding = if dictionary.is_some() {
+        PageEncoding::Dictionary
+    } else if has(Encoding::DELTA_BINARY_PACKED) {
+        PageEncoding::DeltaBinary
+    } else if has(Encoding::DELTA_LENGTH_BYTE_ARRAY) {
+        PageEncoding::DeltaLength
+    } else {
+        PageEncoding::Plain
+    };
+    let ranges = index.and_then(ranges_of).filter(|ranges| ranges.len() == pages.len());
+    Some(ChunkInfo {
+        encoding,
+        dictionary,
+        pages,
+        ranges,
+        packed_bytes: chunk.compressed_size().try_into().ok()?,
+        plain_bytes: chunk.uncompressed_size().try_into().ok()?,
+    })
+}
+
+fn ranges_of(index: &ColumnIndexMetaData) -> Option<Vec<Option<MinMax>>> {
+    let pages = usize::try_from(index.num_pages()).ok()?;
+    match index {
+        ColumnIndexMetaData::INT64(index) => Some(
+            (0..pages)
+                .map(|page| Some(MinMax::Int(*index.min_value(page)?, *index.max_value(page)?)))
+                .collect(),
+        ),
+        ColumnIndexMetaData::DOUBLE(index) => Some(
+            (0..pages)
+                .map(|page| Some(MinMax::Double(*index.min_value(page)?, *index.max_value(page)?)))
+                .collect(),
+        ),
+        _ => None,
+    }
+}

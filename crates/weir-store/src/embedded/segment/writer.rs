@@ -1,0 +1,224 @@
+//! Writes rows as a segment.
+//!
+//! Invariants: one column is in memory at a time beside the rows; nothing of the file refers to
+//! bytes that come later but its end, so a file that was cut is known by its end; the name of the
+//! file, flushing and renaming are the caller's.
+
+use std::io::{self, IoSlice, Write};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use weir_host::DiskFile;
+
+use super::chunk::Chunk;
+use super::column::{Column, to_schema};
+use super::encoder::ChunkEncoder;
+use super::error::SegmentError;
+use super::plan::Plan;
+use crate::embedded::columns::{Rows, Texts};
+
+/// Key of the format's version among the file's key-value metadata.
+pub(super) const VERSION_KEY: &str = "weir.segment";
+/// The version that is written.
+pub(super) const VERSION: &str = "1";
+/// Key of what numbers among texts measure: a JSON object from path to `ns` or `bytes`.
+pub(super) const UNITS_KEY: &str = "weir.units";
+/// Magic of the trailer.
+pub(super) const TRAILER_MAGIC: [u8; 4] = *b"WSGT";
+/// Bytes of the trailer: magic, checksum of the indexes, checksum of the metadata, length of the
+/// indexes.
+pub(super) const TRAILER_LEN: usize = 20;
+/// Length of the metadata and Parquet's magic, at the end of the file.
+pub(super) const END_LEN: usize = 8;
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SegmentSummary {
+    /// Rows.
+    pub rows: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Earliest and latest time of the rows, nanoseconds since 1970; `None` without rows.
+    pub time_range_ns: Option<(i64, i64)>,
+    /// Checksum of the end of the file, which is in the sidecar too: the two belong together.
+    pub identity: u32,
+    /// What each column takes.
+    pub columns: Vec<ColumnSummary>,
+}
+
+/// What a column takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnSummary {
+    /// The column.
+    pub column: Column,
+    /// Bytes in the file.
+    pub packed_bytes: u64,
+    /// Bytes before compression, encoded.
+    pub plain_bytes: u64,
+}
+
+/// Is shown each column of each row group while it is in memory.
+pub(crate) trait Observer {
+    /// A column; `is_dictionary` when its distinct values stand in a dictionary.
+    fn column(&mut self, column: &Column, chunk: &Chunk<'_>, is_dictionary: bool);
+    /// The row group is complete.
+    fn end_row_group(&mut self, rows: usize);
+}
+
+/// Nobody looks.
+impl Observer for () {
+    fn column(&mut self, _column: &Column, _chunk: &Chunk<'_>, _is_dictionary: bool) {}
+    fn end_row_group(&mut self, _rows: usize) {}
+}
+
+/// Writes rows as a segment of one row group into an empty file, with zstd at `level` (1 where
+/// rows will soon be merged, 3 where they stay).
+pub fn write_segment(
+    rows: &Rows,
+    level: i32,
+    file: &dyn DiskFile,
+) -> Result<SegmentSummary, SegmentError> {
+    write_observed(rows, level, file, &mut ())
+}
+
+/// The same, and shows each column to the observer.
+pub(crate) fn write_observed(
+    rows: &Rows,
+    level: i32,
+    file: &dyn DiskFile,
+    observer: &mut dyn Observer,
+) -> Result<SegmentSummary, SegmentError> {
+    let plan = Plan::new(rows);
+    let mut writer = start(plan.columns(), FileSink::new(file))?;
+    let mut summaries = Vec::with_capacity(plan.columns().len());
+    if !rows.is_empty() {
+        let descriptors = writer.schema_descr().columns().to_vec();
+        let mut group = writer.next_row_group()?;
+        let mut encoder = ChunkEncoder::new(level)?;
+        for (index, column) in plan.columns().iter().enumerate() {
+            let mut texts = Texts::default();
+            let chunk = plan.chunk(index, &mut texts);
+            let encoded = encoder.encode(column, &chunk, descriptors[index].clone())?;
+            observer.column(column, &chunk, encoded.is_dictionary);
+            summaries.push(ColumnSummary {
+                column: column.clone(),
+                packed_bytes: encoded.close.bytes_written,
+                plain_bytes: encoded.close.metadata.uncompressed_size().cast_unsigned(),
+            });
+            group.append_column(&Bytes::from(encoded.bytes), encoded.close)?;
+        }
+        group.close()?;
+        observer.end_row_group(rows.len());
+    }
+    if !plan.units.is_empty() {
+        let units: serde_json::Map<String, serde_json::Value> = plan
+            .units
+            .iter()
+            .map(|(path, dimension)| (path.clone(), unit_name(*dimension).into()))
+            .collect();
+        let units = serde_json::Value::Object(units).to_string();
+        writer.append_key_value_metadata(KeyValue::new(UNITS_KEY.to_owned(), units));
+    }
+    let (file_bytes, identity) = finish(writer)?;
+    let times = rows.time_ns.iter().copied();
+    Ok(SegmentSummary {
+        rows: rows.len() as u64,
+        file_bytes,
+        time_range_ns: times.clone().min().zip(times.max()),
+        identity,
+        columns: summaries,
+    })
+}
+
+fn unit_name(dimension: weir_expr::Dimension) -> &'static str {
+    match dimension {
+        weir_expr::Dimension::Time => "ns",
+        weir_expr::Dimension::Size => "bytes",
+    }
+}
+
+fn start<'f>(
+    columns: &[Column],
+    sink: FileSink<'f>,
+) -> Result<SerializedFileWriter<FileSink<'f>>, SegmentError> {
+    let properties = WriterProperties::builder()
+        .set_created_by(format!("weir {}", env!("CARGO_PKG_VERSION")))
+        .set_key_value_metadata(Some(vec![KeyValue::new(
+            VERSION_KEY.to_owned(),
+            VERSION.to_owned(),
+        )]))
+        .build();
+    Ok(SerializedFileWriter::new(sink, to_schema(columns)?, Arc::new(properties))?)
+}
+
+/// Ends the file. What Parquet writes at the end goes through memory, so that the trailer can be
+/// put between the indexes and the metadata: there it is found from the end of the file and is in
+/// nobody's way.
+fn finish(mut writer: SerializedFileWriter<FileSink<'_>>) -> Result<(u64, u32), SegmentError> {
+    writer.flush()?;
+    writer.inner_mut().is_held = true;
+    let mut sink = writer.into_inner()?;
+    let held = std::mem::take(&mut sink.buffer);
+    sink.is_held = false;
+    let end = held.len().checked_sub(END_LEN).ok_or_else(no_footer)?;
+    let metadata_len = held[end..].first_chunk().map_or(0, |len| u32::from_le_bytes(*len));
+    let metadata_at = end.checked_sub(metadata_len as usize).ok_or_else(no_footer)?;
+    let (indexes, metadata) = held.split_at(metadata_at);
+    let mut trailer = Vec::with_capacity(TRAILER_LEN);
+    trailer.extend_from_slice(&TRAILER_MAGIC);
+    trailer.extend_from_slice(&crc32c::crc32c(indexes).to_le_bytes());
+    trailer.extend_from_slice(&crc32c::crc32c(metadata).to_le_bytes());
+    trailer.extend_from_slice(&(indexes.len() as u64).to_le_bytes());
+    let identity = crc32c::crc32c(&trailer);
+    for part in [indexes, &trailer, metadata] {
+        sink.write_all(part)?;
+    }
+    sink.flush()?;
+    Ok((sink.offset, identity))
+}
+
+fn no_footer() -> SegmentError {
+    SegmentError::Write("the footer was not written".to_owned())
+}
+
+/// Bytes gathered before they are written.
+const SINK_BYTES: usize = 1024 * 1024;
+
+/// Appends to a file in large pieces.
+struct FileSink<'f> {
+    file: &'f dyn DiskFile,
+    offset: u64,
+    buffer: Vec<u8>,
+    /// Nothing is written for now.
+    is_held: bool,
+}
+
+impl<'f> FileSink<'f> {
+    fn new(file: &'f dyn DiskFile) -> Self {
+        Self { file, offset: 0, buffer: Vec::with_capacity(SINK_BYTES), is_held: false }
+    }
+
+    fn write_out(&mut self) -> io::Result<()> {
+        self.file.write_all_at(&mut [IoSlice::new(&self.buffer)], self.offset)?;
+        self.offset += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl Write for FileSink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if !self.is_held && self.buffer.len() >= SINK_BYTES {
+            self.write_out()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.is_held { Ok(()) } else { self.write_out() }
+    }
+}

@@ -1,0 +1,44 @@
+//! Every bound of the store, with its reason. Related bounds are asserted against each other.
+
+/// Rows of one page, in every column alike. A page of messages is then 2 MiB of text, where zstd
+/// has 99 % of the ratio that larger pages give it.
+pub const PAGE_ROWS: usize = 16_384;
+
+/// Pages of a row group: one bit each in a `u64`, which is how pages are chosen.
+pub const ROW_GROUP_PAGES_MAX: usize = 64;
+
+/// Rows of a row group.
+pub const ROW_GROUP_ROWS_MAX: usize = PAGE_ROWS * ROW_GROUP_PAGES_MAX;
+
+/// Bytes of texts in a row group, in memory: what a merge has to hold.
+pub const ROW_GROUP_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Row groups of a file: the footer is read whole.
+pub const ROW_GROUPS_MAX: usize = 1024;
+
+/// Attribute paths of a segment that have a column of their own. A column costs about 425 bytes
+/// of footer and index per row group, whatever is in it.
+pub const ATTRIBUTE_COLUMNS_MAX: usize = 256;
+
+/// Columns of a file: the fixed ones, and for each attribute at most itself, its numbers and its
+/// kinds.
+pub const COLUMNS_MAX: usize = 32 + 3 * ATTRIBUTE_COLUMNS_MAX;
+
+/// Distinct values of a dictionary: codes of two bytes.
+pub const DICTIONARY_VALUES_MAX: usize = 65_536;
+
+/// Bytes of a dictionary: it is read whole before the first row is looked at.
+pub const DICTIONARY_BYTES_MAX: usize = 1024 * 1024;
+
+/// Largest page before compression. More than a row group holds in all, encodings included.
+pub const PAGE_BYTES_MAX: usize = ROW_GROUP_BYTES_MAX + ROW_GROUP_ROWS_MAX * 16;
+
+/// Largest footer, indexes included: that of the largest file is a tenth of this.
+pub const FOOTER_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+const _: () = assert!(ROW_GROUP_PAGES_MAX == u64::BITS as usize, "a mask has a bit per page");
+const _: () = assert!(PAGE_BYTES_MAX < i32::MAX as usize, "sizes of pages are signed 32 bits");
+const _: () = assert!(
+    ROW_GROUP_BYTES_MAX + weir_model::limits::FRAME_BYTES_MAX < u32::MAX as usize,
+    "texts are found by 32 bits, also those of the row that made the group full"
+);

@@ -1,0 +1,238 @@
+//! From batches to records: what becomes the message, what an attribute, and that nothing of a
+//! body is lost.
+
+mod support;
+
+use proptest::prelude::*;
+use serde_json::json;
+use support::{open, read_all, write};
+use weir_codec::{Attributes, LineFormat, Scalar};
+use weir_model::{
+    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Resource, Seal, Severity,
+    SourceBook, SourceId, StreamId,
+};
+use weir_store::embedded::columns::{AttributeValue, Intake, Rows, StoredRecord};
+
+const TIME_NS: i64 = 1_700_000_000_123_456_000;
+
+/// A record as a source gives it: attributes beside the body, body, severity, flags.
+type Given<'a> = (&'a str, &'a [u8], Severity, RecordFlags);
+
+fn batch(records: &[Given<'_>], resource: &Resource) -> Batch {
+    let mut builder = BatchBuilder::new(Position::new(2, 100));
+    for (number, (attributes, body, severity, flags)) in records.iter().enumerate() {
+        let body = builder.append(body).unwrap();
+        let attributes = builder.append(attributes.as_bytes()).unwrap();
+        let record = NewRecord {
+            timestamp_ns: TIME_NS,
+            end_offset: 101 + number as u64,
+            body,
+            attributes,
+            severity: *severity,
+            flags: *flags,
+        };
+        builder.push(&record).unwrap();
+    }
+    builder.route_all(&[1]);
+    builder.seal(&Seal {
+        class: BatchClass::Logs,
+        repeatable: true,
+        stream: StreamId(7),
+        group: 0,
+        source: SourceId::of("app"),
+        end: Position::new(2, 101 + records.len() as u64),
+        observed_ns: 0,
+        rule_generation: 0,
+        keys: &[],
+        resource: &resource.encode(),
+        book: &SourceBook::default(),
+        state: b"",
+    })
+}
+
+fn stored_with(
+    mut intake: Intake,
+    records: &[Given<'_>],
+    resource: &Resource,
+) -> Vec<StoredRecord> {
+    let batch = batch(records, resource);
+    let mut rows = Rows::new();
+    intake.begin_batch("app", batch.header().stream, batch.resource());
+    for (sequence, view) in batch.records().enumerate() {
+        intake.push(&mut rows, sequence as u64, &view).unwrap();
+    }
+    let found = read_all(&open(&write(&rows)));
+    assert_eq!(found, (0..rows.len()).map(|row| rows.record(row).unwrap()).collect::<Vec<_>>());
+    found
+}
+
+fn stored(body: &str) -> StoredRecord {
+    let given = ("", body.as_bytes(), Severity::UNSPECIFIED, RecordFlags::default());
+    stored_with(Intake::new(), &[given], &Resource::new()).remove(0)
+}
+
+fn attributes_of(record: &StoredRecord) -> serde_json::Value {
+    let value = |value: &AttributeValue| match value {
+        AttributeValue::Null => json!(null),
+        AttributeValue::Bool(truth) => json!(truth),
+        AttributeValue::Int(number) => json!(number),
+        AttributeValue::Float(number) => json!(number),
+        AttributeValue::Text(text) => json!(text),
+    };
+    let attributes = record.attributes.iter();
+    let list = |values: &[AttributeValue]| values.iter().map(value).collect::<Vec<_>>();
+    attributes.map(|(path, values)| (path.clone(), list(values))).collect()
+}
+
+#[test]
+fn a_json_body_is_its_attributes_and_one_of_them_the_message() {
+    let record = stored(
+        r#"{"time":"2023-11-14T22:13:20.123456Z","level":"warn","http":{"status_code":500},
+            "message":"out of \"memory\"","trace_id":"abc","tags":["env:prod","b"],"n":null}"#,
+    );
+    assert_eq!(record.message.as_deref(), Some("out of \"memory\""));
+    assert_eq!(record.status.as_deref(), Some("warn"));
+    assert_eq!(record.trace_id.as_deref(), Some("abc"));
+    assert_eq!(record.tags.as_deref(), Some(r#"["env:prod","b"]"#));
+    assert_eq!((record.time_ns, record.stream), (TIME_NS, StreamId(7)));
+    assert_eq!(record.position, Position::new(2, 101));
+    assert_eq!(
+        attributes_of(&record),
+        json!({"level":["warn"],"http.status_code":[500],"tags":["env:prod","b"],"n":[null]})
+    );
+    let all: Vec<String> = record.all_attributes().into_iter().map(|(path, _)| path).collect();
+    let paths = ["http.status_code", "level", "message", "n", "tags", "time", "trace_id"];
+    assert_eq!(all, paths);
+}
+
+#[test]
+fn a_body_that_is_no_object_stays_as_it_stands() {
+    for body in ["plain text", "", "[1,2]", "{not json}", "{\"a\":1} and more", "a=b c=d"] {
+        let record = stored(body);
+        assert_eq!(record.message.as_deref(), Some(body));
+        assert_eq!(record.attributes, []);
+    }
+}
+
+#[test]
+fn logfmt_is_kept_as_it_stands_and_read_too() {
+    let body = br#"level=error msg="a b" took=12.5 and a word"#;
+    let given = ("", body.as_slice(), Severity::UNSPECIFIED, RecordFlags::LOGFMT);
+    let record = stored_with(Intake::new(), &[given], &Resource::new()).remove(0);
+    assert_eq!(record.message.as_deref().map(str::as_bytes), Some(body.as_slice()));
+    assert_eq!(record.status.as_deref(), Some("error"));
+    assert_eq!(attributes_of(&record)["took"], json!([12.5]));
+}
+
+#[test]
+fn an_access_log_is_read_in_its_format() {
+    let line = br#"1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326"#;
+    let given = ("", line.as_slice(), Severity::UNSPECIFIED, RecordFlags::default());
+    let intake = Intake::new().with_line_format(LineFormat::preset("common").unwrap());
+    let record = stored_with(intake, &[given], &Resource::new()).remove(0);
+    assert_eq!(record.message.as_deref().map(str::as_bytes), Some(line.as_slice()));
+    assert_eq!(attributes_of(&record)["http.status_code"], json!([200]));
+}
+
+#[test]
+fn the_resource_counts_before_the_record_and_what_stands_beside_the_body_before_it() {
+    let resource = Resource::new().with("service.name", "shop").with("k8s.pod.name", "shop-1");
+    let body = br#"{"service":"inner","host":"inner","a":1,"b":2}"#.as_slice();
+    let given = (r#"{"host":"outer","a":5}"#, body, Severity::ERROR, RecordFlags::STDERR);
+    let record = stored_with(Intake::new(), &[given], &resource).remove(0);
+    assert_eq!(record.service.as_deref(), Some("shop"));
+    assert_eq!(record.host.as_deref(), Some("outer"));
+    assert_eq!(record.source.as_deref(), Some("app"));
+    assert_eq!(record.status.as_deref(), Some("error"));
+    assert_eq!(record.form.flags(), RecordFlags::STDERR);
+    assert_eq!(record.form.severity(), Severity::ERROR);
+    let encoded = resource.encode();
+    assert_eq!(record.resource.as_deref().map(str::as_bytes), Some(encoded.as_slice()));
+    assert_eq!(
+        attributes_of(&record),
+        json!({"service":["inner"],"host":["outer"],"a":[5],"b":[2]})
+    );
+}
+
+#[test]
+fn a_body_is_unescaped_and_other_bytes_survive() {
+    let bodies: [&[u8]; 2] = [br"{\u0022message\u0022:\u0022x\\ny\u0022}", b"broken \xff\\n"];
+    let given = bodies.map(|body| ("", body, Severity::UNSPECIFIED, RecordFlags::JSON_ESCAPED));
+    let mut records = stored_with(Intake::new(), &given, &Resource::new());
+    records.sort_by_key(|record| record.sequence);
+    assert_eq!(records[0].message.as_deref(), Some("x\ny"));
+    assert_eq!(records[1].message.as_deref(), Some("broken \u{fffd}\n"));
+    assert_eq!(records[1].original.as_ref().unwrap().message(), b"broken \xff\n");
+}
+
+#[test]
+fn a_body_of_which_something_is_left_out_is_kept_whole() {
+    let members: Vec<String> = (0..2000).map(|i| format!("\"k{i}\":{i}")).collect();
+    let body = format!("{{\"message\":\"m\",{}}}", members.join(","));
+    let record = stored(&body);
+    assert_eq!(record.message.as_deref(), Some(body.as_str()));
+    assert!(record.attributes.len() > 900);
+}
+
+fn json_value() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(json!(null)),
+        any::<bool>().prop_map(|b| json!(b)),
+        any::<i64>().prop_map(|n| json!(n)),
+        any::<f64>().prop_map(|n| json!(n)),
+        ".{0,12}".prop_map(|text| json!(text)),
+        Just(json!("2023-11-14T22:13:20.123456Z")),
+        Just(json!("1e400")),
+    ];
+    leaf.prop_recursive(3, 20, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(serde_json::Value::from),
+            proptest::collection::btree_map("[a-c.]{1,3}", inner, 0..4)
+                .prop_map(|members| serde_json::Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+fn key() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-z]{1,3}",
+        Just("message".to_owned()),
+        Just("msg".to_owned()),
+        Just("time".to_owned()),
+        Just("trace_id".to_owned()),
+        Just("tags".to_owned()),
+        Just("level".to_owned()),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn no_attribute_of_an_object_is_lost(
+        members in proptest::collection::btree_map(key(), json_value(), 0..6),
+    ) {
+        let object = serde_json::Value::Object(members.into_iter().collect()).to_string();
+        let record = stored(&object);
+        let mut wanted: Vec<(String, Vec<AttributeValue>)> = Vec::new();
+        let mut attributes = Attributes::new();
+        attributes.read_json(object.as_bytes()).unwrap();
+        for (path, value) in attributes.iter() {
+            let path = String::from_utf8(path.to_vec()).unwrap();
+            let value = AttributeValue::from(weir_store::embedded::columns::canonical(value));
+            match wanted.iter_mut().find(|(known, _)| *known == path) {
+                Some((_, values)) => values.push(value),
+                None => wanted.push((path, vec![value])),
+            }
+        }
+        wanted.sort_by(|a, b| a.0.cmp(&b.0));
+        prop_assert_eq!(record.all_attributes(), wanted);
+    }
+}
+
+#[test]
+fn scalars_of_a_stored_value_are_what_went_in() {
+    for value in [Scalar::Null, Scalar::Bool(true), Scalar::Int(5), Scalar::Text(b"x")] {
+        assert_eq!(AttributeValue::from(value).as_scalar(), value);
+    }
+}

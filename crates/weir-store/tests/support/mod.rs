@@ -1,0 +1,62 @@
+//! What the tests of the store have in common.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_codec::Scalar;
+use weir_host::{Disk, DiskFile, OpenMode};
+use weir_store::embedded::columns::{NewRow, Rows, StoredRecord};
+use weir_store::embedded::segment::{PageBuffer, Segment, write_segment};
+use weir_testkit::FaultyDisk;
+
+/// A row with its attributes.
+#[derive(Debug, Clone)]
+pub(crate) struct Input<'a> {
+    pub(crate) row: NewRow<'a>,
+    pub(crate) attributes: Vec<(&'a [u8], Scalar<'a>)>,
+}
+
+pub(crate) fn rows_of(inputs: &[Input<'_>]) -> Rows {
+    let mut rows = Rows::new();
+    for input in inputs {
+        rows.push(&input.row, input.attributes.iter().copied()).unwrap();
+    }
+    rows
+}
+
+/// A file in memory.
+pub(crate) fn file(bytes: &[u8]) -> Arc<dyn DiskFile> {
+    let disk = FaultyDisk::new();
+    disk.put(Path::new("/file"), bytes);
+    Arc::from(disk.open(Path::new("/file"), OpenMode::ReadWrite).unwrap())
+}
+
+pub(crate) fn bytes_of(file: &dyn DiskFile) -> Vec<u8> {
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+pub(crate) fn write(rows: &Rows) -> Arc<dyn DiskFile> {
+    let file = file(b"");
+    let summary = write_segment(rows, 1, &*file).unwrap();
+    assert_eq!(summary.rows, rows.len() as u64);
+    assert_eq!(summary.file_bytes, file.len().unwrap());
+    file
+}
+
+pub(crate) fn open(file: &Arc<dyn DiskFile>) -> Segment {
+    Segment::open(Arc::clone(file)).unwrap()
+}
+
+/// Every record of a segment, in its order.
+pub(crate) fn read_all(segment: &Segment) -> Vec<StoredRecord> {
+    let mut buffer = PageBuffer::new().unwrap();
+    let mut records = Vec::new();
+    for group in 0..segment.group_count() {
+        let rows: Vec<usize> = (0..segment.group_rows(group)).collect();
+        records.extend(segment.records(group, &rows, &mut buffer).unwrap());
+    }
+    records
+}
