@@ -6,3 +6,4 @@
 pub mod columns;
 mod hash;
 pub mod segment;
+pub mod sidecar;

@@ -3,6 +3,11 @@
 
 use std::ops::Range;
 
+use super::column::ValueKind;
+use super::error::SegmentError;
+use super::reader::{Dictionary, PageBuffer, PageValues, Segment};
+use crate::embedded::columns::Texts;
+
 /// Values of the rows that have one, in order.
 #[derive(Debug, Clone)]
 pub(crate) enum Values<'a> {
@@ -60,5 +65,80 @@ impl<'a> Chunk<'a> {
                 PageSpan { rows, values }
             })
             .collect()
+    }
+}
+
+/// A chunk that was read back, with its texts.
+#[derive(Debug)]
+pub(crate) struct OwnedChunk {
+    present: Option<Vec<bool>>,
+    rows: usize,
+    kind: ValueKind,
+    ints: Vec<i64>,
+    texts: Texts,
+}
+
+impl OwnedChunk {
+    /// Reads a column of whole numbers or texts.
+    pub(crate) fn read(
+        segment: &Segment,
+        group: usize,
+        column: usize,
+        buffer: &mut PageBuffer,
+    ) -> Result<Self, SegmentError> {
+        let damaged = SegmentError::Damaged("the values of a column");
+        let Some(description) = segment.columns().get(column) else { return Err(damaged) };
+        let mut chunk = Self {
+            present: (!description.is_required).then(Vec::new),
+            rows: segment.group_rows(group),
+            kind: description.kind,
+            ints: Vec::new(),
+            texts: Texts::default(),
+        };
+        let dictionary = segment.dictionary(group, column, buffer)?;
+        for page in 0..segment.page_count(group) {
+            segment.read_page(group, column, page, buffer)?;
+            if let Some(present) = &mut chunk.present {
+                match buffer.levels() {
+                    Some(levels) => present.extend(levels.iter().map(|level| *level == 1)),
+                    None => present.resize(present.len() + buffer.rows(), true),
+                }
+            }
+            chunk
+                .add(buffer.values(), dictionary.as_ref())
+                .ok_or(SegmentError::Damaged("the values of a column"))?;
+        }
+        Ok(chunk)
+    }
+
+    fn add(&mut self, values: PageValues<'_>, dictionary: Option<&Dictionary>) -> Option<()> {
+        match (values, dictionary) {
+            (PageValues::Ints(values), _) => self.ints.extend_from_slice(values),
+            (PageValues::Texts(texts), _) => {
+                (0..texts.len()).for_each(|index| self.texts.push(texts.get(index)));
+            }
+            (PageValues::Codes(codes), Some(Dictionary::Ints(values))) => {
+                for code in codes {
+                    self.ints.push(*values.get(*code as usize)?);
+                }
+            }
+            (PageValues::Codes(codes), Some(Dictionary::Texts(texts))) => {
+                for code in codes {
+                    ((*code as usize) < texts.len()).then_some(())?;
+                    self.texts.push(texts.get(*code as usize));
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The chunk, as it was when it was written.
+    pub(crate) fn borrow(&self) -> Chunk<'_> {
+        let values = match self.kind {
+            ValueKind::Int => Values::Int(self.ints.clone()),
+            _ => Values::Text(self.texts.iter().collect()),
+        };
+        Chunk { present: self.present.clone(), values, rows: self.rows }
     }
 }

@@ -6,21 +6,21 @@
 use super::encode::{BLOCK, MINIBLOCK};
 
 /// Numbers from the front of some bytes.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
     /// What was not read.
-    pub(super) fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes
     }
 
-    pub(super) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.bytes.split_at_checked(len)?;
         self.bytes = rest;
         Some(taken)
@@ -36,7 +36,7 @@ impl<'a> Reader<'a> {
         Some(u32::from_le_bytes(*number))
     }
 
-    pub(super) fn varint(&mut self) -> Option<u64> {
+    pub(crate) fn varint(&mut self) -> Option<u64> {
         let mut number = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    pub(super) fn zigzag(&mut self) -> Option<i64> {
+    pub(crate) fn zigzag(&mut self) -> Option<i64> {
         let number = self.varint()?;
         Some((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
     }

@@ -8,7 +8,7 @@ pub(super) const BLOCK: usize = 128;
 pub(super) const MINIBLOCK: usize = 32;
 
 /// Appends an unsigned number, seven bits at a time.
-pub(super) fn varint(mut number: u64, out: &mut Vec<u8>) {
+pub(crate) fn varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -17,7 +17,7 @@ pub(super) fn varint(mut number: u64, out: &mut Vec<u8>) {
 }
 
 /// Appends a signed number, small ones of either sign in few bytes.
-pub(super) fn zigzag(number: i64, out: &mut Vec<u8>) {
+pub(crate) fn zigzag(number: i64, out: &mut Vec<u8>) {
     varint(((number << 1) ^ (number >> 63)).cast_unsigned(), out);
 }
 

@@ -21,3 +21,8 @@ pub use column::{Column, Fixed, Role, ValueKind};
 pub use error::SegmentError;
 pub use reader::{ChunkInfo, Dictionary, MinMax, PageBuffer, PageTexts, PageValues, Segment};
 pub use writer::{ColumnSummary, SegmentSummary, write_segment};
+
+pub(crate) use chunk::{Chunk, OwnedChunk, Values};
+pub(crate) use decode::Reader as VarintReader;
+pub(crate) use encode::{varint, zigzag};
+pub(crate) use writer::{Observer, write_observed};

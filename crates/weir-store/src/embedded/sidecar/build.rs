@@ -1,0 +1,181 @@
+//! Builds a sidecar: while its segment is written, or from the segment later. Both see the same
+//! columns, so both give the same bytes.
+
+use std::sync::Arc;
+
+use weir_codec::{Attributes, Scalar};
+use weir_host::DiskFile;
+
+use super::counts::Counter;
+use super::file::{Draft, GroupEntry, Sidecar, SidecarError};
+use super::paths::RestPaths;
+use super::terms::{TermSet, for_each_word, text_term, value_term};
+use super::{bloom, fuse};
+use crate::embedded::columns::Rows;
+use crate::embedded::segment::{
+    Chunk, ChunkInfo, Column, Fixed, Observer, OwnedChunk, PageBuffer, Role, Segment, SegmentError,
+    SegmentSummary, ValueKind, Values, write_observed,
+};
+use crate::limits::PAGE_ROWS;
+
+/// Writes rows as a segment of one row group, with its sidecar; both files must be empty.
+pub fn write_segment_with_sidecar(
+    rows: &Rows,
+    level: i32,
+    segment: &dyn DiskFile,
+    sidecar: &dyn DiskFile,
+) -> Result<SegmentSummary, SidecarError> {
+    let mut builder = Builder::default();
+    let summary = write_observed(rows, level, segment, &mut builder)?;
+    builder.finish(summary.identity, sidecar)?;
+    Ok(summary)
+}
+
+/// Builds the sidecar of a segment anew into an empty file, and opens it.
+pub fn rebuild_sidecar(
+    segment: &Segment,
+    sidecar: Arc<dyn DiskFile>,
+) -> Result<Sidecar, SidecarError> {
+    let mut builder = Builder::default();
+    let mut buffer = PageBuffer::new()?;
+    for group in 0..segment.group_count() {
+        for (index, column) in segment.columns().iter().enumerate() {
+            if !is_of_interest(column) {
+                continue;
+            }
+            let chunk = OwnedChunk::read(segment, group, index, &mut buffer)?;
+            let is_dictionary = segment.chunk(group, index).is_some_and(ChunkInfo::is_dictionary);
+            builder.column(column, &chunk.borrow(), is_dictionary);
+        }
+        builder.end_row_group(segment.group_rows(group));
+    }
+    builder.finish(segment.identity(), &*sidecar)?;
+    Sidecar::open(sidecar, segment)
+}
+
+/// Something of the column is in the sidecar.
+fn is_of_interest(column: &Column) -> bool {
+    matches!(column.kind, ValueKind::Text) || column.role == Role::Fixed(Fixed::Time)
+}
+
+#[derive(Debug, Default)]
+struct Builder {
+    draft: Draft,
+    /// Terms of each page of the row group.
+    pages: Vec<TermSet>,
+    counter: Counter,
+    rest: RestPaths,
+    folded: Vec<u8>,
+    attributes: Attributes,
+    /// A filter could not be built.
+    is_failed: bool,
+}
+
+impl Observer for Builder {
+    fn column(&mut self, column: &Column, chunk: &Chunk<'_>, is_dictionary: bool) {
+        if !is_of_interest(column) {
+            return;
+        }
+        self.pages.resize_with(chunk.rows.div_ceil(PAGE_ROWS), TermSet::default);
+        let texts = match &chunk.values {
+            Values::Int(times) => return self.counter.times(times),
+            Values::Text(texts) => texts,
+            Values::Double(_) | Values::Bool(_) => return,
+        };
+        match &column.role {
+            Role::Fixed(Fixed::Service) => self.counter.services(by_row(chunk, texts)),
+            Role::Fixed(Fixed::Status) => self.counter.statuses(by_row(chunk, texts)),
+            _ => {}
+        }
+        match &column.role {
+            Role::Fixed(Fixed::Message) => self.words(chunk, texts),
+            Role::Rest => self.rest(chunk, texts),
+            _ if !is_dictionary => self.texts(&column.name(), chunk, texts),
+            // The dictionary is the exact set already.
+            _ => {}
+        }
+    }
+
+    fn end_row_group(&mut self, rows: usize) {
+        let mut pages = std::mem::take(&mut self.pages);
+        pages.resize_with(rows.div_ceil(PAGE_ROWS), TermSet::default);
+        let mut all = TermSet::default();
+        pages.iter().flat_map(TermSet::iter).for_each(|term| all.insert(term));
+        let terms: Vec<u64> = all.iter().collect();
+        let (shape, bytes) = fuse::build(&terms).unwrap_or_else(|| {
+            self.is_failed = true;
+            Default::default()
+        });
+        let (blocks, bloom) = bloom::build(&pages);
+        let counts = std::mem::take(&mut self.counter).encode();
+        let entry = GroupEntry {
+            pages: pages.len() as u32,
+            fuse: shape,
+            fuse_at: self.draft.put(&bytes),
+            blocks,
+            bloom_at: self.draft.put(&bloom),
+            counts_at: self.draft.put(&counts),
+        };
+        self.draft.groups.push(entry);
+    }
+}
+
+/// The text of each row.
+fn by_row<'c>(
+    chunk: &'c Chunk<'_>,
+    texts: &'c [&[u8]],
+) -> Box<dyn Iterator<Item = Option<&'c [u8]>> + 'c> {
+    let mut texts = texts.iter().copied();
+    match &chunk.present {
+        Some(present) => Box::new(present.iter().map(move |is| is.then(|| texts.next())?)),
+        None => Box::new(texts.map(Some)),
+    }
+}
+
+impl Builder {
+    fn words(&mut self, chunk: &Chunk<'_>, texts: &[&[u8]]) {
+        for (span, terms) in chunk.pages(PAGE_ROWS).into_iter().zip(&mut self.pages) {
+            for text in &texts[span.values] {
+                for_each_word(text, &mut self.folded, |term| terms.insert(term));
+            }
+        }
+    }
+
+    fn texts(&mut self, name: &str, chunk: &Chunk<'_>, texts: &[&[u8]]) {
+        for (span, terms) in chunk.pages(PAGE_ROWS).into_iter().zip(&mut self.pages) {
+            texts[span.values].iter().for_each(|text| terms.insert(text_term(name, text)));
+        }
+    }
+
+    fn rest(&mut self, chunk: &Chunk<'_>, texts: &[&[u8]]) {
+        let mut name = String::new();
+        for (span, terms) in chunk.pages(PAGE_ROWS).into_iter().zip(&mut self.pages) {
+            for text in &texts[span.values] {
+                self.attributes.clear();
+                // What is in `_rest` was written as an object.
+                let _ = self.attributes.read_json(text);
+                for (path, value) in self.attributes.iter() {
+                    let path = std::str::from_utf8(path).unwrap_or_default();
+                    self.rest.add(path, value == Scalar::Null);
+                    name.clear();
+                    name.push('@');
+                    name.push_str(path);
+                    if let Some(term) = value_term(&name, value) {
+                        terms.insert(term);
+                    }
+                }
+            }
+        }
+    }
+
+    fn finish(mut self, identity: u32, file: &dyn DiskFile) -> Result<(), SidecarError> {
+        if self.is_failed {
+            let what = "a filter over distinct terms cannot be built".to_owned();
+            return Err(SegmentError::Write(what).into());
+        }
+        let rest = self.rest.encode();
+        self.draft.rest_at = self.draft.put(&rest);
+        self.draft.write(identity, file)?;
+        Ok(())
+    }
+}

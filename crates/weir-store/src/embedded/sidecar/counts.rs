@@ -1,0 +1,150 @@
+//! Rows per minute, service and status: the histogram over everything, without reading a column.
+//!
+//! Encoding, all numbers seven bits at a time: services (count, then length and bytes of each),
+//! statuses the same, then the number of entries and for each, ordered by minute, service and
+//! status: minute less that of the entry before (the first: as it is, signed), service and status
+//! as their place among the texts + 1 (0 = none), rows.
+
+use std::collections::HashMap;
+
+use crate::embedded::columns::Texts;
+use crate::embedded::hash::Interner;
+use crate::embedded::segment::{VarintReader, varint, zigzag};
+
+/// Entries of a row group; with more the counts are left out, since they would not be few.
+const ENTRIES_MAX: usize = 65_536;
+
+const MINUTE_NS: i64 = 60_000_000_000;
+
+/// Rows of one minute, service and status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MinuteCount {
+    /// Minutes since 1970.
+    pub minute: i64,
+    /// Number among the services; `None` = the rows have no service.
+    pub service: Option<u32>,
+    /// Number among the statuses; `None` = the rows have no status.
+    pub status: Option<u32>,
+    /// How many rows.
+    pub rows: u64,
+}
+
+/// All counts of a row group.
+#[derive(Debug, Clone, Default)]
+pub struct MinuteCounts {
+    services: Texts,
+    statuses: Texts,
+    entries: Vec<MinuteCount>,
+}
+
+impl MinuteCounts {
+    /// Names of the services.
+    pub fn services(&self) -> &Texts {
+        &self.services
+    }
+
+    /// Names of the statuses.
+    pub fn statuses(&self) -> &Texts {
+        &self.statuses
+    }
+
+    /// Counts in the order of minute, service and status.
+    pub fn entries(&self) -> &[MinuteCount] {
+        &self.entries
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = VarintReader::new(bytes);
+        let services = take_texts(&mut reader)?;
+        let statuses = take_texts(&mut reader)?;
+        let count = usize::try_from(reader.varint()?).ok().filter(|count| *count <= ENTRIES_MAX)?;
+        let mut entries = Vec::with_capacity(count);
+        let mut minute = 0_i64;
+        for _ in 0..count {
+            minute = minute.checked_add(reader.zigzag()?)?;
+            let service = take_code(&mut reader, services.len())?.checked_sub(1);
+            let status = take_code(&mut reader, statuses.len())?.checked_sub(1);
+            entries.push(MinuteCount { minute, service, status, rows: reader.varint()? });
+        }
+        reader.rest().is_empty().then_some(Self { services, statuses, entries })
+    }
+}
+
+fn take_texts(reader: &mut VarintReader<'_>) -> Option<Texts> {
+    let count = reader.varint()?;
+    let mut texts = Texts::default();
+    for _ in 0..count {
+        let len = usize::try_from(reader.varint()?).ok()?;
+        texts.push(reader.take(len)?);
+    }
+    Some(texts)
+}
+
+/// A place among so many texts + 1, or 0.
+fn take_code(reader: &mut VarintReader<'_>, count: usize) -> Option<u32> {
+    reader.varint().filter(|code| *code <= count as u64).map(|code| code as u32)
+}
+
+/// Counts the rows of a row group, column by column.
+#[derive(Debug, Default)]
+pub(super) struct Counter {
+    minutes: Vec<i64>,
+    services: Interner,
+    service: Vec<u32>,
+    statuses: Interner,
+    status: Vec<u32>,
+}
+
+impl Counter {
+    pub(super) fn times(&mut self, times_ns: &[i64]) {
+        self.minutes = times_ns.iter().map(|time| time.div_euclid(MINUTE_NS)).collect();
+    }
+
+    pub(super) fn services<'a>(&mut self, texts: impl Iterator<Item = Option<&'a [u8]>>) {
+        self.service = codes(&mut self.services, texts);
+    }
+
+    pub(super) fn statuses<'a>(&mut self, texts: impl Iterator<Item = Option<&'a [u8]>>) {
+        self.status = codes(&mut self.statuses, texts);
+    }
+
+    /// The encoding; empty when there would be too many entries.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut rows: HashMap<(i64, u32, u32), u64> = HashMap::new();
+        let codes = self.service.iter().zip(&self.status);
+        for (minute, (service, status)) in self.minutes.iter().zip(codes) {
+            *rows.entry((*minute, *service, *status)).or_default() += 1;
+            if rows.len() > ENTRIES_MAX {
+                return Vec::new();
+            }
+        }
+        let mut entries: Vec<_> = rows.into_iter().collect();
+        entries.sort_unstable();
+        let mut out = Vec::new();
+        put_texts(self.services.texts(), &mut out);
+        put_texts(self.statuses.texts(), &mut out);
+        varint(entries.len() as u64, &mut out);
+        let mut before = 0;
+        for ((minute, service, status), rows) in entries {
+            zigzag(minute - before, &mut out);
+            before = minute;
+            varint(u64::from(service), &mut out);
+            varint(u64::from(status), &mut out);
+            varint(rows, &mut out);
+        }
+        out
+    }
+}
+
+/// Places + 1, 0 = none.
+fn codes<'a>(interner: &mut Interner, texts: impl Iterator<Item = Option<&'a [u8]>>) -> Vec<u32> {
+    texts.map(|text| text.map_or(0, |text| interner.intern(text) + 1)).collect()
+}
+
+fn put_texts(texts: &Texts, out: &mut Vec<u8>) {
+    varint(texts.len() as u64, out);
+    for text in texts.iter() {
+        varint(text.len() as u64, out);
+        out.extend_from_slice(text);
+    }
+}

@@ -1,0 +1,318 @@
+//! The file: a header, a directory, a table of checksums, and data that is read in pieces.
+//!
+//! Invariant: data is given out only after the checksum of each block of 4 KiB that it touches was
+//! compared; header, directory and table are read and checked whole when the file is opened.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use weir_host::DiskFile;
+
+use super::bloom::{self, BLOCK_BYTES};
+use super::counts::MinuteCounts;
+use super::fuse::FuseShape;
+use super::paths::RestPaths;
+use super::terms::not_zero;
+use crate::embedded::segment::{Segment, SegmentError};
+use crate::limits::{ROW_GROUP_PAGES_MAX, ROW_GROUPS_MAX};
+
+const MAGIC: [u8; 4] = *b"WSID";
+const VERSION: u16 = 1;
+const HEADER_LEN: usize = 36;
+/// Data under one checksum: what a probe of a filter costs to check.
+const CHECK_BYTES: usize = 4096;
+/// Largest directory and table that are believed.
+const DIRECTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Why a sidecar cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SidecarError {
+    /// The disk failed: try again, or read the segment without it.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is damaged or of another segment: build it anew.
+    #[error("the sidecar is damaged: {0}")]
+    Damaged(&'static str),
+    /// A later release wrote it: leave it alone, read the segment without it.
+    #[error("sidecar version {0} is not known to this release")]
+    Version(u16),
+    /// The segment could not be read, so its sidecar was not built.
+    #[error("{0}")]
+    Segment(#[from] SegmentError),
+}
+
+/// A stretch of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Stretch {
+    offset: u64,
+    len: u64,
+}
+
+/// What the directory says about a row group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct GroupEntry {
+    pub(super) pages: u32,
+    pub(super) fuse: FuseShape,
+    pub(super) fuse_at: Stretch,
+    /// Blocks of each page's filter.
+    pub(super) blocks: u32,
+    pub(super) bloom_at: Stretch,
+    /// Empty when there are no counts.
+    pub(super) counts_at: Stretch,
+}
+
+/// Bytes of a row group in the directory.
+const GROUP_LEN: usize = 4 + 8 + 4 + 4 + 16 + 4 + 16 + 16;
+
+impl GroupEntry {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.pages.to_le_bytes());
+        out.extend_from_slice(&self.fuse.seed.to_le_bytes());
+        out.extend_from_slice(&self.fuse.part_len.to_le_bytes());
+        out.extend_from_slice(&self.fuse.part_count.to_le_bytes());
+        self.fuse_at.encode(out);
+        out.extend_from_slice(&self.blocks.to_le_bytes());
+        self.bloom_at.encode(out);
+        self.counts_at.encode(out);
+    }
+
+    /// `None` when the fields do not fit each other and the data.
+    fn decode(bytes: &[u8; GROUP_LEN], data_len: u64) -> Option<Self> {
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let entry = Self {
+            pages: u32_at(0),
+            fuse: FuseShape {
+                seed: u64_at(bytes, 4),
+                part_len: u32_at(12),
+                part_count: u32_at(16),
+            },
+            fuse_at: Stretch::decode(bytes, 20),
+            blocks: u32_at(36),
+            bloom_at: Stretch::decode(bytes, 40),
+            counts_at: Stretch::decode(bytes, 56),
+        };
+        let is_whole = [entry.fuse_at, entry.bloom_at, entry.counts_at]
+            .iter()
+            .all(|at| at.offset.checked_add(at.len).is_some_and(|end| end <= data_len))
+            && entry.pages as usize <= ROW_GROUP_PAGES_MAX
+            && entry.fuse.part_len.is_power_of_two()
+            && entry.fuse.part_count > 0
+            && entry.fuse.len() as u64 == entry.fuse_at.len
+            && entry.blocks > 0
+            && u64::from(entry.blocks) * entry.row_len() as u64 == entry.bloom_at.len;
+        is_whole.then_some(entry)
+    }
+
+    /// Bytes of the blocks of all pages that have the same number.
+    fn row_len(&self) -> usize {
+        self.pages as usize * BLOCK_BYTES
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+impl Stretch {
+    fn encode(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.offset.to_le_bytes());
+        out.extend_from_slice(&self.len.to_le_bytes());
+    }
+
+    fn decode(bytes: &[u8], at: usize) -> Self {
+        Self { offset: u64_at(bytes, at), len: u64_at(bytes, at + 8) }
+    }
+}
+
+/// A sidecar before it is written.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub(super) groups: Vec<GroupEntry>,
+    pub(super) rest_at: Stretch,
+    data: Vec<u8>,
+}
+
+impl Draft {
+    /// Adds data; returns where it is.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Stretch {
+        let offset = self.data.len() as u64;
+        self.data.extend_from_slice(bytes);
+        Stretch { offset, len: bytes.len() as u64 }
+    }
+
+    /// Writes the file, which must be empty.
+    pub(super) fn write(&self, identity: u32, file: &dyn DiskFile) -> io::Result<u64> {
+        let mut directory = Vec::with_capacity(16 + self.groups.len() * GROUP_LEN);
+        self.rest_at.encode(&mut directory);
+        self.groups.iter().for_each(|group| group.encode(&mut directory));
+        let table: Vec<u8> = self
+            .data
+            .chunks(CHECK_BYTES)
+            .flat_map(|block| crc32c::crc32c(block).to_le_bytes())
+            .collect();
+        let mut header = [0; HEADER_LEN];
+        header[..4].copy_from_slice(&MAGIC);
+        header[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        header[8..12].copy_from_slice(&identity.to_le_bytes());
+        header[12..16].copy_from_slice(&(directory.len() as u32).to_le_bytes());
+        header[16..24].copy_from_slice(&(self.data.len() as u64).to_le_bytes());
+        header[24..28].copy_from_slice(&crc32c::crc32c(&directory).to_le_bytes());
+        header[28..32].copy_from_slice(&crc32c::crc32c(&table).to_le_bytes());
+        let check = check(&header);
+        header[6..8].copy_from_slice(&check);
+        let parts = [header.as_slice(), &directory, &table, &self.data];
+        file.write_all_at(&mut parts.map(IoSlice::new), 0)?;
+        Ok(parts.iter().map(|part| part.len() as u64).sum())
+    }
+}
+
+/// The lower half of the CRC-32C of everything in a header but itself.
+fn check(header: &[u8; HEADER_LEN]) -> [u8; 2] {
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..6]), &header[8..]);
+    [crc as u8, (crc >> 8) as u8]
+}
+
+/// A sidecar, open.
+#[derive(Debug)]
+pub struct Sidecar {
+    file: Arc<dyn DiskFile>,
+    groups: Vec<GroupEntry>,
+    rest_at: Stretch,
+    /// Checksums of the blocks of the data.
+    checksums: Vec<u32>,
+    data_at: u64,
+    data_len: u64,
+}
+
+impl Sidecar {
+    /// Opens the sidecar of a segment: reads header, directory and checksums.
+    pub fn open(file: Arc<dyn DiskFile>, segment: &Segment) -> Result<Self, SidecarError> {
+        let mut header = [0; HEADER_LEN];
+        read_exact(&*file, &mut header, 0)?;
+        if header[..4] != MAGIC || header[6..8] != check(&header) {
+            return Err(SidecarError::Damaged("the header"));
+        }
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
+        match u16::from_le_bytes([header[4], header[5]]) {
+            VERSION => {}
+            version => return Err(SidecarError::Version(version)),
+        }
+        if u32_at(8) != segment.identity() {
+            return Err(SidecarError::Damaged("it belongs to another segment"));
+        }
+        let (directory_len, data_len) = (u32_at(12) as usize, u64_at(&header, 16));
+        let table_len = data_len.div_ceil(CHECK_BYTES as u64) * 4;
+        let data_at = (HEADER_LEN + directory_len) as u64 + table_len;
+        let is_whole = file.len()? == data_at.saturating_add(data_len)
+            && directory_len <= DIRECTORY_BYTES_MAX
+            && table_len <= DIRECTORY_BYTES_MAX as u64;
+        if !is_whole {
+            return Err(SidecarError::Damaged("the length of the file"));
+        }
+        let mut directory = vec![0; directory_len];
+        read_exact(&*file, &mut directory, HEADER_LEN as u64)?;
+        let mut table = vec![0; table_len as usize];
+        read_exact(&*file, &mut table, (HEADER_LEN + directory_len) as u64)?;
+        if crc32c::crc32c(&directory) != u32_at(24) || crc32c::crc32c(&table) != u32_at(28) {
+            return Err(SidecarError::Damaged("the directory"));
+        }
+        let (rest_at, groups) = read_directory(&directory, data_len)
+            .filter(|(_, groups)| fits(groups, segment))
+            .ok_or(SidecarError::Damaged("what the directory says"))?;
+        let checksums = table.as_chunks().0.iter().map(|crc| u32::from_le_bytes(*crc)).collect();
+        Ok(Self { file, groups, rest_at, checksums, data_at, data_len })
+    }
+
+    /// Pages of a row group that may hold the term, a bit each; those that are not set do not.
+    pub fn pages(&self, group: usize, term: u64) -> Result<u64, SidecarError> {
+        let entry = self.group(group)?;
+        let term = not_zero(term);
+        let (probes, wanted) = entry.fuse.probes(term);
+        let mut buffer = Vec::new();
+        let mut found = 0;
+        for probe in probes {
+            let at = Stretch { offset: entry.fuse_at.offset + probe as u64, len: 1 };
+            found ^= self.read(at, &mut buffer)?.first().copied().unwrap_or(0);
+        }
+        if found != wanted {
+            return Ok(0);
+        }
+        let block = u64::from(bloom::block_of(term, entry.blocks));
+        let len = entry.row_len() as u64;
+        let row = Stretch { offset: entry.bloom_at.offset + block * len, len };
+        Ok(bloom::pages_of(self.read(row, &mut buffer)?, term))
+    }
+
+    /// Rows of a row group per minute, service and status; `None` when there are too many kinds.
+    pub fn counts(&self, group: usize) -> Result<Option<MinuteCounts>, SidecarError> {
+        let at = self.group(group)?.counts_at;
+        if at.len == 0 {
+            return Ok(None);
+        }
+        let mut buffer = Vec::new();
+        let counts = MinuteCounts::decode(self.read(at, &mut buffer)?);
+        counts.map(Some).ok_or(SidecarError::Damaged("the counts"))
+    }
+
+    /// The paths in `_rest`.
+    pub fn rest_paths(&self) -> Result<RestPaths, SidecarError> {
+        let mut buffer = Vec::new();
+        RestPaths::decode(self.read(self.rest_at, &mut buffer)?)
+            .ok_or(SidecarError::Damaged("the paths"))
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.data_at + self.data_len
+    }
+
+    fn group(&self, group: usize) -> Result<&GroupEntry, SidecarError> {
+        self.groups.get(group).ok_or(SidecarError::Damaged("there is no such row group"))
+    }
+
+    /// Reads data, with the rest of the blocks that it is in.
+    fn read<'b>(&self, at: Stretch, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], SidecarError> {
+        const CHECK: u64 = CHECK_BYTES as u64;
+        let first = at.offset / CHECK;
+        let start = first * CHECK;
+        let end = (at.offset + at.len).next_multiple_of(CHECK).min(self.data_len);
+        buffer.resize(end.saturating_sub(start) as usize, 0);
+        read_exact(&*self.file, buffer, self.data_at + start)?;
+        let checksums = self.checksums.get(first as usize..).unwrap_or_default();
+        for (block, checksum) in buffer.chunks(CHECK_BYTES).zip(checksums) {
+            if crc32c::crc32c(block) != *checksum {
+                return Err(SidecarError::Damaged("the data"));
+            }
+        }
+        let from = (at.offset - start) as usize;
+        buffer
+            .get(from..from + at.len as usize)
+            .ok_or(SidecarError::Damaged("the length of the data"))
+    }
+}
+
+fn read_directory(directory: &[u8], data_len: u64) -> Option<(Stretch, Vec<GroupEntry>)> {
+    let (rest, groups) = directory.split_first_chunk::<16>()?;
+    let rest_at = Stretch::decode(rest, 0);
+    rest_at.offset.checked_add(rest_at.len).filter(|end| *end <= data_len)?;
+    let (groups, []) = groups.as_chunks::<GROUP_LEN>() else { return None };
+    let entries = groups.iter().map(|group| GroupEntry::decode(group, data_len));
+    let entries: Vec<GroupEntry> = entries.collect::<Option<_>>()?;
+    (entries.len() <= ROW_GROUPS_MAX).then_some((rest_at, entries))
+}
+
+fn fits(groups: &[GroupEntry], segment: &Segment) -> bool {
+    groups.len() == segment.group_count()
+        && groups
+            .iter()
+            .enumerate()
+            .all(|(group, entry)| entry.pages as usize == segment.page_count(group))
+}
+
+/// Bytes that should be there and are not are damage, whatever else fails is the disk's.
+fn read_exact(file: &dyn DiskFile, bytes: &mut [u8], offset: u64) -> Result<(), SidecarError> {
+    file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => SidecarError::Damaged("it ends too early"),
+        _ => SidecarError::Io(error),
+    })
+}

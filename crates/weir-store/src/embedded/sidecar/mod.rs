@@ -1,0 +1,21 @@
+//! What is known about a segment without reading it: which pages may hold a word or a value, how
+//! many rows there are per minute, service and status, and which paths are in `_rest`.
+//!
+//! A sidecar is a file beside its segment (`.widx`), and can be built anew from it at any time.
+//! Format: `docs/internals/segment.md`. Invariants: a filter says yes to every page that holds the
+//! term, and to few others; what is read is checked first; one that belongs to another segment,
+//! or is damaged in any byte that is read, is an error and never an answer.
+
+mod bloom;
+mod build;
+mod counts;
+mod file;
+mod fuse;
+mod paths;
+mod terms;
+
+pub use build::{rebuild_sidecar, write_segment_with_sidecar};
+pub use counts::{MinuteCount, MinuteCounts};
+pub use file::{Sidecar, SidecarError};
+pub use paths::{RestPath, RestPaths};
+pub use terms::{value_term, word_term, words_of};

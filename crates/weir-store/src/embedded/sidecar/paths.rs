@@ -1,0 +1,89 @@
+//! The paths that are in `_rest`, so that it is read only for them.
+//!
+//! Encoding: one byte, 1 if these are all paths; then for each, in order, length of the path
+//! (seven bits at a time), path, and one byte: bit 0 = it has values, bit 1 = it has nulls.
+
+use std::collections::BTreeMap;
+
+use crate::embedded::segment::{VarintReader, varint};
+
+/// Paths that are remembered: what has more is written by machines.
+const PATHS_MAX: usize = 10_000;
+
+/// What `_rest` holds of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RestPath {
+    /// Values.
+    pub has_values: bool,
+    /// Nulls.
+    pub has_nulls: bool,
+}
+
+/// The paths in `_rest` of a segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestPaths {
+    paths: BTreeMap<String, RestPath>,
+    is_complete: bool,
+}
+
+impl Default for RestPaths {
+    fn default() -> Self {
+        Self { paths: BTreeMap::new(), is_complete: true }
+    }
+}
+
+impl RestPaths {
+    /// What may be there of a path.
+    pub fn get(&self, path: &str) -> RestPath {
+        let unknown = RestPath { has_values: !self.is_complete, has_nulls: !self.is_complete };
+        self.paths.get(path).copied().unwrap_or(unknown)
+    }
+
+    /// These are all paths. Otherwise there were too many.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// The paths that are known, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, RestPath)> {
+        self.paths.iter().map(|(path, what)| (path.as_str(), *what))
+    }
+
+    pub(super) fn add(&mut self, path: &str, is_null: bool) {
+        if !self.paths.contains_key(path) {
+            if self.paths.len() >= PATHS_MAX {
+                self.is_complete = false;
+                return;
+            }
+            self.paths.insert(path.to_owned(), RestPath::default());
+        }
+        if let Some(what) = self.paths.get_mut(path) {
+            what.has_nulls |= is_null;
+            what.has_values |= !is_null;
+        }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![u8::from(self.is_complete)];
+        for (path, what) in &self.paths {
+            varint(path.len() as u64, &mut out);
+            out.extend_from_slice(path.as_bytes());
+            out.push(u8::from(what.has_values) | u8::from(what.has_nulls) << 1);
+        }
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (is_complete, rest) = bytes.split_first()?;
+        let mut paths = BTreeMap::new();
+        let mut reader = VarintReader::new(rest);
+        while !reader.rest().is_empty() {
+            let len = usize::try_from(reader.varint()?).ok()?;
+            let path = std::str::from_utf8(reader.take(len)?).ok()?;
+            let bits = reader.take(1)?[0];
+            let what = RestPath { has_values: bits & 1 != 0, has_nulls: bits & 2 != 0 };
+            paths.insert(path.to_owned(), what);
+        }
+        Some(Self { paths, is_complete: *is_complete == 1 })
+    }
+}
