@@ -242,6 +242,39 @@ impl Rows {
         Ok(())
     }
 
+    /// Adds a record that was read back.
+    pub fn push_record(&mut self, record: &StoredRecord) -> Result<(), Full> {
+        fn bytes(text: Option<&String>) -> Option<&[u8]> {
+            text.map(String::as_bytes)
+        }
+        let row = NewRow {
+            time_ns: record.time_ns,
+            sequence: record.sequence,
+            stream: record.stream.0,
+            position: record.position,
+            form: record.form,
+            service: bytes(record.service.as_ref()),
+            host: bytes(record.host.as_ref()),
+            source: bytes(record.source.as_ref()),
+            status: bytes(record.status.as_ref()),
+            tags: bytes(record.tags.as_ref()),
+            resource: bytes(record.resource.as_ref()),
+            message: bytes(record.message.as_ref()),
+            trace_id: bytes(record.trace_id.as_ref()),
+            span_id: bytes(record.span_id.as_ref()),
+        };
+        let attributes = record.attributes.iter().flat_map(|(path, values)| {
+            values.iter().map(|value| (path.as_bytes(), value.as_scalar()))
+        });
+        let index = self.len() as u32;
+        self.push(&row, attributes)?;
+        if let Some(original) = &record.original {
+            self.text_bytes += original.as_bytes().len();
+            self.originals.push((index, original.clone()));
+        }
+        Ok(())
+    }
+
     fn push_fixed(&mut self, row: &NewRow<'_>) {
         self.time_ns.push(row.time_ns);
         self.sequence.push(row.sequence);

@@ -1,5 +1,6 @@
 //! Encodes one column of one row group: which encoding it gets, its pages, its statistics.
 
+use bytes::Bytes;
 use parquet::basic::{BoundaryOrder, Compression, Encoding, Type as PhysicalType, ZstdLevel};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::ByteArray;
@@ -23,7 +24,7 @@ const DICTIONARY_SAMPLE: usize = 4096;
 
 /// A column chunk as it is put into the file.
 pub(super) struct EncodedChunk {
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Bytes,
     /// What Parquet's metadata say about it.
     pub(super) close: ColumnCloseResult,
     pub(super) is_dictionary: bool,
@@ -103,7 +104,7 @@ impl ChunkEncoder {
             column_index: column_index(column, chunk, &spans)?,
             offset_index: Some(offsets.build()),
         };
-        Ok(EncodedChunk { bytes, close, is_dictionary: dictionary_len.is_some() })
+        Ok(EncodedChunk { bytes: bytes.into(), close, is_dictionary: dictionary_len.is_some() })
     }
 
     fn dictionary_page(
@@ -191,6 +192,9 @@ fn repeats_by_nature(column: &Column) -> bool {
 /// The distinct values and the code of each value, if a dictionary is worth it.
 fn dictionary_of(column: &Column, values: &Values<'_>) -> Option<(Interner, Vec<u32>)> {
     let count = values.len();
+    if count == 0 {
+        return None;
+    }
     let mut interner = Interner::default();
     let mut codes = Vec::with_capacity(count);
     let share = match (repeats_by_nature(column), values) {
@@ -212,7 +216,7 @@ fn dictionary_of(column: &Column, values: &Values<'_>) -> Option<(Interner, Vec<
         Values::Text(texts) => texts.iter().all(|text| add(text)),
         Values::Bool(_) => false,
     };
-    (is_whole && interner.texts().len() * share <= count.max(1)).then_some((interner, codes))
+    (is_whole && interner.texts().len() * share <= count).then_some((interner, codes))
 }
 
 /// Smallest and largest of some numbers; of unsigned ones none when one is beyond `i64`.

@@ -15,11 +15,13 @@ mod page;
 mod plan;
 mod reader;
 mod records;
+mod stitch;
 mod writer;
 
 pub use column::{Column, Fixed, Role, ValueKind};
 pub use error::SegmentError;
 pub use reader::{ChunkInfo, Dictionary, MinMax, PageBuffer, PageTexts, PageValues, Segment};
+pub use stitch::{stitch_segments, stitched_columns};
 pub use writer::{ColumnSummary, SegmentSummary, write_segment};
 
 pub(crate) use chunk::{Chunk, OwnedChunk, Values};

@@ -148,6 +148,23 @@ impl PageWriter {
     }
 }
 
+/// Checks a page without decompressing it.
+pub(super) fn check_page(bytes: &[u8]) -> Result<(), SegmentError> {
+    packed_page(bytes).map(drop)
+}
+
+/// Header and compressed body of a page that fills `bytes`.
+fn packed_page(bytes: &[u8]) -> Result<(PageHeader, &[u8]), SegmentError> {
+    let mut reader = Reader::new(bytes);
+    let header = PageHeader::read(&mut reader)
+        .filter(|header| header.packed_len == reader.rest().len())
+        .ok_or(SegmentError::Damaged("the header of a page"))?;
+    if crc32fast::hash(reader.rest()) != header.crc {
+        return Err(SegmentError::Damaged("the checksum of a page"));
+    }
+    Ok((header, reader.rest()))
+}
+
 /// Checks and decompresses pages; its memory is used for one after the other.
 pub(super) struct PageOpener {
     decompressor: zstd::bulk::Decompressor<'static>,
@@ -170,14 +187,7 @@ impl PageOpener {
         bytes: &[u8],
         body: &mut Vec<u8>,
     ) -> Result<PageHeader, SegmentError> {
-        let mut reader = Reader::new(bytes);
-        let header = PageHeader::read(&mut reader)
-            .filter(|header| header.packed_len == reader.rest().len())
-            .ok_or(SegmentError::Damaged("the header of a page"))?;
-        let packed = reader.rest();
-        if crc32fast::hash(packed) != header.crc {
-            return Err(SegmentError::Damaged("the checksum of a page"));
-        }
+        let (header, packed) = packed_page(bytes)?;
         let stated = zstd::zstd_safe::get_frame_content_size(packed).ok().flatten();
         if stated != Some(header.plain_len as u64) || header.plain_len > PAGE_BYTES_MAX {
             return Err(SegmentError::Damaged("the size of a page"));

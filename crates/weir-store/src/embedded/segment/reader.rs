@@ -64,6 +64,17 @@ impl ChunkInfo {
         self.ranges.as_deref()
     }
 
+    /// Where it is in the file: offset and length.
+    pub(super) fn span(&self) -> (u64, usize) {
+        let first = self.dictionary.or(self.pages.first().copied());
+        (first.map_or(0, |(offset, _)| offset), self.packed_bytes as usize)
+    }
+
+    /// Where its pages are, the dictionary's first.
+    pub(super) fn page_places(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.dictionary.into_iter().chain(self.pages.iter().copied())
+    }
+
     /// Bytes in the file.
     pub fn packed_bytes(&self) -> u64 {
         self.packed_bytes
@@ -325,13 +336,7 @@ impl Segment {
     /// Opens a file that [`super::write_segment`] wrote: reads its footer and nothing else.
     pub fn open(file: Arc<dyn DiskFile>) -> Result<Self, SegmentError> {
         let tail = read_tail(&*file)?;
-        let mut reader = ParquetMetaDataReader::new()
-            .with_column_index_policy(PageIndexPolicy::Optional)
-            .with_offset_index_policy(PageIndexPolicy::Required);
-        let metadata = reader
-            .try_parse_sized(&tail.bytes, tail.file_len)
-            .and_then(|()| reader.finish())
-            .map_err(|_| SegmentError::Damaged("the footer"))?;
+        let metadata = parse(&tail)?;
         check_version(&metadata)?;
         let columns = from_schema(metadata.file_metadata().schema_descr())
             .filter(|columns| columns.len() <= COLUMNS_MAX)
@@ -384,6 +389,31 @@ impl Segment {
     /// Ties a sidecar to this file.
     pub fn identity(&self) -> u32 {
         self.identity
+    }
+
+    /// Earliest and latest time of the rows, nanoseconds since 1970; `None` without rows.
+    pub fn time_range_ns(&self) -> Option<(i64, i64)> {
+        let time = self.column(&Role::Fixed(super::column::Fixed::Time))?;
+        let chunks = self.groups.iter().filter_map(|group| group.chunks.get(time));
+        let ranges = chunks.flat_map(|chunk| chunk.ranges.iter().flatten());
+        ranges
+            .filter_map(|range| match range {
+                Some(MinMax::Int(least, most)) => Some((*least, *most)),
+                _ => None,
+            })
+            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
+    /// The footer as Parquet has it, read again.
+    pub(super) fn read_metadata(&self) -> Result<ParquetMetaData, SegmentError> {
+        parse(&read_tail(&*self.file)?)
+    }
+
+    /// Bytes of the file as they stand.
+    pub(super) fn read_bytes(&self, offset: u64, len: usize) -> Result<Vec<u8>, SegmentError> {
+        let mut bytes = vec![0; len];
+        read_exact(&*self.file, &mut bytes, offset)?;
+        Ok(bytes)
     }
 
     /// Rows of a page.
@@ -517,6 +547,16 @@ fn read_tail(file: &dyn DiskFile) -> Result<Tail, SegmentError> {
     }
     let identity = crc32c::crc32c(&trailer);
     Ok(Tail { file_len, data_end: file_len - whole_len, bytes: Bytes::from(tail), identity })
+}
+
+fn parse(tail: &Tail) -> Result<ParquetMetaData, SegmentError> {
+    let mut reader = ParquetMetaDataReader::new()
+        .with_column_index_policy(PageIndexPolicy::Optional)
+        .with_offset_index_policy(PageIndexPolicy::Required);
+    reader
+        .try_parse_sized(&tail.bytes, tail.file_len)
+        .and_then(|()| reader.finish())
+        .map_err(|_| SegmentError::Damaged("the footer"))
 }
 
 fn read_end(file: &dyn DiskFile, file_len: u64, len: u64) -> Result<Vec<u8>, SegmentError> {

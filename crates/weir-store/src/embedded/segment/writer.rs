@@ -4,18 +4,20 @@
 //! bytes that come later but its end, so a file that was cut is known by its end; the name of the
 //! file, flushing and renaming are the caller's.
 
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice, Write};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnDescPtr;
+use weir_expr::Dimension;
 use weir_host::DiskFile;
 
 use super::chunk::Chunk;
 use super::column::{Column, to_schema};
-use super::encoder::ChunkEncoder;
+use super::encoder::{ChunkEncoder, EncodedChunk};
 use super::error::SegmentError;
 use super::plan::Plan;
 use crate::embedded::columns::{Rows, Texts};
@@ -92,37 +94,28 @@ pub(crate) fn write_observed(
     observer: &mut dyn Observer,
 ) -> Result<SegmentSummary, SegmentError> {
     let plan = Plan::new(rows);
-    let mut writer = start(plan.columns(), FileSink::new(file))?;
-    let mut summaries = Vec::with_capacity(plan.columns().len());
+    let columns = plan.columns();
+    let mut writer = SegmentWriter::start(columns, file)?;
+    let mut summaries = Vec::with_capacity(columns.len());
     if !rows.is_empty() {
-        let descriptors = writer.schema_descr().columns().to_vec();
-        let mut group = writer.next_row_group()?;
         let mut encoder = ChunkEncoder::new(level)?;
-        for (index, column) in plan.columns().iter().enumerate() {
+        writer.row_group(rows.len(), &mut |descriptor| {
+            let index = summaries.len();
+            let column = &columns[index];
             let mut texts = Texts::default();
             let chunk = plan.chunk(index, &mut texts);
-            let encoded = encoder.encode(column, &chunk, descriptors[index].clone())?;
+            let encoded = encoder.encode(column, &chunk, descriptor)?;
             observer.column(column, &chunk, encoded.is_dictionary);
             summaries.push(ColumnSummary {
                 column: column.clone(),
                 packed_bytes: encoded.close.bytes_written,
                 plain_bytes: encoded.close.metadata.uncompressed_size().cast_unsigned(),
             });
-            group.append_column(&Bytes::from(encoded.bytes), encoded.close)?;
-        }
-        group.close()?;
+            Ok(encoded)
+        })?;
         observer.end_row_group(rows.len());
     }
-    if !plan.units.is_empty() {
-        let units: serde_json::Map<String, serde_json::Value> = plan
-            .units
-            .iter()
-            .map(|(path, dimension)| (path.clone(), unit_name(*dimension).into()))
-            .collect();
-        let units = serde_json::Value::Object(units).to_string();
-        writer.append_key_value_metadata(KeyValue::new(UNITS_KEY.to_owned(), units));
-    }
-    let (file_bytes, identity) = finish(writer)?;
+    let (file_bytes, identity) = writer.finish(&plan.units)?;
     let times = rows.time_ns.iter().copied();
     Ok(SegmentSummary {
         rows: rows.len() as u64,
@@ -133,51 +126,87 @@ pub(crate) fn write_observed(
     })
 }
 
-fn unit_name(dimension: weir_expr::Dimension) -> &'static str {
+fn unit_name(dimension: Dimension) -> &'static str {
     match dimension {
-        weir_expr::Dimension::Time => "ns",
-        weir_expr::Dimension::Size => "bytes",
+        Dimension::Time => "ns",
+        Dimension::Size => "bytes",
     }
 }
 
-fn start<'f>(
-    columns: &[Column],
-    sink: FileSink<'f>,
-) -> Result<SerializedFileWriter<FileSink<'f>>, SegmentError> {
-    let properties = WriterProperties::builder()
-        .set_created_by(format!("weir {}", env!("CARGO_PKG_VERSION")))
-        .set_key_value_metadata(Some(vec![KeyValue::new(
-            VERSION_KEY.to_owned(),
-            VERSION.to_owned(),
-        )]))
-        .build();
-    Ok(SerializedFileWriter::new(sink, to_schema(columns)?, Arc::new(properties))?)
+/// Gives the next column of a row group, encoded.
+pub(super) type NextColumn<'c> =
+    dyn FnMut(ColumnDescPtr) -> Result<EncodedChunk, SegmentError> + 'c;
+
+/// A file that is being written.
+pub(super) struct SegmentWriter<'f> {
+    writer: SerializedFileWriter<FileSink<'f>>,
 }
 
-/// Ends the file. What Parquet writes at the end goes through memory, so that the trailer can be
-/// put between the indexes and the metadata: there it is found from the end of the file and is in
-/// nobody's way.
-fn finish(mut writer: SerializedFileWriter<FileSink<'_>>) -> Result<(u64, u32), SegmentError> {
-    writer.flush()?;
-    writer.inner_mut().is_held = true;
-    let mut sink = writer.into_inner()?;
-    let held = std::mem::take(&mut sink.buffer);
-    sink.is_held = false;
-    let end = held.len().checked_sub(END_LEN).ok_or_else(no_footer)?;
-    let metadata_len = held[end..].first_chunk().map_or(0, |len| u32::from_le_bytes(*len));
-    let metadata_at = end.checked_sub(metadata_len as usize).ok_or_else(no_footer)?;
-    let (indexes, metadata) = held.split_at(metadata_at);
-    let mut trailer = Vec::with_capacity(TRAILER_LEN);
-    trailer.extend_from_slice(&TRAILER_MAGIC);
-    trailer.extend_from_slice(&crc32c::crc32c(indexes).to_le_bytes());
-    trailer.extend_from_slice(&crc32c::crc32c(metadata).to_le_bytes());
-    trailer.extend_from_slice(&(indexes.len() as u64).to_le_bytes());
-    let identity = crc32c::crc32c(&trailer);
-    for part in [indexes, &trailer, metadata] {
-        sink.write_all(part)?;
+impl<'f> SegmentWriter<'f> {
+    /// Begins a file with these columns.
+    pub(super) fn start(columns: &[Column], file: &'f dyn DiskFile) -> Result<Self, SegmentError> {
+        let version = KeyValue::new(VERSION_KEY.to_owned(), VERSION.to_owned());
+        let properties = WriterProperties::builder()
+            .set_created_by(format!("weir {}", env!("CARGO_PKG_VERSION")))
+            .set_key_value_metadata(Some(vec![version]))
+            .build();
+        let schema = to_schema(columns)?;
+        let sink = FileSink::new(file);
+        Ok(Self { writer: SerializedFileWriter::new(sink, schema, Arc::new(properties))? })
     }
-    sink.flush()?;
-    Ok((sink.offset, identity))
+
+    /// Writes a row group: asks for one column after the other.
+    pub(super) fn row_group(
+        &mut self,
+        rows: usize,
+        next: &mut NextColumn<'_>,
+    ) -> Result<(), SegmentError> {
+        let descriptors = self.writer.schema_descr().columns().to_vec();
+        let mut group = self.writer.next_row_group()?;
+        for descriptor in descriptors {
+            let chunk = next(descriptor)?;
+            debug_assert_eq!(chunk.close.rows_written, rows as u64, "rows of a column");
+            group.append_column(&chunk.bytes, chunk.close)?;
+        }
+        group.close()?;
+        Ok(())
+    }
+
+    /// Ends the file; returns its length and identity.
+    ///
+    /// What Parquet writes at the end goes through memory, so that the trailer can be put between
+    /// the indexes and the metadata: there it is found from the end of the file and is in nobody's
+    /// way.
+    pub(super) fn finish(
+        mut self,
+        units: &BTreeMap<String, Dimension>,
+    ) -> Result<(u64, u32), SegmentError> {
+        if !units.is_empty() {
+            let names = units.iter().map(|(path, unit)| (path.clone(), unit_name(*unit).into()));
+            let units = serde_json::Value::Object(names.collect()).to_string();
+            self.writer.append_key_value_metadata(KeyValue::new(UNITS_KEY.to_owned(), units));
+        }
+        self.writer.flush()?;
+        self.writer.inner_mut().is_held = true;
+        let mut sink = self.writer.into_inner()?;
+        let held = std::mem::take(&mut sink.buffer);
+        sink.is_held = false;
+        let end = held.len().checked_sub(END_LEN).ok_or_else(no_footer)?;
+        let metadata_len = held[end..].first_chunk().map_or(0, |len| u32::from_le_bytes(*len));
+        let metadata_at = end.checked_sub(metadata_len as usize).ok_or_else(no_footer)?;
+        let (indexes, metadata) = held.split_at(metadata_at);
+        let mut trailer = Vec::with_capacity(TRAILER_LEN);
+        trailer.extend_from_slice(&TRAILER_MAGIC);
+        trailer.extend_from_slice(&crc32c::crc32c(indexes).to_le_bytes());
+        trailer.extend_from_slice(&crc32c::crc32c(metadata).to_le_bytes());
+        trailer.extend_from_slice(&(indexes.len() as u64).to_le_bytes());
+        let identity = crc32c::crc32c(&trailer);
+        for part in [indexes, &trailer, metadata] {
+            sink.write_all(part)?;
+        }
+        sink.flush()?;
+        Ok((sink.offset, identity))
+    }
 }
 
 fn no_footer() -> SegmentError {

@@ -53,6 +53,21 @@ pub fn rebuild_sidecar(
     Sidecar::open(sidecar, segment)
 }
 
+/// Puts the sidecars of segments that were stitched together, in the same order, into an empty
+/// file. `summary` is what [`crate::embedded::segment::stitch_segments`] gave.
+pub fn stitch_sidecars(
+    sidecars: &[&Sidecar],
+    summary: &SegmentSummary,
+    file: &dyn DiskFile,
+) -> Result<(), SidecarError> {
+    let mut builder = Builder::default();
+    for sidecar in sidecars {
+        sidecar.copy_groups(&mut builder.draft)?;
+        builder.rest.merge(&sidecar.rest_paths()?);
+    }
+    builder.finish(summary.identity, file)
+}
+
 /// Something of the column is in the sidecar.
 fn is_of_interest(column: &Column) -> bool {
     matches!(column.kind, ValueKind::Text) || column.role == Role::Fixed(Fixed::Time)

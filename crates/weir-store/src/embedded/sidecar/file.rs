@@ -261,6 +261,19 @@ impl Sidecar {
             .ok_or(SidecarError::Damaged("the paths"))
     }
 
+    /// Adds all row groups to another sidecar.
+    pub(super) fn copy_groups(&self, draft: &mut Draft) -> Result<(), SidecarError> {
+        let mut buffer = Vec::new();
+        for group in &self.groups {
+            let mut copy = *group;
+            for at in [&mut copy.fuse_at, &mut copy.bloom_at, &mut copy.counts_at] {
+                *at = draft.put(self.read(*at, &mut buffer)?);
+            }
+            draft.groups.push(copy);
+        }
+        Ok(())
+    }
+
     /// Bytes of the file.
     pub fn file_bytes(&self) -> u64 {
         self.data_at + self.data_len

@@ -63,6 +63,19 @@ impl RestPaths {
         }
     }
 
+    /// Adds what is known of another segment.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.is_complete &= other.is_complete;
+        for (path, what) in &other.paths {
+            if what.has_values {
+                self.add(path, false);
+            }
+            if what.has_nulls {
+                self.add(path, true);
+            }
+        }
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = vec![u8::from(self.is_complete)];
         for (path, what) in &self.paths {

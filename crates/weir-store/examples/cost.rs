@@ -1,0 +1,350 @@
+//! What storing costs: CPU time and bytes of each step, beside the compressor alone.
+//!
+//! `cargo run --release -p weir-store --example cost [lines]`
+#![expect(clippy::print_stdout, reason = "a program that prints figures")]
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use weir_host::{Disk, DiskFile, OpenMode, RealDisk};
+use weir_model::{
+    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
+    SourceId, StreamId,
+};
+use weir_store::embedded::columns::{Full, Intake, NewRow, Rows};
+use weir_store::embedded::segment::{
+    Fixed, PageBuffer, PageValues, Role, Segment, SegmentSummary, write_segment,
+};
+use weir_store::embedded::sidecar::{
+    Sidecar, rebuild_sidecar, value_term, word_term, write_segment_with_sidecar,
+};
+use weir_store::limits::PAGE_ROWS;
+
+/// What the head of a store holds before it is written.
+const HEAD_BYTES: usize = 128 * 1024 * 1024;
+
+const WORDS: [&str; 32] = [
+    "checkout",
+    "timeout",
+    "request",
+    "server",
+    "connection",
+    "order",
+    "payment",
+    "user",
+    "session",
+    "cache",
+    "database",
+    "query",
+    "index",
+    "worker",
+    "queue",
+    "retry",
+    "failed",
+    "success",
+    "started",
+    "finished",
+    "handler",
+    "upstream",
+    "downstream",
+    "token",
+    "expired",
+    "invalid",
+    "cart",
+    "item",
+    "stock",
+    "shipping",
+    "address",
+    "customer",
+];
+
+fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+}
+
+/// Runs something; prints how many MB of `bytes` it does per CPU-second.
+fn measure<T>(what: &str, bytes: usize, run: impl FnOnce() -> T) -> T {
+    let start = cpu();
+    let result = run();
+    let spent = cpu().saturating_sub(start).as_secs_f64();
+    let speed = bytes as f64 / 1e6 / spent;
+    println!("{what:<58} {:>9.1} ms {speed:>8.0} MB/s", spent * 1e3);
+    result
+}
+
+/// 160 bytes of words, a quarter of them followed by a number.
+fn message(rng: &mut Rng) -> String {
+    let mut text = String::new();
+    while text.len() < 160 {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(WORDS[rng.usize(..WORDS.len())]);
+        if rng.u8(..4) == 0 {
+            let _ = write!(text, " {}", rng.u32(..1000));
+        }
+    }
+    text.truncate(160);
+    text
+}
+
+fn line(number: u64, rng: &mut Rng) -> String {
+    let second = number / 1000;
+    let level = ["info", "info", "info", "warn", "error"][rng.usize(..5)];
+    let method = ["GET", "POST", "PUT"][rng.usize(..3)];
+    let status = [200, 200, 200, 201, 301, 404, 500][rng.usize(..7)];
+    format!(
+        "{{\"time\":\"2026-11-22T{:02}:{:02}:{:02}.{:03}Z\",\"level\":\"{level}\",\"http\":{{\
+         \"method\":\"{method}\",\"status_code\":{status}}},\"duration_ms\":{},\"request_id\":\
+         \"{:016x}\",\"message\":\"{}\"}}",
+        second / 3600 % 24,
+        second / 60 % 60,
+        second % 60,
+        number % 1000,
+        rng.u32(..2000),
+        rng.u64(..),
+        message(rng),
+    )
+}
+
+/// Lines as a source puts them into batches.
+fn batches(lines: u64) -> (Vec<Batch>, usize) {
+    let mut rng = Rng::with_seed(1);
+    let mut batches = Vec::new();
+    let mut builder = BatchBuilder::new(Position::default());
+    let (mut offset, mut bytes) = (0, 0);
+    for number in 0..lines {
+        let line = line(number, &mut rng);
+        bytes += line.len() + 1;
+        offset += line.len() as u64 + 1;
+        if builder.room() < 2 * line.len() || builder.record_count() >= 600 {
+            batches.push(seal(&mut builder, offset));
+        }
+        let Ok(body) = builder.append(line.as_bytes()) else { continue };
+        let record = NewRecord {
+            timestamp_ns: weir_codec::parse_rfc3339(&line.as_bytes()[9..33]).unwrap_or(0),
+            end_offset: offset,
+            body,
+            attributes: 0..0,
+            severity: Severity::UNSPECIFIED,
+            flags: RecordFlags::JSON_OBJECT,
+        };
+        let _fits = builder.push(&record);
+    }
+    batches.push(seal(&mut builder, offset));
+    (batches, bytes)
+}
+
+fn seal(builder: &mut BatchBuilder, offset: u64) -> Batch {
+    builder.route_all(&[1]);
+    builder.seal(&Seal {
+        class: BatchClass::Logs,
+        repeatable: true,
+        stream: StreamId(1),
+        group: 0,
+        source: SourceId(1),
+        end: Position::new(0, offset),
+        observed_ns: 0,
+        rule_generation: 1,
+        keys: &[],
+        resource: br#"{"host.name":"a","log.file.path":"/var/log/app.log"}"#,
+        book: &SourceBook::default(),
+        state: b"",
+    })
+}
+
+/// Records to rows, as many as a head takes at a time.
+fn take_in(batches: &[Batch]) -> Result<Vec<Rows>, Full> {
+    let mut intake = Intake::new();
+    let mut heads = vec![Rows::new()];
+    let mut sequence = 0;
+    for batch in batches {
+        intake.begin_batch("app", batch.header().stream, batch.resource());
+        if heads.last().is_some_and(|rows| rows.memory_bytes() >= HEAD_BYTES) {
+            heads.push(Rows::new());
+        }
+        let Some(rows) = heads.last_mut() else { continue };
+        for view in batch.records() {
+            intake.push(rows, sequence, &view)?;
+            sequence += 1;
+        }
+    }
+    Ok(heads)
+}
+
+fn create(dir: &Path, name: &str) -> std::io::Result<Arc<dyn DiskFile>> {
+    RealDisk.open(&dir.join(name), OpenMode::CreateNew).map(Arc::from)
+}
+
+fn print_columns(summaries: &[SegmentSummary]) {
+    let mut totals: Vec<(String, u64, u64)> = Vec::new();
+    for column in summaries.iter().flat_map(|summary| &summary.columns) {
+        let name = column.column.name();
+        match totals.iter_mut().find(|(known, ..)| *known == name) {
+            Some((_, packed, plain)) => {
+                *packed += column.packed_bytes;
+                *plain += column.plain_bytes;
+            }
+            None => totals.push((name, column.packed_bytes, column.plain_bytes)),
+        }
+    }
+    totals.sort_by_key(|(_, packed, _)| std::cmp::Reverse(*packed));
+    for (name, packed, plain) in totals.iter().take(9) {
+        println!("    {name:<24} {packed:>12} bytes of {plain:>12}");
+    }
+}
+
+/// Goes over the pages of a column in all segments.
+fn scan(segments: &[Segment], role: &Role, mut each: impl FnMut(PageValues<'_>)) -> usize {
+    let Ok(mut buffer) = PageBuffer::new() else { return 0 };
+    let mut bytes = 0;
+    for segment in segments {
+        let Some(column) = segment.column(role) else { continue };
+        for page in 0..segment.page_count(0) {
+            if segment.read_page(0, column, page, &mut buffer).is_ok() {
+                each(buffer.values());
+            }
+        }
+        bytes += segment.chunk(0, column).map_or(0, |chunk| chunk.plain_bytes() as usize);
+    }
+    bytes
+}
+
+fn read(segments: &[Segment], sidecars: &[Sidecar]) {
+    let message = Role::Fixed(Fixed::Message);
+    let bytes = scan(segments, &message, |_| {});
+    measure("read all pages of message", bytes, || scan(segments, &message, |_| {}));
+    let finder = memchr::memmem::Finder::new("no such text");
+    let mut hits = 0;
+    measure("the same, and look for a text in each", bytes, || {
+        scan(segments, &message, |values| {
+            if let PageValues::Texts(texts) = values {
+                hits += finder.find_iter(texts.bytes).count();
+            }
+        })
+    });
+    let status = Role::Attribute("http.status_code".to_owned());
+    let mut codes = [0_u64; 16];
+    let bytes = scan(segments, &status, |_| {});
+    measure("count the codes of @http.status_code", bytes, || {
+        scan(segments, &status, |values| {
+            if let PageValues::Codes(found) = values {
+                for code in found {
+                    codes[*code as usize % 16] += 1;
+                }
+            }
+        })
+    });
+    println!("    {codes:?}");
+    let count = |term| -> u32 {
+        let pages = sidecars.iter().map(|sidecar| sidecar.pages(0, term).unwrap_or(u64::MAX));
+        pages.map(u64::count_ones).sum()
+    };
+    for number in 0..3_u8 {
+        let text = format!("{number:016x}");
+        let term = value_term("@request_id", weir_codec::Scalar::Text(text.as_bytes()));
+        let pages = measure("pages of a @request_id that is not there", 0, || {
+            count(term.unwrap_or_default())
+        });
+        println!("    {pages} pages");
+    }
+    println!("    {} pages hold \"checkout\"", count(word_term(b"checkout")));
+}
+
+/// 5,000 paths, 20 of them in each record.
+fn many_paths(dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let mut rng = Rng::with_seed(2);
+    let paths: Vec<String> = (0..5000).map(|n| format!("attribute.number.{n}")).collect();
+    let mut rows = Rows::new();
+    let mut bytes = 0;
+    for number in 0..100_000_u64 {
+        let first = rng.usize(..250) * 20;
+        let texts: Vec<String> = (0..20).map(|_| format!("value {}", rng.u32(..5000))).collect();
+        let attributes = texts.iter().enumerate().map(|(index, text)| {
+            (paths[first + index].as_bytes(), weir_codec::Scalar::Text(text.as_bytes()))
+        });
+        let row = NewRow { sequence: number, message: Some(b"many paths"), ..NewRow::default() };
+        bytes += texts.iter().map(|text| text.len() + 26).sum::<usize>();
+        rows.push(&row, attributes)?;
+    }
+    println!("\n5,000 paths, 100,000 rows, {} MB as JSON", bytes / 1_000_000);
+    println!("    {} MB in memory", rows.memory_bytes() / 1_000_000);
+    let (segment, sidecar) = (create(dir, "paths.parquet")?, create(dir, "paths.widx")?);
+    let summary = measure("write segment and sidecar, zstd 1", bytes, || {
+        write_segment_with_sidecar(&rows, 1, &*segment, &*sidecar)
+    })?;
+    let columns: u64 = summary.columns.iter().map(|column| column.packed_bytes).sum();
+    println!("    {} bytes, {} of them footer", summary.file_bytes, summary.file_bytes - columns);
+    println!("    {} bytes of sidecar", sidecar.len()?);
+    print_columns(&[summary]);
+    measure("open it", bytes, || Segment::open(segment)).map(drop)?;
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let lines = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
+    let (batches, bytes) = batches(lines);
+    println!("{lines} lines, {} MB", bytes / 1_000_000);
+    let heads = measure("records to columns", bytes, || take_in(&batches))?;
+    let memory: usize = heads.iter().map(Rows::memory_bytes).sum();
+    println!("    {} heads, {} MB in memory", heads.len(), memory / 1_000_000);
+    let dir = tempfile::tempdir()?;
+    for level in [1, 3] {
+        let files = (0..heads.len())
+            .map(|head| create(dir.path(), &format!("{level}-{head}.only.parquet")))
+            .collect::<Result<Vec<_>, _>>()?;
+        let written = measure(&format!("write segments, zstd {level}"), bytes, || {
+            let pairs = heads.iter().zip(&files);
+            pairs.map(|(rows, file)| write_segment(rows, level, &**file)).collect::<Vec<_>>()
+        });
+        let total: u64 = written.into_iter().filter_map(Result::ok).map(|s| s.file_bytes).sum();
+        println!("    {total} bytes, 1 of {:.2}", bytes as f64 / total as f64);
+    }
+    let mut files = Vec::new();
+    for head in 0..heads.len() {
+        files.push((
+            create(dir.path(), &format!("{head}.parquet"))?,
+            create(dir.path(), &format!("{head}.widx"))?,
+        ));
+    }
+    let written = measure("write segments and sidecars, zstd 1", bytes, || {
+        let pairs = heads.iter().zip(&files);
+        pairs
+            .map(|(rows, (segment, sidecar))| {
+                write_segment_with_sidecar(rows, 1, &**segment, &**sidecar)
+            })
+            .collect::<Result<Vec<_>, _>>()
+    })?;
+    print_columns(&written);
+    let side: u64 = files.iter().filter_map(|(_, sidecar)| sidecar.len().ok()).sum();
+    let total: u64 = written.iter().map(|summary| summary.file_bytes).sum();
+    println!("    {total} bytes of segments, {side} of sidecars");
+    let messages: Vec<u8> = batches.iter().flat_map(|batch| batch.arena().to_vec()).collect();
+    for level in [1, 3] {
+        let packed = measure(&format!("zstd {level} alone on the lines"), messages.len(), || {
+            let mut engine = zstd::bulk::Compressor::new(level)?;
+            let pieces = messages.chunks(323 * PAGE_ROWS);
+            pieces.map(|piece| engine.compress(piece).map(|packed| packed.len())).sum()
+        });
+        let packed: std::io::Result<usize> = packed;
+        println!("    {} bytes", packed?);
+    }
+    let mut segments = Vec::new();
+    let mut sidecars = Vec::new();
+    for (segment, sidecar) in &files {
+        let segment = Segment::open(Arc::clone(segment))?;
+        sidecars.push(Sidecar::open(Arc::clone(sidecar), &segment)?);
+        segments.push(segment);
+    }
+    read(&segments, &sidecars);
+    let again = create(dir.path(), "again.widx")?;
+    measure("build the first sidecar anew", bytes / heads.len(), || {
+        rebuild_sidecar(&segments[0], again)
+    })
+    .map(drop)?;
+    many_paths(dir.path())
+}
