@@ -32,3 +32,5 @@ mod rotation;
 mod rules;
 #[cfg(test)]
 mod scene;
+#[cfg(test)]
+mod tail;

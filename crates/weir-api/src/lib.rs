@@ -1,5 +1,5 @@
-//! What a running weir says about itself over HTTP: metrics, health, the ledger, and the figures
-//! that `weir top` shows.
+//! What a running weir says over HTTP: metrics, health, the ledger, the figures that `weir top`
+//! shows, and records as they come in.
 //!
 //! Invariants: nothing here changes anything (only GET and HEAD are answered); the API has a
 //! thread of its own, so it answers while a pipeline is stuck and cannot slow one down; requests,
@@ -8,10 +8,12 @@
 
 mod ledger;
 mod metrics;
+mod problem;
 mod routes;
 mod rules;
 mod server;
 mod status;
+mod tail;
 
 pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, SourceCounts, SourceEntry,

@@ -1,25 +1,28 @@
 //! The paths and their answers.
 //!
-//! Invariants: an answer is made whole before it is sent, from one reading of the books; a fault
-//! is a problem document (RFC 9457) with a title that says what is wrong.
+//! Invariants: an answer but that of a live tail is made whole before it is sent, from one reading
+//! of the books; a fault is a problem document (RFC 9457) with a title that says what is wrong.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderName, StatusCode, Uri, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
 use serde_json::json;
+use tokio::sync::watch;
 use weir_pipeline::health::Health;
 use weir_pipeline::view::PipelineView;
 
 use crate::ledger::LedgerDocument;
 use crate::metrics;
+use crate::problem::{NO_STORE, problem};
 use crate::rules::RulesDocument;
 use crate::status::StatusDocument;
+use crate::tail::{Sessions, tail};
 
 /// What all answers are made from.
 #[derive(Debug)]
@@ -28,6 +31,9 @@ pub(crate) struct Shared {
     /// Empty until the pipeline has started; another one after a reload.
     pub(crate) view: RwLock<Option<Arc<PipelineView>>>,
     pub(crate) reloads: Reloads,
+    pub(crate) tails: Arc<Sessions>,
+    /// The API ends.
+    pub(crate) stopped: watch::Receiver<bool>,
 }
 
 /// What became of reloads of the configuration.
@@ -40,13 +46,13 @@ pub(crate) struct Reloads {
 }
 
 impl Shared {
-    fn view(&self) -> Option<Arc<PipelineView>> {
+    pub(crate) fn view(&self) -> Option<Arc<PipelineView>> {
         self.view.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// Every path.
-const PATHS: [&str; 7] = [
+const PATHS: [&str; 8] = [
     "/metrics",
     "/health",
     "/health/live",
@@ -54,6 +60,7 @@ const PATHS: [&str; 7] = [
     "/weir/v1/ledger",
     "/weir/v1/rules",
     "/weir/v1/status",
+    "/weir/v1/tail",
 ];
 
 /// The routes.
@@ -67,6 +74,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/weir/v1/ledger", get(ledger))
         .route("/weir/v1/rules", get(rules))
         .route("/weir/v1/status", get(status))
+        .route("/weir/v1/tail", get(tail))
         .method_not_allowed_fallback(only_get)
         .fallback(not_found)
         .with_state(shared)
@@ -128,7 +136,7 @@ fn current_health(shared: &Shared) -> Health {
     }
 }
 
-fn starting() -> Response {
+pub(crate) fn starting() -> Response {
     problem(StatusCode::SERVICE_UNAVAILABLE, "weir is starting: its journal is being recovered")
 }
 
@@ -149,19 +157,10 @@ fn shown(uri: &Uri) -> String {
     uri.path().chars().take(80).collect()
 }
 
-/// Figures of this moment are of no use later.
-const NO_STORE: (HeaderName, &str) = (header::CACHE_CONTROL, "no-store");
-
 fn json_response(code: StatusCode, document: &impl Serialize) -> Response {
     match serde_json::to_string(document) {
         Ok(text) => (code, [(header::CONTENT_TYPE, "application/json"), NO_STORE], text + "\n")
             .into_response(),
         Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
-}
-
-fn problem(code: StatusCode, title: &str) -> Response {
-    let body = json!({ "type": "about:blank", "status": code.as_u16(), "title": title });
-    let headers = [(header::CONTENT_TYPE, "application/problem+json"), NO_STORE];
-    (code, headers, format!("{body}\n")).into_response()
 }

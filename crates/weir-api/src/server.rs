@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use weir_pipeline::view::PipelineView;
 
 use crate::routes::{Reloads, Shared, router};
+use crate::tail::{IsLive, Sessions};
 
 /// Connections served at once: scrapers, probes and a few people.
 const CONNECTIONS_MAX: usize = 64;
@@ -48,9 +49,14 @@ impl Api {
         let listener = TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let shared =
-            Arc::new(Shared { version, view: RwLock::new(None), reloads: Reloads::default() });
         let (stop, stopped) = watch::channel(false);
+        let shared = Arc::new(Shared {
+            version,
+            view: RwLock::new(None),
+            reloads: Reloads::default(),
+            tails: Sessions::new(),
+            stopped: stopped.clone(),
+        });
         let router = router(shared.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()
@@ -132,7 +138,8 @@ async fn accept(
 }
 
 async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Receiver<bool>) {
-    let service = TowerToHyperService::new(router);
+    let is_live = IsLive::default();
+    let service = TowerToHyperService::new(router.layer(Extension(is_live.clone())));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
@@ -141,7 +148,7 @@ async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Recei
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {
         ended = serving.as_mut() => Some(ended),
-        () = tokio::time::sleep(CONNECTION_AGE_MAX) => None,
+        () = has_aged(&is_live) => None,
         _ = stopped.wait_for(|stopped| *stopped) => None,
     };
     let ended = if let Some(ended) = ended {
@@ -153,5 +160,15 @@ async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Recei
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection to the API ended with an error");
+    }
+}
+
+/// Waits for the age at which a connection ends; one with a live tail does not age.
+async fn has_aged(is_live: &IsLive) {
+    loop {
+        tokio::time::sleep(CONNECTION_AGE_MAX).await;
+        if !is_live.get() {
+            return;
+        }
     }
 }

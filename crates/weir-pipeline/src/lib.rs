@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod health;
+pub mod live;
 pub mod output;
 mod pipeline;
 pub mod rule;

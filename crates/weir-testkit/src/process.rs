@@ -146,6 +146,11 @@ impl Weir {
         self.find_api().is_some() && self.get("/health").is_ok()
     }
 
+    /// Where its API listens; `None` until that is known.
+    pub fn api(&self) -> Option<SocketAddr> {
+        self.api
+    }
+
     /// Takes the address of the API from weir's log.
     fn find_api(&mut self) -> Option<SocketAddr> {
         if self.api.is_none() {

@@ -66,6 +66,11 @@ pub(crate) enum Command {
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
+    /// Follow records of a running weir as they come in.
+    ///
+    /// Shows time (UTC), stream, severity and message of each. What is missed because it comes too
+    /// fast is said with its number. Ends with Ctrl-C.
+    Tail(TailArgs),
     /// Show sources and outputs of a running weir: rates, lag, fill, loss.
     ///
     /// On a terminal a live table (keys: j k move, g G ends, ? help, q quit); else, or with
@@ -99,6 +104,37 @@ pub(crate) enum Command {
         /// The command. Default: weir itself.
         command: Vec<String>,
     },
+}
+
+/// What is followed, and how it is shown.
+#[derive(Debug, Args)]
+pub(crate) struct TailArgs {
+    /// An expression: words, "a phrase", service:web, status:error, @duration:>300ms, /regexp/,
+    /// with AND, OR, NOT and parentheses. Default: every record.
+    pub(crate) query: Vec<String>,
+    #[command(flatten)]
+    pub(crate) api: ApiArgs,
+    /// Form of the rows.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: TailOutput,
+    /// End after so many rows.
+    #[arg(short = 'n', long, value_name = "ROWS")]
+    pub(crate) limit: Option<u64>,
+    /// Most rows per second; above it, a uniform sample is shown, and its share is said.
+    #[arg(long, default_value_t = 500, value_name = "ROWS")]
+    pub(crate) max_rate: u32,
+}
+
+/// Form of a row on stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum TailOutput {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+    /// The message alone, as it is.
+    Raw,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

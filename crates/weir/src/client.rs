@@ -3,7 +3,7 @@
 //! Invariants: an answer is bounded in size and time; when nobody answers, the error says which
 //! address was tried, where that came from and what to do.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -51,13 +51,19 @@ impl Client {
     /// The text at a path.
     pub(crate) fn get_text(&self, path: &str) -> Result<String> {
         let answer = self.exchange(path).map_err(|error| self.no_answer(&error))?;
-        let (status, body) = parse(&answer)
+        self.text(&answer).map(str::to_owned)
+    }
+
+    /// The body of an answer that is one.
+    fn text<'a>(&self, answer: &'a [u8]) -> Result<&'a str> {
+        let (status, body) = parse(answer)
             .with_context(|| format!("what answers on {} does not speak HTTP", self.address))?;
         match status {
-            200 => Ok(body.to_owned()),
+            200 => Ok(body),
             status => {
                 let problem: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
-                let title = problem["title"].as_str().unwrap_or("no reason given");
+                let title = ["detail", "title"].into_iter().find_map(|key| problem[key].as_str());
+                let title = title.unwrap_or("no reason given");
                 let message = format!("{} answers with status {status}: {title}", self.address);
                 let exit = if status == 503 { Exit::Temporary } else { Exit::Failed };
                 Err(ExitError::with(exit, message))
@@ -65,15 +71,46 @@ impl Client {
         }
     }
 
+    /// The body at a path, as it comes. `last_id` is that of the last event that was read of an
+    /// earlier answer; `silence_max` is how long nothing may come before the answer ends.
+    pub(crate) fn stream(
+        &self,
+        path: &str,
+        last_id: Option<&str>,
+        silence_max: Duration,
+    ) -> Result<impl Read + use<>> {
+        let last_id = last_id.map(|id| format!("last-event-id: {id}\r\n")).unwrap_or_default();
+        let mut stream = self.ask(path, &last_id).map_err(|error| self.no_answer(&error))?;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            let read = stream.read_exact(&mut byte);
+            read.map_err(|error| self.no_answer(&error))?;
+            head.extend_from_slice(&byte);
+        }
+        if !head.starts_with(b"HTTP/1.0 200") && !head.starts_with(b"HTTP/1.1 200") {
+            // Nothing but the problem document follows; a part of it is better than nothing.
+            let _part = (&stream).take(ANSWER_BYTES_MAX).read_to_end(&mut head);
+            self.text(&head)?;
+        }
+        stream.set_read_timeout(Some(silence_max))?;
+        Ok(stream)
+    }
+
     fn exchange(&self, path: &str) -> io::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect_timeout(&self.address, TIMEOUT)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
-        let address = self.address;
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+        let stream = self.ask(path, "")?;
         let mut answer = Vec::new();
         stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
         Ok(answer)
+    }
+
+    /// In HTTP/1.0, so that the answer is not chunked and ends with the connection.
+    fn ask(&self, path: &str, headers: &str) -> io::Result<TcpStream> {
+        let mut stream = TcpStream::connect_timeout(&self.address, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        write!(stream, "GET {path} HTTP/1.0\r\nhost: {}\r\n{headers}\r\n", self.address)?;
+        Ok(stream)
     }
 
     fn no_answer(&self, error: &io::Error) -> anyhow::Error {
@@ -95,7 +132,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Status and body. Weir's own answers are never chunked.
+/// Status and body.
 fn parse(answer: &[u8]) -> Option<(u16, &str)> {
     let text = std::str::from_utf8(answer).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;

@@ -48,6 +48,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Config(command) => command::config::run(&command, color),
         Command::Ledger { api, output } => command::ledger::run(&api, output, color),
         Command::Rules { api, output } => command::rules::run(&api, output, color),
+        Command::Tail(args) => command::tail::run(&args, color),
         Command::Top { api, once, interval } => command::top::run(&api, once, interval, color),
         Command::DeadLetter(command) => command::dead_letter::run(&command, color),
         Command::Cursor(command) => command::cursor::run(&command),

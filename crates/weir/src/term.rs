@@ -28,6 +28,10 @@ pub(crate) enum Style {
     Good,
     /// A heading, a name.
     Strong,
+    /// What was looked for.
+    Mark,
+    /// One of six colours that tell things apart, 0 to 5.
+    Tint(u8),
 }
 
 /// Colours text, or leaves it as it is.
@@ -40,6 +44,12 @@ impl Paint {
     /// No colour.
     pub(crate) fn off() -> Self {
         Self { on: false }
+    }
+
+    /// Colour, whatever the terminal.
+    #[cfg(test)]
+    pub(crate) fn on() -> Self {
+        Self { on: true }
     }
 
     /// For text on stderr.
@@ -59,11 +69,17 @@ impl Paint {
 
     /// The text, coloured when on.
     pub(crate) fn paint(self, style: Style, text: &str) -> String {
+        let tint;
         let code = match style {
             Style::Bad => "1;31",
             Style::Warn => "1;33",
             Style::Good => "32",
             Style::Strong => "1",
+            Style::Mark => "1;4",
+            Style::Tint(number) => {
+                tint = (31 + number % 6).to_string();
+                tint.as_str()
+            }
         };
         if self.on { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }

@@ -96,7 +96,12 @@ fn push_without_newlines(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Appends one JSON object in the terms of OpenTelemetry's log data model.
-fn json_line(record: &RecordView<'_>, observed_ns: i64, resource: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn json_line(
+    record: &RecordView<'_>,
+    observed_ns: i64,
+    resource: &[u8],
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(b"{\"timestamp\":\"");
     weir_codec::format_rfc3339_ns(record.timestamp_ns, out);
     out.extend_from_slice(b"\",\"observed_timestamp\":\"");

@@ -13,7 +13,7 @@ pub mod dead_letter;
 mod file;
 mod hec;
 mod http;
-mod lines;
+pub(crate) mod lines;
 mod parcel;
 mod post;
 mod signal;

@@ -10,4 +10,5 @@ pub(crate) mod reload;
 pub(crate) mod rule_test;
 pub(crate) mod rules;
 pub(crate) mod run;
+pub(crate) mod tail;
 pub(crate) mod top;

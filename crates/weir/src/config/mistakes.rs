@@ -607,7 +607,12 @@ fn doubtful_rules() {
             "several outputs",
         ),
         ("[[rule]]\nname = \"x\"\nwhen = 'a -a'", 3, "can never match", ""),
-        ("[[rule]]\nname = \"x\"\nwhen = '/[0-9]+[a-z]+/'", 3, "in /[0-9]+[a-z]+/ no text is certain", "word AND"),
+        (
+            "[[rule]]\nname = \"x\"\nwhen = '/[0-9]+[a-z]+/'",
+            3,
+            "in /[0-9]+[a-z]+/ no text is certain",
+            "word AND",
+        ),
         (
             "[[rule]]\nname = \"x\"\nfinal = true\n[[rule]]\nname = \"y\"\nwhen = 'a'",
             6,

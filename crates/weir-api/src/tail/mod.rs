@@ -1,0 +1,122 @@
+//! `/weir/v1/tail`: records as they come in, as server-sent events.
+//!
+//! Events: `row` (one record as JSON, with an id), `gap` (`records` were missed), `stat` (once a
+//! second while records match: `matched`, `shown`, `skipped`, `sample_ratio`, `missed`), `end`
+//! (why there is no more). Rows are numbered over all records that match, shown or not, so a jump
+//! in the numbers is exactly what was skipped.
+//!
+//! Invariants: a reader that is slow or gone costs a bounded amount of memory for a bounded time,
+//! and holds nobody back; what it misses is counted; a reader that comes back with
+//! `Last-Event-ID` within [`sessions::KEPT`] goes on behind that row.
+
+mod sampler;
+mod session;
+mod sessions;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use http_body_util::channel::Channel;
+use serde::Deserialize;
+use weir_pipeline::live::LiveTail;
+
+use crate::problem::{NO_STORE, problem, wrong_expression};
+use crate::routes::{Shared, starting};
+use session::Session;
+pub(crate) use sessions::Sessions;
+
+/// Rows per second that are sent unless the reader asks for another number.
+const ROWS_PER_SECOND: u32 = 500;
+
+/// Most rows per second that a reader may ask for.
+const ROWS_PER_SECOND_MAX: u32 = 100_000;
+
+/// Chunks that may wait for a reader's connection; each is a batch's rows or less.
+const CHUNKS_WAITING: usize = 4;
+
+/// Whether a connection carries a live tail, which may go on for ever.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct IsLive(Arc<AtomicBool>);
+
+impl IsLive {
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a reader asks for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TailQuery {
+    /// An expression; empty: everything.
+    #[serde(default)]
+    query: String,
+    /// Most rows per second: above it, a uniform sample is sent.
+    #[serde(default)]
+    max_rate: Option<u32>,
+}
+
+/// Answers with events until the reader leaves or weir stops.
+pub(crate) async fn tail(
+    State(shared): State<Arc<Shared>>,
+    Extension(is_live): Extension<IsLive>,
+    query: Result<Query<TailQuery>, QueryRejection>,
+    headers: HeaderMap,
+) -> Response {
+    let asked = match query {
+        Ok(Query(asked)) => asked,
+        Err(error) => return problem(StatusCode::BAD_REQUEST, &error.body_text()),
+    };
+    let Some(permit) = shared.tails.admit() else {
+        let title = "as many live tails run as are allowed; end one, or try again later";
+        return problem(StatusCode::SERVICE_UNAVAILABLE, title);
+    };
+    let (session, first) = match session(&shared, &asked, &headers).await {
+        Ok(begun) => begun,
+        Err(refusal) => return refusal,
+    };
+    is_live.0.store(true, Ordering::Relaxed);
+    let (sender, body) = Channel::new(CHUNKS_WAITING);
+    let stopped = shared.stopped.clone();
+    tokio::spawn(async move {
+        session.run(sender, first, &shared.tails, stopped).await;
+        drop(permit);
+    });
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), NO_STORE];
+    (headers, Body::new(body)).into_response()
+}
+
+/// The session that the reader goes on with or a new one, and the events it begins with.
+async fn session(
+    shared: &Arc<Shared>,
+    asked: &TailQuery,
+    headers: &HeaderMap,
+) -> Result<(Session, Vec<u8>), Response> {
+    let max_rate = asked.max_rate.unwrap_or(ROWS_PER_SECOND);
+    if !(1..=ROWS_PER_SECOND_MAX).contains(&max_rate) {
+        let title = format!("max_rate must be from 1 to {ROWS_PER_SECOND_MAX}");
+        return Err(problem(StatusCode::BAD_REQUEST, &title));
+    }
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    if let Some(last) = last
+        && let Some((id, seq)) = session::parse_id(last)
+        && let Some(mut session) = shared.tails.take(id).await
+        && session.query == asked.query
+    {
+        let first = session.resume(seq);
+        return Ok((session, first));
+    }
+    let expression = weir_expr::parse(&asked.query).map_err(|error| wrong_expression(&error))?;
+    let view = shared.view().ok_or_else(starting)?;
+    let tail = LiveTail::new(&view, &expression)
+        .map_err(|error| problem(StatusCode::BAD_REQUEST, &error.to_string()))?;
+    let session = Session::new(&asked.query, tail, max_rate);
+    let first = if last.is_some() { session::unknown_gap() } else { Vec::new() };
+    Ok((session, first))
+}

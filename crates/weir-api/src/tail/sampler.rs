@@ -1,0 +1,100 @@
+//! Which rows are sent when more match than the reader can read.
+//!
+//! Invariants: within a second each matching row has the same chance; never more rows than asked
+//! for are sent in a second; matched = shown + skipped, always.
+
+use serde::Serialize;
+
+/// A uniform sample, adapted once a second to how many rows match.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    max_rate: u32,
+    /// Share of the rows that is sent in this second.
+    ratio: f64,
+    /// Rows that are due; one is sent whenever it reaches 1.
+    due: f64,
+    second: Stat,
+}
+
+/// What became of the rows of a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(super) struct Stat {
+    /// Records that the expression describes.
+    pub(super) matched: u64,
+    /// Of these, sent.
+    pub(super) shown: u64,
+    /// Of these, not sent.
+    pub(super) skipped: u64,
+    /// Which share of the rows was sent.
+    pub(super) sample_ratio: f64,
+    /// Records that were missed, whether they would have matched or not.
+    pub(super) missed: u64,
+}
+
+impl Sampler {
+    pub(super) fn new(max_rate: u32) -> Self {
+        Self { max_rate, ratio: 1.0, due: 0.0, second: Stat::default() }
+    }
+
+    /// A row matched: whether it is sent.
+    pub(super) fn is_shown(&mut self) -> bool {
+        self.second.matched += 1;
+        self.due = (self.due + self.ratio).min(1.0);
+        let is_shown = self.due >= 1.0 && self.second.shown < u64::from(self.max_rate);
+        if is_shown {
+            self.due -= 1.0;
+            self.second.shown += 1;
+        } else {
+            self.second.skipped += 1;
+        }
+        is_shown
+    }
+
+    /// So many records were missed.
+    pub(super) fn missed(&mut self, records: u64) {
+        self.second.missed += records;
+    }
+
+    /// The second is over: what became of its rows, unless there were none.
+    pub(super) fn end_second(&mut self) -> Option<Stat> {
+        let mut second = std::mem::take(&mut self.second);
+        self.ratio = (f64::from(self.max_rate) / second.matched.max(1) as f64).min(1.0);
+        if second.matched + second.missed == 0 {
+            return None;
+        }
+        second.sample_ratio = second.shown as f64 / second.matched.max(1) as f64;
+        Some(second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_sampled_evenly_and_every_row_is_counted() {
+        let mut sampler = Sampler::new(100);
+        assert_eq!((0..60).filter(|_| sampler.is_shown()).count(), 60);
+        let stat = sampler.end_second().unwrap();
+        assert_eq!((stat.matched, stat.shown, stat.skipped), (60, 60, 0));
+        for _ in 0..1000 {
+            sampler.is_shown();
+        }
+        let stat = sampler.end_second().unwrap();
+        assert_eq!((stat.matched, stat.shown, stat.skipped), (1000, 100, 900));
+        // Known now: every tenth, over the whole second.
+        let shown: Vec<usize> = (0..1000).filter(|_| sampler.is_shown()).collect();
+        assert_eq!(shown.len(), 100);
+        assert!(shown.windows(2).all(|pair| (9..=11).contains(&(pair[1] - pair[0]))), "{shown:?}");
+        let stat = sampler.end_second().unwrap();
+        assert!((stat.sample_ratio - 0.1).abs() < 0.001);
+        assert_eq!(sampler.end_second(), None);
+    }
+
+    #[test]
+    fn what_was_missed_is_told_though_nothing_matched() {
+        let mut sampler = Sampler::new(100);
+        sampler.missed(7);
+        assert_eq!(sampler.end_second().map(|stat| stat.missed), Some(7));
+    }
+}

@@ -1,0 +1,191 @@
+//! One record on a terminal: time, stream, severity, message.
+//!
+//! Invariant: nothing that stands in a record reaches the terminal as a control character, nor
+//! turns the direction of what follows it.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use weir_expr::{Expr, ExprKind, Glob, Piece, Test};
+
+use crate::term::{Paint, Style};
+
+/// Colours that tell streams apart.
+const TINTS: u64 = 6;
+
+/// Widest name of a stream that others are lined up with.
+const NAME_CHARS_MAX: usize = 24;
+
+/// Paints rows.
+pub(super) struct Painter {
+    paint: Paint,
+    /// Words of the query, in lower case, to be seen at once.
+    words: Vec<String>,
+    name_chars: usize,
+}
+
+impl Painter {
+    /// For the rows of a query.
+    pub(super) fn new(query: &str, paint: Paint) -> Self {
+        let mut words = Vec::new();
+        if let Ok(expression) = weir_expr::parse(query) {
+            collect_words(&expression, &mut words);
+        }
+        Self { paint, words, name_chars: 0 }
+    }
+
+    /// The row, with its newline.
+    pub(super) fn line(&mut self, record: &Value) -> String {
+        let name = shown(stream(record));
+        self.name_chars = self.name_chars.max(name.chars().count()).min(NAME_CHARS_MAX);
+        let fill = " ".repeat(self.name_chars.saturating_sub(name.chars().count()));
+        let tint = name.bytes().fold(0_u64, |hash, byte| hash * 31 % 1009 + u64::from(byte));
+        let severity = record["severity_text"].as_str().unwrap_or("");
+        let severity = match severity {
+            "" => String::new(),
+            text => format!("{} ", self.paint.paint(severity_style(text), &format!("{text:<5}"))),
+        };
+        format!(
+            "{} {}{fill} {severity}{}\n",
+            shown(record["timestamp"].as_str().unwrap_or("-")),
+            self.paint.paint(Style::Tint((tint % TINTS) as u8), &name),
+            self.message(&body(record)),
+        )
+    }
+
+    /// The message; further lines of it stand behind four spaces.
+    fn message(&self, body: &str) -> String {
+        let lines: Vec<String> = body.lines().map(|line| self.marked(&shown(line))).collect();
+        lines.join("\n    ")
+    }
+
+    /// With the words of the query to be seen at once.
+    fn marked(&self, line: &str) -> String {
+        if !self.paint.is_on() || self.words.is_empty() {
+            return line.to_owned();
+        }
+        let lower = line.to_ascii_lowercase();
+        let (mut text, mut done) = (String::new(), 0);
+        while let Some((start, len)) = self
+            .words
+            .iter()
+            .filter_map(|word| Some((done + lower[done..].find(word.as_str())?, word.len())))
+            .min_by_key(|(start, len)| (*start, usize::MAX - len))
+        {
+            text.push_str(&line[done..start]);
+            text.push_str(&self.paint.paint(Style::Mark, &line[start..start + len]));
+            done = start + len;
+        }
+        text + &line[done..]
+    }
+}
+
+/// The message of a record.
+pub(super) fn body(record: &Value) -> String {
+    record["body"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What tells a record's stream from others, the most telling name that there is.
+fn stream(record: &Value) -> &str {
+    let resource = &record["resource"];
+    let path = resource["log.file.path"].as_str();
+    let file = path.and_then(|path| path.rsplit('/').next());
+    let names =
+        ["service.name", "container.name", "k8s.pod.name"].map(|key| resource[key].as_str());
+    names.into_iter().flatten().next().or(file).or(record["source"].as_str()).unwrap_or("-")
+}
+
+fn severity_style(text: &str) -> Style {
+    match text.as_bytes().first() {
+        Some(b'F' | b'E') => Style::Bad,
+        Some(b'W') => Style::Warn,
+        _ => Style::Strong,
+    }
+}
+
+/// Text that does nothing to a terminal.
+fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' => shown.push(c),
+            // Marks that turn the direction of the text behind them.
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                // Writing to a string cannot fail.
+                let _ = write!(shown, "{}", c.escape_unicode());
+            }
+            c if c.is_control() => {
+                let _ = write!(shown, "{}", c.escape_default());
+            }
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// The words that a query looks for in messages, in lower case.
+fn collect_words(expression: &Expr, words: &mut Vec<String>) {
+    match &expression.kind {
+        ExprKind::And(parts) | ExprKind::Or(parts) => {
+            for part in parts {
+                collect_words(part, words);
+            }
+        }
+        ExprKind::Term(term) => {
+            if let Test::Words(phrase) = &term.test {
+                let pieces = phrase.words.iter().flat_map(Glob::pieces);
+                words.extend(pieces.filter_map(|piece| match piece {
+                    Piece::Text(text) => Some(text.to_lowercase()),
+                    Piece::Any | Piece::One => None,
+                }));
+            }
+        }
+        // What must not stand there is not marked.
+        ExprKind::All | ExprKind::Not(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_row_shows_time_stream_severity_and_message() {
+        let mut painter = Painter::new("", Paint::off());
+        let record = json!({
+            "timestamp": "2026-01-01T00:00:00Z", "severity_text": "ERROR", "body": "first\n  second",
+            "resource": { "service.name": "web", "log.file.path": "/var/log/a.log" },
+        });
+        let want = "2026-01-01T00:00:00Z web ERROR first\n      second\n";
+        assert_eq!(painter.line(&record), want);
+        let record = json!({ "timestamp": "t", "body": "b", "source": "x",
+            "resource": { "log.file.path": "/var/log/api.log" } });
+        assert_eq!(painter.line(&record), "t api.log b\n");
+        assert_eq!(painter.line(&json!({})), "- -       \n");
+    }
+
+    #[test]
+    fn nothing_in_a_record_reaches_the_terminal_as_a_command() {
+        let mut painter = Painter::new("", Paint::off());
+        let record = json!({ "timestamp": "t", "body": "\u{1b}[2Jx\u{7}\u{0}\u{202e}y\r",
+            "resource": { "service.name": "\u{1b}]0;w" } });
+        let line = painter.line(&record);
+        let is_harmless = |c: char| !c.is_control() && c != '\u{202e}';
+        assert!(line.trim_end_matches('\n').chars().all(is_harmless), "{line:?}");
+        assert!(line.contains("\\u{1b}[2Jx\\u{7}\\u{0}\\u{202e}y"), "{line:?}");
+    }
+
+    #[test]
+    fn words_of_the_query_are_marked() {
+        let painter = Painter::new("timed \"timed out\" -gone service:web", Paint::on());
+        assert_eq!(painter.words, ["timed", "timed", "out"]);
+        let mark = |text: &str| Paint::on().paint(Style::Mark, text);
+        let line = painter.marked("It Timed Out, gone, timed É");
+        assert_eq!(
+            line,
+            format!("It {} {}, gone, {} É", mark("Timed"), mark("Out"), mark("timed"))
+        );
+    }
+}

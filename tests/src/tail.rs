@@ -1,0 +1,233 @@
+//! Live tails: over HTTP and in the terminal.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use weir_testkit::{PATIENCE, Weir, Writing, binary, wait_for};
+
+use crate::scene::Scene;
+
+const NOWHERE: &str = "[output.nowhere]\ntype = \"blackhole\"\n";
+
+/// A reader of server-sent events.
+struct Reader(BufReader<TcpStream>);
+
+/// Name, id and data of an event.
+type Event = (String, String, Value);
+
+impl Reader {
+    fn start(weir: &Weir, query: &str, last_id: Option<&str>) -> Self {
+        let mut stream = TcpStream::connect(weir.api().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let last = last_id.map(|id| format!("last-event-id: {id}\r\n")).unwrap_or_default();
+        write!(stream, "GET /weir/v1/tail?{query} HTTP/1.0\r\n{last}\r\n").unwrap();
+        let mut reader = Self(BufReader::new(stream));
+        assert!(reader.line().starts_with("HTTP/1.0 200"));
+        while !reader.line().is_empty() {}
+        // The first comment: from now on nothing is passed over.
+        assert!(reader.line().starts_with(':'));
+        reader
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.0.read_line(&mut line).unwrap() > 0, "the answer ended");
+        line.trim_end().to_owned()
+    }
+
+    fn event(&mut self) -> Event {
+        let (mut name, mut id, mut data) = (String::new(), String::new(), Value::Null);
+        loop {
+            let line = self.line();
+            match line.split_once(": ") {
+                Some(("event", value)) => value.clone_into(&mut name),
+                Some(("id", value)) => value.clone_into(&mut id),
+                Some(("data", value)) => data = serde_json::from_str(value).unwrap(),
+                _ if line.is_empty() && !name.is_empty() => return (name, id, data),
+                _ => {}
+            }
+        }
+    }
+
+    /// The next rows: ids and messages.
+    fn rows(&mut self, count: usize) -> Vec<(String, String)> {
+        let mut rows = Vec::new();
+        while rows.len() < count {
+            let (name, id, data) = self.event();
+            assert_ne!(name, "gap", "{data}");
+            if name == "row" {
+                rows.push((id, data["body"].as_str().unwrap().to_owned()));
+            }
+        }
+        rows
+    }
+}
+
+/// A weir that follows a file of raw lines.
+fn following() -> (Scene, Weir, File) {
+    let scene = Scene::new();
+    let file = File::create(scene.logs().join("app.log")).unwrap();
+    let weir = scene.start(&(scene.source("raw") + NOWHERE));
+    (scene, weir, file)
+}
+
+fn write_numbers(file: &mut File, numbers: std::ops::Range<u32>) {
+    for n in numbers {
+        let parity = ["even", "odd"][n as usize % 2];
+        file.write_all(format!("{parity} {n}\n").as_bytes()).unwrap();
+    }
+}
+
+fn evens(numbers: std::ops::Range<u32>) -> Vec<String> {
+    numbers.filter(|n| n % 2 == 0).map(|n| format!("even {n}")).collect()
+}
+
+fn messages(rows: &[(String, String)]) -> Vec<String> {
+    rows.iter().map(|(_, message)| message.clone()).collect()
+}
+
+#[test]
+fn a_tail_gets_each_record_that_matches_once_and_goes_on_where_it_was_cut_off() {
+    let (_scene, mut weir, mut file) = following();
+    let mut reader = Reader::start(&weir, "query=even&max_rate=100000", None);
+    write_numbers(&mut file, 0..100);
+    let rows = reader.rows(50);
+    assert_eq!(messages(&rows), evens(0..100));
+    let numbers: Vec<&str> = rows.iter().filter_map(|(id, _)| id.rsplit('-').next()).collect();
+    let want: Vec<String> = (1..=50).map(|n: u32| n.to_string()).collect();
+    assert_eq!(numbers, want);
+    // The connection is lost after row 30 has arrived; more comes in meanwhile.
+    drop(reader);
+    write_numbers(&mut file, 100..200);
+    weir.wait_books("all is read", PATIENCE, |books| books.records() == 200);
+    let mut reader = Reader::start(&weir, "query=even&max_rate=100000", Some(&rows[29].0));
+    write_numbers(&mut file, 200..300);
+    assert_eq!(messages(&reader.rows(20 + 100)), evens(60..300));
+    weir.books().assert_balanced();
+    weir.stop();
+}
+
+#[test]
+fn a_reader_that_comes_back_while_its_old_connection_stands_takes_its_place() {
+    let (_scene, mut weir, mut file) = following();
+    let mut old = Reader::start(&weir, "query=", None);
+    write_numbers(&mut file, 0..10);
+    let rows = old.rows(10);
+    let mut new = Reader::start(&weir, "query=", Some(&rows[9].0));
+    write_numbers(&mut file, 10..20);
+    assert_eq!(new.rows(10).len(), 10);
+    // An id that is not known: how much was missed is not known, and said so.
+    let mut stranger = Reader::start(&weir, "query=", Some("12345-7"));
+    let (name, _, data) = stranger.event();
+    assert_eq!((name.as_str(), &data["records"]), ("gap", &Value::Null));
+    weir.stop();
+}
+
+#[test]
+fn what_a_slow_reader_misses_is_counted_to_the_last_record() {
+    let scene = Scene::new();
+    let mut weir = scene.start(&(scene.source("docker_json") + NOWHERE));
+    let mut reader = Reader::start(&weir, "query=&max_rate=100000", None);
+    let mut plan = scene.plan();
+    plan.lines = Some(150_000);
+    let written = Writing::all(plan);
+    weir.wait_books("all is read", PATIENCE, |books| books.records() == written.lines);
+    // Nothing was read of the tail so far; now all of it.
+    let (mut rows, mut matched, mut shown, mut missed) = (0, 0, 0, 0);
+    while matched + missed < written.lines {
+        let (name, _, data) = reader.event();
+        let count = |key: &str| data[key].as_u64().unwrap();
+        match name.as_str() {
+            "row" => rows += 1,
+            "stat" => {
+                matched += count("matched");
+                shown += count("shown");
+                missed += count("missed");
+                assert_eq!(count("matched"), count("shown") + count("skipped"));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(matched + missed, written.lines);
+    assert_eq!(rows, shown);
+    assert!(missed > 0, "the reader was slow");
+    weir.books().assert_balanced();
+    weir.stop();
+}
+
+fn tail(weir: &Weir, args: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.args(["tail", "--api", &weir.api().unwrap().to_string()]).args(args);
+    command
+}
+
+/// Writes lines until the command has ended.
+fn until_it_ends(mut command: Command, file: &mut File) -> Output {
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut next = 0;
+    let ended = wait_for(PATIENCE, || {
+        write_numbers(file, next..next + 2);
+        next += 2;
+        child.try_wait().unwrap()
+    });
+    assert!(ended.is_some(), "it never ended");
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn the_terminal_shows_rows_as_text_json_or_raw() {
+    let (_scene, mut weir, mut file) = following();
+    let raw = until_it_ends(tail(&weir, &["-n", "3", "-o", "raw", "even"]), &mut file);
+    let text = String::from_utf8(raw.stdout).unwrap();
+    assert_eq!(text.lines().filter(|line| line.starts_with("even ")).count(), 3, "{text}");
+    let json = until_it_ends(tail(&weir, &["-n", "2", "-o", "json", "-even"]), &mut file);
+    for line in json.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let row: Value = serde_json::from_slice(line).unwrap();
+        assert!(row["body"].as_str().unwrap().starts_with("odd "), "{row}");
+        assert_eq!(row["source"], "logs");
+    }
+    let text = until_it_ends(tail(&weir, &["-n", "1"]), &mut file);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("Z app.log ") && text.lines().count() == 1, "{text}");
+    weir.stop();
+}
+
+#[test]
+fn a_wrong_expression_is_shown_with_its_place() {
+    let (_scene, mut weir, _file) = following();
+    let output = tail(&weir, &["service:(web OR"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("ends too early") && said.contains('^'), "{said}");
+    let (status, body) = weir.get("/weir/v1/tail?query=a%20AND").unwrap();
+    let problem: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &problem["span"]["start"]), (400, &Value::from(5)), "{problem}");
+    let (status, _) = weir.get("/weir/v1/tail?max_rate=0").unwrap();
+    assert_eq!(status, 400);
+    weir.stop();
+}
+
+#[test]
+fn a_tail_in_the_terminal_outlives_weir_and_waits_for_the_next() {
+    let (scene, mut weir, _file) = following();
+    let mut child =
+        tail(&weir, &["-o", "raw"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut plan = scene.plan();
+    plan.lines_per_second = Some(500.0);
+    let writing = Writing::start(plan);
+    let mut row = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut row).unwrap();
+    assert!(!row.is_empty(), "it ended");
+    writing.stop();
+    weir.stop();
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("trying again"), "{said}");
+    assert_eq!(child.try_wait().unwrap(), None, "it waits");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
