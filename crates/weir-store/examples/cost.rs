@@ -1,6 +1,7 @@
 //! What storing costs: CPU time and bytes of each step, beside the compressor alone.
 //!
-//! `cargo run --release -p weir-store --example cost [lines]`
+//! `cargo run --release -p weir-store --example cost [lines [only]]`: with `only`, without the
+//! part about many paths.
 #![expect(clippy::print_stdout, reason = "a program that prints figures")]
 
 use std::fmt::Write as _;
@@ -16,7 +17,8 @@ use weir_model::{
 };
 use weir_store::embedded::columns::{Full, Intake, NewRow, Rows};
 use weir_store::embedded::segment::{
-    Fixed, PageBuffer, PageValues, Role, Segment, SegmentSummary, write_segment,
+    Fixed, PageBuffer, PageValues, Role, Segment, SegmentSummary, stitch_segments,
+    stitched_columns, write_segment,
 };
 use weir_store::embedded::sidecar::{
     Sidecar, rebuild_sidecar, value_term, word_term, write_segment_with_sidecar,
@@ -285,17 +287,15 @@ fn many_paths(dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let lines = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
-    let (batches, bytes) = batches(lines);
-    println!("{lines} lines, {} MB", bytes / 1_000_000);
-    let heads = measure("records to columns", bytes, || take_in(&batches))?;
-    let memory: usize = heads.iter().map(Rows::memory_bytes).sum();
-    println!("    {} heads, {} MB in memory", heads.len(), memory / 1_000_000);
-    let dir = tempfile::tempdir()?;
+/// Segment and sidecar of each head.
+type Files = Vec<(Arc<dyn DiskFile>, Arc<dyn DiskFile>)>;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn write(heads: &[Rows], bytes: usize, dir: &Path) -> Outcome<Files> {
     for level in [1, 3] {
         let files = (0..heads.len())
-            .map(|head| create(dir.path(), &format!("{level}-{head}.only.parquet")))
+            .map(|head| create(dir, &format!("{level}-{head}.only.parquet")))
             .collect::<Result<Vec<_>, _>>()?;
         let written = measure(&format!("write segments, zstd {level}"), bytes, || {
             let pairs = heads.iter().zip(&files);
@@ -304,35 +304,75 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let total: u64 = written.into_iter().filter_map(Result::ok).map(|s| s.file_bytes).sum();
         println!("    {total} bytes, 1 of {:.2}", bytes as f64 / total as f64);
     }
-    let mut files = Vec::new();
+    let mut files = Files::new();
     for head in 0..heads.len() {
-        files.push((
-            create(dir.path(), &format!("{head}.parquet"))?,
-            create(dir.path(), &format!("{head}.widx"))?,
-        ));
+        let segment = create(dir, &format!("{head}.parquet"))?;
+        files.push((segment, create(dir, &format!("{head}.widx"))?));
     }
     let written = measure("write segments and sidecars, zstd 1", bytes, || {
         let pairs = heads.iter().zip(&files);
-        pairs
-            .map(|(rows, (segment, sidecar))| {
-                write_segment_with_sidecar(rows, 1, &**segment, &**sidecar)
-            })
-            .collect::<Result<Vec<_>, _>>()
+        let write = |(rows, (segment, sidecar)): (&Rows, &(Arc<dyn DiskFile>, _))| {
+            let sidecar: &Arc<dyn DiskFile> = sidecar;
+            write_segment_with_sidecar(rows, 1, &**segment, &**sidecar)
+        };
+        pairs.map(write).collect::<Result<Vec<_>, _>>()
     })?;
     print_columns(&written);
     let side: u64 = files.iter().filter_map(|(_, sidecar)| sidecar.len().ok()).sum();
     let total: u64 = written.iter().map(|summary| summary.file_bytes).sum();
     println!("    {total} bytes of segments, {side} of sidecars");
-    let messages: Vec<u8> = batches.iter().flat_map(|batch| batch.arena().to_vec()).collect();
+    Ok(files)
+}
+
+/// The compressor alone on the same lines.
+fn compress(batches: &[Batch]) -> Outcome<()> {
+    let lines = batches.iter().map(Batch::arena).collect::<Vec<_>>().concat();
     for level in [1, 3] {
-        let packed = measure(&format!("zstd {level} alone on the lines"), messages.len(), || {
+        let packed = measure(&format!("zstd {level} alone on the lines"), lines.len(), || {
             let mut engine = zstd::bulk::Compressor::new(level)?;
-            let pieces = messages.chunks(323 * PAGE_ROWS);
+            let pieces = lines.chunks(323 * PAGE_ROWS);
             pieces.map(|piece| engine.compress(piece).map(|packed| packed.len())).sum()
         });
         let packed: std::io::Result<usize> = packed;
         println!("    {} bytes", packed?);
     }
+    Ok(())
+}
+
+fn merge(segments: &[Segment], bytes: usize, dir: &Path) -> Outcome<()> {
+    let parts: Vec<&Segment> = segments.iter().collect();
+    let columns = stitched_columns(&parts).ok_or("the columns do not fit")?;
+    let whole = create(dir, "whole.parquet")?;
+    let summary = measure("put all segments into one file", bytes, || {
+        stitch_segments(&parts, &columns, &*whole)
+    })?;
+    println!("    {} bytes", summary.file_bytes);
+    let again = create(dir, "again.widx")?;
+    let share = bytes / segments.len().max(1);
+    let Some(first) = segments.first() else { return Ok(()) };
+    measure("build the first sidecar anew", share, || rebuild_sidecar(first, again))?;
+    Ok(())
+}
+
+fn main() -> Outcome<()> {
+    let lines = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
+    let (batches, bytes) = batches(lines);
+    println!("{lines} lines, {} MB", bytes / 1_000_000);
+    measure("parse the JSON of all records", bytes, || {
+        let mut attributes = weir_codec::Attributes::new();
+        let parse = |body: &[u8]| {
+            attributes.clear();
+            attributes.read_json(body).is_some()
+        };
+        let bodies = batches.iter().flat_map(Batch::records).map(|record| record.body);
+        bodies.map(parse).filter(|is_object| *is_object).count()
+    });
+    let heads = measure("records to columns", bytes, || take_in(&batches))?;
+    let memory: usize = heads.iter().map(Rows::memory_bytes).sum();
+    println!("    {} heads, {} MB in memory", heads.len(), memory / 1_000_000);
+    let dir = tempfile::tempdir()?;
+    let files = write(&heads, bytes, dir.path())?;
+    compress(&batches)?;
     let mut segments = Vec::new();
     let mut sidecars = Vec::new();
     for (segment, sidecar) in &files {
@@ -341,10 +381,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         segments.push(segment);
     }
     read(&segments, &sidecars);
-    let again = create(dir.path(), "again.widx")?;
-    measure("build the first sidecar anew", bytes / heads.len(), || {
-        rebuild_sidecar(&segments[0], again)
-    })
-    .map(drop)?;
+    merge(&segments, bytes, dir.path())?;
+    if std::env::args().nth(2).is_some() {
+        return Ok(());
+    }
     many_paths(dir.path())
 }

@@ -31,6 +31,46 @@ pub struct Intake {
     host: Vec<u8>,
     status: Vec<u8>,
     tags: Vec<u8>,
+    /// Path and hints of each attribute of the last record: the next one is often like it.
+    shape: Vec<(Vec<u8>, Hints)>,
+    /// Of the present record.
+    hints: Hints,
+}
+
+/// Which fields of a record its attributes may say something about, a bit each.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Hints(u8);
+
+impl Hints {
+    const SERVICE: Self = Self(1);
+    const HOST: Self = Self(1 << 1);
+    const STATUS: Self = Self(1 << 2);
+    const TRACE: Self = Self(1 << 3);
+    const SPAN: Self = Self(1 << 4);
+    const MESSAGE: Self = Self(1 << 5);
+    const TIME: Self = Self(1 << 6);
+    const TAGS: Self = Self(1 << 7);
+
+    fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Those of one path.
+    fn of_path(path: &[u8]) -> Self {
+        let is_one_of = |names: &[&str]| names.iter().any(|name| name.as_bytes() == path);
+        let hints = [
+            (Self::SERVICE, is_one_of(Reserved::Service.record_paths())),
+            (Self::HOST, is_one_of(Reserved::Host.record_paths())),
+            (Self::STATUS, is_one_of(Reserved::Status.record_paths())),
+            (Self::TRACE, is_one_of(Reserved::TraceId.record_paths())),
+            (Self::SPAN, is_one_of(Reserved::SpanId.record_paths())),
+            (Self::MESSAGE, is_one_of(&MESSAGE_PATHS)),
+            (Self::TIME, is_one_of(&TIME_PATHS)),
+            (Self::TAGS, is_one_of(&["tags", "ddtags"])),
+        ];
+        let found = hints.into_iter().filter(|(_, is_one)| *is_one);
+        Self(found.fold(0, |bits, (hint, _)| bits | hint.0))
+    }
 }
 
 /// What was taken out of the attributes of a record.
@@ -93,6 +133,7 @@ impl Intake {
         let mut message = std::mem::take(&mut self.message);
         let body = plain_body(view, &mut message);
         let (is_object, stated) = self.read_body(view, body);
+        self.find_hints();
         let status = self.find_status(view, stated);
         let (has_service, has_host, has_tags) =
             (self.find_text(Reserved::Service), self.find_text(Reserved::Host), self.find_tags());
@@ -140,11 +181,34 @@ impl Intake {
         (is_whole, stated.and_then(|stated| Status::from_severity(stated.severity)))
     }
 
+    /// Looks once which paths there are, so that nothing is looked for that is not there.
+    fn find_hints(&mut self) {
+        let mut hints = Hints::default();
+        for (place, (path, _)) in self.own.iter().chain(self.inside.iter()).enumerate() {
+            match self.shape.get_mut(place) {
+                Some((known, found)) if known == path => hints.0 |= found.0,
+                Some((known, found)) => {
+                    known.clear();
+                    known.extend_from_slice(path);
+                    *found = Hints::of_path(path);
+                    hints.0 |= found.0;
+                }
+                None => {
+                    self.shape.push((path.to_vec(), Hints::of_path(path)));
+                    hints.0 |= Hints::of_path(path).0;
+                }
+            }
+        }
+        self.hints = hints;
+    }
+
     fn add(&self, rows: &mut Rows, row: &NewRow<'_>, is_object: bool) -> Result<(), Full> {
         let mut row = *row;
         let mut taken = Taken::default();
         if is_object {
             row.message = None;
+        }
+        if is_object && self.hints.has(Hints::MESSAGE) {
             for (index, path) in MESSAGE_PATHS.into_iter().enumerate() {
                 if let Some(Scalar::Text(text)) = self.only_inside(path) {
                     row.message = Some(text);
@@ -164,7 +228,7 @@ impl Intake {
             row.form = row.form.with_span(index);
             taken.span = Some(path);
         }
-        if is_object {
+        if is_object && self.hints.has(Hints::TIME) {
             for (index, path) in TIME_PATHS.into_iter().enumerate() {
                 if let Some(value) = self.only_inside(path)
                     && let Some(style) = TimeStyle::of(value, row.time_ns)
@@ -196,7 +260,8 @@ impl Intake {
 
     /// The text of a trace or span that is the only value of its path.
     fn find_id(&self, key: Reserved) -> Option<(usize, &'static str, &[u8])> {
-        if self.own.is_empty() && self.inside.is_empty() {
+        let hint = if key == Reserved::TraceId { Hints::TRACE } else { Hints::SPAN };
+        if !self.hints.has(hint) {
             return None;
         }
         for (index, path) in key.record_paths().iter().enumerate() {
@@ -215,9 +280,9 @@ impl Intake {
 
     /// Finds the first value of a reserved key, as text. False when there is none.
     fn find_text(&mut self, key: Reserved) -> bool {
-        let buffer = match key {
-            Reserved::Service => &mut self.service,
-            _ => &mut self.host,
+        let (buffer, hint) = match key {
+            Reserved::Service => (&mut self.service, Hints::SERVICE),
+            _ => (&mut self.host, Hints::HOST),
         };
         buffer.clear();
         let mut found = Finder { buffer, is_found: false };
@@ -225,7 +290,7 @@ impl Intake {
         for path in resource {
             self.resource.values(path.as_bytes()).for_each(|value| found.take(value));
         }
-        if !(self.own.is_empty() && self.inside.is_empty()) {
+        if !found.is_found && self.hints.has(hint) {
             for path in key.record_paths() {
                 let path = path.as_bytes();
                 self.own.values(path).for_each(|value| found.take(value));
@@ -241,6 +306,9 @@ impl Intake {
         if let Some(status) = Status::from_severity(view.severity).or(stated) {
             self.status.extend_from_slice(status.name().as_bytes());
             return true;
+        }
+        if !self.hints.has(Hints::STATUS) {
+            return false;
         }
         for path in Reserved::Status.record_paths() {
             let path = path.as_bytes();
@@ -263,6 +331,9 @@ impl Intake {
     /// Writes down the tags that the record states: a list under `tags`, a text under `ddtags`.
     fn find_tags(&mut self) -> bool {
         self.tags.clear();
+        if !self.hints.has(Hints::TAGS) {
+            return false;
+        }
         for attributes in [&self.own, &self.inside] {
             for (path, value) in attributes.iter() {
                 let Scalar::Text(text) = value else { continue };

@@ -175,7 +175,7 @@ impl SparseTexts {
 
 /// The text, with U+FFFD for what is not UTF-8.
 pub(crate) fn utf8(text: &[u8]) -> Cow<'_, [u8]> {
-    if simdutf8::basic::from_utf8(text).is_ok() {
+    if is_utf8(text) {
         return text.into();
     }
     String::from_utf8_lossy(text).into_owned().into_bytes().into()
@@ -186,12 +186,9 @@ pub(crate) fn as_str(text: &[u8]) -> &str {
     std::str::from_utf8(text).unwrap_or_default()
 }
 
+/// Most texts are short and ASCII, which is told sooner.
 fn is_utf8(text: &[u8]) -> bool {
-    simdutf8::basic::from_utf8(text).is_ok()
-}
-
-fn is_utf8_pair((path, value): (&[u8], Scalar<'_>)) -> bool {
-    is_utf8(path) && !matches!(value, Scalar::Text(text) if !is_utf8(text))
+    text.is_ascii() || simdutf8::basic::from_utf8(text).is_ok()
 }
 
 impl Rows {
@@ -229,8 +226,7 @@ impl Rows {
         let index = self.len() as u32;
         let mut is_text = row.message.is_none_or(is_utf8);
         for (place, (path, value)) in attributes.clone().enumerate() {
-            is_text &= is_utf8_pair((path, value));
-            self.push_attribute(index, place, path, value);
+            is_text &= self.push_attribute(index, place, path, value);
         }
         if !is_text {
             let mut bytes = Vec::new();
@@ -293,38 +289,47 @@ impl Rows {
             + self.span_id.push(row.span_id);
     }
 
-    fn push_attribute(&mut self, row: u32, place: usize, path: &[u8], value: Scalar<'_>) {
-        let value_text;
-        let value = match value {
-            Scalar::Text(text) => {
-                value_text = utf8(text);
-                Scalar::Text(&value_text)
+    /// True when path and value are UTF-8, and so kept as they are.
+    fn push_attribute(&mut self, row: u32, place: usize, path: &[u8], value: Scalar<'_>) -> bool {
+        let Scalar::Text(text) = value else {
+            self.attribute_bytes += 12;
+            return self.push_value(row, place, path, value);
+        };
+        self.attribute_bytes += 8 + text.len();
+        match utf8(text) {
+            Cow::Borrowed(_) => self.push_value(row, place, path, value),
+            Cow::Owned(text) => {
+                self.push_value(row, place, path, Scalar::Text(&text));
+                false
             }
-            value => value,
-        };
-        self.attribute_bytes += match value {
-            Scalar::Text(text) => 8 + text.len(),
-            _ => 12,
-        };
+        }
+    }
+
+    /// True when the path is UTF-8.
+    fn push_value(&mut self, row: u32, place: usize, path: &[u8], value: Scalar<'_>) -> bool {
         if let Some(column) = self.last_shape.get(place)
             && let Some(column) = self.paths.get_mut(*column as usize)
             && column.path().as_bytes() == path
         {
-            return column.push(row, value);
+            column.push(row, value);
+            return true;
         }
-        let path = utf8(path);
+        let text = utf8(path);
+        let is_utf8 = matches!(text, Cow::Borrowed(_));
         if self.paths.len() >= PATHS_MAX {
-            return self.spill(row, &path, value);
+            self.spill(row, &text, value);
+            return is_utf8;
         }
-        let column = self.names.intern(&path) as usize;
+        let column = self.names.intern(&text) as usize;
         if column == self.paths.len() {
-            self.paths.push(PathColumn::new(as_str(&path), value));
+            self.paths.push(PathColumn::new(as_str(&text), value));
         }
         self.paths[column].push(row, value);
         if self.last_shape.len() <= place {
             self.last_shape.resize(place + 1, 0);
         }
         self.last_shape[place] = column as u32;
+        is_utf8
     }
 
     /// A value of a path when there are as many columns as there may be.

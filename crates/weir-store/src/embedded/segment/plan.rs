@@ -233,23 +233,33 @@ impl<'a> Plan<'a> {
 
     /// Writes the values that have no place in a column, row by row, paths in order.
     fn fill_rest(&mut self, is_chosen: &[bool]) {
-        let mut entries: Vec<(u32, &str, Scalar<'_>)> = self.rows.spilled().iter().collect();
+        // Rows are sorted by the place of a path among all, not by the path.
+        let mut names: Vec<&str> = self.rows.paths().iter().map(PathColumn::path).collect();
+        names.extend(self.rows.spilled().iter().map(|(_, path, _)| path));
+        names.sort_unstable();
+        names.dedup();
+        let place = |path: &str| names.binary_search(&path).unwrap_or_default() as u32;
+        let spilled = self.rows.spilled().iter();
+        let mut entries: Vec<(u32, u32, Scalar<'_>)> =
+            spilled.map(|(row, path, value)| (row, place(path), value)).collect();
         for (column, is_chosen) in self.rows.paths().iter().zip(is_chosen) {
+            let place = place(column.path());
             for (index, row) in column.rows().iter().enumerate() {
                 let value = column.value(index);
                 let has_place =
                     *is_chosen && is_single(column.rows(), index) && value != Scalar::Null;
                 if !has_place {
-                    entries.push((*row, column.path(), value));
+                    entries.push((*row, place, value));
                 }
             }
         }
         // Stable: values of a path stay in their order.
-        entries.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+        entries.sort_by_key(|(row, place, _)| u64::from(*row) << 32 | u64::from(*place));
         for row in entries.chunk_by(|a, b| a.0 == b.0) {
             let mut json = vec![b'{'];
-            for (number, path) in row.chunk_by(|a, b| a.1 == b.1).enumerate() {
-                write_member(number > 0, path, &mut json);
+            for (number, values) in row.chunk_by(|a, b| a.1 == b.1).enumerate() {
+                let path = names.get(values[0].1 as usize).copied().unwrap_or_default();
+                write_member(number > 0, path, values, &mut json);
             }
             json.push(b'}');
             self.rest.insert(row[0].0, json);
@@ -442,11 +452,16 @@ fn write_text(value: Scalar<'_>, out: &mut Vec<u8>) {
     }
 }
 
-fn write_member(has_one_before: bool, values: &[(u32, &str, Scalar<'_>)], json: &mut Vec<u8>) {
+fn write_member(
+    has_one_before: bool,
+    path: &str,
+    values: &[(u32, u32, Scalar<'_>)],
+    json: &mut Vec<u8>,
+) {
     if has_one_before {
         json.push(b',');
     }
-    Scalar::Text(values[0].1.as_bytes()).write_json(json);
+    Scalar::Text(path.as_bytes()).write_json(json);
     json.push(b':');
     if let [(_, _, value)] = values {
         return value.write_json(json);
@@ -463,14 +478,20 @@ fn write_member(has_one_before: bool, values: &[(u32, &str, Scalar<'_>)], json: 
 fn order_of(rows: &Rows) -> Vec<u32> {
     let mut group_of = std::collections::HashMap::new();
     let mut groups = Vec::new();
+    let mut last = None;
     let mut keys: Vec<(u32, i64, u64, u32)> = Vec::with_capacity(rows.len());
     for row in 0..rows.len() {
         let key =
             (rows.service.code(row), rows.host.code(row), rows.source.code(row), rows.stream[row]);
-        let group = *group_of.entry(key).or_insert_with(|| {
-            groups.push(row);
-            groups.len() as u32 - 1
-        });
+        // Neighbours are of one batch more often than not.
+        let group = match last {
+            Some((known, group)) if known == key => group,
+            _ => *group_of.entry(key).or_insert_with(|| {
+                groups.push(row);
+                groups.len() as u32 - 1
+            }),
+        };
+        last = Some((key, group));
         keys.push((group, rows.time_ns[row], rows.sequence[row], row as u32));
     }
     let mut by_name: Vec<u32> = (0..groups.len() as u32).collect();

@@ -9,7 +9,7 @@ use weir_host::DiskFile;
 use super::counts::Counter;
 use super::file::{Draft, GroupEntry, Sidecar, SidecarError};
 use super::paths::RestPaths;
-use super::terms::{TermSet, for_each_word, text_term, value_term};
+use super::terms::{Recent, TermSet, for_each_word, text_term, value_term};
 use super::{bloom, fuse};
 use crate::embedded::columns::Rows;
 use crate::embedded::segment::{
@@ -81,6 +81,7 @@ struct Builder {
     counter: Counter,
     rest: RestPaths,
     folded: Vec<u8>,
+    recent: Recent,
     attributes: Attributes,
     /// A filter could not be built.
     is_failed: bool,
@@ -91,7 +92,9 @@ impl Observer for Builder {
         if !is_of_interest(column) {
             return;
         }
-        self.pages.resize_with(chunk.rows.div_ceil(PAGE_ROWS), TermSet::default);
+        if self.pages.is_empty() {
+            self.pages = empty_pages(chunk.rows);
+        }
         let texts = match &chunk.values {
             Values::Int(times) => return self.counter.times(times),
             Values::Text(texts) => texts,
@@ -113,8 +116,10 @@ impl Observer for Builder {
 
     fn end_row_group(&mut self, rows: usize) {
         let mut pages = std::mem::take(&mut self.pages);
-        pages.resize_with(rows.div_ceil(PAGE_ROWS), TermSet::default);
-        let mut all = TermSet::default();
+        if pages.is_empty() {
+            pages = empty_pages(rows);
+        }
+        let mut all = TermSet::of_rows(rows);
         pages.iter().flat_map(TermSet::iter).for_each(|term| all.insert(term));
         let terms: Vec<u64> = all.iter().collect();
         let (shape, bytes) = fuse::build(&terms).unwrap_or_else(|| {
@@ -135,6 +140,10 @@ impl Observer for Builder {
     }
 }
 
+fn empty_pages(rows: usize) -> Vec<TermSet> {
+    vec![TermSet::of_rows(rows.min(PAGE_ROWS)); rows.div_ceil(PAGE_ROWS)]
+}
+
 /// The text of each row.
 fn by_row<'c>(
     chunk: &'c Chunk<'_>,
@@ -150,8 +159,9 @@ fn by_row<'c>(
 impl Builder {
     fn words(&mut self, chunk: &Chunk<'_>, texts: &[&[u8]]) {
         for (span, terms) in chunk.pages(PAGE_ROWS).into_iter().zip(&mut self.pages) {
+            self.recent.clear();
             for text in &texts[span.values] {
-                for_each_word(text, &mut self.folded, |term| terms.insert(term));
+                for_each_word(text, &mut self.folded, |term| self.recent.insert(term, terms));
             }
         }
     }

@@ -50,16 +50,14 @@ impl RestPaths {
     }
 
     pub(super) fn add(&mut self, path: &str, is_null: bool) {
-        if !self.paths.contains_key(path) {
-            if self.paths.len() >= PATHS_MAX {
-                self.is_complete = false;
-                return;
-            }
-            self.paths.insert(path.to_owned(), RestPath::default());
-        }
         if let Some(what) = self.paths.get_mut(path) {
             what.has_nulls |= is_null;
             what.has_values |= !is_null;
+        } else if self.paths.len() < PATHS_MAX {
+            let what = RestPath { has_values: !is_null, has_nulls: is_null };
+            self.paths.insert(path.to_owned(), what);
+        } else {
+            self.is_complete = false;
         }
     }
 

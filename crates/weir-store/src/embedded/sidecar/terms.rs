@@ -4,11 +4,9 @@
 //! column, a number by its text in JSON. Invariant: whoever asks and whoever builds use these
 //! functions and no others.
 
-use weir_codec::Scalar;
-use weir_expr::words;
-
 use crate::embedded::columns::canonical;
-use crate::embedded::hash::{finish, hash_bytes, hash_more};
+use crate::embedded::hash::{finish, hash_bytes, hash_more, hash_within};
+use weir_codec::Scalar;
 
 /// Keeps values apart from words.
 const VALUE_SEED: u64 = 0x5eed_0000_0000_0001;
@@ -26,13 +24,50 @@ pub fn words_of(text: &[u8]) -> Vec<u64> {
 }
 
 /// Calls `each` with the term of every word.
+///
+/// Where words begin and end is found for 64 bytes at a time: one branch per byte would be
+/// mispredicted at every end of a word.
 pub(super) fn for_each_word(text: &[u8], folded: &mut Vec<u8>, mut each: impl FnMut(u64)) {
     folded.clear();
     folded.extend_from_slice(text);
     folded.make_ascii_lowercase();
-    for word in words::split(folded) {
-        each(hash_bytes(word));
+    // No word byte; and room for what `hash_within` reads.
+    folded.resize(text.len() + 64, b' ');
+    let mut start = None;
+    let mut carry = 0;
+    for (index, block) in folded.as_chunks::<64>().0.iter().enumerate() {
+        let mask = word_mask(block);
+        let mut edges = mask ^ (mask << 1 | carry);
+        carry = mask >> 63;
+        while edges != 0 {
+            let at = index * 64 + edges.trailing_zeros() as usize;
+            edges &= edges - 1;
+            match start.take() {
+                None => start = Some(at),
+                Some(start) => each(hash_within(folded, start, at - start)),
+            }
+        }
     }
+}
+
+/// A bit for each byte that belongs to a word, among bytes in lower case.
+fn word_mask(block: &[u8; 64]) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * ONES;
+    /// Moves the high bits of eight bytes next to each other.
+    const GATHER: u64 = 0x0002_0408_1020_4081;
+    let mut mask = 0;
+    for (index, bytes) in block.as_chunks().0.iter().enumerate() {
+        let word = u64::from_le_bytes(*bytes);
+        let low = word & !HIGH;
+        // The high bit of a byte is set where it is at least `least`: nothing is carried over.
+        let from = |least: u8| low + (0x80 - u64::from(least)) * ONES;
+        let letters = from(b'a') & !from(b'z' + 1);
+        let digits = from(b'0') & !from(b'9' + 1);
+        let found = (letters | digits | word) & HIGH;
+        mask |= ((found >> 7).wrapping_mul(GATHER << 7) >> 56) << (index * 8);
+    }
+    mask
 }
 
 /// The term of a value in a column, by its name: `@path` for attributes. `None` for nulls.
@@ -54,6 +89,9 @@ pub(super) fn text_term(column: &str, text: &[u8]) -> u64 {
     finish(hash_more(hash_more(VALUE_SEED, column.as_bytes()), text))
 }
 
+/// Terms that were put in last, looked at before the set is: most words of logs are few.
+const RECENT: usize = 1024;
+
 /// Distinct terms.
 #[derive(Debug, Default, Clone)]
 pub(super) struct TermSet {
@@ -62,7 +100,39 @@ pub(super) struct TermSet {
     len: usize,
 }
 
+/// Remembers terms that a set has.
+#[derive(Debug)]
+pub(super) struct Recent(Box<[u64; RECENT]>);
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self(Box::new([0; RECENT]))
+    }
+}
+
+impl Recent {
+    /// Another set begins.
+    pub(super) fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
+    /// Puts a term into the set, unless that was just done.
+    #[inline]
+    pub(super) fn insert(&mut self, term: u64, set: &mut TermSet) {
+        let slot = &mut self.0[(term >> 32) as usize % RECENT];
+        if *slot != term {
+            *slot = term;
+            set.insert(term);
+        }
+    }
+}
+
 impl TermSet {
+    /// Room for terms of so many rows.
+    pub(super) fn of_rows(rows: usize) -> Self {
+        Self { slots: vec![0; (rows * 4).next_power_of_two().max(64)], len: 0 }
+    }
+
     #[inline]
     pub(super) fn insert(&mut self, term: u64) {
         if self.slots.len() < (self.len + 1) * 2 {
@@ -110,6 +180,21 @@ pub(super) fn not_zero(term: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::strategy::Strategy as _;
+
+    proptest::proptest! {
+        #[test]
+        fn words_are_those_of_the_language(text in proptest::collection::vec(
+            proptest::prop_oneof![
+                proptest::prelude::any::<u8>(),
+                proptest::char::range(' ', '~').prop_map(|c| c as u8),
+            ],
+            0..300,
+        )) {
+            let wanted: Vec<u64> = weir_expr::words::split(&text).map(word_term).collect();
+            proptest::prop_assert_eq!(words_of(&text), wanted);
+        }
+    }
 
     #[test]
     fn words_are_the_same_in_any_case() {
