@@ -49,14 +49,19 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state and wakes the writer when that gave it something to do.
+    /// Changes the state; wakes the writer when that gave it something to do, and the sources when
+    /// that made room. They are woken once the lock is free: their first step is to take it.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let before = state.work_signature();
         let result = change(&mut state);
-        if state.work_signature() != before {
+        let has_work = state.work_signature().iter().zip(before).any(|(now, then)| *now && !then);
+        let wakes = state.take_wakes();
+        drop(state);
+        if has_work {
             self.work.notify_one();
         }
+        wakes.iter().flat_map(|wakes| wakes.iter()).for_each(WakeFd::wake);
         result
     }
 }
@@ -263,7 +268,10 @@ impl Journal {
 
     /// Wakes this descriptor whenever room has been made after a refusal.
     pub fn on_room(&self, wake: WakeFd) {
-        self.shared.lock().room_wakes.push(wake);
+        self.shared.change(|state| {
+            let wakes = state.room_wakes.iter().cloned().chain([wake]);
+            state.room_wakes = wakes.collect();
+        });
     }
 
     /// An optional reader with a backlog of at most `backlog_bytes`.

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_host::{Disk, DiskFile};
+use weir_host::{Disk, DiskFile, WakeFd};
 use weir_model::Batch;
 
 use crate::Shared;
@@ -131,7 +131,8 @@ impl Writer {
 
     /// Does the next thing that is due now.
     pub(crate) fn step(&mut self) -> Step {
-        let next = next_work(&mut self.shared.lock(), self.shared.clock.monotonic());
+        let now = self.shared.clock.monotonic();
+        let next = self.shared.change(|state| next_work(state, now));
         match next.map(|work| self.perform(work)) {
             Ok(true) => Step::Worked,
             Ok(false) => Step::Ended,
@@ -159,7 +160,17 @@ impl Writer {
         let mut state = self.shared.lock();
         loop {
             let now = self.shared.clock.monotonic();
-            match next_work(&mut state, now) {
+            let next = next_work(&mut state, now);
+            if let Some(wakes) = state.take_wakes() {
+                drop(state);
+                wakes.iter().for_each(WakeFd::wake);
+                state = self.shared.lock();
+                // What is new since then has woken nobody: it is looked for again.
+                if next.is_err() {
+                    continue;
+                }
+            }
+            match next {
                 Ok(work) => return work,
                 Err(Some(wait)) => {
                     let wait = wait.max(Duration::from_micros(200));
@@ -181,33 +192,33 @@ impl Writer {
             Ok(()) => frames_written(&mut self.shared.lock(), batches, sync),
             Err(error) => self.frames_failed(batches, &error),
         }
-        let mut state = self.shared.lock();
-        // Frames that were settled while they were being written are free now.
-        for (seq, _) in batches {
-            if state.slots.get(seq).is_some_and(|s| s.holders == 0) {
-                state.remove_slot(*seq);
+        self.shared.change(|state| {
+            // Frames that were settled while they were being written are free now.
+            for (seq, _) in batches {
+                if state.slots.get(seq).is_some_and(|s| s.holders == 0) {
+                    state.remove_slot(*seq);
+                }
             }
-        }
-        state.wake_sources_if_room();
+            state.wake_sources_if_room();
+        });
     }
 
     /// Tries what failed before with a fresh segment, which is written and flushed.
     fn probe(&mut self) {
         let bytes = self.shared.lock().failed_bytes;
         let tried = self.check_space(bytes).and_then(|()| self.open_segment_if_needed());
-        let mut state = self.shared.lock();
-        match tried {
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| match tried {
             Ok(()) => {
                 tracing::info!("the journal can write again");
                 state.frames_error = None;
                 state.wake_sources();
             }
             Err(error) => {
-                let now = self.shared.clock.monotonic();
-                note_frames_error(&mut state, &error, now);
-                refuse_waiting(&mut state);
+                note_frames_error(state, &error, now);
+                refuse_waiting(state);
             }
-        }
+        });
     }
 
     /// Appends frames to the current segment, beginning a new one when it is full.
@@ -432,10 +443,11 @@ impl Writer {
                 segment.dead.punched(hole.start);
             }
         }
-        let mut state = self.shared.lock();
-        // Room that was missing may be there now.
-        state.disk_retry_at = Duration::ZERO;
-        state.wake_sources_if_room();
+        self.shared.change(|state| {
+            // Room that was missing may be there now.
+            state.disk_retry_at = Duration::ZERO;
+            state.wake_sources_if_room();
+        });
     }
 }
 

@@ -328,7 +328,9 @@ pub(crate) struct State {
     /// Positions cannot be written at present, and why.
     pub(crate) positions_error: Option<String>,
     pub(crate) disk_retry_at: Duration,
-    pub(crate) room_wakes: Vec<WakeFd>,
+    pub(crate) room_wakes: Arc<[WakeFd]>,
+    /// They are to be woken as soon as the lock is free.
+    wakes_due: bool,
     /// Size of the largest batch that was refused because the ring is full; 0 = none.
     pub(crate) ring_wanted: u64,
     /// A source was refused because it is ahead of every destination.
@@ -381,7 +383,8 @@ impl State {
             failed_bytes: 0,
             positions_error: None,
             disk_retry_at: Duration::ZERO,
-            room_wakes: Vec::new(),
+            room_wakes: Arc::default(),
+            wakes_due: false,
             ring_wanted: 0,
             ahead_wanted: false,
             disk_wanted: false,
@@ -489,6 +492,7 @@ impl State {
             || cursor.pending_batches <= share - share / 16
     }
 
+    /// Has the sources try again: whoever holds the lock wakes them once it is free.
     pub(crate) fn wake_sources(&mut self) {
         self.ring_wanted = 0;
         self.ahead_wanted = false;
@@ -499,9 +503,12 @@ impl State {
             cursor.batches_wanted = false;
             cursor.over_share.clear();
         }
-        for wake in &self.room_wakes {
-            wake.wake();
-        }
+        self.wakes_due = true;
+    }
+
+    /// Whom to wake once the lock is free.
+    pub(crate) fn take_wakes(&mut self) -> Option<Arc<[WakeFd]>> {
+        std::mem::take(&mut self.wakes_due).then(|| self.room_wakes.clone())
     }
 
     pub(crate) fn mark_dirty(&mut self, cursor: usize, stream: StreamId, now: Duration) {
@@ -665,19 +672,20 @@ impl State {
         }
     }
 
-    /// What the writer thread may have to be woken for.
-    pub(crate) fn work_signature(&self) -> (bool, [bool; 9]) {
-        let flags = [
+    /// What the writer thread has to be woken for when it becomes true.
+    pub(crate) fn work_signature(&self) -> [bool; 10] {
+        [
+            self.positions_since.is_some(),
             self.durable_since.is_some(),
             self.durable_waiting_bytes >= crate::limits::GROUP_BYTES,
             self.spill_wanted,
             self.sync_wanted,
             self.flush_now,
             self.ring_wanted > 0,
-            self.ahead_wanted,
+            // Positions that wait have it look again soon enough.
+            self.ahead_wanted && self.positions_since.is_none(),
             !self.dead.is_empty(),
             self.stopping,
-        ];
-        (self.positions_since.is_some(), flags)
+        ]
     }
 }
