@@ -279,29 +279,33 @@ impl LineDecoder {
             is_last && body.len() <= max && !partials.slot(Partials::slot_of(iostream)).is_open()
         };
         let taken = match format {
-            Format::Raw => take_lines(floor, builder, run, |line| {
+            Format::Raw => take_lines(floor, builder, run, |rest| {
+                let line = rest.get(..memchr::memchr(b'\n', rest)?)?;
                 let is_usual = line.len() <= max
                     && line.first() != Some(&0)
                     && joins.leave_alone(line, RecordFlags::default());
-                is_usual.then(|| (observed_ns, 0..line.len(), RecordFlags::default()))
+                let record = (observed_ns, 0..line.len(), RecordFlags::default());
+                is_usual.then_some((line.len(), record))
             }),
             // Lines with attributes are no plain records.
             Format::DockerJson if !known.is_empty() => 0,
-            Format::DockerJson => take_lines(floor, builder, run, |line| {
-                let read = docker::parse_usual(line, times, known)?;
+            Format::DockerJson => take_lines(floor, builder, run, |rest| {
+                let (read, len) = docker::parse_usual(rest, times, known)?;
                 let flags = read.iostream.with(RecordFlags::JSON_ESCAPED);
-                let body = line.get(read.body.clone()).unwrap_or_default();
-                let is_usual =
-                    is_whole(flags, read.is_last, &read.body) && joins.leave_alone(body, flags);
+                let body = rest.get(read.body.clone()).unwrap_or_default();
+                let is_usual = rest.get(len) == Some(&b'\n')
+                    && is_whole(flags, read.is_last, &read.body)
+                    && joins.leave_alone(body, flags);
                 is_ascii &= read.is_ascii;
-                is_usual.then_some((read.time_ns?, read.body, flags))
+                is_usual.then_some((len, (read.time_ns?, read.body, flags)))
             }),
-            Format::Cri => take_lines(floor, builder, run, |line| {
+            Format::Cri => take_lines(floor, builder, run, |rest| {
+                let line = rest.get(..memchr::memchr(b'\n', rest)?)?;
                 let read = cri::parse(line, times)?;
                 let body = line.get(read.body.clone()).unwrap_or_default();
                 let is_usual = is_whole(read.iostream, read.is_last, &read.body)
                     && joins.leave_alone(body, read.iostream);
-                is_usual.then_some((read.time_ns, read.body, read.iostream))
+                is_usual.then_some((line.len(), (read.time_ns, read.body, read.iostream)))
             }),
             Format::Json | Format::Logfmt => 0,
         };
@@ -639,37 +643,32 @@ impl Joins<'_> {
 }
 
 /// Takes lines as long as `parse` knows them and the builder has room; returns how many. `parse`
-/// gives time, body within the line, and flags.
+/// gets what is left of the region; it gives the length of a line that ends there in a line feed,
+/// which it does not count, and time, body within the line, and flags.
 #[inline]
 fn take_lines(
     floor: &mut u64,
     builder: &mut BatchBuilder,
     run: &mut Run,
-    mut parse: impl FnMut(&[u8]) -> Option<(i64, Range<usize>, RecordFlags)>,
+    mut parse: impl FnMut(&[u8]) -> Option<(usize, (i64, Range<usize>, RecordFlags))>,
 ) -> u64 {
-    let start = run.pos;
-    let base = run.offset(start);
+    let region = run.region.clone();
     let (arena, mut records) = builder.plain();
-    let rest = arena.get(start..run.region.end).unwrap_or_default();
-    let mut at = 0;
     let mut taken = 0;
-    for newline in memchr::memchr_iter(b'\n', rest) {
-        let line = rest.get(at..newline).unwrap_or_default();
-        let span = start + at..start + newline;
-        let is_too_long = line.len() > PHYSICAL_LINE_MAX;
-        let Some((time_ns, body, flags)) = parse(line).filter(|_| !is_too_long) else {
-            break;
-        };
-        let end_offset = (base + newline as u64 + 1).max(floor.saturating_add(1));
-        let body = span.start + body.start..span.start + body.end;
+    while let Some((len, (time_ns, body, flags))) =
+        arena.get(run.pos..region.end).and_then(&mut parse)
+        && len <= PHYSICAL_LINE_MAX
+    {
+        let next = run.pos + len + 1;
+        let end_offset = run.offset(next).max(floor.saturating_add(1));
+        let body = run.pos + body.start..run.pos + body.end;
         if !records.push(time_ns, end_offset, body, flags) {
             break;
         }
         *floor = end_offset;
-        at = newline + 1;
+        run.pos = next;
         taken += 1;
     }
-    run.pos = start + at;
     taken
 }
 

@@ -1,16 +1,17 @@
 //! One line of docker's json-file driver: `{"log":"…\n","stream":"stdout","time":"…"}`.
 //!
 //! Invariants: the body is a span of the line, still escaped, and valid content of a JSON string;
-//! keys may come in any order and unknown ones with any value are read over. The form that docker
-//! writes is taken apart from its end, where shapes and lengths are known, so that the body is
-//! read only once; whatever does not fit goes through the general scanner, and both must agree.
+//! keys may come in any order and unknown ones with any value are read over. In the form that
+//! docker writes, the end of the body leads to the end of the line: shapes and lengths of what
+//! stands between are known, so that nobody looks for the line feed. Whatever does not fit goes
+//! through the general scanner, and both must agree.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use weir_model::{RecordFlags, unescape_json};
 
-use crate::json::{Content, Scanner, content, whole_content};
+use crate::json::{Content, Scanner, content, content_from, is_ascii_text};
 use crate::time::TimeParser;
 
 /// What a line says. Spans are relative to the line.
@@ -43,7 +44,9 @@ pub(crate) fn parse(
     times: &mut TimeParser,
     known: &mut KnownAttributes,
 ) -> Option<DockerLine> {
-    if let Some(parsed) = parse_usual(line, times, known) {
+    if let Some((parsed, end)) = parse_usual(line, times, known)
+        && end == line.len()
+    {
         return Some(parsed);
     }
     let parsed = parse_any(line, times)?;
@@ -70,65 +73,73 @@ impl KnownAttributes {
         }
     }
 
-    /// What comes before the attributes, when the line goes on with these.
-    fn strip_from<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
+    /// What comes behind the attributes, when the line goes on with these.
+    fn strip_from<'a>(&self, tail: &'a [u8]) -> Option<&'a [u8]> {
         if self.is_empty() {
             return None;
         }
-        line.strip_suffix(self.0.as_slice())?.strip_suffix(br#","attrs":"#)
+        tail.strip_prefix(br#","attrs":"#)?.strip_prefix(self.0.as_slice())
     }
 }
 
-/// Reads the exact form that docker writes, with no attributes or the known ones.
+/// Reads the exact form that docker writes, with no attributes or the known ones, from the start
+/// of `rest`; also gives where the object ends. Nothing in it is a line feed.
 #[inline]
 pub(crate) fn parse_usual(
-    line: &[u8],
+    rest: &[u8],
     times: &mut TimeParser,
     known: &KnownAttributes,
-) -> Option<DockerLine> {
-    let inner = line.strip_prefix(HEAD)?.strip_suffix(b"\"}")?;
-    let (before, time) = split_time(inner)?;
-    let attributes_end = HEAD.len() + before.len();
-    let (before, attributes) = match known.strip_from(before) {
-        Some(before) => (before, attributes_end - known.0.len()..attributes_end),
-        None => (before, 0..0),
+) -> Option<(DockerLine, usize)> {
+    let text = rest.strip_prefix(HEAD)?;
+    let (text, tail) = text.split_at_checked(end_of_text(text)?)?;
+    let (tail, iostream) = match tail.strip_prefix(br#"","stream":"stdout""#) {
+        Some(tail) => (tail, RecordFlags::STDOUT),
+        None => (tail.strip_prefix(br#"","stream":"stderr""#)?, RecordFlags::STDERR),
     };
-    let (before, iostream) = match before.strip_suffix(br#"","stream":"stdout""#) {
-        Some(before) => (before, RecordFlags::STDOUT),
-        None => (before.strip_suffix(br#"","stream":"stderr""#)?, RecordFlags::STDERR),
+    let (tail, attributes) = match known.strip_from(tail) {
+        Some(tail) => (tail, rest.len() - tail.len() - known.0.len()..rest.len() - tail.len()),
+        None => (tail, 0..0),
     };
-    // When the backslash of a final `\n` is itself escaped, the rest ends in half an escape and
-    // does not read: the general scanner then decides.
-    let (body, is_last) = match before.strip_suffix(b"\\n") {
-        Some(body) => (body, true),
-        None => (before, false),
-    };
-    let is_ascii = whole_content(body)?;
-    Some(DockerLine {
-        body: HEAD.len()..HEAD.len() + body.len(),
-        is_last,
+    let (time, tail) = split_time(tail)?;
+    let kept = without_newline(text);
+    let is_ascii = is_ascii_text(text)?;
+    let line = DockerLine {
+        body: HEAD.len()..HEAD.len() + kept,
+        is_last: kept < text.len(),
         attributes,
         time_ns: Some(times.parse(time)?),
         iostream,
         // The known attributes are not looked at again.
         is_ascii: is_ascii && known.is_empty(),
-    })
+    };
+    Some((line, rest.len() - tail.len()))
 }
 
-/// Splits a line without its end into what comes before the key `time`, and the time.
+/// Where the quote behind a text stands; that no control bytes are in it remains to be seen.
 #[inline]
-fn split_time(inner: &[u8]) -> Option<(&[u8], &[u8])> {
-    const KEY: &[u8] = br#","time":""#;
+fn end_of_text(bytes: &[u8]) -> Option<usize> {
+    let at = memchr::memchr2(b'\\', b'"', bytes)?;
+    // Most texts have no other escape than the line feed at their end.
+    if bytes.get(at..)?.starts_with(br#"\n""#) {
+        return Some(at + 2);
+    }
+    match content_from(bytes, at) {
+        Content::Quote(end) => Some(end),
+        Content::End | Content::Invalid(_) => None,
+    }
+}
+
+/// Splits the end of an object at its key `time` into the time and what comes behind the object.
+#[inline]
+fn split_time(tail: &[u8]) -> Option<(&[u8], &[u8])> {
+    let value = tail.strip_prefix(br#","time":""#)?;
     let split = |len: usize| {
-        let (before, time) = inner.split_at_checked(inner.len().checked_sub(len)?)?;
-        Some((before.strip_suffix(KEY)?, time))
+        let (time, end) = value.split_at_checked(len)?;
+        Some((time, end.strip_prefix(b"\"}")?))
     };
     // Nine out of ten times have all decimals.
-    if let Some(parts) = split(FULL_TIME_LEN) {
-        return Some(parts);
-    }
-    let window = inner.last_chunk::<{ TIME_LEN_MAX + 1 }>()?;
-    split(window.iter().rev().position(|b| *b == b'"')?)
+    split(FULL_TIME_LEN)
+        .or_else(|| split(value.iter().take(TIME_LEN_MAX + 1).position(|b| *b == b'"')?))
 }
 
 /// Reads any object with the keys of this format. Of keys that stand there twice the last counts.

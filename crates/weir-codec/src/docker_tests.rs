@@ -23,9 +23,20 @@ fn both_ways_of_reading_agree() {
     let mut known = KnownAttributes::default();
     known.learn(attributes.as_bytes());
     let mut is_usual = 0;
-    for log in
-        [r"a\n", r"a\\n", r"a\\\n", "", r"\n", r"a\u00e9", r"a\x", "a\"b", r"\ud83d\ude00", "tab\t"]
-    {
+    for log in [
+        r"a\n",
+        r"a\\n",
+        r"a\\\n",
+        r"a\nb\u000a",
+        "",
+        r"\n",
+        r"a\u00e9",
+        r"a\x",
+        "a\"b",
+        r"\ud83d\ude00",
+        "tab\t",
+        "a\nb\n",
+    ] {
         for middle in
             ["", r#","attrs":{"tag":"a\"b","n":"{}"}"#, r#","attrs":{"tag":"other"}"#, r#","x":1"#]
         {
@@ -35,7 +46,11 @@ fn both_ways_of_reading_agree() {
                         format!(r#"{{"log":"{log}","stream":"{stream}"{middle},"time":"{time}"}}"#);
                     let mut times = TimeParser::default();
                     let any = parse_any(line.as_bytes(), &mut times);
-                    if let Some(usual) = parse_usual(line.as_bytes(), &mut times, &known) {
+                    // What follows on the next lines is none of its business.
+                    let file = format!("{line}\n{line}\n");
+                    let read = parse_usual(file.as_bytes(), &mut times, &known);
+                    if let Some((usual, end)) = read {
+                        assert_eq!(end, line.len(), "{line}");
                         let usual = DockerLine { is_ascii: false, ..usual };
                         assert_eq!(Some(usual), any, "{line}");
                         is_usual += 1;
@@ -44,5 +59,5 @@ fn both_ways_of_reading_agree() {
             }
         }
     }
-    assert_eq!(is_usual, 6 * 2 * 2 * 3, "the form that docker writes takes the short way");
+    assert_eq!(is_usual, 8 * 2 * 2 * 3, "the form that docker writes takes the short way");
 }

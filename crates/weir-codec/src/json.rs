@@ -76,13 +76,11 @@ impl Extremes {
     }
 }
 
-/// Whether all of `bytes` is valid content of a string: `None` when not, else whether it is ASCII
-/// besides.
+/// Whether bytes without control bytes among them are ASCII; `None` when there are some.
 #[inline]
-pub(crate) fn whole_content(bytes: &[u8]) -> Option<bool> {
+pub(crate) fn is_ascii_text(bytes: &[u8]) -> Option<bool> {
     let Extremes { lowest, highest } = Extremes::of(bytes);
-    let is_content = lowest >= 0x20 && specials(bytes) == Content::End;
-    is_content.then_some(highest < 0x80)
+    (lowest >= 0x20).then_some(highest < 0x80)
 }
 
 /// Where string content stops.
@@ -120,8 +118,8 @@ fn first_control(bytes: &[u8]) -> Option<usize> {
     if has_control(bytes) { bytes.iter().position(|b| *b < 0x20) } else { None }
 }
 
-/// Goes on at the backslash or quote at `at`.
-fn content_from(bytes: &[u8], mut at: usize) -> Content {
+/// Goes on at the backslash or quote at `at`, without looking for control bytes.
+pub(crate) fn content_from(bytes: &[u8], mut at: usize) -> Content {
     // An escape is often followed by others nearby: a word at a time is faster over short
     // distances than a search that has to be set up.
     loop {
