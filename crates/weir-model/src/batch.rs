@@ -3,6 +3,8 @@
 //! Invariant: a `Batch` is immutable and its header was checked against its length; accessors
 //! never fail, at worst (a hostile frame that passed its checksum) they give empty slices.
 
+use std::ops::Range;
+
 use crate::frame::{self, FrameError, FrameHeader, HEADER_LEN};
 use crate::pool::PooledBuf;
 use crate::{LogRecord, Position, RecordFlags, Resource, Severity, SourceBook, unescape_json};
@@ -180,6 +182,15 @@ impl Batch {
             severity: self.bytes_column(5 + attributes, count),
             flags: self.bytes_column(6 + attributes, count),
         }
+    }
+
+    /// Records number `range`, or those of them that there are, in order.
+    pub fn records_in(&self, range: Range<usize>) -> Records<'_> {
+        let mut records = self.records();
+        records.next = range.start;
+        let end = range.end.min(records.timestamp.len());
+        records.timestamp = &records.timestamp[..end];
+        records
     }
 
     /// How many leading records have a position at or before `position`.

@@ -1,6 +1,6 @@
 //! A batch on its way: what an output encodes and settles.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use weir_journal::Delivery;
@@ -61,6 +61,20 @@ impl Parcel {
             records.nth(first - 1);
         }
         (first..).zip(records).filter(move |(i, _)| cursor.is_none_or(|c| batch.is_routed(*i, c)))
+    }
+
+    /// Calls `visit` with each of the records number `range` of those to deliver, until it breaks.
+    #[inline]
+    pub(crate) fn visit(
+        &self,
+        range: Range<usize>,
+        visit: impl FnMut(RecordView<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if self.cursor.is_some() {
+            return self.part(range).try_for_each(visit);
+        }
+        let (start, end) = (self.first_record + range.start, self.first_record + range.end);
+        self.batch.records_in(start..end).try_for_each(visit)
     }
 
     /// The records number `range` of those to deliver.

@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -127,18 +128,19 @@ impl Encoder {
         let tails = self.tails(parcel.batch.resource());
         let observed_ns = parcel.batch.header().observed_ns;
         let mut len = 0;
-        for record in parcel.part(range) {
+        let counted = parcel.visit(range, |record| {
             if !is_plain(&record)
                 || !record.flags.contains(RecordFlags::JSON_ESCAPED)
                 || is_blank(&record)
             {
-                return None;
+                return ControlFlow::Break(());
             }
             let head = Head::len_at(time_of(&record, observed_ns));
             let tail = tails.complete[stream_number(record.flags)].len();
             len += head + record.body.len() + QUOTE.len() + tail;
-        }
-        Some(len)
+            ControlFlow::Continue(())
+        });
+        counted.is_continue().then_some(len)
     }
 
     /// Appends events whose [`Self::length`] is known, until `out` is that long; returns how many.
@@ -163,13 +165,14 @@ impl Encoder {
         let tails = self.tails(parcel.batch.resource());
         let observed_ns = parcel.batch.header().observed_ns;
         let mut count = 0;
-        for record in parcel.part(range) {
+        let head = &mut self.head;
+        let _until_enough = parcel.visit(range, |record| {
             if out.len() >= until {
-                break;
+                return ControlFlow::Break(());
             }
             let tail = &tails.complete[stream_number(record.flags)];
             out.reserve(record.body.len() + tail.len() + EVENT_OVERHEAD_BYTES);
-            out.extend_from_slice(self.head.at(time_of(&record, observed_ns)));
+            out.extend_from_slice(head.at(time_of(&record, observed_ns)));
             push_body(&record, bodies, out);
             if is_plain(&record) {
                 out.extend_from_slice(tail);
@@ -177,7 +180,8 @@ impl Encoder {
                 push_special(&tails, &record, out);
             }
             count += 1;
-        }
+            ControlFlow::Continue(())
+        });
         count
     }
 
@@ -219,10 +223,10 @@ fn is_plain(record: &RecordView<'_>) -> bool {
 
 #[inline]
 fn stream_number(flags: RecordFlags) -> usize {
-    match flags.iostream() {
-        None => 0,
-        Some("stdout") => 1,
-        Some(_) => 2,
+    if flags.contains(RecordFlags::STDERR) {
+        2
+    } else {
+        usize::from(flags.contains(RecordFlags::STDOUT))
     }
 }
 
@@ -414,17 +418,31 @@ impl Head {
     }
 }
 
-/// Nine digits.
+/// Nine digits: one, and eight that are found side by side in one word, the first in its lowest
+/// byte. Divisions are multiplications with the reciprocal, exact for numbers of that size.
 #[inline]
 fn write_nanos(nanos: u32, digits: &mut [u8; 9]) {
-    // Digits of the two halves do not wait for each other.
-    let (mut high, mut low) = (nanos / 100_000, nanos % 100_000);
-    for at in (0..5).rev() {
-        digits[4 + at] = b'0' + (low % 10) as u8;
-        low /= 10;
-    }
-    for at in (0..4).rev() {
-        digits[at] = b'0' + (high % 10) as u8;
-        high /= 10;
+    let (first, rest) = (nanos / 100_000_000, u64::from(nanos % 100_000_000));
+    let fours = (rest / 10_000) | ((rest % 10_000) << 32);
+    let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
+    let twos = hundreds | ((fours - hundreds * 100) << 16);
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
+    let ones = tens | ((twos - tens * 10) << 8);
+    digits[0] = b'0' + first as u8;
+    digits[1..].copy_from_slice(&(ones | 0x3030_3030_3030_3030).to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write_nanos;
+
+    #[test]
+    fn nanoseconds_are_written_as_nine_digits() {
+        let edges = [0, 9, 10, 99, 100, 9_999, 10_000, 99_999_999, 100_000_000, 999_999_999];
+        for nanos in edges.into_iter().chain((0..1_000_000_000).step_by(7_919)) {
+            let mut digits = [0; 9];
+            write_nanos(nanos, &mut digits);
+            assert_eq!(String::from_utf8_lossy(&digits), format!("{nanos:09}"));
+        }
     }
 }
