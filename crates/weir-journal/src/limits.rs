@@ -32,6 +32,13 @@ pub(crate) const PUNCH_BYTES_MIN: u64 = 16 * 1024;
 /// so that a trickle behind a slow destination does not cost a slot per line.
 pub(crate) const MERGE_BYTES_MAX: usize = 48 * 1024;
 
+/// Batches of at least this size are merged only behind a backlog: before that, copying what waits
+/// already costs more than a slot.
+pub(crate) const MERGE_ALWAYS_BYTES: usize = 4 * 1024;
+
+/// Batches of all streams that make a backlog: about a mebibyte of slots.
+pub(crate) const MERGE_BACKLOG_SLOTS: usize = 1024;
+
 /// Batches that the journal remembers before each destination is held to its equal share of them;
 /// so there are never more than twice as many. Each costs a few hundred bytes of memory.
 pub(crate) const SLOTS_MAX: usize = 100_000;

@@ -10,7 +10,8 @@ use weir_model::{Batch, DiscardReason, StreamId};
 
 use super::{CommitTail, CursorState, CursorStream, Entry, Slot, State, Status};
 use crate::limits::{
-    MERGE_BYTES_MAX, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
+    MERGE_ALWAYS_BYTES, MERGE_BACKLOG_SLOTS, MERGE_BYTES_MAX, READ_AHEAD_BYTES,
+    READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
 };
 use crate::spec::{RefusedReason, WhenFull, WritePolicy};
 use crate::{Outcome, Refused};
@@ -462,11 +463,13 @@ impl State {
         }
     }
 
-    /// Appends to the stream's last batch instead of making a new slot, when that one is small
-    /// and still waiting for every destination.
+    /// Appends to the stream's last batch instead of making a new slot, when both are small and
+    /// that one is still waiting for every destination.
     fn merge_into_last(&mut self, batch: &Batch, tail: &Arc<CommitTail>, now: Duration) -> bool {
         let stream = batch.header().stream;
-        if batch.frame_bytes() > MERGE_BYTES_MAX || batch.record_count() == 0 {
+        let is_worth_a_slot =
+            batch.frame_bytes() >= MERGE_ALWAYS_BYTES && self.slots.len() < MERGE_BACKLOG_SLOTS;
+        if batch.frame_bytes() > MERGE_BYTES_MAX || batch.record_count() == 0 || is_worth_a_slot {
             return false;
         }
         let Some(seq) = self.mergeable_seq(stream) else { return false };

@@ -111,6 +111,8 @@ pub(super) struct Engine {
     next_unwatched: Duration,
     pub(super) retry_open_at: Option<Duration>,
     published_at: Duration,
+    /// False after a wait that nobody ended.
+    may_be_woken: bool,
 }
 
 impl Engine {
@@ -151,6 +153,7 @@ impl Engine {
             next_drain: now,
             retry_open_at: None,
             published_at: now,
+            may_be_woken: true,
         }
     }
 
@@ -208,7 +211,7 @@ impl Engine {
         let now = self.now();
         self.take_events(now);
         self.take_timers(now);
-        if self.parts.wake.take() {
+        if std::mem::replace(&mut self.may_be_woken, true) && self.parts.wake.take() {
             self.retry_blocked();
         }
         self.visit_ready();
@@ -425,14 +428,13 @@ impl Engine {
             tv_nsec: i64::from(timeout.subsec_nanos()),
         };
         let wake = PollFd::new(&self.parts.wake, PollFlags::IN);
+        let events = self.discovery.fd().filter(|_| !is_draining);
+        let events = events.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let count = 1 + usize::from(events.is_some());
+        let mut fds = [wake.clone(), events.unwrap_or(wake)];
         // Interruption by a signal is as good as a wake-up.
-        let _woken = match self.discovery.fd().filter(|_| !is_draining) {
-            Some(events) => {
-                let events = PollFd::from_borrowed_fd(events, PollFlags::IN);
-                poll(&mut [wake, events], Some(&timeout))
-            }
-            None => poll(&mut [wake], Some(&timeout)),
-        };
+        let polled = poll(&mut fds[..count], Some(&timeout));
+        self.may_be_woken = polled.is_err() || !fds[0].revents().is_empty();
     }
 }
 

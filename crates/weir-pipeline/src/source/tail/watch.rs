@@ -37,6 +37,13 @@ pub(super) enum Interest {
 /// Most events taken at a time, so that a storm of them cannot keep the source from reading.
 const EVENTS_PER_DRAIN_MAX: usize = 32 * 1024;
 
+/// Bytes of events taken in one system call.
+const READ_BYTES: usize = 16 * 1024;
+
+/// So many events fit in one read, however long their names are (`struct inotify_event`, a name
+/// of 255 bytes and a NUL).
+const EVENTS_PER_READ_MIN: usize = READ_BYTES / (16 + 256);
+
 /// An inotify instance, or none where the system refused one.
 #[derive(Debug)]
 pub(super) struct Watcher(Option<OwnedFd>);
@@ -90,13 +97,17 @@ impl Watcher {
     /// Takes what has happened. False when more is waiting.
     pub(super) fn drain(&self, mut tell: impl FnMut(Event<'_>)) -> bool {
         let Some(fd) = &self.0 else { return true };
-        let mut buf = [MaybeUninit::uninit(); 16 * 1024];
+        let mut buf = [MaybeUninit::uninit(); READ_BYTES];
         let mut reader = Reader::new(fd, &mut buf);
-        for _ in 0..EVENTS_PER_DRAIN_MAX {
+        for taken in 1..=EVENTS_PER_DRAIN_MAX {
             match reader.next() {
                 Ok(event) => translate(&event, &mut tell),
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR) => continue,
                 Err(_nothing_more) => return true,
+            }
+            // The kernel gave all that it had: there would have been space for one more.
+            if taken < EVENTS_PER_READ_MIN && reader.is_buffer_empty() {
+                return true;
             }
         }
         false
