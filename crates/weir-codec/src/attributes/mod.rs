@@ -143,12 +143,18 @@ impl Attributes {
         self.entries.is_empty()
     }
 
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// There were more than fit.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
     /// All paths and values in order; a path stands once for each of its values.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Scalar<'_>)> + Clone {
         self.entries.iter().map(|entry| (self.slice(&entry.path), self.scalar(&entry.value)))
     }
@@ -312,10 +318,12 @@ impl Attributes {
         start..self.text.len()
     }
 
+    #[inline]
     fn slice(&self, span: &Range<usize>) -> &[u8] {
         self.text.get(span.clone()).unwrap_or_default()
     }
 
+    #[inline]
     fn scalar(&self, cell: &Cell) -> Scalar<'_> {
         match cell {
             Cell::Null => Scalar::Null,

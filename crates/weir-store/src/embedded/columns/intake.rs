@@ -172,7 +172,7 @@ impl Intake {
         } else {
             self.line_format.as_ref().and_then(|format| self.inside.read_line(body, format))
         };
-        let count = self.own.iter().count() + self.inside.iter().count();
+        let count = self.own.len() + self.inside.len();
         let is_whole = is_object
             && !is_logfmt
             && stated.is_some()
