@@ -14,6 +14,7 @@ use super::glob;
 use super::plan::{Named, Sections};
 use super::section::Section;
 use super::tables::BASE_BYTES;
+use super::text::Place;
 
 /// All checks.
 pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
@@ -271,9 +272,21 @@ pub(crate) fn readable_file(
             }
         }
     }
-    if marker == "PRIVATE KEY" && is_world_readable(&path) {
+    if marker == "PRIVATE KEY" {
+        kept_secret(&path, section.place(key), &key_path, diagnostics);
+    }
+}
+
+/// What every user may read is hardly secret.
+pub(crate) fn kept_secret(
+    path: &Path,
+    place: Option<Place>,
+    key_path: &str,
+    diagnostics: &mut Diagnostics,
+) {
+    if is_world_readable(path) {
         diagnostics
-            .warn(section.place(key), &key_path, format!("every user may read {}", path.display()))
+            .warn(place, key_path, format!("every user may read {}", path.display()))
             .help(format!("chmod 600 {}", path.display()));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use weir_host::units::{format_duration, format_size};
 use weir_host::{Connector, ConnectorSettings, TlsFiles};
 
-use super::check::readable_file;
+use super::check::{kept_secret, readable_file};
 use super::diagnostic::Diagnostics;
 use super::section::Section;
 
@@ -263,14 +263,10 @@ fn no_effect(section: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// What every user may read is hardly secret.
+/// The file that a secret was read from.
 pub(crate) fn secret_file(section: &Section, key: &str, diagnostics: &mut Diagnostics) {
-    let Some(path) = section.secret_file(key) else { return };
-    if weir_host::secret::is_world_readable(path) {
-        let key_path = section.key_path(key);
-        diagnostics
-            .warn(section.place(key), &key_path, format!("every user may read {}", path.display()))
-            .help(format!("chmod 600 {}", path.display()));
+    if let Some(path) = section.secret_file(key) {
+        kept_secret(path, section.place(key), &section.key_path(key), diagnostics);
     }
 }
 

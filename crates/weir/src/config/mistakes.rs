@@ -1,6 +1,9 @@
 //! Mistakes of every kind, as data: what is written, on which line it is noticed, what is said
 //! and what is advised.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
 use super::tests::{REST, loaded};
 use crate::term::Paint;
 
@@ -667,4 +670,38 @@ fn wrong_socket_outputs() {
         ),
         ("[output.b]\ntype = \"socket\"\naddress = \"a:1\"\nprotocol = \"sctp\"", 4, "\"tcp\"", ""),
     ]);
+}
+
+#[test]
+fn a_secret_that_every_user_may_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, "-----BEGIN PRIVATE KEY-----\n").unwrap();
+    let path = secret.display();
+    let outputs = |lines: &str| format!("[output.b]\n{lines}\n");
+    let http = "type = \"http\"\nurl = \"https://a/\"";
+    let uses = [
+        outputs(&format!(
+            "type = \"splunk_hec\"\nendpoint = \"https://a\"\ntoken = {{ file = {path:?} }}"
+        )),
+        outputs(&format!("{http}\nbearer = {{ file = {path:?} }}")),
+        outputs(&format!("{http}\nuser = \"me\"\npassword = {{ file = {path:?} }}")),
+        outputs(&format!("{http}\ntls = {{ key_file = {path:?} }}")),
+        format!(
+            "[[rule]]\nwhen = \"*\"\nredact = [{{ preset = \"card\", with = \"hash\", \
+             key = {{ file = {path:?} }} }}]"
+        ),
+    ];
+    for text in uses {
+        for (mode, is_told) in [(0o644, true), (0o640, false)] {
+            std::fs::set_permissions(&secret, Permissions::from_mode(mode)).unwrap();
+            let loaded = loaded(&format!("{REST}{text}\n"));
+            let told = loaded.diagnostics.0.iter().find(|d| d.message.contains("every user"));
+            assert_eq!(told.is_some(), is_told, "{text}");
+            if let Some(told) = told {
+                assert_eq!(told.message, format!("every user may read {path}"), "{text}");
+                assert_eq!(told.help, [format!("chmod 600 {path}")], "{text}");
+            }
+        }
+    }
 }

@@ -1,10 +1,9 @@
 //! What a rule hides, from its item in the configuration.
 
-use std::path::Path;
-
 use weir_host::Secret;
 use weir_pipeline::rule::{PRESETS, Pattern, Redaction, Replacement, Scope};
 
+use super::check::kept_secret;
 use super::diagnostic::Diagnostics;
 use super::field::{Default, Field, Kind, list_or};
 use super::section;
@@ -132,11 +131,8 @@ fn secret(section: &section::Section, diagnostics: &mut Diagnostics) -> Option<S
             )
             .help("add key = { env = \"NAME\" } or key = { file = \"/path\" }");
     }
-    let is_open = section.secret_file("key").is_some_and(weir_host::secret::is_world_readable);
-    if is_open {
-        let path = section.secret_file("key").unwrap_or(Path::new(""));
-        let message = format!("{} can be read by everybody", path.display());
-        diagnostics.warn(section.place("key"), PATH, message).help("chmod 600 it");
+    if let Some(path) = section.secret_file("key") {
+        kept_secret(path, section.place("key"), PATH, diagnostics);
     }
     secret
 }
