@@ -365,6 +365,34 @@ fn dead_letters_can_be_sent_again() {
 }
 
 #[test]
+fn dead_letters_stay_where_they_are_when_the_disk_fails_while_they_are_sent_again() {
+    let collector = Collector::start();
+    collector.answer(Answer::RefuseContaining("poison".to_owned()));
+    let disk = std::sync::Arc::new(FailingDisk::over(std::sync::Arc::new(weir_host::RealDisk)));
+    let kind = OutputKind::SplunkHec(Box::new(hec(&collector.url())));
+    let mut rig = Rig::start_in(tempfile::tempdir().unwrap(), disk.clone(), kind);
+    rig.append(1, &[Line::new("poison 1"), Line::new("poison 2")]);
+    rig.drain();
+    collector.answer(Answer::status(503));
+    let (plan, context) = (rig.plan.clone(), rig.context());
+    let letters = || dead_letter::list(&context.data_dir, "out").unwrap().count();
+    for (call, path) in [
+        (CallKind::Rename, ".resending"),
+        (CallKind::SyncData, ".resending-next"),
+        (CallKind::Rename, ".resending"),
+    ] {
+        disk.faults().inject(Fault::new(FaultKind::Io).on(call).path(path));
+        let failed = dead_letter::resend(&plan, &context, Duration::from_millis(50));
+        assert!(failed.is_err(), "{call:?} of {path}: {failed:?}");
+        assert_eq!(letters(), 2, "{call:?} of {path}");
+    }
+    collector.answer(Answer::Accept);
+    let report = dead_letter::resend(&plan, &context, DEADLINE).unwrap();
+    assert_eq!((report.delivered, report.left, letters()), (2, 0, 0));
+    rig.finish();
+}
+
+#[test]
 fn a_stop_during_an_outage_keeps_everything_for_the_next_start() {
     let mut collector = Collector::start();
     collector.pause();

@@ -5,12 +5,13 @@
 //! refused its record. Interrupted, the rest stays in the moved file and goes first next time;
 //! at most one group of entries is sent twice then.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use weir_host::{Disk, OpenMode};
 use weir_model::{
     Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, SourceBook, SourceId,
     StreamId,
@@ -85,50 +86,80 @@ pub fn resend(
     let file = DeadLetterFile::new(context.disk.clone(), &context.data_dir, &plan.name);
     let at = |path: &Path| {
         let path = path.to_owned();
-        move |error| ResendError::Io { path, error }
+        move |error| ResendError::Io { path: path.clone(), error }
     };
-    move_aside(&file, &moved).map_err(at(&moved))?;
-    let lines = read_lines(&moved).map_err(at(&moved))?;
+    let moved = Moved { disk: context.disk.clone(), path: moved };
+    let at = at(&moved.path);
+    moved.take(&file).map_err(&at)?;
+    let lines = moved.lines().map_err(&at)?;
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(at(&moved))?;
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(&at)?;
     let mut session = Session { sender: Arc::new(sender), report: ResendReport::default() };
-    let kept = runtime.block_on(session.send_all(&lines, &moved, patience)).map_err(at(&moved))?;
-    keep(&moved, &kept).map_err(at(&moved))?;
+    let kept = runtime.block_on(session.send_all(&lines, &moved, patience)).map_err(&at)?;
+    moved.keep(&kept).map_err(&at)?;
     Ok(session.report)
 }
 
-/// Moves the file aside unless an interrupted resend left one there, which then goes first.
-fn move_aside(file: &DeadLetterFile, moved: &Path) -> io::Result<()> {
-    if moved.exists() || !file.path().exists() {
-        return Ok(());
+/// The file whose entries are being sent.
+struct Moved {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+}
+
+impl Moved {
+    /// Moves the dead letters here, unless an interrupted resend left some, which then go first.
+    fn take(&self, file: &DeadLetterFile) -> io::Result<()> {
+        if self.content()?.is_some() {
+            return Ok(());
+        }
+        match self.disk.open(file.path(), OpenMode::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => drop(opened?),
+        }
+        let _locked = file.lock()?;
+        self.disk.rename(file.path(), &self.path)?;
+        self.disk.sync_dir(self.dir())
     }
-    let _locked = file.lock()?;
-    std::fs::rename(file.path(), moved)
-}
 
-fn read_lines(moved: &Path) -> io::Result<Vec<Vec<u8>>> {
-    let content = match std::fs::read(moved) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        content => content?,
-    };
-    let lines = content.split(|b| *b == b'\n').filter(|line| !line.is_empty());
-    Ok(lines.map(<[u8]>::to_vec).collect())
-}
+    fn dir(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
 
-/// Leaves just these lines in the moved file, or no file.
-fn keep(moved: &Path, lines: &[&[u8]]) -> io::Result<()> {
-    if lines.is_empty() {
-        return match std::fs::remove_file(moved) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            result => result,
+    fn content(&self) -> io::Result<Option<Vec<u8>>> {
+        let file = match self.disk.open(&self.path, OpenMode::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
         };
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(Some(bytes))
     }
-    let next = moved.with_extension("resending-next");
-    let mut content = lines.join(&b'\n');
-    content.push(b'\n');
-    std::fs::write(&next, content)?;
-    std::fs::File::open(&next)?.sync_all()?;
-    std::fs::rename(&next, moved)
+
+    fn lines(&self) -> io::Result<Vec<Vec<u8>>> {
+        let content = self.content()?.unwrap_or_default();
+        let lines = content.split(|b| *b == b'\n').filter(|line| !line.is_empty());
+        Ok(lines.map(<[u8]>::to_vec).collect())
+    }
+
+    /// Leaves just these lines in the file, or no file.
+    fn keep(&self, lines: &[&[u8]]) -> io::Result<()> {
+        if lines.is_empty() {
+            match self.disk.remove(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                removed => removed?,
+            }
+            return self.disk.sync_dir(self.dir());
+        }
+        let mut content = lines.join(&b'\n');
+        content.push(b'\n');
+        let next = self.path.with_extension("resending-next");
+        let file = self.disk.open(&next, OpenMode::Create)?;
+        file.set_len(0)?;
+        file.write_all_at(&mut [IoSlice::new(&content)], 0)?;
+        file.sync_data()?;
+        self.disk.rename(&next, &self.path)?;
+        self.disk.sync_dir(self.dir())
+    }
 }
 
 struct Session {
@@ -141,7 +172,7 @@ impl Session {
     async fn send_all<'a>(
         &mut self,
         lines: &'a [Vec<u8>],
-        moved: &Path,
+        moved: &Moved,
         patience: Duration,
     ) -> io::Result<Vec<&'a [u8]>> {
         let mut kept: Vec<&[u8]> = Vec::new();
@@ -167,7 +198,7 @@ impl Session {
             rest = after;
             let left: Vec<&[u8]> =
                 kept.iter().copied().chain(rest.iter().map(Vec::as_slice)).collect();
-            keep(moved, &left)?;
+            moved.keep(&left)?;
         }
         Ok(kept)
     }
