@@ -13,6 +13,7 @@ mod archive;
 mod dir;
 mod path;
 mod target;
+mod told;
 mod writer;
 
 use std::io;

@@ -19,6 +19,7 @@ use weir_model::{DiscardReason, RecordView};
 use super::archive::{Archivist, Upkeep};
 use super::dir::Dir;
 use super::target::Target;
+use super::told::{News, Told};
 use crate::config::{Compression, FileOutput, FsyncPolicy};
 use crate::output::Job;
 use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
@@ -48,6 +49,7 @@ pub(super) struct Writer {
     archivist: Option<Archivist>,
     dead_letters: Option<DeadLetterFile>,
     draft: RefCell<Draft>,
+    told: Told,
 }
 
 /// What one round brought to the files.
@@ -88,6 +90,7 @@ impl Writer {
             flush_failed: false,
             dead_letters,
             draft: RefCell::default(),
+            told: Told::default(),
         }
     }
 
@@ -309,12 +312,18 @@ impl Writer {
     }
 
     /// Records whose file can never be, at the end of a round.
-    fn put_away(&self, refused: &Refused, outcomes: &mut [Outcome]) -> io::Result<()> {
+    fn put_away(&mut self, refused: &Refused, outcomes: &mut [Outcome]) -> io::Result<()> {
         if refused.letters.is_empty() {
             return Ok(());
         }
+        let now = self.clock.monotonic();
         for reason in refused.paths.values() {
-            tracing::warn!(output = %self.output, "{reason}: records for this file are refused");
+            let rest = match self.told.note(reason, now) {
+                News::Yes => "",
+                News::Last => "; further files are not named for a while",
+                News::No => continue,
+            };
+            tracing::warn!(output = %self.output, "{reason}: records for this file are refused{rest}");
         }
         let appended = match &self.dead_letters {
             Some(file) => file.append(&refused.letters)?,
