@@ -10,7 +10,7 @@ pub use weir_host::Compression;
 use weir_host::Secret;
 use weir_journal::WhenFull;
 
-pub use crate::output::{FilePath, FilePathError};
+pub use crate::output::{Endpoint, EndpointError, FilePath, FilePathError};
 pub use crate::rule::RulePlan;
 
 /// What weir runs.

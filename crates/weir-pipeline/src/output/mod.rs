@@ -34,6 +34,7 @@ use crate::config::{Encoding, FileOutput, OutputKind, OutputPlan, SocketOutput};
 use crate::stats::{self, OutputStats};
 
 pub use file::{FilePath, FilePathError};
+pub use post::{Endpoint, EndpointError};
 pub use signal::Stop;
 
 /// What every output gets from outside.
@@ -51,14 +52,14 @@ pub struct OutputContext {
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     /// The endpoint is no URL that weir understands.
-    #[error("output {output}: endpoint {endpoint} {problem}")]
+    #[error("output {output}: endpoint {endpoint} {problem}: {}", problem.help())]
     Endpoint {
         /// Name of the output.
         output: String,
         /// The setting.
         endpoint: String,
-        /// What would be right.
-        problem: &'static str,
+        /// What is wrong with it.
+        problem: EndpointError,
     },
     /// The token cannot stand in a header.
     #[error("output {output}: the token holds characters that no HTTP header may hold")]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use weir_host::units::{format_duration, format_size};
 use weir_host::{Connector, ConnectorSettings, TlsFiles};
+use weir_pipeline::config::{Endpoint, EndpointError};
 
 use super::check::{kept_secret, readable_file};
 use super::diagnostic::Diagnostics;
@@ -22,110 +23,46 @@ pub(crate) fn splunk_hec(section: &Section, diagnostics: &mut Diagnostics) {
     secret_file(section, "token", diagnostics);
 }
 
-/// A URL in its parts.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Url<'a> {
-    pub(crate) is_https: bool,
-    pub(crate) user: Option<&'a str>,
-    pub(crate) host: &'a str,
-    pub(crate) path: &'a str,
-}
-
-impl Url<'_> {
-    /// It leads to this machine.
-    pub(crate) fn is_local(&self) -> bool {
-        let host = self.host.trim_matches(['[', ']']);
-        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-    }
-}
-
-/// Takes a URL apart; the error says what is wrong and what would be right.
-pub(crate) fn parse_url(text: &str) -> Result<Url<'_>, (String, String)> {
-    let wrong = |what: &str, help: &str| Err((what.to_owned(), help.to_owned()));
-    if text.chars().any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
-        return wrong("has characters that no URL has", "take out spaces and accents");
-    }
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return Err((
-            "has no scheme".into(),
-            format!("write \"https://{text}\" or \"http://{text}\""),
-        ));
-    };
-    let is_https = match scheme.to_ascii_lowercase().as_str() {
-        "https" => true,
-        "http" => false,
-        _ => return wrong(&format!("has the scheme {scheme:?}"), "write https:// or http://"),
-    };
-    if rest.contains(['?', '#']) {
-        return wrong("has a query or a fragment", "leave out everything from ? or # on");
-    }
-    let (authority, path) = rest.find('/').map_or((rest, ""), |i| rest.split_at(i));
-    let (user, host_port) = authority
-        .rsplit_once('@')
-        .map_or((None, authority), |(user, host_port)| (Some(user), host_port));
-    let host = match split_port(host_port) {
-        Ok(host) => host,
-        Err(port) => {
-            return wrong(&format!("has the port {port:?}"), "a port is a number from 1 to 65535");
+/// The URL of a key, or what is wrong with it.
+pub(crate) fn url(
+    section: &Section,
+    key: &str,
+    parse: impl FnOnce(&str) -> Result<Endpoint, EndpointError>,
+    diagnostics: &mut Diagnostics,
+) -> Option<Endpoint> {
+    match parse(section.text(key)?) {
+        Ok(url) => Some(url),
+        Err(problem) => {
+            let key_path = section.key_path(key);
+            let message = format!("{key_path} {problem}");
+            let said = diagnostics.error(section.place(key), &key_path, message);
+            said.help(problem.help());
+            if problem == EndpointError::Credentials {
+                said.secret();
+            }
+            None
         }
-    };
-    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
-    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    if host.is_empty() {
-        return wrong("has no host", "write https://HOST:8088");
-    }
-    if bare.parse::<IpAddr>().is_err() && !host.chars().all(is_name) {
-        return wrong(&format!("has the host {host:?}"), "write a name or an IP address");
-    }
-    Ok(Url { is_https, user, host, path })
-}
-
-/// The host, or the port that is none.
-fn split_port(host_port: &str) -> Result<&str, &str> {
-    let after_bracket = host_port.rfind(']').map_or(0, |i| i + 1);
-    match host_port[after_bracket..].rsplit_once(':') {
-        None => Ok(host_port),
-        Some((_, port)) => match port.parse::<u16>() {
-            Ok(1..) => Ok(&host_port[..host_port.len() - port.len() - 1]),
-            _ => Err(port),
-        },
     }
 }
 
 /// Whether it is `https`; none when it is no URL.
 fn endpoint(section: &Section, diagnostics: &mut Diagnostics) -> Option<bool> {
-    let text = section.text("endpoint")?;
+    let url = url(section, "endpoint", Endpoint::collector, diagnostics)?;
+    let text = section.text("endpoint").unwrap_or_default();
     let key_path = section.key_path("endpoint");
     let place = section.place("endpoint");
-    let url = match parse_url(text) {
-        Ok(url) => url,
-        Err((what, help)) => {
-            diagnostics.error(place, &key_path, format!("{key_path} {what}")).help(help);
-            return None;
-        }
-    };
-    if url.user.is_some() {
-        diagnostics
-            .error(
-                place.clone(),
-                &key_path,
-                format!("{key_path} has a user name or password in it"),
-            )
-            .help("the token is the only credential: take out everything before the @")
-            .secret();
-    }
     if url.path.contains("/services/collector") {
         let (front, _) = text.split_once("/services/collector").unwrap_or((text, ""));
         diagnostics
             .error(place.clone(), &key_path, format!("{key_path} ends in the collector's own path"))
             .help(format!("weir adds /services/collector itself: write {front:?}"));
     }
-    if !url.is_https && !url.is_local() {
+    if !url.tls && !url.is_local() {
         diagnostics
             .warn(place, &key_path, "the token and all records cross the network unencrypted")
             .help("write https:// where the collector speaks it");
     }
-    Some(url.is_https)
+    Some(url.tls)
 }
 
 pub(crate) fn tls(section: &Section, is_https: Option<bool>, diagnostics: &mut Diagnostics) {
@@ -267,38 +204,5 @@ fn no_effect(section: &Section, diagnostics: &mut Diagnostics) {
 pub(crate) fn secret_file(section: &Section, key: &str, diagnostics: &mut Diagnostics) {
     if let Some(path) = section.secret_file(key) {
         kept_secret(path, section.place(key), &section.key_path(key), diagnostics);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_are_taken_apart() {
-        let url = parse_url("https://splunk.example:8088/prefix").unwrap();
-        assert_eq!((url.is_https, url.host, url.path), (true, "splunk.example", "/prefix"));
-        assert_eq!(parse_url("http://[::1]:80").unwrap().host, "[::1]");
-        assert_eq!(parse_url("http://10.0.0.1").unwrap().host, "10.0.0.1");
-        assert_eq!(parse_url("HTTPS://a@b").unwrap().user, Some("a"));
-    }
-
-    #[test]
-    fn what_is_no_url_says_why() {
-        for (text, what) in [
-            ("splunk:8088", "has no scheme"),
-            ("tcp://splunk", "has the scheme \"tcp\""),
-            ("https://", "has no host"),
-            ("https://:8088", "has no host"),
-            ("https://splunk:http", "has the port \"http\""),
-            ("https://splunk:0", "has the port \"0\""),
-            ("https://splunk:99999", "has the port \"99999\""),
-            ("https://spl unk", "has characters that no URL has"),
-            ("https://splunk?x=1", "has a query or a fragment"),
-            ("https://spl*unk", "has the host \"spl*unk\""),
-            ("https://[::1:8088", "has the host \"[::1\""),
-        ] {
-            assert_eq!(parse_url(text).unwrap_err().0, what, "{text}");
-        }
     }
 }

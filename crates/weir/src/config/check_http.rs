@@ -2,14 +2,16 @@
 //!
 //! Invariant: as in `check`: only reads, names the place and says what would be right.
 
-use super::check_hec::{bounds, parse_url, pauses, secret_file, tls};
+use weir_pipeline::config::Endpoint;
+
+use super::check_hec::{bounds, pauses, secret_file, tls, url};
 use super::diagnostic::Diagnostics;
 use super::section::Section;
 use super::tree::NodeValue;
 
 /// All checks of one output.
 pub(crate) fn http(section: &Section, diagnostics: &mut Diagnostics) {
-    let is_https = url(section, diagnostics);
+    let is_https = is_https(section, diagnostics);
     tls(section, is_https, diagnostics);
     bounds(section, diagnostics);
     credentials(section, diagnostics);
@@ -18,21 +20,7 @@ pub(crate) fn http(section: &Section, diagnostics: &mut Diagnostics) {
 
 /// All checks of one output of type `socket`.
 pub(crate) fn socket(section: &Section, diagnostics: &mut Diagnostics) {
-    if let Some(address) = section.text("address") {
-        let key_path = section.key_path("address");
-        let has_port = parse_url(&format!("http://{address}")).is_ok_and(|url| {
-            url.path.is_empty() && url.user.is_none() && !address.ends_with(url.host)
-        });
-        if !has_port {
-            diagnostics
-                .error(
-                    section.place("address"),
-                    &key_path,
-                    format!("{key_path} {address:?} is no host with a port"),
-                )
-                .help("write \"logs.example:514\" or \"[2001:db8::1]:514\"");
-        }
-    }
+    let _is_used_as_it_is = url(section, "address", Endpoint::address, diagnostics);
     tls(section, Some(section.word("protocol") == "tls"), diagnostics);
     pauses(section, diagnostics);
     if section.is_set("datagram_max") && section.word("protocol") != "udp" {
@@ -58,37 +46,15 @@ pub(crate) fn headers(section: &Section) -> Vec<(String, String)> {
 }
 
 /// Whether it is `https`; none when it is no URL.
-fn url(section: &Section, diagnostics: &mut Diagnostics) -> Option<bool> {
-    let text = section.text("url")?;
-    let key_path = section.key_path("url");
-    let place = section.place("url");
-    // Here a query is part of the address.
-    let bare = text.split('?').next().unwrap_or(text);
-    let url = match parse_url(bare) {
-        Ok(url) => url,
-        Err((what, help)) => {
-            diagnostics.error(place, &key_path, format!("{key_path} {what}")).help(help);
-            return None;
-        }
-    };
-    if text.contains(|c: char| c.is_whitespace() || c.is_control() || !c.is_ascii() || c == '#') {
+fn is_https(section: &Section, diagnostics: &mut Diagnostics) -> Option<bool> {
+    let url = url(section, "url", Endpoint::url, diagnostics)?;
+    if !url.tls && !url.is_local() {
+        let message = "all records, and credentials, cross the network unencrypted";
         diagnostics
-            .error(place.clone(), &key_path, format!("{key_path} has characters that no URL has"))
-            .help("take out spaces, accents and everything from # on");
-    }
-    if url.user.is_some() {
-        let message = format!("{key_path} has a user name or password in it");
-        diagnostics
-            .error(place.clone(), &key_path, message)
-            .help("write user and password as keys of their own")
-            .secret();
-    }
-    if !url.is_https && !url.is_local() {
-        diagnostics
-            .warn(place, &key_path, "all records, and credentials, cross the network unencrypted")
+            .warn(section.place("url"), &section.key_path("url"), message)
             .help("write https:// where the endpoint speaks it");
     }
-    Some(url.is_https)
+    Some(url.tls)
 }
 
 fn credentials(section: &Section, diagnostics: &mut Diagnostics) {

@@ -425,6 +425,8 @@ fn wrong_hec_outputs() {
         ("endpoint = \"https://a b\"", "no URL has", "spaces"),
         ("endpoint = \"https://[::1:8088\"", "has the host", "a name or an IP address"),
         ("endpoint = \"https://[a]:8088\"", "has the host", "a name or an IP address"),
+        ("endpoint = \"https://::1:8088\"", "has the host \"::1\"", "version 6 in brackets"),
+        ("endpoint = \"https://splunk/a<b\"", "a path with characters", "%3C"),
         ("index = \"Main Index\"", "no index can be called", "a-z, 0-9"),
         ("token = { env = \"$HEC_TOKEN\" }", "is not the name", "the bare name"),
         ("token = { env = \"\" }", "is not the name", "the bare name"),
@@ -630,6 +632,10 @@ fn wrong_http_outputs() {
     check(&[
         ("[output.b]\ntype = \"http\"", 1, "output.b.url", ""),
         ("[output.b]\ntype = \"http\"\nurl = \"http://a b/\"", 3, "characters that no URL has", ""),
+        ("[output.b]\ntype = \"http\"\nurl = \"https://a/b<c\"", 3, "\"/b<c\"", "< as %3C"),
+        ("[output.b]\ntype = \"http\"\nurl = \"https://a/#b\"", 3, "or a fragment", "from ? or #"),
+        ("[output.b]\ntype = \"http\"\nurl = \"https://a:+1\"", 3, "has the port \"+1\"", "1 to"),
+        ("[output.b]\ntype = \"http\"\nurl = \"https://u:p@a\"", 3, "or password in it", "the @"),
         (
             "[output.b]\ntype = \"http\"\nurl = \"http://127.0.0.1/\"\nuser = \"me\"",
             4,
@@ -661,7 +667,9 @@ fn wrong_http_outputs() {
 fn wrong_socket_outputs() {
     check(&[
         ("[output.b]\ntype = \"socket\"\naddress = \"logs\"", 3, "no host with a port", "514"),
-        ("[output.b]\ntype = \"socket\"\naddress = \"logs:x\"", 3, "no host with a port", "514"),
+        ("[output.b]\ntype = \"socket\"\naddress = \"logs:x\"", 3, "has the port \"x\"", "65535"),
+        ("[output.b]\ntype = \"socket\"\naddress = \"::1:514\"", 3, "has the host", "in brackets"),
+        ("[output.b]\ntype = \"socket\"\naddress = \"a:1/b\"", 3, "no host with a port", "514"),
         (
             "[output.b]\ntype = \"socket\"\naddress = \"a:1\"\ntls = { server_name = \"a\" }",
             4,

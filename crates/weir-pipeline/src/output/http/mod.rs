@@ -23,17 +23,11 @@ pub(super) fn sender(
     stats: &Arc<OutputStats>,
 ) -> Result<Sender, OutputError> {
     let output = plan.name.clone();
-    let endpoint = Endpoint::parse(&http.url, |tls| if tls { 443 } else { 80 });
-    let endpoint = endpoint.map_err(|problem| OutputError::Endpoint {
+    let endpoint = Endpoint::url(&http.url).map_err(|problem| OutputError::Endpoint {
         output: output.clone(),
         endpoint: http.url.clone(),
         problem,
     })?;
-    let path = match endpoint.path.as_str() {
-        "" => "/".to_owned(),
-        query if query.starts_with('?') => format!("/{query}"),
-        path => path.to_owned(),
-    };
     let headers = headers(&endpoint, http)
         .map_err(|name| OutputError::Header { output: output.clone(), name })?;
     let sending = Sending {
@@ -42,7 +36,7 @@ pub(super) fn sender(
             HttpMethod::Post => Method::POST,
             HttpMethod::Put => Method::PUT,
         },
-        path,
+        path: endpoint.target(),
         endpoint,
         headers,
         send_channel: false,

@@ -33,7 +33,7 @@ use crate::output::Job;
 use crate::output::parcel::Parcel;
 use crate::output::signal::until;
 use ack::Acks;
-pub(crate) use endpoint::Endpoint;
+pub use endpoint::{Endpoint, EndpointError};
 pub(crate) use pace::Pace;
 pub(crate) use request::Encoder;
 use request::{Draft, Request};
