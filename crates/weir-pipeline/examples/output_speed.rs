@@ -15,7 +15,9 @@ use weir_model::{
     Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Resource, Seal, Severity,
     SourceBook, SourceId, StreamId,
 };
-use weir_pipeline::config::{Compression, HecMode, OutputKind, OutputPlan, SplunkHec, TlsSettings};
+use weir_pipeline::config::{
+    Compression, HecMode, OutputKind, OutputPlan, RequestSettings, SplunkHec, TlsSettings,
+};
 use weir_pipeline::output::{self, OutputContext};
 use weir_pipeline::stats::{self, OutputStats};
 
@@ -133,20 +135,22 @@ fn hec(address: SocketAddr, mode: HecMode, compression: Compression) -> SplunkHe
         endpoint: format!("http://{address}"),
         token: Secret::new("token".to_owned()),
         mode,
-        compression,
-        batch_bytes: 1 << 20,
-        batch_age: Duration::from_millis(200),
-        connections_max: 4,
         indexer_ack: false,
         ack_timeout: Duration::from_mins(1),
-        request_timeout: Duration::from_mins(1),
-        retry_min: Duration::from_millis(100),
-        retry_max: Duration::from_secs(10),
         index: None,
         sourcetype: Some("docker".to_owned()),
         source: None,
         host: None,
-        tls: TlsSettings::default(),
+        requests: RequestSettings {
+            compression,
+            batch_bytes: 1 << 20,
+            batch_age: Duration::from_millis(200),
+            connections_max: 4,
+            request_timeout: Duration::from_mins(1),
+            retry_min: Duration::from_millis(100),
+            retry_max: Duration::from_secs(10),
+            tls: TlsSettings::default(),
+        },
     }
 }
 

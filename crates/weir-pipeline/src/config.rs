@@ -214,24 +214,10 @@ pub struct SplunkHec {
     pub token: Secret,
     /// Events (`/services/collector/event`) or raw text (`/services/collector/raw`).
     pub mode: HecMode,
-    /// Of request bodies: gzip or none.
-    pub compression: Compression,
-    /// Uncompressed bytes of a request to aim for.
-    pub batch_bytes: usize,
-    /// How long a record may wait for company.
-    pub batch_age: Duration,
-    /// Most requests in flight at once.
-    pub connections_max: usize,
     /// Poll the indexer acknowledgement before a batch counts as delivered.
     pub indexer_ack: bool,
     /// How long to wait for the indexer acknowledgement before sending again.
     pub ack_timeout: Duration,
-    /// Deadline of one request.
-    pub request_timeout: Duration,
-    /// First and longest pause between attempts.
-    pub retry_min: Duration,
-    /// See `retry_min`.
-    pub retry_max: Duration,
     /// Fixed metadata; a record's resource wins where it has the attribute.
     pub index: Option<String>,
     /// Sourcetype.
@@ -240,6 +226,27 @@ pub struct SplunkHec {
     pub source: Option<String>,
     /// Host; default: the record's `host.name`, else this machine's name.
     pub host: Option<String>,
+    /// How its requests are made.
+    pub requests: RequestSettings,
+}
+
+/// How requests are made, whatever stands in them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RequestSettings {
+    /// Of request bodies.
+    pub compression: Compression,
+    /// Uncompressed bytes of a request to aim for.
+    pub batch_bytes: usize,
+    /// How long a record may wait for company.
+    pub batch_age: Duration,
+    /// Most requests in flight at once.
+    pub connections_max: usize,
+    /// Deadline of one request.
+    pub request_timeout: Duration,
+    /// First and longest pause between attempts.
+    pub retry_min: Duration,
+    /// See `retry_min`.
+    pub retry_max: Duration,
     /// TLS settings for `https`.
     pub tls: TlsSettings,
 }
@@ -253,26 +260,12 @@ pub struct HttpOutput {
     pub method: HttpMethod,
     /// How records are put together.
     pub format: HttpFormat,
-    /// Of request bodies.
-    pub compression: Compression,
     /// Further headers.
     pub headers: Vec<(String, String)>,
     /// Who weir says that it is.
     pub auth: HttpAuth,
-    /// Uncompressed bytes of a request to aim for.
-    pub batch_bytes: usize,
-    /// How long a record may wait for company.
-    pub batch_age: Duration,
-    /// Most requests in flight at once.
-    pub connections_max: usize,
-    /// Deadline of one request.
-    pub request_timeout: Duration,
-    /// First and longest pause between attempts.
-    pub retry_min: Duration,
-    /// See `retry_min`.
-    pub retry_max: Duration,
-    /// TLS settings for `https`.
-    pub tls: TlsSettings,
+    /// How its requests are made.
+    pub requests: RequestSettings,
 }
 
 /// Method of requests.

@@ -80,8 +80,8 @@ impl OutputView {
     /// Fresh figures for an output.
     pub fn new(plan: &OutputPlan) -> Self {
         let (type_name, is_insecure) = match &plan.kind {
-            OutputKind::SplunkHec(hec) => ("splunk_hec", hec.tls.insecure_skip_verify),
-            OutputKind::Http(http) => ("http", http.tls.insecure_skip_verify),
+            OutputKind::SplunkHec(hec) => ("splunk_hec", hec.requests.tls.insecure_skip_verify),
+            OutputKind::Http(http) => ("http", http.requests.tls.insecure_skip_verify),
             OutputKind::Socket(socket) => ("socket", socket.tls.insecure_skip_verify),
             OutputKind::File(_) => ("file", false),
             OutputKind::Stdout(_) => ("stdout", false),

@@ -44,7 +44,7 @@ fn records_arrive_once_and_in_order() {
         for mode in [HecMode::Event, HecMode::Raw] {
             let collector = Collector::start();
             let mut rig = to_collector(&collector, |hec| {
-                hec.compression = compression;
+                hec.requests.compression = compression;
                 hec.mode = mode;
             });
             fill(&mut rig);
@@ -58,7 +58,7 @@ fn records_arrive_once_and_in_order() {
 #[test]
 fn closing_the_journal_delivers_what_is_left() {
     let collector = Collector::start();
-    let mut rig = to_collector(&collector, |hec| hec.batch_age = Duration::from_hours(1));
+    let mut rig = to_collector(&collector, |hec| hec.requests.batch_age = Duration::from_hours(1));
     fill(&mut rig);
     assert_eq!(assert_delivered(rig, &collector), 0);
 }
@@ -168,7 +168,7 @@ fn a_collector_that_fails_every_third_request_gets_everything() {
         let collector = Collector::start();
         let answer = failure.clone();
         collector.answer_with(move |n| if n % 3 == 1 { answer.clone() } else { Answer::Accept });
-        let mut rig = to_collector(&collector, |hec| hec.batch_bytes = 16 * 1024);
+        let mut rig = to_collector(&collector, |hec| hec.requests.batch_bytes = 16 * 1024);
         fill(&mut rig);
         rig.drain();
         assert!(get(&rig.stats.retries) > 0, "{failure:?}");
@@ -186,8 +186,9 @@ fn a_collector_that_hangs_is_left_after_the_timeout() {
     for answer in [Answer::Hang, Answer::HangBeforeReading] {
         let collector = Collector::start();
         collector.answer_with(move |n| if n == 0 { answer.clone() } else { Answer::Accept });
-        let mut rig =
-            to_collector(&collector, |hec| hec.request_timeout = Duration::from_millis(200));
+        let mut rig = to_collector(&collector, |hec| {
+            hec.requests.request_timeout = Duration::from_millis(200);
+        });
         fill(&mut rig);
         rig.drain();
         assert!(rig.errors("timeout") >= 1);
@@ -199,7 +200,7 @@ fn a_collector_that_hangs_is_left_after_the_timeout() {
 fn a_slow_collector_gets_everything_too() {
     let collector = Collector::start();
     collector.answer(Answer::AcceptAfter(Duration::from_millis(30)));
-    let mut rig = to_collector(&collector, |hec| hec.batch_bytes = 16 * 1024);
+    let mut rig = to_collector(&collector, |hec| hec.requests.batch_bytes = 16 * 1024);
     fill(&mut rig);
     rig.drain();
     assert!(get(&rig.stats.service_ns) >= get(&rig.stats.requests) * 30_000_000);

@@ -22,7 +22,7 @@ fn fill(rig: &mut Rig) {
 fn patient(hec: &mut SplunkHec) {
     hec.indexer_ack = true;
     hec.ack_timeout = DEADLINE;
-    hec.batch_bytes = 16 * 1024;
+    hec.requests.batch_bytes = 16 * 1024;
 }
 
 #[test]
@@ -113,8 +113,8 @@ fn over_tls(kind: ServerCertificate, trust: bool) -> (Rig, Collector) {
     let trusted = if trust { pki.ca_pem() } else { Pki::new().ca_pem() };
     std::fs::write(&ca_file, trusted).unwrap();
     let mut hec = harness::hec(&collector.url());
-    hec.compression = Compression::Gzip;
-    hec.tls.ca_file = Some(ca_file);
+    hec.requests.compression = Compression::Gzip;
+    hec.requests.tls.ca_file = Some(ca_file);
     let kind = weir_pipeline::config::OutputKind::SplunkHec(Box::new(hec));
     let disk = std::sync::Arc::new(weir_host::RealDisk);
     (Rig::start_in(dir, disk, kind), collector)
@@ -192,7 +192,7 @@ fn mistakes_in_the_settings_are_named_before_anything_starts() {
     assert!(problem(&|hec| hec.token = weir_host::Secret::new(token.clone())).contains("token"));
     let missing = problem(&|hec| {
         hec.endpoint = "https://localhost:1".to_owned();
-        hec.tls.ca_file = Some("/nowhere/ca.pem".into());
+        hec.requests.tls.ca_file = Some("/nowhere/ca.pem".into());
     });
     assert!(missing.contains("tls.ca_file /nowhere/ca.pem"), "{missing}");
 }

@@ -13,7 +13,8 @@ use harness::{Line, Rig};
 use serde_json::Value;
 use weir_host::Secret;
 use weir_pipeline::config::{
-    Compression, HttpAuth, HttpFormat, HttpMethod, HttpOutput, OutputKind, TlsSettings,
+    Compression, HttpAuth, HttpFormat, HttpMethod, HttpOutput, OutputKind, RequestSettings,
+    TlsSettings,
 };
 use weir_pipeline::output::dead_letter;
 
@@ -150,16 +151,18 @@ fn http(server: &Server) -> HttpOutput {
         url: server.url.clone(),
         method: HttpMethod::Post,
         format: HttpFormat::Ndjson,
-        compression: Compression::None,
         headers: Vec::new(),
         auth: HttpAuth::None,
-        batch_bytes: 64 * 1024,
-        batch_age: Duration::from_millis(20),
-        connections_max: 4,
-        request_timeout: Duration::from_secs(5),
-        retry_min: Duration::from_millis(2),
-        retry_max: Duration::from_millis(50),
-        tls: TlsSettings::default(),
+        requests: RequestSettings {
+            compression: Compression::None,
+            batch_bytes: 64 * 1024,
+            batch_age: Duration::from_millis(20),
+            connections_max: 4,
+            request_timeout: Duration::from_secs(5),
+            retry_min: Duration::from_millis(2),
+            retry_max: Duration::from_millis(50),
+            tls: TlsSettings::default(),
+        },
     }
 }
 
@@ -176,7 +179,7 @@ fn records_arrive_in_every_format_and_compression() {
             let server = Server::start(&[], Act::Say(200));
             let mut rig = start(&server, |plan| {
                 plan.format = format;
-                plan.compression = compression;
+                plan.requests.compression = compression;
             });
             rig.append(1, &[Line::new("one \"quoted\""), Line::new("two\nlines"), Line::new("")]);
             rig.append(1, &[Line::new(b"bytes \xff".to_vec())]);
@@ -232,7 +235,7 @@ fn failures_are_tried_again_and_nothing_is_lost() {
         Act::Say(404),
     ];
     let server = Server::start(&script, Act::Say(200));
-    let mut rig = start(&server, |plan| plan.request_timeout = Duration::from_millis(300));
+    let mut rig = start(&server, |plan| plan.requests.request_timeout = Duration::from_millis(300));
     rig.append(1, &[Line::new("one"), Line::new("two")]);
     rig.drain();
     for kind in ["busy", "reset", "timeout", "server_error", "credentials", "redirect", "endpoint"]

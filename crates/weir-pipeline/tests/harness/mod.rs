@@ -15,7 +15,9 @@ use weir_model::{
     BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Resource, Seal, Severity,
     SourceBook, SourceId, StreamId,
 };
-use weir_pipeline::config::{Compression, HecMode, OutputKind, OutputPlan, SplunkHec, TlsSettings};
+use weir_pipeline::config::{
+    Compression, HecMode, OutputKind, OutputPlan, RequestSettings, SplunkHec, TlsSettings,
+};
 use weir_pipeline::output::{self, OutputContext, OutputHandle};
 use weir_pipeline::stats::OutputStats;
 use weir_testkit::{Collector, LineId};
@@ -266,20 +268,22 @@ pub(crate) fn hec(endpoint: &str) -> SplunkHec {
         endpoint: endpoint.to_owned(),
         token: Secret::new("token".to_owned()),
         mode: HecMode::Event,
-        compression: Compression::None,
-        batch_bytes: 64 * 1024,
-        batch_age: Duration::from_millis(20),
-        connections_max: 4,
         indexer_ack: false,
         ack_timeout: Duration::from_secs(5),
-        request_timeout: Duration::from_secs(5),
-        retry_min: Duration::from_millis(2),
-        retry_max: Duration::from_millis(50),
         index: None,
         sourcetype: None,
         source: None,
         host: None,
-        tls: TlsSettings::default(),
+        requests: RequestSettings {
+            compression: Compression::None,
+            batch_bytes: 64 * 1024,
+            batch_age: Duration::from_millis(20),
+            connections_max: 4,
+            request_timeout: Duration::from_secs(5),
+            retry_min: Duration::from_millis(2),
+            retry_max: Duration::from_millis(50),
+            tls: TlsSettings::default(),
+        },
     }
 }
 

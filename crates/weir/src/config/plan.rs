@@ -12,8 +12,8 @@ use weir_journal::WhenFull;
 use weir_pipeline::config::{
     Compression, ContainersSource, Encoding, FileOutput, FilePath, FileSource, Format, FsyncPolicy,
     HecMode, HttpAuth, HttpFormat, HttpMethod, HttpOutput, OutputKind, OutputPlan, PipelinePlan,
-    RateLimit, ReadFrom, Rotation, SocketOutput, SocketProtocol, SourceKind, SourcePlan, SplunkHec,
-    TailSettings, TlsSettings,
+    RateLimit, ReadFrom, RequestSettings, Rotation, SocketOutput, SocketProtocol, SourceKind,
+    SourcePlan, SplunkHec, TailSettings, TlsSettings,
 };
 
 use super::check;
@@ -449,20 +449,13 @@ fn splunk_hec(section: &Section) -> Option<SplunkHec> {
         endpoint: text("endpoint")?.trim_end_matches('/').to_owned(),
         token: section.secret("token")?,
         mode: if section.word("mode") == "raw" { HecMode::Raw } else { HecMode::Event },
-        compression: compression(section.word("compression")),
-        batch_bytes: section.size("batch_size") as usize,
-        batch_age: section.duration("batch_age"),
-        connections_max: section.count("connections_max").unwrap_or(1) as usize,
         indexer_ack: section.bool("indexer_ack"),
         ack_timeout: section.duration("ack_timeout"),
-        request_timeout: section.duration("request_timeout"),
-        retry_min: section.duration("retry_min"),
-        retry_max: section.duration("retry_max"),
         index: text("index"),
         sourcetype: text("sourcetype"),
         source: text("source"),
         host: text("host"),
-        tls: tls(section),
+        requests: requests(section),
     })
 }
 
@@ -479,9 +472,15 @@ fn http(section: &Section) -> Option<HttpOutput> {
             "json" => HttpFormat::Array,
             _ => HttpFormat::Ndjson,
         },
-        compression: compression(section.word("compression")),
         headers: super::check_http::headers(section),
         auth,
+        requests: requests(section),
+    })
+}
+
+fn requests(section: &Section) -> RequestSettings {
+    RequestSettings {
+        compression: compression(section.word("compression")),
         batch_bytes: section.size("batch_size") as usize,
         batch_age: section.duration("batch_age"),
         connections_max: section.count("connections_max").unwrap_or(1) as usize,
@@ -489,7 +488,7 @@ fn http(section: &Section) -> Option<HttpOutput> {
         retry_min: section.duration("retry_min"),
         retry_max: section.duration("retry_max"),
         tls: tls(section),
-    })
+    }
 }
 
 fn compression(word: &str) -> Compression {

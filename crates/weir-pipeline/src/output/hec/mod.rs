@@ -39,15 +39,8 @@ pub(super) fn sender(
         endpoint,
         headers,
         send_channel: hec.indexer_ack || hec.mode == HecMode::Raw,
-        compression: hec.compression,
-        batch_bytes: hec.batch_bytes,
-        batch_age: hec.batch_age,
-        connections_max: hec.connections_max,
-        request_timeout: hec.request_timeout,
-        retry_min: hec.retry_min,
-        retry_max: hec.retry_max,
         acks: hec.indexer_ack.then(|| (format!("{collector}/ack"), hec.ack_timeout)),
-        tls: hec.tls.clone(),
+        requests: hec.requests.clone(),
     };
     let encoder = Encoder::Event(encode::Encoder::new(hec, &machine_name()));
     Sender::new(plan, sending, encoder, context, stats)

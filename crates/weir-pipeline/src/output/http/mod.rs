@@ -40,15 +40,8 @@ pub(super) fn sender(
         endpoint,
         headers,
         send_channel: false,
-        compression: http.compression,
-        batch_bytes: http.batch_bytes,
-        batch_age: http.batch_age,
-        connections_max: http.connections_max,
-        request_timeout: http.request_timeout,
-        retry_min: http.retry_min,
-        retry_max: http.retry_max,
         acks: None,
-        tls: http.tls.clone(),
+        requests: http.requests.clone(),
     };
     Sender::new(plan, sending, Encoder::Json(encode::Encoder::new(http.format)), context, stats)
 }

@@ -10,7 +10,7 @@ use weir_host::Secret;
 use weir_model::{Batch, BatchBuilder, BatchClass, Position, Seal, SourceBook, SourceId, StreamId};
 
 use super::*;
-use crate::config::{Compression, HecMode, SplunkHec, TlsSettings};
+use crate::config::{Compression, HecMode, RequestSettings, SplunkHec, TlsSettings};
 use crate::output::hec::encode::Encoder;
 use crate::output::post::request::{self, Draft, Request};
 
@@ -19,20 +19,22 @@ fn renderer() -> Arc<Mutex<Renderer>> {
         endpoint: "http://127.0.0.1:8088".to_owned(),
         token: Secret::new("token".to_owned()),
         mode: HecMode::Event,
-        compression: Compression::None,
-        batch_bytes: 1 << 20,
-        batch_age: Duration::ZERO,
-        connections_max: 1,
         indexer_ack: false,
         ack_timeout: Duration::ZERO,
-        request_timeout: Duration::ZERO,
-        retry_min: Duration::ZERO,
-        retry_max: Duration::ZERO,
         index: Some("main".to_owned()),
         sourcetype: None,
         source: None,
         host: None,
-        tls: TlsSettings::default(),
+        requests: RequestSettings {
+            compression: Compression::None,
+            batch_bytes: 1 << 20,
+            batch_age: Duration::ZERO,
+            connections_max: 1,
+            request_timeout: Duration::ZERO,
+            retry_min: Duration::ZERO,
+            retry_max: Duration::ZERO,
+            tls: TlsSettings::default(),
+        },
     };
     Arc::new(Mutex::new(Renderer::new(
         request::Encoder::Event(Encoder::new(&plan, "here")),

@@ -99,7 +99,7 @@ impl Client {
             method: sending.method.clone(),
             headers: sending.headers.clone(),
             send_channel: sending.send_channel,
-            timeout: sending.request_timeout,
+            timeout: sending.requests.request_timeout,
             clock,
             idle: Mutex::default(),
         }

@@ -92,7 +92,7 @@ impl Driver {
     async fn run(&mut self, job: &Job) {
         let stop = job.stop.clone();
         let mut deadline: Option<Instant> = None;
-        let bytes = self.sender.sending.batch_bytes as u64;
+        let bytes = self.sender.sending.requests.batch_bytes as u64;
         loop {
             self.dispatch();
             self.sender.publish();
@@ -112,7 +112,7 @@ impl Driver {
                 () = until(deadline), if deadline.is_some() => return,
                 Some(done) = self.in_flight.join_next() => self.sent(finished(done)),
                 Some(done) = self.unacknowledged.join_next() => self.acknowledged(finished(done)),
-                () = self.cursor.ready(bytes, self.sender.sending.batch_age), if wants_more => {
+                () = self.cursor.ready(bytes, self.sender.sending.requests.batch_age), if wants_more => {
                     self.prepare();
                 }
             }
@@ -131,7 +131,7 @@ impl Driver {
     }
 
     fn has_connection(&self) -> bool {
-        self.in_flight.len() < self.sender.sending.connections_max.max(1)
+        self.in_flight.len() < self.sender.sending.requests.connections_max.max(1)
     }
 
     /// Sends every prepared request whose streams are free. One that must wait keeps its streams'

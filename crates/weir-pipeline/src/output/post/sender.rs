@@ -22,7 +22,7 @@ use super::client::{Client, Reply, SendError};
 use super::endpoint::Endpoint;
 use super::pace::Pace;
 use super::request::{Draft, Encoder, Renderer, Request, Unacknowledged};
-use crate::config::{Compression, OutputPlan, TlsSettings};
+use crate::config::{OutputPlan, RequestSettings, TlsSettings};
 use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
 use crate::output::parcel::Parcel;
 use crate::output::{OutputContext, OutputError};
@@ -66,16 +66,9 @@ pub(crate) struct Sending {
     pub(crate) headers: HeaderMap,
     /// Every request names its connection.
     pub(crate) send_channel: bool,
-    pub(crate) compression: Compression,
-    pub(crate) batch_bytes: usize,
-    pub(crate) batch_age: Duration,
-    pub(crate) connections_max: usize,
-    pub(crate) request_timeout: Duration,
-    pub(crate) retry_min: Duration,
-    pub(crate) retry_max: Duration,
     /// Where acknowledgements are asked for, and how long they may take.
     pub(crate) acks: Option<(String, Duration)>,
-    pub(crate) tls: TlsSettings,
+    pub(crate) requests: RequestSettings,
 }
 
 /// What answers mean.
@@ -128,7 +121,7 @@ impl Sender {
         let output = plan.name.clone();
         let connector = connector(&sending)
             .map_err(|error| OutputError::Tls { output: output.clone(), error })?;
-        if sending.tls.insecure_skip_verify && sending.endpoint.tls {
+        if sending.requests.tls.insecure_skip_verify && sending.endpoint.tls {
             tracing::warn!(%output, "certificates are not checked: tls.insecure_skip_verify is set");
         }
         let clock = context.clock.clone();
@@ -138,13 +131,17 @@ impl Sender {
             .then(|| DeadLetterFile::new(context.disk.clone(), &context.data_dir, &output));
         Ok(Self {
             client: Client::new(connector, &sending, clock.clone()),
-            pace: Pace::new(sending.connections_max, sending.retry_min, sending.retry_max),
-            renderer: Arc::new(Mutex::new(Renderer::new(encoder, sending.compression))),
+            pace: Pace::new(
+                sending.requests.connections_max,
+                sending.requests.retry_min,
+                sending.requests.retry_max,
+            ),
+            renderer: Arc::new(Mutex::new(Renderer::new(encoder, sending.requests.compression))),
             acks,
             stats: stats.clone(),
             dead_letters,
             clock,
-            batch_bytes: AtomicUsize::new(sending.batch_bytes),
+            batch_bytes: AtomicUsize::new(sending.requests.batch_bytes),
             has_succeeded: AtomicBool::new(false),
             unproven: AtomicUsize::new(0),
             output,
@@ -509,11 +506,11 @@ fn halve(request: &mut Request, part: &Range<usize>, part_max: &mut usize) {
 }
 
 fn connector(sending: &Sending) -> Result<Connector, ConnectError> {
-    let step_timeout = sending.request_timeout.min(CONNECT_TIMEOUT_MAX);
+    let step_timeout = sending.requests.request_timeout.min(CONNECT_TIMEOUT_MAX);
     Connector::new(ConnectorSettings {
         host: sending.endpoint.host.clone(),
         port: sending.endpoint.port,
-        tls: sending.endpoint.tls.then(|| tls_files(&sending.tls)),
+        tls: sending.endpoint.tls.then(|| tls_files(&sending.requests.tls)),
         connect_timeout: step_timeout,
         handshake_timeout: step_timeout,
     })
