@@ -87,8 +87,9 @@ pub(crate) fn for_fuzzing() -> Result<()> {
     for_build()?;
     install(FOR_FUZZING)?;
     if !succeeds(Command::new("rustc").args(["+nightly", "--version"])) {
+        eprintln!("missing: a nightly toolchain (sanitizers are not in stable)");
         run(Command::new("rustup").args(["toolchain", "install", "nightly", "--profile=minimal"]))
-            .context("fuzzing needs a nightly toolchain (sanitizers are not in stable)")?;
+            .context("fuzzing needs a nightly toolchain")?;
     }
     Ok(())
 }
@@ -98,6 +99,7 @@ pub(crate) fn cargo_fuzz() -> Result<Command> {
     let tools = paths::root().join(".tools");
     let binary = tools.join("bin/cargo-fuzz");
     if !binary.is_file() && !in_path("cargo-fuzz") {
+        eprintln!("missing: cargo-fuzz (builds fuzz targets and starts them)");
         let root = tools.to_string_lossy().into_owned();
         run(cargo().args(["install", "--locked", "--root", &root, "cargo-fuzz"]))?;
     }
