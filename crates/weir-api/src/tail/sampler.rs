@@ -8,11 +8,11 @@ use serde::Serialize;
 /// A uniform sample, adapted once a second to how many rows match.
 #[derive(Debug)]
 pub(super) struct Sampler {
-    max_rate: u32,
-    /// Share of the rows that is sent in this second.
-    ratio: f64,
-    /// Rows that are due; one is sent whenever it reaches 1.
-    due: f64,
+    max_rate: u64,
+    /// Of so many rows, `max_rate` are sent: as many as matched in the second before, if more did.
+    of: u64,
+    /// Grows by `max_rate` with every row; one is sent whenever it reaches `of`.
+    due: u64,
     second: Stat,
 }
 
@@ -33,16 +33,21 @@ pub(super) struct Stat {
 
 impl Sampler {
     pub(super) fn new(max_rate: u32) -> Self {
-        Self { max_rate, ratio: 1.0, due: 0.0, second: Stat::default() }
+        let max_rate = u64::from(max_rate);
+        Self { max_rate, of: max_rate, due: 0, second: Stat::default() }
     }
 
     /// A row matched: whether it is sent.
     pub(super) fn is_shown(&mut self) -> bool {
         self.second.matched += 1;
-        self.due = (self.due + self.ratio).min(1.0);
-        let is_shown = self.due >= 1.0 && self.second.shown < u64::from(self.max_rate);
+        self.due += self.max_rate;
+        let is_due = self.due >= self.of;
+        if is_due {
+            self.due -= self.of;
+        }
+        // When more come than in the second before, the rest of this one is not sent.
+        let is_shown = is_due && self.second.shown < self.max_rate;
         if is_shown {
-            self.due -= 1.0;
             self.second.shown += 1;
         } else {
             self.second.skipped += 1;
@@ -58,7 +63,8 @@ impl Sampler {
     /// The second is over: what became of its rows, unless there were none.
     pub(super) fn end_second(&mut self) -> Option<Stat> {
         let mut second = std::mem::take(&mut self.second);
-        self.ratio = (f64::from(self.max_rate) / second.matched.max(1) as f64).min(1.0);
+        self.of = second.matched.max(self.max_rate);
+        self.due = 0;
         if second.matched + second.missed == 0 {
             return None;
         }
@@ -89,6 +95,8 @@ mod tests {
         let stat = sampler.end_second().unwrap();
         assert!((stat.sample_ratio - 0.1).abs() < 0.001);
         assert_eq!(sampler.end_second(), None);
+        let mut sampler = Sampler { of: 1000, ..Sampler::new(300) };
+        assert_eq!((0..1000).filter(|_| sampler.is_shown()).count(), 300);
     }
 
     #[test]
