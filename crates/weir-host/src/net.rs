@@ -6,6 +6,7 @@
 //! wrong and its kind is a fixed word for counters.
 
 mod error;
+mod percent;
 mod stream;
 mod tls;
 
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 pub use error::ConnectError;
+pub use percent::percent_encoded;
 pub use stream::Stream;
 
 /// How long sent bytes may stay without acknowledgement by the peer's kernel before the

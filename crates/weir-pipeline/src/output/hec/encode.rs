@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use weir_codec::escape_json_into;
+use weir_host::net::percent_encoded;
 use weir_model::{RecordFlags, RecordView, Resource};
 
 use crate::config::{HecMode, SplunkHec};
@@ -360,18 +361,6 @@ fn complete(metadata: &str, fields: &str, stream: &str) -> Vec<u8> {
         _ => format!("{metadata},\"fields\":{{{fields}{comma}\"log.iostream\":\"{stream}\"}}}}"),
     }
     .into_bytes()
-}
-
-fn percent_encoded(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            let _written = write!(out, "%{byte:02X}");
-        }
-    }
-    out
 }
 
 /// `{"time":1700000000.123456789,"event":"`, kept and patched: seconds change seldom.

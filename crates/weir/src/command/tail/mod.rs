@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::Value;
+use weir_host::net::percent_encoded;
 use weir_host::units::group_digits;
 
 use crate::cli::{TailArgs, TailOutput};
@@ -30,7 +31,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(45);
 pub(crate) fn run(args: &TailArgs, color: ColorChoice) -> Result<Exit> {
     let client = Client::new(&args.api)?;
     let query = args.query.join(" ");
-    let path = format!("/weir/v1/tail?query={}&max_rate={}", encoded(&query), args.max_rate);
+    let path =
+        format!("/weir/v1/tail?query={}&max_rate={}", percent_encoded(&query), args.max_rate);
     let mut tail = Tail {
         painter: Painter::new(&query, Paint::for_stdout(color)),
         notes: Paint::for_stderr(color),
@@ -135,25 +137,4 @@ fn pause() {
 /// What is no JSON has no members.
 fn parsed(data: &str) -> Value {
     serde_json::from_str(data).unwrap_or_default()
-}
-
-/// A text as part of a URL's query.
-fn encoded(text: &str) -> String {
-    let byte = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-            char::from(byte).to_string()
-        }
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(byte).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_query_becomes_part_of_a_url() {
-        assert_eq!(encoded("a:\"b c\" é&+"), "a%3A%22b%20c%22%20%C3%A9%26%2B");
-    }
 }
