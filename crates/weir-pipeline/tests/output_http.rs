@@ -9,12 +9,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use harness::{Line, Rig};
+use harness::{Line, Rig, quick_requests};
 use serde_json::Value;
 use weir_host::Secret;
 use weir_pipeline::config::{
-    Compression, HttpAuth, HttpFormat, HttpMethod, HttpOutput, OutputKind, RequestSettings,
-    TlsSettings,
+    Compression, HttpAuth, HttpFormat, HttpMethod, HttpOutput, OutputKind,
 };
 use weir_pipeline::output::dead_letter;
 
@@ -153,16 +152,7 @@ fn http(server: &Server) -> HttpOutput {
         format: HttpFormat::Ndjson,
         headers: Vec::new(),
         auth: HttpAuth::None,
-        requests: RequestSettings {
-            compression: Compression::None,
-            batch_bytes: 64 * 1024,
-            batch_age: Duration::from_millis(20),
-            connections_max: 4,
-            request_timeout: Duration::from_secs(5),
-            retry_min: Duration::from_millis(2),
-            retry_max: Duration::from_millis(50),
-            tls: TlsSettings::default(),
-        },
+        requests: quick_requests(),
     }
 }
 

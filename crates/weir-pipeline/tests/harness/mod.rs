@@ -262,7 +262,21 @@ fn open(dir: &Path) -> Journal {
     Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new())).unwrap()
 }
 
-/// Settings of an output to that endpoint, with pauses short enough for tests.
+/// Requests that are not compressed, with pauses short enough for tests.
+pub(crate) fn quick_requests() -> RequestSettings {
+    RequestSettings {
+        compression: Compression::None,
+        batch_bytes: 64 * 1024,
+        batch_age: Duration::from_millis(20),
+        connections_max: 4,
+        request_timeout: Duration::from_secs(5),
+        retry_min: Duration::from_millis(2),
+        retry_max: Duration::from_millis(50),
+        tls: TlsSettings::default(),
+    }
+}
+
+/// Settings of an output to that endpoint.
 pub(crate) fn hec(endpoint: &str) -> SplunkHec {
     SplunkHec {
         endpoint: endpoint.to_owned(),
@@ -274,16 +288,7 @@ pub(crate) fn hec(endpoint: &str) -> SplunkHec {
         sourcetype: None,
         source: None,
         host: None,
-        requests: RequestSettings {
-            compression: Compression::None,
-            batch_bytes: 64 * 1024,
-            batch_age: Duration::from_millis(20),
-            connections_max: 4,
-            request_timeout: Duration::from_secs(5),
-            retry_min: Duration::from_millis(2),
-            retry_max: Duration::from_millis(50),
-            tls: TlsSettings::default(),
-        },
+        requests: quick_requests(),
     }
 }
 
