@@ -589,7 +589,6 @@ fn take_spill(state: &mut State) -> Vec<(u64, Arc<Batch>)> {
     let target = state.ring_target();
     // Finds where memory begins.
     let _oldest = state.spill_due_at();
-    let _oldest = state.spill_due_at();
     let mut left = state.ring_bytes;
     let mut batches = Vec::new();
     let mut forgotten = Vec::new();

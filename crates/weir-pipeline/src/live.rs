@@ -116,16 +116,6 @@ impl LiveTail {
 }
 
 impl Rows {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.indexes.len()
-    }
-
-    /// There are none.
-    pub fn is_empty(&self) -> bool {
-        self.indexes.is_empty()
-    }
-
     /// Calls `row` for those that `is_wanted` says, in order, with the record as a JSON object in
     /// the terms of OpenTelemetry's log data model, and the name of its source under `source`.
     pub fn for_each(&self, mut is_wanted: impl FnMut() -> bool, mut row: impl FnMut(&[u8])) {
@@ -135,9 +125,7 @@ impl Rows {
         for (index, record) in (0..).zip(self.batch.records()) {
             if indexes.next_if_eq(&index).is_some() && is_wanted() {
                 json.clear();
-                lines::json_line(&record, observed_ns, self.batch.resource(), &mut json);
-                // The closing brace and the newline.
-                json.truncate(json.len() - 2);
+                lines::open_json(&record, observed_ns, self.batch.resource(), &mut json);
                 json.extend_from_slice(b",\"source\":\"");
                 weir_codec::escape_json_into(self.source.as_bytes(), &mut json);
                 json.extend_from_slice(b"\"}");

@@ -95,8 +95,14 @@ fn push_without_newlines(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&text[from..]);
 }
 
-/// Appends one JSON object in the terms of OpenTelemetry's log data model.
-pub(crate) fn json_line(
+/// Appends one JSON object in the terms of OpenTelemetry's log data model, and ends the line.
+fn json_line(record: &RecordView<'_>, observed_ns: i64, resource: &[u8], out: &mut Vec<u8>) {
+    open_json(record, observed_ns, resource, out);
+    out.extend_from_slice(b"}\n");
+}
+
+/// The same object without its closing brace, so that members can be added.
+pub(crate) fn open_json(
     record: &RecordView<'_>,
     observed_ns: i64,
     resource: &[u8],
@@ -118,7 +124,6 @@ pub(crate) fn json_line(
         out.extend_from_slice(b",\"resource\":");
         out.extend_from_slice(resource);
     }
-    out.extend_from_slice(b"}\n");
 }
 
 /// Appends the body as the inside of a JSON string; bytes that are not UTF-8 are replaced.
