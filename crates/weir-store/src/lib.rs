@@ -6,8 +6,9 @@
 //!
 //! Reading order: [`limits`], then [`embedded::columns`] (records become columns in memory),
 //! [`embedded::segment`] (columns become a file and come back), [`embedded::sidecar`] (what is
-//! known about a file without reading it).
+//! known about a file without reading it), and [`query`] (what can be asked).
 #![forbid(unsafe_code)]
 
 pub mod embedded;
 pub mod limits;
+pub mod query;

@@ -7,3 +7,4 @@ pub mod columns;
 mod hash;
 pub mod segment;
 pub mod sidecar;
+pub mod snapshot;

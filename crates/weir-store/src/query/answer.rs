@@ -1,0 +1,181 @@
+//! Answers.
+
+use super::request::PageKey;
+use crate::embedded::columns::{AttributeValue, StoredRecord};
+
+/// What was read for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scanned {
+    /// Segments that may have held something.
+    pub segments: u64,
+    /// Rows that were looked at.
+    pub rows: u64,
+    /// Pages that were read.
+    pub pages: u64,
+    /// Pages that did not have to be read, by what is known about them.
+    pub pages_pruned: u64,
+    /// Bytes of pages, decompressed.
+    pub bytes: u64,
+}
+
+impl Scanned {
+    /// Adds what another part of the work has read.
+    pub fn add(&mut self, other: Self) {
+        self.segments += other.segments;
+        self.rows += other.rows;
+        self.pages += other.pages;
+        self.pages_pruned += other.pages_pruned;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Why an answer is not the whole one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shortfall {
+    /// The time was up.
+    Deadline,
+    /// It would have needed more memory than a query may have.
+    Memory,
+    /// The store still takes in what was received before it started.
+    CatchingUp,
+    /// Segments are damaged and were passed over.
+    Damaged {
+        /// Names of the segments.
+        segments: Vec<String>,
+    },
+}
+
+/// What an answer rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Coverage {
+    /// What was read.
+    pub scanned: Scanned,
+    /// Why it is not the whole answer; empty = it is.
+    pub shortfalls: Vec<Shortfall>,
+    /// Fields that were named and that no record has: probably misspelt.
+    pub unknown_fields: Vec<String>,
+}
+
+impl Coverage {
+    /// The answer is not the whole one.
+    pub fn is_partial(&self) -> bool {
+        !self.shortfalls.is_empty()
+    }
+}
+
+/// Records in their order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SearchPage {
+    /// The records.
+    pub records: Vec<StoredRecord>,
+    /// Where the next page begins; `None` = there is none.
+    pub next: Option<PageKey>,
+    /// What the answer rests on.
+    pub coverage: Coverage,
+}
+
+/// A record with those around it in its stream, in the order of the stream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordContext {
+    /// Those before it.
+    pub before: Vec<StoredRecord>,
+    /// The record.
+    pub record: StoredRecord,
+    /// Those behind it.
+    pub after: Vec<StoredRecord>,
+    /// What the answer rests on.
+    pub coverage: Coverage,
+}
+
+/// What one of the fields of a group has in common.
+#[derive(Debug, Clone, PartialEq)]
+pub enum GroupKey {
+    /// This value.
+    Value(AttributeValue),
+    /// Numbers from here on, of one step of a [`super::GroupHistogram`].
+    From(f64),
+    /// They have none: what the request calls it.
+    Missing(String),
+    /// All groups together: what the request calls it.
+    Total(String),
+}
+
+/// A figure.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ComputeValue {
+    /// There is none: no record has a number there.
+    None,
+    /// How many.
+    Count(u64),
+    /// A number.
+    Number(f64),
+    /// For each stretch of time in which there are records its beginning (nanoseconds since 1970)
+    /// and figure, in order.
+    Series(Vec<(i64, ComputeValue)>),
+}
+
+/// Figures of one group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bucket {
+    /// One for each field of the request.
+    pub by: Vec<GroupKey>,
+    /// One for each figure of the request.
+    pub computes: Vec<ComputeValue>,
+}
+
+/// Figures of groups.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Aggregate {
+    /// The groups, in the order that was asked for.
+    pub buckets: Vec<Bucket>,
+    /// Records that match.
+    pub matched: u64,
+    /// Groups are missing of which there were too many to count.
+    pub is_approximate: bool,
+    /// What the answer rests on.
+    pub coverage: Coverage,
+}
+
+/// What the values of a field are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ValueType {
+    /// True or false.
+    Bool,
+    /// Numbers.
+    Number,
+    /// Texts, and numbers among them.
+    Text,
+}
+
+/// A field that records have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldInfo {
+    /// As it is written in an expression (`service`, `@http.status_code`).
+    pub name: String,
+    /// What its values are.
+    pub value_type: ValueType,
+    /// Segments and chunks of the head in which it has values: how common it is.
+    pub parts: u64,
+}
+
+/// Messages that differ in numbers and identifiers only.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pattern {
+    /// The words that they share, `*` for what differs.
+    pub template: String,
+    /// How many records.
+    pub count: u64,
+    /// Some of them.
+    pub examples: Vec<StoredRecord>,
+}
+
+/// Messages by what they have in common.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Patterns {
+    /// Those of most records first.
+    pub patterns: Vec<Pattern>,
+    /// Records that match, also those of patterns that were left out.
+    pub matched: u64,
+    /// What the answer rests on.
+    pub coverage: Coverage,
+}

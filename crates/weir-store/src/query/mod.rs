@@ -1,0 +1,25 @@
+//! What can be asked of a store, and what it answers, whichever engine it is.
+//!
+//! Reading order: [`SearchRequest`] and [`SearchPage`], [`AggregateRequest`] and [`Aggregate`],
+//! then [`LogStore`], which every engine implements. Invariants: every read names what may be
+//! seen ([`Access`]) and what it may cost ([`Budget`]); an answer that is not the whole one says
+//! so and why ([`Coverage`]).
+
+mod answer;
+mod budget;
+mod error;
+mod request;
+mod store;
+
+pub use answer::{
+    Aggregate, Bucket, ComputeValue, Coverage, FieldInfo, GroupKey, Pattern, Patterns,
+    RecordContext, Scanned, SearchPage, Shortfall, ValueType,
+};
+pub use budget::{Budget, Stop};
+pub use error::QueryError;
+pub use request::{
+    Access, AggregateRequest, Aggregation, Compute, ContextRequest, Filter, GroupBy,
+    GroupHistogram, GroupSort, NamedMeasure, Order, PageKey, PatternsRequest, RecordId,
+    SearchRequest, SortBy, TimeRange,
+};
+pub use store::{ClassReport, ColumnReport, LogStore, StoreReport};
