@@ -1,5 +1,7 @@
 //! Answers.
 
+use std::cmp::Ordering;
+
 use super::request::PageKey;
 use crate::embedded::columns::{AttributeValue, StoredRecord};
 
@@ -178,4 +180,43 @@ pub struct Patterns {
     pub matched: u64,
     /// What the answer rests on.
     pub coverage: Coverage,
+}
+
+/// The order of groups by their value: numbers by size, then texts, then those without a value.
+pub(crate) fn compare_keys(a: &GroupKey, b: &GroupKey) -> Ordering {
+    let place = |key: &GroupKey| match key {
+        GroupKey::From(number) => (0, *number, String::new()),
+        GroupKey::Value(value) => match value {
+            AttributeValue::Null => (2, 0.0, String::new()),
+            AttributeValue::Bool(truth) => (1, 0.0, truth.to_string()),
+            AttributeValue::Int(number) => (0, *number as f64, number.to_string()),
+            AttributeValue::Float(number) => (0, *number, String::new()),
+            AttributeValue::Text(text) => (1, 0.0, text.clone()),
+        },
+        GroupKey::Missing(_) => (3, 0.0, String::new()),
+        GroupKey::Total(_) => (4, 0.0, String::new()),
+    };
+    let (a, b) = (place(a), place(b));
+    a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))
+}
+
+/// What a figure counts for when groups are ordered by it; `None` when there is none.
+pub(crate) fn rank_of(value: &ComputeValue) -> Option<f64> {
+    match value {
+        ComputeValue::None => None,
+        ComputeValue::Count(count) => Some(*count as f64),
+        ComputeValue::Number(number) => Some(*number),
+        ComputeValue::Series(steps) => {
+            Some(steps.iter().filter_map(|(_, value)| rank_of(value)).sum())
+        }
+    }
+}
+
+/// The order of figures; those that are none come last in either direction.
+pub(crate) fn compare_ranks(a: Option<f64>, b: Option<f64>, descending: bool) -> Ordering {
+    match (a, b) {
+        (Some(a), Some(b)) if descending => b.total_cmp(&a),
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    }
 }

@@ -8,6 +8,8 @@
 mod answer;
 mod budget;
 mod error;
+mod fields;
+pub mod naive;
 mod request;
 mod store;
 
@@ -17,6 +19,7 @@ pub use answer::{
 };
 pub use budget::{Budget, Stop};
 pub use error::QueryError;
+pub use fields::StoredFields;
 pub use request::{
     Access, AggregateRequest, Aggregation, Compute, ContextRequest, Filter, GroupBy,
     GroupHistogram, GroupSort, NamedMeasure, Order, PageKey, PatternsRequest, RecordId,

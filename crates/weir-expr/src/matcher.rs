@@ -1,0 +1,310 @@
+//! One term by itself, ready to be asked of many values: for searches, which look at one field of
+//! many records, then at the next field.
+//!
+//! Invariant: what it says of a value is what [`crate::naive`] says.
+
+use regex_automata::meta;
+
+use crate::ast::{Field, Phrase, Span, Term, Test};
+use crate::error::CompileError;
+use crate::fields::Value;
+use crate::glob::Piece;
+use crate::value::{canonical, has_phrase, passes};
+use crate::words::is_word_byte;
+
+/// A term, compiled. Each thread uses a clone of its own.
+#[derive(Debug, Clone)]
+pub struct TermMatcher {
+    term: Term,
+    search: Search,
+    buffer: Vec<u8>,
+}
+
+/// How texts are searched, many of them at once.
+#[derive(Debug, Clone)]
+enum Search {
+    /// Each by itself.
+    Each,
+    /// Some have this in them, and only those can pass. A word is all of the phrase.
+    Word { finder: meta::Regex, len: usize, is_all: bool },
+    /// A regular expression; whether it says the same of a text in the middle of others.
+    Regexp { regexp: meta::Regex, is_context_free: bool },
+}
+
+impl TermMatcher {
+    /// Compiles the term.
+    ///
+    /// # Errors
+    /// A regular expression that is too large when it is compiled.
+    pub fn new(term: &Term) -> Result<Self, CompileError> {
+        let search = match &term.test {
+            Test::Words(phrase) => Search::of_phrase(phrase),
+            Test::Regexp(regexp) => {
+                let error = |message| CompileError::Regexp {
+                    rule: String::new(),
+                    span: Span::default(),
+                    pattern: regexp.pattern.clone(),
+                    message,
+                };
+                let hir = regexp.hir().map_err(|refused| error(refused.message))?;
+                let is_context_free = hir.properties().look_set().is_empty();
+                Search::Regexp { regexp: regexp.compile().map_err(error)?, is_context_free }
+            }
+            _ => Search::Each,
+        };
+        Ok(Self { term: term.clone(), search, buffer: Vec::new() })
+    }
+
+    /// The term.
+    pub fn term(&self) -> &Term {
+        &self.term
+    }
+
+    /// Whether a value of the field passes; not for messages.
+    pub fn value(&mut self, value: Value<'_>) -> bool {
+        match &self.search {
+            Search::Regexp { regexp, .. } => canonical(&self.term.field, value)
+                .text(&mut self.buffer)
+                .is_some_and(|text| regexp.is_match(text)),
+            _ => passes(&self.term.field, &self.term.test, value, &mut self.buffer),
+        }
+    }
+
+    /// Whether a message passes. Of a field beside the message this is the same as
+    /// [`Self::value`] of the text, except for the status.
+    pub fn text(&self, text: &[u8]) -> bool {
+        match (&self.term.test, &self.search) {
+            (Test::Exists, _) => !text.is_empty(),
+            (_, Search::Regexp { regexp, .. }) => regexp.is_match(text),
+            (Test::Words(phrase), _) => has_phrase(text, &phrase.words),
+            _ => false,
+        }
+    }
+
+    /// Whether [`Self::texts`] can be asked instead of each value: the test is a search in texts.
+    pub fn is_search(&self) -> bool {
+        let is_status = self.term.field == Field::Reserved(crate::Reserved::Status);
+        matches!(self.term.test, Test::Words(_) | Test::Regexp(_)) && !is_status
+    }
+
+    /// Calls `found` with the number of each text that passes, once each. Text `n` ends at
+    /// `ends[n]` of `bytes` and begins where the one before ends.
+    ///
+    /// Texts are searched as one, since places where one can pass are far fewer than texts; the
+    /// time is linear in all of them.
+    pub fn texts(&self, bytes: &[u8], ends: &[u32], found: impl FnMut(usize)) {
+        match &self.search {
+            _ if self.text(b"") => self.texts_one_by_one(bytes, ends, found),
+            Search::Word { finder, len, is_all } => {
+                self.texts_with_word(bytes, ends, (finder, *len, *is_all), found);
+            }
+            Search::Regexp { regexp, is_context_free: true } => {
+                texts_with_regexp(bytes, ends, regexp, found);
+            }
+            _ => self.texts_one_by_one(bytes, ends, found),
+        }
+    }
+
+    fn texts_with_word(
+        &self,
+        bytes: &[u8],
+        ends: &[u32],
+        (finder, len, is_all): (&meta::Regex, usize, bool),
+        mut found: impl FnMut(usize),
+    ) {
+        let is_word_at = |at: usize| bytes.get(at).is_some_and(|byte| is_word_byte(*byte));
+        let mut texts = TextCursor { ends, number: 0 };
+        let mut from = 0;
+        while let Some(place_end) = find_end(finder, bytes, from) {
+            let place = place_end - len;
+            let Some((start, end)) = texts.of(place) else { return };
+            let is_within = place_end <= end;
+            let is_cut = (place > start && is_word_at(place - 1))
+                || (place_end < end && is_word_at(place_end));
+            let whole = || self.text(bytes.get(start..end).unwrap_or_default());
+            let passes = is_within && if is_all { !is_cut } else { whole() };
+            if passes {
+                found(texts.number);
+            }
+            from = if passes || (is_within && !is_all) { end } else { place + 1 };
+        }
+    }
+
+    fn texts_one_by_one(&self, bytes: &[u8], ends: &[u32], mut found: impl FnMut(usize)) {
+        let mut start = 0;
+        for (number, end) in ends.iter().enumerate() {
+            let text = bytes.get(start..*end as usize).unwrap_or_default();
+            if self.text(text) {
+                found(number);
+            }
+            start = *end as usize;
+        }
+    }
+}
+
+/// Of a regular expression that does not look at what is around a match, and matches nothing
+/// empty. The match that ends first is asked for: no text before that end can pass, so the search
+/// goes on behind the text in which it is, whether that passes or the match began in another one.
+fn texts_with_regexp(
+    bytes: &[u8],
+    ends: &[u32],
+    regexp: &meta::Regex,
+    mut found: impl FnMut(usize),
+) {
+    let mut texts = TextCursor { ends, number: 0 };
+    let mut from = 0;
+    while let Some(place_end) = find_end(regexp, bytes, from) {
+        let Some((start, end)) = texts.of(place_end.saturating_sub(1)) else { return };
+        if regexp.is_match(bytes.get(start..end).unwrap_or_default()) {
+            found(texts.number);
+        }
+        from = end;
+    }
+}
+
+/// Where the first match behind `from` ends.
+fn find_end(regexp: &meta::Regex, bytes: &[u8], from: usize) -> Option<usize> {
+    let input = regex_automata::Input::new(bytes).range(from.min(bytes.len())..).earliest(true);
+    regexp.search_half(&input).map(|half| half.offset())
+}
+
+/// Goes forward over texts.
+struct TextCursor<'a> {
+    ends: &'a [u32],
+    number: usize,
+}
+
+impl TextCursor<'_> {
+    /// Where the text that the byte belongs to begins and ends.
+    fn of(&mut self, at: usize) -> Option<(usize, usize)> {
+        let rest = self.ends.get(self.number..)?;
+        // Near the last one more often than not.
+        let near = rest.iter().take(8).position(|end| *end as usize > at);
+        let skipped = near.unwrap_or_else(|| rest.partition_point(|end| *end as usize <= at));
+        self.number += skipped;
+        let end = *self.ends.get(self.number)? as usize;
+        let start = self.number.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        Some((start, end))
+    }
+}
+
+impl Search {
+    fn of_phrase(phrase: &Phrase) -> Self {
+        let pieces = phrase.words.iter().flat_map(|word| {
+            word.pieces().iter().filter_map(|piece| match piece {
+                Piece::Text(text) => Some(text.as_str()),
+                Piece::Any | Piece::One => None,
+            })
+        });
+        let Some(longest) = pieces.max_by_key(|text| text.len()) else { return Self::Each };
+        let is_all = phrase.words.len() == 1 && phrase.words[0].as_text() == Some(longest);
+        let finder = meta::Builder::new()
+            .syntax(
+                regex_automata::util::syntax::Config::new()
+                    .utf8(false)
+                    .unicode(false)
+                    .case_insensitive(true),
+            )
+            .configure(meta::Config::new().utf8_empty(false))
+            .build(&escaped(longest));
+        // A text cannot be too large for a pattern; were it, each would be looked at by itself.
+        finder.map_or(Self::Each, |finder| Self::Word { finder, len: longest.len(), is_all })
+    }
+}
+
+/// The text as a pattern, byte by byte.
+fn escaped(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut pattern = String::with_capacity(text.len() * 4);
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            pattern.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(pattern, "\\x{byte:02x}");
+        }
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{ExprKind, SampleRecord, naive, parse};
+
+    fn matcher(text: &str) -> (crate::Expr, TermMatcher) {
+        let expr = parse(text).unwrap();
+        let ExprKind::Term(term) = &expr.kind else { panic!("{text} is no term") };
+        let matcher = TermMatcher::new(term).unwrap();
+        (expr, matcher)
+    }
+
+    const QUERIES: [&str; 18] = [
+        "error",
+        "\"b a\"",
+        "er*",
+        "*r",
+        "*",
+        "?",
+        "a?",
+        "\"\"",
+        "/a.b/",
+        "/^a/",
+        "/b$/",
+        "/\\bab\\b/",
+        "/a*/",
+        "/b+a/i",
+        "/a.*b/",
+        "/é/",
+        "é",
+        "message:*",
+    ];
+
+    proptest! {
+        #[test]
+        fn texts_that_are_searched_together_pass_as_each_does_by_itself(
+            texts in prop::collection::vec("[abAB é\n-]{0,6}|error|a b ERROR", 0..20),
+        ) {
+            let mut bytes = Vec::new();
+            let mut ends = Vec::new();
+            for text in &texts {
+                bytes.extend_from_slice(text.as_bytes());
+                ends.push(bytes.len() as u32);
+            }
+            for query in QUERIES {
+                let expr = parse(query).unwrap();
+                let ExprKind::Term(term) = &expr.kind else { continue };
+                let matcher = TermMatcher::new(term).unwrap();
+                let mut found = Vec::new();
+                matcher.texts(&bytes, &ends, |number| found.push(number));
+                found.sort_unstable();
+                found.dedup();
+                let wanted: Vec<usize> = (0..texts.len())
+                    .filter(|n| naive::matches(&expr, &SampleRecord::with_message(texts[*n].as_bytes())))
+                    .collect();
+                prop_assert_eq!(&found, &wanted, "{} in {:?}", query, texts);
+                let each: Vec<usize> =
+                    (0..texts.len()).filter(|n| matcher.text(texts[*n].as_bytes())).collect();
+                prop_assert_eq!(each, wanted, "{} one by one in {:?}", query, texts);
+            }
+        }
+    }
+
+    #[test]
+    fn values_pass_as_in_a_record() {
+        for (query, value, want) in [
+            ("@a:/^b/", Value::Text(b"bc"), true),
+            ("@a:/^4/", Value::Int(404), true),
+            ("@a:404", Value::Int(404), true),
+            ("@a:>1s", Value::Text(b"2s"), true),
+            ("status:err", Value::Text(b"error"), true),
+            ("@a:*", Value::Null, false),
+        ] {
+            assert_eq!(matcher(query).1.value(value), want, "{query}");
+        }
+        assert!(matcher("@a:/x/").1.is_search());
+        assert!(!matcher("status:/x/").1.is_search());
+    }
+}
