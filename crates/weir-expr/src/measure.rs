@@ -67,6 +67,13 @@ impl Measure {
         self.dimension
     }
 
+    /// The fields that it is computed from, each as often as it stands there.
+    pub fn fields(&self) -> Vec<&Field> {
+        let mut fields = Vec::new();
+        self.root.add_fields(&mut fields);
+        fields
+    }
+
     /// Its value in a record.
     pub fn value(&self, record: &dyn Fields) -> Option<Numeric> {
         self.root.value(record)
@@ -74,6 +81,18 @@ impl Measure {
 }
 
 impl Node {
+    fn add_fields<'a>(&'a self, fields: &mut Vec<&'a Field>) {
+        match self {
+            Self::Number(_) => {}
+            Self::Field(field) => fields.push(field),
+            Self::Negated(inner) => inner.add_fields(fields),
+            Self::Both(_, parts) => {
+                parts.0.add_fields(fields);
+                parts.1.add_fields(fields);
+            }
+        }
+    }
+
     fn value(&self, record: &dyn Fields) -> Option<Numeric> {
         match self {
             Self::Number(number) => Some(*number),

@@ -36,6 +36,9 @@ pub const PAGE_BYTES_MAX: usize = ROW_GROUP_BYTES_MAX + ROW_GROUP_ROWS_MAX * 16;
 /// Largest footer, indexes included: that of the largest file is a tenth of this.
 pub const FOOTER_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
+/// Threads of one query. More would leave none for taking records in.
+pub const QUERY_THREADS_MAX: usize = 4;
+
 const _: () = assert!(ROW_GROUP_PAGES_MAX == u64::BITS as usize, "a mask has a bit per page");
 const _: () = assert!(PAGE_BYTES_MAX < i32::MAX as usize, "sizes of pages are signed 32 bits");
 const _: () = assert!(

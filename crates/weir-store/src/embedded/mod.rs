@@ -5,6 +5,7 @@
 
 pub mod columns;
 mod hash;
+pub mod scan;
 pub mod segment;
 pub mod sidecar;
 pub mod snapshot;

@@ -1,5 +1,7 @@
 //! The values of one attribute path.
 
+use std::ops::Range;
+
 use weir_codec::Scalar;
 
 use super::Texts;
@@ -168,6 +170,12 @@ impl PathColumn {
         let start = self.rows.partition_point(|found| *found < row);
         let count = self.rows[start..].iter().take_while(|found| **found == row).count();
         (start..start + count).map(|index| self.value(index))
+    }
+
+    /// The numbers of the values of some rows.
+    pub(crate) fn values_of_rows(&self, rows: Range<u32>) -> Range<usize> {
+        let before = |row: u32| self.rows.partition_point(|found| *found < row);
+        before(rows.start)..before(rows.end)
     }
 
     /// Bytes of memory that it holds.

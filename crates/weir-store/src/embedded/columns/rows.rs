@@ -1,6 +1,7 @@
 //! Rows in columns, in the order in which they came.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use weir_codec::Scalar;
 use weir_model::{Position, StreamId};
@@ -99,6 +100,23 @@ impl Spilled {
     fn push(&mut self, row: u32, path: &str, value: Scalar<'_>) {
         self.paths.push(path.as_bytes());
         self.values.get_or_insert_with(|| PathColumn::new("", value)).push(row, value);
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// Row, path and value of those of some rows.
+    pub(crate) fn of_rows(
+        &self,
+        rows: Range<u32>,
+    ) -> impl Iterator<Item = (u32, &str, Scalar<'_>)> {
+        self.values.iter().flat_map(move |values| {
+            values.values_of_rows(rows.clone()).map(|number| {
+                (values.rows()[number], as_str(self.paths.get(number)), values.value(number))
+            })
+        })
     }
 
     /// Row, path and value of each.
@@ -376,7 +394,7 @@ impl Rows {
                 add_attribute(&mut attributes, column.path(), value);
             }
         }
-        for (_, path, value) in self.spilled.iter().filter(|(found, ..)| *found == number) {
+        for (_, path, value) in self.spilled.of_rows(number..number + 1) {
             add_attribute(&mut attributes, path, canonical(value));
         }
         let original = self.originals.binary_search_by_key(&number, |(row, _)| *row);

@@ -51,3 +51,10 @@ impl Texts {
         self.bytes.capacity() + self.ends.capacity() * 4
     }
 }
+
+impl Texts {
+    /// The texts as those of a page.
+    pub(crate) fn as_page(&self) -> crate::embedded::segment::PageTexts<'_> {
+        crate::embedded::segment::PageTexts { ends: &self.ends, bytes: &self.bytes }
+    }
+}

@@ -431,7 +431,7 @@ fn kind_of(value: Scalar<'_>) -> Option<i64> {
 }
 
 /// A value of the kind with that number, from its text.
-pub(super) fn value_of_kind(kind: i64, text: &[u8]) -> Option<Scalar<'_>> {
+pub(crate) fn value_of_kind(kind: i64, text: &[u8]) -> Option<Scalar<'_>> {
     let text = std::str::from_utf8(text).ok()?;
     Some(match kind {
         0 => Scalar::Text(text.as_bytes()),

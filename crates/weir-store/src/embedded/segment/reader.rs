@@ -237,6 +237,11 @@ impl PageBuffer {
         })
     }
 
+    /// Bytes of the page when it is decompressed.
+    pub fn body_bytes(&self) -> usize {
+        self.body.len()
+    }
+
     /// Rows of the page.
     pub fn rows(&self) -> usize {
         self.rows

@@ -1,0 +1,191 @@
+//! The values of one field on one page, wherever they come from.
+//!
+//! Invariant: values are in the order of their rows; a row may have none or several; there are no
+//! nulls.
+
+use std::sync::Arc;
+
+use weir_expr::Value;
+
+use super::row_set::RowSet;
+use crate::embedded::columns::{AttributeValue, Texts, canonical};
+use crate::embedded::segment::{Dictionary, PageBuffer, PageTexts, PageValues};
+use crate::query::value_of;
+use weir_codec::Scalar;
+
+/// Where values are kept.
+#[derive(Debug)]
+pub(super) enum Data {
+    /// As they were read.
+    Page(PageBuffer),
+    Ints(Vec<i64>),
+    Doubles(Vec<f64>),
+    Bools(Vec<bool>),
+    Texts(Texts),
+    /// Places in the dictionary.
+    Codes(Vec<u32>),
+    /// Places in values of any type.
+    Picks(Vec<u32>, Vec<AttributeValue>),
+}
+
+/// Values with their rows.
+#[derive(Debug)]
+pub(super) struct Column {
+    /// The row of each value; `None` when value `n` is of row `n`.
+    pub(super) rows: Option<Vec<u16>>,
+    pub(super) data: Data,
+    /// Of codes: what they stand for. The same for all pages of a row group.
+    pub(super) dictionary: Option<Arc<Dictionary>>,
+}
+
+/// The values, to be gone over by type.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum View<'a> {
+    Ints(&'a [i64]),
+    Doubles(&'a [f64]),
+    Bools(&'a [bool]),
+    Texts(PageTexts<'a>),
+    Codes(&'a [u32], &'a Dictionary),
+    Picks(&'a [u32], &'a [AttributeValue]),
+}
+
+impl Column {
+    /// No value in any row.
+    pub(super) fn empty() -> Self {
+        Self::picks(Vec::new(), Vec::new(), Vec::new())
+    }
+
+    /// Values of any type: each row with the place of its value.
+    pub(super) fn picks(rows: Vec<u16>, picks: Vec<u32>, distinct: Vec<AttributeValue>) -> Self {
+        Self { rows: Some(rows), data: Data::Picks(picks, distinct), dictionary: None }
+    }
+
+    pub(super) fn view(&self) -> View<'_> {
+        match (&self.data, &self.dictionary) {
+            (Data::Page(page), dictionary) => match (page.values(), dictionary) {
+                (PageValues::Ints(values), _) => View::Ints(values),
+                (PageValues::Doubles(values), _) => View::Doubles(values),
+                (PageValues::Bools(values), _) => View::Bools(values),
+                (PageValues::Texts(texts), _) => View::Texts(texts),
+                (PageValues::Codes(codes), Some(dictionary)) => View::Codes(codes, dictionary),
+                (PageValues::Codes(_), None) => View::Ints(&[]),
+            },
+            (Data::Codes(codes), Some(dictionary)) => View::Codes(codes, dictionary),
+            (Data::Codes(_), None) => View::Ints(&[]),
+            (Data::Ints(values), _) => View::Ints(values),
+            (Data::Doubles(values), _) => View::Doubles(values),
+            (Data::Bools(values), _) => View::Bools(values),
+            (Data::Texts(texts), _) => View::Texts(texts.as_page()),
+            (Data::Picks(picks, distinct), _) => View::Picks(picks, distinct),
+        }
+    }
+
+    /// The row of a value.
+    #[inline]
+    pub(super) fn row(&self, value: usize) -> usize {
+        self.rows.as_ref().map_or(value, |rows| usize::from(rows[value]))
+    }
+
+    /// Rows that have a value, of `len` rows.
+    pub(super) fn present(&self, len: usize) -> RowSet {
+        match &self.rows {
+            None => RowSet::all(len.min(self.view().len())),
+            Some(rows) => {
+                let mut set = RowSet::none(len);
+                rows.iter().for_each(|row| set.insert(usize::from(*row)));
+                set
+            }
+        }
+    }
+
+    /// Rows of the values of which `passes` says so.
+    pub(super) fn rows_where(&self, len: usize, mut passes: impl FnMut(usize) -> bool) -> RowSet {
+        match &self.rows {
+            None => RowSet::of(len, passes),
+            Some(rows) => {
+                let mut set = RowSet::none(len);
+                for (number, row) in rows.iter().enumerate() {
+                    if passes(number) {
+                        set.insert(usize::from(*row));
+                    }
+                }
+                set
+            }
+        }
+    }
+}
+
+impl<'a> View<'a> {
+    /// How many values there are.
+    pub(super) fn len(self) -> usize {
+        match self {
+            Self::Ints(values) => values.len(),
+            Self::Doubles(values) => values.len(),
+            Self::Bools(values) => values.len(),
+            Self::Texts(texts) => texts.len(),
+            Self::Codes(codes, _) | Self::Picks(codes, _) => codes.len(),
+        }
+    }
+
+    /// A value; null when there is none of that number.
+    #[inline]
+    pub(super) fn value(self, number: usize) -> Value<'a> {
+        let missing = Value::Null;
+        match self {
+            Self::Ints(values) => values.get(number).map_or(missing, |value| Value::Int(*value)),
+            Self::Doubles(values) => values.get(number).map_or(missing, |value| float(*value)),
+            Self::Bools(values) => values.get(number).map_or(missing, |value| Value::Bool(*value)),
+            Self::Texts(texts) => Value::Text(texts.get(number)),
+            Self::Codes(codes, dictionary) => {
+                codes.get(number).map_or(missing, |code| entry(dictionary, *code as usize))
+            }
+            Self::Picks(picks, distinct) => picks
+                .get(number)
+                .and_then(|pick| distinct.get(*pick as usize))
+                .map_or(missing, |value| value_of(value.as_scalar())),
+        }
+    }
+}
+
+/// A float as it is compared: as a whole number when it is one.
+pub(super) fn float<'a>(value: f64) -> Value<'a> {
+    value_of(canonical(Scalar::Float(value)))
+}
+
+/// A value of a dictionary.
+#[inline]
+pub(super) fn entry(dictionary: &Dictionary, code: usize) -> Value<'_> {
+    match dictionary {
+        Dictionary::Ints(values) => values.get(code).map_or(Value::Null, |v| Value::Int(*v)),
+        Dictionary::Doubles(values) => values.get(code).map_or(Value::Null, |v| float(*v)),
+        Dictionary::Texts(texts) => Value::Text(texts.get(code)),
+    }
+}
+
+/// Gathers values of any type.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    rows: Vec<u16>,
+    picks: Vec<u32>,
+    distinct: Vec<AttributeValue>,
+}
+
+impl Gathered {
+    /// Adds a value of a row that is not before the last one; nulls are left out.
+    pub(super) fn push(&mut self, row: usize, value: Scalar<'_>) {
+        if value == Scalar::Null {
+            return;
+        }
+        let value = AttributeValue::from(canonical(value));
+        // Neighbours are alike more often than not.
+        if self.distinct.last() != Some(&value) {
+            self.distinct.push(value);
+        }
+        self.rows.push(row as u16);
+        self.picks.push(self.distinct.len() as u32 - 1);
+    }
+
+    pub(super) fn finish(self) -> Column {
+        Column::picks(self.rows, self.picks, self.distinct)
+    }
+}

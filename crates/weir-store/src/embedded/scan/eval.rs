@@ -1,0 +1,491 @@
+//! Which rows of a page a query describes.
+//!
+//! Invariant: the rows are those that [`weir_expr::naive`] finds on the records. A column is read
+//! only while rows are left that depend on it.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_expr::{Field, Fields, Numeric, Test, Value, Visitor};
+
+use super::column::{Column, Data, View, entry, float};
+use super::number::IntRange;
+use super::page::{PageReader, Source, whole_numbers};
+use super::plan::{Deleted, Node, Plan, TermId};
+use super::row_set::RowSet;
+use super::sources::{Alternatives, is_below};
+use super::unit::Place;
+use crate::embedded::segment::{Fixed, Role, SegmentError};
+use crate::query::NamedMeasure;
+
+/// Evaluates a plan page by page.
+#[derive(Debug)]
+pub(super) struct Evaluator {
+    pub(super) plan: Plan,
+    pub(super) reader: PageReader,
+    /// Measures that are being computed: a measure of itself has no value.
+    computing: Vec<usize>,
+    /// Where fields are in the present unit.
+    sources: HashMap<(Field, bool), Rc<Alternatives>>,
+}
+
+/// Of so many rows fewer than one in this many: each is looked at by itself.
+const SPARSE: usize = 16;
+
+impl Evaluator {
+    pub(super) fn new(plan: Plan, reader: PageReader) -> Self {
+        Self { plan, reader, computing: Vec::new(), sources: HashMap::new() }
+    }
+
+    /// Goes on to another unit.
+    pub(super) fn begin_unit(&mut self, unit: super::unit::Unit) {
+        self.sources.clear();
+        self.reader.begin_unit(unit);
+    }
+
+    /// Every row of the unit matches, which needs no look at any.
+    pub(super) fn takes_all(&self, unit: &super::unit::Unit) -> bool {
+        let range = self.plan.range;
+        let is_deleted = |deleted: &Deleted| deleted.range.overlaps(unit.first_ns, unit.last_ns);
+        self.plan.node.is_all()
+            && range.contains(unit.first_ns)
+            && range.contains(unit.last_ns)
+            && !self.plan.deleted.iter().any(is_deleted)
+    }
+
+    /// The rows of the page that happened in the range.
+    pub(super) fn in_range(&mut self) -> Result<RowSet, SegmentError> {
+        let range = self.plan.range;
+        let rows = self.reader.rows();
+        let (first_ns, last_ns) = (self.reader.unit.first_ns, self.reader.unit.last_ns);
+        if range.contains(first_ns) && range.contains(last_ns) {
+            return Ok(RowSet::all(rows));
+        }
+        let times = self.reader.column(&Source::Fixed(Fixed::Time))?;
+        let times = whole_numbers(&times)?;
+        Ok(RowSet::of(rows, |row| range.contains(times[row])))
+    }
+
+    /// Of these rows those that the query describes.
+    pub(super) fn matching(&mut self, candidates: RowSet) -> Result<RowSet, SegmentError> {
+        self.reader.scanned.rows += candidates.count() as u64;
+        let node = Arc::clone(&self.plan.node);
+        let mut found = self.node(&node, &candidates)?;
+        for number in 0..self.plan.deleted.len() {
+            if found.is_empty() {
+                break;
+            }
+            let deleted = self.plan.deleted[number].clone();
+            self.subtract_deleted(&deleted, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn subtract_deleted(
+        &mut self,
+        deleted: &Deleted,
+        found: &mut RowSet,
+    ) -> Result<(), SegmentError> {
+        let range = deleted.range;
+        if !range.overlaps(self.reader.unit.first_ns, self.reader.unit.last_ns) {
+            return Ok(());
+        }
+        let times = self.reader.column(&Source::Fixed(Fixed::Time))?;
+        let sequences = self.reader.column(&Source::Fixed(Fixed::Sequence))?;
+        let (times, sequences) = (whole_numbers(&times)?, whole_numbers(&sequences)?);
+        let is_meant = |row: usize| {
+            range.contains(times[row]) && sequences[row].cast_unsigned() < deleted.before_sequence
+        };
+        let mut meant = RowSet::of(found.len(), is_meant);
+        meant.intersect(found);
+        if !meant.is_empty() {
+            found.subtract(&self.node(&deleted.node, &meant)?);
+        }
+        Ok(())
+    }
+
+    /// Of these rows those that the node describes.
+    fn node(&mut self, node: &Node, candidates: &RowSet) -> Result<RowSet, SegmentError> {
+        if candidates.is_empty() {
+            return Ok(candidates.clone());
+        }
+        match node {
+            Node::All => Ok(candidates.clone()),
+            Node::Not(inner) => {
+                let mut left = candidates.clone();
+                left.subtract(&self.node(inner, candidates)?);
+                Ok(left)
+            }
+            Node::And(parts) => {
+                let mut left = candidates.clone();
+                for part in parts {
+                    left = self.node(part, &left)?;
+                }
+                Ok(left)
+            }
+            Node::Or(parts) => {
+                let mut found = RowSet::none(candidates.len());
+                let mut left = candidates.clone();
+                for part in parts {
+                    let passed = self.node(part, &left)?;
+                    left.subtract(&passed);
+                    found.unite(&passed);
+                }
+                Ok(found)
+            }
+            Node::Term(id) => {
+                let mut found = self.term(*id, candidates)?;
+                found.intersect(candidates);
+                Ok(found)
+            }
+        }
+    }
+
+    /// Rows in which the term is true: right for the candidates, anything for others.
+    fn term(&mut self, id: TermId, candidates: &RowSet) -> Result<RowSet, SegmentError> {
+        let field = self.plan.term(id).field.clone();
+        if field == Field::Message {
+            return self.message(id, candidates);
+        }
+        let mut found = RowSet::none(candidates.len());
+        if field == Field::Any {
+            found = self.message(id, candidates)?;
+        }
+        let is_plain = id >= self.plan.first_plain_term;
+        let alternatives = self.sources_of(&field, is_plain);
+        let mut left = candidates.clone();
+        for (number, sources) in alternatives.iter().enumerate() {
+            let is_last = number + 1 == alternatives.len();
+            let mut present = RowSet::none(candidates.len());
+            for source in sources {
+                let (passed, has_value) = self.source(id, source, &left, !is_last)?;
+                let mut passed = passed;
+                passed.intersect(&left);
+                found.unite(&passed);
+                if let Some(has_value) = has_value {
+                    present.unite(&has_value);
+                }
+            }
+            left.subtract(&present);
+            if left.is_empty() {
+                break;
+            }
+        }
+        let is_computed =
+            matches!(&alternatives[..], [only] if matches!(only[..], [Source::Measure(_)]));
+        if let (Field::Attribute(path), Test::Exists) = (&field, &self.plan.term(id).test)
+            && !is_computed
+        {
+            let path = path.clone();
+            found.unite(&self.objects(&path)?);
+        }
+        Ok(found)
+    }
+
+    /// Where the field is in the present unit.
+    pub(super) fn sources_of(&mut self, field: &Field, is_plain: bool) -> Rc<Alternatives> {
+        if let Some(known) = self.sources.get(&(field.clone(), is_plain)) {
+            return Rc::clone(known);
+        }
+        let measures: &[NamedMeasure] = if is_plain { &[] } else { &self.plan.measures };
+        let found = Rc::new(self.reader.sources(field, measures));
+        self.sources.insert((field.clone(), is_plain), Rc::clone(&found));
+        found
+    }
+
+    /// Rows of which a value of the source passes, and, when that is asked for, rows that have a
+    /// value.
+    fn source(
+        &mut self,
+        id: TermId,
+        source: &Source,
+        candidates: &RowSet,
+        needs_present: bool,
+    ) -> Result<(RowSet, Option<RowSet>), SegmentError> {
+        let rows = candidates.len();
+        if !needs_present && self.is_never(id, source)? {
+            return Ok((RowSet::none(rows), None));
+        }
+        let column = self.values(source)?;
+        let present = || column.present(rows);
+        if self.plan.term(id).test == Test::Exists {
+            return Ok((present(), needs_present.then(present)));
+        }
+        let passed = self.passing(id, source, &column, candidates);
+        Ok((passed, needs_present.then(present)))
+    }
+
+    /// No value of the source in the whole row group passes, which its dictionary says.
+    fn is_never(&mut self, id: TermId, source: &Source) -> Result<bool, SegmentError> {
+        let role = match source {
+            Source::Fixed(fixed) => Role::Fixed(*fixed),
+            Source::Attribute(path) => Role::Attribute(path.clone()),
+            _ => return Ok(false),
+        };
+        let Place::Group { segment, .. } = &self.reader.unit.place else { return Ok(false) };
+        let Some(number) = segment.segment.column(&role) else { return Ok(true) };
+        if let Role::Attribute(path) = role
+            && segment.segment.column(&Role::Kind(path)).is_some()
+        {
+            return Ok(false);
+        }
+        let Some(dictionary) = self.reader.dictionary(number)? else { return Ok(false) };
+        Ok(!self.verdict(id, source, &dictionary).contains(&true))
+    }
+
+    /// For each value of a dictionary whether it passes.
+    fn verdict(
+        &mut self,
+        id: TermId,
+        source: &Source,
+        dictionary: &crate::embedded::segment::Dictionary,
+    ) -> Rc<Vec<bool>> {
+        let key = (id, source.clone());
+        if let Some(known) = self.reader.verdicts.get(&key) {
+            return Rc::clone(known);
+        }
+        let matcher = &mut self.plan.terms[id];
+        let of_code = |code| matcher.value(entry(dictionary, code));
+        let verdict: Rc<Vec<bool>> = Rc::new((0..dictionary.len()).map(of_code).collect());
+        self.reader.verdicts.insert(key, Rc::clone(&verdict));
+        verdict
+    }
+
+    /// Rows of which a value passes.
+    fn passing(
+        &mut self,
+        id: TermId,
+        source: &Source,
+        column: &Column,
+        candidates: &RowSet,
+    ) -> RowSet {
+        let rows = candidates.len();
+        match column.view() {
+            View::Codes(codes, dictionary) => {
+                let verdict = self.verdict(id, source, dictionary);
+                column.rows_where(rows, |n| verdict.get(codes[n] as usize) == Some(&true))
+            }
+            View::Picks(picks, distinct) => {
+                let matcher = &mut self.plan.terms[id];
+                let values = distinct.iter().map(|value| crate::query::value_of(value.as_scalar()));
+                let verdict: Vec<bool> = values.map(|value| matcher.value(value)).collect();
+                column.rows_where(rows, |n| verdict.get(picks[n] as usize) == Some(&true))
+            }
+            View::Ints(values) => match IntRange::of(self.plan.term(id)) {
+                Some(range) => column.rows_where(rows, |n| range.contains(values[n])),
+                None => self.one_by_one(id, column, candidates),
+            },
+            View::Texts(texts) if self.plan.terms[id].is_search() && !is_sparse(candidates) => {
+                let mut found = RowSet::none(rows);
+                let add = |n| found.insert(column.row(n));
+                self.plan.terms[id].texts(texts.bytes, texts.ends, add);
+                found
+            }
+            _ => self.one_by_one(id, column, candidates),
+        }
+    }
+
+    fn one_by_one(&mut self, id: TermId, column: &Column, candidates: &RowSet) -> RowSet {
+        let view = column.view();
+        let matcher = &mut self.plan.terms[id];
+        column.rows_where(candidates.len(), |n| {
+            candidates.contains(column.row(n)) && matcher.value(view.value(n))
+        })
+    }
+
+    fn message(&mut self, id: TermId, candidates: &RowSet) -> Result<RowSet, SegmentError> {
+        let column = self.reader.column(&Source::Fixed(Fixed::Message))?;
+        let rows = candidates.len();
+        let View::Texts(texts) = column.view() else {
+            return self.messages_of_codes(id, &column, rows);
+        };
+        let matcher = &self.plan.terms[id];
+        let mut found = RowSet::none(rows);
+        if is_sparse(candidates) {
+            found = column.rows_where(rows, |n| {
+                candidates.contains(column.row(n)) && matcher.text(texts.get(n))
+            });
+        } else {
+            matcher.texts(texts.bytes, texts.ends, |n| found.insert(column.row(n)));
+        }
+        self.add_without_message(id, &column, &mut found);
+        Ok(found)
+    }
+
+    /// A record without a message has an empty one.
+    fn add_without_message(&self, id: TermId, column: &Column, found: &mut RowSet) {
+        if column.rows.is_some() && self.plan.terms[id].text(b"") {
+            let mut without = RowSet::all(found.len());
+            without.subtract(&column.present(found.len()));
+            found.unite(&without);
+        }
+    }
+
+    /// Messages are not in dictionaries; but no message at all looks like values of no type.
+    fn messages_of_codes(
+        &self,
+        id: TermId,
+        column: &Column,
+        rows: usize,
+    ) -> Result<RowSet, SegmentError> {
+        if column.view().len() > 0 {
+            return Err(SegmentError::Damaged("the column of messages"));
+        }
+        let mut found = RowSet::none(rows);
+        self.add_without_message(id, column, &mut found);
+        Ok(found)
+    }
+
+    /// Rows that have an attribute below the path, a null too.
+    fn objects(&mut self, path: &str) -> Result<RowSet, SegmentError> {
+        let rows = self.reader.rows();
+        let mut found = RowSet::none(rows);
+        if let Place::Head(chunk) = &self.reader.unit.place {
+            let first = self.reader.first_row();
+            let span = first as u32..(first + rows) as u32;
+            let chunk = chunk.read();
+            for column in chunk.paths().iter().filter(|column| is_below(column.path(), path)) {
+                let numbers = column.values_of_rows(span.clone());
+                column.rows()[numbers].iter().for_each(|row| found.insert(*row as usize - first));
+            }
+        } else {
+            for below in self.reader.attribute_paths() {
+                if is_below(&below, path) {
+                    found.unite(&self.reader.column(&Source::Attribute(below))?.present(rows));
+                }
+            }
+        }
+        if self.reader.may_be_in_rest(path) {
+            self.reader.for_each_rest(|row, known, _| {
+                if std::str::from_utf8(known).is_ok_and(|known| is_below(known, path)) {
+                    found.insert(row);
+                }
+            })?;
+        }
+        for taken in PageReader::taken_below(path) {
+            found.unite(&self.reader.column(&Source::Taken(taken.to_owned()))?.present(rows));
+        }
+        Ok(found)
+    }
+
+    /// The values of a source on the page.
+    pub(super) fn values(&mut self, source: &Source) -> Result<Rc<Column>, SegmentError> {
+        let Source::Measure(number) = source else { return self.reader.column(source) };
+        if let Some(known) = self.reader.kept(source) {
+            return Ok(known);
+        }
+        let column = self.measure(*number)?;
+        Ok(self.reader.keep(source.clone(), column))
+    }
+
+    /// The values of a field by alternatives, of which the first that has a value counts.
+    pub(super) fn columns_of(
+        &mut self,
+        field: &Field,
+    ) -> Result<Vec<Vec<Rc<Column>>>, SegmentError> {
+        let alternatives = self.sources_of(field, false);
+        let mut all = Vec::with_capacity(alternatives.len());
+        for sources in alternatives.iter() {
+            let columns = sources.iter().map(|source| self.values(source));
+            all.push(columns.collect::<Result<Vec<_>, _>>()?);
+        }
+        Ok(all)
+    }
+
+    /// Computes an attribute for every row of the page.
+    fn measure(&mut self, number: usize) -> Result<Column, SegmentError> {
+        if self.computing.contains(&number) {
+            return Ok(Column::empty());
+        }
+        self.computing.push(number);
+        let computed = self.compute(number);
+        self.computing.pop();
+        computed
+    }
+
+    fn compute(&mut self, number: usize) -> Result<Column, SegmentError> {
+        let rows = self.reader.rows();
+        let measures = Arc::clone(&self.plan.measures);
+        let mut numbers = RowNumbers { row: 0, fields: Vec::new() };
+        for field in measures[number].measure.fields() {
+            let of_field = self.first_numbers(field)?;
+            numbers.fields.push((field.clone(), of_field));
+        }
+        let (mut found, mut values) = (Vec::new(), Vec::new());
+        for row in 0..rows {
+            numbers.row = row;
+            if let Some(value) = measures[number].measure.value(&numbers) {
+                found.push(row as u16);
+                values.push(value);
+            }
+        }
+        let ints = values.iter().map(|value| match value {
+            Numeric::Int(whole) => Some(*whole),
+            Numeric::Float(_) => None,
+        });
+        let data = match ints.collect::<Option<Vec<i64>>>() {
+            Some(ints) => Data::Ints(ints),
+            None => {
+                let mut gathered = super::column::Gathered::default();
+                for (row, value) in found.iter().zip(values) {
+                    gathered.push(
+                        usize::from(*row),
+                        match value {
+                            Numeric::Int(whole) => weir_codec::Scalar::Int(whole),
+                            Numeric::Float(float) => weir_codec::Scalar::Float(float),
+                        },
+                    );
+                }
+                return Ok(gathered.finish());
+            }
+        };
+        Ok(Column { rows: Some(found), data, dictionary: None })
+    }
+
+    /// For each row the first value of the field that is a number.
+    fn first_numbers(&mut self, field: &Field) -> Result<Vec<Option<Numeric>>, SegmentError> {
+        let mut numbers = vec![None; self.reader.rows()];
+        let mut is_decided = RowSet::none(numbers.len());
+        for columns in self.columns_of(field)? {
+            let mut present = RowSet::none(numbers.len());
+            for column in columns {
+                let view = column.view();
+                for n in 0..view.len() {
+                    let row = column.row(n);
+                    present.insert(row);
+                    if !is_decided.contains(row) && numbers[row].is_none() {
+                        numbers[row] = view.value(n).number().map(|number| number.value);
+                    }
+                }
+            }
+            is_decided.unite(&present);
+        }
+        Ok(numbers)
+    }
+}
+
+fn is_sparse(candidates: &RowSet) -> bool {
+    candidates.count() * SPARSE < candidates.len()
+}
+
+/// The numbers of one row, as a record for measures.
+struct RowNumbers {
+    row: usize,
+    fields: Vec<(Field, Vec<Option<Numeric>>)>,
+}
+
+impl Fields for RowNumbers {
+    fn body(&self) -> weir_expr::Body<'_> {
+        weir_expr::Body { bytes: b"", json_escaped: false }
+    }
+
+    fn visit(&self, field: &Field, visit: &mut Visitor<'_>) {
+        let found = self.fields.iter().find(|(known, _)| known == field);
+        match found.and_then(|(_, numbers)| *numbers.get(self.row)?) {
+            Some(Numeric::Int(whole)) => visit(Value::Int(whole)),
+            Some(Numeric::Float(value)) => visit(float(value)),
+            None => {}
+        }
+    }
+}

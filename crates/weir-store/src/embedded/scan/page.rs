@@ -1,0 +1,550 @@
+//! The columns of one page after the other, each read when it is first asked for.
+//!
+//! Invariant: what is kept of a page is dropped before the next one; what is kept of a row group
+//! (dictionaries, what was found out about their values) before the next group.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_codec::Attributes;
+
+use super::column::{Column, Data, Gathered};
+use super::plan::TermId;
+use super::unit::{Place, Unit};
+use crate::embedded::columns::{
+    AttributeValue, CodeColumn, Form, PathColumn, Rows, SparseTexts, Texts,
+};
+use crate::embedded::segment::{
+    Dictionary, Fixed, PageBuffer, PageValues, Role, SegmentError, ValueKind, value_of_kind,
+};
+use crate::embedded::sidecar::RestPaths;
+use crate::limits::PAGE_ROWS;
+use crate::query::Scanned;
+
+/// What a column holds: the key under which it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    /// A column of the record's own.
+    Fixed(Fixed),
+    /// Single values of an attribute.
+    Attribute(String),
+    /// Values of an attribute that has no column, or has several values or nulls in a row.
+    Rest(String),
+    /// Values of all attributes that have no column.
+    AllRest,
+    /// Values of an attribute that is kept in a column of the record's own.
+    Taken(String),
+    /// Values of a path of the resource.
+    Resource(String),
+    /// All values of the resource.
+    AllResource,
+    /// Values of tags with a key.
+    Tag(String),
+    /// Whole tags.
+    Tags,
+    /// `stdout` or `stderr`.
+    IoStream,
+    /// A computed attribute, by its place.
+    Measure(usize),
+}
+
+/// Reads the pages of the units that a thread works on.
+#[derive(Debug)]
+pub(super) struct PageReader {
+    pub(super) unit: Unit,
+    pub(super) page: usize,
+    columns: HashMap<Source, Rc<Column>>,
+    dictionaries: HashMap<usize, Option<Arc<Dictionary>>>,
+    /// For each term and column: whether each value of the dictionary passes.
+    pub(super) verdicts: HashMap<(TermId, Source), Rc<Vec<bool>>>,
+    /// What values of a dictionary stand for, of those that are read further.
+    derived: HashMap<Source, Rc<Vec<Vec<AttributeValue>>>>,
+    head_texts: HashMap<Fixed, Arc<Dictionary>>,
+    rest_paths: Option<Rc<RestPaths>>,
+    free: Vec<PageBuffer>,
+    attributes: Attributes,
+    pub(super) scanned: Scanned,
+}
+
+impl PageReader {
+    pub(super) fn new(unit: Unit) -> Self {
+        Self {
+            unit,
+            page: 0,
+            columns: HashMap::new(),
+            dictionaries: HashMap::new(),
+            verdicts: HashMap::new(),
+            derived: HashMap::new(),
+            head_texts: HashMap::new(),
+            rest_paths: None,
+            free: Vec::new(),
+            attributes: Attributes::new(),
+            scanned: Scanned::default(),
+        }
+    }
+
+    /// Goes on to another unit.
+    pub(super) fn begin_unit(&mut self, unit: Unit) {
+        self.begin_page(0);
+        self.unit = unit;
+        self.dictionaries.clear();
+        self.verdicts.clear();
+        self.derived.clear();
+        self.head_texts.clear();
+        self.rest_paths = None;
+        self.scanned.segments += 1;
+    }
+
+    /// Goes on to another page of the unit.
+    pub(super) fn begin_page(&mut self, page: usize) {
+        self.page = page;
+        for (_, column) in self.columns.drain() {
+            if let Some(Column { data: Data::Page(buffer), .. }) = Rc::into_inner(column) {
+                self.free.push(buffer);
+            }
+        }
+    }
+
+    /// Rows of the page.
+    pub(super) fn rows(&self) -> usize {
+        self.unit.page_rows(self.page)
+    }
+
+    /// The first row of the page among those of the unit.
+    pub(super) fn first_row(&self) -> usize {
+        self.page * PAGE_ROWS
+    }
+
+    /// The column, if it was read for this page.
+    pub(super) fn kept(&self, source: &Source) -> Option<Rc<Column>> {
+        self.columns.get(source).map(Rc::clone)
+    }
+
+    /// Keeps a column that was made for this page.
+    pub(super) fn keep(&mut self, source: Source, column: Column) -> Rc<Column> {
+        let column = Rc::new(column);
+        self.columns.insert(source, Rc::clone(&column));
+        column
+    }
+
+    /// The values of a source on this page, but for measures.
+    pub(super) fn column(&mut self, source: &Source) -> Result<Rc<Column>, SegmentError> {
+        if let Some(column) = self.kept(source) {
+            return Ok(column);
+        }
+        let column = match source {
+            Source::Fixed(fixed) => self.fixed(*fixed)?,
+            Source::Attribute(path) => self.attribute(path)?,
+            Source::Rest(path) => self.rest(Some(path))?,
+            Source::AllRest => self.rest(None)?,
+            Source::Taken(path) => self.taken(path)?,
+            Source::Resource(_) | Source::AllResource => {
+                self.derived_from(Fixed::Resource, source)?
+            }
+            Source::Tag(_) | Source::Tags => self.derived_from(Fixed::Tags, source)?,
+            Source::IoStream => self.io_stream()?,
+            Source::Measure(_) => Column::empty(),
+        };
+        Ok(self.keep(source.clone(), column))
+    }
+
+    fn fixed(&mut self, fixed: Fixed) -> Result<Column, SegmentError> {
+        match &self.unit.place {
+            Place::Group { segment, .. } => match segment.segment.column(&Role::Fixed(fixed)) {
+                Some(column) => self.read(column),
+                None => Ok(Column::empty()),
+            },
+            Place::Head(chunk) => {
+                let chunk = Arc::clone(chunk);
+                let span = self.first_row()..self.first_row() + self.rows();
+                let texts = &mut self.head_texts;
+                Ok(head_column(&chunk.read(), fixed, span, texts))
+            }
+        }
+    }
+
+    fn attribute(&mut self, path: &str) -> Result<Column, SegmentError> {
+        let segment = match &self.unit.place {
+            Place::Group { segment, .. } => Arc::clone(segment),
+            Place::Head(chunk) => {
+                let span = self.first_row()..self.first_row() + self.rows();
+                let rows = chunk.read();
+                let column = rows.paths().iter().find(|column| column.path() == path);
+                return Ok(column.map_or_else(Column::empty, |column| path_column(column, span)));
+            }
+        };
+        let Some(column) = segment.segment.column(&Role::Attribute(path.to_owned())) else {
+            return Ok(Column::empty());
+        };
+        let texts = self.read(column)?;
+        match segment.segment.column(&Role::Kind(path.to_owned())) {
+            Some(kinds) => {
+                let kinds = self.read(kinds)?;
+                mixed(&texts, &kinds)
+            }
+            None => Ok(texts),
+        }
+    }
+
+    /// Reads a column of a segment.
+    fn read(&mut self, column: usize) -> Result<Column, SegmentError> {
+        let Place::Group { segment, group } = &self.unit.place else { return Ok(Column::empty()) };
+        let (segment, group) = (Arc::clone(segment), *group);
+        let dictionary = self.dictionary(column)?;
+        let mut buffer = match self.free.pop() {
+            Some(buffer) => buffer,
+            None => PageBuffer::new()?,
+        };
+        segment.segment.read_page(group, column, self.page, &mut buffer)?;
+        self.scanned.pages += 1;
+        self.scanned.bytes += buffer.body_bytes() as u64;
+        let rows = buffer.levels().map(|levels| {
+            let present = levels.iter().enumerate().filter(|(_, level)| **level == 1);
+            present.map(|(row, _)| row as u16).collect()
+        });
+        let is_whole =
+            rows.as_ref().is_none_or(|rows: &Vec<u16>| rows.len() == buffer.values().len());
+        if !is_whole {
+            return Err(SegmentError::Damaged("the values of a page"));
+        }
+        Ok(Column { rows, data: Data::Page(buffer), dictionary })
+    }
+
+    /// The dictionary of a column of the segment, when it has one.
+    pub(super) fn dictionary(
+        &mut self,
+        column: usize,
+    ) -> Result<Option<Arc<Dictionary>>, SegmentError> {
+        if let Some(dictionary) = self.dictionaries.get(&column) {
+            return Ok(dictionary.clone());
+        }
+        let Place::Group { segment, group } = &self.unit.place else { return Ok(None) };
+        let mut buffer = match self.free.pop() {
+            Some(buffer) => buffer,
+            None => PageBuffer::new()?,
+        };
+        let dictionary = segment.segment.dictionary(*group, column, &mut buffer)?.map(Arc::new);
+        self.free.push(buffer);
+        self.dictionaries.insert(column, dictionary.clone());
+        Ok(dictionary)
+    }
+
+    /// What the segment has in `_rest`; `None` when that is not known.
+    pub(super) fn rest_paths(&mut self) -> Option<Rc<RestPaths>> {
+        let Place::Group { segment, .. } = &self.unit.place else { return None };
+        if self.rest_paths.is_none() {
+            let paths = segment.sidecar.as_ref().and_then(|sidecar| sidecar.rest_paths().ok());
+            self.rest_paths = paths.map(Rc::new);
+        }
+        self.rest_paths.clone()
+    }
+
+    /// Whether `_rest` may have values of the path, or of paths below it.
+    pub(super) fn may_be_in_rest(&mut self, path: &str) -> bool {
+        match &self.unit.place {
+            Place::Head(chunk) => !chunk.read().spilled().is_empty(),
+            Place::Group { segment, .. } => {
+                if segment.segment.column(&Role::Rest).is_none() {
+                    return false;
+                }
+                let Some(paths) = self.rest_paths() else { return true };
+                let is_below = |known: &str| {
+                    known
+                        .strip_prefix(path)
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                };
+                !paths.is_complete() || paths.iter().any(|(known, _)| is_below(known))
+            }
+        }
+    }
+
+    /// Values of attributes that have no column: of one path, or of all.
+    fn rest(&mut self, path: Option<&str>) -> Result<Column, SegmentError> {
+        let mut gathered = Gathered::default();
+        self.for_each_rest(|row, found, value| {
+            if path.is_none_or(|path| path.as_bytes() == found) {
+                gathered.push(row, value);
+            }
+        })?;
+        Ok(gathered.finish())
+    }
+
+    /// Calls `each` with row, path and value of all attributes without a column, nulls included.
+    pub(super) fn for_each_rest(
+        &mut self,
+        mut each: impl FnMut(usize, &[u8], weir_codec::Scalar<'_>),
+    ) -> Result<(), SegmentError> {
+        let segment = match &self.unit.place {
+            Place::Head(chunk) => {
+                let first = self.first_row();
+                let span = first as u32..(first + self.rows()) as u32;
+                let rows = chunk.read();
+                for (row, path, value) in rows.spilled().of_rows(span) {
+                    each(row as usize - first, path.as_bytes(), value);
+                }
+                return Ok(());
+            }
+            Place::Group { segment, .. } => Arc::clone(segment),
+        };
+        let Some(column) = segment.segment.column(&Role::Rest) else { return Ok(()) };
+        let rest = self.read(column)?;
+        let view = rest.view();
+        for number in 0..view.len() {
+            let weir_expr::Value::Text(json) = view.value(number) else { continue };
+            self.attributes.clear();
+            let read = self.attributes.read_json(json);
+            read.ok_or(SegmentError::Damaged("the attributes of a record"))?;
+            for (path, value) in self.attributes.iter() {
+                each(rest.row(number), path, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Values of an attribute in those rows in which it is kept in a column of the record's own.
+    fn taken(&mut self, path: &str) -> Result<Column, SegmentError> {
+        let forms = self.column(&Source::Fixed(Fixed::Form))?;
+        let times = self.column(&Source::Fixed(Fixed::Time))?;
+        let mut texts = Vec::new();
+        for fixed in [Fixed::Message, Fixed::TraceId, Fixed::SpanId] {
+            texts.push(self.column(&Source::Fixed(fixed))?);
+        }
+        // The number of the next value of each.
+        let mut next = [0; 3];
+        let mut gathered = Gathered::default();
+        let mut buffer = Vec::new();
+        for row in 0..self.rows() {
+            let weir_expr::Value::Int(form) = forms.view().value(row) else { continue };
+            let form = Form(form.cast_unsigned());
+            let paths = [form.message_path(), form.trace_path(), form.span_path()];
+            for ((column, next), taken) in texts.iter().zip(&mut next).zip(paths) {
+                let is_there = *next < column.view().len() && column.row(*next) == row;
+                if is_there
+                    && taken == Some(path)
+                    && let weir_expr::Value::Text(text) = column.view().value(*next)
+                {
+                    gathered.push(row, weir_codec::Scalar::Text(text));
+                }
+                *next += usize::from(is_there);
+            }
+            if let Some((_, style)) = form.time_path().filter(|(taken, _)| *taken == path)
+                && let weir_expr::Value::Int(time_ns) = times.view().value(row)
+            {
+                gathered.push(row, style.value(time_ns, &mut buffer));
+            }
+        }
+        Ok(gathered.finish())
+    }
+
+    fn io_stream(&mut self) -> Result<Column, SegmentError> {
+        let forms = self.column(&Source::Fixed(Fixed::Form))?;
+        let mut gathered = Gathered::default();
+        for row in 0..self.rows() {
+            let weir_expr::Value::Int(form) = forms.view().value(row) else { continue };
+            if let Some(name) = Form(form.cast_unsigned()).flags().iostream() {
+                gathered.push(row, weir_codec::Scalar::Text(name.as_bytes()));
+            }
+        }
+        Ok(gathered.finish())
+    }
+
+    /// Values that are read out of those of a column of few distinct texts.
+    fn derived_from(&mut self, fixed: Fixed, source: &Source) -> Result<Column, SegmentError> {
+        let column = self.column(&Source::Fixed(fixed))?;
+        let (mut rows, mut picks, mut distinct) = (Vec::new(), Vec::new(), Vec::new());
+        let mut add = |row: usize, first: usize, count: usize| {
+            for pick in first..first + count {
+                rows.push(row as u16);
+                picks.push(pick as u32);
+            }
+        };
+        if let super::column::View::Codes(codes, dictionary) = column.view() {
+            let values = self.derived_values(source, dictionary);
+            let mut firsts = Vec::with_capacity(values.len());
+            for of_code in values.iter() {
+                firsts.push(distinct.len());
+                distinct.extend(of_code.iter().cloned());
+            }
+            for (number, code) in codes.iter().enumerate() {
+                let code = *code as usize;
+                let of_code = values.get(code).map_or(0, Vec::len);
+                add(column.row(number), firsts.get(code).copied().unwrap_or(0), of_code);
+            }
+        } else {
+            for number in 0..column.view().len() {
+                let weir_expr::Value::Text(text) = column.view().value(number) else { continue };
+                let values = derive(source, text);
+                add(column.row(number), distinct.len(), values.len());
+                distinct.extend(values);
+            }
+        }
+        Ok(Column::picks(rows, picks, distinct))
+    }
+
+    fn derived_values(
+        &mut self,
+        source: &Source,
+        dictionary: &Dictionary,
+    ) -> Rc<Vec<Vec<AttributeValue>>> {
+        let known = self.derived.get(source).filter(|values| values.len() == dictionary.len());
+        if let Some(values) = known {
+            return Rc::clone(values);
+        }
+        let Dictionary::Texts(texts) = dictionary else { return Rc::default() };
+        let values: Rc<Vec<_>> = Rc::new(texts.iter().map(|text| derive(source, text)).collect());
+        self.derived.insert(source.clone(), Rc::clone(&values));
+        values
+    }
+}
+
+/// What a resource or a list of tags says.
+fn derive(source: &Source, text: &[u8]) -> Vec<AttributeValue> {
+    let of_text = |text: &str| AttributeValue::Text(text.to_owned());
+    match source {
+        Source::Tags => crate::query::tags_of(text).into_iter().map(AttributeValue::Text).collect(),
+        Source::Tag(key) => {
+            let tags = crate::query::tags_of(text);
+            tags.iter().filter_map(|tag| crate::query::tag_value(tag, key)).map(of_text).collect()
+        }
+        _ => {
+            let attributes = crate::query::resource_attributes(text);
+            let is_wanted = |path: &[u8]| match source {
+                Source::Resource(wanted) => wanted.as_bytes() == path,
+                _ => true,
+            };
+            let values = attributes.iter().filter(|(path, _)| is_wanted(path));
+            let values = values.filter(|(_, value)| *value != weir_codec::Scalar::Null);
+            values.map(|(_, value)| AttributeValue::from(value)).collect()
+        }
+    }
+}
+
+/// Values of several types, from their texts and kinds.
+fn mixed(texts: &Column, kinds: &Column) -> Result<Column, SegmentError> {
+    let damaged = SegmentError::Damaged("the types of a column");
+    let (text_view, kind_view) = (texts.view(), kinds.view());
+    if text_view.len() != kind_view.len() {
+        return Err(damaged);
+    }
+    let mut gathered = Gathered::default();
+    for number in 0..text_view.len() {
+        let (weir_expr::Value::Text(text), weir_expr::Value::Int(kind)) =
+            (text_view.value(number), kind_view.value(number))
+        else {
+            return Err(damaged);
+        };
+        let value =
+            value_of_kind(kind, text).ok_or(SegmentError::Damaged("a value of a column"))?;
+        gathered.push(texts.row(number), value);
+    }
+    Ok(gathered.finish())
+}
+
+/// A column of the head.
+fn head_column(
+    rows: &Rows,
+    fixed: Fixed,
+    span: std::ops::Range<usize>,
+    dictionaries: &mut HashMap<Fixed, Arc<Dictionary>>,
+) -> Column {
+    let ints = |values: Vec<i64>| Column { rows: None, data: Data::Ints(values), dictionary: None };
+    let unsigned = |values: &[u64]| {
+        ints(values[span.clone()].iter().map(|value| value.cast_signed()).collect())
+    };
+    let mut codes = |column: &CodeColumn| {
+        let dictionary = dictionaries
+            .entry(fixed)
+            .or_insert_with(|| Arc::new(Dictionary::Texts(column.texts().clone())));
+        code_column(column, span.clone(), Arc::clone(dictionary))
+    };
+    match fixed {
+        Fixed::Time => ints(rows.time_ns[span.clone()].to_vec()),
+        Fixed::Sequence => unsigned(&rows.sequence),
+        Fixed::Stream => unsigned(&rows.stream),
+        Fixed::Epoch => ints(rows.epoch[span.clone()].iter().map(|e| i64::from(*e)).collect()),
+        Fixed::Offset => unsigned(&rows.offset),
+        Fixed::Form => unsigned(&rows.form),
+        Fixed::Service => codes(&rows.service),
+        Fixed::Host => codes(&rows.host),
+        Fixed::Source => codes(&rows.source),
+        Fixed::Status => codes(&rows.status),
+        Fixed::Tags => codes(&rows.tags),
+        Fixed::Resource => codes(&rows.resource),
+        Fixed::Message => text_column(&rows.message, span.clone()),
+        Fixed::TraceId => text_column(&rows.trace_id, span.clone()),
+        Fixed::SpanId => text_column(&rows.span_id, span.clone()),
+    }
+}
+
+fn code_column(
+    column: &CodeColumn,
+    span: std::ops::Range<usize>,
+    dictionary: Arc<Dictionary>,
+) -> Column {
+    let (mut rows, mut codes) = (Vec::with_capacity(span.len()), Vec::with_capacity(span.len()));
+    for (row, code) in span.enumerate().filter_map(|(at, row)| Some((at, column.code(row)?))) {
+        rows.push(row as u16);
+        codes.push(code);
+    }
+    Column { rows: Some(rows), data: Data::Codes(codes), dictionary: Some(dictionary) }
+}
+
+fn text_column(column: &SparseTexts, span: std::ops::Range<usize>) -> Column {
+    let (mut rows, mut texts) = (Vec::with_capacity(span.len()), Texts::default());
+    for (row, text) in span.enumerate().filter_map(|(at, row)| Some((at, column.get(row)?))) {
+        rows.push(row as u16);
+        texts.push(text);
+    }
+    Column { rows: Some(rows), data: Data::Texts(texts), dictionary: None }
+}
+
+/// An attribute of the head, by the type that its values have here.
+fn path_column(column: &PathColumn, span: std::ops::Range<usize>) -> Column {
+    use weir_codec::Scalar;
+    let numbers = column.values_of_rows(span.start as u32..span.end as u32);
+    let rows: Vec<u16> = column.rows()[numbers.clone()]
+        .iter()
+        .map(|row| (*row as usize - span.start) as u16)
+        .collect();
+    let values = || numbers.clone().map(|number| column.value(number));
+    let kind = |value: Scalar<'_>| match value {
+        Scalar::Int(_) => Some(ValueKind::Int),
+        Scalar::Bool(_) => Some(ValueKind::Bool),
+        Scalar::Text(_) => Some(ValueKind::Text),
+        Scalar::Float(_) | Scalar::Null => None,
+    };
+    let first = values().next().and_then(kind);
+    let first = first.filter(|first| values().all(|value| kind(value) == Some(*first)));
+    let data = match first {
+        Some(ValueKind::Int) => Data::Ints(
+            values().map(|v| if let Scalar::Int(number) = v { number } else { 0 }).collect(),
+        ),
+        Some(ValueKind::Bool) => Data::Bools(values().map(|v| v == Scalar::Bool(true)).collect()),
+        Some(ValueKind::Text) => {
+            let mut texts = Texts::default();
+            values().for_each(|v| texts.push(if let Scalar::Text(text) = v { text } else { b"" }));
+            Data::Texts(texts)
+        }
+        _ => {
+            let mut gathered = Gathered::default();
+            for (row, value) in rows.iter().zip(values()) {
+                gathered.push(usize::from(*row), value);
+            }
+            return gathered.finish();
+        }
+    };
+    Column { rows: Some(rows), data, dictionary: None }
+}
+
+/// Values of a page that are whole numbers, by row: those of columns that every row has.
+pub(super) fn whole_numbers(column: &Column) -> Result<&[i64], SegmentError> {
+    match &column.data {
+        Data::Ints(values) => Ok(values),
+        Data::Page(page) => match page.values() {
+            PageValues::Ints(values) => Ok(values),
+            _ => Err(SegmentError::Damaged("a column of times")),
+        },
+        _ => Err(SegmentError::Damaged("a column of times")),
+    }
+}

@@ -1,0 +1,166 @@
+//! Which pages of a row group need not be read, by what is known about them.
+//!
+//! Invariant: a page that has a row that matches is never left out. What cannot be read of a
+//! sidecar says nothing: then all pages are read.
+
+use weir_codec::Scalar;
+use weir_expr::{Field, Literal, Numeric, Reserved, Term, Test};
+
+use super::eval::Evaluator;
+use super::number::IntRange;
+use super::page::Source;
+use super::plan::Node;
+use super::unit::Place;
+use crate::embedded::segment::{ChunkInfo, Fixed, MinMax, Role, ValueKind};
+use crate::embedded::sidecar::{value_term, word_term};
+
+/// All pages.
+const ALL: u64 = u64::MAX;
+
+impl Evaluator {
+    /// Pages of the present unit that may have rows that match, a bit each.
+    pub(super) fn pages(&mut self) -> u64 {
+        let times = self.reader.unit.page_times();
+        let of_range = times
+            .iter()
+            .enumerate()
+            .filter(|(_, (first_ns, last_ns))| self.plan.range.overlaps(*first_ns, *last_ns));
+        // Of the head there may be more pages than bits: the last bit stands for the others.
+        let in_range = of_range.fold(0, |mask, (page, _)| mask | 1 << page.min(63));
+        if in_range == 0 || matches!(self.reader.unit.place, Place::Head(_)) {
+            return in_range;
+        }
+        let node = std::sync::Arc::clone(&self.plan.node);
+        in_range & self.node_pages(&node)
+    }
+
+    fn node_pages(&mut self, node: &Node) -> u64 {
+        match node {
+            Node::All | Node::Not(_) => ALL,
+            Node::And(parts) => {
+                let mut mask = ALL;
+                for part in parts {
+                    if mask != 0 {
+                        mask &= self.node_pages(part);
+                    }
+                }
+                mask
+            }
+            Node::Or(parts) => parts.iter().fold(0, |mask, part| mask | self.node_pages(part)),
+            Node::Term(id) => {
+                let term = self.plan.term(*id).clone();
+                let is_plain = *id >= self.plan.first_plain_term;
+                self.term_pages(&term, is_plain)
+            }
+        }
+    }
+
+    fn term_pages(&mut self, term: &Term, is_plain: bool) -> u64 {
+        match &term.field {
+            Field::Message => self.message_pages(term),
+            Field::Attribute(path) if term.test == Test::Exists && self.has_below(path) => ALL,
+            Field::Attribute(_) | Field::Reserved(Reserved::TraceId | Reserved::SpanId) => {
+                let alternatives = self.sources_of(&term.field, is_plain);
+                let sources = alternatives.iter().flatten();
+                sources.fold(0, |mask, source| mask | self.source_pages(source, term))
+            }
+            _ => ALL,
+        }
+    }
+
+    /// There may be attributes below the path.
+    fn has_below(&mut self, path: &str) -> bool {
+        let below = |known: &str| super::sources::is_below(known, path);
+        self.reader.attribute_paths().iter().any(|known| below(known))
+            || super::page::PageReader::taken_below(path).next().is_some()
+            || self.reader.may_be_in_rest(path)
+    }
+
+    fn message_pages(&self, term: &Term) -> u64 {
+        let Test::Words(phrase) = &term.test else { return ALL };
+        let words = phrase.words.iter().filter_map(|word| word.as_text());
+        words.fold(ALL, |mask, word| mask & self.filter_pages(word_term(word.as_bytes())))
+    }
+
+    /// Pages that may hold the term.
+    fn filter_pages(&self, term: u64) -> u64 {
+        let Place::Group { segment, group } = &self.reader.unit.place else { return ALL };
+        let Some(sidecar) = &segment.sidecar else { return ALL };
+        sidecar.pages(*group, term).unwrap_or(ALL)
+    }
+
+    fn source_pages(&mut self, source: &Source, term: &Term) -> u64 {
+        match source {
+            Source::Attribute(path) => self.column_pages(&Role::Attribute(path.clone()), term),
+            Source::Fixed(fixed @ (Fixed::TraceId | Fixed::SpanId)) => {
+                self.column_pages(&Role::Fixed(*fixed), term)
+            }
+            Source::Rest(path) => match &term.test {
+                Test::Equals(literal) => self.value_pages(&format!("@{path}"), literal),
+                _ => ALL,
+            },
+            _ => ALL,
+        }
+    }
+
+    fn column_pages(&mut self, role: &Role, term: &Term) -> u64 {
+        let Place::Group { segment, group } = &self.reader.unit.place else { return ALL };
+        let Some(number) = segment.segment.column(role) else { return 0 };
+        let (column, chunk) =
+            (&segment.segment.columns()[number], segment.segment.chunk(*group, number));
+        let (kind, name) = (column.kind, column.name());
+        let Some(chunk) = chunk else { return ALL };
+        match kind {
+            ValueKind::Int | ValueKind::Double => {
+                IntRange::of(term).map_or(ALL, |range| range_pages(chunk, range, term))
+            }
+            ValueKind::Text if !chunk.is_dictionary() => match &term.test {
+                Test::Equals(literal) => self.value_pages(&name, literal),
+                _ => ALL,
+            },
+            _ => ALL,
+        }
+    }
+
+    /// Pages that may hold a value that equals the literal: its text, or its number as it is
+    /// written.
+    fn value_pages(&self, column: &str, literal: &Literal) -> u64 {
+        let number = literal.number.map(|number| match number.value {
+            Numeric::Int(whole) => Scalar::Int(whole),
+            Numeric::Float(float) => Scalar::Float(float),
+        });
+        let values = [Some(Scalar::Text(literal.text.as_bytes())), number];
+        let terms = values.into_iter().flatten().filter_map(|value| value_term(column, value));
+        terms.fold(0, |mask, term| mask | self.filter_pages(term))
+    }
+}
+
+/// Pages whose smallest and largest numbers leave room for one that passes.
+fn range_pages(chunk: &ChunkInfo, range: IntRange, term: &Term) -> u64 {
+    let Some(ranges) = chunk.ranges() else { return ALL };
+    let may_have = |known: &Option<MinMax>| match known {
+        None => false,
+        Some(MinMax::Int(least, most)) => range.overlaps(*least, *most),
+        Some(MinMax::Double(least, most)) => may_have_float(term, *least, *most),
+    };
+    let pages = ranges.iter().enumerate().filter(|(_, known)| may_have(known));
+    pages.fold(0, |mask, (page, _)| mask | 1_u64.checked_shl(page as u32).unwrap_or(0))
+}
+
+/// Whether a float between these may pass.
+fn may_have_float(term: &Term, least: f64, most: f64) -> bool {
+    let (low, high) = match &term.test {
+        Test::Range(range) => (range.low.literal(), range.high.literal()),
+        Test::Equals(literal) => (Some(literal), Some(literal)),
+        _ => return true,
+    };
+    let float = |literal: &Literal| match literal.number.map(|number| number.value) {
+        Some(Numeric::Int(whole)) => Some(whole as f64),
+        Some(Numeric::Float(float)) => Some(float),
+        None => None,
+    };
+    // Rounded to a float a bound may be off by one place: ends count as inside.
+    let is_low = low.and_then(float).is_none_or(|low| low <= most);
+    let is_high = high.and_then(float).is_none_or(|high| least <= high);
+    is_low && is_high
+}

@@ -1,0 +1,119 @@
+//! Some of the rows of a page, a bit each.
+
+use crate::limits::PAGE_ROWS;
+
+const WORDS: usize = PAGE_ROWS / 64;
+
+/// Rows of a page. Invariant: no bit is set at or beyond `len`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RowSet {
+    words: Box<[u64; WORDS]>,
+    len: usize,
+}
+
+impl RowSet {
+    /// None of `len` rows, at most [`PAGE_ROWS`].
+    pub(crate) fn none(len: usize) -> Self {
+        Self { words: Box::new([0; WORDS]), len: len.min(PAGE_ROWS) }
+    }
+
+    /// All of them.
+    pub(crate) fn all(len: usize) -> Self {
+        let mut set = Self::none(len);
+        for (index, word) in set.words.iter_mut().enumerate() {
+            let left = set.len.saturating_sub(index * 64);
+            *word = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
+        }
+        set
+    }
+
+    /// Those of which `is_in` says so.
+    pub(crate) fn of(len: usize, mut is_in: impl FnMut(usize) -> bool) -> Self {
+        let mut set = Self::none(len);
+        for start in (0..set.len).step_by(64) {
+            let end = (start + 64).min(set.len);
+            set.words[start / 64] =
+                (start..end).fold(0, |word, row| word | u64::from(is_in(row)) << (row - start));
+        }
+        set
+    }
+
+    /// Rows of the page.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, row: usize) {
+        debug_assert!(row < self.len);
+        self.words[row / 64 % WORDS] |= 1 << (row % 64);
+    }
+
+    #[inline]
+    pub(crate) fn contains(&self, row: usize) -> bool {
+        self.words[row / 64 % WORDS] >> (row % 64) & 1 == 1
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    pub(crate) fn is_all(&self) -> bool {
+        self.count() == self.len
+    }
+
+    pub(crate) fn intersect(&mut self, other: &Self) {
+        self.words.iter_mut().zip(other.words.iter()).for_each(|(a, b)| *a &= b);
+    }
+
+    pub(crate) fn unite(&mut self, other: &Self) {
+        self.words.iter_mut().zip(other.words.iter()).for_each(|(a, b)| *a |= b);
+    }
+
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        self.words.iter_mut().zip(other.words.iter()).for_each(|(a, b)| *a &= !b);
+    }
+
+    /// The rows in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
+        self.words.iter().enumerate().flat_map(|(index, word)| {
+            let mut left = *word;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+                left &= left - 1;
+                Some(index * 64 + bit)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_the_rows_that_were_put_in() {
+        for len in [0, 1, 63, 64, 65, 1000, PAGE_ROWS] {
+            let all = RowSet::all(len);
+            assert_eq!((all.count(), all.is_all()), (len, true), "{len}");
+            let odd = RowSet::of(len, |row| row % 2 == 1);
+            let mut even = all.clone();
+            even.subtract(&odd);
+            assert!(even.iter().all(|row| row % 2 == 0 && row < len));
+            let mut both = even.clone();
+            both.intersect(&odd);
+            assert!(both.is_empty());
+            even.unite(&odd);
+            assert_eq!(even, all);
+            let mut by_hand = RowSet::none(len);
+            odd.iter().for_each(|row| by_hand.insert(row));
+            assert_eq!(by_hand, odd);
+            assert!(odd.iter().all(|row| odd.contains(row)));
+        }
+    }
+}

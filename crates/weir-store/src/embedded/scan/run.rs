@@ -1,0 +1,191 @@
+//! Runs a plan over a snapshot: units are shared out over threads, each with its own evaluator.
+//!
+//! Invariants: every unit is taken by one thread; a damaged unit costs the answer that unit and
+//! nothing else, and is named; the budget is asked before every page.
+
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::eval::Evaluator;
+use super::page::PageReader;
+use super::plan::Plan;
+use super::row_set::RowSet;
+use super::unit::Unit;
+use crate::embedded::segment::SegmentError;
+use crate::embedded::snapshot::Snapshot;
+use crate::limits::QUERY_THREADS_MAX;
+use crate::query::{Budget, Coverage, QueryError, Scanned, Shortfall, Stop};
+
+/// Why a piece of work ends early.
+#[derive(Debug)]
+pub(super) enum Halt {
+    Stop(Stop),
+    Segment(SegmentError),
+}
+
+impl From<SegmentError> for Halt {
+    fn from(error: SegmentError) -> Self {
+        Self::Segment(error)
+    }
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+/// What is done with the rows that match. Each thread has its own.
+pub(super) trait Sink: Send {
+    /// Whether the unit can add anything; if not it is passed over.
+    fn wants(&self, _unit: &Unit) -> bool {
+        true
+    }
+
+    /// The order in which the pages of a unit are looked at.
+    fn page_order(&self, unit: &Unit) -> Vec<usize> {
+        (0..unit.page_count()).collect()
+    }
+
+    /// All rows of a unit match and there is no need to read them; true = they are dealt with.
+    fn take_unit(&mut self, _unit: &Unit) -> bool {
+        false
+    }
+
+    /// Of the rows of a page in the range those that can still add anything.
+    fn narrow(&mut self, _at: &mut Evaluator, rows: RowSet) -> Result<RowSet, Halt> {
+        Ok(rows)
+    }
+
+    /// Another unit begins.
+    fn begin_unit(&mut self) {}
+
+    /// Rows of a page that match; at least one.
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt>;
+}
+
+/// What all threads have done.
+#[derive(Debug)]
+pub(super) struct Done<S> {
+    pub(super) sinks: Vec<S>,
+    pub(super) coverage: Coverage,
+}
+
+/// Runs the plan with sinks that `make` makes.
+pub(super) fn run<S: Sink>(
+    snapshot: &Snapshot,
+    units: &[Unit],
+    plan: &Plan,
+    budget: &Budget,
+    make: impl Fn() -> S + Sync,
+) -> Result<Done<S>, QueryError> {
+    let next = AtomicUsize::new(0);
+    let work = || work(units, &next, plan, budget, make());
+    let threads = thread_count().min(units.len()).max(1);
+    let results: Vec<_> = if threads == 1 {
+        vec![work()]
+    } else {
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut results = vec![work()];
+            results.extend(others.into_iter().map(|thread| match thread.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }));
+            results
+        })
+    };
+    let mut coverage = Coverage::default();
+    let mut sinks = Vec::new();
+    let mut damaged: BTreeSet<String> = snapshot.damaged.iter().cloned().collect();
+    let mut shortfalls = BTreeSet::new();
+    for result in results {
+        let result = result?;
+        coverage.scanned.add(result.scanned);
+        damaged.extend(result.damaged);
+        shortfalls.extend(result.stop.map(|stop| stop == Stop::Memory));
+        sinks.push(result.sink);
+    }
+    let of_stop = |is_memory| if is_memory { Shortfall::Memory } else { Shortfall::Deadline };
+    coverage.shortfalls.extend(shortfalls.into_iter().map(of_stop));
+    if snapshot.is_catching_up {
+        coverage.shortfalls.push(Shortfall::CatchingUp);
+    }
+    if !damaged.is_empty() {
+        let segments = damaged.into_iter().collect();
+        coverage.shortfalls.push(Shortfall::Damaged { segments });
+    }
+    Ok(Done { sinks, coverage })
+}
+
+fn thread_count() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get).min(QUERY_THREADS_MAX)
+}
+
+/// What one thread has done.
+struct Worked<S> {
+    sink: S,
+    scanned: Scanned,
+    damaged: Vec<String>,
+    stop: Option<Stop>,
+}
+
+fn work<S: Sink>(
+    units: &[Unit],
+    next: &AtomicUsize,
+    plan: &Plan,
+    budget: &Budget,
+    sink: S,
+) -> Result<Worked<S>, QueryError> {
+    let mut worked = Worked { sink, scanned: Scanned::default(), damaged: Vec::new(), stop: None };
+    let Some(first) = units.first() else { return Ok(worked) };
+    let mut at = Evaluator::new(plan.clone(), PageReader::new(first.clone()));
+    while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+        if !worked.sink.wants(unit) {
+            continue;
+        }
+        match work_on(unit, &mut at, budget, &mut worked.sink) {
+            Ok(()) => {}
+            Err(Halt::Stop(Stop::Cancelled)) => return Err(QueryError::Cancelled),
+            Err(Halt::Stop(stop)) => {
+                worked.stop = Some(stop);
+                break;
+            }
+            Err(Halt::Segment(error)) if error.is_damage() => worked.damaged.push(unit.name()),
+            Err(Halt::Segment(error)) => return Err(QueryError::Read(error)),
+        }
+    }
+    worked.scanned = at.reader.scanned;
+    Ok(worked)
+}
+
+fn work_on<S: Sink>(
+    unit: &Unit,
+    at: &mut Evaluator,
+    budget: &Budget,
+    sink: &mut S,
+) -> Result<(), Halt> {
+    budget.check()?;
+    at.begin_unit(unit.clone());
+    sink.begin_unit();
+    if at.takes_all(unit) && sink.take_unit(unit) {
+        return Ok(());
+    }
+    let mask = at.pages();
+    for page in sink.page_order(unit) {
+        if mask >> page.min(63) & 1 == 0 {
+            at.reader.scanned.pages_pruned += 1;
+            continue;
+        }
+        budget.check()?;
+        at.reader.begin_page(page);
+        let candidates = at.in_range()?;
+        let candidates = sink.narrow(at, candidates)?;
+        let rows = at.matching(candidates)?;
+        if !rows.is_empty() {
+            sink.rows(at, &rows)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! A page of records, the newest or the oldest first.
+//!
+//! Each thread keeps the best that it has found; what cannot be among them by its time is not
+//! read. Whole records are put together at the end, for those that are shown.
+
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use super::eval::Evaluator;
+use super::page::{Source, whole_numbers};
+use super::plan::Plan;
+use super::row_set::RowSet;
+use super::run::{Halt, Sink, run};
+use super::unit::{Place, Unit};
+use crate::embedded::columns::StoredRecord;
+use crate::embedded::segment::{Fixed, PageBuffer};
+use crate::embedded::snapshot::Snapshot;
+use crate::query::{Budget, Order, PageKey, QueryError, SearchPage, SearchRequest, Shortfall};
+
+/// A key in the order of the request: the smallest comes first.
+type Rank = (i64, u64);
+
+/// Where a record is.
+#[derive(Debug, Clone)]
+struct Spot {
+    rank: Rank,
+    unit: usize,
+    row: usize,
+}
+
+impl PartialEq for Spot {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank == other.rank
+    }
+}
+
+impl Eq for Spot {}
+
+impl PartialOrd for Spot {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Spot {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.rank.cmp(&other.rank)
+    }
+}
+
+/// Turns keys so that what comes first is the smallest.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    order: Order,
+}
+
+impl Turn {
+    fn time(self, time_ns: i64) -> i64 {
+        match self.order {
+            Order::OldestFirst => time_ns,
+            // All bits turned, which unlike a minus sign has no overflow.
+            Order::NewestFirst => !time_ns,
+        }
+    }
+
+    fn rank(self, time_ns: i64, sequence: u64) -> Rank {
+        match self.order {
+            Order::OldestFirst => (time_ns, sequence),
+            Order::NewestFirst => (!time_ns, !sequence),
+        }
+    }
+
+    fn key(self, rank: Rank) -> PageKey {
+        match self.order {
+            Order::OldestFirst => PageKey { time_ns: rank.0, sequence: rank.1 },
+            Order::NewestFirst => PageKey { time_ns: !rank.0, sequence: !rank.1 },
+        }
+    }
+
+    /// The best time that rows between these can have.
+    fn best(self, first_ns: i64, last_ns: i64) -> i64 {
+        self.time(first_ns).min(self.time(last_ns))
+    }
+}
+
+/// The best rows that one thread has found.
+struct Best<'a> {
+    turn: Turn,
+    /// One more than is shown, which tells whether there is a next page.
+    limit: usize,
+    after: Option<Rank>,
+    units: &'a [Unit],
+    unit: usize,
+    found: BinaryHeap<Spot>,
+    /// The worst time that can still be shown, of all threads.
+    bound: &'a AtomicI64,
+}
+
+impl Best<'_> {
+    fn is_of_use(&self, best_time: i64) -> bool {
+        let is_behind = self.after.is_none_or(|after| best_time >= after.0);
+        best_time <= self.bound.load(Ordering::Relaxed) && is_behind
+    }
+
+    fn push(&mut self, rank: Rank, row: usize) {
+        if self.after.is_some_and(|after| rank <= after) {
+            return;
+        }
+        if self.found.len() >= self.limit {
+            match self.found.peek() {
+                Some(worst) if rank < worst.rank => drop(self.found.pop()),
+                _ => return,
+            }
+        }
+        self.found.push(Spot { rank, unit: self.unit, row });
+        if self.found.len() >= self.limit
+            && let Some(worst) = self.found.peek()
+        {
+            self.bound.fetch_min(worst.rank.0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Sink for Best<'_> {
+    fn wants(&self, unit: &Unit) -> bool {
+        let worst = self.turn.time(unit.first_ns).max(self.turn.time(unit.last_ns));
+        let is_behind = self.after.is_none_or(|after| worst >= after.0);
+        let best = self.turn.best(unit.first_ns, unit.last_ns);
+        best <= self.bound.load(Ordering::Relaxed) && is_behind
+    }
+
+    fn page_order(&self, unit: &Unit) -> Vec<usize> {
+        let times = unit.page_times();
+        let mut pages: Vec<usize> = (0..times.len()).collect();
+        pages.sort_by_key(|page| self.turn.best(times[*page].0, times[*page].1));
+        pages
+    }
+
+    fn narrow(&mut self, at: &mut Evaluator, mut rows: RowSet) -> Result<RowSet, Halt> {
+        let unit = &at.reader.unit;
+        let page_times = unit.page_times();
+        let (first_ns, last_ns) =
+            page_times.get(at.reader.page).copied().unwrap_or((unit.first_ns, unit.last_ns));
+        let bound = self.bound.load(Ordering::Relaxed);
+        if self.turn.best(first_ns, last_ns) > bound {
+            return Ok(RowSet::none(rows.len()));
+        }
+        if self.after.is_none() && bound == i64::MAX {
+            return Ok(rows);
+        }
+        let times = at.reader.column(&Source::Fixed(Fixed::Time))?;
+        let times = whole_numbers(&times)?;
+        rows.intersect(&RowSet::of(rows.len(), |row| {
+            let time = self.turn.time(times[row]);
+            time <= bound && self.after.is_none_or(|after| time >= after.0)
+        }));
+        Ok(rows)
+    }
+
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
+        let times = at.reader.column(&Source::Fixed(Fixed::Time))?;
+        let sequences = at.reader.column(&Source::Fixed(Fixed::Sequence))?;
+        let (times, sequences) = (whole_numbers(&times)?, whole_numbers(&sequences)?);
+        self.unit = self.number_of(&at.reader.unit);
+        for row in rows.iter() {
+            if self.is_of_use(self.turn.time(times[row])) {
+                let rank = self.turn.rank(times[row], sequences[row].cast_unsigned());
+                self.push(rank, at.reader.first_row() + row);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Best<'_> {
+    fn number_of(&self, unit: &Unit) -> usize {
+        let is_same = |known: &Unit| match (&known.place, &unit.place) {
+            (Place::Group { segment: a, group: b }, Place::Group { segment: c, group: d }) => {
+                Arc::ptr_eq(a, c) && b == d
+            }
+            (Place::Head(a), Place::Head(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        if self.units.get(self.unit).is_some_and(is_same) {
+            return self.unit;
+        }
+        self.units.iter().position(is_same).unwrap_or_default()
+    }
+}
+
+/// A page of records.
+///
+/// # Errors
+/// See [`QueryError`].
+pub fn search(
+    snapshot: &Snapshot,
+    request: &SearchRequest,
+    budget: &Budget,
+) -> Result<SearchPage, QueryError> {
+    let plan = Plan::new(&request.filter, &snapshot.deletions)?;
+    let turn = Turn { order: request.order };
+    let mut units = Unit::of(snapshot, plan.range);
+    units.sort_by_key(|unit| turn.best(unit.first_ns, unit.last_ns));
+    let bound = AtomicI64::new(i64::MAX);
+    let make = || Best {
+        turn,
+        limit: request.limit.saturating_add(1),
+        after: request.after.map(|key| turn.rank(key.time_ns, key.sequence)),
+        units: &units,
+        unit: 0,
+        found: BinaryHeap::new(),
+        bound: &bound,
+    };
+    let done = run(snapshot, &units, &plan, budget, make)?;
+    let mut found: Vec<Spot> = done.sinks.into_iter().flat_map(|best| best.found).collect();
+    found.sort();
+    let has_more = found.len() > request.limit;
+    found.truncate(request.limit);
+    let mut page = SearchPage { coverage: done.coverage, ..SearchPage::default() };
+    page.records = records_of(&units, &found)?;
+    let is_cut = page
+        .coverage
+        .shortfalls
+        .iter()
+        .any(|shortfall| matches!(shortfall, Shortfall::Deadline | Shortfall::Memory));
+    if has_more || (is_cut && !found.is_empty()) {
+        page.next = found.last().map(|last| turn.key(last.rank));
+    }
+    page.coverage.unknown_fields = super::fields::unknown_fields(snapshot, &request.filter);
+    Ok(page)
+}
+
+/// The records of some places, in their order.
+fn records_of(units: &[Unit], spots: &[Spot]) -> Result<Vec<StoredRecord>, QueryError> {
+    let mut by_place: Vec<(usize, &Spot)> = spots.iter().enumerate().collect();
+    by_place.sort_by_key(|(_, spot)| (spot.unit, spot.row));
+    let mut records: Vec<(usize, StoredRecord)> = Vec::with_capacity(spots.len());
+    let mut buffer = PageBuffer::new()?;
+    for of_unit in by_place.chunk_by(|a, b| a.1.unit == b.1.unit) {
+        let rows: Vec<usize> = of_unit.iter().map(|(_, spot)| spot.row).collect();
+        let found = match &units[of_unit[0].1.unit].place {
+            Place::Group { segment, group } => {
+                segment.segment.records(*group, &rows, &mut buffer)?
+            }
+            Place::Head(chunk) => {
+                let chunk = chunk.read();
+                rows.iter().filter_map(|row| chunk.record(*row)).collect()
+            }
+        };
+        records.extend(of_unit.iter().map(|(place, _)| *place).zip(found));
+    }
+    records.sort_by_key(|(place, _)| *place);
+    Ok(records.into_iter().map(|(_, record)| record).collect())
+}
