@@ -3,6 +3,10 @@
 //!
 //! A record is first searched for triggers, all at once; only rules with a trigger that is there
 //! are evaluated. So rules that do not match cost nothing, whatever their number and order.
+//!
+//! Invariant: the order of rules decides nothing but their numbers. Atoms, literals and fields are
+//! numbered in the order of what the rules say, so that tables, automata and what is next to what
+//! in memory are the same for the same rules in any order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -144,49 +148,68 @@ struct Compiler {
 
 impl Plan {
     pub(super) fn compile(rules: &[Rule], limits: Limits) -> Result<Self, CompileError> {
+        let conditions: Vec<Expr> = rules.iter().map(|rule| rule.when.normalised()).collect();
+        let as_written: Vec<usize> = (0..rules.len()).collect();
+        let mut by_text = as_written.clone();
+        by_text.sort_by_cached_key(|id| conditions[*id].to_string());
+        Self::in_order(rules, &conditions, &by_text, limits)
+            // The error that is told is the first one in the order of the operator.
+            .or_else(|_| Self::in_order(rules, &conditions, &as_written, limits))
+    }
+
+    /// Compiles the rules one after another in this order; their numbers stay.
+    fn in_order(
+        rules: &[Rule],
+        normal: &[Expr],
+        order: &[usize],
+        limits: Limits,
+    ) -> Result<Self, CompileError> {
         let mut compiler = Compiler::default();
-        let mut conditions = Vec::with_capacity(rules.len());
-        let mut untriggered = Vec::new();
-        for (id, rule) in rules.iter().enumerate() {
-            let id = id as RuleId;
-            let node = compiler.node(rule, &rule.when.normalised())?;
+        let mut compiled = Vec::with_capacity(rules.len());
+        for id in order {
+            let rule = &rules[*id];
+            let node = compiler.node(rule, &normal[*id])?;
             if compiler.regexp_bytes > limits.regexp_bytes {
                 let (bytes, max) = (compiler.regexp_bytes, limits.regexp_bytes);
                 return Err(CompileError::TooLarge { rule: rule.name.clone(), bytes, max });
             }
-            let condition = compiler.condition(node, id);
-            if condition.triggers.is_none() {
-                untriggered.push(id);
-            }
-            conditions.push(condition);
+            compiled.push((*id, compiler.condition(node, *id as RuleId)));
         }
-        let together = Arc::new(Together::new(&compiler.together, &compiler.atoms));
-        let mut triggers_of_field = vec![0; compiler.fields.len()];
+        let none = |(_, condition): &&(usize, Condition)| condition.triggers.is_none();
+        let untriggered = compiled.iter().filter(none).map(|(id, _)| *id as RuleId).collect();
+        compiled.sort_by_key(|(id, _)| *id);
+        let conditions = compiled.into_iter().map(|(_, condition)| condition).collect();
+        Ok(compiler.plan(conditions, untriggered))
+    }
+}
+
+impl Compiler {
+    fn plan(self, conditions: Vec<Condition>, untriggered: Vec<RuleId>) -> Plan {
+        let together = Arc::new(Together::new(&self.together, &self.atoms));
+        let mut triggers_of_field = vec![0; self.fields.len()];
         for field in conditions.iter().flat_map(|condition| &condition.trigger_fields) {
             triggers_of_field[*field] += 1;
         }
         let count = |test: fn(&Condition) -> bool| {
             conditions.iter().filter(|condition| test(condition)).count() as u32
         };
-        Ok(Self {
+        Plan {
             scanning: count(|condition| condition.uses_scan),
             together_rules: count(|condition| condition.uses_together),
             triggers_of_field,
-            atoms: compiler.atoms,
+            atoms: self.atoms,
             conditions,
-            fields: compiler.fields,
-            rules_of_field: compiler.rules_of_field,
-            is_never_escaped: compiler.literals.iter().all(Literal::is_never_escaped),
-            literals: compiler.literals,
-            listeners: compiler.listeners,
-            folding_exceptions: compiler.folding_exceptions,
+            fields: self.fields,
+            rules_of_field: self.rules_of_field,
+            is_never_escaped: self.literals.iter().all(Literal::is_never_escaped),
+            literals: self.literals,
+            listeners: self.listeners,
+            folding_exceptions: self.folding_exceptions,
             together,
             untriggered,
-        })
+        }
     }
-}
 
-impl Compiler {
     fn node(&mut self, rule: &Rule, expr: &Expr) -> Result<Node, CompileError> {
         Ok(match &expr.kind {
             ExprKind::All => Node::Constant(true),
@@ -403,5 +426,90 @@ fn collect(node: &Node, atoms: &mut Vec<AtomId>) {
         Node::Atom(atom) => atoms.push(*atom),
         Node::Not(inner) => collect(inner, atoms),
         Node::And(parts) | Node::Or(parts) => parts.iter().for_each(|part| collect(part, atoms)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WHENS: [&str; 24] = [
+        "/connection to \\S+ refused/",
+        "/connection to \\S+ refused/i",
+        "/(order|invoice) kept after \\d+ attempts/",
+        "/\\b10\\d{4}[a-f]{3}\\b/",
+        "/^\\S+ [A-Z]{2}42 /",
+        "/\\w+/",
+        "service:web",
+        "service:(web OR api*)",
+        "service:web status:error \"lookup missed\"",
+        "status:>warn -\"lookup missed\"",
+        "@duration:>300ms",
+        "@duration:[1 TO 5] kiss",
+        "\"cache lookup missed\" -order",
+        "cache lookup",
+        "ca*e",
+        "NOT debug",
+        "*",
+        "-*",
+        "*:timeout",
+        "@ip:10.0.0.0/8 OR /disk full/",
+        "_exists_:@user.id",
+        "@user.id:/^u\\d+$/",
+        "/disk full/ /ask|kiss/i",
+        "service:web",
+    ];
+
+    /// All that decides what a record costs; rules by what they say in place of their numbers.
+    fn outline(whens: &[&str]) -> (Vec<String>, [Scanner; 2]) {
+        let rule = |when: &&str| Rule { name: String::new(), when: crate::parse(when).unwrap() };
+        let rules: Vec<Rule> = whens.iter().map(rule).collect();
+        let plan = Plan::compile(&rules, Limits::default()).unwrap();
+        let texts = |ids: &[RuleId]| {
+            let mut texts: Vec<&str> = ids.iter().map(|id| whens[*id as usize]).collect();
+            texts.sort_unstable();
+            texts
+        };
+        let mut lines: Vec<String> = Vec::new();
+        for Atom { term, kind, triggers, .. } in &plan.atoms {
+            lines.push(format!("{term} {kind:?} {:?}", texts(triggers)));
+        }
+        let mut conditions: Vec<String> = whens
+            .iter()
+            .zip(&plan.conditions)
+            .map(|(when, condition)| format!("{when} {condition:?}"))
+            .collect();
+        conditions.sort_unstable();
+        lines.append(&mut conditions);
+        for (field, rules) in plan.fields.iter().zip(&plan.rules_of_field) {
+            lines.push(format!("{:?} {:?} {:?}", field.field, field.atoms, texts(rules)));
+        }
+        lines.push(format!("{:?} {:?}", plan.literals, plan.listeners));
+        lines.push(format!("{:?} {:?}", plan.folding_exceptions, plan.together.atoms));
+        lines.push(format!("{:?} {:?}", texts(&plan.untriggered), plan.triggers_of_field));
+        let seen = b"order 12 of the cache was kept, connection to the disk refused";
+        (lines, [Scanner::new(&plan.literals), Scanner::tuned(&plan.literals, seen)])
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn what_is_compiled_does_not_depend_on_the_order_of_rules(
+            shuffled in Just(WHENS.to_vec()).prop_shuffle(),
+        ) {
+            prop_assert_eq!(outline(&shuffled), outline(&WHENS));
+        }
+    }
+
+    #[test]
+    fn the_error_of_a_set_that_is_too_large_names_the_first_rule_that_does_not_fit() {
+        let rule =
+            |name: &str, when| Rule { name: name.to_owned(), when: crate::parse(when).unwrap() };
+        let rules = [rule("first", r"/zz\d+/"), rule("second", r"/aa\d+/")];
+        let limits = Limits { regexp_bytes: 1, ..Limits::default() };
+        let error = Plan::compile(&rules, limits).unwrap_err();
+        assert!(matches!(error, CompileError::TooLarge { rule, .. } if rule == "first"));
     }
 }

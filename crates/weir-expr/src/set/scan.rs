@@ -39,13 +39,13 @@ const TABLE_BITS: std::ops::RangeInclusive<u32> = 15..=18;
 const COSTS: [usize; 3] = [6, 40, 25];
 
 /// All literals of a set of rules, ready to be looked for.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scanner {
     passes: Vec<Pass>,
 }
 
 /// An index over some of the literals.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Pass {
     /// Bytes of a gram.
     gram: usize,
@@ -63,7 +63,7 @@ struct Pass {
 }
 
 /// A gram and where its entries are; `count` is 0 in an empty slot.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Slot {
     gram: u64,
     first: u32,
@@ -71,7 +71,7 @@ struct Slot {
 }
 
 /// The literal has the gram at this offset.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     literal: u32,
     offset: u32,
