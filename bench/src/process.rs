@@ -1,10 +1,11 @@
-//! What a process costs, read from `/proc`: CPU time by thread, and memory.
+//! What a process costs, read from `/proc`: CPU time by thread, and memory; and pausing it.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A running process.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +60,28 @@ impl Process {
             .collect();
         let per_second = rustix::param::clock_ticks_per_second();
         Ok(Duration::from_millis(fields.iter().sum::<u64>() * 1000 / per_second))
+    }
+
+    /// Lets it wait, wherever it is, until [`Process::resume`].
+    pub(crate) fn pause(self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    pub(crate) fn resume(self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(self, signal: Signal) -> Result<()> {
+        let id = Pid::from_raw(self.0.cast_signed()).context("no process")?;
+        Ok(kill_process(id, signal)?)
+    }
+
+    /// Bytes that it has read so far, from files and everything else.
+    pub(crate) fn bytes_read(self) -> Result<u64> {
+        let io = fs::read_to_string(format!("/proc/{}/io", self.0))?;
+        let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+        Ok(read.context("no rchar in io")?.parse()?)
     }
 
     /// Resident memory in bytes: (now, highest).

@@ -122,25 +122,45 @@ fn hec(path: &Path, compression: &str, lines: u64, settings: &sink::Settings) ->
 
 /// Runs weir on one file until everything is acknowledged.
 pub(super) fn one_run(path: &Path, format: &str, output: &str, lines: u64) -> Result<Run> {
-    let dir = tempfile::tempdir_in(data::cache_dir()?)?;
-    let source = format!(
-        "[source.bench]\ntype = \"file\"\ninclude = [\"{}\"]\nformat = \"{format}\"\n\
-         read_from = \"beginning\"\n",
-        path.display()
-    );
-    let start = Instant::now();
-    let weir = Weir::start(dir.path(), &format!("{source}{output}"))?;
-    weir.wait_delivered("bench", lines, RUN_MAX)?;
-    let wall = start.elapsed();
-    // The whole life of the process counts, its start included.
-    let cpu = weir.process().cpu()?;
-    let [delivered, discarded, in_flight] = weir.cursor("bench")?;
-    ensure!(
-        (delivered, discarded, in_flight) == (lines, 0, 0),
-        "{lines} lines, but {delivered} delivered, {discarded} discarded, {in_flight} in flight"
-    );
-    let (_, memory_bytes_max) = weir.process().memory()?;
-    Ok(Run { cpu, wall, memory_bytes_max, counts: None })
+    Running::start(path, format, output)?.finish(lines)
+}
+
+/// A weir that reads one file.
+pub(super) struct Running {
+    pub(super) weir: Weir,
+    start: Instant,
+    /// Deleted after weir has ended.
+    _dir: tempfile::TempDir,
+}
+
+impl Running {
+    pub(super) fn start(path: &Path, format: &str, output: &str) -> Result<Self> {
+        let dir = tempfile::tempdir_in(data::cache_dir()?)?;
+        let source = format!(
+            "[source.bench]\ntype = \"file\"\ninclude = [\"{}\"]\nformat = \"{format}\"\n\
+             read_from = \"beginning\"\n",
+            path.display()
+        );
+        let start = Instant::now();
+        let weir = Weir::start(dir.path(), &format!("{source}{output}"))?;
+        Ok(Self { weir, start, _dir: dir })
+    }
+
+    /// Waits until everything is acknowledged, and looks at the books.
+    pub(super) fn finish(&self, lines: u64) -> Result<Run> {
+        let Self { weir, start, .. } = self;
+        weir.wait_delivered("bench", lines, RUN_MAX)?;
+        let wall = start.elapsed();
+        // The whole life of the process counts, its start included.
+        let cpu = weir.process().cpu()?;
+        let [delivered, discarded, in_flight] = weir.cursor("bench")?;
+        ensure!(
+            (delivered, discarded, in_flight) == (lines, 0, 0),
+            "{lines} lines, but {delivered} delivered, {discarded} discarded, {in_flight} in flight"
+        );
+        let (_, memory_bytes_max) = weir.process().memory()?;
+        Ok(Run { cpu, wall, memory_bytes_max, counts: None })
+    }
 }
 
 /// The run with the median CPU time.
