@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,9 @@ use weir_store::embedded::segment::Segment;
 use weir_store::embedded::sidecar::{Sidecar, write_segment_with_sidecar};
 use weir_store::embedded::snapshot::{Deletion, HeadChunk, OpenSegment, Snapshot};
 use weir_store::query::{
-    Access, Budget, Filter, NamedMeasure, Order, SearchRequest, TimeRange, naive,
+    Access, Aggregate, AggregateRequest, Aggregation, Budget, Compute, ComputeValue, Filter,
+    GroupBy, GroupHistogram, GroupKey, NamedMeasure, Order, SearchRequest, SortBy, TimeRange,
+    naive,
 };
 
 use support::{Input, file, rows_of};
@@ -351,4 +354,180 @@ proptest! {
             prop_assert_eq!(&found.records, &wanted.records, "{} of {} without {}", query, only, deleted);
         }
     }
+}
+
+fn field() -> impl Strategy<Value = weir_expr::Field> {
+    use weir_expr::{Field, Reserved};
+    let attribute = |path: &str| Field::Attribute(path.to_owned());
+    prop::sample::select(vec![
+        Field::Reserved(Reserved::Service),
+        Field::Reserved(Reserved::Status),
+        Field::Reserved(Reserved::TraceId),
+        Field::Reserved(Reserved::SourceId),
+        Field::Tag("env".to_owned()),
+        Field::Tags,
+        Field::Message,
+        attribute("a"),
+        attribute("n"),
+        attribute("a.b"),
+        attribute("sum"),
+        attribute("missing"),
+        attribute("message"),
+    ])
+}
+
+fn compute() -> impl Strategy<Value = Compute> {
+    let aggregation = prop::sample::select(vec![
+        Aggregation::Count,
+        Aggregation::Cardinality,
+        Aggregation::Sum,
+        Aggregation::Average,
+        Aggregation::Min,
+        Aggregation::Max,
+        Aggregation::Percentile(50.0),
+        Aggregation::Percentile(99.0),
+    ]);
+    let interval =
+        prop_oneof![3 => Just(None), 1 => Just(Some(7)), 1 => Just(Some(60_000_000_000))];
+    let of_field = (aggregation, field(), interval.clone()).prop_map(|(aggregation, field, ns)| {
+        Compute { aggregation, field: Some(field), interval_ns: ns }
+    });
+    let of_records = interval.prop_map(|ns| Compute {
+        aggregation: Aggregation::Count,
+        field: None,
+        interval_ns: ns,
+    });
+    prop_oneof![of_records, of_field]
+}
+
+fn group_by() -> impl Strategy<Value = GroupBy> {
+    let histogram = GroupHistogram { interval: 2.0, min: -3.0, max: 5.0 };
+    let name = |name: &str| prop_oneof![Just(None), Just(Some(name.to_owned()))];
+    let histogram = prop_oneof![3 => Just(None), 1 => Just(Some(histogram))];
+    (field(), histogram, name("none"), name("all")).prop_map(
+        |(field, histogram, missing, total)| {
+            let mut group = GroupBy::top(field, 1000);
+            (group.histogram, group.missing, group.total) = (histogram, missing, total);
+            group
+        },
+    )
+}
+
+/// What a group is called, whatever the types of its values.
+fn name_of(key: &GroupKey) -> String {
+    use weir_store::embedded::columns::AttributeValue;
+    match key {
+        GroupKey::Value(AttributeValue::Text(text)) => format!("value {text}"),
+        GroupKey::Value(AttributeValue::Int(number)) => format!("value {number}"),
+        GroupKey::Value(AttributeValue::Float(number)) => format!("value {number}"),
+        GroupKey::Value(AttributeValue::Bool(truth)) => format!("value {truth}"),
+        key => format!("{key:?}"),
+    }
+}
+
+type Figures = BTreeMap<Vec<String>, Vec<ComputeValue>>;
+
+fn by_name(found: &Aggregate) -> Figures {
+    let of_bucket = |bucket: &weir_store::query::Bucket| {
+        (bucket.by.iter().map(name_of).collect(), bucket.computes.clone())
+    };
+    let figures: Figures = found.buckets.iter().map(of_bucket).collect();
+    assert_eq!(figures.len(), found.buckets.len(), "a group is there twice: {found:?}");
+    figures
+}
+
+/// Sums may be rounded, percentiles are off by one percent.
+fn is_close(a: &ComputeValue, b: &ComputeValue) -> bool {
+    match (a, b) {
+        (ComputeValue::Number(a), ComputeValue::Number(b)) => {
+            (a - b).abs() <= a.abs().max(b.abs()) * 0.01 + 1e-9 || a.to_bits() == b.to_bits()
+        }
+        (ComputeValue::Series(a), ComputeValue::Series(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && is_close(&a.1, &b.1))
+        }
+        (a, b) => a == b,
+    }
+}
+
+fn are_close(a: &Figures, b: &Figures) -> bool {
+    let are_same = |a: &[ComputeValue], b: &[ComputeValue]| {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_close(a, b))
+    };
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && are_same(a.1, b.1))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn figures_of_groups_are_those_of_the_naive_program(
+        older in prop::collection::vec(record(), 0..12),
+        newer in prop::collection::vec(record(), 1..12),
+        query in prop_oneof![Just("*".to_owned()), query()],
+        computes in prop::collection::vec(compute(), 1..4),
+        group_by in prop::collection::vec(group_by(), 0..3),
+    ) {
+        let (all, snapshots) = snapshots(&older, &newer);
+        let request = AggregateRequest { filter: filter(&query, TimeRange::ALL), computes, group_by };
+        let wanted = naive::aggregate(&all, &request);
+        for (number, snapshot) in snapshots.iter().enumerate() {
+            let found = scan::aggregate(snapshot, &request, &budget()).unwrap();
+            prop_assert_eq!(found.matched, wanted.matched);
+            prop_assert!(!found.is_approximate);
+            let (found, wanted) = (by_name(&found), by_name(&wanted));
+            prop_assert!(
+                are_close(&found, &wanted),
+                "{} in snapshot {}: {:#?}\ninstead of {:#?}\nfor {:?}", query, number, found, wanted, request,
+            );
+        }
+    }
+}
+
+#[test]
+fn groups_are_ordered_and_cut_field_by_field() {
+    let mut records = Vec::new();
+    for (service, status, count) in
+        [("web", "error", 3), ("web", "info", 1), ("db", "info", 1), ("db", "error", 2)]
+    {
+        for _ in 0..count {
+            records.push(Record {
+                time_ns: 1,
+                stream: 1,
+                form: Form::default(),
+                service: Some(service),
+                status: Some(status),
+                tags: None,
+                resource: None,
+                message: None,
+                trace_id: None,
+                attributes: vec![("n", Given::Int(i64::from(count)))],
+            });
+        }
+    }
+    let (all, snapshots) = snapshots(&records, &[]);
+    let field = |key| weir_expr::Field::Reserved(key);
+    let mut by_status = GroupBy::top(field(weir_expr::Reserved::Status), 1);
+    by_status.sort.by = SortBy::Figure(Compute {
+        aggregation: Aggregation::Sum,
+        field: Some(weir_expr::Field::Attribute("n".to_owned())),
+        interval_ns: None,
+    });
+    let mut by_service = GroupBy::top(field(weir_expr::Reserved::Service), 1);
+    let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
+    let mut names = Vec::new();
+    for descending in [true, false] {
+        (by_service.sort.descending, by_status.sort.descending) = (descending, descending);
+        let request = AggregateRequest {
+            filter: filter("*", TimeRange::ALL),
+            computes: vec![count.clone()],
+            group_by: vec![by_service.clone(), by_status.clone()],
+        };
+        let wanted = naive::aggregate(&all, &request).buckets;
+        for snapshot in &snapshots {
+            let found = scan::aggregate(snapshot, &request, &budget()).unwrap();
+            assert_eq!(found.buckets, wanted);
+        }
+        names.extend(wanted[0].by.iter().map(name_of));
+    }
+    assert_eq!(names, ["value web", "value error", "value db", "value info"]);
 }

@@ -62,6 +62,35 @@ fn fold(hash: u64, word: u64) -> u64 {
     (product as u64) ^ (product >> 64) as u64 ^ word.rotate_left(32)
 }
 
+/// Hashes keys of maps that are made of numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FoldHasher(u64);
+
+/// Makes a [`FoldHasher`].
+pub(crate) type FoldState = std::hash::BuildHasherDefault<FoldHasher>;
+
+impl std::hash::Hasher for FoldHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = hash_more(self.0, bytes);
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = fold(self.0, u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = fold(self.0, number);
+    }
+
+    fn write_i64(&mut self, number: i64) {
+        self.0 = fold(self.0, number.cast_unsigned());
+    }
+}
+
 /// Numbers for texts, in the order in which they were first seen.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Interner {

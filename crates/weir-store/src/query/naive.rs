@@ -110,7 +110,7 @@ fn add_groups(
         add_groups(&members, request, inner, by, buckets);
         by.pop();
     }
-    if let Some(total) = &group.total {
+    if let Some(total) = group.total.as_ref().filter(|_| !all.is_empty()) {
         by.push(GroupKey::Total(total.clone()));
         add_groups(&all, request, inner, by, buckets);
         by.pop();

@@ -19,7 +19,6 @@ pub(super) enum Data {
     /// As they were read.
     Page(PageBuffer),
     Ints(Vec<i64>),
-    Doubles(Vec<f64>),
     Bools(Vec<bool>),
     Texts(Texts),
     /// Places in the dictionary.
@@ -73,7 +72,6 @@ impl Column {
             (Data::Codes(codes), Some(dictionary)) => View::Codes(codes, dictionary),
             (Data::Codes(_), None) => View::Ints(&[]),
             (Data::Ints(values), _) => View::Ints(values),
-            (Data::Doubles(values), _) => View::Doubles(values),
             (Data::Bools(values), _) => View::Bools(values),
             (Data::Texts(texts), _) => View::Texts(texts.as_page()),
             (Data::Picks(picks, distinct), _) => View::Picks(picks, distinct),
@@ -92,7 +90,9 @@ impl Column {
             None => RowSet::all(len.min(self.view().len())),
             Some(rows) => {
                 let mut set = RowSet::none(len);
-                rows.iter().for_each(|row| set.insert(usize::from(*row)));
+                for row in rows {
+                    set.insert(usize::from(*row));
+                }
                 set
             }
         }

@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use weir_codec::Scalar;
 use weir_expr::{Field, Fields, Numeric, Test, Value, Visitor};
 
-use super::column::{Column, Data, View, entry, float};
+use super::column::{Column, Data, Gathered, View, entry, float};
 use super::number::IntRange;
 use super::page::{PageReader, Source, whole_numbers};
 use super::plan::{Deleted, Node, Plan, TermId};
@@ -68,10 +69,10 @@ impl Evaluator {
     }
 
     /// Of these rows those that the query describes.
-    pub(super) fn matching(&mut self, candidates: RowSet) -> Result<RowSet, SegmentError> {
+    pub(super) fn matching(&mut self, candidates: &RowSet) -> Result<RowSet, SegmentError> {
         self.reader.scanned.rows += candidates.count() as u64;
         let node = Arc::clone(&self.plan.node);
-        let mut found = self.node(&node, &candidates)?;
+        let mut found = self.node(&node, candidates)?;
         for number in 0..self.plan.deleted.len() {
             if found.is_empty() {
                 break;
@@ -240,14 +241,14 @@ impl Evaluator {
         id: TermId,
         source: &Source,
         dictionary: &crate::embedded::segment::Dictionary,
-    ) -> Rc<Vec<bool>> {
+    ) -> Rc<[bool]> {
         let key = (id, source.clone());
         if let Some(known) = self.reader.verdicts.get(&key) {
             return Rc::clone(known);
         }
         let matcher = &mut self.plan.terms[id];
         let of_code = |code| matcher.value(entry(dictionary, code));
-        let verdict: Rc<Vec<bool>> = Rc::new((0..dictionary.len()).map(of_code).collect());
+        let verdict: Rc<[bool]> = (0..dictionary.len()).map(of_code).collect();
         self.reader.verdicts.insert(key, Rc::clone(&verdict));
         verdict
     }
@@ -424,23 +425,18 @@ impl Evaluator {
             Numeric::Int(whole) => Some(*whole),
             Numeric::Float(_) => None,
         });
-        let data = match ints.collect::<Option<Vec<i64>>>() {
-            Some(ints) => Data::Ints(ints),
-            None => {
-                let mut gathered = super::column::Gathered::default();
-                for (row, value) in found.iter().zip(values) {
-                    gathered.push(
-                        usize::from(*row),
-                        match value {
-                            Numeric::Int(whole) => weir_codec::Scalar::Int(whole),
-                            Numeric::Float(float) => weir_codec::Scalar::Float(float),
-                        },
-                    );
-                }
-                return Ok(gathered.finish());
-            }
-        };
-        Ok(Column { rows: Some(found), data, dictionary: None })
+        if let Some(ints) = ints.collect::<Option<Vec<i64>>>() {
+            return Ok(Column { rows: Some(found), data: Data::Ints(ints), dictionary: None });
+        }
+        let mut gathered = Gathered::default();
+        for (row, value) in found.iter().zip(values) {
+            let value = match value {
+                Numeric::Int(whole) => Scalar::Int(whole),
+                Numeric::Float(float) => Scalar::Float(float),
+            };
+            gathered.push(usize::from(*row), value);
+        }
+        Ok(gathered.finish())
     }
 
     /// For each row the first value of the field that is a number.

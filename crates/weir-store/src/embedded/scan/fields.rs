@@ -7,6 +7,7 @@ use weir_expr::{Field, Reserved};
 use super::unit::Unit;
 use crate::embedded::columns::TIME_PATHS;
 use crate::embedded::segment::{Role, ValueKind};
+use crate::embedded::sidecar::RestPaths;
 use crate::embedded::snapshot::{OpenSegment, Snapshot};
 use crate::query::{FieldInfo, Filter, TimeRange, ValueType};
 use weir_codec::Scalar;
@@ -52,7 +53,7 @@ fn attributes_of(snapshot: &Snapshot, range: TimeRange) -> Known {
             add(&mut known, path, value_type);
         }
         let rest = segment.sidecar.as_ref().and_then(|sidecar| sidecar.rest_paths().ok());
-        for (path, what) in rest.iter().flat_map(|rest| rest.iter()) {
+        for (path, what) in rest.iter().flat_map(RestPaths::iter) {
             if what.has_values {
                 add(&mut known, path, ValueType::Text);
             }

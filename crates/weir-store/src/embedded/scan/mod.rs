@@ -7,9 +7,12 @@
 //! Invariant: the answer is the one of [`crate::query::naive`] on the same records, whatever is
 //! pruned, and wherever the records are.
 
+mod aggregate;
 mod column;
 mod eval;
 mod fields;
+mod figure;
+mod group;
 mod number;
 mod page;
 mod plan;
@@ -17,8 +20,10 @@ mod prune;
 mod row_set;
 mod run;
 mod search;
+mod sketch;
 mod sources;
 mod unit;
 
+pub use aggregate::aggregate;
 pub use fields::fields;
 pub use search::search;

@@ -57,9 +57,9 @@ pub(super) struct PageReader {
     columns: HashMap<Source, Rc<Column>>,
     dictionaries: HashMap<usize, Option<Arc<Dictionary>>>,
     /// For each term and column: whether each value of the dictionary passes.
-    pub(super) verdicts: HashMap<(TermId, Source), Rc<Vec<bool>>>,
+    pub(super) verdicts: HashMap<(TermId, Source), Rc<[bool]>>,
     /// What values of a dictionary stand for, of those that are read further.
-    derived: HashMap<Source, Rc<Vec<Vec<AttributeValue>>>>,
+    derived: HashMap<Source, Rc<[Vec<AttributeValue>]>>,
     head_texts: HashMap<Fixed, Arc<Dictionary>>,
     rest_paths: Option<Rc<RestPaths>>,
     free: Vec<PageBuffer>,
@@ -386,13 +386,13 @@ impl PageReader {
         &mut self,
         source: &Source,
         dictionary: &Dictionary,
-    ) -> Rc<Vec<Vec<AttributeValue>>> {
+    ) -> Rc<[Vec<AttributeValue>]> {
         let known = self.derived.get(source).filter(|values| values.len() == dictionary.len());
         if let Some(values) = known {
             return Rc::clone(values);
         }
         let Dictionary::Texts(texts) = dictionary else { return Rc::default() };
-        let values: Rc<Vec<_>> = Rc::new(texts.iter().map(|text| derive(source, text)).collect());
+        let values: Rc<[_]> = texts.iter().map(|text| derive(source, text)).collect();
         self.derived.insert(source.clone(), Rc::clone(&values));
         values
     }

@@ -182,7 +182,7 @@ fn work_on<S: Sink>(
         at.reader.begin_page(page);
         let candidates = at.in_range()?;
         let candidates = sink.narrow(at, candidates)?;
-        let rows = at.matching(candidates)?;
+        let rows = at.matching(&candidates)?;
         if !rows.is_empty() {
             sink.rows(at, &rows)?;
         }

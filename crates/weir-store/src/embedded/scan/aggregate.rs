@@ -1,0 +1,600 @@
+//! Figures of groups of records.
+//!
+//! Each thread counts by itself, groups by the numbers that it gave to their values; at the end
+//! all is brought together by the texts of the values. Groups are ordered and cut field by field:
+//! of the first field so many, in each of them so many of the second.
+
+use std::collections::{BTreeMap, HashMap};
+
+use weir_expr::{Field, Reserved};
+
+use super::eval::Evaluator;
+use super::figure::{Cells, Kind, Spec};
+use super::group::{ByRow, GroupField, NONE, as_float};
+use super::page::{Source, whole_numbers};
+use super::plan::Plan;
+use super::row_set::RowSet;
+use super::run::{Halt, Sink, run};
+use super::unit::{Place, Unit};
+use crate::embedded::columns::Texts;
+use crate::embedded::hash::{FoldState, Interner, hash_bytes};
+use crate::embedded::segment::{Fixed, SegmentError};
+use crate::embedded::sidecar::MinuteCounts;
+use crate::embedded::snapshot::Snapshot;
+use crate::query::{
+    Aggregate, AggregateRequest, Bucket, Budget, Compute, ComputeValue, GroupKey, QueryError,
+    SortBy, compare_keys, compare_ranks, rank_of,
+};
+
+const MINUTE_NS: i64 = 60_000_000_000;
+
+/// Bytes that a group takes beside its figures.
+const GROUP_BYTES: usize = 128;
+
+/// Stretches of time of groups.
+#[derive(Debug)]
+struct Series {
+    interval_ns: i64,
+    cells: HashMap<(u32, i64), u32, FoldState>,
+    /// Group and beginning of each cell.
+    keys: Vec<(u32, i64)>,
+}
+
+impl Series {
+    fn cell(&mut self, group: u32, time_ns: i64) -> u32 {
+        let begin = time_ns.div_euclid(self.interval_ns).saturating_mul(self.interval_ns);
+        // Neighbours are in the same stretch more often than not.
+        let next = self.keys.len() as u32;
+        let cell = *self.cells.entry((group, begin)).or_insert(next);
+        if cell == next {
+            self.keys.push((group, begin));
+        }
+        cell
+    }
+}
+
+/// What one thread has counted.
+#[derive(Debug)]
+struct Counted {
+    fields: Vec<GroupField>,
+    /// Groups by the numbers of their values, four bytes each.
+    groups: Interner,
+    specs: Vec<Spec>,
+    cells: Vec<Cells>,
+    series: Vec<Series>,
+    matched: u64,
+    budget: Budget,
+    is_approximate: bool,
+}
+
+/// Figures that were asked for, each by what is kept for it.
+fn specs_of(request: &AggregateRequest) -> Vec<Spec> {
+    let sorts = request.group_by.iter().filter_map(|group| match &group.sort.by {
+        SortBy::Figure(compute) => Some(compute),
+        SortBy::Value => None,
+    });
+    let mut specs: Vec<Spec> = Vec::new();
+    for spec in request.computes.iter().chain(sorts).map(Spec::of) {
+        if !specs.contains(&spec) {
+            specs.push(spec);
+        }
+    }
+    specs
+}
+
+impl Counted {
+    fn new(request: &AggregateRequest, budget: &Budget) -> Self {
+        let specs = specs_of(request);
+        let mut intervals: Vec<i64> = specs.iter().filter_map(|spec| spec.interval_ns).collect();
+        intervals.sort_unstable();
+        intervals.dedup();
+        let series =
+            |interval_ns| Series { interval_ns, cells: HashMap::default(), keys: Vec::new() };
+        let mut counted = Self {
+            fields: request.group_by.iter().map(GroupField::new).collect(),
+            groups: Interner::default(),
+            cells: specs.iter().map(|spec| Cells::new(spec.kind)).collect(),
+            series: intervals.into_iter().map(series).collect(),
+            specs,
+            matched: 0,
+            budget: budget.clone(),
+            is_approximate: false,
+        };
+        if counted.fields.is_empty() {
+            counted.group(&[]);
+        }
+        counted
+    }
+
+    fn series_of(&self, spec: usize) -> Option<usize> {
+        let interval_ns = self.specs[spec].interval_ns?;
+        self.series.iter().position(|series| series.interval_ns == interval_ns)
+    }
+
+    /// The number of a group; [`NONE`] when there is no memory for another one.
+    fn group(&mut self, numbers: &[u32]) -> u32 {
+        let mut key = [0; 4 * 8];
+        let numbers = &numbers[..numbers.len().min(8)];
+        for (bytes, number) in key.chunks_exact_mut(4).zip(numbers) {
+            bytes.copy_from_slice(&number.to_le_bytes());
+        }
+        let key = &key[..numbers.len() * 4];
+        if let Some(known) = self.groups.number(key) {
+            return known;
+        }
+        let cells: usize = self.cells.iter().map(Cells::cell_bytes).sum();
+        if self.budget.take(GROUP_BYTES + cells).is_err() {
+            self.is_approximate = true;
+            return NONE;
+        }
+        let group = self.groups.intern(key);
+        self.make_cells();
+        group
+    }
+
+    /// Makes a cell for every group and stretch that there is.
+    fn make_cells(&mut self) {
+        for spec in 0..self.specs.len() {
+            let count = match self.series_of(spec) {
+                Some(series) => self.series[series].keys.len(),
+                None => self.groups.texts().len(),
+            };
+            self.cells[spec].resize(count);
+        }
+    }
+
+    /// The groups of the rows of a page.
+    fn groups_of(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<ByRow, SegmentError> {
+        let mut groups = ByRow::none(rows.len());
+        if self.fields.is_empty() {
+            rows.iter().for_each(|row| groups.first[row] = 0);
+            return Ok(groups);
+        }
+        let mut fields = std::mem::take(&mut self.fields);
+        let numbers: Result<Vec<ByRow>, _> =
+            fields.iter_mut().map(|field| field.numbers(at, rows)).collect();
+        self.fields = fields;
+        let numbers = numbers?;
+        let mut of_first: Vec<u32> = Vec::new();
+        for row in rows.iter() {
+            if let [only] = &numbers[..]
+                && only.extra.is_empty()
+            {
+                let number = only.first[row];
+                if number != NONE {
+                    groups.first[row] = self.group_of_one(number, &mut of_first);
+                }
+                continue;
+            }
+            let mut combined = Vec::new();
+            combine(&numbers, row, &mut Vec::new(), &mut combined);
+            for (place, key) in combined.into_iter().enumerate() {
+                let group = self.group(&key);
+                if group != NONE && (place == 0 || groups.first[row] == NONE) {
+                    groups.first[row] = group;
+                } else if group != NONE {
+                    groups.extra.push((row as u16, group));
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The group of a value of the only field; `known` remembers those of this page.
+    fn group_of_one(&mut self, number: u32, known: &mut Vec<u32>) -> u32 {
+        let at = number as usize;
+        if let Some(group) = known.get(at).filter(|group| **group != NONE) {
+            return *group;
+        }
+        let group = self.group(&[number]);
+        if known.len() <= at {
+            known.resize(at + 1, NONE);
+        }
+        known[at] = group;
+        group
+    }
+
+    /// The cells of the groups: the groups themselves, or their stretches of time.
+    fn cells_of(
+        &mut self,
+        series: Option<usize>,
+        groups: &ByRow,
+        times: &[i64],
+        rows: &RowSet,
+    ) -> ByRow {
+        let Some(series) = series else {
+            return ByRow { first: groups.first.clone(), extra: groups.extra.clone() };
+        };
+        let series = &mut self.series[series];
+        let mut cells = ByRow::none(rows.len());
+        for row in rows.iter().filter(|row| groups.first[*row] != NONE) {
+            cells.first[row] = series.cell(groups.first[row], times[row]);
+        }
+        let of_extra =
+            |(row, group): &(u16, u32)| (*row, series.cell(*group, times[usize::from(*row)]));
+        cells.extra = groups.extra.iter().map(of_extra).collect();
+        cells
+    }
+
+    fn add(
+        &mut self,
+        spec: usize,
+        cells: &ByRow,
+        rows: &RowSet,
+        at: &mut Evaluator,
+    ) -> Result<(), SegmentError> {
+        if let (Kind::Rows, Cells::Counts(counts)) = (self.specs[spec].kind, &mut self.cells[spec])
+        {
+            rows.iter().for_each(|row| cells.each(row, |cell| counts[cell as usize] += 1));
+            return Ok(());
+        }
+        let Some(field) = self.specs[spec].field.clone() else { return Ok(()) };
+        let mut left = rows.clone();
+        for columns in at.columns_of(&field)? {
+            let mut present = RowSet::none(rows.len());
+            for column in columns {
+                add_column(&mut self.cells[spec], &column, &left, cells);
+                present.unite(&column.present(rows.len()));
+            }
+            left.subtract(&present);
+        }
+        Ok(())
+    }
+
+    /// Only records are counted, and groups are by service and status: the counts of the sidecar
+    /// know it.
+    fn is_in_counts(&self) -> bool {
+        let is_known = |field: &GroupField| {
+            let by_name = [Reserved::Service, Reserved::Status].map(Field::Reserved);
+            let is_plain = field.by.histogram.is_none() && field.by.total.is_none();
+            by_name.contains(&field.by.field) && is_plain
+        };
+        let is_whole = |spec: &Spec| {
+            spec.kind == Kind::Rows && spec.interval_ns.is_none_or(|ns| ns % MINUTE_NS == 0)
+        };
+        self.fields.iter().all(is_known) && self.specs.iter().all(is_whole)
+    }
+
+    fn add_counts(&mut self, counts: &MinuteCounts) {
+        for entry in counts.entries() {
+            let mut numbers = Vec::with_capacity(self.fields.len());
+            let mut fields = std::mem::take(&mut self.fields);
+            for field in &mut fields {
+                let (texts, code): (&Texts, _) = match field.by.field {
+                    Field::Reserved(Reserved::Service) => (counts.services(), entry.service),
+                    _ => (counts.statuses(), entry.status),
+                };
+                numbers.push(field.number_of_text(code.map(|code| texts.get(code as usize))));
+            }
+            self.fields = fields;
+            self.matched += entry.rows;
+            let Some(numbers) = numbers.into_iter().collect::<Option<Vec<u32>>>() else { continue };
+            let group = self.group(&numbers);
+            if group == NONE {
+                continue;
+            }
+            for series in &mut self.series {
+                series.cell(group, entry.minute.saturating_mul(MINUTE_NS));
+            }
+            self.make_cells();
+            for spec in 0..self.specs.len() {
+                let cell = match self.series_of(spec) {
+                    Some(series) => {
+                        self.series[series].cell(group, entry.minute.saturating_mul(MINUTE_NS))
+                    }
+                    None => group,
+                };
+                if let Cells::Counts(cells) = &mut self.cells[spec] {
+                    cells[cell as usize] += entry.rows;
+                }
+            }
+        }
+    }
+
+    /// Adds what another thread has counted.
+    fn merge(&mut self, other: &Self) {
+        self.matched += other.matched;
+        self.is_approximate |= other.is_approximate;
+        let mut group_of = Vec::new();
+        for key in other.groups.texts().iter() {
+            let numbers = numbers_of(key).enumerate().map(|(field, number)| {
+                let text = other.fields[field].text(number);
+                let key = &other.fields[field].keys[number as usize];
+                self.fields[field].number_of(text, || key.clone())
+            });
+            let numbers: Vec<u32> = numbers.collect();
+            group_of.push(self.group(&numbers));
+        }
+        let mut cell_of: Vec<Vec<u32>> = Vec::new();
+        for (mine, theirs) in self.series.iter_mut().zip(&other.series) {
+            let cells = theirs.keys.iter().map(|(group, begin)| match group_of[*group as usize] {
+                NONE => NONE,
+                group => mine.cell(group, *begin),
+            });
+            cell_of.push(cells.collect());
+        }
+        self.make_cells();
+        for spec in 0..self.specs.len() {
+            let cells = match self.series_of(spec) {
+                Some(series) => &cell_of[series],
+                None => &group_of,
+            };
+            for (theirs, mine) in cells.iter().enumerate().filter(|(_, mine)| **mine != NONE) {
+                self.cells[spec].merge(*mine as usize, &other.cells[spec], theirs);
+            }
+        }
+    }
+}
+
+/// The numbers of a group's values.
+fn numbers_of(key: &[u8]) -> impl Iterator<Item = u32> {
+    key.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes))
+}
+
+/// Every combination of the values of a row, if it has one of each field.
+fn combine(numbers: &[ByRow], row: usize, key: &mut Vec<u32>, found: &mut Vec<Vec<u32>>) {
+    let Some((first, rest)) = numbers.split_first() else { return found.push(key.clone()) };
+    let mut of_row = Vec::new();
+    first.each(row, |number| of_row.push(number));
+    for number in of_row {
+        key.push(number);
+        combine(rest, row, key, found);
+        key.pop();
+    }
+}
+
+/// Adds the values of a column to the cells of their rows.
+fn add_column(into: &mut Cells, column: &super::column::Column, rows: &RowSet, cells: &ByRow) {
+    let view = column.view();
+    let mut buffer = Vec::new();
+    for n in 0..view.len() {
+        let row = column.row(n);
+        if !rows.contains(row) {
+            continue;
+        }
+        match into {
+            Cells::Counts(counts) => cells.each(row, |cell| counts[cell as usize] += 1),
+            Cells::Numbers(numbers) => {
+                if let Some(number) = number_at(view, n) {
+                    cells.each(row, |cell| numbers[cell as usize].add(number));
+                }
+            }
+            Cells::Sketches(sketches) => {
+                if let Some(number) = number_at(view, n) {
+                    cells.each(row, |cell| sketches[cell as usize].add(number));
+                }
+            }
+            Cells::Distinct(distinct) => {
+                if let Some(text) = view.value(n).text(&mut buffer) {
+                    let hash = hash_bytes(text);
+                    cells.each(row, |cell| distinct[cell as usize].add(hash));
+                }
+            }
+        }
+    }
+}
+
+#[inline]
+fn number_at(view: super::column::View<'_>, n: usize) -> Option<f64> {
+    match view {
+        super::column::View::Ints(values) => Some(values[n] as f64),
+        super::column::View::Doubles(values) => Some(values[n]),
+        view => as_float(view.value(n)),
+    }
+}
+
+impl Sink for Counted {
+    fn take_unit(&mut self, unit: &Unit) -> bool {
+        let is_total = self.fields.is_empty() && self.series.is_empty();
+        if is_total && self.specs.iter().all(|spec| spec.kind == Kind::Rows) {
+            self.matched += unit.rows as u64;
+            for cells in &mut self.cells {
+                if let Cells::Counts(counts) = cells {
+                    counts[0] += unit.rows as u64;
+                }
+            }
+            return true;
+        }
+        let Place::Group { segment, group } = &unit.place else { return false };
+        let sidecar = segment.sidecar.as_ref().filter(|_| self.is_in_counts());
+        let counts = sidecar.and_then(|sidecar| sidecar.counts(*group).ok().flatten());
+        counts.is_some_and(|counts| {
+            self.add_counts(&counts);
+            true
+        })
+    }
+
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
+        self.matched += rows.count() as u64;
+        let groups = self.groups_of(at, rows)?;
+        let times = if self.series.is_empty() {
+            None
+        } else {
+            Some(at.reader.column(&Source::Fixed(Fixed::Time))?)
+        };
+        let times = match &times {
+            Some(times) => whole_numbers(times)?,
+            None => &[],
+        };
+        let mut cells: Vec<(Option<usize>, ByRow)> = Vec::new();
+        for spec in 0..self.specs.len() {
+            let series = self.series_of(spec);
+            if !cells.iter().any(|(known, _)| *known == series) {
+                let of_series = self.cells_of(series, &groups, times, rows);
+                cells.push((series, of_series));
+            }
+        }
+        self.make_cells();
+        for spec in 0..self.specs.len() {
+            let series = self.series_of(spec);
+            if let Some((_, cells)) = cells.iter().find(|(known, _)| *known == series) {
+                self.add(spec, cells, rows, at)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Figures of groups of records.
+///
+/// # Errors
+/// See [`QueryError`].
+pub fn aggregate(
+    snapshot: &Snapshot,
+    request: &AggregateRequest,
+    budget: &Budget,
+) -> Result<Aggregate, QueryError> {
+    check(request)?;
+    let plan = Plan::new(&request.filter, &snapshot.deletions)?;
+    let units = Unit::of(snapshot, plan.range);
+    let done = run(snapshot, &units, &plan, budget, || Counted::new(request, budget))?;
+    let mut counted = Counted::new(request, budget);
+    done.sinks.iter().for_each(|sink| counted.merge(sink));
+    let mut coverage = done.coverage;
+    coverage.unknown_fields = unknown_fields(snapshot, request);
+    let matched = counted.matched;
+    let is_approximate = counted.is_approximate;
+    let buckets = Report::new(&counted, request).buckets();
+    Ok(Aggregate { buckets, matched, is_approximate, coverage })
+}
+
+fn check(request: &AggregateRequest) -> Result<(), QueryError> {
+    let computes = request.computes.iter();
+    if request.group_by.len() > 8 {
+        return Err(QueryError::Invalid("records are grouped by at most 8 fields".to_owned()));
+    }
+    if computes.clone().any(|compute| compute.interval_ns.is_some_and(|ns| ns <= 0)) {
+        return Err(QueryError::Invalid("an interval must be longer than nothing".to_owned()));
+    }
+    let needs_field = |compute: &Compute| {
+        compute.field.is_none() && compute.aggregation != crate::query::Aggregation::Count
+    };
+    if computes.clone().any(needs_field) {
+        return Err(QueryError::Invalid("a figure of numbers needs a field".to_owned()));
+    }
+    let is_flat = |group: &crate::query::GroupBy| {
+        group
+            .histogram
+            .is_some_and(|histogram| histogram.interval.is_nan() || histogram.interval <= 0.0)
+    };
+    if request.group_by.iter().any(is_flat) {
+        return Err(QueryError::Invalid("a step must be larger than nothing".to_owned()));
+    }
+    Ok(())
+}
+
+fn unknown_fields(snapshot: &Snapshot, request: &AggregateRequest) -> Vec<String> {
+    let mut unknown = super::fields::unknown_fields(snapshot, &request.filter);
+    let of_computes = request.computes.iter().filter_map(|compute| compute.field.as_ref());
+    let named = of_computes.chain(request.group_by.iter().map(|group| &group.field));
+    let paths = named.filter_map(|field| match field {
+        Field::Attribute(path) => Some(path.clone()),
+        _ => None,
+    });
+    unknown.extend(super::fields::unknown_of(snapshot, &request.filter, paths.collect()));
+    unknown.sort();
+    unknown.dedup();
+    unknown
+}
+
+/// Puts what was counted into the order that was asked for.
+struct Report<'a> {
+    counted: &'a Counted,
+    request: &'a AggregateRequest,
+    /// Numbers of the values of each group.
+    keys: Vec<Vec<u32>>,
+    /// For each of the series: the cells of each group, by time.
+    steps: Vec<Vec<Vec<(i64, u32)>>>,
+}
+
+impl<'a> Report<'a> {
+    fn new(counted: &'a Counted, request: &'a AggregateRequest) -> Self {
+        let keys: Vec<Vec<u32>> =
+            counted.groups.texts().iter().map(|key| numbers_of(key).collect()).collect();
+        let steps = counted.series.iter().map(|series| {
+            let mut of_group = vec![Vec::new(); keys.len()];
+            for (cell, (group, begin)) in series.keys.iter().enumerate() {
+                of_group[*group as usize].push((*begin, cell as u32));
+            }
+            of_group
+        });
+        Self { counted, request, steps: steps.collect(), keys }
+    }
+
+    fn buckets(&self) -> Vec<Bucket> {
+        let all: Vec<u32> = (0..self.keys.len() as u32).collect();
+        let mut buckets = Vec::new();
+        self.add_level(0, &all, &mut Vec::new(), &mut buckets);
+        buckets
+    }
+
+    fn add_level(
+        &self,
+        level: usize,
+        groups: &[u32],
+        by: &mut Vec<GroupKey>,
+        buckets: &mut Vec<Bucket>,
+    ) {
+        let Some(field) = self.counted.fields.get(level) else {
+            let value = |compute| self.value(compute, groups);
+            let computes = self.request.computes.iter().map(value).collect();
+            return buckets.push(Bucket { by: by.clone(), computes });
+        };
+        let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for group in groups {
+            members.entry(self.keys[*group as usize][level]).or_default().push(*group);
+        }
+        let mut found: Vec<(&GroupKey, Vec<u32>)> = members
+            .into_iter()
+            .map(|(number, members)| (&field.keys[number as usize], members))
+            .collect();
+        self.sort(field, &mut found);
+        let is_total = |key: &GroupKey| matches!(key, GroupKey::Total(_));
+        let (total, mut shown): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(key, _)| is_total(key));
+        shown.truncate(field.by.limit);
+        for (key, members) in shown.iter().chain(&total) {
+            by.push((*key).clone());
+            self.add_level(level + 1, members, by, buckets);
+            by.pop();
+        }
+    }
+
+    fn sort(&self, field: &GroupField, found: &mut Vec<(&GroupKey, Vec<u32>)>) {
+        found.sort_by(|a, b| compare_keys(a.0, b.0));
+        let descending = field.by.sort.descending;
+        match &field.by.sort.by {
+            SortBy::Value if descending => found.reverse(),
+            SortBy::Value => {}
+            SortBy::Figure(compute) => {
+                let mut ranked: Vec<_> = std::mem::take(found)
+                    .into_iter()
+                    .map(|entry| (rank_of(&self.value(compute, &entry.1)), entry))
+                    .collect();
+                ranked.sort_by(|a, b| compare_ranks(a.0, b.0, descending));
+                found.extend(ranked.into_iter().map(|(_, entry)| entry));
+            }
+        }
+    }
+
+    /// A figure of some groups together.
+    fn value(&self, compute: &Compute, groups: &[u32]) -> ComputeValue {
+        let spec = Spec::of(compute);
+        let Some(number) = self.counted.specs.iter().position(|known| *known == spec) else {
+            return ComputeValue::None;
+        };
+        let cells = &self.counted.cells[number];
+        let Some(series) = self.counted.series_of(number) else {
+            return cells.value(compute.aggregation, groups);
+        };
+        let mut steps: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
+        for group in groups {
+            for (begin, cell) in &self.steps[series][*group as usize] {
+                steps.entry(*begin).or_default().push(*cell);
+            }
+        }
+        let of_step =
+            |(begin, of_step): (i64, Vec<u32>)| (begin, cells.value(compute.aggregation, &of_step));
+        ComputeValue::Series(steps.into_iter().map(of_step).collect())
+    }
+}

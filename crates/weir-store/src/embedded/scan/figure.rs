@@ -1,0 +1,179 @@
+//! What is counted and summed for each group, and what becomes of it.
+
+use super::sketch::{Distinct, Sketch};
+use crate::query::{Aggregation, Compute, ComputeValue};
+use weir_expr::Field;
+
+/// What has to be kept for a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// How many records.
+    Rows,
+    /// How many values.
+    Values,
+    Numbers,
+    Distinct,
+    Sketch,
+}
+
+/// A figure that is kept, for one or more of those that were asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Spec {
+    pub(super) kind: Kind,
+    pub(super) field: Option<Field>,
+    pub(super) interval_ns: Option<i64>,
+}
+
+impl Spec {
+    pub(super) fn of(compute: &Compute) -> Self {
+        let kind = match (compute.aggregation, &compute.field) {
+            (_, None) => Kind::Rows,
+            (Aggregation::Count, _) => Kind::Values,
+            (Aggregation::Cardinality, _) => Kind::Distinct,
+            (Aggregation::Percentile(_), _) => Kind::Sketch,
+            _ => Kind::Numbers,
+        };
+        Self { kind, field: compute.field.clone(), interval_ns: compute.interval_ns }
+    }
+}
+
+/// Numbers of a group.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers {
+    count: u64,
+    sum: f64,
+    /// What the sum has lost by rounding (Kahan and Neumaier): sums do not depend on their order.
+    lost: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self { count: 0, sum: 0.0, lost: 0.0, least: f64::INFINITY, most: f64::NEG_INFINITY }
+    }
+}
+
+impl Numbers {
+    #[inline]
+    pub(super) fn add(&mut self, number: f64) {
+        self.count += 1;
+        self.add_to_sum(number);
+        self.least = self.least.min(number);
+        self.most = self.most.max(number);
+    }
+
+    #[inline]
+    fn add_to_sum(&mut self, number: f64) {
+        let sum = self.sum + number;
+        self.lost += if self.sum.abs() >= number.abs() {
+            (self.sum - sum) + number
+        } else {
+            (number - sum) + self.sum
+        };
+        self.sum = sum;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.add_to_sum(other.sum);
+        self.lost += other.lost;
+        self.least = self.least.min(other.least);
+        self.most = self.most.max(other.most);
+    }
+
+    fn total(&self) -> f64 {
+        // What was lost is no number once the sum is infinite.
+        if self.sum.is_finite() { self.sum + self.lost } else { self.sum }
+    }
+}
+
+/// One figure of many cells: a cell is a group, or a stretch of time of a group.
+#[derive(Debug, Clone)]
+pub(super) enum Cells {
+    Counts(Vec<u64>),
+    Numbers(Vec<Numbers>),
+    Distinct(Vec<Distinct>),
+    Sketches(Vec<Sketch>),
+}
+
+impl Cells {
+    pub(super) fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Rows | Kind::Values => Self::Counts(Vec::new()),
+            Kind::Numbers => Self::Numbers(Vec::new()),
+            Kind::Distinct => Self::Distinct(Vec::new()),
+            Kind::Sketch => Self::Sketches(Vec::new()),
+        }
+    }
+
+    /// Bytes that a cell takes at first.
+    pub(super) fn cell_bytes(&self) -> usize {
+        match self {
+            Self::Counts(_) => size_of::<u64>(),
+            Self::Numbers(_) => size_of::<Numbers>(),
+            Self::Distinct(_) => size_of::<Distinct>(),
+            Self::Sketches(_) => size_of::<Sketch>() + 512,
+        }
+    }
+
+    /// Makes cells up to this number.
+    pub(super) fn resize(&mut self, count: usize) {
+        match self {
+            Self::Counts(cells) => cells.resize(count, 0),
+            Self::Numbers(cells) => cells.resize(count, Numbers::default()),
+            Self::Distinct(cells) => cells.resize_with(count, Distinct::default),
+            Self::Sketches(cells) => cells.resize_with(count, Sketch::default),
+        }
+    }
+
+    /// Adds a cell of another to one of these.
+    pub(super) fn merge(&mut self, cell: usize, other: &Self, other_cell: usize) {
+        match (self, other) {
+            (Self::Counts(cells), Self::Counts(others)) => cells[cell] += others[other_cell],
+            (Self::Numbers(cells), Self::Numbers(others)) => cells[cell].merge(&others[other_cell]),
+            (Self::Distinct(cells), Self::Distinct(others)) => {
+                cells[cell].merge(&others[other_cell]);
+            }
+            (Self::Sketches(cells), Self::Sketches(others)) => {
+                cells[cell].merge(&others[other_cell]);
+            }
+            // Both are of the same figure.
+            _ => debug_assert!(false, "cells of different figures"),
+        }
+    }
+
+    /// The figure of some cells together.
+    pub(super) fn value(&self, aggregation: Aggregation, cells: &[u32]) -> ComputeValue {
+        let cells = cells.iter().map(|cell| *cell as usize);
+        match self {
+            Self::Counts(counts) => ComputeValue::Count(cells.map(|cell| counts[cell]).sum()),
+            Self::Numbers(numbers) => {
+                let mut all = Numbers::default();
+                cells.for_each(|cell| all.merge(&numbers[cell]));
+                if all.count == 0 {
+                    return ComputeValue::None;
+                }
+                ComputeValue::Number(match aggregation {
+                    Aggregation::Sum => all.total(),
+                    Aggregation::Min => all.least,
+                    Aggregation::Max => all.most,
+                    _ => all.total() / all.count as f64,
+                })
+            }
+            Self::Distinct(distinct) => {
+                let mut all = Distinct::default();
+                cells.for_each(|cell| all.merge(&distinct[cell]));
+                ComputeValue::Count(all.count())
+            }
+            Self::Sketches(sketches) => {
+                let mut all = Sketch::default();
+                cells.for_each(|cell| all.merge(&sketches[cell]));
+                let Aggregation::Percentile(percent) = aggregation else {
+                    return ComputeValue::None;
+                };
+                all.percentile(percent).map_or(ComputeValue::None, ComputeValue::Number)
+            }
+        }
+    }
+}

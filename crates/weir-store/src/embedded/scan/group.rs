@@ -1,0 +1,229 @@
+//! The groups that the rows of a page are in.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use weir_expr::{Numeric, Value};
+
+use super::column::{Column, View, entry};
+use super::eval::Evaluator;
+use super::row_set::RowSet;
+use crate::embedded::columns::AttributeValue;
+use crate::embedded::hash::{FoldState, Interner};
+use crate::embedded::segment::SegmentError;
+use crate::query::{GroupBy, GroupHistogram, GroupKey};
+
+/// A row is in no group.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// For each row a number; rows that have several have the others beside.
+#[derive(Debug, Default)]
+pub(super) struct ByRow {
+    pub(super) first: Vec<u32>,
+    /// Row and number, rows in order.
+    pub(super) extra: Vec<(u16, u32)>,
+}
+
+impl ByRow {
+    pub(super) fn none(rows: usize) -> Self {
+        Self { first: vec![NONE; rows], extra: Vec::new() }
+    }
+
+    /// Adds a number to a row that does not have it.
+    fn add(&mut self, row: usize, number: u32) {
+        let first = &mut self.first[row];
+        if *first == NONE {
+            *first = number;
+        } else if *first != number && !self.extra.contains(&(row as u16, number)) {
+            self.extra.push((row as u16, number));
+        }
+    }
+
+    /// Calls `each` with the numbers of a row.
+    #[inline]
+    pub(super) fn each(&self, row: usize, mut each: impl FnMut(u32)) {
+        let first = self.first[row];
+        if first == NONE {
+            return;
+        }
+        each(first);
+        if !self.extra.is_empty() {
+            let from = self.extra.partition_point(|(found, _)| usize::from(*found) < row);
+            let of_row =
+                self.extra[from..].iter().take_while(|(found, _)| usize::from(*found) == row);
+            of_row.for_each(|(_, number)| each(*number));
+        }
+    }
+}
+
+/// The values of one field that records are grouped by, each with a number.
+#[derive(Debug)]
+pub(super) struct GroupField {
+    pub(super) by: GroupBy,
+    texts: Interner,
+    pub(super) keys: Vec<GroupKey>,
+    of_int: HashMap<i64, u32, FoldState>,
+    /// The number of records without a value.
+    missing: Option<u32>,
+    buffer: Vec<u8>,
+}
+
+/// Tell groups from values, whose texts are never these.
+const MISSING_TEXT: &[u8] = b"\xff";
+const TOTAL_TEXT: &[u8] = b"\xfe";
+
+impl GroupField {
+    pub(super) fn new(by: &GroupBy) -> Self {
+        Self {
+            by: by.clone(),
+            texts: Interner::default(),
+            keys: Vec::new(),
+            of_int: HashMap::default(),
+            missing: None,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The text by which a group is known.
+    pub(super) fn text(&self, number: u32) -> &[u8] {
+        self.texts.texts().get(number as usize)
+    }
+
+    /// The number of a group, by its text.
+    pub(super) fn number_of(&mut self, text: &[u8], key: impl FnOnce() -> GroupKey) -> u32 {
+        let number = self.texts.intern(text);
+        if number as usize == self.keys.len() {
+            self.keys.push(key());
+        }
+        number
+    }
+
+    /// The number of a value; `None` when it is in no group.
+    fn number(&mut self, value: Value<'_>) -> Option<u32> {
+        if let Some(histogram) = self.by.histogram {
+            let from = step_of(value, histogram)?;
+            return Some(self.number_of(from.to_string().as_bytes(), || GroupKey::From(from)));
+        }
+        if let Value::Int(whole) = value
+            && let Some(known) = self.of_int.get(&whole)
+        {
+            return Some(*known);
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let number = value
+            .text(&mut buffer)
+            .map(|text| self.number_of(text, || GroupKey::Value(attribute_value(value))));
+        self.buffer = buffer;
+        if let (Value::Int(whole), Some(number)) = (value, number) {
+            self.of_int.insert(whole, number);
+        }
+        number
+    }
+
+    /// The number of a text, or of none.
+    pub(super) fn number_of_text(&mut self, text: Option<&[u8]>) -> Option<u32> {
+        match text {
+            Some(text) => self.number(Value::Text(text)),
+            None => self.missing(),
+        }
+    }
+
+    fn missing(&mut self) -> Option<u32> {
+        let name = self.by.missing.clone()?;
+        if self.missing.is_none() {
+            self.missing = Some(self.number_of(MISSING_TEXT, || GroupKey::Missing(name)));
+        }
+        self.missing
+    }
+
+    /// The groups of the rows of the present page.
+    pub(super) fn numbers(
+        &mut self,
+        at: &mut Evaluator,
+        rows: &RowSet,
+    ) -> Result<ByRow, SegmentError> {
+        let mut found = ByRow::none(rows.len());
+        let mut left = rows.clone();
+        for columns in at.columns_of(&self.by.field.clone())? {
+            let mut present = RowSet::none(rows.len());
+            for column in &columns {
+                self.add_column(column, &left, &mut found);
+                present.unite(&column.present(rows.len()));
+            }
+            left.subtract(&present);
+            if left.is_empty() {
+                break;
+            }
+        }
+        if self.by.missing.is_some() {
+            for row in rows.iter() {
+                if found.first[row] == NONE {
+                    found.first[row] = self.missing().unwrap_or(NONE);
+                }
+            }
+        }
+        if let Some(name) = self.by.total.clone() {
+            let total = self.number_of(TOTAL_TEXT, || GroupKey::Total(name));
+            let is_in_one = |row: &usize| found.first[*row] != NONE;
+            found.extra.extend(rows.iter().filter(is_in_one).map(|row| (row as u16, total)));
+        }
+        // Columns were gone over one after the other.
+        found.extra.sort_unstable();
+        Ok(found)
+    }
+
+    fn add_column(&mut self, column: &Rc<Column>, rows: &RowSet, found: &mut ByRow) {
+        let view = column.view();
+        if let View::Codes(codes, dictionary) = view {
+            // Not all values of the dictionary need be among these rows.
+            let mut numbers: Vec<Option<Option<u32>>> = vec![None; dictionary.len()];
+            for (n, code) in codes.iter().enumerate() {
+                let row = column.row(n);
+                if !rows.contains(row) {
+                    continue;
+                }
+                let Some(known) = numbers.get_mut(*code as usize) else { continue };
+                let number =
+                    *known.get_or_insert_with(|| self.number(entry(dictionary, *code as usize)));
+                if let Some(number) = number {
+                    found.add(row, number);
+                }
+            }
+            return;
+        }
+        for n in 0..view.len() {
+            let row = column.row(n);
+            if rows.contains(row)
+                && let Some(number) = self.number(view.value(n))
+            {
+                found.add(row, number);
+            }
+        }
+    }
+}
+
+/// Where the step begins that a number is in.
+fn step_of(value: Value<'_>, histogram: GroupHistogram) -> Option<f64> {
+    let number = as_float(value)?;
+    let is_within = histogram.min <= number && number <= histogram.max;
+    let step = ((number - histogram.min) / histogram.interval).floor();
+    is_within.then_some(histogram.min + step * histogram.interval)
+}
+
+/// A value as a number, if it is one or reads as one.
+pub(super) fn as_float(value: Value<'_>) -> Option<f64> {
+    match value.number()?.value {
+        Numeric::Int(number) => Some(number as f64),
+        Numeric::Float(number) => Some(number),
+    }
+}
+
+fn attribute_value(value: Value<'_>) -> AttributeValue {
+    match value {
+        Value::Text(text) => AttributeValue::Text(String::from_utf8_lossy(text).into_owned()),
+        Value::Int(number) => AttributeValue::Int(number),
+        Value::Float(number) => AttributeValue::Float(number),
+        Value::Bool(truth) => AttributeValue::Bool(truth),
+        Value::Null | Value::Object => AttributeValue::Null,
+    }
+}
