@@ -27,13 +27,12 @@ const CHUNK_BYTES: usize = 64 * 1024 * 1024;
 /// How often each question is asked.
 const TIMES: usize = 20;
 
-fn open(disk: &RealDisk, path: &Path) -> Arc<dyn DiskFile> {
-    Arc::from(disk.open(path, OpenMode::Create).expect("a file"))
+fn open(path: &Path) -> Arc<dyn DiskFile> {
+    Arc::from(RealDisk.open(path, OpenMode::Create).expect("a file"))
 }
 
 /// Writes the lines as segments; returns them open, with a request id that is among them.
 fn store(dir: &Path, lines: u64) -> (Snapshot, String) {
-    let disk = RealDisk;
     let (batches, bytes) = lines::batches(lines);
     let mut segments = Vec::new();
     let mut intake = Intake::new();
@@ -41,8 +40,8 @@ fn store(dir: &Path, lines: u64) -> (Snapshot, String) {
     let mut sequence = 0;
     let mut write = |rows: &mut Rows| {
         let name = format!("{}", segments.len());
-        let data = open(&disk, &dir.join(format!("{name}.parquet")));
-        let filters = open(&disk, &dir.join(format!("{name}.widx")));
+        let data = open(&dir.join(format!("{name}.parquet")));
+        let filters = open(&dir.join(format!("{name}.widx")));
         let rows = std::mem::take(rows);
         write_segment_with_sidecar(&rows, 1, &*data, &*filters).expect("a segment");
         let segment = Segment::open(data).expect("a segment");
@@ -56,7 +55,7 @@ fn store(dir: &Path, lines: u64) -> (Snapshot, String) {
             if sequence == lines / 2 {
                 let text = String::from_utf8_lossy(view.body);
                 let at = text.find("request_id\":\"").expect("an id") + 13;
-                needle = text[at..at + 16].to_owned();
+                text[at..at + 16].clone_into(&mut needle);
             }
             if let Err(Full) = intake.push(&mut rows, sequence, &view) {
                 panic!("the rows are written before they are full");

@@ -4,17 +4,13 @@
 //! part about many paths.
 #![expect(clippy::print_stdout, reason = "a program that prints figures")]
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 use weir_host::{Disk, DiskFile, OpenMode, RealDisk};
-use weir_model::{
-    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
-    SourceId, StreamId,
-};
+use weir_model::Batch;
 use weir_store::embedded::columns::{Full, Intake, NewRow, Rows};
 use weir_store::embedded::segment::{
     Fixed, PageBuffer, PageValues, Role, Segment, SegmentSummary, stitch_segments,
@@ -27,7 +23,7 @@ use weir_store::limits::PAGE_ROWS;
 
 mod lines;
 
-use lines::{batches, message};
+use lines::batches;
 
 /// What the head of a store holds before it is written.
 const HEAD_BYTES: usize = 128 * 1024 * 1024;

@@ -17,9 +17,9 @@ use weir_store::embedded::segment::Segment;
 use weir_store::embedded::sidecar::{Sidecar, write_segment_with_sidecar};
 use weir_store::embedded::snapshot::{Deletion, HeadChunk, OpenSegment, Snapshot};
 use weir_store::query::{
-    Access, Aggregate, AggregateRequest, Aggregation, Budget, Compute, ComputeValue, Filter,
-    GroupBy, GroupHistogram, GroupKey, NamedMeasure, Order, SearchRequest, SortBy, TimeRange,
-    naive,
+    Access, Aggregate, AggregateRequest, Aggregation, Budget, Compute, ComputeValue,
+    ContextRequest, Filter, GroupBy, GroupHistogram, GroupKey, NamedMeasure, Order,
+    PatternsRequest, QueryError, RecordId, SearchRequest, Shortfall, SortBy, TimeRange, naive,
 };
 
 use support::{Input, file, rows_of};
@@ -530,4 +530,153 @@ fn groups_are_ordered_and_cut_field_by_field() {
         names.extend(wanted[0].by.iter().map(name_of));
     }
     assert_eq!(names, ["value web", "value error", "value db", "value info"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn a_context_is_what_stands_around_a_record_in_its_stream(
+        older in prop::collection::vec(record(), 0..16),
+        newer in prop::collection::vec(record(), 1..16),
+        which in any::<prop::sample::Index>(),
+        (before, after) in (0_usize..5, 0_usize..5),
+    ) {
+        let (all, snapshots) = snapshots(&older, &newer);
+        let wanted = which.get(&all).clone();
+        let mut stream: Vec<&StoredRecord> =
+            all.iter().filter(|record| record.stream == wanted.stream).collect();
+        stream.sort_by_key(|record| (record.position.epoch, record.position.offset));
+        let at = stream.iter().position(|record| **record == wanted).unwrap();
+        let id = RecordId { time_ns: wanted.time_ns, stream: wanted.stream, position: wanted.position };
+        let request = ContextRequest { id, before, after, access: Access::all() };
+        for snapshot in &snapshots {
+            let found = scan::context(snapshot, &request, &budget()).unwrap().unwrap();
+            prop_assert_eq!(&found.record, &wanted);
+            let (from, to) = (at.saturating_sub(before), (at + 1 + after).min(stream.len()));
+            prop_assert_eq!(found.before.iter().collect::<Vec<_>>(), &stream[from..at]);
+            prop_assert_eq!(found.after.iter().collect::<Vec<_>>(), &stream[at + 1..to]);
+            let mut hidden = request.clone();
+            hidden.access = Access::only(parse("-*").unwrap());
+            prop_assert_eq!(scan::context(snapshot, &hidden, &budget()).unwrap(), None);
+        }
+    }
+}
+
+/// Messages of one kind each, with numbers in them.
+fn numbered(count: usize) -> Vec<Record> {
+    let record = |number: usize| Record {
+        time_ns: number as i64,
+        stream: 1,
+        form: Form::default(),
+        service: Some(["web", "db"][number % 2]),
+        status: None,
+        tags: None,
+        resource: None,
+        message: Some(format!("request {number} took {} ms", number % 7)),
+        trace_id: None,
+        attributes: vec![("n", Given::Int(number as i64))],
+    };
+    (0..count).map(record).collect()
+}
+
+#[test]
+fn a_budget_cuts_the_answer_and_the_answer_says_so() {
+    let (_, snapshots) = snapshots(&numbered(40_000), &numbered(100));
+    let clock = || Arc::new(RealClock::new());
+    let by_number = AggregateRequest {
+        filter: filter("*", TimeRange::ALL),
+        computes: vec![Compute { aggregation: Aggregation::Count, field: None, interval_ns: None }],
+        group_by: vec![GroupBy::top(weir_expr::Field::Attribute("n".to_owned()), 10)],
+    };
+    let patterns = PatternsRequest { filter: filter("*", TimeRange::ALL), limit: 10 };
+    for snapshot in &snapshots {
+        let late = Budget::new(clock(), Some(Duration::ZERO), 1 << 20);
+        let found = scan::aggregate(snapshot, &by_number, &late).unwrap();
+        assert_eq!(found.coverage.shortfalls, [Shortfall::Deadline]);
+
+        let small = Budget::new(clock(), None, 100_000);
+        let found = scan::aggregate(snapshot, &by_number, &small).unwrap();
+        assert!(found.is_approximate && found.matched == 40_100);
+
+        let cancelled = Budget::new(clock(), None, 1 << 20);
+        cancelled.cancelled().store(true, std::sync::atomic::Ordering::Relaxed);
+        let refused = scan::patterns(snapshot, &patterns, &cancelled);
+        assert!(matches!(refused, Err(QueryError::Cancelled)));
+
+        let found = scan::patterns(snapshot, &patterns, &budget()).unwrap();
+        assert_eq!(found.patterns.len(), 1);
+        assert_eq!(found.patterns[0].template, "request * took * ms");
+        assert_eq!((found.patterns[0].count, found.patterns[0].examples.len()), (40_100, 3));
+    }
+}
+
+#[test]
+fn many_pages_are_pruned_and_none_that_matches() {
+    let (all, snapshots) = snapshots(&numbered(40_000), &numbered(20_000));
+    for (query, order) in [
+        ("31234", Order::NewestFirst),
+        ("@n:31234", Order::OldestFirst),
+        ("@n:>39990", Order::NewestFirst),
+        ("took -6", Order::OldestFirst),
+        ("service:db @n:<9", Order::NewestFirst),
+    ] {
+        for range in [TimeRange::ALL, TimeRange { from_ns: 7, to_ns: 39_000 }] {
+            let request =
+                SearchRequest { filter: filter(query, range), order, limit: 50, after: None };
+            let wanted = naive::search(&all, &request);
+            for snapshot in &snapshots {
+                let found = scan::search(snapshot, &request, &budget()).unwrap();
+                assert!(found.records == wanted.records, "{query} {order:?} {range:?}");
+                assert_eq!(found.next, wanted.next);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_segment_is_named_and_the_others_are_searched() {
+    let (whole, broken) = (rows(&numbered(10), 0), rows(&numbered(10), 10));
+    let (data, filters) = (file(b""), file(b""));
+    write_segment_with_sidecar(&broken, 1, &*data, &*filters).unwrap();
+    // Behind the footer's reach: pages are read when they are asked for.
+    let byte = [std::io::IoSlice::new(b"\xff\xff\xff\xff")];
+    data.write_at(&byte, 10).unwrap();
+    let damaged = OpenSegment {
+        name: "broken".to_owned(),
+        segment: Segment::open(data).unwrap(),
+        sidecar: None,
+    };
+    let snapshot = Snapshot {
+        segments: vec![segment(&whole, true), Arc::new(damaged)],
+        ..Snapshot::default()
+    };
+    let request = SearchRequest {
+        filter: filter("took", TimeRange::ALL),
+        order: Order::NewestFirst,
+        limit: 100,
+        after: None,
+    };
+    let found = scan::search(&snapshot, &request, &budget()).unwrap();
+    let wanted = Shortfall::Damaged { segments: vec!["broken".to_owned()] };
+    assert_eq!(found.coverage.shortfalls, [wanted]);
+    assert_eq!(found.records.len(), 10);
+}
+
+#[test]
+fn fields_that_no_record_has_are_named() {
+    let (_, snapshots) = snapshots(&numbered(5), &numbered(5));
+    for snapshot in &snapshots[..2] {
+        let request = SearchRequest {
+            filter: filter("@n:1 OR @nn:1 OR @sum:2", TimeRange::ALL),
+            order: Order::NewestFirst,
+            limit: 10,
+            after: None,
+        };
+        let found = scan::search(snapshot, &request, &budget()).unwrap();
+        assert_eq!(found.coverage.unknown_fields, ["@nn"]);
+        let names: Vec<String> =
+            scan::fields(snapshot, TimeRange::ALL).into_iter().map(|field| field.name).collect();
+        assert!(names.contains(&"@n".to_owned()) && names.contains(&"service".to_owned()));
+    }
 }

@@ -5,7 +5,10 @@
 
 pub mod columns;
 mod hash;
+mod log_store;
 pub mod scan;
 pub mod segment;
 pub mod sidecar;
 pub mod snapshot;
+
+pub use log_store::{Explorer, Snapshots};

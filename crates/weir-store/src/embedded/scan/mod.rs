@@ -2,19 +2,22 @@
 //!
 //! A query becomes a [`plan`]; units (row groups, chunks of the head) are shared out over threads
 //! ([`run`]); of each unit the pages that may match are found ([`prune`]); on each page the query
-//! is evaluated column by column ([`eval`]) and a sink takes the rows: [`search`], [`aggregate`].
+//! is evaluated column by column ([`eval`]) and a sink takes the rows: [`search()`],
+//! [`aggregate()`], [`context()`], [`patterns()`].
 //!
 //! Invariant: the answer is the one of [`crate::query::naive`] on the same records, whatever is
 //! pruned, and wherever the records are.
 
 mod aggregate;
 mod column;
+mod context;
 mod eval;
 mod fields;
 mod figure;
 mod group;
 mod number;
 mod page;
+mod patterns;
 mod plan;
 mod prune;
 mod row_set;
@@ -25,5 +28,7 @@ mod sources;
 mod unit;
 
 pub use aggregate::aggregate;
+pub use context::context;
 pub use fields::fields;
+pub use patterns::patterns;
 pub use search::search;

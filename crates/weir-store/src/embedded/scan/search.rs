@@ -4,7 +4,6 @@
 //! read. Whole records are put together at the end, for those that are shown.
 
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::eval::Evaluator;
@@ -16,17 +15,20 @@ use super::unit::{Place, Unit};
 use crate::embedded::columns::StoredRecord;
 use crate::embedded::segment::{Fixed, PageBuffer};
 use crate::embedded::snapshot::Snapshot;
-use crate::query::{Budget, Order, PageKey, QueryError, SearchPage, SearchRequest, Shortfall};
+use crate::query::{
+    Budget, Coverage, Order, PageKey, QueryError, SearchPage, SearchRequest, Shortfall,
+};
 
 /// A key in the order of the request: the smallest comes first.
 type Rank = (i64, u64);
 
 /// Where a record is.
 #[derive(Debug, Clone)]
-struct Spot {
-    rank: Rank,
-    unit: usize,
-    row: usize,
+pub(super) struct Spot {
+    pub(super) rank: Rank,
+    pub(super) unit: usize,
+    /// Among the rows of the unit.
+    pub(super) row: usize,
 }
 
 impl PartialEq for Spot {
@@ -162,7 +164,7 @@ impl Sink for Best<'_> {
         let times = at.reader.column(&Source::Fixed(Fixed::Time))?;
         let sequences = at.reader.column(&Source::Fixed(Fixed::Sequence))?;
         let (times, sequences) = (whole_numbers(&times)?, whole_numbers(&sequences)?);
-        self.unit = self.number_of(&at.reader.unit);
+        self.unit = Unit::number_of(self.units, &at.reader.unit);
         for row in rows.iter() {
             if self.is_of_use(self.turn.time(times[row])) {
                 let rank = self.turn.rank(times[row], sequences[row].cast_unsigned());
@@ -170,22 +172,6 @@ impl Sink for Best<'_> {
             }
         }
         Ok(())
-    }
-}
-
-impl Best<'_> {
-    fn number_of(&self, unit: &Unit) -> usize {
-        let is_same = |known: &Unit| match (&known.place, &unit.place) {
-            (Place::Group { segment: a, group: b }, Place::Group { segment: c, group: d }) => {
-                Arc::ptr_eq(a, c) && b == d
-            }
-            (Place::Head(a), Place::Head(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        };
-        if self.units.get(self.unit).is_some_and(is_same) {
-            return self.unit;
-        }
-        self.units.iter().position(is_same).unwrap_or_default()
     }
 }
 
@@ -218,7 +204,7 @@ pub fn search(
     let has_more = found.len() > request.limit;
     found.truncate(request.limit);
     let mut page = SearchPage { coverage: done.coverage, ..SearchPage::default() };
-    page.records = records_of(&units, &found)?;
+    page.records = records_of(&units, &found, &mut page.coverage)?;
     let is_cut = page
         .coverage
         .shortfalls
@@ -231,25 +217,45 @@ pub fn search(
     Ok(page)
 }
 
-/// The records of some places, in their order.
-fn records_of(units: &[Unit], spots: &[Spot]) -> Result<Vec<StoredRecord>, QueryError> {
+/// The records of some places, in their order. Those of a segment that turns out to be damaged are
+/// left out, and it is named.
+pub(super) fn records_of(
+    units: &[Unit],
+    spots: &[Spot],
+    coverage: &mut Coverage,
+) -> Result<Vec<StoredRecord>, QueryError> {
     let mut by_place: Vec<(usize, &Spot)> = spots.iter().enumerate().collect();
     by_place.sort_by_key(|(_, spot)| (spot.unit, spot.row));
     let mut records: Vec<(usize, StoredRecord)> = Vec::with_capacity(spots.len());
     let mut buffer = PageBuffer::new()?;
     for of_unit in by_place.chunk_by(|a, b| a.1.unit == b.1.unit) {
         let rows: Vec<usize> = of_unit.iter().map(|(_, spot)| spot.row).collect();
-        let found = match &units[of_unit[0].1.unit].place {
-            Place::Group { segment, group } => {
-                segment.segment.records(*group, &rows, &mut buffer)?
-            }
+        let unit = &units[of_unit[0].1.unit];
+        let found = match &unit.place {
+            Place::Group { segment, group } => segment.segment.records(*group, &rows, &mut buffer),
             Place::Head(chunk) => {
                 let chunk = chunk.read();
-                rows.iter().filter_map(|row| chunk.record(*row)).collect()
+                Ok(rows.iter().filter_map(|row| chunk.record(*row)).collect())
             }
         };
-        records.extend(of_unit.iter().map(|(place, _)| *place).zip(found));
+        match found {
+            Ok(found) => records.extend(of_unit.iter().map(|(place, _)| *place).zip(found)),
+            Err(error) if error.is_damage() => add_damaged(coverage, unit.name()),
+            Err(error) => return Err(error.into()),
+        }
     }
     records.sort_by_key(|(place, _)| *place);
     Ok(records.into_iter().map(|(_, record)| record).collect())
+}
+
+fn add_damaged(coverage: &mut Coverage, name: String) {
+    let damaged = coverage.shortfalls.iter_mut().find_map(|shortfall| match shortfall {
+        Shortfall::Damaged { segments } => Some(segments),
+        _ => None,
+    });
+    match damaged {
+        Some(segments) if segments.contains(&name) => {}
+        Some(segments) => segments.push(name),
+        None => coverage.shortfalls.push(Shortfall::Damaged { segments: vec![name] }),
+    }
 }

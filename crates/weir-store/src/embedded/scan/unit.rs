@@ -64,6 +64,18 @@ impl Unit {
         })
     }
 
+    /// Its number among some units.
+    pub(super) fn number_of(units: &[Self], unit: &Self) -> usize {
+        let is_it = |known: &Self| match (&known.place, &unit.place) {
+            (Place::Group { segment: a, group: b }, Place::Group { segment: c, group: d }) => {
+                Arc::ptr_eq(a, c) && b == d
+            }
+            (Place::Head(a), Place::Head(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        units.iter().position(is_it).unwrap_or_default()
+    }
+
     /// Its pages.
     pub(super) fn page_count(&self) -> usize {
         self.rows.div_ceil(PAGE_ROWS)
