@@ -3,6 +3,7 @@
 //!
 //! Invariant: what it says of a value is what [`crate::naive`] says.
 
+use memchr::memmem;
 use regex_automata::meta;
 
 use crate::ast::{Field, Phrase, Span, Term, Test};
@@ -25,8 +26,8 @@ pub struct TermMatcher {
 enum Search {
     /// Each by itself.
     Each,
-    /// Some have this in them, and only those can pass. A word is all of the phrase.
-    Word { finder: meta::Regex, len: usize, is_all: bool },
+    /// Some have this in them, in lower case, and only those can pass. It may be all of the phrase.
+    Word { finder: Box<memmem::Finder<'static>>, is_all: bool },
     /// A regular expression; whether it says the same of a text in the middle of others.
     Regexp { regexp: meta::Regex, is_context_free: bool },
 }
@@ -87,16 +88,22 @@ impl TermMatcher {
         matches!(self.term.test, Test::Words(_) | Test::Regexp(_)) && !is_status
     }
 
+    /// [`Self::texts`] wants ASCII letters in lower case: searches for words have no regard to it,
+    /// and one pass over all texts serves all of them.
+    pub fn wants_lower_case(&self) -> bool {
+        matches!(self.search, Search::Word { .. })
+    }
+
     /// Calls `found` with the number of each text that passes, once each. Text `n` ends at
-    /// `ends[n]` of `bytes` and begins where the one before ends.
+    /// `ends[n]` of `bytes` and begins where the one before ends. See [`Self::wants_lower_case`].
     ///
     /// Texts are searched as one, since places where one can pass are far fewer than texts; the
     /// time is linear in all of them.
     pub fn texts(&self, bytes: &[u8], ends: &[u32], found: impl FnMut(usize)) {
         match &self.search {
             _ if self.text(b"") => self.texts_one_by_one(bytes, ends, found),
-            Search::Word { finder, len, is_all } => {
-                self.texts_with_word(bytes, ends, (finder, *len, *is_all), found);
+            Search::Word { finder, is_all } => {
+                self.texts_with_word(bytes, ends, (finder, *is_all), found);
             }
             Search::Regexp { regexp, is_context_free: true } => {
                 texts_with_regexp(bytes, ends, regexp, found);
@@ -109,14 +116,15 @@ impl TermMatcher {
         &self,
         bytes: &[u8],
         ends: &[u32],
-        (finder, len, is_all): (&meta::Regex, usize, bool),
+        (finder, is_all): (&memmem::Finder<'_>, bool),
         mut found: impl FnMut(usize),
     ) {
         let is_word_at = |at: usize| bytes.get(at).is_some_and(|byte| is_word_byte(*byte));
         let mut texts = TextCursor { ends, number: 0 };
         let mut from = 0;
-        while let Some(place_end) = find_end(finder, bytes, from) {
-            let place = place_end - len;
+        while let Some(place) = bytes.get(from..).and_then(|rest| finder.find(rest)) {
+            let place = from + place;
+            let place_end = place + finder.needle().len();
             let Some((start, end)) = texts.of(place) else { return };
             let is_within = place_end <= end;
             let is_cut = (place > start && is_word_at(place - 1))
@@ -198,33 +206,8 @@ impl Search {
         });
         let Some(longest) = pieces.max_by_key(|text| text.len()) else { return Self::Each };
         let is_all = phrase.words.len() == 1 && phrase.words[0].as_text() == Some(longest);
-        let finder = meta::Builder::new()
-            .syntax(
-                regex_automata::util::syntax::Config::new()
-                    .utf8(false)
-                    .unicode(false)
-                    .case_insensitive(true),
-            )
-            .configure(meta::Config::new().utf8_empty(false))
-            .build(&escaped(longest));
-        // A text cannot be too large for a pattern; were it, each would be looked at by itself.
-        finder.map_or(Self::Each, |finder| Self::Word { finder, len: longest.len(), is_all })
+        Self::Word { finder: Box::new(memmem::Finder::new(longest).into_owned()), is_all }
     }
-}
-
-/// The text as a pattern, byte by byte.
-fn escaped(text: &str) -> String {
-    use std::fmt::Write as _;
-    let mut pattern = String::with_capacity(text.len() * 4);
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() {
-            pattern.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(pattern, "\\x{byte:02x}");
-        }
-    }
-    pattern
 }
 
 #[cfg(test)]
@@ -278,7 +261,9 @@ mod tests {
                 let ExprKind::Term(term) = &expr.kind else { continue };
                 let matcher = TermMatcher::new(term).unwrap();
                 let mut found = Vec::new();
-                matcher.texts(&bytes, &ends, |number| found.push(number));
+                let folded = bytes.to_ascii_lowercase();
+                let searched = if matcher.wants_lower_case() { &folded } else { &bytes };
+                matcher.texts(searched, &ends, |number| found.push(number));
                 found.sort_unstable();
                 found.dedup();
                 let wanted: Vec<usize> = (0..texts.len())

@@ -3,9 +3,10 @@
 //! Invariant: values are in the order of their rows; a row may have none or several; there are no
 //! nulls.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
-use weir_expr::Value;
+use weir_expr::{TermMatcher, Value};
 
 use super::row_set::RowSet;
 use crate::embedded::columns::{AttributeValue, Texts, canonical};
@@ -35,6 +36,8 @@ pub(super) struct Column {
     pub(super) data: Data,
     /// Of codes: what they stand for. The same for all pages of a row group.
     pub(super) dictionary: Option<Arc<Dictionary>>,
+    /// All texts in lower case, once they were asked for.
+    folded: OnceCell<Vec<u8>>,
 }
 
 /// The values, to be gone over by type.
@@ -56,7 +59,24 @@ impl Column {
 
     /// Values of any type: each row with the place of its value.
     pub(super) fn picks(rows: Vec<u16>, picks: Vec<u32>, distinct: Vec<AttributeValue>) -> Self {
-        Self { rows: Some(rows), data: Data::Picks(picks, distinct), dictionary: None }
+        Self::new(Some(rows), Data::Picks(picks, distinct), None)
+    }
+
+    pub(super) fn new(
+        rows: Option<Vec<u16>>,
+        data: Data,
+        dictionary: Option<Arc<Dictionary>>,
+    ) -> Self {
+        Self { rows, data, dictionary, folded: OnceCell::new() }
+    }
+
+    /// The bytes of texts, as the matcher wants them.
+    pub(super) fn bytes_for<'a>(&'a self, matcher: &TermMatcher, texts: PageTexts<'a>) -> &'a [u8] {
+        if matcher.wants_lower_case() {
+            self.folded.get_or_init(|| texts.bytes.to_ascii_lowercase())
+        } else {
+            texts.bytes
+        }
     }
 
     pub(super) fn view(&self) -> View<'_> {

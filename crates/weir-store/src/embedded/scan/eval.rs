@@ -280,7 +280,8 @@ impl Evaluator {
             View::Texts(texts) if self.plan.terms[id].is_search() && !is_sparse(candidates) => {
                 let mut found = RowSet::none(rows);
                 let add = |n| found.insert(column.row(n));
-                self.plan.terms[id].texts(texts.bytes, texts.ends, add);
+                let matcher = &self.plan.terms[id];
+                matcher.texts(column.bytes_for(matcher, texts), texts.ends, add);
                 found
             }
             _ => self.one_by_one(id, column, candidates),
@@ -308,7 +309,8 @@ impl Evaluator {
                 candidates.contains(column.row(n)) && matcher.text(texts.get(n))
             });
         } else {
-            matcher.texts(texts.bytes, texts.ends, |n| found.insert(column.row(n)));
+            let bytes = column.bytes_for(matcher, texts);
+            matcher.texts(bytes, texts.ends, |n| found.insert(column.row(n)));
         }
         self.add_without_message(id, &column, &mut found);
         Ok(found)
@@ -426,7 +428,7 @@ impl Evaluator {
             Numeric::Float(_) => None,
         });
         if let Some(ints) = ints.collect::<Option<Vec<i64>>>() {
-            return Ok(Column { rows: Some(found), data: Data::Ints(ints), dictionary: None });
+            return Ok(Column::new(Some(found), Data::Ints(ints), None));
         }
         let mut gathered = Gathered::default();
         for (row, value) in found.iter().zip(values) {

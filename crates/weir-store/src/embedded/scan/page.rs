@@ -208,7 +208,7 @@ impl PageReader {
         if !is_whole {
             return Err(SegmentError::Damaged("the values of a page"));
         }
-        Ok(Column { rows, data: Data::Page(buffer), dictionary })
+        Ok(Column::new(rows, Data::Page(buffer), dictionary))
     }
 
     /// The dictionary of a column of the segment, when it has one.
@@ -448,7 +448,7 @@ fn head_column(
     span: std::ops::Range<usize>,
     dictionaries: &mut HashMap<Fixed, Arc<Dictionary>>,
 ) -> Column {
-    let ints = |values: Vec<i64>| Column { rows: None, data: Data::Ints(values), dictionary: None };
+    let ints = |values: Vec<i64>| Column::new(None, Data::Ints(values), None);
     let unsigned = |values: &[u64]| {
         ints(values[span.clone()].iter().map(|value| value.cast_signed()).collect())
     };
@@ -487,7 +487,7 @@ fn code_column(
         rows.push(row as u16);
         codes.push(code);
     }
-    Column { rows: Some(rows), data: Data::Codes(codes), dictionary: Some(dictionary) }
+    Column::new(Some(rows), Data::Codes(codes), Some(dictionary))
 }
 
 fn text_column(column: &SparseTexts, span: std::ops::Range<usize>) -> Column {
@@ -496,7 +496,7 @@ fn text_column(column: &SparseTexts, span: std::ops::Range<usize>) -> Column {
         rows.push(row as u16);
         texts.push(text);
     }
-    Column { rows: Some(rows), data: Data::Texts(texts), dictionary: None }
+    Column::new(Some(rows), Data::Texts(texts), None)
 }
 
 /// An attribute of the head, by the type that its values have here.
@@ -534,7 +534,7 @@ fn path_column(column: &PathColumn, span: std::ops::Range<usize>) -> Column {
             return gathered.finish();
         }
     };
-    Column { rows: Some(rows), data, dictionary: None }
+    Column::new(Some(rows), data, None)
 }
 
 /// Values of a page that are whole numbers, by row: those of columns that every row has.
