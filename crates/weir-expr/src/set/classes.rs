@@ -3,22 +3,23 @@
 //!
 //! Of each regexp a run of at most eight classes of ASCII characters is chosen. All runs are
 //! searched for at once, in sixteen groups of similar ones: a byte per group holds
-//! which of its last eight steps fitted, and one shift and one `or` per eight groups and byte of
-//! text bring it forward. Where the last step of a group fits, the runs of that group are compared one by one.
+//! which of its last eight steps fitted, and one addition and one `or` over all groups and per byte
+//! of text bring them forward. Each step waits for the one before, so both halves of a text are
+//! searched at the same time. Where the last step of a group fits, the runs of that group are
+//! compared one by one.
 //!
 //! Invariant: in a text of ASCII only, every place where one of the runs stands is reported. Other
 //! texts must not be given: a class of Unicode can match several bytes there.
 
+use std::array;
+
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// Steps of a run: a word of 64 bits has eight for each of eight groups.
+/// Steps of a run: as many as a byte has bits.
 const STEPS: usize = 8;
 
-/// Words of 64 bits. They do not wait for each other, so two cost hardly more than one.
-const WORDS: usize = 2;
-
-/// Groups of runs.
-const GROUPS: usize = 8 * WORDS;
+/// Groups of runs: as many bytes as the vector registers of every processor hold.
+const GROUPS: usize = 16;
 
 /// Parts of a pattern that are looked at. What is repeated is looked at again for each time, so
 /// nested repetitions would be without end.
@@ -39,17 +40,55 @@ pub(super) type Run = Vec<Set>;
 /// Runs of many regexps.
 #[derive(Debug, Default)]
 pub(super) struct Classes {
-    /// Per byte, per group a byte, in which bit `i` is 0 where the byte fits step `i`.
-    table: Vec<[u64; WORDS]>,
+    /// Per byte of text, for each group, bits that are 0 where the byte fits that step.
+    table: Vec<Lanes>,
     /// The runs of each group, with the number of the regexp.
     groups: Vec<Vec<(u32, Run)>>,
 }
 
-/// The bit of each group that says that all steps fitted.
-const COMPLETE: u64 = 0x8080_8080_8080_8080;
+/// For each group a byte, in which bit `i` is 0 where the bytes up to here fit steps 0 to `i`.
+type Lanes = [u8; GROUPS];
 
-/// The bits of each group but the first.
-const SHIFTED: u64 = 0xfefe_fefe_fefe_fefe;
+/// The bit that says that all steps fitted.
+const COMPLETE: u8 = 0x80;
+
+/// Where a search of one part of a text stands.
+struct Walk {
+    /// Where the next block begins.
+    place: usize,
+    lanes: Lanes,
+    /// The lanes after each byte of the last block.
+    trail: [Lanes; BLOCK],
+}
+
+impl Walk {
+    /// At the begin of the text everything fits that a shorter run does not ask for. Elsewhere
+    /// what is known after [`STEPS`] bytes is what would be known by then.
+    fn from(place: usize) -> Self {
+        let before = if place == 0 { 0 } else { u8::MAX };
+        Self { place, lanes: [before; GROUPS], trail: [[0; GROUPS]; BLOCK] }
+    }
+
+    /// Goes over one block; whether a run may end in it. Lanes are taken as values, which is what
+    /// makes the compiler keep them in a vector register.
+    #[inline]
+    fn step(&mut self, table: &[Lanes; 128], block: &[u8; BLOCK]) -> bool {
+        let mut lanes = self.lanes;
+        let mut all = [u8::MAX; GROUPS];
+        for (byte, trail) in block.iter().zip(&mut self.trail) {
+            let row = table[usize::from(byte & 0x7f)];
+            lanes = array::from_fn(|group| lanes[group].wrapping_add(lanes[group]) | row[group]);
+            all = array::from_fn(|group| all[group] & lanes[group]);
+            *trail = lanes;
+        }
+        self.lanes = lanes;
+        self.place += BLOCK;
+        u128::from_ne_bytes(all) & EVERY_COMPLETE != EVERY_COMPLETE
+    }
+}
+
+/// [`COMPLETE`] in each group.
+const EVERY_COMPLETE: u128 = u128::from_ne_bytes([COMPLETE; GROUPS]);
 
 impl Classes {
     pub(super) fn new(mut runs: Vec<(u32, Run)>) -> Self {
@@ -60,7 +99,7 @@ impl Classes {
         runs.sort_by_key(|(_, run)| run.iter().rev().copied().collect::<Vec<_>>());
         let per_group = runs.len().div_ceil(GROUPS);
         let groups: Vec<Vec<(u32, Run)>> = runs.chunks(per_group).map(<[_]>::to_vec).collect();
-        let mut table = vec![[u64::MAX; WORDS]; 128];
+        let mut table = vec![[u8::MAX; GROUPS]; 128];
         for (index, group) in groups.iter().enumerate() {
             for (_, run) in group {
                 // A run that is shorter begins at a later step; any character fits before it.
@@ -69,7 +108,7 @@ impl Classes {
                 for (step, set) in all.enumerate() {
                     for (byte, row) in table.iter_mut().enumerate() {
                         if set >> byte & 1 == 1 {
-                            row[index / 8] &= !(1 << (8 * (index % 8) + step));
+                            row[index] &= !(1 << step);
                         }
                     }
                 }
@@ -82,42 +121,51 @@ impl Classes {
     #[inline]
     pub(super) fn scan(&self, text: &[u8], found: &mut dyn FnMut(u32)) {
         let Some(table) = self.table.first_chunk::<128>() else { return };
-        // Before the text everything fits that a shorter run does not ask for.
-        let mut states = [0; WORDS];
-        let mut trail = [states; BLOCK];
-        for (index, block) in text.chunks(BLOCK).enumerate() {
-            let mut all = [u64::MAX; WORDS];
-            for (byte, trail) in block.iter().zip(&mut trail) {
-                let row = &table[usize::from(byte & 0x7f)];
-                for (state, row) in states.iter_mut().zip(row) {
-                    *state = (*state << 1 & SHIFTED) | row;
+        let half = text.len() / 2 / BLOCK * BLOCK;
+        let (mut first, mut second) = (Walk::from(0), Walk::from(half.saturating_sub(STEPS)));
+        while first.place < half {
+            let blocks = (block_at(text, first.place), block_at(text, second.place));
+            let (Some(one), Some(other)) = blocks else { break };
+            let ends = [first.step(table, one), second.step(table, other)];
+            for (walk, ends) in [&first, &second].into_iter().zip(ends) {
+                if ends {
+                    self.compare_all(text, walk, found);
                 }
-                all.iter_mut().zip(&states).for_each(|(all, state)| *all &= state);
-                *trail = states;
             }
-            if all.iter().any(|word| word & COMPLETE != COMPLETE) {
-                for (place, states) in trail.iter().take(block.len()).enumerate() {
-                    self.compare_all(&text[..=index * BLOCK + place], states, found);
-                }
+        }
+        while let Some(block) = block_at(text, second.place) {
+            if second.step(table, block) {
+                self.compare_all(text, &second, found);
+            }
+        }
+        // The rest, filled up with what may fit anything: places behind the text are not compared.
+        if let Some(rest) = text.get(second.place..).filter(|rest| !rest.is_empty()) {
+            let mut block = [0; BLOCK];
+            block[..rest.len()].copy_from_slice(rest);
+            if second.step(table, &block) {
+                self.compare_all(text, &second, found);
             }
         }
     }
 
-    #[inline]
-    fn compare_all(&self, text: &[u8], states: &[u64; WORDS], found: &mut dyn FnMut(u32)) {
-        for (word, state) in states.iter().enumerate() {
-            let fits = !state & COMPLETE;
-            if fits != 0 {
-                self.compare(text, word * 8, fits, found);
+    /// Compares the runs whose last step fitted in the last block.
+    #[inline(never)]
+    fn compare_all(&self, text: &[u8], walk: &Walk, found: &mut dyn FnMut(u32)) {
+        let start = walk.place - BLOCK;
+        for (index, lanes) in walk.trail.iter().enumerate() {
+            let fits = !u128::from_le_bytes(*lanes) & EVERY_COMPLETE;
+            if fits != 0
+                && let Some(text) = text.get(..=start + index)
+            {
+                self.compare(text, fits, found);
             }
         }
     }
 
     /// Compares the runs of the groups in `fits` with the end of the text.
-    #[inline(never)]
-    fn compare(&self, text: &[u8], first: usize, mut fits: u64, found: &mut dyn FnMut(u32)) {
+    fn compare(&self, text: &[u8], mut fits: u128, found: &mut dyn FnMut(u32)) {
         while fits != 0 {
-            let group = first + fits.trailing_zeros() as usize / 8;
+            let group = fits.trailing_zeros() as usize / 8;
             fits &= fits - 1;
             for (regexp, run) in self.groups.get(group).into_iter().flatten() {
                 let Some(start) = text.len().checked_sub(run.len()) else { continue };
@@ -127,6 +175,12 @@ impl Classes {
             }
         }
     }
+}
+
+/// A whole block of text, if there is one.
+#[inline]
+fn block_at(text: &[u8], place: usize) -> Option<&[u8; BLOCK]> {
+    text.get(place..).and_then(<[u8]>::first_chunk)
 }
 
 /// The run of a pattern that tells most; `None` when there is none that tells enough.
@@ -272,7 +326,7 @@ mod tests {
             text in prop::collection::vec(prop::sample::select(vec![
                 "10", "4", "2 ", "7", ".10:", "AB", "CDEF-9", "1234", "abf", "x", "ab", "12", "-0a",
                 "k", "K0", "a1", "b9", " ", "1.2.3",
-            ]), 0..16).prop_map(|pieces| pieces.concat()),
+            ]), 0..40).prop_map(|pieces| pieces.concat()),
         ) {
             let runs: Vec<(u32, Run)> = PATTERNS
                 .iter()
