@@ -79,7 +79,7 @@ impl Literal {
     }
 
     /// How much it tells, in bits: how rare such a text is in logs, roughly.
-    fn bits(&self) -> u32 {
+    pub(crate) fn bits(&self) -> u32 {
         self.bytes.iter().map(|byte| bits(*byte)).sum()
     }
 

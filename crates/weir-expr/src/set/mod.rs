@@ -9,6 +9,7 @@
 mod classes;
 mod field;
 mod findings;
+mod gate;
 mod hits;
 mod literal;
 mod pass;

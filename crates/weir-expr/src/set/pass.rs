@@ -64,7 +64,11 @@ struct RecordState {
     /// Per field, the record in which its values were looked at.
     visited: Vec<u64>,
     candidates: Vec<AtomId>,
+    /// Which literals were looked for.
     scanned: bool,
+    scanned_on_demand: bool,
+    /// The record about which a rule asked for those that are looked for on demand.
+    asked: u64,
     together: bool,
 }
 
@@ -272,6 +276,7 @@ impl BatchPass<'_> {
         let state = &mut self.scratch.record;
         state.stamp += 1;
         state.scanned = false;
+        state.scanned_on_demand = false;
         state.together = false;
         state.candidates.clear();
         self.scratch.message.is_made = false;
@@ -318,7 +323,7 @@ impl Run<'_> {
     #[inline]
     fn all(&mut self, mut each: impl FnMut(&mut Self, RuleId)) {
         if self.scratch.batch.scanning > 0 {
-            self.scan();
+            self.scan(false);
             self.trigger(&mut each);
         }
         if self.scratch.batch.together > 0 {
@@ -362,18 +367,25 @@ impl Run<'_> {
         }
     }
 
-    /// Searches the message for the literals of all patterns.
-    fn scan(&mut self) {
+    /// Searches the message for the literals that rules are found by, or for the others.
+    fn scan(&mut self, on_demand: bool) {
         let plan = &self.set.plan;
-        let Scratch { record: state, message, tuning, groups, .. } = &mut *self.scratch;
+        let Scratch { batch, record: state, message, tuning, groups, .. } = &mut *self.scratch;
         let may_scan_raw = self.is_plain
             || (plan.is_never_escaped && memchr::memmem::find(self.raw, b"\\u").is_none());
         let text = if may_scan_raw { self.raw } else { message.text(self.raw, false) };
         // Where escapes remain, what stands beside a word is not what it seems.
         let is_text = self.is_plain || !may_scan_raw;
-        tuning.see(text, &plan.literals);
-        groups.see(plan);
-        tuning.scanner.scan(&plan.literals, text, |literal, start| {
+        if !on_demand || batch.scanning == 0 {
+            tuning.see(text, plan);
+            groups.see(plan);
+        }
+        let scanners = &tuning.scanners;
+        state.scanned |= !on_demand || scanners.is_one;
+        state.scanned_on_demand |= on_demand || scanners.is_one;
+        let scanner =
+            if on_demand && !scanners.is_one { &scanners.on_demand } else { &scanners.always };
+        scanner.scan(&plan.literals, text, |literal, start| {
             let mut place = None;
             for listener in &plan.listeners[literal as usize] {
                 let atom = listener.atom;
@@ -402,7 +414,6 @@ impl Run<'_> {
                 state.candidates.push(*atom);
             }
         }
-        state.scanned = true;
     }
 
     /// Searches the message for all patterns that are searched for together.
@@ -458,15 +469,19 @@ impl Run<'_> {
         if let Some(known) = self.scratch.batch.known[atom as usize] {
             return known;
         }
+        let set = self.set;
+        let data = &set.plan.atoms[atom as usize];
+        if data.is_on_demand {
+            self.ask();
+        }
         if let Some(truth) = self.scratch.record.get(atom) {
             return truth;
         }
-        let set = self.set;
-        let data = &set.plan.atoms[atom as usize];
         let truth = match data.kind {
             AtomKind::Gated => {
                 let state = &self.scratch.record;
-                let is_possible = !state.scanned || state.found[atom as usize] == state.stamp;
+                let is_scanned = state.scanned || data.is_on_demand;
+                let is_possible = !is_scanned || state.found[atom as usize] == state.stamp;
                 is_possible && self.gated_passes(atom)
             }
             AtomKind::Message => self.message_passes(atom),
@@ -482,6 +497,19 @@ impl Run<'_> {
         };
         self.scratch.record.set(atom, truth);
         truth
+    }
+
+    /// Looks for the literals that are looked for on demand, once per record.
+    fn ask(&mut self) {
+        let state = &mut self.scratch.record;
+        if std::mem::replace(&mut state.asked, state.stamp) == state.stamp {
+            return;
+        }
+        let is_scanned = state.scanned_on_demand;
+        self.scratch.tuning.ask();
+        if !is_scanned {
+            self.scan(true);
+        }
     }
 
     /// A test of which a literal was found.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use regex_automata::meta;
 
 use super::field::FieldIndex;
+use super::gate::Gate;
 use super::literal::{self, Literal};
 use super::phrase;
 use super::scan::Scanner;
@@ -34,6 +35,8 @@ pub(super) struct Atom {
     pub(super) regexp: Option<meta::Regex>,
     /// Rules that are looked at when this is true.
     pub(super) triggers: Vec<RuleId>,
+    /// Its literals are looked for only when a rule asks: no rule is found by them.
+    pub(super) is_on_demand: bool,
 }
 
 /// How an atom is found to be true.
@@ -98,7 +101,7 @@ pub(super) struct Condition {
     pub(super) node: Node,
     /// Atoms of which one is true whenever the rule matches; `None` when there are none such.
     pub(super) triggers: Option<Vec<AtomId>>,
-    /// Whether the message must be searched for literals while the rule is alive.
+    /// Whether each message must be searched for literals while the rule is alive.
     pub(super) uses_scan: bool,
     pub(super) uses_together: bool,
     /// Fields whose tests trigger it, each once.
@@ -118,6 +121,7 @@ pub(super) struct Plan {
     pub(super) is_never_escaped: bool,
     /// Per literal.
     pub(super) listeners: Vec<Vec<Listener>>,
+    pub(super) gates: Vec<Gate>,
     /// Atoms whose literals have letters that two characters beyond ASCII fold to.
     pub(super) folding_exceptions: Vec<AtomId>,
     pub(super) together: Arc<Together>,
@@ -141,6 +145,7 @@ struct Compiler {
     literals: Vec<Literal>,
     literal_ids: HashMap<Literal, u32>,
     listeners: Vec<Vec<Listener>>,
+    gates: Vec<Gate>,
     folding_exceptions: Vec<AtomId>,
     together: Vec<AtomId>,
     regexp_bytes: usize,
@@ -184,7 +189,8 @@ impl Plan {
 }
 
 impl Compiler {
-    fn plan(self, conditions: Vec<Condition>, untriggered: Vec<RuleId>) -> Plan {
+    fn plan(mut self, conditions: Vec<Condition>, untriggered: Vec<RuleId>) -> Plan {
+        self.decide_what_is_on_demand(&conditions, &untriggered);
         let together = Arc::new(Together::new(&self.together, &self.atoms));
         let mut triggers_of_field = vec![0; self.fields.len()];
         for field in conditions.iter().flat_map(|condition| &condition.trigger_fields) {
@@ -204,9 +210,27 @@ impl Compiler {
             is_never_escaped: self.literals.iter().all(Literal::is_never_escaped),
             literals: self.literals,
             listeners: self.listeners,
+            gates: self.gates,
             folding_exceptions: self.folding_exceptions,
             together,
             untriggered,
+        }
+    }
+
+    /// What no rule is found by is mostly not asked for. Rules without triggers always ask.
+    fn decide_what_is_on_demand(&mut self, conditions: &[Condition], untriggered: &[RuleId]) {
+        let mut asked = Vec::new();
+        for rule in untriggered {
+            collect(&conditions[*rule as usize].node, &mut asked);
+        }
+        for atom in &mut self.atoms {
+            atom.is_on_demand = atom.kind == AtomKind::Gated && atom.triggers.is_empty();
+        }
+        for atom in asked {
+            self.atoms[atom as usize].is_on_demand = false;
+        }
+        for gate in &mut self.gates {
+            gate.is_on_demand = self.atoms[gate.atom as usize].is_on_demand;
         }
     }
 
@@ -252,7 +276,13 @@ impl Compiler {
         };
         self.regexp_bytes += regexp.as_ref().map_or(0, meta::Regex::memory_usage);
         let kind = self.kind(term, id);
-        self.atoms.push(Atom { term: term.clone(), kind, regexp, triggers: Vec::new() });
+        self.atoms.push(Atom {
+            term: term.clone(),
+            kind,
+            regexp,
+            triggers: Vec::new(),
+            is_on_demand: false,
+        });
         self.atom_ids.insert(key, id);
         Ok(id)
     }
@@ -275,56 +305,79 @@ impl Compiler {
     }
 
     fn message_kind(&mut self, test: &Test, id: AtomId) -> AtomKind {
-        let literals = match test {
-            Test::Regexp(regexp) => regexp.hir().ok().and_then(|hir| literal::required(&hir)),
-            Test::Words(phrase) => literal::of_phrase(&phrase.words).map(|literal| vec![literal]),
-            _ => None,
-        };
-        // A short literal of a regexp is found so often that it saves nothing.
-        let least = match test {
-            Test::Regexp(_) => REGEXP_LITERAL_BYTES_MIN,
-            _ => Scanner::LITERAL_BYTES_MIN,
-        };
-        let long_enough = |list: &Vec<Literal>| list.iter().all(|l| l.len() >= least);
-        match (literals.filter(long_enough), test) {
-            (Some(literals), _) => {
-                self.listen(id, test, literals);
-                AtomKind::Gated
+        match test {
+            Test::Regexp(regexp) => {
+                let literals = regexp.hir().ok().and_then(|hir| literal::required(&hir));
+                // A short literal of a regexp is found so often that it saves nothing.
+                let long_enough = |l: &Literal| l.len() >= REGEXP_LITERAL_BYTES_MIN;
+                let Some(literals) = literals.filter(|all| all.iter().all(long_enough)) else {
+                    self.together.push(id);
+                    return AtomKind::Together;
+                };
+                if literals.iter().any(Literal::has_folding_exception) {
+                    self.folding_exceptions.push(id);
+                }
+                self.listen_to_all(id, literals);
             }
-            (None, Test::Regexp(_)) => {
-                self.together.push(id);
-                AtomKind::Together
-            }
-            _ => AtomKind::Message,
+            Test::Words(phrase) => match literal::of_phrase(&phrase.words) {
+                Some(rarest) if rarest.len() >= Scanner::LITERAL_BYTES_MIN => {
+                    self.listen_to_words(id, &phrase.words, rarest);
+                }
+                _ => return AtomKind::Message,
+            },
+            _ => return AtomKind::Message,
         }
+        AtomKind::Gated
     }
 
-    fn listen(&mut self, atom: AtomId, test: &Test, literals: Vec<Literal>) {
-        let is_regexp = matches!(test, Test::Regexp(_));
-        if is_regexp && literals.iter().any(Literal::has_folding_exception) {
-            self.folding_exceptions.push(atom);
+    fn listen_to_all(&mut self, atom: AtomId, literals: Vec<Literal>) {
+        let ids = literals.into_iter().map(|literal| self.literal(literal));
+        let gate =
+            Gate { atom, literals: ids.collect(), is_any_enough: false, is_on_demand: false };
+        for id in &gate.literals {
+            let listener = Listener { atom, word: None, beside: Beside::Nothing };
+            self.listeners[*id as usize].push(listener);
         }
-        for literal in literals {
-            let word = match test {
-                Test::Words(phrase) if phrase.words.iter().all(|word| word.as_text().is_some()) => {
-                    let is_literal =
-                        |word: &Glob| word.as_text().map(str::as_bytes) == Some(literal.bytes());
-                    phrase.words.iter().position(is_literal).map(|index| index as u32)
-                }
-                _ => None,
-            };
-            let next = self.literals.len() as u32;
-            let id = *self.literal_ids.entry(literal.clone()).or_insert(next);
-            if id == next {
-                self.literals.push(literal);
-                self.listeners.push(Vec::new());
+        self.gates.push(gate);
+    }
+
+    /// A phrase stands where any of its words stands with the others beside it.
+    fn listen_to_words(&mut self, atom: AtomId, words: &[Glob], rarest: Literal) {
+        if words.iter().any(|word| word.as_text().is_none()) {
+            // What a wildcard stands for is not seen by looking beside a word.
+            return self.listen_to_all(atom, vec![rarest]);
+        }
+        let mut gate =
+            Gate { atom, literals: Vec::new(), is_any_enough: true, is_on_demand: false };
+        for (index, word) in words.iter().enumerate() {
+            let usable = literal::of_phrase(std::slice::from_ref(word)).filter(|literal| {
+                literal.len() >= Scanner::LITERAL_BYTES_MIN
+                    && word.as_text().map(str::as_bytes) == Some(literal.bytes())
+            });
+            let Some(literal) = usable else { continue };
+            let id = self.literal(literal);
+            // Of a word that comes again the first is enough.
+            if !gate.literals.contains(&id) {
+                let beside = Beside::of(words, index);
+                let listener = Listener { atom, word: Some(index as u32), beside };
+                self.listeners[id as usize].push(listener);
+                gate.literals.push(id);
             }
-            let beside = match (test, word) {
-                (Test::Words(phrase), Some(word)) => Beside::of(&phrase.words, word as usize),
-                _ => Beside::Nothing,
-            };
-            self.listeners[id as usize].push(Listener { atom, word, beside });
         }
+        if gate.literals.is_empty() {
+            return self.listen_to_all(atom, vec![rarest]);
+        }
+        self.gates.push(gate);
+    }
+
+    fn literal(&mut self, literal: Literal) -> u32 {
+        let next = self.literals.len() as u32;
+        let id = *self.literal_ids.entry(literal.clone()).or_insert(next);
+        if id == next {
+            self.literals.push(literal);
+            self.listeners.push(Vec::new());
+        }
+        id
     }
 
     fn condition(&mut self, node: Node, rule: RuleId) -> Condition {
@@ -335,7 +388,8 @@ impl Compiler {
         let mut atoms = Vec::new();
         collect(&node, &mut atoms);
         let kinds = || atoms.iter().map(|atom| self.atoms[*atom as usize].kind);
-        let uses_scan = kinds().any(|kind| kind == AtomKind::Gated);
+        let is_gated = |atom: &AtomId| self.atoms[*atom as usize].kind == AtomKind::Gated;
+        let uses_scan = triggers.as_ref().unwrap_or(&atoms).iter().any(is_gated);
         let mut trigger_fields = Vec::new();
         let mut uses_together = false;
         for atom in triggers.iter().flatten() {
@@ -434,6 +488,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::set::gate::Scanners;
 
     const WHENS: [&str; 24] = [
         "/connection to \\S+ refused/",
@@ -463,7 +518,7 @@ mod tests {
     ];
 
     /// All that decides what a record costs; rules by what they say in place of their numbers.
-    fn outline(whens: &[&str]) -> (Vec<String>, [Scanner; 2]) {
+    fn outline(whens: &[&str]) -> (Vec<String>, Scanners, [Scanners; 2]) {
         let rule = |when: &&str| Rule { name: String::new(), when: crate::parse(when).unwrap() };
         let rules: Vec<Rule> = whens.iter().map(rule).collect();
         let plan = Plan::compile(&rules, Limits::default()).unwrap();
@@ -486,11 +541,12 @@ mod tests {
         for (field, rules) in plan.fields.iter().zip(&plan.rules_of_field) {
             lines.push(format!("{:?} {:?} {:?}", field.field, field.atoms, texts(rules)));
         }
-        lines.push(format!("{:?} {:?}", plan.literals, plan.listeners));
+        lines.push(format!("{:?} {:?} {:?}", plan.literals, plan.listeners, plan.gates));
         lines.push(format!("{:?} {:?}", plan.folding_exceptions, plan.together.atoms));
         lines.push(format!("{:?} {:?}", texts(&plan.untriggered), plan.triggers_of_field));
         let seen = b"order 12 of the cache was kept, connection to the disk refused";
-        (lines, [Scanner::new(&plan.literals), Scanner::tuned(&plan.literals, seen)])
+        let tuned = [false, true].map(|is_one| Scanners::tuned(&plan, seen, is_one));
+        (lines, Scanners::new(&plan), tuned)
     }
 
     proptest! {

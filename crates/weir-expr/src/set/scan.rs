@@ -81,11 +81,10 @@ impl Scanner {
     /// Shortest literal that can be looked for.
     pub(crate) const LITERAL_BYTES_MIN: usize = GRAMS[0];
 
-    /// An index made without knowing the texts.
-    pub(crate) fn new(literals: &[Literal]) -> Self {
-        let index = 0..literals.len() as u32;
+    /// An index of some of the literals, made without knowing the texts.
+    pub(crate) fn new(literals: &[Literal], wanted: &[u32]) -> Self {
         let (long, short): (Vec<u32>, Vec<u32>) =
-            index.partition(|index| literals[*index as usize].len() >= SPLITS[0]);
+            wanted.iter().partition(|index| literals[**index as usize].len() >= SPLITS[0]);
         let passes = [short, long].into_iter().filter(|indices| !indices.is_empty());
         let frequencies = Frequencies::default();
         let pass = |indices: Vec<u32>| {
@@ -100,22 +99,29 @@ impl Scanner {
         Self { passes: passes.map(pass).collect() }
     }
 
-    /// The index that costs least on texts like these.
-    pub(crate) fn tuned(literals: &[Literal], texts: &[u8]) -> Self {
-        let frequencies = Frequencies::of(literals, texts);
-        let all: Vec<u32> = (0..literals.len() as u32).collect();
+    /// The index of some of the literals that costs least on texts like these, of which the
+    /// frequencies are known.
+    pub(crate) fn tuned(
+        literals: &[Literal],
+        wanted: &[u32],
+        texts: &[u8],
+        frequencies: &Frequencies,
+    ) -> Self {
+        if wanted.is_empty() {
+            return Self::default();
+        }
         let best_of = |indices: &[u32]| {
             let usable = GRAMS.iter().filter(|gram| **gram <= shortest(literals, indices));
             let passes = usable.map(|gram| {
-                let pass = Pass::new(literals, indices, *gram, &frequencies);
+                let pass = Pass::new(literals, indices, *gram, frequencies);
                 (pass.cost(texts), pass)
             });
             passes.min_by_key(|(cost, _)| *cost)
         };
-        let whole = best_of(&all).map(|(cost, pass)| (cost, vec![pass]));
+        let whole = best_of(wanted).map(|(cost, pass)| (cost, vec![pass]));
         let splits = SPLITS.iter().filter_map(|split| {
             let is_long = |index: &u32| literals[*index as usize].len() >= *split;
-            let (long, short): (Vec<u32>, Vec<u32>) = all.iter().partition(|i| is_long(i));
+            let (long, short): (Vec<u32>, Vec<u32>) = wanted.iter().partition(|i| is_long(i));
             let ((cost_a, a), (cost_b, b)) = (best_of(&long)?, best_of(&short)?);
             Some((cost_a + cost_b, vec![a, b]))
         });
@@ -268,13 +274,13 @@ fn hash(gram: u64) -> u64 {
 
 /// How often the grams of the literals stand in texts that were seen.
 #[derive(Debug, Default)]
-struct Frequencies {
+pub(crate) struct Frequencies {
     counts: HashMap<u64, u32>,
     is_known: bool,
 }
 
 impl Frequencies {
-    fn of(literals: &[Literal], texts: &[u8]) -> Self {
+    pub(crate) fn of(literals: &[Literal], texts: &[u8]) -> Self {
         let mut counts = HashMap::new();
         let each_gram = |bytes: &[u8], visit: &mut dyn FnMut(u64)| {
             for gram in GRAMS {
@@ -293,6 +299,14 @@ impl Frequencies {
             }
         });
         Self { counts, is_known: true }
+    }
+
+    /// How often a text of at least two bytes was seen, at most; 0 when nothing is known.
+    pub(crate) fn at_most(&self, bytes: &[u8]) -> u32 {
+        let gram = GRAMS.into_iter().rev().find(|gram| *gram <= bytes.len()).unwrap_or(GRAMS[0]);
+        let mask = u64::MAX >> (64 - 8 * gram);
+        let counts = bytes.windows(gram).map(|bytes| self.counts.get(&load(bytes, mask)));
+        counts.map(|count| count.copied().unwrap_or(0)).min().unwrap_or(0)
     }
 
     /// How often a gram is met, in units of no meaning.
@@ -351,8 +365,10 @@ mod tests {
             let texts: Vec<&String> =
                 texts.iter().filter(|text| !long_only || text.len() > 7).collect();
             let literals: Vec<Literal> = texts.iter().map(|text| literal(text)).collect();
-            let tuned = Scanner::tuned(&literals, sample.as_bytes());
-            for scanner in [Scanner::new(&literals), tuned] {
+            let all: Vec<u32> = (0..literals.len() as u32).collect();
+            let frequencies = Frequencies::of(&literals, sample.as_bytes());
+            let tuned = Scanner::tuned(&literals, &all, sample.as_bytes(), &frequencies);
+            for scanner in [Scanner::new(&literals, &all), tuned] {
                 let mut found = Vec::new();
                 scanner.scan(&literals, text.as_bytes(), |literal, start| {
                     found.push((literal as usize, start));

@@ -5,21 +5,23 @@
 use std::sync::Arc;
 
 use super::AtomId;
-use super::literal::Literal;
+use super::gate::Scanners;
 use super::plan::{Atom, AtomKind, Plan};
-use super::scan::Scanner;
 use super::together::{Found, Together, TogetherScratch};
 
-/// The index of literals, fitted to the messages that this thread sees: once a sample of them has
+/// The indexes of literals, fitted to the messages that this thread sees: once a sample of them has
 /// been taken, and again, ever more rarely, since what is logged changes.
 #[derive(Debug)]
 pub(super) struct Tuning {
-    pub(super) scanner: Scanner,
+    pub(super) scanners: Scanners,
     sample: Vec<u8>,
     /// Messages until the next sample is taken.
     wait: u64,
     /// How long the wait after that is.
     next_wait: u64,
+    /// Messages since the last fitting, and those about which a rule asked for more.
+    messages: u64,
+    asked: u64,
 }
 
 /// Bytes of messages that are looked at to fit the index.
@@ -31,28 +33,40 @@ const FIRST_WAIT: u64 = 100_000;
 impl Tuning {
     pub(super) fn new(plan: &Plan) -> Self {
         Self {
-            scanner: Scanner::new(&plan.literals),
+            scanners: Scanners::new(plan),
             sample: Vec::new(),
             wait: 0,
             next_wait: FIRST_WAIT,
+            messages: 0,
+            asked: 0,
         }
     }
 
+    /// A rule asks for literals that are not looked for in every message.
     #[inline]
-    pub(super) fn see(&mut self, text: &[u8], literals: &[Literal]) {
+    pub(super) fn ask(&mut self) {
+        self.asked += 1;
+    }
+
+    /// Another message.
+    #[inline]
+    pub(super) fn see(&mut self, text: &[u8], plan: &Plan) {
+        self.messages += 1;
         if self.wait > 0 {
             self.wait -= 1;
         } else {
-            self.take(text, literals);
+            self.take(text, plan);
         }
     }
 
     #[cold]
-    fn take(&mut self, text: &[u8], literals: &[Literal]) {
+    fn take(&mut self, text: &[u8], plan: &Plan) {
         let room = SAMPLE_BYTES - self.sample.len();
         self.sample.extend_from_slice(text.get(..room).unwrap_or(text));
         if self.sample.len() == SAMPLE_BYTES {
-            self.scanner = Scanner::tuned(literals, &self.sample);
+            let is_one = self.asked * 2 > self.messages;
+            self.scanners = Scanners::tuned(plan, &self.sample, is_one);
+            (self.messages, self.asked) = (0, 0);
             self.sample = Vec::new();
             self.wait = self.next_wait;
             self.next_wait = self.next_wait.saturating_mul(16);

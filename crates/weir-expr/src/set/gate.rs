@@ -1,0 +1,137 @@
+//! Which literals are looked for: in every message those that rules are found by, and when a rule
+//! asks, those that only restrict rules that something else found.
+//!
+//! Of a phrase any word will do, so the one is taken that the messages contain least. What stands in
+//! many messages is then mostly not looked for at all.
+//!
+//! Where rules ask about most messages, one search for everything is cheaper than two.
+//!
+//! Invariant: of each gate all literals are looked for, or at least one where that is enough.
+
+use std::cmp::Reverse;
+
+use super::AtomId;
+use super::literal::Literal;
+use super::plan::Plan;
+use super::scan::{Frequencies, Scanner};
+
+/// The literals without which an atom is not true.
+#[derive(Debug)]
+pub(super) struct Gate {
+    pub(super) atom: AtomId,
+    pub(super) literals: Vec<u32>,
+    /// Each of them is in every message that passes, so any of them may be looked for.
+    pub(super) is_any_enough: bool,
+    pub(super) is_on_demand: bool,
+}
+
+/// The indexes of literals.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Scanners {
+    /// For every message.
+    pub(super) always: Scanner,
+    /// For when a rule asks.
+    pub(super) on_demand: Scanner,
+    /// `always` looks for everything.
+    pub(super) is_one: bool,
+}
+
+impl Scanners {
+    /// Made without knowing the messages.
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self::of(plan, &Frequencies::default(), false, |wanted, _| {
+            Scanner::new(&plan.literals, wanted)
+        })
+    }
+
+    /// Those that cost least on messages like these; one when rules ask about most of them.
+    pub(super) fn tuned(plan: &Plan, messages: &[u8], is_one: bool) -> Self {
+        let frequencies = Frequencies::of(&plan.literals, messages);
+        Self::of(plan, &frequencies, is_one, |wanted, frequencies| {
+            Scanner::tuned(&plan.literals, wanted, messages, frequencies)
+        })
+    }
+
+    fn of(
+        plan: &Plan,
+        frequencies: &Frequencies,
+        is_one: bool,
+        scanner: impl Fn(&[u32], &Frequencies) -> Scanner,
+    ) -> Self {
+        let chosen = |wanted: &dyn Fn(&Gate) -> bool| {
+            scanner(&chosen(plan, wanted, frequencies), frequencies)
+        };
+        if is_one {
+            return Self { always: chosen(&|_| true), on_demand: Scanner::default(), is_one };
+        }
+        let always = chosen(&|gate| !gate.is_on_demand);
+        Self { always, on_demand: chosen(&|gate| gate.is_on_demand), is_one }
+    }
+}
+
+/// Each literal once, in ascending order.
+fn chosen(plan: &Plan, wanted: &dyn Fn(&Gate) -> bool, frequencies: &Frequencies) -> Vec<u32> {
+    // Longer ones let the scanner look at fewer places, up to a point.
+    let merit = |literal: &Literal| {
+        let seen = frequencies.at_most(literal.bytes());
+        (seen, Reverse(literal.len().min(LONG)), Reverse(literal.bits()))
+    };
+    let mut chosen = Vec::new();
+    for gate in plan.gates.iter().filter(|gate| wanted(gate)) {
+        if gate.is_any_enough {
+            chosen
+                .extend(gate.literals.iter().min_by_key(|id| merit(&plan.literals[**id as usize])));
+        } else {
+            chosen.extend(&gate.literals);
+        }
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen
+}
+
+/// Bytes from which on it does not matter how long a literal is.
+const LONG: usize = 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::set::{Limits, Rule};
+
+    fn looked_for(whens: &[&str], seen: &str) -> [Vec<String>; 2] {
+        let rule = |when: &&str| Rule { name: String::new(), when: crate::parse(when).unwrap() };
+        let rules: Vec<Rule> = whens.iter().map(rule).collect();
+        let plan = Plan::compile(&rules, Limits::default()).unwrap();
+        let frequencies = Frequencies::of(&plan.literals, seen.as_bytes());
+        [false, true].map(|is_on_demand| {
+            let text = |id: &u32| plan.literals[*id as usize].bytes().to_vec();
+            let is_wanted = |gate: &Gate| gate.is_on_demand == is_on_demand;
+            chosen(&plan, &is_wanted, &frequencies)
+                .iter()
+                .map(text)
+                .map(|text| String::from_utf8(text).unwrap())
+                .collect()
+        })
+    }
+
+    #[test]
+    fn of_a_phrase_the_word_is_looked_for_that_messages_contain_least() {
+        let whens = ["\"customer lookup missed\""];
+        assert_eq!(looked_for(&whens, "")[0], ["customer"]);
+        assert_eq!(looked_for(&whens, "a customer missed it")[0], ["lookup"]);
+    }
+
+    #[test]
+    fn what_only_restricts_a_rule_is_looked_for_on_demand() {
+        let whens = ["\"lookup missed\" -order", "service:web cache"];
+        let [always, on_demand] = looked_for(&whens, "lookup");
+        assert_eq!(
+            (always, on_demand),
+            (vec!["missed".into()], vec!["order".into(), "cache".into()])
+        );
+        // A rule that nothing triggers always asks.
+        assert_eq!(looked_for(&["NOT order"], "")[0], ["order"]);
+        // What another rule is found by is looked for anyway.
+        assert_eq!(looked_for(&["service:web order", "order"], "")[1], [""; 0]);
+    }
+}
