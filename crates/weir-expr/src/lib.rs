@@ -42,7 +42,7 @@ pub use matcher::TermMatcher;
 pub use measure::Measure;
 pub use network::Network;
 pub use number::{Dimension, Number, Numeric};
-pub use parse::parse;
+pub use parse::{parse, parse_field};
 pub use sample::SampleRecord;
 pub use set::{BatchPass, Compiled, Finding, Hits, Limits, Meter, Rule, RuleSet, Scratch};
 pub use status::Status;

@@ -42,6 +42,22 @@ pub fn parse(text: &str) -> Result<Expr, ParseError> {
     Ok(expr)
 }
 
+/// Reads the name of a field as it stands before a colon: `service`, `@http.status_code`.
+///
+/// # Errors
+/// The first thing that is wrong, with its place.
+pub fn parse_field(text: &str) -> Result<Field, ParseError> {
+    let mut parser = Parser { text, at: 0, depth: 0, key: None };
+    parser.skip_space();
+    let field = parser.key_argument()?;
+    parser.skip_space();
+    if !parser.is_at_end() {
+        let rest = Span { start: parser.at, end: text.len() };
+        return Err(parser.error(rest, "this is no part of the field's name"));
+    }
+    Ok(field)
+}
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,

@@ -164,3 +164,15 @@ fn an_error_shows_the_place() {
          did you mean: service:web @n:[1 TO 5]"
     );
 }
+
+#[test]
+fn the_name_of_a_field_is_read_as_before_a_colon() {
+    use super::parse_field;
+    use crate::ast::{Field, Reserved};
+    assert_eq!(parse_field("service"), Ok(Field::Reserved(Reserved::Service)));
+    assert_eq!(parse_field(" @http.status_code "), Ok(Field::Attribute("http.status_code".into())));
+    assert_eq!(parse_field("env"), Ok(Field::Tag("env".into())));
+    for wrong in ["", "a b", "@", "a:b", "a*", "a OR b", "a)"] {
+        assert!(parse_field(wrong).is_err(), "{wrong}");
+    }
+}
