@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use weir_expr::{CompileError, Compiled, Expr, Hits};
@@ -117,7 +118,8 @@ impl LiveTail {
 
 impl Rows {
     /// Calls `row` for those that `is_wanted` says, in order, with the record as a JSON object in
-    /// the terms of OpenTelemetry's log data model, and the name of its source under `source`.
+    /// the terms of OpenTelemetry's log data model, the name of its source under `source`, and
+    /// `stream` and `position`, by which the store knows it too.
     pub fn for_each(&self, mut is_wanted: impl FnMut() -> bool, mut row: impl FnMut(&[u8])) {
         let observed_ns = self.batch.header().observed_ns;
         let mut json = Vec::new();
@@ -128,7 +130,9 @@ impl Rows {
                 lines::open_json(&record, observed_ns, self.batch.resource(), &mut json);
                 json.extend_from_slice(b",\"source\":\"");
                 weir_codec::escape_json_into(self.source.as_bytes(), &mut json);
-                json.extend_from_slice(b"\"}");
+                let (stream, position) = (self.batch.header().stream, record.position);
+                // Writing to a vector cannot fail.
+                let _ = write!(json, "\",\"stream\":\"{stream}\",\"position\":\"{position}\"}}");
                 row(&json);
             }
         }
