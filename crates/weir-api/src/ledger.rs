@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 use weir_host::units::format_rfc3339;
 use weir_journal::{CursorLedger, Ledger, SourceLedger};
 use weir_model::{AbandonReason, DiscardReason};
@@ -19,7 +20,7 @@ use weir_pipeline::view::PipelineView;
 pub type ByReason = BTreeMap<String, u64>;
 
 /// `/weir/v1/ledger`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LedgerDocument {
     /// `weir.ledger.v1`.
     pub schema: String,
@@ -36,7 +37,7 @@ pub struct LedgerDocument {
 }
 
 /// A source.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SourceEntry {
     /// Its name.
     pub name: String,
@@ -54,7 +55,7 @@ pub struct SourceEntry {
 }
 
 /// `lines = records + joined + discarded`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct SourceCounts {
     /// Lines as the source's format counts them.
     pub lines: u64,
@@ -75,7 +76,7 @@ pub struct SourceCounts {
 }
 
 /// `bytes_seen = bytes_read + bytes_unread + bytes_abandoned`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct FileBytes {
     /// By how much the files have grown.
     pub bytes_seen: u64,
@@ -93,7 +94,7 @@ pub struct FileBytes {
 }
 
 /// An output.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct CursorEntry {
     /// Name of the output.
     pub name: String,
@@ -123,7 +124,7 @@ pub struct CursorEntry {
 }
 
 /// `routed = delivered + discarded + dead_lettered + in_flight`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct CursorCounts {
     /// Records meant for it.
     pub routed: u64,

@@ -1,13 +1,16 @@
 //! What a running weir says over HTTP: metrics, health, the ledger, the figures that `weir top`
-//! shows, and records as they come in.
+//! shows, records as they come in, and records that are stored.
 //!
-//! Invariants: nothing here changes anything (only GET and HEAD are answered); the API has a
-//! thread of its own, so it answers while a pipeline is stuck and cannot slow one down; requests,
-//! connections and their time are bounded; an error is `application/problem+json`.
+//! Invariants: nothing here changes anything (POST asks questions that are too long for an
+//! address); the API has a thread of its own, so it answers while a pipeline is stuck and cannot
+//! slow one down, and threads of their own for searching; requests, connections and their time
+//! are bounded; an error is `application/problem+json`, on Datadog's paths with their `errors`.
 #![forbid(unsafe_code)]
 
+mod explore;
 mod ledger;
 mod metrics;
+mod openapi;
 mod problem;
 mod routes;
 mod rules;
@@ -15,10 +18,17 @@ mod server;
 mod status;
 mod tail;
 
+pub use explore::{
+    AggregateAnswer, AggregateBucket, AggregateData, AnswerMeta, ContextAnswer, FieldEntry,
+    FieldsAnswer, Links, LogAttributes, LogDetails, LogEntry, NextPage, PatternEntry,
+    PatternsAnswer, ScanMeta, SearchAnswer, StoreColumn, StoreDocument, StoreService, ValueEntry,
+    ValuesAnswer, Warning,
+};
 pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, SourceCounts, SourceEntry,
 };
 pub use metrics::{FAMILIES, FamilyInfo, FamilyType};
+pub use openapi::openapi;
 pub use rules::{RuleEntry, RulesDocument};
 pub use server::Api;
 pub use status::{OutputStatus, SourceStatus, StatusDocument};

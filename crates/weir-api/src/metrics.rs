@@ -5,7 +5,7 @@
 //! first loss is seen as an increase; labels have few values (never a stream or a file).
 
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_host::ProcessFigures;
 use weir_journal::{CursorLedger, Ledger, SourceLedger};
@@ -14,6 +14,7 @@ use weir_pipeline::health::Severity;
 use weir_pipeline::stats::{self, ErrorCounts, OutputStats};
 use weir_pipeline::view::{OutputView, PipelineView, SourceView};
 
+use crate::explore::{Admission, Kind, Outcome, TIME_BUCKETS_SECONDS, Times};
 use crate::routes::Reloads;
 use crate::status::seconds;
 
@@ -22,7 +23,12 @@ mod families;
 pub use families::{FAMILIES, FamilyInfo, FamilyType};
 
 /// The whole page; without a pipeline only what the process says of itself.
-pub(crate) fn page(version: &str, view: Option<&PipelineView>, reloads: &Reloads) -> String {
+pub(crate) fn page(
+    version: &str,
+    view: Option<&PipelineView>,
+    reloads: &Reloads,
+    queries: &Admission,
+) -> String {
     let mut page = Page::default();
     page.row("weir_build_info", &[("version", version)], 1);
     page.reloads(reloads);
@@ -38,6 +44,7 @@ pub(crate) fn page(version: &str, view: Option<&PipelineView>, reloads: &Reloads
         page.rules(view);
         page.journal(&ledger);
     }
+    page.queries(queries);
     page.process(&ProcessFigures::read(), view);
     page.finish()
 }
@@ -74,9 +81,9 @@ impl Page {
         text
     }
 
-    /// One line. `name` is that of a family, or of a summary's `_sum` or `_count`.
+    /// One line. `name` is that of a family, or of one of a summary or histogram's series.
     fn row(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-        let family = name.strip_suffix("_sum").or_else(|| name.strip_suffix("_count"));
+        let family = ["_sum", "_count", "_bucket"].iter().find_map(|end| name.strip_suffix(end));
         let known = |wanted: &str| FAMILIES.iter().position(|family| family.name == wanted);
         let index = known(name).or_else(|| family.and_then(known));
         debug_assert!(index.is_some(), "{name} is not in the list of families");
@@ -260,6 +267,38 @@ impl Page {
         self.row("weir_journal_lost_bytes", &[], recovery.lost_bytes);
     }
 
+    fn queries(&mut self, queries: &Admission) {
+        let figures = queries.figures();
+        for kind in Kind::ALL {
+            for outcome in Outcome::ALL {
+                let labels = [("kind", kind.name()), ("outcome", outcome.name())];
+                let count = figures.outcomes(kind, outcome);
+                self.row("weir_queries_total", &labels, count);
+            }
+        }
+        let (running, waiting) = queries.load();
+        self.row("weir_queries_running", &[], running);
+        self.row("weir_queries_waiting", &[], waiting);
+        self.times("weir_query_queueing_delay_seconds", &figures.queueing);
+        self.times("weir_query_service_time_seconds", &figures.service);
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        self.row("weir_query_scanned_rows_total", &[], get(&figures.scanned_rows));
+        self.row("weir_query_scanned_bytes_total", &[], get(&figures.scanned_bytes));
+        self.row("weir_query_read_pages_total", &[], get(&figures.pages));
+        self.row("weir_query_pruned_pages_total", &[], get(&figures.pages_pruned));
+    }
+
+    fn times(&mut self, name: &str, times: &Times) {
+        let (below, count, sum_ns) = times.read();
+        let bucket = format!("{name}_bucket");
+        for (end, below) in TIME_BUCKETS_SECONDS.iter().zip(below) {
+            self.row(&bucket, &[("le", &end.to_string())], below);
+        }
+        self.row(&bucket, &[("le", "+Inf")], count);
+        self.row(&format!("{name}_sum"), &[], seconds(sum_ns));
+        self.row(&format!("{name}_count"), &[], count);
+    }
+
     fn process(&mut self, figures: &ProcessFigures, view: Option<&PipelineView>) {
         if let Some(seconds) = figures.cpu_seconds {
             self.row("process_cpu_seconds_total", &[], seconds);
@@ -304,11 +343,17 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use weir_host::RealClock;
+
     use super::*;
 
     #[test]
     fn the_page_without_a_pipeline_has_build_and_process() {
-        let page = page("1.2\"3", None, &Reloads::default());
+        let queries =
+            Admission::new(crate::explore::Tuning::of_cores(1), Arc::new(RealClock::new()));
+        let page = page("1.2\"3", None, &Reloads::default(), &queries);
         assert!(page.contains("weir_build_info{version=\"1.2\\\"3\"} 1\n"), "{page}");
         assert!(page.contains("\nprocess_cpu_seconds_total "), "{page}");
     }

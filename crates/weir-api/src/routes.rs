@@ -6,9 +6,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
@@ -17,6 +16,9 @@ use tokio::sync::watch;
 use weir_pipeline::health::Health;
 use weir_pipeline::view::PipelineView;
 
+pub(crate) use axum::Router;
+
+use crate::explore::{self, Explore};
 use crate::ledger::LedgerDocument;
 use crate::metrics;
 use crate::problem::{NO_STORE, problem};
@@ -32,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) view: RwLock<Option<Arc<PipelineView>>>,
     pub(crate) reloads: Reloads,
     pub(crate) tails: Arc<Sessions>,
+    pub(crate) explore: Explore,
     /// The API ends.
     pub(crate) stopped: watch::Receiver<bool>,
 }
@@ -51,8 +54,8 @@ impl Shared {
     }
 }
 
-/// Every path.
-const PATHS: [&str; 8] = [
+/// Every path of this file; further ones are in [`explore::PATHS`].
+const PATHS: [&str; 9] = [
     "/metrics",
     "/health",
     "/health/live",
@@ -61,6 +64,7 @@ const PATHS: [&str; 8] = [
     "/weir/v1/rules",
     "/weir/v1/status",
     "/weir/v1/tail",
+    "/weir/v1/openapi.json",
 ];
 
 /// The routes.
@@ -75,58 +79,114 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/weir/v1/rules", get(rules))
         .route("/weir/v1/status", get(status))
         .route("/weir/v1/tail", get(tail))
-        .method_not_allowed_fallback(only_get)
+        .route("/weir/v1/openapi.json", get(openapi))
+        .merge(explore::routes())
+        .method_not_allowed_fallback(other_method)
         .fallback(not_found)
         .with_state(shared)
+}
+
+pub(crate) fn paths() -> Vec<&'static str> {
+    PATHS.into_iter().chain(explore::PATHS).collect()
 }
 
 async fn index(State(shared): State<Arc<Shared>>) -> Response {
     json_response(
         StatusCode::OK,
-        &json!({ "name": "weir", "version": shared.version, "paths": PATHS }),
+        &json!({ "name": "weir", "version": shared.version, "paths": paths() }),
     )
 }
 
-async fn metrics_page(State(shared): State<Arc<Shared>>) -> Response {
-    let page = metrics::page(shared.version, shared.view().as_deref(), &shared.reloads);
+/// Metrics
+#[utoipa::path(
+    get, path = "/metrics", tag = "figures",
+    responses((status = 200, description = "Metrics in Prometheus' text format", body = String, content_type = "text/plain"))
+)]
+pub(crate) async fn metrics_page(State(shared): State<Arc<Shared>>) -> Response {
+    let page = metrics::page(
+        shared.version,
+        shared.view().as_deref(),
+        &shared.reloads,
+        &shared.explore.admission,
+    );
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), NO_STORE], page)
         .into_response()
 }
 
-async fn health(State(shared): State<Arc<Shared>>) -> Response {
+/// Whether everything is as it should be, and what is not
+#[utoipa::path(
+    get, path = "/health", tag = "health",
+    responses((status = 200, description = "All is as configured"),
+        (status = 503, description = "Something is not; the body says what"))
+)]
+pub(crate) async fn health(State(shared): State<Arc<Shared>>) -> Response {
     let health = current_health(&shared);
     let code = if health.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json_response(code, &health)
 }
 
-/// The process answers: that is all that a restart could mend.
-async fn live() -> Response {
+/// The process answers: that is all that a restart could mend
+#[utoipa::path(
+    get, path = "/health/live", tag = "health",
+    responses((status = 200, description = "The process answers"))
+)]
+pub(crate) async fn live() -> Response {
     json_response(StatusCode::OK, &json!({ "live": true }))
 }
 
-async fn ready(State(shared): State<Arc<Shared>>) -> Response {
+/// The same as `/health`
+#[utoipa::path(
+    get, path = "/health/ready", tag = "health",
+    responses((status = 200, description = "All is as configured"),
+        (status = 503, description = "Something is not; the body says what"))
+)]
+pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     health(State(shared)).await
 }
 
-async fn ledger(State(shared): State<Arc<Shared>>) -> Response {
+/// The books: what was read, where it went, what was lost
+#[utoipa::path(
+    get, path = "/weir/v1/ledger", tag = "figures",
+    responses((status = 200, description = "The books", body = LedgerDocument))
+)]
+pub(crate) async fn ledger(State(shared): State<Arc<Shared>>) -> Response {
     match shared.view() {
         Some(view) => json_response(StatusCode::OK, &LedgerDocument::of(&view)),
         None => starting(),
     }
 }
 
-async fn rules(State(shared): State<Arc<Shared>>) -> Response {
+/// What each rule did
+#[utoipa::path(
+    get, path = "/weir/v1/rules", tag = "figures",
+    responses((status = 200, description = "What each rule did", body = RulesDocument))
+)]
+pub(crate) async fn rules(State(shared): State<Arc<Shared>>) -> Response {
     match shared.view() {
         Some(view) => json_response(StatusCode::OK, &RulesDocument::of(&view)),
         None => starting(),
     }
 }
 
-async fn status(State(shared): State<Arc<Shared>>) -> Response {
+/// Figures of sources and outputs at this moment
+#[utoipa::path(
+    get, path = "/weir/v1/status", tag = "figures",
+    responses((status = 200, description = "Figures of sources and outputs", body = StatusDocument))
+)]
+pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Response {
     match shared.view() {
         Some(view) => json_response(StatusCode::OK, &StatusDocument::of(&view, shared.version)),
         None => starting(),
     }
+}
+
+/// This document
+#[utoipa::path(
+    get, path = "/weir/v1/openapi.json", tag = "figures",
+    responses((status = 200, description = "The document"))
+)]
+pub(crate) async fn openapi() -> Response {
+    json_response(StatusCode::OK, &crate::openapi::openapi())
 }
 
 fn current_health(shared: &Shared) -> Health {
@@ -140,15 +200,20 @@ pub(crate) fn starting() -> Response {
     problem(StatusCode::SERVICE_UNAVAILABLE, "weir is starting: its journal is being recovered")
 }
 
-async fn only_get(uri: Uri) -> Response {
-    let title = format!("{} only answers GET", shown(&uri));
+async fn other_method(method: Method, uri: Uri) -> Response {
+    let allowed = match uri.path() {
+        "/api/v2/logs/events/search" => "GET, HEAD, POST",
+        "/api/v2/logs/analytics/aggregate" => "POST",
+        _ => "GET, HEAD",
+    };
+    let title = format!("{} only answers {allowed}, not {method}", shown(&uri));
     let mut response = problem(StatusCode::METHOD_NOT_ALLOWED, &title);
-    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("GET, HEAD"));
+    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allowed));
     response
 }
 
 async fn not_found(uri: Uri) -> Response {
-    let title = format!("{} does not exist; there are {}", shown(&uri), PATHS.join(", "));
+    let title = format!("{} does not exist; there are {}", shown(&uri), paths().join(", "));
     problem(StatusCode::NOT_FOUND, &title)
 }
 

@@ -1,13 +1,14 @@
 //! `/weir/v1/rules`: what each rule did.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use weir_host::units::format_rfc3339;
 use weir_pipeline::view::PipelineView;
 
 use crate::status::seconds;
 
 /// The rules in force and their figures since they came into force.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RulesDocument {
     /// `weir.rules.v1`.
     pub schema: String,
@@ -26,7 +27,7 @@ pub struct RulesDocument {
 }
 
 /// One rule.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RuleEntry {
     /// Its name.
     pub name: String,

@@ -18,8 +18,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use weir_host::RealClock;
 use weir_pipeline::view::PipelineView;
+use weir_store::query::LogStore;
 
+use crate::explore::{Explore, Tuning};
 use crate::routes::{Reloads, Shared, router};
 use crate::tail::{IsLive, Sessions};
 
@@ -50,11 +53,13 @@ impl Api {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(false);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let shared = Arc::new(Shared {
             version,
             view: RwLock::new(None),
             reloads: Reloads::default(),
             tails: Sessions::new(),
+            explore: Explore::new(Arc::new(RealClock::new()), Tuning::of_cores(cores)),
             stopped: stopped.clone(),
         });
         let router = router(shared.clone());
@@ -70,9 +75,16 @@ impl Api {
         self.address
     }
 
-    /// Shows a pipeline from now on, in place of the one before.
-    pub fn show(&self, view: Arc<PipelineView>) {
+    /// Shows a pipeline and its store from now on, in place of those before; without a store,
+    /// that it is off.
+    pub fn show(&self, view: Arc<PipelineView>, store: Option<Arc<dyn LogStore>>) {
+        self.show_store(store);
         *self.shared.view.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
+    }
+
+    /// Asks this store from now on, or says that it is off.
+    pub fn show_store(&self, store: Option<Arc<dyn LogStore>>) {
+        self.shared.explore.show(store);
     }
 
     /// Counts a reload of the configuration, which came into force or was refused.
@@ -91,6 +103,7 @@ impl Api {
         {
             tracing::error!("the API's thread panicked");
         }
+        self.shared.explore.admission.stop();
     }
 }
 

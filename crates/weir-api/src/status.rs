@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 use weir_host::ProcessFigures;
 use weir_host::units::format_rfc3339;
 use weir_pipeline::stats;
@@ -12,7 +13,7 @@ use weir_pipeline::view::{OutputView, PipelineView, SourceView};
 use crate::ledger::{CursorEntry, SourceEntry};
 
 /// `/weir/v1/status`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct StatusDocument {
     /// `weir.status.v1`.
     pub schema: String,
@@ -39,7 +40,7 @@ pub struct StatusDocument {
 }
 
 /// A source: its books and its live figures.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SourceStatus {
     /// Books.
     pub book: SourceEntry,
@@ -60,7 +61,7 @@ pub struct SourceStatus {
 }
 
 /// An output: its books and its live figures.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct OutputStatus {
     /// Books.
     pub book: CursorEntry,

@@ -9,6 +9,8 @@ pub enum FamilyType {
     Gauge,
     /// A sum and a count.
     Summary,
+    /// Counts by size, a sum and a count.
+    Histogram,
 }
 
 impl FamilyType {
@@ -18,6 +20,7 @@ impl FamilyType {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
             Self::Summary => "summary",
+            Self::Histogram => "histogram",
         }
     }
 }
@@ -33,7 +36,7 @@ pub struct FamilyInfo {
     pub help: &'static str,
 }
 
-use FamilyType::{Counter, Gauge, Summary};
+use FamilyType::{Counter, Gauge, Histogram, Summary};
 
 const fn family(name: &'static str, family_type: FamilyType, help: &'static str) -> FamilyInfo {
     FamilyInfo { name, family_type, help }
@@ -215,6 +218,35 @@ pub const FAMILIES: &[FamilyInfo] = &[
         "weir_journal_lost_bytes",
         Gauge,
         "Bytes of streams that no file and no segment holds any more.",
+    ),
+    family(
+        "weir_queries_total",
+        Counter,
+        "Questions to the store, by what was asked and what became of it.",
+    ),
+    family("weir_queries_running", Gauge, "Questions that are being answered."),
+    family("weir_queries_waiting", Gauge, "Questions that wait for their turn."),
+    family(
+        "weir_query_queueing_delay_seconds",
+        Histogram,
+        "Time from the arrival of a question to its turn.",
+    ),
+    family(
+        "weir_query_service_time_seconds",
+        Histogram,
+        "Time from the turn of a question to its answer.",
+    ),
+    family("weir_query_scanned_rows_total", Counter, "Rows that were looked at for answers."),
+    family(
+        "weir_query_scanned_bytes_total",
+        Counter,
+        "Bytes of pages that were read for answers, decompressed.",
+    ),
+    family("weir_query_read_pages_total", Counter, "Pages that were read for answers."),
+    family(
+        "weir_query_pruned_pages_total",
+        Counter,
+        "Pages that did not have to be read, by what is known about them.",
     ),
     family("process_cpu_seconds_total", Counter, "CPU time of the process, user and system."),
     family("process_start_time_seconds", Gauge, "Start of the process, seconds since 1970."),

@@ -24,6 +24,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::channel::Channel;
 use serde::Deserialize;
+use utoipa::IntoParams;
 use weir_pipeline::live::LiveTail;
 
 use crate::problem::{NO_STORE, problem, wrong_expression};
@@ -51,8 +52,9 @@ impl IsLive {
 }
 
 /// What a reader asks for.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct TailQuery {
     /// An expression; empty: everything.
     #[serde(default)]
@@ -62,7 +64,17 @@ pub(crate) struct TailQuery {
     max_rate: Option<u32>,
 }
 
-/// Answers with events until the reader leaves or weir stops.
+/// Records as they come in, as server-sent events, until the reader leaves or weir stops
+///
+/// With `Last-Event-ID` it goes on behind that row.
+#[utoipa::path(
+    get, path = "/weir/v1/tail", tag = "search", params(TailQuery),
+    responses(
+        (status = 200, description = "Events `row`, `gap`, `stat` and `end`",
+         content_type = "text/event-stream", body = String),
+        (status = 503, description = "As many live tails run as may"),
+    )
+)]
 pub(crate) async fn tail(
     State(shared): State<Arc<Shared>>,
     Extension(is_live): Extension<IsLive>,

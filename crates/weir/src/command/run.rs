@@ -89,7 +89,7 @@ impl Running {
     /// Lets the API show the present pipeline.
     fn show(&self) {
         if let Some(api) = &self.api {
-            api.show(self.pipeline.view());
+            api.show(self.pipeline.view(), None);
         }
     }
 

@@ -1,0 +1,402 @@
+//! Which questions run, in what order, and which are turned away: adaptive LIFO with controlled
+//! delay (Nichols and Jacobson, "Controlling queue delay", ACM Queue 10(5), 2012, in the form
+//! that Maurer gives for servers, "Fail at scale", ACM Queue 13(8), 2015).
+//!
+//! While the queue is empty now and then, questions run in the order in which they came. Once it
+//! has not been empty for [`Tuning::wait_max`], more is asked than can be answered: then the
+//! newest run first, whose senders still wait, and whoever has waited longer than
+//! [`Tuning::wait_target`] is told so at once.
+//!
+//! Invariants: at most [`Tuning::workers`] questions run and [`Tuning::waiting_max`] wait; none
+//! runs on the API's own thread; one whose sender has left does not begin, and stops soon when it
+//! has begun; every question is counted once.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use weir_host::Clock;
+use weir_store::query::{Budget, Stop};
+
+use super::figures::{Figures, Kind, Outcome};
+use super::limits;
+
+/// Bounds of [`Admission`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tuning {
+    /// Questions that run at once.
+    pub(super) workers: usize,
+    /// Questions that may wait.
+    pub(super) waiting_max: usize,
+    /// How long one may wait; also how long the queue must stand to count as standing.
+    pub(super) wait_max: Duration,
+    /// How long one may wait while the queue stands.
+    pub(super) wait_target: Duration,
+    /// Memory of each.
+    pub(super) query_bytes_max: usize,
+}
+
+impl Tuning {
+    /// For a machine with so many processors.
+    pub(crate) fn of_cores(cores: usize) -> Self {
+        Self {
+            workers: cores.max(1) * limits::WORKERS_PER_CORE,
+            waiting_max: limits::WAITING_MAX,
+            wait_max: limits::WAIT_MAX,
+            wait_target: limits::WAIT_TARGET,
+            query_bytes_max: limits::QUERY_BYTES_MAX,
+        }
+    }
+}
+
+/// Why a question was not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// Too many wait; it is worth trying again after so many seconds.
+    Full(u64),
+    /// It has waited too long; it is worth trying again after so many seconds.
+    Late(u64),
+    /// The worker panicked.
+    Failed,
+}
+
+/// What an answer says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It is whole.
+    Complete,
+    /// It is not.
+    Partial,
+    /// It is an error.
+    Failed,
+}
+
+type Run = Box<dyn FnOnce(Duration) + Send>;
+
+struct Job {
+    kind: Kind,
+    since: Duration,
+    cancelled: Arc<AtomicBool>,
+    run: Run,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Job>,
+    running: usize,
+    /// Since when it has not been empty.
+    standing_since: Option<Duration>,
+    is_over: bool,
+}
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    tuning: Tuning,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    figures: Figures,
+}
+
+/// The workers and their queue.
+pub(crate) struct Admission {
+    inner: Arc<Inner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Admission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admission").field("tuning", &self.inner.tuning).finish_non_exhaustive()
+    }
+}
+
+/// Tells a question that its sender has left, when it is dropped.
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Admission {
+    /// Without workers: they start with [`Self::start`].
+    pub(crate) fn new(tuning: Tuning, clock: Arc<dyn Clock>) -> Self {
+        let queue = Mutex::default();
+        let (changed, figures) = (Condvar::new(), Figures::default());
+        let inner = Arc::new(Inner { clock, tuning, queue, changed, figures });
+        Self { inner, threads: Mutex::default() }
+    }
+
+    /// Starts the workers, unless they run.
+    pub(crate) fn start(&self) -> std::io::Result<()> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        while threads.len() < self.inner.tuning.workers {
+            let inner = Arc::clone(&self.inner);
+            let name = format!("weir-query-{}", threads.len());
+            threads.push(std::thread::Builder::new().name(name).spawn(move || inner.work())?);
+        }
+        Ok(())
+    }
+
+    /// Ends the workers, each after its present question.
+    pub(crate) fn stop(&self) {
+        self.inner.queue().is_over = true;
+        self.inner.changed.notify_all();
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a worker of the API panicked");
+            }
+        }
+    }
+
+    /// What was asked so far.
+    pub(crate) fn figures(&self) -> &Figures {
+        &self.inner.figures
+    }
+
+    /// Questions that run, and that wait.
+    pub(crate) fn load(&self) -> (usize, usize) {
+        let queue = self.inner.queue();
+        (queue.running, queue.waiting.len())
+    }
+
+    /// Runs `work` on a worker when its turn comes, with at most `time` from now on (`None` = any)
+    /// and as much memory as each question has. When what is returned is dropped, the work is
+    /// cancelled.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        kind: Kind,
+        time: Option<Duration>,
+        work: impl FnOnce(&Budget) -> (T, Ending) + Send + 'static,
+    ) -> Result<T, Refused> {
+        let (sender, mut receiver) = oneshot::channel();
+        let inner = Arc::clone(&self.inner);
+        let budget = Budget::new(inner.clock.clone(), time, inner.tuning.query_bytes_max);
+        let cancelled = budget.cancelled();
+        let run = Box::new(move |waited: Duration| {
+            // Whoever asked may have left.
+            let _nobody_waits = sender.send(inner.answer(kind, waited, &budget, work));
+        });
+        let since = self.inner.clock.monotonic();
+        let guard = CancelOnDrop(Arc::clone(&cancelled));
+        if !self.inner.enqueue(Job { kind, since, cancelled, run }) {
+            self.inner.figures.count(kind, Outcome::RefusedFull);
+            return Err(Refused::Full(self.inner.retry_seconds()));
+        }
+        let answer = loop {
+            tokio::select! {
+                answer = &mut receiver => break answer,
+                // Workers that are busy for long do not look at the queue.
+                () = tokio::time::sleep(self.inner.tuning.wait_max) => self.inner.look(),
+            }
+        };
+        drop(guard);
+        match answer {
+            Ok(answer) => answer.ok_or(Refused::Failed),
+            Err(_) => Err(Refused::Late(self.inner.retry_seconds())),
+        }
+    }
+}
+
+impl Inner {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// False: as many wait as may.
+    fn enqueue(&self, job: Job) -> bool {
+        let now = self.clock.monotonic();
+        let mut queue = self.queue();
+        self.drop_late(&mut queue, now);
+        if queue.is_over || queue.waiting.len() >= self.tuning.waiting_max {
+            return false;
+        }
+        queue.waiting.push_back(job);
+        queue.standing_since.get_or_insert(now);
+        drop(queue);
+        self.changed.notify_one();
+        true
+    }
+
+    fn is_standing(&self, queue: &Queue, now: Duration) -> bool {
+        queue.standing_since.is_some_and(|since| since + self.tuning.wait_max <= now)
+    }
+
+    /// Takes out those that nobody waits for, and those who have waited too long, who hear it by
+    /// their channel being dropped.
+    fn drop_late(&self, queue: &mut Queue, now: Duration) {
+        let is_standing = self.is_standing(queue, now);
+        let wait = if is_standing { self.tuning.wait_target } else { self.tuning.wait_max };
+        queue.waiting.retain(|job| {
+            let outcome = match () {
+                () if job.cancelled.load(Ordering::Relaxed) => Outcome::Cancelled,
+                () if job.since + wait < now => Outcome::RefusedLate,
+                () => return true,
+            };
+            self.figures.count(job.kind, outcome);
+            false
+        });
+    }
+
+    fn look(&self) {
+        let now = self.clock.monotonic();
+        self.drop_late(&mut self.queue(), now);
+    }
+
+    /// The next question.
+    fn next(&self, queue: &mut Queue) -> Option<(Job, Duration)> {
+        let now = self.clock.monotonic();
+        self.drop_late(queue, now);
+        let is_standing = self.is_standing(queue, now);
+        let job = if is_standing { queue.waiting.pop_back() } else { queue.waiting.pop_front() };
+        if queue.waiting.is_empty() {
+            queue.standing_since = None;
+        }
+        job.map(|job| {
+            let waited = now.saturating_sub(job.since);
+            (job, waited)
+        })
+    }
+
+    fn work(&self) {
+        let mut queue = self.queue();
+        while !queue.is_over {
+            let Some((job, waited)) = self.next(&mut queue) else {
+                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            queue.running += 1;
+            drop(queue);
+            (job.run)(waited);
+            queue = self.queue();
+            queue.running -= 1;
+        }
+        queue.waiting.clear();
+    }
+
+    /// Does the work, and counts it. `None`: it panicked.
+    fn answer<T>(
+        &self,
+        kind: Kind,
+        waited: Duration,
+        budget: &Budget,
+        work: impl FnOnce(&Budget) -> (T, Ending),
+    ) -> Option<T> {
+        self.figures.queueing.observe(waited);
+        let begun = self.clock.monotonic();
+        let answer = catch_unwind(AssertUnwindSafe(|| work(budget)));
+        self.figures.service.observe(self.clock.monotonic().saturating_sub(begun));
+        let outcome = match &answer {
+            _ if budget.check() == Err(Stop::Cancelled) => Outcome::Cancelled,
+            Ok((_, Ending::Complete)) => Outcome::Complete,
+            Ok((_, Ending::Partial)) => Outcome::Partial,
+            Ok((_, Ending::Failed)) | Err(_) => Outcome::Failed,
+        };
+        self.figures.count(kind, outcome);
+        answer.ok().map(|(answer, _)| answer)
+    }
+
+    /// When the queue will probably be empty.
+    fn retry_seconds(&self) -> u64 {
+        let waiting = self.queue().waiting.len();
+        let service = self.figures.service.mean().unwrap_or_default();
+        let wait = service.mul_f64(waiting as f64 / self.tuning.workers as f64);
+        wait.as_secs().clamp(1, 60)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_testkit::FakeClock;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A queue whose time is moved by hand, without workers: wait at most 1 s, 100 ms when it
+    /// stands, and at most four.
+    fn queue() -> (Inner, Arc<FakeClock>) {
+        let clock = Arc::new(FakeClock::at(0));
+        let tuning = Tuning { waiting_max: 4, ..Tuning::of_cores(1) };
+        let admission = Admission::new(tuning, clock.clone());
+        (Arc::into_inner(admission.inner).unwrap(), clock)
+    }
+
+    fn job(inner: &Inner, number: u64, log: &Arc<Mutex<Vec<u64>>>) -> Job {
+        let log = Arc::clone(log);
+        let run = Box::new(move |_: Duration| log.lock().unwrap().push(number));
+        let since = inner.clock.monotonic();
+        Job { kind: Kind::Search, since, cancelled: Arc::default(), run }
+    }
+
+    /// Lets the next one run.
+    fn run_next(inner: &Inner) -> bool {
+        match inner.next(&mut inner.queue()) {
+            Some((job, waited)) => {
+                (job.run)(waited);
+                true
+            }
+            None => false,
+        }
+    }
+
+    #[test]
+    fn a_short_queue_is_served_in_order_and_a_standing_one_newest_first() {
+        let (inner, clock) = queue();
+        let log = Arc::default();
+        for number in 0..3 {
+            assert!(inner.enqueue(job(&inner, number, &log)));
+        }
+        clock.advance(500 * MS);
+        assert!(run_next(&inner) && run_next(&inner));
+        assert_eq!(*log.lock().unwrap(), [0, 1]);
+        // It was never empty: after a second it stands.
+        clock.advance(450 * MS);
+        for number in [3, 4] {
+            assert!(inner.enqueue(job(&inner, number, &log)));
+        }
+        clock.advance(60 * MS);
+        assert!(run_next(&inner));
+        assert_eq!(*log.lock().unwrap(), [0, 1, 4], "the newest first");
+        assert_eq!(inner.figures.outcomes(Kind::Search, Outcome::RefusedLate), 1, "number 2");
+        assert!(run_next(&inner) && !run_next(&inner));
+        // Empty once: it begins anew.
+        for number in [5, 6] {
+            assert!(inner.enqueue(job(&inner, number, &log)));
+        }
+        clock.advance(900 * MS);
+        assert!(run_next(&inner));
+        assert_eq!(*log.lock().unwrap(), [0, 1, 4, 3, 5]);
+    }
+
+    #[test]
+    fn a_full_queue_takes_no_more_until_those_who_waited_too_long_are_out() {
+        let (inner, clock) = queue();
+        let log = Arc::default();
+        for number in 0..4 {
+            assert!(inner.enqueue(job(&inner, number, &log)));
+        }
+        assert!(!inner.enqueue(job(&inner, 4, &log)));
+        clock.advance(1001 * MS);
+        assert!(inner.enqueue(job(&inner, 5, &log)));
+        assert_eq!(inner.figures.outcomes(Kind::Search, Outcome::RefusedLate), 4);
+    }
+
+    #[test]
+    fn one_that_nobody_waits_for_does_not_begin() {
+        let (inner, _clock) = queue();
+        let log = Arc::default();
+        let left = job(&inner, 0, &log);
+        let cancelled = Arc::clone(&left.cancelled);
+        assert!(inner.enqueue(left) && inner.enqueue(job(&inner, 1, &log)));
+        drop(CancelOnDrop(cancelled));
+        assert!(run_next(&inner) && !run_next(&inner));
+        assert_eq!(*log.lock().unwrap(), [1]);
+        assert_eq!(inner.figures.outcomes(Kind::Search, Outcome::Cancelled), 1);
+    }
+}

@@ -1,0 +1,501 @@
+//! `/api/v2/logs/analytics/aggregate`: figures of groups of records.
+//!
+//! Invariants: a question that could have more groups, steps or points than are allowed is
+//! refused with the number; of several pages each is cut out of the same order of groups.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+use weir_host::units::{format_rfc3339, parse_duration};
+use weir_store::query::{
+    Aggregate, AggregateRequest, Aggregation, Bucket, Compute, ComputeValue, GroupBy,
+    GroupHistogram, GroupKey, GroupSort, LogStore, PageKey, SortBy, TimeRange,
+};
+
+use super::Kind;
+use super::access::access;
+use super::cursor::Cursor;
+use super::limits::{
+    COMPUTES_MAX, GROUP_FIELDS_MAX, GROUP_VALUES, GROUP_VALUES_MAX, HISTOGRAM_STEPS_MAX,
+    PAGE_BUCKETS, SERIES_POINTS, SERIES_POINTS_MAX,
+};
+use super::meta::{Meta, NextPage, Warning};
+use super::question::{
+    FilterBody, Names, OptionsBody, Question, WeirOptions, body, bounded, deadline, field,
+};
+use super::record::json_value;
+use crate::problem::{DatadogProblem, Problem};
+use crate::routes::Shared;
+
+/// Figures of groups are asked for.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct AggregateBody {
+    /// Which records.
+    filter: FilterBody,
+    /// Which figures. Default: how many records.
+    compute: Vec<ComputeBody>,
+    /// The groups; without any there is one of all records.
+    group_by: Vec<GroupByBody>,
+    /// Which page of groups.
+    page: GroupPageBody,
+    /// Settings that Datadog has given up.
+    options: OptionsBody,
+    /// What only weir knows.
+    weir: WeirOptions,
+}
+
+/// Which page of groups.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+struct GroupPageBody {
+    /// `meta.page.after` of the page before.
+    cursor: Option<String>,
+}
+
+/// One figure.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ComputeBody {
+    /// `count`, `cardinality`, `sum`, `avg`, `min`, `max`, `median`, or a percentile such as
+    /// `pc99`.
+    aggregation: String,
+    /// One figure, or one for each stretch of time.
+    #[serde(rename = "type", default)]
+    compute_type: ComputeType,
+    /// Length of a stretch of time, such as `5m`. Default: so that there are about 150.
+    interval: Option<String>,
+    /// The field, such as `@duration`; for a count it can be left out.
+    metric: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum ComputeType {
+    /// One figure.
+    #[default]
+    Total,
+    /// One for each stretch of time.
+    Timeseries,
+}
+
+/// A field by whose values records are grouped.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct GroupByBody {
+    /// The field, such as `service` or `@http.status_code`.
+    facet: String,
+    /// How many of its values, at most 10000. Default: 10.
+    limit: Option<usize>,
+    /// Which of them come first. Default: those of most records.
+    sort: Option<SortBody>,
+    /// Groups of numbers that are close to each other.
+    histogram: Option<HistogramBody>,
+    /// What to call the group of records that have no value; without it they are left out.
+    missing: Option<Value>,
+    /// What to call one more group, of all records that are in any (`true`: `total`).
+    total: Option<Value>,
+}
+
+/// Order of groups.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+struct SortBody {
+    /// By a figure or by the value. Default: by the figure if there is one.
+    #[serde(rename = "type")]
+    sort_type: Option<SortType>,
+    /// The figure, as in `compute`. Default: `count`.
+    aggregation: Option<String>,
+    /// Its field.
+    metric: Option<String>,
+    /// Default: descending by a figure, ascending by the value.
+    order: Option<Direction>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum SortType {
+    /// By the value.
+    Alphabetical,
+    /// By a figure.
+    Measure,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Direction {
+    /// The smallest first.
+    Asc,
+    /// The largest first.
+    Desc,
+}
+
+/// Steps of numbers; at most 100.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct HistogramBody {
+    /// Width of a step.
+    interval: f64,
+    /// Smallest number that is counted.
+    min: f64,
+    /// Largest number that is counted.
+    max: f64,
+}
+
+/// Figures of groups.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct AggregateAnswer {
+    /// The groups.
+    pub data: AggregateData,
+    /// What the answer says about itself.
+    pub meta: Meta,
+}
+
+/// Groups in their order.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct AggregateData {
+    /// The groups.
+    pub buckets: Vec<AggregateBucket>,
+}
+
+/// One group.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct AggregateBucket {
+    /// What its records have in common, by field.
+    pub by: Map<String, Value>,
+    /// Its figures: `c0` is the first that was asked for. A number, or for a series a list of
+    /// `time` and `value`; absent when no record has a number there.
+    pub computes: Map<String, Value>,
+}
+
+/// Figures of groups of records
+#[utoipa::path(
+    post, path = "/api/v2/logs/analytics/aggregate", tag = "search",
+    request_body = AggregateBody,
+    responses(
+        (status = 200, description = "The figures", body = AggregateAnswer),
+        (status = "4XX", description = "What is wrong with the question"),
+        (status = "5XX", description = "Try again later"),
+    )
+)]
+pub(crate) async fn post(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    bytes: Result<Bytes, BytesRejection>,
+) -> Result<Response, DatadogProblem> {
+    Ok(answer(&shared, &headers, body(&headers, bytes)?).await?)
+}
+
+async fn answer(
+    shared: &Shared,
+    headers: &HeaderMap,
+    asked: AggregateBody,
+) -> Result<Response, Problem> {
+    let names = Names::BODY;
+    let arrival = shared.explore.arrival();
+    let question = Question {
+        names,
+        query: &asked.filter.query,
+        from: asked.filter.from.as_ref(),
+        to: asked.filter.to.as_ref(),
+        measures: &asked.weir.measures,
+    };
+    let mut filter = question.filter(arrival.now_ns(), access(headers))?;
+    let hash = question.hash(&format!("aggregate {}", json!([asked.compute, asked.group_by])));
+    let mut first = 0;
+    if let Some(text) = &asked.page.cursor {
+        let cursor =
+            Cursor::decode(text, hash).map_err(|error| Problem::parameter(names.cursor, error))?;
+        filter.range = cursor.range;
+        first = cursor.key.sequence as usize;
+    }
+    let range = filter.range;
+    let points = bounded("weir.points", asked.weir.points, SERIES_POINTS, SERIES_POINTS_MAX)?;
+    let computes = computes(&asked.compute, range, points)?;
+    let group_by = group_by(&asked.group_by)?;
+    let time = deadline(names.timeout, asked.weir.timeout.as_deref())?;
+    let interval_ns = computes.iter().find_map(|compute| compute.interval_ns);
+    let request = AggregateRequest { filter, computes, group_by };
+    let document = move |aggregate: Aggregate, mut meta: Meta| {
+        meta.warnings.extend(asked.options.ignored().map(Warning::ignored));
+        meta.warnings.extend(aggregate.is_approximate.then(Warning::approximate));
+        meta.weir.matched = Some(aggregate.matched);
+        meta.weir.interval_ns = interval_ns;
+        meta.weir.set_range(range);
+        let rest = aggregate.buckets.len().saturating_sub(first);
+        if rest > PAGE_BUCKETS {
+            let key = PageKey { time_ns: 0, sequence: (first + PAGE_BUCKETS) as u64 };
+            let after = Cursor { question: hash, range, key }.encode();
+            meta.page = Some(NextPage { after });
+        }
+        let facets: Vec<&str> = asked.group_by.iter().map(|group| &*group.facet).collect();
+        let page = aggregate.buckets.iter().skip(first).take(PAGE_BUCKETS);
+        let buckets = page.map(|bucket| bucket_document(bucket, &facets)).collect();
+        Ok(AggregateAnswer { data: AggregateData { buckets }, meta })
+    };
+    let ask = move |store: &dyn LogStore, budget: &_| store.aggregate(&request, budget);
+    shared.explore.ask(Kind::Aggregate, Some(time), arrival, ask, document).await
+}
+
+fn bucket_document(bucket: &Bucket, facets: &[&str]) -> AggregateBucket {
+    let by = facets.iter().zip(&bucket.by).map(|(facet, key)| ((*facet).to_owned(), key_json(key)));
+    let computes = bucket
+        .computes
+        .iter()
+        .enumerate()
+        .filter_map(|(index, value)| Some((format!("c{index}"), compute_json(value)?)));
+    AggregateBucket { by: by.collect(), computes: computes.collect() }
+}
+
+fn key_json(key: &GroupKey) -> Value {
+    match key {
+        GroupKey::Value(value) => json_value(value),
+        GroupKey::From(number) => (*number).into(),
+        GroupKey::Missing(name) | GroupKey::Total(name) => name.as_str().into(),
+    }
+}
+
+fn compute_json(value: &ComputeValue) -> Option<Value> {
+    Some(match value {
+        ComputeValue::None => return None,
+        ComputeValue::Count(count) => (*count).into(),
+        ComputeValue::Number(number) => (*number).into(),
+        ComputeValue::Series(points) => points
+            .iter()
+            .filter_map(|(time_ns, value)| {
+                let value = compute_json(value)?;
+                Some(json!({ "time": format_rfc3339(*time_ns), "value": value }))
+            })
+            .collect(),
+    })
+}
+
+/// The figures that are asked for.
+fn computes(
+    asked: &[ComputeBody],
+    range: TimeRange,
+    points: usize,
+) -> Result<Vec<Compute>, Problem> {
+    if asked.len() > COMPUTES_MAX {
+        let what = format!("are {}; there may be {COMPUTES_MAX}", asked.len());
+        return Err(Problem::parameter("compute", what));
+    }
+    if asked.is_empty() {
+        return Ok(vec![Compute {
+            aggregation: Aggregation::Count,
+            field: None,
+            interval_ns: None,
+        }]);
+    }
+    let read = |(index, asked): (usize, &ComputeBody)| {
+        let at = format!("compute[{index}]");
+        let mut compute = figure(&at, &asked.aggregation, asked.metric.as_deref())?;
+        match (asked.compute_type, &asked.interval) {
+            (ComputeType::Timeseries, interval) => {
+                let name = format!("{at}.interval");
+                compute.interval_ns = Some(interval_ns(&name, interval.as_deref(), range, points)?);
+            }
+            (ComputeType::Total, None) => {}
+            (ComputeType::Total, Some(_)) => {
+                let what = "belongs to type \"timeseries\"";
+                return Err(Problem::parameter(&format!("{at}.interval"), what));
+            }
+        }
+        Ok(compute)
+    };
+    asked.iter().enumerate().map(read).collect()
+}
+
+/// A figure by its name; `at` is where it stands.
+fn figure(at: &str, name: &str, metric: Option<&str>) -> Result<Compute, Problem> {
+    let aggregation = aggregation(name).ok_or_else(|| {
+        let what = format!(
+            "there is no {name:?}; there are count, cardinality, sum, avg, min, max, median and \
+             percentiles such as pc99"
+        );
+        Problem::parameter(&format!("{at}.aggregation"), what)
+    })?;
+    let at = format!("{at}.metric");
+    let field = metric.filter(|text| *text != "*").map(|text| field(&at, text)).transpose()?;
+    if field.is_none() && aggregation != Aggregation::Count {
+        let what = format!("{name} needs a field, such as @duration");
+        return Err(Problem::parameter(&at, what));
+    }
+    Ok(Compute { aggregation, field, interval_ns: None })
+}
+
+fn aggregation(name: &str) -> Option<Aggregation> {
+    Some(match name {
+        "count" => Aggregation::Count,
+        "cardinality" => Aggregation::Cardinality,
+        "sum" => Aggregation::Sum,
+        "avg" => Aggregation::Average,
+        "min" => Aggregation::Min,
+        "max" => Aggregation::Max,
+        "median" => Aggregation::Percentile(50.0),
+        _ => {
+            let share: f64 = name.strip_prefix("pc").or(name.strip_prefix('p'))?.parse().ok()?;
+            return (0.0..=100.0).contains(&share).then_some(Aggregation::Percentile(share));
+        }
+    })
+}
+
+/// Length of the stretches of a series, nanoseconds.
+fn interval_ns(
+    name: &str,
+    text: Option<&str>,
+    range: TimeRange,
+    points: usize,
+) -> Result<i64, Problem> {
+    let span_ns = range.to_ns.saturating_sub(range.from_ns);
+    let Some(text) = text else { return Ok(nice_interval_ns(span_ns, points as i64)) };
+    let interval = parse_duration(text).map_err(|error| Problem::parameter(name, error))?;
+    let interval_ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
+    if interval_ns == 0 {
+        return Err(Problem::parameter(name, "must be more than 0"));
+    }
+    let points = (span_ns / interval_ns) as usize;
+    if points > SERIES_POINTS_MAX {
+        let what = format!("makes {points} points of this range; there may be {SERIES_POINTS_MAX}");
+        return Err(Problem::parameter(name, what));
+    }
+    Ok(interval_ns)
+}
+
+/// An interval that people know, of which at most so many, about, are a range.
+fn nice_interval_ns(span_ns: i64, points: i64) -> i64 {
+    const SECOND: i64 = 1_000_000_000;
+    const SECONDS: [i64; 17] =
+        [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400];
+    let wanted_ns = span_ns / points;
+    let whole = SECONDS.into_iter().map(|seconds| seconds * SECOND);
+    let below = [1_000_000, 10_000_000, 100_000_000, 250_000_000, 500_000_000].into_iter();
+    below.chain(whole).find(|interval_ns| *interval_ns >= wanted_ns).unwrap_or_else(|| {
+        let days = (wanted_ns / (86_400 * SECOND)).saturating_add(1);
+        days.saturating_mul(86_400 * SECOND)
+    })
+}
+
+/// The fields by which records are grouped.
+fn group_by(asked: &[GroupByBody]) -> Result<Vec<GroupBy>, Problem> {
+    if asked.len() > GROUP_FIELDS_MAX {
+        let what = format!("are {}; there may be {GROUP_FIELDS_MAX}", asked.len());
+        return Err(Problem::parameter("group_by", what));
+    }
+    let read = |(index, asked): (usize, &GroupByBody)| {
+        let at = |member: &str| format!("group_by[{index}].{member}");
+        let field = field(&at("facet"), &asked.facet)?;
+        let limit = bounded(&at("limit"), asked.limit, GROUP_VALUES, GROUP_VALUES_MAX)?;
+        let sort = sort(&at("sort"), asked.sort.as_ref())?;
+        let histogram =
+            asked.histogram.map(|histogram| steps(&at("histogram"), histogram)).transpose()?;
+        let missing = name(&at("missing"), asked.missing.as_ref())?;
+        let total = name(&at("total"), asked.total.as_ref())?;
+        Ok(GroupBy { field, limit, sort, histogram, missing, total })
+    };
+    asked.iter().enumerate().map(read).collect()
+}
+
+fn sort(at: &str, asked: Option<&SortBody>) -> Result<GroupSort, Problem> {
+    let default = SortBody::default();
+    let is_asked = asked.is_some();
+    let asked = asked.unwrap_or(&default);
+    let has_figure = asked.aggregation.is_some() || asked.metric.is_some();
+    let by_figure = match asked.sort_type {
+        Some(SortType::Alphabetical) if has_figure => {
+            let what = "orders by the value; a figure belongs to type \"measure\"";
+            return Err(Problem::parameter(&format!("{at}.type"), what));
+        }
+        Some(sort_type) => sort_type == SortType::Measure,
+        None => has_figure || !is_asked,
+    };
+    let by = if by_figure {
+        let name = asked.aggregation.as_deref().unwrap_or("count");
+        SortBy::Figure(figure(at, name, asked.metric.as_deref())?)
+    } else {
+        SortBy::Value
+    };
+    let descending = asked.order.map_or(by_figure, |order| order == Direction::Desc);
+    Ok(GroupSort { by, descending })
+}
+
+fn steps(at: &str, asked: HistogramBody) -> Result<GroupHistogram, Problem> {
+    let HistogramBody { interval, min, max } = asked;
+    let is_finite = [interval, min, max].iter().all(|number| number.is_finite());
+    if !is_finite || interval <= 0.0 || min >= max {
+        return Err(Problem::parameter(at, "interval must be above 0, and min below max"));
+    }
+    let steps = ((max - min) / interval).ceil();
+    if steps > HISTOGRAM_STEPS_MAX {
+        let what = format!("makes {steps} steps; there may be {HISTOGRAM_STEPS_MAX}");
+        return Err(Problem::parameter(&format!("{at}.interval"), what));
+    }
+    Ok(GroupHistogram { interval, min, max })
+}
+
+/// What a group of its own is called.
+fn name(at: &str, asked: Option<&Value>) -> Result<Option<String>, Problem> {
+    match asked {
+        None | Some(Value::Null | Value::Bool(false)) => Ok(None),
+        Some(Value::Bool(true)) => Ok(Some("total".to_owned())),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(Value::Number(number)) => Ok(Some(number.to_string())),
+        Some(_) => Err(Problem::parameter(at, "must be a text or a number")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_such_as_people_know() {
+        let minutes = |minutes: i64| nice_interval_ns(minutes * 60_000_000_000, 150) / 1_000_000;
+        assert_eq!(minutes(15), 10_000);
+        assert_eq!(minutes(60), 30_000);
+        assert_eq!(minutes(24 * 60), 600_000);
+        assert_eq!(minutes(7 * 24 * 60), 7_200_000);
+        assert_eq!(minutes(365 * 24 * 60), 3 * 86_400_000);
+        assert_eq!(nice_interval_ns(1_000_000_000, 150), 10_000_000);
+        assert!(nice_interval_ns(i64::MAX, 1) > 0);
+    }
+
+    #[test]
+    fn figures_and_their_bounds_are_checked() {
+        assert_eq!(aggregation("pc99"), Some(Aggregation::Percentile(99.0)));
+        assert_eq!(aggregation("p99.9"), Some(Aggregation::Percentile(99.9)));
+        for wrong in ["pc101", "pc", "pcnan", "mean", "pc-1"] {
+            assert_eq!(aggregation(wrong), None, "{wrong}");
+        }
+        assert!(figure("c", "avg", None).is_err() && figure("c", "count", Some("*")).is_ok());
+        let range = TimeRange { from_ns: 0, to_ns: 3_600_000_000_000 };
+        assert_eq!(interval_ns("i", Some("1m"), range, 150), Ok(60_000_000_000));
+        assert!(interval_ns("i", Some("1ms"), range, 150).is_err());
+        let steps_of = |interval, min, max| steps("h", HistogramBody { interval, min, max });
+        assert!(steps_of(1.0, 0.0, 100.0).is_ok());
+        for (interval, min, max) in [(1.0, 0.0, 101.0), (0.0, 0.0, 1.0), (1.0, 1.0, 0.0)] {
+            assert!(steps_of(interval, min, max).is_err());
+        }
+    }
+
+    #[test]
+    fn groups_come_in_the_order_that_was_asked_for() {
+        let read = |text: &str| {
+            let asked: SortBody = serde_json::from_str(text).unwrap();
+            sort("s", Some(&asked)).map(|sort| (sort.by == SortBy::Value, sort.descending))
+        };
+        assert!(sort("s", None).unwrap().descending, "most records first");
+        assert_eq!(read("{}"), Ok((true, false)));
+        assert_eq!(read(r#"{"type":"measure"}"#), Ok((false, true)));
+        assert_eq!(read(r#"{"aggregation":"avg","metric":"@d"}"#), Ok((false, true)));
+        assert_eq!(read(r#"{"order":"desc"}"#), Ok((true, true)));
+        assert!(read(r#"{"type":"alphabetical","aggregation":"count"}"#).is_err());
+    }
+}

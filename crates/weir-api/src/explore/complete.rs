@@ -1,0 +1,219 @@
+//! `/weir/v1/fields` and `/weir/v1/values`: what can be asked for, while a query is being typed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use weir_expr::{Expr, ExprKind, Field, Glob, Piece, Test};
+use weir_store::query::{
+    Aggregate, AggregateRequest, Aggregation, Compute, ComputeValue, FieldInfo, GroupBy, GroupKey,
+    LogStore, ValueType,
+};
+
+use super::Kind;
+use super::access::access;
+use super::limits::{COMPLETIONS, COMPLETIONS_MAX};
+use super::meta::{Meta, Warning};
+use super::question::{Names, Question, bounded, deadline, field, measures_of, parameters};
+use super::record::json_value;
+use super::time::TimeText;
+use crate::problem::Problem;
+use crate::routes::Shared;
+
+/// Fields are asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct FieldsQuery {
+    /// How their names begin, such as `@http.`; the case of letters does not matter.
+    #[serde(default)]
+    prefix: String,
+    /// The first time. Default: `now-15m`.
+    from: Option<String>,
+    /// Behind the last time. Default: `now`.
+    to: Option<String>,
+    /// How many at most. Default: 20.
+    limit: Option<usize>,
+    /// How long it may take. Default: 1500ms.
+    timeout: Option<String>,
+}
+
+/// Fields that records have.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FieldsAnswer {
+    /// The most common first.
+    pub fields: Vec<FieldEntry>,
+    /// What the answer says about itself.
+    pub meta: Meta,
+}
+
+/// A field that records have.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FieldEntry {
+    /// As it is written in an expression.
+    pub name: String,
+    /// `bool`, `number` or `text`.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// Segments, and chunks of what is not in a segment yet, in which it has values.
+    pub parts: u64,
+}
+
+/// Fields that records of a range have, the most common first
+#[utoipa::path(
+    get, path = "/weir/v1/fields", tag = "complete", params(FieldsQuery),
+    responses((status = 200, description = "The fields", body = FieldsAnswer))
+)]
+pub(crate) async fn fields(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    query: Result<Query<FieldsQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let asked = parameters(query)?;
+    let arrival = shared.explore.arrival();
+    let (from, to) = (asked.from.map(TimeText::Text), asked.to.map(TimeText::Text));
+    let measures = BTreeMap::new();
+    let question = Question {
+        names: Names::OWN,
+        query: "",
+        from: from.as_ref(),
+        to: to.as_ref(),
+        measures: &measures,
+    };
+    let filter = question.filter(arrival.now_ns(), access(&headers))?;
+    let limit = bounded("limit", asked.limit, COMPLETIONS, COMPLETIONS_MAX)?;
+    let time = deadline("timeout", asked.timeout.as_deref())?;
+    let prefix = asked.prefix.to_lowercase();
+    let document = move |fields: Vec<FieldInfo>, meta| {
+        let fields = fields.into_iter().filter(|field| {
+            let name = field.name.to_lowercase();
+            name.starts_with(&prefix)
+                || name.strip_prefix('@').is_some_and(|n| n.starts_with(&prefix))
+        });
+        Ok(FieldsAnswer { fields: fields.take(limit).map(entry).collect(), meta })
+    };
+    let ask =
+        move |store: &dyn LogStore, budget: &_| store.fields(filter.range, &filter.access, budget);
+    shared.explore.ask(Kind::Complete, Some(time), arrival, ask, document).await
+}
+
+fn entry(field: FieldInfo) -> FieldEntry {
+    let type_name = match field.value_type {
+        ValueType::Bool => "bool",
+        ValueType::Number => "number",
+        ValueType::Text => "text",
+    };
+    FieldEntry { name: field.name, type_name: type_name.to_owned(), parts: field.parts }
+}
+
+/// Values of a field are asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ValuesQuery {
+    /// The field, such as `service` or `@http.status_code`.
+    field: String,
+    /// How the values begin.
+    #[serde(default)]
+    prefix: String,
+    /// Of which records. Default: of all.
+    #[serde(default)]
+    query: String,
+    /// The first time. Default: `now-15m`.
+    from: Option<String>,
+    /// Behind the last time. Default: `now`.
+    to: Option<String>,
+    /// How many at most. Default: 20.
+    limit: Option<usize>,
+    /// Attributes that are computed: a JSON object from name to measure.
+    measures: Option<String>,
+    /// How long it may take. Default: 1500ms.
+    timeout: Option<String>,
+}
+
+/// Values of a field.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ValuesAnswer {
+    /// Those of most records first.
+    pub values: Vec<ValueEntry>,
+    /// What the answer says about itself.
+    pub meta: Meta,
+}
+
+/// A value of a field.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ValueEntry {
+    /// The value.
+    pub value: Value,
+    /// How many records have it.
+    pub count: u64,
+}
+
+/// Values of a field, those of most records first
+#[utoipa::path(
+    get, path = "/weir/v1/values", tag = "complete", params(ValuesQuery),
+    responses((status = 200, description = "The values", body = ValuesAnswer))
+)]
+pub(crate) async fn values(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    query: Result<Query<ValuesQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let asked = parameters(query)?;
+    let arrival = shared.explore.arrival();
+    let (from, to) = (asked.from.map(TimeText::Text), asked.to.map(TimeText::Text));
+    let measures = measures_of(Names::OWN.measures, asked.measures.as_deref())?;
+    let question = Question {
+        names: Names::OWN,
+        query: &asked.query,
+        from: from.as_ref(),
+        to: to.as_ref(),
+        measures: &measures,
+    };
+    let mut filter = question.filter(arrival.now_ns(), access(&headers))?;
+    let field = field("field", &asked.field)?;
+    if field == Field::Message {
+        return Err(Problem::parameter("field", "messages are not listed; search for their words"));
+    }
+    let limit = bounded("limit", asked.limit, COMPLETIONS, COMPLETIONS_MAX)?;
+    let time = deadline("timeout", asked.timeout.as_deref())?;
+    if !asked.prefix.is_empty() {
+        let glob = Glob::new([Piece::Text(asked.prefix.clone()), Piece::Any]);
+        let begins = Expr::term(field.clone(), Test::Glob(glob));
+        filter.query = Expr::new(ExprKind::And(vec![filter.query, begins]));
+    }
+    let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
+    let group_by = vec![GroupBy::top(field, limit)];
+    let request = AggregateRequest { filter, computes: vec![count], group_by };
+    let prefix = asked.prefix;
+    let document = move |aggregate: Aggregate, mut meta: Meta| {
+        meta.warnings.extend(aggregate.is_approximate.then(Warning::approximate));
+        meta.weir.matched = Some(aggregate.matched);
+        let entries = aggregate.buckets.iter().filter_map(|bucket| {
+            match (bucket.by.first()?, bucket.computes.first()?) {
+                (GroupKey::Value(value), ComputeValue::Count(count)) => {
+                    Some(ValueEntry { value: json_value(value), count: *count })
+                }
+                _ => None,
+            }
+        });
+        // A record that has several values has others beside the one that begins so.
+        let values = entries.filter(|entry| begins_with(&entry.value, &prefix)).collect();
+        Ok(ValuesAnswer { values, meta })
+    };
+    let ask = move |store: &dyn LogStore, budget: &_| store.aggregate(&request, budget);
+    shared.explore.ask(Kind::Complete, Some(time), arrival, ask, document).await
+}
+
+fn begins_with(value: &Value, prefix: &str) -> bool {
+    match value {
+        Value::String(text) => text.starts_with(prefix),
+        value => value.to_string().starts_with(prefix),
+    }
+}

@@ -1,0 +1,113 @@
+//! Opaque texts in answers that come back in questions: ids of records, and places between two
+//! pages.
+//!
+//! A cursor holds the range of the first page, so that `now` stays what it was, and a hash of the
+//! question: one that is of another question is an error, not a page of something else.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use weir_model::{Position, StreamId};
+use weir_store::query::{PageKey, RecordId, TimeRange};
+
+/// Version of the encoding of cursors.
+const VERSION: u8 = 1;
+
+/// A place between two pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cursor {
+    /// Hash of the question.
+    pub(super) question: u64,
+    /// The range of the first page.
+    pub(super) range: TimeRange,
+    /// Where the page begins: of records the one before; of groups their number, in `sequence`.
+    pub(super) key: PageKey,
+}
+
+impl Cursor {
+    pub(super) fn encode(&self) -> String {
+        let mut bytes = vec![VERSION];
+        bytes.extend_from_slice(&self.question.to_le_bytes());
+        for number in [self.range.from_ns, self.range.to_ns, self.key.time_ns] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.key.sequence.to_le_bytes());
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The cursor, if it is one of this question.
+    pub(super) fn decode(text: &str, question: u64) -> Result<Self, &'static str> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
+        let cursor = Self::read(&bytes)
+            .ok_or("is none that this release of weir has given; begin with the first page")?;
+        if cursor.question != question {
+            return Err("is of another question: query, range, order and groups must be those of \
+                        the page that it came with");
+        }
+        Ok(cursor)
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut numbers = bytes
+            .strip_prefix(&[VERSION])?
+            .chunks_exact(8)
+            .map(|chunk| chunk.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)));
+        let mut next = || numbers.next();
+        let question = next()?;
+        let (from_ns, to_ns) = (next()?.cast_signed(), next()?.cast_signed());
+        let (time_ns, sequence) = (next()?.cast_signed(), next()?);
+        let range = TimeRange { from_ns, to_ns };
+        (bytes.len() == 41).then_some(Self { question, range, key: PageKey { time_ns, sequence } })
+    }
+}
+
+/// The id of a record, as a text.
+pub(super) fn encode_id(id: &RecordId) -> String {
+    let mut bytes = Vec::with_capacity(28);
+    bytes.extend_from_slice(&id.time_ns.to_le_bytes());
+    bytes.extend_from_slice(&id.stream.0.to_le_bytes());
+    bytes.extend_from_slice(&id.position.offset.to_le_bytes());
+    bytes.extend_from_slice(&id.position.epoch.to_le_bytes());
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The id that a text is.
+pub(super) fn decode_id(text: &str) -> Option<RecordId> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    let (time, rest) = bytes.split_first_chunk::<8>()?;
+    let (stream, rest) = rest.split_first_chunk::<8>()?;
+    let (offset, rest) = rest.split_first_chunk::<8>()?;
+    let (epoch, rest) = rest.split_first_chunk::<4>()?;
+    rest.is_empty().then(|| RecordId {
+        time_ns: i64::from_le_bytes(*time),
+        stream: StreamId(u64::from_le_bytes(*stream)),
+        position: Position::new(u32::from_le_bytes(*epoch), u64::from_le_bytes(*offset)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_was_given_is_read_again(a: u64, b: i64, c: i64, d: i64, e: u64, f: u32) {
+            let range = TimeRange { from_ns: b, to_ns: c };
+            let key = PageKey { time_ns: d, sequence: e };
+            let cursor = Cursor { question: a, range, key };
+            prop_assert_eq!(Cursor::decode(&cursor.encode(), a), Ok(cursor));
+            prop_assert!(Cursor::decode(&cursor.encode(), a ^ 1).is_err());
+            let id = RecordId { time_ns: b, stream: StreamId(a), position: Position::new(f, e) };
+            prop_assert_eq!(decode_id(&encode_id(&id)), Some(id));
+        }
+
+        #[test]
+        fn other_texts_are_refused(text in "[A-Za-z0-9_-]{0,70}", question: u64) {
+            if let Ok(cursor) = Cursor::decode(&text, question) {
+                prop_assert_eq!(cursor.encode().len(), text.len());
+            }
+            let _id = decode_id(&text);
+        }
+    }
+}

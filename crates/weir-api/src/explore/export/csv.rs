@@ -1,0 +1,134 @@
+//! Records as comma-separated values (RFC 4180).
+
+use serde_json::{Map, Value};
+use weir_expr::Field;
+use weir_store::embedded::columns::StoredRecord;
+
+use super::super::question::field;
+use super::super::record::{LogAttributes, LogEntry, precise_time};
+use crate::problem::Problem;
+
+const COLUMNS: &str = "timestamp,host,service,status,message,attributes";
+
+/// The columns of an export.
+#[derive(Debug)]
+pub(super) struct CsvColumns(Vec<(String, Column)>);
+
+#[derive(Debug)]
+enum Column {
+    Id,
+    Timestamp,
+    Host,
+    Service,
+    Status,
+    Message,
+    Source,
+    Tags,
+    /// All of them, as a JSON object.
+    Attributes,
+    /// One of them.
+    Attribute(String),
+}
+
+impl CsvColumns {
+    /// Reads a list of columns.
+    pub(super) fn parse(list: Option<&str>) -> Result<Self, Problem> {
+        let names = list.unwrap_or(COLUMNS).split(',').map(str::trim);
+        let columns = names.map(|name| Ok((name.to_owned(), Column::parse(name)?)));
+        columns.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The names of the columns.
+    pub(super) fn head(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        for (index, (name, _)) in self.0.iter().enumerate() {
+            push(index, name, &mut text);
+        }
+        text.extend_from_slice(b"\r\n");
+        text
+    }
+
+    /// Appends a record.
+    pub(super) fn row(&self, record: StoredRecord, text: &mut Vec<u8>) {
+        let source = record.source.clone().unwrap_or_default();
+        let time = precise_time(record.time_ns);
+        let LogEntry { id, attributes: record, .. } = LogEntry::new(record, false);
+        for (index, (_, column)) in self.0.iter().enumerate() {
+            let value = match column {
+                Column::Id => id.clone(),
+                Column::Timestamp => time.clone(),
+                Column::Source => source.clone(),
+                column => column.value(&record),
+            };
+            push(index, &value, text);
+        }
+        text.extend_from_slice(b"\r\n");
+    }
+}
+
+impl Column {
+    fn parse(name: &str) -> Result<Self, Problem> {
+        Ok(match name {
+            "id" => Self::Id,
+            "timestamp" => Self::Timestamp,
+            "host" => Self::Host,
+            "service" => Self::Service,
+            "status" => Self::Status,
+            "message" => Self::Message,
+            "source" => Self::Source,
+            "tags" => Self::Tags,
+            "attributes" => Self::Attributes,
+            _ => {
+                let Field::Attribute(path) = field("columns", name)? else {
+                    let what = format!(
+                        "there is no column {name:?}; there are id, timestamp, host, service, \
+                         status, message, source, tags, attributes, and attributes such as \
+                         @http.url"
+                    );
+                    return Err(Problem::parameter("columns", what));
+                };
+                Self::Attribute(path)
+            }
+        })
+    }
+
+    fn value(&self, record: &LogAttributes) -> String {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        match self {
+            Self::Id | Self::Timestamp | Self::Source => String::new(),
+            Self::Host => text(&record.host),
+            Self::Service => text(&record.service),
+            Self::Status => text(&record.status),
+            Self::Message => text(&record.message),
+            Self::Tags => record.tags.join(" "),
+            Self::Attributes => Value::Object(record.attributes.clone()).to_string(),
+            Self::Attribute(path) => match attribute(&record.attributes, path) {
+                None | Some(Value::Null) => String::new(),
+                Some(Value::String(text)) => text.clone(),
+                Some(value) => value.to_string(),
+            },
+        }
+    }
+}
+
+/// The value at a path of nested objects.
+fn attribute<'a>(object: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    if let Some(value) = object.get(path) {
+        return Some(value);
+    }
+    let (first, rest) = path.split_once('.')?;
+    attribute(object.get(first)?.as_object()?, rest)
+}
+
+fn push(index: usize, value: &str, text: &mut Vec<u8>) {
+    if index > 0 {
+        text.push(b',');
+    }
+    if value.contains(['"', ',', '\r', '\n']) {
+        text.push(b'"');
+        text.extend_from_slice(value.replace('"', "\"\"").as_bytes());
+        text.push(b'"');
+    } else {
+        text.extend_from_slice(value.as_bytes());
+    }
+}

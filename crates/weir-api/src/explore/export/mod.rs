@@ -1,0 +1,341 @@
+//! `/weir/v1/export`: all records that an expression describes, as a stream.
+//!
+//! NDJSON and CSV are sent page by page: a page is asked for when the reader has taken the one
+//! before but [`CHUNKS_WAITING`], so an export holds two pages in memory, whatever its length.
+//! Parquet needs to know all columns before its first row: it comes in pieces that fit into
+//! memory, each a whole file; the header [`NEXT`] has the cursor of the next.
+//!
+//! Invariants: what was begun is ended whole, or the connection is cut, which every client
+//! notices; an export ends when its reader leaves; no more than [`exports_max`] run at once, so
+//! that searches have workers left.
+
+mod csv;
+mod parquet;
+mod stream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
+use utoipa::{IntoParams, ToSchema};
+use weir_store::embedded::columns::StoredRecord;
+use weir_store::query::{LogStore, Order, PageKey, SearchPage, SearchRequest, Shortfall};
+
+use super::access::access;
+use super::admission::{Ending, Refused};
+use super::cursor::Cursor;
+use super::limits::PAGE_RECORDS_MAX;
+use super::question::{Names, Question, measures_of, parameters};
+use super::record::LogEntry;
+use super::time::TimeText;
+use super::{Kind, failed, refused};
+use crate::problem::{NO_STORE, Problem};
+use crate::routes::Shared;
+use csv::CsvColumns;
+use stream::StreamBody;
+
+/// Chunks that may wait for the reader.
+const CHUNKS_WAITING: usize = 1;
+
+/// How often a page is asked for again when too much is asked.
+const TRIES_MAX: usize = 30;
+
+/// Cursor of the next piece.
+const NEXT: HeaderName = HeaderName::from_static("x-weir-next");
+
+/// Why the answer is not the whole one.
+const PARTIAL: HeaderName = HeaderName::from_static("x-weir-partial");
+
+/// Exports at once: half of the workers.
+pub(super) fn exports_max(workers: usize) -> usize {
+    (workers / 2).max(1)
+}
+
+/// Form of an export.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Format {
+    /// A JSON object per line, as in the answer of a search.
+    #[default]
+    Ndjson,
+    /// Comma-separated values with a head (RFC 4180).
+    Csv,
+    /// A Parquet file, as the store keeps them.
+    Parquet,
+}
+
+/// All records that an expression describes are asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ExportQuery {
+    /// Default: `ndjson`.
+    #[serde(default)]
+    #[param(inline)]
+    format: Format,
+    /// An expression; empty: every record.
+    #[serde(default)]
+    query: String,
+    /// The first time. Default: `now-15m`.
+    from: Option<String>,
+    /// Behind the last time. Default: `now`.
+    to: Option<String>,
+    /// `timestamp` (default): the earliest first; `-timestamp`: the latest first.
+    sort: Option<super::search::Sort>,
+    /// How many at most. Default: all.
+    limit: Option<u64>,
+    /// Columns of CSV, with commas between. Default:
+    /// `timestamp,host,service,status,message,attributes`.
+    columns: Option<String>,
+    /// Attributes that are computed: a JSON object from name to measure.
+    measures: Option<String>,
+    /// Parquet: the header `x-weir-next` of the piece before.
+    cursor: Option<String>,
+}
+
+/// All records that an expression describes, as a stream
+///
+/// A connection that ends before the answer does means that it is not complete.
+#[utoipa::path(
+    get, path = "/weir/v1/export", tag = "export", params(ExportQuery),
+    responses(
+        (status = 200, description = "The records", content_type = "application/x-ndjson",
+         body = String),
+        (status = 503, description = "As many exports run as may"),
+    )
+)]
+pub(crate) async fn get(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    query: Result<Query<ExportQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let asked = parameters(query)?;
+    let (request, question) = request(&shared, &headers, &asked)?;
+    let columns = CsvColumns::parse(asked.columns.as_deref())?;
+    let store = shared.explore.store()?;
+    let permit = shared.explore.exports.clone().try_acquire_owned().map_err(|_| {
+        let title = "as many exports run as may; try again when one has ended";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, title).retry_after(10)
+    })?;
+    let limit = asked.limit.unwrap_or(u64::MAX);
+    let export = Export { shared, store, request, left: limit, is_done: limit == 0 };
+    match asked.format {
+        Format::Ndjson => lines(export, Lines::Ndjson, permit).await,
+        Format::Csv => lines(export, Lines::Csv(Arc::new(columns)), permit).await,
+        Format::Parquet => parquet::file(export, question).await,
+    }
+}
+
+/// The first page, and the hash of the question.
+fn request(
+    shared: &Shared,
+    headers: &HeaderMap,
+    asked: &ExportQuery,
+) -> Result<(SearchRequest, u64), Problem> {
+    let (from, to) = (asked.from.clone().map(TimeText::Text), asked.to.clone().map(TimeText::Text));
+    let measures = measures_of(Names::OWN.measures, asked.measures.as_deref())?;
+    let question = Question {
+        names: Names::OWN,
+        query: &asked.query,
+        from: from.as_ref(),
+        to: to.as_ref(),
+        measures: &measures,
+    };
+    let mut filter = question.filter(shared.explore.arrival().now_ns(), access(headers))?;
+    let hash = question.hash(&format!("export {:?} {:?}", asked.sort, asked.limit));
+    let mut after = None;
+    if let Some(text) = &asked.cursor {
+        if asked.format != Format::Parquet {
+            return Err(Problem::parameter("cursor", "belongs to format=parquet"));
+        }
+        let cursor =
+            Cursor::decode(text, hash).map_err(|error| Problem::parameter("cursor", error))?;
+        filter.range = cursor.range;
+        after = Some(cursor.key);
+    }
+    let order = match asked.sort {
+        Some(super::search::Sort::Newest) => Order::NewestFirst,
+        _ => Order::OldestFirst,
+    };
+    Ok((SearchRequest { filter, order, limit: PAGE_RECORDS_MAX, after }, hash))
+}
+
+/// An export under way.
+struct Export {
+    shared: Arc<Shared>,
+    store: Arc<dyn LogStore>,
+    /// The next page.
+    request: SearchRequest,
+    /// Records that are still wanted.
+    left: u64,
+    is_done: bool,
+}
+
+/// A page, made into something by a worker.
+struct Made<T> {
+    made: T,
+    shortfalls: Vec<Shortfall>,
+}
+
+impl Export {
+    /// Asks for the next page and makes something of its records, both on a worker. Tries again
+    /// when too much is asked at the moment, and with fewer records when they need too much
+    /// memory.
+    async fn next<T: Send + 'static>(
+        &mut self,
+        make: impl Fn(Vec<StoredRecord>) -> T + Clone + Send + 'static,
+    ) -> Result<Made<T>, Problem> {
+        let mut tries = 0;
+        loop {
+            let mut request = self.request.clone();
+            request.limit = request.limit.min(usize::try_from(self.left).unwrap_or(usize::MAX));
+            match self.page(request, make.clone()).await {
+                Ok(Ok((rows, next, made))) => {
+                    let needs_less = made.shortfalls.contains(&Shortfall::Memory);
+                    if needs_less && self.request.limit > 1 {
+                        self.request.limit /= 2;
+                        continue;
+                    }
+                    self.left -= (rows as u64).min(self.left);
+                    self.is_done = next.is_none() || self.left == 0;
+                    self.request.after = next;
+                    return Ok(made);
+                }
+                Ok(Err(problem)) => return Err(problem),
+                Err(Refused::Full(seconds) | Refused::Late(seconds)) if tries < TRIES_MAX => {
+                    tries += 1;
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                }
+                Err(error) => return Err(refused(error)),
+            }
+        }
+    }
+
+    async fn page<T: Send + 'static>(
+        &self,
+        request: SearchRequest,
+        make: impl FnOnce(Vec<StoredRecord>) -> T + Send + 'static,
+    ) -> Result<Result<(usize, Option<PageKey>, Made<T>), Problem>, Refused> {
+        let store = Arc::clone(&self.store);
+        let work = move |budget: &_| match store.search(&request, budget) {
+            Ok(SearchPage { records, next, coverage }) => {
+                let rows = records.len();
+                let ending = if coverage.is_partial() { Ending::Partial } else { Ending::Complete };
+                let made = Made { made: make(records), shortfalls: coverage.shortfalls };
+                (Ok((rows, next, made)), ending)
+            }
+            Err(error) => (Err(failed(&error)), Ending::Failed),
+        };
+        self.shared.explore.admission.run(Kind::Export, None, work).await
+    }
+}
+
+/// Forms that are written record by record.
+#[derive(Debug, Clone)]
+enum Lines {
+    Ndjson,
+    Csv(Arc<CsvColumns>),
+}
+
+impl Lines {
+    fn content_type(&self) -> &'static str {
+        match self {
+            Self::Ndjson => "application/x-ndjson",
+            Self::Csv(_) => "text/csv; charset=utf-8; header=present",
+        }
+    }
+
+    fn head(&self) -> Vec<u8> {
+        match self {
+            Self::Ndjson => Vec::new(),
+            Self::Csv(columns) => columns.head(),
+        }
+    }
+
+    fn page(&self, records: Vec<StoredRecord>) -> Vec<u8> {
+        let mut text = Vec::new();
+        for record in records {
+            match self {
+                Self::Ndjson => {
+                    // Texts and numbers can always be written.
+                    let _infallible =
+                        serde_json::to_writer(&mut text, &LogEntry::new(record, true));
+                    text.push(b'\n');
+                }
+                Self::Csv(columns) => columns.row(record, &mut text),
+            }
+        }
+        text
+    }
+}
+
+/// Answers with the first page, and sends the others as the reader takes them.
+async fn lines(
+    mut export: Export,
+    lines: Lines,
+    permit: OwnedSemaphorePermit,
+) -> Result<Response, Problem> {
+    let make = {
+        let lines = lines.clone();
+        move |records| lines.page(records)
+    };
+    let mut first = lines.head();
+    let mut headers = HeaderMap::new();
+    if !export.is_done {
+        let made = export.next(make.clone()).await?;
+        first.extend_from_slice(&made.made);
+        mark_partial(&mut headers, &made.shortfalls);
+    }
+    let (sender, body) = StreamBody::new(CHUNKS_WAITING);
+    tokio::spawn(async move {
+        let mut chunk = Bytes::from(first);
+        loop {
+            if !chunk.is_empty() && sender.send(Ok(chunk)).await.is_err() {
+                return;
+            }
+            if export.is_done {
+                break;
+            }
+            let page = tokio::select! {
+                page = export.next(make.clone()) => page,
+                () = sender.closed() => return,
+            };
+            match page {
+                Ok(made) => chunk = made.made.into(),
+                Err(problem) => {
+                    tracing::warn!(?problem, "an export was cut off");
+                    // The reader may have left by itself.
+                    let _gone = sender.send(Err(stream::CutOff)).await;
+                    return;
+                }
+            }
+        }
+        drop(permit);
+    });
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(lines.content_type()));
+    Ok((headers, [NO_STORE], axum::body::Body::new(body)).into_response())
+}
+
+/// Says in a header why the answer is not the whole one.
+fn mark_partial(headers: &mut HeaderMap, shortfalls: &[Shortfall]) {
+    let names: Vec<&str> = shortfalls
+        .iter()
+        .map(|shortfall| match shortfall {
+            Shortfall::Deadline => "deadline",
+            Shortfall::Memory => "memory",
+            Shortfall::CatchingUp => "catching_up",
+            Shortfall::Damaged { .. } => "damaged",
+        })
+        .collect();
+    if let Ok(names) = HeaderValue::from_str(&names.join(","))
+        && !names.is_empty()
+    {
+        headers.insert(PARTIAL, names);
+    }
+}

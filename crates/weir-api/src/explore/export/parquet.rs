@@ -1,0 +1,132 @@
+//! Records as a Parquet file, in pieces that fit into memory.
+
+use std::io::{self, IoSlice};
+use std::sync::{Mutex, PoisonError};
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use weir_host::DiskFile;
+use weir_store::embedded::columns::{Rows, StoredRecord};
+use weir_store::embedded::segment::write_segment;
+use weir_store::query::PageKey;
+
+use super::super::admission::Ending;
+use super::super::cursor::Cursor;
+use super::super::{Kind, refused, unexpected};
+use super::{Export, NEXT, mark_partial};
+use crate::problem::{NO_STORE, Problem};
+
+/// Bytes of the records of a piece, about.
+const PIECE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Rows of a piece: those of a row group.
+const PIECE_ROWS_MAX: usize = weir_store::limits::ROW_GROUP_ROWS_MAX;
+
+/// What a row takes beside its texts, about.
+const ROW_BYTES: usize = 100;
+
+/// zstd's level where a file stays.
+const LEVEL: i32 = 3;
+
+/// Answers with a piece as a file.
+pub(super) async fn file(mut export: Export, question: u64) -> Result<Response, Problem> {
+    let range = export.request.filter.range;
+    let mut headers = HeaderMap::new();
+    let mut rows = Rows::new();
+    let mut bytes = 0;
+    while !export.is_done && bytes < PIECE_BYTES_MAX && rows.len() + 1000 <= PIECE_ROWS_MAX {
+        let made = export.next(|records| records).await?;
+        mark_partial(&mut headers, &made.shortfalls);
+        for record in &made.made {
+            bytes += size(record);
+            rows.push_record(record).map_err(|error| unexpected(&error))?;
+        }
+    }
+    if let Some(key) = export.request.after.filter(|_| !export.is_done) {
+        let key: PageKey = key;
+        let next = Cursor { question, range, key }.encode();
+        headers.extend(HeaderValue::from_str(&next).ok().map(|next| (NEXT, next)));
+    }
+    let work = move |_budget: &_| {
+        let file = MemoryFile::default();
+        let written = write_segment(&rows, LEVEL, &file);
+        let ending = if written.is_ok() { Ending::Complete } else { Ending::Failed };
+        (written.map(|_| file.into_bytes()), ending)
+    };
+    let run = export.shared.explore.admission.run(Kind::Export, None, work);
+    let bytes = run.await.map_err(refused)?.map_err(|error| unexpected(&error))?;
+    let parquet = HeaderValue::from_static("application/vnd.apache.parquet");
+    headers.insert(header::CONTENT_TYPE, parquet);
+    Ok((StatusCode::OK, headers, [NO_STORE], bytes).into_response())
+}
+
+/// Bytes of a record, about.
+fn size(record: &StoredRecord) -> usize {
+    use weir_store::embedded::columns::AttributeValue;
+    let message = record.message.as_ref().map_or(0, String::len);
+    let values = record.attributes.iter().flat_map(|(_, values)| values);
+    let attributes: usize = values
+        .map(|value| match value {
+            AttributeValue::Text(text) => 16 + text.len(),
+            _ => 16,
+        })
+        .sum();
+    ROW_BYTES + message + attributes
+}
+
+/// A file that is nowhere but in memory.
+#[derive(Debug, Default)]
+struct MemoryFile(Mutex<Vec<u8>>);
+
+impl MemoryFile {
+    fn into_bytes(self) -> Vec<u8> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bytes(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DiskFile for MemoryFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let bytes = self.bytes();
+        let rest = bytes.get(offset as usize..).unwrap_or_default();
+        let len = rest.len().min(buf.len());
+        buf[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let mut bytes = self.bytes();
+        // Segments are written from their beginning to their end.
+        if offset as usize != bytes.len() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        for part in parts {
+            bytes.extend_from_slice(part);
+        }
+        Ok(parts.iter().map(|part| part.len()).sum())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes().len() as u64)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.bytes().resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn punch(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+}

@@ -1,0 +1,82 @@
+//! Every bound of searching over HTTP, with its reason.
+
+use std::time::Duration;
+
+/// Longest body of a request: sixteen of the longest expressions.
+pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// Most records of a page. Clients know this number.
+pub(super) const PAGE_RECORDS_MAX: usize = 1000;
+
+/// Records of a page, unless asked otherwise. Clients know this number.
+pub(super) const PAGE_RECORDS: usize = 10;
+
+/// Most values of one field of a group. Clients know this number.
+pub(super) const GROUP_VALUES_MAX: usize = 10_000;
+
+/// Values of one field of a group, unless asked otherwise. Clients know this number.
+pub(super) const GROUP_VALUES: usize = 10;
+
+/// Fields of a group: groups are the product of their values.
+pub(super) const GROUP_FIELDS_MAX: usize = 4;
+
+/// Steps of a histogram of values. Clients know this number.
+pub(super) const HISTOGRAM_STEPS_MAX: f64 = 100.0;
+
+/// Figures of one question.
+pub(super) const COMPUTES_MAX: usize = 32;
+
+/// Groups of a page of figures. Clients know this number.
+pub(super) const PAGE_BUCKETS: usize = 1000;
+
+/// Points of a series, unless asked otherwise. Clients know this number.
+pub(super) const SERIES_POINTS: usize = 150;
+
+/// Most points of a series: a pixel each on the widest screen.
+pub(super) const SERIES_POINTS_MAX: usize = 10_000;
+
+/// Computed attributes of one question.
+pub(super) const MEASURES_MAX: usize = 32;
+
+/// Values or fields of a completion.
+pub(super) const COMPLETIONS_MAX: usize = 1000;
+
+/// The same, unless asked otherwise.
+pub(super) const COMPLETIONS: usize = 20;
+
+/// Records on each side of one.
+pub(super) const CONTEXT_RECORDS_MAX: usize = 1000;
+
+/// The same, unless asked otherwise.
+pub(super) const CONTEXT_RECORDS: usize = 50;
+
+/// Patterns of one question.
+pub(super) const PATTERNS_MAX: usize = 1000;
+
+/// The same, unless asked otherwise.
+pub(super) const PATTERNS: usize = 50;
+
+/// How long a question may take unless it says otherwise: what people wait for.
+pub(super) const DEADLINE: Duration = Duration::from_millis(1500);
+
+/// How long a question may take at most: a worker is its own for that time.
+pub(super) const DEADLINE_MAX: Duration = Duration::from_mins(1);
+
+/// Memory of one question, for what is gathered.
+pub(super) const QUERY_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Workers per processor: while one reads from disk another computes.
+pub(super) const WORKERS_PER_CORE: usize = 2;
+
+/// Questions that may wait. More than people ask; programs that ask more are told to slow down.
+pub(super) const WAITING_MAX: usize = 64;
+
+/// How long a question may wait while the queue is empty from time to time.
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How long a question may wait while the queue has not been empty for [`WAIT_MAX`]: then it is
+/// not a burst but more than can be answered, and waiting longer helps nobody.
+pub(super) const WAIT_TARGET: Duration = Duration::from_millis(100);
+
+const _: () = assert!(DEADLINE.as_nanos() < DEADLINE_MAX.as_nanos(), "the default is allowed");
+const _: () = assert!(WAIT_TARGET.as_nanos() < WAIT_MAX.as_nanos(), "standing queues wait less");

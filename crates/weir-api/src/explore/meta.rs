@@ -1,0 +1,183 @@
+//! What an answer says about itself: time, warnings, why it is not the whole one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use weir_host::Clock;
+use weir_store::query::{Coverage, Shortfall, TimeRange};
+
+use super::record::precise_time;
+
+/// What an answer says about itself.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct Meta {
+    /// From the arrival of the question to the answer, milliseconds.
+    pub elapsed: u64,
+    /// Tells this question from others in weir's own log.
+    pub request_id: String,
+    /// `done`, or `timeout` when the time was up before everything was looked at.
+    pub status: String,
+    /// Where the next page begins; absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<NextPage>,
+    /// What should be known about the answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
+    /// What was read for the answer.
+    pub weir: ScanMeta,
+}
+
+/// Where the next page begins.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct NextPage {
+    /// The cursor to ask with.
+    pub after: String,
+}
+
+/// Something that should be known about an answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Warning {
+    /// One of `deadline`, `memory`, `catching_up`, `damaged`, `unknown_field`, `approximate`,
+    /// `ignored`.
+    pub code: String,
+    /// In short.
+    pub title: String,
+    /// At length.
+    pub detail: String,
+}
+
+/// What was read for an answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScanMeta {
+    /// The answer is not the whole one; `warnings` say why.
+    pub partial: bool,
+    /// The first time of the range, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Behind the last time of the range, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Length of the stretches of time of a series, nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_ns: Option<i64>,
+    /// Records that match, where they were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matched: Option<u64>,
+    /// Segments that may have held something.
+    pub segments: u64,
+    /// Rows that were looked at.
+    pub rows: u64,
+    /// Pages that were read.
+    pub pages: u64,
+    /// Pages that did not have to be read.
+    pub pages_pruned: u64,
+    /// Bytes of pages, decompressed.
+    pub bytes: u64,
+}
+
+impl ScanMeta {
+    /// Says which range it was.
+    pub(super) fn set_range(&mut self, range: TimeRange) {
+        self.from = Some(precise_time(range.from_ns));
+        self.to = Some(precise_time(range.to_ns));
+    }
+}
+
+impl Warning {
+    fn new(code: &str, title: &str, detail: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), title: title.to_owned(), detail: detail.into() }
+    }
+
+    /// Something in the question was not followed.
+    pub(super) fn ignored(detail: impl Into<String>) -> Self {
+        Self::new("ignored", "something was not followed", detail)
+    }
+
+    /// Groups are missing.
+    pub(super) fn approximate() -> Self {
+        let detail = "there were more groups than fit into memory: small ones are missing, and \
+                      figures of others may be too low; narrow the query or the range";
+        Self::new("approximate", "groups are missing", detail)
+    }
+
+    fn of_shortfall(shortfall: &Shortfall) -> Self {
+        match shortfall {
+            Shortfall::Deadline => Self::new(
+                "deadline",
+                "the time was up",
+                "this is what was found by then; narrow the query or the range, or allow more time",
+            ),
+            Shortfall::Memory => Self::new(
+                "memory",
+                "the memory of a query was used up",
+                "this is what was found by then; narrow the query or the range",
+            ),
+            Shortfall::CatchingUp => Self::new(
+                "catching_up",
+                "the store is catching up",
+                "what was received before weir started is still being taken in",
+            ),
+            Shortfall::Damaged { segments } => Self::new(
+                "damaged",
+                "segments are damaged",
+                format!("records of these segments are missing: {}", segments.join(", ")),
+            ),
+        }
+    }
+
+    fn unknown_field(name: &str) -> Self {
+        let detail = format!("no record has a field {name}; is it misspelt?");
+        Self::new("unknown_field", "a field is unknown", detail)
+    }
+}
+
+/// A question that has arrived.
+#[derive(Debug, Clone)]
+pub(super) struct Arrival {
+    clock: Arc<dyn Clock>,
+    since: Duration,
+    request_id: u64,
+}
+
+impl Arrival {
+    /// Now.
+    pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
+        let (clock, request_id) = (Arc::clone(clock), fastrand::u64(..));
+        Self { since: clock.monotonic(), clock, request_id }
+    }
+
+    /// When it arrived, nanoseconds since 1970.
+    pub(super) fn now_ns(&self) -> i64 {
+        self.clock.unix_ns()
+    }
+
+    /// What the answer to it, which is ready, says about itself.
+    pub(super) fn meta(&self, coverage: &Coverage) -> Meta {
+        let is_late = coverage.shortfalls.contains(&Shortfall::Deadline);
+        let shortfalls = coverage.shortfalls.iter().map(Warning::of_shortfall);
+        let unknown = coverage.unknown_fields.iter().map(|name| Warning::unknown_field(name));
+        let scanned = coverage.scanned;
+        let elapsed = self.clock.monotonic().saturating_sub(self.since);
+        Meta {
+            elapsed: elapsed.as_millis() as u64,
+            request_id: format!("{:016x}", self.request_id),
+            status: if is_late { "timeout" } else { "done" }.to_owned(),
+            page: None,
+            warnings: shortfalls.chain(unknown).collect(),
+            weir: ScanMeta {
+                partial: coverage.is_partial(),
+                from: None,
+                to: None,
+                interval_ns: None,
+                matched: None,
+                segments: scanned.segments,
+                rows: scanned.rows,
+                pages: scanned.pages,
+                pages_pruned: scanned.pages_pruned,
+                bytes: scanned.bytes,
+            },
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `/weir/v1/patterns`: messages by what they have in common.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use weir_store::query::{LogStore, Patterns, PatternsRequest};
+
+use super::Kind;
+use super::access::access;
+use super::limits::{PATTERNS, PATTERNS_MAX};
+use super::meta::Meta;
+use super::question::{Names, Question, bounded, deadline, measures_of, parameters};
+use super::record::LogEntry;
+use super::time::TimeText;
+use crate::problem::Problem;
+use crate::routes::Shared;
+
+/// Patterns are asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PatternsQuery {
+    /// An expression; empty: every record.
+    #[serde(default)]
+    query: String,
+    /// The first time. Default: `now-15m`.
+    from: Option<String>,
+    /// Behind the last time. Default: `now`.
+    to: Option<String>,
+    /// How many at most. Default: 50.
+    limit: Option<usize>,
+    /// Attributes that are computed: a JSON object from name to measure.
+    measures: Option<String>,
+    /// How long it may take. Default: 1500ms.
+    timeout: Option<String>,
+}
+
+/// Messages by what they have in common.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct PatternsAnswer {
+    /// Those of most records first.
+    pub patterns: Vec<PatternEntry>,
+    /// What the answer says about itself; `weir.matched` counts records of all patterns.
+    pub meta: Meta,
+}
+
+/// Messages that differ in numbers and identifiers only.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct PatternEntry {
+    /// The words that they share, `*` for what differs.
+    pub template: String,
+    /// How many records.
+    pub count: u64,
+    /// Which share of all that match, 0 to 1.
+    pub share: f64,
+    /// Some of them.
+    pub examples: Vec<LogEntry>,
+}
+
+/// Messages by what they have in common, those of most records first
+#[utoipa::path(
+    get, path = "/weir/v1/patterns", tag = "search", params(PatternsQuery),
+    responses((status = 200, description = "The patterns", body = PatternsAnswer))
+)]
+pub(crate) async fn get(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    query: Result<Query<PatternsQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let asked = parameters(query)?;
+    let arrival = shared.explore.arrival();
+    let (from, to) = (asked.from.map(TimeText::Text), asked.to.map(TimeText::Text));
+    let measures = measures_of(Names::OWN.measures, asked.measures.as_deref())?;
+    let question = Question {
+        names: Names::OWN,
+        query: &asked.query,
+        from: from.as_ref(),
+        to: to.as_ref(),
+        measures: &measures,
+    };
+    let filter = question.filter(arrival.now_ns(), access(&headers))?;
+    let limit = bounded("limit", asked.limit, PATTERNS, PATTERNS_MAX)?;
+    let time = deadline("timeout", asked.timeout.as_deref())?;
+    let request = PatternsRequest { filter, limit };
+    let document = |answer: Patterns, mut meta: Meta| {
+        meta.weir.matched = Some(answer.matched);
+        let all = answer.matched.max(1) as f64;
+        let entries = answer.patterns.into_iter().map(|pattern| PatternEntry {
+            template: pattern.template,
+            count: pattern.count,
+            share: pattern.count as f64 / all,
+            examples: pattern.examples.into_iter().map(|r| LogEntry::new(r, false)).collect(),
+        });
+        Ok(PatternsAnswer { patterns: entries.collect(), meta })
+    };
+    let ask = move |store: &dyn LogStore, budget: &_| store.patterns(&request, budget);
+    shared.explore.ask(Kind::Patterns, Some(time), arrival, ask, document).await
+}

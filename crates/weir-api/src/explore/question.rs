@@ -1,0 +1,317 @@
+//! What all questions have in common: which records, at what cost, and how it is named when it is
+//! wrong.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::Query;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::http::{HeaderMap, StatusCode, header};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use weir_expr::{Expr, Field, Measure, parse, parse_field};
+use weir_host::units::{format_rfc3339, parse_duration};
+use weir_store::query::{Access, Filter, NamedMeasure, TimeRange};
+
+use super::limits::{BODY_BYTES_MAX, DEADLINE, DEADLINE_MAX, MEASURES_MAX};
+use super::time::TimeText;
+use crate::problem::Problem;
+
+/// What the parts of a question are called where it stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Names {
+    pub(super) query: &'static str,
+    pub(super) from: &'static str,
+    pub(super) to: &'static str,
+    pub(super) limit: &'static str,
+    pub(super) cursor: &'static str,
+    pub(super) measures: &'static str,
+    pub(super) timeout: &'static str,
+}
+
+impl Names {
+    /// In a body.
+    pub(super) const BODY: Self = Self {
+        query: "filter.query",
+        from: "filter.from",
+        to: "filter.to",
+        limit: "page.limit",
+        cursor: "page.cursor",
+        measures: "weir.measures",
+        timeout: "weir.timeout",
+    };
+    /// In the address of a path of Datadog's.
+    pub(super) const ADDRESS: Self = Self {
+        query: "filter[query]",
+        from: "filter[from]",
+        to: "filter[to]",
+        limit: "page[limit]",
+        cursor: "page[cursor]",
+        measures: "weir.measures",
+        timeout: "weir.timeout",
+    };
+    /// In the address of a path of our own.
+    pub(super) const OWN: Self = Self {
+        query: "query",
+        from: "from",
+        to: "to",
+        limit: "limit",
+        cursor: "cursor",
+        measures: "measures",
+        timeout: "timeout",
+    };
+}
+
+/// Which records, as it stands in a body.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct FilterBody {
+    /// An expression; empty: every record.
+    pub(super) query: String,
+    /// The first time. Default: `now-15m`.
+    pub(super) from: Option<TimeText>,
+    /// Behind the last time. Default: `now`.
+    pub(super) to: Option<TimeText>,
+    /// There is one index, so this says nothing.
+    pub(super) indexes: Vec<String>,
+    /// There is one tier, so this says nothing.
+    pub(super) storage_tier: Option<String>,
+}
+
+/// Settings that Datadog has given up.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct OptionsBody {
+    /// Only UTC is known.
+    timezone: Option<String>,
+    /// Not known.
+    #[serde(rename = "timeOffset")]
+    time_offset: Option<i64>,
+}
+
+impl OptionsBody {
+    /// Why they are not followed.
+    pub(super) fn ignored(&self) -> Option<String> {
+        let zone = self.timezone.as_deref().unwrap_or("UTC");
+        let is_utc = ["UTC", "GMT", "Etc/UTC"].contains(&zone);
+        (!is_utc || self.time_offset.is_some_and(|seconds| seconds != 0))
+            .then(|| "options: times are in UTC, without an offset".to_owned())
+    }
+}
+
+/// What only weir knows, beside what Datadog knows.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct WeirOptions {
+    /// Attributes that are computed, by name: `{"queueing_delay": "@request_time -
+    /// @service_time"}`. They can be used wherever an attribute can.
+    pub(super) measures: BTreeMap<String, String>,
+    /// How long it may take, such as `5s`; what is there by then is the answer. Default: 1500ms.
+    pub(super) timeout: Option<String>,
+    /// Adds stream, position and exact time to each record.
+    pub(super) details: bool,
+    /// How many points a series has about, unless its interval is given. Default: 150.
+    pub(super) points: Option<usize>,
+}
+
+/// Which records, and at what cost, before it is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Question<'a> {
+    pub(super) names: Names,
+    pub(super) query: &'a str,
+    pub(super) from: Option<&'a TimeText>,
+    pub(super) to: Option<&'a TimeText>,
+    pub(super) measures: &'a BTreeMap<String, String>,
+}
+
+impl Question<'_> {
+    /// Which records they are.
+    pub(super) fn filter(&self, now_ns: i64, access: Access) -> Result<Filter, Problem> {
+        let query: Expr =
+            parse(self.query).map_err(|error| Problem::expression(self.names.query, &error))?;
+        let range = self.range(now_ns)?;
+        Ok(Filter { query, range, access, measures: self.measures()? })
+    }
+
+    fn range(&self, now_ns: i64) -> Result<TimeRange, Problem> {
+        let time = |name: &str, text: Option<&TimeText>, default: &str| {
+            let text = text.cloned().unwrap_or_else(|| default.into());
+            text.resolve(now_ns).map_err(|error| Problem::parameter(name, error))
+        };
+        let from_ns = time(self.names.from, self.from, "now-15m")?;
+        let to_ns = time(self.names.to, self.to, "now")?;
+        if from_ns >= to_ns {
+            let (from, to) = (format_rfc3339(from_ns), format_rfc3339(to_ns));
+            let what = format!("{from} is not before {to}, where the range ends");
+            return Err(Problem::parameter(self.names.from, what));
+        }
+        Ok(TimeRange { from_ns, to_ns })
+    }
+
+    fn measures(&self) -> Result<Vec<NamedMeasure>, Problem> {
+        if self.measures.len() > MEASURES_MAX {
+            let what = format!("there are more than {MEASURES_MAX}");
+            return Err(Problem::parameter(self.names.measures, what));
+        }
+        let read = |(name, text): (&String, &String)| {
+            let path = name.strip_prefix('@').unwrap_or(name).to_owned();
+            let at = format!("{}.{name}", self.names.measures);
+            if path.is_empty() {
+                return Err(Problem::parameter(self.names.measures, "a measure has no name"));
+            }
+            match Measure::parse(text) {
+                Ok(measure) => Ok(NamedMeasure { path, measure }),
+                Err(error) => Err(Problem::expression(&at, &error)),
+            }
+        };
+        self.measures.iter().map(read).collect()
+    }
+
+    /// Tells this question from others, for cursors.
+    pub(super) fn hash(&self, rest: &str) -> u64 {
+        let Self { query, from, to, measures, .. } = self;
+        let [from, to] = [from, to].map(|time| time.map(ToString::to_string));
+        weir_model::hash64(format!("{query}\0{from:?}\0{to:?}\0{measures:?}\0{rest}").as_bytes())
+    }
+}
+
+/// How long a question may take.
+pub(super) fn deadline(name: &str, text: Option<&str>) -> Result<Duration, Problem> {
+    let Some(text) = text else { return Ok(DEADLINE) };
+    let time = parse_duration(text).map_err(|error| Problem::parameter(name, error))?;
+    if time.is_zero() || time > DEADLINE_MAX {
+        let most = DEADLINE_MAX.as_secs();
+        return Err(Problem::parameter(name, format!("must be more than 0 and at most {most}s")));
+    }
+    Ok(time)
+}
+
+/// A number within its bounds.
+pub(super) fn bounded(
+    name: &str,
+    number: Option<usize>,
+    default: usize,
+    max: usize,
+) -> Result<usize, Problem> {
+    match number.unwrap_or(default) {
+        number if (1..=max).contains(&number) => Ok(number),
+        number => Err(Problem::parameter(name, format!("is {number}; it must be from 1 to {max}"))),
+    }
+}
+
+/// A field that records can be grouped by, or that has numbers.
+pub(super) fn field(name: &str, text: &str) -> Result<Field, Problem> {
+    match parse_field(text).map_err(|error| Problem::expression(name, &error))? {
+        Field::Any => Err(Problem::parameter(name, "must be one field, not *")),
+        field => Ok(field),
+    }
+}
+
+/// Measures as they stand in an address: a JSON object of texts.
+pub(super) fn measures_of(
+    name: &str,
+    json: Option<&str>,
+) -> Result<BTreeMap<String, String>, Problem> {
+    let Some(json) = json else { return Ok(BTreeMap::new()) };
+    serde_json::from_str(json)
+        .map_err(|error| Problem::parameter(name, format!("is no JSON object of texts: {error}")))
+}
+
+/// The body of a request, as what it should be. No body is an empty object.
+pub(super) fn body<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<T, Problem> {
+    if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        let title = "the body must not be compressed";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, title));
+    }
+    let bytes = body.map_err(|error| {
+        let title = match error.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                format!("the body is longer than {BODY_BYTES_MAX} bytes")
+            }
+            _ => error.body_text(),
+        };
+        Problem::new(error.status(), title)
+    })?;
+    let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { &bytes[..] };
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value: T = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        match error.path().to_string() {
+            // The document itself.
+            path if path == "." || path == "?" => {
+                Problem::new(StatusCode::BAD_REQUEST, format!("the body: {}", error.inner()))
+            }
+            path => Problem::parameter(&path, error.inner()),
+        }
+    })?;
+    reader.end().map_err(|error| {
+        Problem::new(StatusCode::BAD_REQUEST, format!("the body goes on behind its end: {error}"))
+    })?;
+    Ok(value)
+}
+
+/// The parameters of an address, as what they should be.
+pub(super) fn parameters<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+    query
+        .map(|Query(parameters)| parameters)
+        .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.body_text()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reversed_range_a_wrong_measure_and_a_wrong_query_are_named() {
+        let wrong = |query: &str, from: &str, measure: &str| {
+            let measures = [("delay".to_owned(), measure.to_owned())].into();
+            let from = TimeText::from(from);
+            let question = Question {
+                names: Names::OWN,
+                query,
+                from: Some(&from),
+                to: None,
+                measures: &measures,
+            };
+            let problem = question.filter(1_000_000_000, Access::all()).unwrap_err();
+            serde_json::to_value(problem).unwrap()
+        };
+        let problem = wrong("a", "now+1s", "1");
+        assert_eq!(problem["parameter"], "from");
+        assert!(problem["title"].as_str().unwrap().contains("is not before"), "{problem}");
+        let problem = wrong("a", "now-1s", "@a - ");
+        assert_eq!(problem["parameter"], "measures.delay");
+        assert_eq!(problem["span"]["start"], 5);
+        let problem = wrong("(a", "now-1s", "1");
+        assert_eq!((&problem["parameter"], &problem["expected"]), (&"query".into(), &")".into()));
+    }
+
+    #[test]
+    fn a_body_says_where_it_is_wrong() {
+        let read = |text: &'static str| {
+            body::<FilterBody>(&HeaderMap::new(), Ok(Bytes::from_static(text.as_bytes())))
+        };
+        assert!(read("").is_ok() && read(" {} ").is_ok());
+        let wrong = |text| serde_json::to_value(read(text).unwrap_err()).unwrap();
+        let problem = wrong("{\"querry\":\"a\"}");
+        assert_eq!(problem["parameter"], "querry", "{problem}");
+        assert!(problem["title"].as_str().unwrap().contains("expected one of `query`, `from`"));
+        assert_eq!(wrong("{\"query\":5}")["parameter"], "query");
+        assert!(wrong("{").get("parameter").is_none());
+        assert!(wrong("{} x")["title"].as_str().unwrap().contains("behind its end"));
+    }
+
+    #[test]
+    fn deadlines_and_numbers_have_bounds() {
+        assert_eq!(deadline("t", None), Ok(DEADLINE));
+        assert_eq!(deadline("t", Some("5s")), Ok(Duration::from_secs(5)));
+        assert!(deadline("t", Some("61s")).is_err() && deadline("t", Some("0s")).is_err());
+        assert_eq!(bounded("n", None, 10, 1000), Ok(10));
+        assert!(bounded("n", Some(0), 10, 1000).is_err());
+        assert!(bounded("n", Some(1001), 10, 1000).is_err());
+    }
+}

@@ -1,0 +1,208 @@
+//! A stored record as clients of Datadog know it.
+//!
+//! Attributes stand in nested objects: `http.status_code` is `status_code` inside `http`. Where
+//! that cannot be, since a part of the path has a value of its own, the rest of the path stays one
+//! name with dots: of `a` = 1 and `a.b` = 2 comes `{"a": 1, "a.b": 2}`. Several values of one path
+//! are a list. Beside the record's own attributes stand those of its resource; where both have
+//! a path, the record's own counts.
+//!
+//! Invariant: what is made depends on the record alone, not on the order of its attributes.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+use weir_codec::format_rfc3339_ns;
+use weir_host::units::format_rfc3339;
+use weir_store::embedded::columns::{AttributeValue, StoredRecord};
+use weir_store::query::RecordId;
+
+use super::cursor::encode_id;
+
+/// Deepest nesting: what goes deeper has no names that people gave. Readers of JSON give up at
+/// 128.
+const DEPTH_MAX: usize = 64;
+
+/// A record.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct LogEntry {
+    /// What the record is called for ever: asks for its context.
+    pub id: String,
+    /// Always `log`.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// What it says.
+    pub attributes: LogAttributes,
+    /// What only weir knows, if `weir.details` asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weir: Option<LogDetails>,
+}
+
+/// What a record says.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct LogAttributes {
+    /// When it happened, ISO 8601 with milliseconds.
+    pub timestamp: String,
+    /// The host that it was written on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The service that wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// How bad it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// The message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Its tags, `key:value` or bare words, and `source:` with the source that took it in.
+    pub tags: Vec<String>,
+    /// All other attributes, nested, with those of its resource.
+    pub attributes: Map<String, Value>,
+}
+
+/// What only weir knows of a record.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct LogDetails {
+    /// When it happened, RFC 3339 with nanoseconds.
+    pub timestamp: String,
+    /// Its stream, 16 hexadecimal digits.
+    pub stream: String,
+    /// Its position in the stream, `epoch:offset`.
+    pub position: String,
+    /// The source that took it in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+impl LogEntry {
+    /// The record, with what only weir knows if `with_details`.
+    pub(super) fn new(record: StoredRecord, with_details: bool) -> Self {
+        let (stream, position) = (record.stream, record.position);
+        let id = encode_id(&RecordId { time_ns: record.time_ns, stream, position });
+        let weir = with_details.then(|| LogDetails {
+            timestamp: precise_time(record.time_ns),
+            stream: stream.to_string(),
+            position: position.to_string(),
+            source: record.source.clone(),
+        });
+        let attributes = LogAttributes {
+            timestamp: format_rfc3339(record.time_ns),
+            tags: tags(&record),
+            attributes: nested(&record),
+            host: record.host,
+            service: record.service,
+            status: record.status,
+            message: record.message,
+        };
+        Self { id, type_name: "log".to_owned(), attributes, weir }
+    }
+}
+
+/// RFC 3339 with nanoseconds.
+pub(super) fn precise_time(time_ns: i64) -> String {
+    let mut text = Vec::with_capacity(30);
+    format_rfc3339_ns(time_ns, &mut text);
+    String::from_utf8(text).unwrap_or_default()
+}
+
+/// The tags of a record.
+pub(super) fn tags(record: &StoredRecord) -> Vec<String> {
+    let json = record.tags.as_deref().unwrap_or("[]");
+    let mut tags: Vec<String> = serde_json::from_str(json).unwrap_or_default();
+    tags.extend(record.source.iter().map(|source| format!("source:{source}")));
+    tags
+}
+
+/// The value in JSON; what JSON has no number for is null.
+pub(super) fn json_value(value: &AttributeValue) -> Value {
+    match value {
+        AttributeValue::Null => Value::Null,
+        AttributeValue::Bool(truth) => (*truth).into(),
+        AttributeValue::Int(number) => (*number).into(),
+        AttributeValue::Float(number) => (*number).into(),
+        AttributeValue::Text(text) => text.as_str().into(),
+    }
+}
+
+/// All attributes but message and time, which stand beside.
+fn nested(record: &StoredRecord) -> Map<String, Value> {
+    let mut flat: Vec<(String, Value)> = Vec::with_capacity(record.attributes.len() + 4);
+    for (path, values) in &record.attributes {
+        let value = match &values[..] {
+            [value] => json_value(value),
+            values => values.iter().map(json_value).collect(),
+        };
+        flat.push((path.clone(), value));
+    }
+    let ids =
+        [(record.form.trace_path(), &record.trace_id), (record.form.span_path(), &record.span_id)];
+    for (path, text) in ids {
+        if let (Some(path), Some(text)) = (path, text) {
+            flat.push((path.to_owned(), text.as_str().into()));
+        }
+    }
+    let resource = record.resource.as_deref().unwrap_or("{}");
+    let resource: Map<String, Value> = serde_json::from_str(resource).unwrap_or_default();
+    for (path, value) in resource {
+        if !flat.iter().any(|(known, _)| *known == path) {
+            flat.push((path, value));
+        }
+    }
+    // A path stands before those that go on from it.
+    flat.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut objects = Map::new();
+    for (path, value) in flat {
+        insert(&mut objects, &path, value, DEPTH_MAX);
+    }
+    objects
+}
+
+/// Puts a value at a path, as deep as objects go, at most `depth`.
+fn insert(object: &mut Map<String, Value>, path: &str, value: Value, depth: usize) {
+    if let Some((first, rest)) = path.split_once('.')
+        && depth > 0
+        && !first.is_empty()
+        && !rest.is_empty()
+    {
+        let inner = object.entry(first).or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(inner) = inner {
+            return insert(inner, rest, value, depth - 1);
+        }
+    }
+    object.insert(path.to_owned(), value);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn nest(pairs: &[(&str, Value)]) -> Value {
+        let mut objects = Map::new();
+        let mut pairs = pairs.to_vec();
+        pairs.sort_by(|a, b| a.0.cmp(b.0));
+        for (path, value) in pairs {
+            insert(&mut objects, path, value, DEPTH_MAX);
+        }
+        objects.into()
+    }
+
+    #[test]
+    fn paths_become_objects_and_none_is_lost() {
+        let nested = nest(&[
+            ("http.status_code", json!(500)),
+            ("http.url", json!("/")),
+            ("plain", json!(true)),
+        ]);
+        assert_eq!(nested, json!({ "http": { "status_code": 500, "url": "/" }, "plain": true }));
+        let conflict = nest(&[("a.b.c", json!(3)), ("a", json!(1)), ("a.b", json!(2))]);
+        assert_eq!(conflict, json!({ "a": 1, "a.b": 2, "a.b.c": 3 }));
+        let deep = nest(&[("x.a", json!(1)), ("x.a.b", json!(2))]);
+        assert_eq!(deep, json!({ "x": { "a": 1, "a.b": 2 } }));
+        let odd = nest(&[(".a", json!(1)), ("b.", json!(2)), ("c..d", json!(3)), ("", json!(4))]);
+        let deep = nest(&[(&"a.".repeat(100_000), json!(1))]);
+        assert!(deep.to_string().matches('{').count() == DEPTH_MAX + 1);
+        assert_eq!(odd, json!({ ".a": 1, "b.": 2, "c": { ".d": 3 }, "": 4 }));
+    }
+}

@@ -1,0 +1,117 @@
+//! `/weir/v1/store`: what is stored and what it takes.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use weir_store::query::{ClassReport, ColumnReport, LogStore, StoreReport};
+
+use super::Kind;
+use super::limits::DEADLINE;
+use super::meta::Meta;
+use super::record::precise_time;
+use super::{Answer, Coverage};
+use crate::problem::Problem;
+use crate::routes::Shared;
+
+/// What a store holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StoreDocument {
+    /// `weir.store.v1`.
+    pub schema: String,
+    /// Segments.
+    pub segments: u64,
+    /// Records in segments.
+    pub rows: u64,
+    /// Records that are not in a segment yet.
+    pub head_rows: u64,
+    /// Memory of those.
+    pub head_bytes: u64,
+    /// Bytes of the records in segments as they came in.
+    pub raw_bytes: u64,
+    /// Bytes of the segments.
+    pub segment_bytes: u64,
+    /// Bytes of the sidecars.
+    pub sidecar_bytes: u64,
+    /// Time of the earliest record in a segment, RFC 3339.
+    pub first_time: Option<String>,
+    /// Time of the latest record in a segment, RFC 3339.
+    pub last_time: Option<String>,
+    /// The store has taken in what was received before it started.
+    pub has_caught_up: bool,
+    /// Segments that are damaged and were set aside.
+    pub damaged: Vec<String>,
+    /// Records by service, most first; an empty name: records without one.
+    pub services: Vec<StoreService>,
+    /// Columns, the largest first.
+    pub columns: Vec<StoreColumn>,
+}
+
+/// What is stored of a service.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StoreService {
+    /// The service.
+    pub name: String,
+    /// Records.
+    pub rows: u64,
+}
+
+/// What a column takes on disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StoreColumn {
+    /// Its name in the files.
+    pub name: String,
+    /// Bytes on disk.
+    pub packed_bytes: u64,
+    /// Bytes when decompressed.
+    pub plain_bytes: u64,
+}
+
+impl From<StoreReport> for StoreDocument {
+    fn from(report: StoreReport) -> Self {
+        let service = |ClassReport { name, rows }| StoreService { name, rows };
+        let column = |ColumnReport { name, packed_bytes, plain_bytes }| StoreColumn {
+            name,
+            packed_bytes,
+            plain_bytes,
+        };
+        Self {
+            schema: "weir.store.v1".to_owned(),
+            segments: report.segments,
+            rows: report.rows,
+            head_rows: report.head_rows,
+            head_bytes: report.head_bytes,
+            raw_bytes: report.raw_bytes,
+            segment_bytes: report.segment_bytes,
+            sidecar_bytes: report.sidecar_bytes,
+            first_time: report.first_time_ns.map(precise_time),
+            last_time: report.last_time_ns.map(precise_time),
+            has_caught_up: report.has_caught_up,
+            damaged: report.damaged,
+            services: report.services.into_iter().map(service).collect(),
+            columns: report.columns.into_iter().map(column).collect(),
+        }
+    }
+}
+
+impl Answer for StoreReport {
+    fn coverage(&self) -> Coverage {
+        Coverage::default()
+    }
+}
+
+/// What is stored and what it takes
+#[utoipa::path(
+    get, path = "/weir/v1/store", tag = "store",
+    responses((status = 200, description = "What is stored", body = StoreDocument))
+)]
+pub(crate) async fn get(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+    let ask = |store: &dyn LogStore, _budget: &_| Ok(store.report());
+    let document = |report: StoreReport, _meta: Meta| Ok(StoreDocument::from(report));
+    shared
+        .explore
+        .ask(Kind::Complete, Some(DEADLINE), shared.explore.arrival(), ask, document)
+        .await
+}

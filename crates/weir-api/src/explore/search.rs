@@ -1,0 +1,281 @@
+//! `/api/v2/logs/events/search` and `/api/v2/logs/events`: records, page by page.
+//!
+//! Invariants: pages of one question do not overlap and leave nothing out, also while records
+//! come in: the range is that of the first page; a cursor of another question is refused.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, header};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use weir_host::net::percent_encoded;
+use weir_store::query::{Order, PageKey, SearchPage, SearchRequest};
+
+use super::Kind;
+use super::access::access;
+use super::cursor::Cursor;
+use super::limits::{PAGE_RECORDS, PAGE_RECORDS_MAX};
+use super::meta::{Meta, NextPage, Warning};
+use super::question::{
+    FilterBody, Names, OptionsBody, Question, WeirOptions, body, bounded, deadline, measures_of,
+    parameters,
+};
+use super::record::LogEntry;
+use super::time::TimeText;
+use crate::problem::{DatadogProblem, Problem};
+use crate::routes::Shared;
+
+/// A page of records is asked for.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SearchBody {
+    /// Which records.
+    filter: FilterBody,
+    /// Which come first.
+    sort: Sort,
+    /// Which page.
+    page: PageBody,
+    /// Settings that Datadog has given up.
+    options: OptionsBody,
+    /// What only weir knows.
+    weir: WeirOptions,
+}
+
+/// Which records come first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(super) enum Sort {
+    /// The earliest.
+    #[serde(rename = "timestamp")]
+    Oldest,
+    /// The latest.
+    #[default]
+    #[serde(rename = "-timestamp")]
+    Newest,
+}
+
+/// Which page.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+struct PageBody {
+    /// How many records, at most 1000. Default: 10.
+    limit: Option<usize>,
+    /// `meta.page.after` of the page before.
+    cursor: Option<String>,
+}
+
+/// A page of records is asked for, in an address.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SearchQuery {
+    /// An expression; empty: every record.
+    #[serde(rename = "filter[query]", default)]
+    query: String,
+    /// The first time: `now-15m`, ISO 8601, or milliseconds since 1970. Default: `now-15m`.
+    #[serde(rename = "filter[from]")]
+    from: Option<String>,
+    /// Behind the last time. Default: `now`.
+    #[serde(rename = "filter[to]")]
+    to: Option<String>,
+    /// There is one index, so this says nothing.
+    #[serde(rename = "filter[indexes]")]
+    indexes: Option<String>,
+    /// There is one tier, so this says nothing.
+    #[serde(rename = "filter[storage_tier]")]
+    storage_tier: Option<String>,
+    /// Which come first. Default: `-timestamp`.
+    #[serde(default)]
+    #[param(inline)]
+    sort: Sort,
+    /// `meta.page.after` of the page before.
+    #[serde(rename = "page[cursor]")]
+    cursor: Option<String>,
+    /// How many records, at most 1000. Default: 10.
+    #[serde(rename = "page[limit]")]
+    limit: Option<usize>,
+    /// Attributes that are computed: a JSON object from name to measure.
+    #[serde(rename = "weir.measures")]
+    measures: Option<String>,
+    /// How long it may take, such as `5s`. Default: 1500ms.
+    #[serde(rename = "weir.timeout")]
+    timeout: Option<String>,
+    /// Adds stream, position and exact time to each record.
+    #[serde(rename = "weir.details", default)]
+    details: bool,
+}
+
+/// A page of records.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct SearchAnswer {
+    /// The records, in order.
+    pub data: Vec<LogEntry>,
+    /// What the answer says about itself.
+    pub meta: Meta,
+    /// Where to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub links: Option<Links>,
+}
+
+/// Where to go on.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Links {
+    /// Address of the next page.
+    pub next: String,
+}
+
+/// Records of a range that an expression describes, page by page
+///
+/// Ask with `page.cursor` = `meta.page.after` of the page before, and all else as it was.
+#[utoipa::path(
+    post, path = "/api/v2/logs/events/search", tag = "search",
+    request_body = SearchBody,
+    responses(
+        (status = 200, description = "The records", body = SearchAnswer),
+        (status = "4XX", description = "What is wrong with the question"),
+        (status = "5XX", description = "Try again later"),
+    )
+)]
+pub(crate) async fn post(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    bytes: Result<Bytes, BytesRejection>,
+) -> Result<Response, DatadogProblem> {
+    let asked: SearchBody = body(&headers, bytes)?;
+    Ok(answer(&shared, &headers, asked, Names::BODY).await?)
+}
+
+/// Records of a range that an expression describes, page by page
+#[utoipa::path(
+    get, path = "/api/v2/logs/events", tag = "search", params(SearchQuery),
+    responses(
+        (status = 200, description = "The records", body = SearchAnswer),
+        (status = "4XX", description = "What is wrong with the question"),
+        (status = "5XX", description = "Try again later"),
+    )
+)]
+pub(crate) async fn get(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    query: Result<Query<SearchQuery>, QueryRejection>,
+) -> Result<Response, DatadogProblem> {
+    let asked = parameters(query)?;
+    let measures = measures_of(Names::ADDRESS.measures, asked.measures.as_deref())?;
+    let indexes = asked.indexes.iter().flat_map(|list| list.split(',')).map(str::to_owned);
+    let filter = FilterBody {
+        query: asked.query,
+        from: asked.from.map(TimeText::Text),
+        to: asked.to.map(TimeText::Text),
+        indexes: indexes.collect(),
+        storage_tier: asked.storage_tier,
+    };
+    let asked = SearchBody {
+        filter,
+        sort: asked.sort,
+        page: PageBody { limit: asked.limit, cursor: asked.cursor },
+        options: OptionsBody::default(),
+        weir: WeirOptions {
+            measures,
+            timeout: asked.timeout,
+            details: asked.details,
+            points: None,
+        },
+    };
+    Ok(answer(&shared, &headers, asked, Names::ADDRESS).await?)
+}
+
+/// The same as `/api/v2/logs/events`
+#[utoipa::path(
+    get, path = "/api/v2/logs/events/search", tag = "search", params(SearchQuery),
+    responses((status = 200, description = "The records", body = SearchAnswer))
+)]
+pub(crate) async fn get_in_place(
+    state: State<Arc<Shared>>,
+    headers: HeaderMap,
+    query: Result<Query<SearchQuery>, QueryRejection>,
+) -> Result<Response, DatadogProblem> {
+    get(state, headers, query).await
+}
+
+async fn answer(
+    shared: &Shared,
+    headers: &HeaderMap,
+    asked: SearchBody,
+    names: Names,
+) -> Result<Response, Problem> {
+    let arrival = shared.explore.arrival();
+    let question = Question {
+        names,
+        query: &asked.filter.query,
+        from: asked.filter.from.as_ref(),
+        to: asked.filter.to.as_ref(),
+        measures: &asked.weir.measures,
+    };
+    let mut filter = question.filter(arrival.now_ns(), access(headers))?;
+    let hash = question.hash(&format!("search {:?}", asked.sort));
+    let mut after = None;
+    if let Some(text) = &asked.page.cursor {
+        let cursor =
+            Cursor::decode(text, hash).map_err(|error| Problem::parameter(names.cursor, error))?;
+        filter.range = cursor.range;
+        after = Some(cursor.key);
+    }
+    let range = filter.range;
+    let limit = bounded(names.limit, asked.page.limit, PAGE_RECORDS, PAGE_RECORDS_MAX)?;
+    let time = deadline(names.timeout, asked.weir.timeout.as_deref())?;
+    let order = match asked.sort {
+        Sort::Oldest => Order::OldestFirst,
+        Sort::Newest => Order::NewestFirst,
+    };
+    let request = SearchRequest { filter, order, limit, after };
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
+    let document = move |page: SearchPage, mut meta: Meta| {
+        meta.warnings.extend(asked.options.ignored().map(Warning::ignored));
+        let after = |key: PageKey| Cursor { question: hash, range, key }.encode();
+        let next = page.next.map(after);
+        let links = next.as_deref().map(|next| Links { next: next_page(&asked, host, next) });
+        meta.page = next.map(|after| NextPage { after });
+        meta.weir.set_range(range);
+        let details = asked.weir.details;
+        let data = page.records.into_iter().map(|record| LogEntry::new(record, details)).collect();
+        Ok(SearchAnswer { data, meta, links })
+    };
+    let ask =
+        move |store: &dyn weir_store::query::LogStore, budget: &_| store.search(&request, budget);
+    shared.explore.ask(Kind::Search, Some(time), arrival, ask, document).await
+}
+
+/// The address of the next page.
+fn next_page(asked: &SearchBody, host: Option<String>, cursor: &str) -> String {
+    let mut address = host.map(|host| format!("http://{host}")).unwrap_or_default();
+    address.push_str("/api/v2/logs/events?filter[query]=");
+    address.push_str(&percent_encoded(&asked.filter.query));
+    let mut add = |name: &str, value: &str| {
+        address.extend(["&", name, "=", &percent_encoded(value)]);
+    };
+    for (name, time) in [("filter[from]", &asked.filter.from), ("filter[to]", &asked.filter.to)] {
+        if let Some(time) = time {
+            add(name, &time.to_string());
+        }
+    }
+    if asked.sort == Sort::Oldest {
+        add("sort", "timestamp");
+    }
+    if let Some(limit) = asked.page.limit {
+        add("page[limit]", &limit.to_string());
+    }
+    if !asked.weir.measures.is_empty() {
+        add("weir.measures", &serde_json::json!(asked.weir.measures).to_string());
+    }
+    if let Some(timeout) = &asked.weir.timeout {
+        add("weir.timeout", timeout);
+    }
+    if asked.weir.details {
+        add("weir.details", "true");
+    }
+    add("page[cursor]", cursor);
+    address
+}

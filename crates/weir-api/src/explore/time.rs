@@ -1,0 +1,219 @@
+//! Times in questions.
+//!
+//! ```text
+//! time   := "now" step* round? | RFC 3339 | date | date and time without zone (UTC)
+//!         | milliseconds since 1970
+//! step   := ("+" | "-") digits unit          units: ms s m h d w M y
+//! round  := "/" unit                         down to its beginning, in UTC
+//! ```
+//!
+//! Invariant: nothing panics on any text, and no time leaves the range of `i64` nanoseconds.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use weir_codec::parse_rfc3339;
+
+const MS_NS: i64 = 1_000_000;
+const SECOND_NS: i64 = 1_000 * MS_NS;
+const MINUTE_NS: i64 = 60 * SECOND_NS;
+const HOUR_NS: i64 = 60 * MINUTE_NS;
+const DAY_NS: i64 = 24 * HOUR_NS;
+/// 1970-01-01 was a Thursday; weeks begin on Mondays.
+const MONDAY_NS: i64 = 4 * DAY_NS;
+
+const EXPECTED: &str = "write now-15m, now-1d/d, an ISO 8601 time such as 2026-11-21T20:00:00Z, \
+                        or milliseconds since 1970";
+
+/// A time as it stands in a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum TimeText {
+    /// Milliseconds since 1970.
+    Number(i64),
+    /// `now-15m`, ISO 8601, or milliseconds since 1970.
+    Text(String),
+}
+
+impl TimeText {
+    /// Nanoseconds since 1970.
+    pub(super) fn resolve(&self, now_ns: i64) -> Result<i64, String> {
+        match self {
+            Self::Number(ms) => from_ms(*ms),
+            Self::Text(text) => parse(text.trim(), now_ns),
+        }
+    }
+}
+
+/// As it stands in an address.
+impl std::fmt::Display for TimeText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(ms) => write!(f, "{ms}"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<&str> for TimeText {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+fn from_ms(ms: i64) -> Result<i64, String> {
+    ms.checked_mul(MS_NS).ok_or_else(|| format!("{ms} ms is out of range (1677 to 2262)"))
+}
+
+fn parse(text: &str, now_ns: i64) -> Result<i64, String> {
+    let wrong = || format!("{text:?} is no time; {EXPECTED}");
+    if let Some(steps) = text.strip_prefix("now") {
+        return math(steps, now_ns).ok_or_else(wrong);
+    }
+    if let Ok(ms) = text.parse() {
+        return from_ms(ms);
+    }
+    let texts = [text.to_owned(), format!("{text}Z"), format!("{text}T00:00:00Z")];
+    texts.iter().find_map(|text| parse_rfc3339(text.as_bytes())).ok_or_else(wrong)
+}
+
+/// What stands behind `now`.
+fn math(steps: &str, now_ns: i64) -> Option<i64> {
+    let (mut rest, mut time_ns) = (steps.trim_start(), now_ns);
+    while let Some(sign) = rest.chars().next() {
+        rest = rest[sign.len_utf8()..].trim_start();
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (number, tail) = rest.split_at(digits);
+        let unit_len = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_len);
+        time_ns = match sign {
+            '+' => step(time_ns, number.parse().ok()?, unit)?,
+            '-' => step(time_ns, number.parse::<i64>().ok()?.checked_neg()?, unit)?,
+            '/' if number.is_empty() && tail.trim().is_empty() => round(time_ns, unit)?,
+            _ => return None,
+        };
+        rest = tail.trim_start();
+    }
+    Some(time_ns)
+}
+
+fn unit_ns(unit: &str) -> Option<i64> {
+    Some(match unit {
+        "ms" => MS_NS,
+        "s" => SECOND_NS,
+        "m" => MINUTE_NS,
+        "h" | "H" => HOUR_NS,
+        "d" | "D" => DAY_NS,
+        "w" => 7 * DAY_NS,
+        _ => return None,
+    })
+}
+
+fn step(time_ns: i64, count: i64, unit: &str) -> Option<i64> {
+    let months = match unit {
+        "M" => count,
+        "y" => count.checked_mul(12)?,
+        _ => {
+            let time_ns = i128::from(time_ns) + i128::from(count) * i128::from(unit_ns(unit)?);
+            // Before all times is a time, too: `now-400000d` means from the beginning.
+            return Some(time_ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+        }
+    };
+    let (year, month, day) = civil(time_ns);
+    let index = (year * 12 + month - 1).checked_add(months)?;
+    let (year, month) = (index.div_euclid(12), index.rem_euclid(12) + 1);
+    // The 31st of a month without one is its last day.
+    let day = day.min(days_of_month(year, month));
+    Some(begin_of(year, month, day)?.saturating_add(time_ns.rem_euclid(DAY_NS)))
+}
+
+fn round(time_ns: i64, unit: &str) -> Option<i64> {
+    match unit {
+        "M" => begin_of(civil(time_ns).0, civil(time_ns).1, 1),
+        "y" => begin_of(civil(time_ns).0, 1, 1),
+        "w" => Some(time_ns - (time_ns - MONDAY_NS).rem_euclid(7 * DAY_NS)),
+        _ => Some(time_ns - time_ns.rem_euclid(unit_ns(unit)?)),
+    }
+}
+
+/// Year, month and day, in the Gregorian calendar.
+fn civil(time_ns: i64) -> (i64, i64, i64) {
+    let text = weir_host::units::format_rfc3339(time_ns);
+    let part = |range: std::ops::Range<usize>| {
+        text.get(range).and_then(|digits| digits.parse().ok()).unwrap_or(1)
+    };
+    (part(0..4), part(5..7), part(8..10))
+}
+
+fn days_of_month(year: i64, month: i64) -> i64 {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+fn begin_of(year: i64, month: i64, day: i64) -> Option<i64> {
+    parse_rfc3339(format!("{year:04}-{month:02}-{day:02}T00:00:00Z").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weir_host::units::format_rfc3339;
+
+    use super::*;
+
+    /// 2026-03-31 is a Tuesday.
+    fn at(text: &str) -> String {
+        let now_ns = parse_rfc3339(b"2026-03-31T13:14:15.678Z").unwrap();
+        match TimeText::from(text).resolve(now_ns) {
+            Ok(time_ns) => format_rfc3339(time_ns),
+            Err(error) => error,
+        }
+    }
+
+    #[test]
+    fn times_are_read_in_every_form() {
+        for (text, want) in [
+            ("now", "2026-03-31T13:14:15.678Z"),
+            ("now-15m", "2026-03-31T12:59:15.678Z"),
+            ("now - 15m", "2026-03-31T12:59:15.678Z"),
+            ("now+1h", "2026-03-31T14:14:15.678Z"),
+            ("now-1d/d", "2026-03-30T00:00:00.000Z"),
+            ("now/d", "2026-03-31T00:00:00.000Z"),
+            ("now/w", "2026-03-30T00:00:00.000Z"),
+            ("now-1w", "2026-03-24T13:14:15.678Z"),
+            ("now-1M", "2026-02-28T13:14:15.678Z"),
+            ("now/M", "2026-03-01T00:00:00.000Z"),
+            ("now-1y/y", "2025-01-01T00:00:00.000Z"),
+            ("now-500ms", "2026-03-31T13:14:15.178Z"),
+            ("now-1h-5m", "2026-03-31T12:09:15.678Z"),
+            ("now-400000d", "1677-09-21T00:12:43.145Z"),
+            ("1767225600000", "2026-01-01T00:00:00.000Z"),
+            ("2026-01-01", "2026-01-01T00:00:00.000Z"),
+            ("2026-01-01T01:00:00", "2026-01-01T01:00:00.000Z"),
+            ("2026-01-01 01:00:00", "2026-01-01T01:00:00.000Z"),
+            ("2026-01-01T01:00:00.5+01:00", "2026-01-01T00:00:00.500Z"),
+        ] {
+            assert_eq!(at(text), want, "{text}");
+        }
+        assert_eq!(TimeText::Number(1000).resolve(0), Ok(SECOND_NS));
+    }
+
+    #[test]
+    fn what_is_no_time_is_named() {
+        for text in ["", "yesterday", "now-15", "now-m", "now-1x", "now/d-1h", "now15m", "15m"] {
+            assert!(at(text).contains("is no time; write now-15m"), "{text}: {}", at(text));
+        }
+        assert!(TimeText::Number(i64::MAX).resolve(0).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "now[-+/0-9a-zM ]{0,24}", now_ns: i64) {
+            let _time = TimeText::Text(text).resolve(now_ns);
+        }
+    }
+}

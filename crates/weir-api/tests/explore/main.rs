@@ -1,0 +1,6 @@
+//! The explore API over a real socket, with a store that answers as the specification says.
+
+mod export;
+mod overload;
+mod questions;
+mod support;

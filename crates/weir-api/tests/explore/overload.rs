@@ -1,0 +1,76 @@
+//! More questions than can be answered, and questions whose senders leave.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+
+use crate::support::{api, api_of, get, read, send_post, wait_until};
+use weir_api::Api;
+
+const SEARCH: &str = "/api/v2/logs/events/search";
+
+fn ask(api: &Api) -> std::net::TcpStream {
+    send_post(api, SEARCH, &json!({ "filter": { "from": "2026-01-01" } }).to_string())
+}
+
+fn metric(api: &Api, name: &str) -> usize {
+    let page = get(api, "/metrics").text;
+    let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{page}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_waits_too_long_is_told_when_to_try_again_and_the_rest_is_answered() {
+    let (api, store) = api(5);
+    store.set_closed(true);
+    // As many as there are workers begin; the others wait and are turned away.
+    let workers = std::thread::available_parallelism().unwrap().get() * 2;
+    let running: Vec<_> = (0..workers).map(|_| ask(&api)).collect();
+    wait_until("all workers are busy", || store.begun.load(Ordering::SeqCst) == workers);
+    let late = read(ask(&api));
+    assert_eq!(late.status, 503, "{late:?}");
+    assert!(late.head.contains("retry-after: 1\r\n"), "{late:?}");
+    assert!(late.head.contains("x-ratelimit-reset: 1\r\n"), "{late:?}");
+    assert!(late.json()["errors"][0].as_str().unwrap().contains("waited too long"));
+    assert!(metric(&api, "weir_queries_running") == workers);
+    store.set_closed(false);
+    for stream in running {
+        assert_eq!(read(stream).status, 200);
+    }
+    assert_eq!(metric(&api, "weir_queries_total{kind=\"search\",outcome=\"complete\"}"), workers);
+    assert_eq!(metric(&api, "weir_queries_total{kind=\"search\",outcome=\"refused_late\"}"), 1);
+    assert_eq!(metric(&api, "weir_query_service_time_seconds_count"), workers);
+    assert_eq!(metric(&api, "weir_query_queueing_delay_seconds_count"), workers);
+    api.shutdown();
+}
+
+#[test]
+fn a_question_ends_when_its_sender_leaves() {
+    let (api, store) = api(5);
+    store.set_closed(true);
+    let asked = ask(&api);
+    wait_until("it has begun", || store.begun.load(Ordering::SeqCst) == 1);
+    drop(asked);
+    wait_until("it has ended", || store.cancelled.load(Ordering::SeqCst) == 1);
+    wait_until("it was counted", || {
+        metric(&api, "weir_queries_total{kind=\"search\",outcome=\"cancelled\"}") == 1
+    });
+    api.shutdown();
+}
+
+#[test]
+fn without_a_store_every_path_says_so() {
+    let (api, store) = api(1);
+    api.show_store(None);
+    let reply = get(&api, "/weir/v1/store");
+    assert_eq!(reply.status, 409);
+    assert!(reply.text.contains("the store is off: [store] enabled = false"), "{reply:?}");
+    assert_eq!(read(ask(&api)).status, 409);
+    api.shutdown();
+    let starting = Api::bind("127.0.0.1:0".parse().unwrap(), "1").unwrap();
+    let reply = read(ask(&starting));
+    assert_eq!(reply.status, 503);
+    assert!(reply.text.contains("weir is starting"), "{reply:?}");
+    starting.shutdown();
+    api_of(store).shutdown();
+}

@@ -1,0 +1,299 @@
+//! What is asked, and what comes back.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::support::{MemoryStore, Reply, api, api_of, get, post, record};
+
+const SEARCH: &str = "/api/v2/logs/events/search";
+const AGGREGATE: &str = "/api/v2/logs/analytics/aggregate";
+
+/// The range of all records of [`record`].
+fn all() -> (&'static str, &'static str) {
+    ("2026-01-01T00:00:00Z", "2026-01-02")
+}
+
+fn filter(query: &str) -> Value {
+    json!({ "query": query, "from": all().0, "to": all().1 })
+}
+
+fn messages(reply: &Reply) -> Vec<String> {
+    let page = reply.json();
+    let data = page["data"].as_array().unwrap_or_else(|| panic!("{page}"));
+    data.iter().map(|entry| entry["attributes"]["message"].as_str().unwrap().to_owned()).collect()
+}
+
+fn numbered(numbers: impl IntoIterator<Item = i64>) -> Vec<String> {
+    numbers.into_iter().map(|n| format!("request {n} done")).collect()
+}
+
+#[test]
+fn a_record_looks_as_clients_of_datadog_know_it() {
+    let (api, _store) = api(3);
+    let reply = post(&api, SEARCH, &json!({ "filter": filter("status:error") }));
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let page = reply.json();
+    let entry = &page["data"][0];
+    assert_eq!(entry["type"], "log");
+    assert_eq!(
+        entry["attributes"],
+        json!({
+            "timestamp": "2026-01-01T00:00:00.123Z",
+            "host": "h1", "service": "web", "status": "error", "message": "request 0 done",
+            "tags": ["env:prod", "blue", "source:app"],
+            "attributes": {
+                "duration": 0, "http": { "status_code": 500 }, "request_time": 5,
+                "service_time": 0, "host": { "name": "h1" }, "k8s": { "pod": { "name": "p" } },
+            },
+        })
+    );
+    assert_eq!(page["meta"]["status"], "done");
+    assert!(page["meta"]["elapsed"].is_u64() && page["meta"]["request_id"].is_string());
+    assert!(page["meta"].get("page").is_none() && page.get("links").is_none());
+    assert!(entry.get("weir").is_none());
+    let asked = json!({ "filter": filter("status:error"), "weir": { "details": true } });
+    let entry = post(&api, SEARCH, &asked).json()["data"][0].clone();
+    let details = json!({
+        "timestamp": "2026-01-01T00:00:00.123456789Z", "stream": "0000000000000007",
+        "position": "1:100", "source": "app",
+    });
+    assert_eq!(entry["weir"], details);
+    api.shutdown();
+}
+
+#[test]
+fn pages_hold_every_record_once_also_while_records_come_in() {
+    let (api, store) = api(25);
+    let mut seen = Vec::new();
+    let mut asked = json!({
+        "filter": { "query": "", "from": all().0, "to": 1_767_225_600_000_i64 + 3_600_000 },
+        "page": { "limit": 10 },
+    });
+    loop {
+        let reply = post(&api, SEARCH, &asked);
+        let page = reply.json();
+        seen.extend(messages(&reply));
+        let Some(after) = page["meta"]["page"]["after"].as_str() else { break };
+        asked["page"]["cursor"] = after.into();
+        // The address of the next page gives the same page.
+        let next = page["links"]["next"].as_str().unwrap().strip_prefix("http://weir").unwrap();
+        assert_eq!(messages(&get(&api, next)), messages(&post(&api, SEARCH, &asked)));
+        let newer = 1000 + seen.len() as i64;
+        store.records.lock().unwrap().push(record(newer));
+    }
+    assert_eq!(seen, numbered((0..25).rev()));
+    let oldest = post(&api, SEARCH, &json!({ "filter": filter("request"), "sort": "timestamp" }));
+    assert_eq!(messages(&oldest), numbered(0..10));
+    api.shutdown();
+}
+
+#[test]
+fn now_stays_what_it_was_over_all_pages() {
+    let (api, store) = api(0);
+    // The range ends now: what comes in with later times is not on later pages of the oldest.
+    store.records.lock().unwrap().extend((0..20).map(record));
+    let from = "2026-01-01";
+    let ask = |cursor: &Value| {
+        let page = json!({ "limit": 10, "cursor": cursor });
+        let page = if cursor.is_null() { json!({ "limit": 10 }) } else { page };
+        let filter = json!({ "from": from, "to": "now" });
+        post(&api, SEARCH, &json!({ "filter": filter, "sort": "timestamp", "page": page }))
+    };
+    let first = ask(&Value::Null);
+    let mut late = record(20);
+    late.time_ns = i64::MAX - 1;
+    store.records.lock().unwrap().push(late);
+    let second = ask(&first.json()["meta"]["page"]["after"]);
+    assert_eq!(messages(&second), numbered(10..20));
+    api.shutdown();
+}
+
+#[test]
+fn a_search_can_be_asked_in_the_address_too() {
+    let (api, _store) = api(25);
+    let path = "/api/v2/logs/events?filter[query]=service%3Aweb&filter[from]=2026-01-01&\
+                filter[to]=1767312000000&sort=timestamp&page[limit]=2";
+    assert_eq!(messages(&get(&api, path)), numbered([0, 10]));
+    let measures = "weir.measures=%7B%22delay%22%3A%22%40request_time%20-%20%40service_time%22%7D";
+    let path = format!(
+        "{SEARCH}?filter[query]=@delay:5&filter[from]=2026-01-01&filter[to]=2026-01-02&{measures}"
+    );
+    assert_eq!(messages(&get(&api, &path)).len(), 10);
+    api.shutdown();
+}
+
+#[test]
+fn figures_of_groups_come_back_as_from_datadog() {
+    let (api, _store) = api(100);
+    let asked = json!({
+        "filter": filter(""),
+        "compute": [
+            { "aggregation": "count" },
+            { "aggregation": "avg", "metric": "@duration" },
+            { "aggregation": "cardinality", "metric": "@http.status_code" },
+            { "aggregation": "count", "type": "timeseries", "interval": "1m" },
+            { "aggregation": "sum", "metric": "@nothing" },
+        ],
+        "group_by": [{ "facet": "service", "total": "all" }],
+    });
+    let reply = post(&api, AGGREGATE, &asked);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let buckets = reply.json()["data"]["buckets"].clone();
+    let names: Vec<&str> =
+        buckets.as_array().unwrap().iter().map(|b| b["by"]["service"].as_str().unwrap()).collect();
+    assert_eq!(names, ["api", "web", "all"]);
+    let web = &buckets[1]["computes"];
+    assert_eq!(web["c0"], 10);
+    assert_eq!(web["c1"], 45e6);
+    assert_eq!(web["c2"], 1);
+    let series = json!([
+        { "time": "2026-01-01T00:00:00.000Z", "value": 6 },
+        { "time": "2026-01-01T00:01:00.000Z", "value": 4 },
+    ]);
+    assert_eq!(web["c3"], series);
+    assert!(web.get("c4").is_none(), "no record has a number there");
+    assert_eq!(reply.json()["meta"]["weir"]["matched"], 100);
+    // Without anything: one group of all.
+    let reply = post(&api, AGGREGATE, &json!({ "filter": filter("service:web") }));
+    let buckets = json!([{ "by": {}, "computes": { "c0": 10 } }]);
+    assert_eq!(reply.json()["data"]["buckets"], buckets);
+    api.shutdown();
+}
+
+#[test]
+fn measures_of_the_moment_can_be_searched_grouped_and_computed() {
+    let (api, _store) = api(50);
+    let asked = json!({
+        "filter": filter("@delay:5"),
+        "compute": [{ "aggregation": "max", "metric": "@delay" }],
+        "group_by": [{ "facet": "@delay" }],
+        "weir": { "measures": { "delay": "@request_time - @service_time" } },
+    });
+    let reply = post(&api, AGGREGATE, &asked);
+    let buckets = json!([{ "by": { "@delay": 5 }, "computes": { "c0": 5.0 } }]);
+    assert_eq!(reply.json()["data"]["buckets"], buckets, "{reply:?}");
+    api.shutdown();
+}
+
+#[test]
+fn groups_come_page_by_page() {
+    let (api, _store) = api(2500);
+    let mut asked = json!({
+        "filter": filter(""),
+        "group_by": [{ "facet": "@duration", "limit": 10_000, "sort": { "order": "asc" } }],
+    });
+    let mut counts = Vec::new();
+    loop {
+        let page = post(&api, AGGREGATE, &asked).json();
+        counts.push(page["data"]["buckets"].as_array().unwrap().len());
+        let Some(after) = page["meta"]["page"]["after"].as_str() else { break };
+        asked["page"] = json!({ "cursor": after });
+    }
+    assert_eq!(counts, [1000, 1000, 500]);
+    api.shutdown();
+}
+
+#[test]
+fn what_is_wrong_with_a_question_is_named() {
+    let (api, _store) = api(1);
+    let cases = [
+        (SEARCH, json!({ "filter": { "query": "(a" } }), "filter.query"),
+        (SEARCH, json!({ "filter": { "from": "now", "to": "now-1h" } }), "filter.from"),
+        (SEARCH, json!({ "filter": { "from": "yesterday" } }), "filter.from"),
+        (SEARCH, json!({ "page": { "limit": 1001 } }), "page.limit"),
+        (SEARCH, json!({ "page": { "cursor": "abc" } }), "page.cursor"),
+        (SEARCH, json!({ "sort": "service" }), "sort"),
+        (SEARCH, json!({ "filter": { "querry": "" } }), "filter.querry"),
+        (SEARCH, json!({ "weir": { "measures": { "d": "@a +" } } }), "weir.measures.d"),
+        (SEARCH, json!({ "weir": { "timeout": "2h" } }), "weir.timeout"),
+        (AGGREGATE, json!({ "compute": [{ "aggregation": "avg" }] }), "compute[0].metric"),
+        (AGGREGATE, json!({ "compute": [{ "aggregation": "mean" }] }), "compute[0].aggregation"),
+        (AGGREGATE, json!({ "group_by": [{ "facet": "a b" }] }), "group_by[0].facet"),
+        (AGGREGATE, json!({ "group_by": [{ "facet": "a", "limit": 0 }] }), "group_by[0].limit"),
+    ];
+    for (path, asked, parameter) in cases {
+        let reply = post(&api, path, &asked);
+        let document = reply.json();
+        assert_eq!(reply.status, 400, "{asked}: {document}");
+        assert_eq!(document["weir"]["parameter"], parameter, "{document}");
+        assert!(document["errors"][0].is_string() && document["weir"]["title"].is_string());
+    }
+    let document = post(&api, SEARCH, &json!({ "filter": { "query": "a (b" } })).json();
+    assert_eq!(document["weir"]["span"], json!({ "start": 2, "end": 3 }), "{document}");
+    assert!(document["errors"][0].as_str().unwrap().contains("\n  a (b\n    ^"), "{document}");
+    api.shutdown();
+}
+
+#[test]
+fn a_cursor_of_another_question_is_refused() {
+    let (api, _store) = api(25);
+    let first = post(&api, SEARCH, &json!({ "filter": filter("request") })).json();
+    let page = json!({ "cursor": first["meta"]["page"]["after"] });
+    let other = post(&api, SEARCH, &json!({ "filter": filter("done"), "page": page }));
+    assert_eq!(other.status, 400);
+    assert!(other.text.contains("is of another question"), "{other:?}");
+    api.shutdown();
+}
+
+#[test]
+fn bodies_and_methods_have_bounds() {
+    let (api, _store) = api(1);
+    let long = json!({ "filter": { "query": "a".repeat(1024 * 1024) } });
+    assert_eq!(post(&api, SEARCH, &long).status, 413);
+    let reply = get(&api, AGGREGATE);
+    assert_eq!(reply.status, 405);
+    assert!(reply.head.contains("allow: post"), "{reply:?}");
+    assert_eq!(post(&api, "/weir/v1/fields", &json!({})).status, 405);
+    assert_eq!(get(&api, "/weir/v1/values?feild=a").status, 400);
+    assert!(get(&api, "/weir/v1/values?feild=a").text.contains("feild"));
+    api.shutdown();
+}
+
+#[test]
+fn an_answer_that_is_not_the_whole_one_says_so() {
+    let store = MemoryStore { is_late: true, ..MemoryStore::new(vec![record(0)]) };
+    let api = api_of(Arc::new(store));
+    let meta = post(&api, SEARCH, &json!({ "filter": filter("@xyz:1") })).json()["meta"].clone();
+    assert_eq!(meta["status"], "timeout");
+    assert_eq!(meta["weir"]["partial"], true);
+    let codes: Vec<&str> = meta["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|warning| warning["code"].as_str().unwrap())
+        .collect();
+    assert_eq!(codes, ["deadline", "unknown_field"]);
+    assert!(meta["warnings"][1]["detail"].as_str().unwrap().contains("@xyz"));
+    api.shutdown();
+}
+
+#[test]
+fn fields_values_context_patterns_and_the_store_are_told() {
+    let (api, _store) = api(100);
+    let fields = get(&api, "/weir/v1/fields?prefix=HTTP.s").json();
+    let want = json!([{ "name": "@http.status_code", "type": "number", "parts": 1 }]);
+    assert_eq!(fields["fields"], want);
+    let range = "from=2026-01-01&to=2026-01-02";
+    let values = get(&api, &format!("/weir/v1/values?field=service&{range}")).json();
+    let want = json!([{ "value": "api", "count": 90 }, { "value": "web", "count": 10 }]);
+    assert_eq!(values["values"], want);
+    let values = get(&api, &format!("/weir/v1/values?field=service&prefix=w&{range}")).json();
+    assert_eq!(values["values"], json!([{ "value": "web", "count": 10 }]));
+    let asked = json!({ "filter": filter("\"request 50\"") });
+    let id = post(&api, SEARCH, &asked).json()["data"][0]["id"].as_str().unwrap().to_owned();
+    let context = get(&api, &format!("/weir/v1/context?id={id}&before=2&after=1")).json();
+    let message = |entry: &Value| entry["attributes"]["message"].clone();
+    assert_eq!(message(&context["before"][0]), "request 48 done", "{context}");
+    assert_eq!(message(&context["record"]), "request 50 done");
+    assert_eq!(message(&context["after"][0]), "request 51 done");
+    assert_eq!(context["after"].as_array().unwrap().len(), 1);
+    assert_eq!(get(&api, "/weir/v1/context?id=abc").status, 400);
+    let patterns = get(&api, &format!("/weir/v1/patterns?{range}")).json();
+    assert_eq!(patterns["patterns"][0]["template"], "request ** done");
+    assert_eq!(patterns["patterns"][0]["count"], 90);
+    let store = get(&api, "/weir/v1/store").json();
+    assert_eq!((&store["rows"], &store["schema"]), (&json!(100), &json!("weir.store.v1")));
+    assert_eq!(store["first_time"], "2026-01-01T00:00:00.000000000Z");
+    api.shutdown();
+}

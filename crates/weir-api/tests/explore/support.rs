@@ -1,0 +1,263 @@
+//! A store in memory that answers as the specification says, and requests over a real socket.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_api::Api;
+use weir_model::{Position, StreamId};
+use weir_store::embedded::columns::{AttributeValue, Form, StoredRecord};
+use weir_store::query::{
+    Access, Aggregate, AggregateRequest, Budget, ContextRequest, Coverage, FieldInfo, LogStore,
+    Pattern, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest,
+    Shortfall, Stop, StoreReport, TimeRange, ValueType, naive,
+};
+
+/// Time of the first record, nanoseconds since 1970: 2026-01-01T00:00:00Z.
+pub(crate) const FIRST_NS: i64 = 1_767_225_600_000_000_000;
+
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A store in memory.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryStore {
+    pub(crate) records: Mutex<Vec<StoredRecord>>,
+    /// Says that time was up before it was done.
+    pub(crate) is_late: bool,
+    /// Questions wait while it is closed.
+    pub(crate) gate: Gate,
+    /// Questions that began.
+    pub(crate) begun: AtomicUsize,
+    /// Questions that saw that nobody waits for them.
+    pub(crate) cancelled: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    is_closed: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl MemoryStore {
+    pub(crate) fn new(records: Vec<StoredRecord>) -> Self {
+        Self { records: records.into(), ..Self::default() }
+    }
+
+    pub(crate) fn set_closed(&self, is_closed: bool) {
+        *self.gate.is_closed.lock().unwrap() = is_closed;
+        self.gate.changed.notify_all();
+    }
+
+    /// Waits at the gate, as a long query works: until it may go on, or need not.
+    fn pass(&self, budget: &Budget) -> Result<(), QueryError> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        let mut closed = self.gate.is_closed.lock().unwrap();
+        while *closed {
+            if budget.check() == Err(Stop::Cancelled) {
+                self.cancelled.fetch_add(1, Ordering::SeqCst);
+                return Err(QueryError::Cancelled);
+            }
+            closed = self.gate.changed.wait_timeout(closed, Duration::from_millis(5)).unwrap().0;
+        }
+        Ok(())
+    }
+}
+
+impl LogStore for MemoryStore {
+    fn search(&self, request: &SearchRequest, budget: &Budget) -> Result<SearchPage, QueryError> {
+        self.pass(budget)?;
+        let mut page = naive::search(&self.records.lock().unwrap(), request);
+        if self.is_late {
+            page.coverage.shortfalls.push(Shortfall::Deadline);
+        }
+        page.coverage.unknown_fields = unknown(&request.filter.query);
+        Ok(page)
+    }
+
+    fn aggregate(
+        &self,
+        request: &AggregateRequest,
+        budget: &Budget,
+    ) -> Result<Aggregate, QueryError> {
+        self.pass(budget)?;
+        Ok(naive::aggregate(&self.records.lock().unwrap(), request))
+    }
+
+    fn context(
+        &self,
+        request: &ContextRequest,
+        _budget: &Budget,
+    ) -> Result<Option<RecordContext>, QueryError> {
+        let records = self.records.lock().unwrap();
+        let mut stream: Vec<&StoredRecord> =
+            records.iter().filter(|record| record.stream == request.id.stream).collect();
+        stream.sort_by_key(|record| record.position);
+        let Some(at) = stream.iter().position(|record| record.position == request.id.position)
+        else {
+            return Ok(None);
+        };
+        let copy = |records: &[&StoredRecord]| records.iter().map(|r| (*r).clone()).collect();
+        Ok(Some(RecordContext {
+            before: copy(&stream[at.saturating_sub(request.before)..at]),
+            record: stream[at].clone(),
+            after: copy(&stream[at + 1..stream.len().min(at + 1 + request.after)]),
+            coverage: Coverage::default(),
+        }))
+    }
+
+    fn patterns(&self, request: &PatternsRequest, _: &Budget) -> Result<Patterns, QueryError> {
+        let mut counts: BTreeMap<String, Vec<StoredRecord>> = BTreeMap::new();
+        for record in self.records.lock().unwrap().iter() {
+            if naive::matches(&request.filter, record) {
+                let message = record.message.clone().unwrap_or_default();
+                let template = message.replace(|c: char| c.is_ascii_digit(), "*");
+                counts.entry(template).or_default().push(record.clone());
+            }
+        }
+        let matched = counts.values().map(|records| records.len() as u64).sum();
+        let mut patterns: Vec<Pattern> = counts
+            .into_iter()
+            .map(|(template, mut records)| {
+                let count = records.len() as u64;
+                records.truncate(1);
+                Pattern { template, count, examples: records }
+            })
+            .collect();
+        patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.count));
+        patterns.truncate(request.limit);
+        Ok(Patterns { patterns, matched, coverage: Coverage::default() })
+    }
+
+    fn fields(
+        &self,
+        _range: TimeRange,
+        _access: &Access,
+        _budget: &Budget,
+    ) -> Result<Vec<FieldInfo>, QueryError> {
+        let field =
+            |name: &str, value_type| FieldInfo { name: name.to_owned(), value_type, parts: 1 };
+        Ok(vec![
+            field("service", ValueType::Text),
+            field("@http.status_code", ValueType::Number),
+            field("@http.method", ValueType::Text),
+        ])
+    }
+
+    fn report(&self) -> StoreReport {
+        let rows = self.records.lock().unwrap().len() as u64;
+        StoreReport { rows, first_time_ns: Some(FIRST_NS), ..StoreReport::default() }
+    }
+}
+
+/// Fields with an x in their name are unknown.
+fn unknown(query: &weir_expr::Expr) -> Vec<String> {
+    let mut names = Vec::new();
+    query.for_each_term(&mut |term, _| {
+        let name = term.field.to_string();
+        if name.starts_with("@x") {
+            names.push(name);
+        }
+    });
+    names
+}
+
+/// A record of second `index`; every tenth is an error of service `web`, the others are of `api`.
+pub(crate) fn record(index: i64) -> StoredRecord {
+    let is_error = index % 10 == 0;
+    StoredRecord {
+        time_ns: FIRST_NS + index * 1_000_000_000 + 123_456_789,
+        sequence: index as u64,
+        stream: StreamId(7),
+        position: Position::new(1, 100 * (index as u64 + 1)),
+        form: Form::default(),
+        service: Some(if is_error { "web" } else { "api" }.to_owned()),
+        host: Some("h1".to_owned()),
+        source: Some("app".to_owned()),
+        status: Some(if is_error { "error" } else { "info" }.to_owned()),
+        tags: Some("[\"env:prod\",\"blue\"]".to_owned()),
+        resource: Some("{\"host.name\":\"h1\",\"k8s.pod.name\":\"p\"}".to_owned()),
+        message: Some(format!("request {index} done")),
+        trace_id: None,
+        span_id: None,
+        attributes: vec![
+            ("duration".to_owned(), vec![AttributeValue::Int(index * 1_000_000)]),
+            (
+                "http.status_code".to_owned(),
+                vec![AttributeValue::Int(if is_error { 500 } else { 200 })],
+            ),
+            ("request_time".to_owned(), vec![AttributeValue::Int(index + 5)]),
+            ("service_time".to_owned(), vec![AttributeValue::Int(index)]),
+        ],
+        original: None,
+    }
+}
+
+/// An API that asks a store of so many records.
+pub(crate) fn api(records: i64) -> (Api, Arc<MemoryStore>) {
+    let store = Arc::new(MemoryStore::new((0..records).map(record).collect()));
+    (api_of(store.clone()), store)
+}
+
+pub(crate) fn api_of(store: Arc<MemoryStore>) -> Api {
+    let api = Api::bind(SocketAddr::from(([127, 0, 0, 1], 0)), "1.2.3").unwrap();
+    api.show_store(Some(store));
+    api
+}
+
+/// Status, head and body of an answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) text: String,
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{self:?}"))
+    }
+}
+
+pub(crate) fn connect(api: &Api) -> TcpStream {
+    let stream = TcpStream::connect(api.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+pub(crate) fn read(mut stream: TcpStream) -> Reply {
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let at = answer.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
+    let head = String::from_utf8(answer[..at].to_vec()).unwrap();
+    let status = head[9..12].parse().unwrap();
+    let text = String::from_utf8_lossy(&answer[at..]).into_owned();
+    Reply { status, head: head.to_lowercase(), text }
+}
+
+pub(crate) fn send_post(api: &Api, path: &str, body: &str) -> TcpStream {
+    let mut stream = connect(api);
+    let len = body.len();
+    write!(stream, "POST {path} HTTP/1.0\r\nhost: weir\r\ncontent-length: {len}\r\n\r\n{body}")
+        .unwrap();
+    stream
+}
+
+pub(crate) fn post(api: &Api, path: &str, body: &Value) -> Reply {
+    read(send_post(api, path, &body.to_string()))
+}
+
+pub(crate) fn get(api: &Api, path: &str) -> Reply {
+    let mut stream = connect(api);
+    write!(stream, "GET {path} HTTP/1.0\r\nhost: weir\r\n\r\n").unwrap();
+    read(stream)
+}
+
+/// Waits until it is so.
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    weir_testkit::wait_for(PATIENCE, || is_so().then_some(())).unwrap_or_else(|| panic!("{what}"));
+}
