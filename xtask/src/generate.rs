@@ -22,6 +22,7 @@ const FILES: &[Generated] = &[
     Generated { path: "docs/reference/default.toml", arguments: &["config", "default"] },
     Generated { path: "docs/reference/configuration.md", arguments: &["config", "reference"] },
     Generated { path: "docs/reference/metrics.md", arguments: &["config", "metrics"] },
+    Generated { path: "docs/reference/openapi.json", arguments: &["config", "openapi"] },
 ];
 
 /// Writes every generated file, or with `check` says which are stale.

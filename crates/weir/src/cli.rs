@@ -9,13 +9,20 @@ use weir_host::units;
 
 use crate::term::ColorChoice;
 
+mod search;
+
+pub(crate) use search::{
+    ExportArgs, ExportFormat, RangeArgs, RowOrder, SearchArgs, SearchOutput, StoreCommand,
+};
+
 const AFTER_HELP: &str = "\
 Exit codes:
   0    done
   1    failed
   2    wrong usage
   3    the configuration is not valid
-  4    what was named does not exist
+  4    what was named does not exist; nothing was found, with --exit-on-empty
+  5    the answer is not the whole one
   6    the books do not balance
   75   not possible now, try again
   130  ended by Ctrl-C before it was done
@@ -71,6 +78,14 @@ pub(crate) enum Command {
     /// Shows time (UTC), stream, severity and message of each. What is missed because it comes too
     /// fast is said with its number. Ends with Ctrl-C.
     Tail(TailArgs),
+    /// Search what a running weir has stored.
+    ///
+    /// Prints records, newest first; with --group-by or --compute figures, with --histogram how
+    /// they are spread over time, with --patterns what their messages have in common.
+    Search(Box<SearchArgs>),
+    /// What is stored: how much of what, and all of it as a file.
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Show sources and outputs of a running weir: rates, lag, fill, loss.
     ///
     /// On a terminal a live table (keys: j k move, g G ends, ? help, q quit); else, or with
@@ -229,6 +244,9 @@ pub(crate) enum ConfigCommand {
     /// Print the reference of all metrics as Markdown.
     #[command(hide = true)]
     Metrics,
+    /// Print the `OpenAPI` document of the API.
+    #[command(hide = true)]
+    Openapi,
 }
 
 /// `weir dead-letter ...`.

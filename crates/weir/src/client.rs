@@ -3,26 +3,35 @@
 //! Invariants: an answer is bounded in size and time; when nobody answers, the error says which
 //! address was tried, where that came from and what to do.
 
-use std::io::{self, Read, Write as _};
+use std::io::{self, BufReader, Read, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::cli::ApiArgs;
 use crate::command::config::locate;
 use crate::exit::{Exit, ExitError};
 
+mod chunked;
+
+pub(crate) use chunked::Chunked;
+
 /// Largest answer that is read: thousands of components.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Deadline of connecting and of each read.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for the next part of a long answer: the server may be busy with others.
+const SILENCE_MAX: Duration = Duration::from_mins(2);
 
 /// Where a running weir is asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client {
     address: SocketAddr,
+    /// Deadline of connecting and of each read.
+    timeout: Duration,
 }
 
 impl Client {
@@ -37,21 +46,33 @@ impl Client {
         if address.port() == 0 {
             bail!("api.listen leaves the port open: name the address that weir printed with --api");
         }
-        Ok(Self { address: reachable(address) })
+        Ok(Self { address: reachable(address), timeout: TIMEOUT })
+    }
+
+    /// Waits longer for answers, since they may take so long.
+    pub(crate) fn patient(self, work: Option<Duration>) -> Self {
+        Self { timeout: self.timeout + work.unwrap_or_default(), ..self }
     }
 
     /// The document at a path.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        let body = self.get_text(path)?;
-        serde_json::from_str(&body).with_context(|| {
-            format!("{} does not answer as this release of weir does", self.address)
-        })
+        self.document(&self.get_text(path)?)
     }
 
     /// The text at a path.
     pub(crate) fn get_text(&self, path: &str) -> Result<String> {
-        let answer = self.exchange(path).map_err(|error| self.no_answer(&error))?;
-        self.text(&answer).map(str::to_owned)
+        self.exchange(path, None)
+    }
+
+    /// The document that answers a question.
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, question: &Value) -> Result<T> {
+        self.document(&self.exchange(path, Some(&question.to_string()))?)
+    }
+
+    fn document<T: DeserializeOwned>(&self, body: &str) -> Result<T> {
+        serde_json::from_str(body).with_context(|| {
+            format!("{} does not answer as this release of weir does", self.address)
+        })
     }
 
     /// The body of an answer that is one.
@@ -61,11 +82,17 @@ impl Client {
         match status {
             200 => Ok(body),
             status => {
-                let problem: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+                let answer: Value = serde_json::from_str(body).unwrap_or_default();
+                // Paths that are Datadog's have the problem beside their errors.
+                let problem = answer.get("weir").unwrap_or(&answer);
                 let title = ["detail", "title"].into_iter().find_map(|key| problem[key].as_str());
                 let title = title.unwrap_or("no reason given");
                 let message = format!("{} answers with status {status}: {title}", self.address);
-                let exit = if status == 503 { Exit::Temporary } else { Exit::Failed };
+                let exit = match status {
+                    429 | 503 => Exit::Temporary,
+                    404 => Exit::NotFound,
+                    _ => Exit::Failed,
+                };
                 Err(ExitError::with(exit, message))
             }
         }
@@ -80,7 +107,26 @@ impl Client {
         silence_max: Duration,
     ) -> Result<impl Read + use<>> {
         let last_id = last_id.map(|id| format!("last-event-id: {id}\r\n")).unwrap_or_default();
-        let mut stream = self.ask(path, &last_id).map_err(|error| self.no_answer(&error))?;
+        let request = format!("GET {path} HTTP/1.0\r\n{last_id}");
+        let (stream, _) = self.begin(&request, "")?;
+        stream.set_read_timeout(Some(silence_max))?;
+        Ok(stream)
+    }
+
+    /// The body at a path, as it comes, and the headers before it. A body that does not come to
+    /// its end is an error of the reader.
+    pub(crate) fn download(&self, path: &str) -> Result<(Headers, Chunked<BufReader<TcpStream>>)> {
+        let request = format!("GET {path} HTTP/1.1\r\nconnection: close\r\n");
+        let (stream, head) = self.begin(&request, "")?;
+        stream.set_read_timeout(Some(SILENCE_MAX))?;
+        let headers = Headers(head);
+        let body = Chunked::new(BufReader::new(stream), headers.get("content-length"));
+        Ok((headers, body))
+    }
+
+    /// Sends a request, and reads the head of the answer, which must be one of success.
+    fn begin(&self, request: &str, body: &str) -> Result<(TcpStream, String)> {
+        let mut stream = self.ask(request, body).map_err(|error| self.no_answer(&error))?;
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
@@ -93,23 +139,34 @@ impl Client {
             let _part = (&stream).take(ANSWER_BYTES_MAX).read_to_end(&mut head);
             self.text(&head)?;
         }
-        stream.set_read_timeout(Some(silence_max))?;
-        Ok(stream)
-    }
-
-    fn exchange(&self, path: &str) -> io::Result<Vec<u8>> {
-        let stream = self.ask(path, "")?;
-        let mut answer = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-        Ok(answer)
+        Ok((stream, String::from_utf8_lossy(&head).into_owned()))
     }
 
     /// In HTTP/1.0, so that the answer is not chunked and ends with the connection.
-    fn ask(&self, path: &str, headers: &str) -> io::Result<TcpStream> {
+    fn exchange(&self, path: &str, question: Option<&str>) -> Result<String> {
+        let request = match question {
+            Some(body) => {
+                let len = body.len();
+                format!(
+                    "POST {path} HTTP/1.0\r\ncontent-type: application/json\r\n\
+                     content-length: {len}\r\n"
+                )
+            }
+            None => format!("GET {path} HTTP/1.0\r\n"),
+        };
+        let mut answer = Vec::new();
+        let read = self
+            .ask(&request, question.unwrap_or_default())
+            .and_then(|stream| stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer));
+        read.map_err(|error| self.no_answer(&error))?;
+        self.text(&answer).map(str::to_owned)
+    }
+
+    fn ask(&self, request: &str, body: &str) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect_timeout(&self.address, TIMEOUT)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_read_timeout(Some(self.timeout))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
-        write!(stream, "GET {path} HTTP/1.0\r\nhost: {}\r\n{headers}\r\n", self.address)?;
+        write!(stream, "{request}host: {}\r\n\r\n{body}", self.address)?;
         Ok(stream)
     }
 
@@ -119,6 +176,20 @@ impl Client {
             self.address
         );
         ExitError::with(Exit::Failed, message)
+    }
+}
+
+/// Lines of the head of an answer.
+#[derive(Debug)]
+pub(crate) struct Headers(String);
+
+impl Headers {
+    /// The value of a header.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.lines().find_map(|line| {
+            let (known, value) = line.split_once(':')?;
+            known.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
     }
 }
 

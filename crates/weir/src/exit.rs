@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     Usage,
     /// What was named does not exist.
     NotFound,
+    /// The answer is not the whole one.
+    Partial,
     /// The books do not balance.
     Broken,
     /// Not possible now: try again.
@@ -35,6 +37,7 @@ impl Exit {
             Self::ConfigInvalid => 3,
             Self::Usage => 2,
             Self::NotFound => 4,
+            Self::Partial => 5,
             Self::Broken => 6,
             Self::Temporary => 75,
             Self::Interrupted => 130,

@@ -10,8 +10,10 @@ mod cli;
 mod client;
 mod command;
 mod config;
+mod event;
 mod exit;
 mod logging;
+mod row;
 mod signal;
 mod table;
 mod term;
@@ -49,6 +51,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Ledger { api, output } => command::ledger::run(&api, output, color),
         Command::Rules { api, output } => command::rules::run(&api, output, color),
         Command::Tail(args) => command::tail::run(&args, color),
+        Command::Search(args) => command::search::run(&args, color),
+        Command::Store(command) => command::store::run(&command, color),
         Command::Top { api, once, interval } => command::top::run(&api, once, interval, color),
         Command::DeadLetter(command) => command::dead_letter::run(&command, color),
         Command::Cursor(command) => command::cursor::run(&command),

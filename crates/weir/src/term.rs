@@ -113,6 +113,19 @@ pub(crate) fn print_data(text: &str) -> io::Result<bool> {
     }
 }
 
+/// Characters of a line on stdout: of the terminal, else as `COLUMNS` says, else 80.
+pub(crate) fn stdout_width() -> usize {
+    const WIDTH: usize = 80;
+    if io::stdout().is_terminal()
+        && let Ok((columns, _)) = crossterm::terminal::size()
+        && columns > 0
+    {
+        return usize::from(columns);
+    }
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    columns.filter(|columns| (20..=1000).contains(columns)).unwrap_or(WIDTH)
+}
+
 /// Writes a note for people to stderr. Where nobody can read it, nothing is left to be done.
 pub(crate) fn note(text: &str) {
     let _nobody_reads = writeln!(io::stderr().lock(), "{text}");

@@ -22,6 +22,7 @@ pub(crate) fn run(command: &ConfigCommand, color: ColorChoice) -> Result<Exit> {
         ConfigCommand::Schema => print(&format!("{:#}\n", config::schema())),
         ConfigCommand::Reference => print(&config::reference()),
         ConfigCommand::Metrics => print(&metrics_reference()),
+        ConfigCommand::Openapi => print(&format!("{:#}\n", weir_api::openapi())),
     }
 }
 

@@ -10,5 +10,7 @@ pub(crate) mod reload;
 pub(crate) mod rule_test;
 pub(crate) mod rules;
 pub(crate) mod run;
+pub(crate) mod search;
+pub(crate) mod store;
 pub(crate) mod tail;
 pub(crate) mod top;

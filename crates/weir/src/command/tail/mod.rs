@@ -1,12 +1,11 @@
-//! `weir tail`: records as they come in, those that an expression describes.
+//! `weir tail`: records as they come in, those that an expression describes; also the end of
+//! `weir search --follow`.
 //!
 //! Invariants: rows go to stdout, all that is said about them to stderr; what was missed or left
 //! out is said with its number; when the connection is lost it is made again, behind the last row.
 
-mod event;
-mod row;
-
-use std::io::BufReader;
+use std::collections::HashSet;
+use std::io::{BufReader, Read};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -16,10 +15,10 @@ use weir_host::units::group_digits;
 
 use crate::cli::{TailArgs, TailOutput};
 use crate::client::Client;
+use crate::event::{Event, Events};
 use crate::exit::Exit;
+use crate::row::{Painter, Row};
 use crate::term::{ColorChoice, Paint, Style, note, print_data};
-use event::{Event, Events};
-use row::Painter;
 
 /// Pause before the connection is made again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -29,45 +28,73 @@ const SILENCE_MAX: Duration = Duration::from_secs(45);
 
 /// Runs the command.
 pub(crate) fn run(args: &TailArgs, color: ColorChoice) -> Result<Exit> {
-    let client = Client::new(&args.api)?;
     let query = args.query.join(" ");
-    let path =
-        format!("/weir/v1/tail?query={}&max_rate={}", percent_encoded(&query), args.max_rate);
-    let mut tail = Tail {
-        painter: Painter::new(&query, Paint::for_stdout(color)),
-        notes: Paint::for_stderr(color),
-        output: args.output,
-        rows_left: args.limit,
-        last_id: None,
-    };
-    // A wrong expression, or nobody there, ends the command; later the connection is made again.
-    let mut connection = client.stream(&path, None, SILENCE_MAX)?;
-    loop {
-        if tail.follow(Events::new(BufReader::new(connection)))? {
-            return Ok(Exit::Ok);
-        }
-        tail.say(Style::Warn, "the connection ended; trying again");
-        connection = loop {
-            pause();
-            if let Ok(connection) = client.stream(&path, tail.last_id.as_deref(), SILENCE_MAX) {
-                break connection;
-            }
-        };
-        tail.say(Style::Good, "connected again");
-    }
+    let mut tail = Tail::connect(Client::new(&args.api)?, &query, args.max_rate, color)?;
+    tail.output = args.output;
+    tail.rows_left = args.limit;
+    tail.run()
 }
 
-struct Tail {
-    painter: Painter,
+/// A live tail.
+pub(crate) struct Tail {
+    client: Client,
+    path: String,
+    connection: Option<Box<dyn Read>>,
+    pub(crate) painter: Painter,
     notes: Paint,
-    output: TailOutput,
+    pub(crate) output: TailOutput,
     /// Rows that are still wanted; none: no end.
-    rows_left: Option<u64>,
+    pub(crate) rows_left: Option<u64>,
+    /// Stream and position of records that have been printed by other means.
+    pub(crate) known: HashSet<(String, String)>,
     /// Of the last row that was printed.
     last_id: Option<String>,
 }
 
 impl Tail {
+    /// Connects: from now on no record is passed over. A wrong expression, or nobody there, is an
+    /// error; when the connection is lost later, it is made again.
+    pub(crate) fn connect(
+        client: Client,
+        query: &str,
+        max_rate: u32,
+        color: ColorChoice,
+    ) -> Result<Self> {
+        let path = format!("/weir/v1/tail?query={}&max_rate={max_rate}", percent_encoded(query));
+        let connection = client.stream(&path, None, SILENCE_MAX)?;
+        Ok(Self {
+            client,
+            path,
+            connection: Some(Box::new(connection)),
+            painter: Painter::new(query, Paint::for_stdout(color)),
+            notes: Paint::for_stderr(color),
+            output: TailOutput::Text,
+            rows_left: None,
+            known: HashSet::new(),
+            last_id: None,
+        })
+    }
+
+    /// Prints until no more is wanted.
+    pub(crate) fn run(mut self) -> Result<Exit> {
+        loop {
+            if let Some(connection) = self.connection.take()
+                && self.follow(Events::new(BufReader::new(connection)))?
+            {
+                return Ok(Exit::Ok);
+            }
+            self.say(Style::Warn, "the connection ended; trying again");
+            self.connection = loop {
+                pause();
+                let last_id = self.last_id.as_deref();
+                if let Ok(connection) = self.client.stream(&self.path, last_id, SILENCE_MAX) {
+                    break Some(Box::new(connection));
+                }
+            };
+            self.say(Style::Good, "connected again");
+        }
+    }
+
     /// Prints until the connection ends; true when no more is wanted.
     fn follow<R: std::io::BufRead>(&mut self, events: Events<R>) -> Result<bool> {
         if self.rows_left == Some(0) {
@@ -88,13 +115,17 @@ impl Tail {
 
     /// False when it was the last that is wanted, or nobody reads any more.
     fn row(&mut self, event: &Event) -> Result<bool> {
+        self.last_id.clone_from(&event.id);
+        let record = parsed(&event.data);
+        if !self.known.is_empty() && self.known.remove(&key(&record)) {
+            return Ok(true);
+        }
         let text = match self.output {
             TailOutput::Json => format!("{}\n", event.data),
-            TailOutput::Text => self.painter.line(&parsed(&event.data)),
-            TailOutput::Raw => row::body(&parsed(&event.data)) + "\n",
+            TailOutput::Text => self.painter.line(&Row::of_tail(&record)),
+            TailOutput::Raw => Row::of_tail(&record).message + "\n",
         };
         let is_read = print_data(&text)?;
-        self.last_id.clone_from(&event.id);
         if let Some(left) = &mut self.rows_left {
             *left -= 1;
         }
@@ -127,6 +158,11 @@ impl Tail {
     fn say(&self, style: Style, text: &str) {
         note(&self.notes.paint(style, text));
     }
+}
+
+/// Stream and position of a record.
+fn key(record: &Value) -> (String, String) {
+    ["stream", "position"].map(|key| record[key].as_str().unwrap_or_default().to_owned()).into()
 }
 
 #[expect(clippy::disallowed_methods, reason = "nothing tells when a weir answers again")]

@@ -5,7 +5,8 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+use weir_api::LogEntry;
 use weir_expr::{Expr, ExprKind, Glob, Piece, Test};
 
 use crate::term::{Paint, Style};
@@ -17,7 +18,7 @@ const TINTS: u64 = 6;
 const NAME_CHARS_MAX: usize = 24;
 
 /// Paints rows.
-pub(super) struct Painter {
+pub(crate) struct Painter {
     paint: Paint,
     /// Words of the query, in lower case, to be seen at once.
     words: Vec<String>,
@@ -26,7 +27,7 @@ pub(super) struct Painter {
 
 impl Painter {
     /// For the rows of a query.
-    pub(super) fn new(query: &str, paint: Paint) -> Self {
+    pub(crate) fn new(query: &str, paint: Paint) -> Self {
         let mut words = Vec::new();
         if let Ok(expression) = weir_expr::parse(query) {
             collect_words(&expression, &mut words);
@@ -35,21 +36,22 @@ impl Painter {
     }
 
     /// The row, with its newline.
-    pub(super) fn line(&mut self, record: &Value) -> String {
-        let name = shown(stream(record));
+    pub(crate) fn line(&mut self, row: &Row) -> String {
+        let name = shown(&row.name);
         self.name_chars = self.name_chars.max(name.chars().count()).min(NAME_CHARS_MAX);
         let fill = " ".repeat(self.name_chars.saturating_sub(name.chars().count()));
         let tint = name.bytes().fold(0_u64, |hash, byte| hash * 31 % 1009 + u64::from(byte));
-        let severity = record["severity_text"].as_str().unwrap_or("");
-        let severity = match severity {
-            "" => String::new(),
-            text => format!("{} ", self.paint.paint(severity_style(text), &format!("{text:<5}"))),
+        let severity = match shown(&row.severity) {
+            text if text.is_empty() => text,
+            text => {
+                format!("{} ", self.paint.paint(severity_style(&text), &format!("{text:<5}")))
+            }
         };
         format!(
             "{} {}{fill} {severity}{}\n",
-            shown(record["timestamp"].as_str().unwrap_or("-")),
+            shown(&row.time),
             self.paint.paint(Style::Tint((tint % TINTS) as u8), &name),
-            self.message(&body(record)),
+            self.message(&row.message),
         )
     }
 
@@ -80,19 +82,65 @@ impl Painter {
     }
 }
 
-/// The message of a record.
-pub(super) fn body(record: &Value) -> String {
-    record["body"].as_str().unwrap_or_default().to_owned()
+/// What is shown of a record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Row {
+    time: String,
+    /// What tells its stream from others, the most telling name that there is.
+    name: String,
+    severity: String,
+    /// The message.
+    pub(crate) message: String,
 }
 
-/// What tells a record's stream from others, the most telling name that there is.
-fn stream(record: &Value) -> &str {
-    let resource = &record["resource"];
-    let path = resource["log.file.path"].as_str();
-    let file = path.and_then(|path| path.rsplit('/').next());
-    let names =
-        ["service.name", "container.name", "k8s.pod.name"].map(|key| resource[key].as_str());
-    names.into_iter().flatten().next().or(file).or(record["source"].as_str()).unwrap_or("-")
+impl Row {
+    /// Of a live tail.
+    pub(crate) fn of_tail(record: &Value) -> Self {
+        let resource = &record["resource"];
+        let path = resource["log.file.path"].as_str();
+        let names =
+            ["service.name", "container.name", "k8s.pod.name"].map(|key| resource[key].as_str());
+        let name = names.into_iter().flatten().next().or(path.and_then(file_name));
+        let text = |value: Option<&str>, or: &str| value.unwrap_or(or).to_owned();
+        Self {
+            time: text(record["timestamp"].as_str(), "-"),
+            name: text(name.or(record["source"].as_str()), "-"),
+            severity: text(record["severity_text"].as_str(), ""),
+            message: text(record["body"].as_str(), ""),
+        }
+    }
+
+    /// Of a search.
+    pub(crate) fn of_entry(entry: &LogEntry) -> Self {
+        let LogEntry { attributes: record, weir, .. } = entry;
+        let text = |path: &str| attribute(&record.attributes, path).and_then(Value::as_str);
+        let name = record
+            .service
+            .as_deref()
+            .or_else(|| text("container.name"))
+            .or_else(|| text("k8s.pod.name"))
+            .or_else(|| text("log.file.path").and_then(file_name))
+            .or_else(|| weir.as_ref()?.source.as_deref());
+        Self {
+            time: weir.as_ref().map_or(&record.timestamp, |weir| &weir.timestamp).clone(),
+            name: name.unwrap_or("-").to_owned(),
+            severity: record.status.as_deref().unwrap_or_default().to_uppercase(),
+            message: record.message.clone().unwrap_or_default(),
+        }
+    }
+}
+
+fn file_name(path: &str) -> Option<&str> {
+    path.rsplit('/').next()
+}
+
+/// The value at a path of nested objects, some of whose names may have dots themselves.
+pub(crate) fn attribute<'a>(object: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    if let Some(value) = object.get(path) {
+        return Some(value);
+    }
+    let (first, rest) = path.split_once('.')?;
+    attribute(object.get(first)?.as_object()?, rest)
 }
 
 fn severity_style(text: &str) -> Style {
@@ -104,7 +152,7 @@ fn severity_style(text: &str) -> Style {
 }
 
 /// Text that does nothing to a terminal.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -159,11 +207,11 @@ mod tests {
             "resource": { "service.name": "web", "log.file.path": "/var/log/a.log" },
         });
         let want = "2026-01-01T00:00:00Z web ERROR first\n      second\n";
-        assert_eq!(painter.line(&record), want);
+        assert_eq!(painter.line(&Row::of_tail(&record)), want);
         let record = json!({ "timestamp": "t", "body": "b", "source": "x",
             "resource": { "log.file.path": "/var/log/api.log" } });
-        assert_eq!(painter.line(&record), "t api.log b\n");
-        assert_eq!(painter.line(&json!({})), "- -       \n");
+        assert_eq!(painter.line(&Row::of_tail(&record)), "t api.log b\n");
+        assert_eq!(painter.line(&Row::of_tail(&json!({}))), "- -       \n");
     }
 
     #[test]
@@ -171,10 +219,24 @@ mod tests {
         let mut painter = Painter::new("", Paint::off());
         let record = json!({ "timestamp": "t", "body": "\u{1b}[2Jx\u{7}\u{0}\u{202e}y\r",
             "resource": { "service.name": "\u{1b}]0;w" } });
-        let line = painter.line(&record);
+        let line = painter.line(&Row::of_tail(&record));
         let is_harmless = |c: char| !c.is_control() && c != '\u{202e}';
         assert!(line.trim_end_matches('\n').chars().all(is_harmless), "{line:?}");
         assert!(line.contains("\\u{1b}[2Jx\\u{7}\\u{0}\\u{202e}y"), "{line:?}");
+    }
+
+    #[test]
+    fn a_row_of_a_search_looks_like_one_of_a_live_tail() {
+        let entry: LogEntry = serde_json::from_value(json!({
+            "id": "i", "type": "log",
+            "attributes": { "timestamp": "2026", "status": "error", "message": "m", "tags": [],
+                "attributes": { "log": { "file": { "path": "/var/log/a.log" } }, "a": 1, "a.b": 2 } },
+            "weir": { "timestamp": "2026-01-01T00:00:00Z", "stream": "", "position": "" },
+        }))
+        .unwrap();
+        let line = Painter::new("", Paint::off()).line(&Row::of_entry(&entry));
+        assert_eq!(line, "2026-01-01T00:00:00Z a.log ERROR m\n");
+        assert_eq!(attribute(&entry.attributes.attributes, "a.b"), Some(&json!(2)));
     }
 
     #[test]

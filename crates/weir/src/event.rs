@@ -9,17 +9,17 @@ const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// One event.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Event {
-    pub(super) name: String,
-    pub(super) id: Option<String>,
-    pub(super) data: String,
+pub(crate) struct Event {
+    pub(crate) name: String,
+    pub(crate) id: Option<String>,
+    pub(crate) data: String,
 }
 
 /// The events of an answer.
-pub(super) struct Events<R>(R);
+pub(crate) struct Events<R>(R);
 
 impl<R: BufRead> Events<R> {
-    pub(super) fn new(reader: R) -> Self {
+    pub(crate) fn new(reader: R) -> Self {
         Self(reader)
     }
 

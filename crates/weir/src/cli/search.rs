@@ -1,0 +1,165 @@
+//! The arguments of `weir search` and `weir store`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use weir_host::units;
+
+use super::{ApiArgs, Output, key_value};
+
+/// Of which time.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RangeArgs {
+    /// How far back.
+    #[arg(
+        long,
+        default_value = "1h",
+        value_parser = units::parse_duration,
+        value_name = "DURATION",
+        conflicts_with = "from"
+    )]
+    pub(crate) since: Duration,
+    /// The first time: 2026-11-21T20:00:00Z, 2026-11-21, now-1d/d, or milliseconds since 1970.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) from: Option<String>,
+    /// Behind the last time. Default: now.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) to: Option<String>,
+}
+
+/// `weir search`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent switch")]
+pub(crate) struct SearchArgs {
+    /// An expression: words, "a phrase", service:web, status:error, @duration:>300ms, /regexp/,
+    /// with AND, OR, NOT and parentheses. Default: every record.
+    pub(crate) query: Vec<String>,
+    #[command(flatten)]
+    pub(crate) range: RangeArgs,
+    /// Most rows; with --group-by, most values of each field. Default: 100 rows, 10 values.
+    #[arg(short = 'n', long, value_name = "ROWS")]
+    pub(crate) limit: Option<u64>,
+    /// Which rows come first, and are shown when there are more than --limit.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) order: RowOrder,
+    /// Columns to show instead: timestamp, service, host, status, message, source, tags, id, or an
+    /// attribute such as @duration.
+    #[arg(long, value_delimiter = ',', value_name = "COLUMNS")]
+    pub(crate) columns: Vec<String>,
+    /// Form of the data.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: SearchOutput,
+    /// Figures by the values of these fields.
+    #[arg(long, value_delimiter = ',', value_name = "FIELDS")]
+    pub(crate) group_by: Vec<String>,
+    /// Figures: count, or cardinality, sum, avg, min, max, median, p99 with a field, such as
+    /// avg:@duration. The first orders the groups. Default: count.
+    #[arg(long, value_delimiter = ',', value_name = "FIGURES")]
+    pub(crate) compute: Vec<String>,
+    /// A computed attribute, such as delay='@total - @service', to be used like any other. May be
+    /// repeated.
+    #[arg(long = "measure", value_name = "NAME=MEASURE", value_parser = key_value)]
+    pub(crate) measures: Vec<(String, String)>,
+    /// Draw the first figure over time, a bar for each stretch.
+    #[arg(long, conflicts_with_all = ["group_by", "columns"])]
+    pub(crate) histogram: bool,
+    /// Length of a stretch of time. Default: so that there are about 30.
+    #[arg(long, value_name = "DURATION", requires = "histogram")]
+    pub(crate) interval: Option<String>,
+    /// What messages have in common, instead of rows.
+    #[arg(long, conflicts_with_all = ["group_by", "compute", "histogram", "columns"])]
+    pub(crate) patterns: bool,
+    /// Go on with records as they come in, after those that are stored: none is left out, none
+    /// comes twice.
+    #[arg(
+        short,
+        long,
+        conflicts_with_all = ["group_by", "compute", "histogram", "patterns", "columns", "measures", "to", "order"]
+    )]
+    pub(crate) follow: bool,
+    /// How long to wait for an answer: what was found by then is shown. Default: 1500ms.
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// End with code 4 when nothing was found.
+    #[arg(long)]
+    pub(crate) exit_on_empty: bool,
+    #[command(flatten)]
+    pub(crate) api: ApiArgs,
+}
+
+/// Which rows come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum RowOrder {
+    /// The latest.
+    #[default]
+    Newest,
+    /// The earliest.
+    Oldest,
+}
+
+/// Form of what was found on stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum SearchOutput {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+    /// Of records the message alone, as it is.
+    Raw,
+}
+
+/// `weir store ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Print what is stored: records, bytes, by service and by column.
+    Info {
+        #[command(flatten)]
+        api: ApiArgs,
+        /// Form of the figures.
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+    /// Write all records that an expression describes, as NDJSON, CSV or Parquet.
+    Export(Box<ExportArgs>),
+}
+
+/// `weir store export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// An expression, as for `weir search`. Default: every record.
+    pub(crate) query: Vec<String>,
+    #[command(flatten)]
+    pub(crate) range: RangeArgs,
+    /// Form of the records.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: ExportFormat,
+    /// Columns of CSV: as for `weir search`, and attributes (all of them, as JSON).
+    #[arg(long, value_delimiter = ',', value_name = "COLUMNS")]
+    pub(crate) columns: Vec<String>,
+    /// Which records come first.
+    #[arg(long, value_enum, default_value = "oldest")]
+    pub(crate) order: RowOrder,
+    /// Most records. Default: all.
+    #[arg(short = 'n', long, value_name = "ROWS")]
+    pub(crate) limit: Option<u64>,
+    /// Where to write. Default: standard output. What does not fit into one Parquet file goes on
+    /// in FILE.2, FILE.3 ...
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) api: ApiArgs,
+}
+
+/// Form of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// A JSON object per line.
+    #[default]
+    Ndjson,
+    /// Comma-separated values with a head.
+    Csv,
+    /// Parquet, as the store keeps it.
+    Parquet,
+}

@@ -1,0 +1,96 @@
+//! The body of an answer in HTTP/1.1, by chunks or by its length (RFC 9112, sections 6 and 7).
+//!
+//! Invariant: the end is the end of the body; a connection that ends before is an error.
+
+use std::io::{self, BufRead, Read};
+
+/// Longest line with the size of a chunk.
+const LINE_BYTES_MAX: u64 = 64;
+
+/// Reads a body.
+#[derive(Debug)]
+pub(crate) struct Chunked<R> {
+    reader: R,
+    /// Bytes that are left of the present chunk, or of the whole.
+    left: u64,
+    has_chunks: bool,
+    is_over: bool,
+}
+
+impl<R: BufRead> Chunked<R> {
+    /// `content_length` as the head has it; without it the body has chunks.
+    pub(crate) fn new(reader: R, content_length: Option<&str>) -> Self {
+        let len = content_length.and_then(|len| len.parse().ok());
+        Self { reader, left: len.unwrap_or(0), has_chunks: len.is_none(), is_over: len == Some(0) }
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        self.reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut line)?;
+        if line.ends_with('\n') { Ok(line) } else { Err(cut()) }
+    }
+
+    /// Begins the next chunk.
+    fn begin(&mut self) -> io::Result<()> {
+        let line = self.line()?;
+        let size = line.split(';').next().unwrap_or_default().trim();
+        self.left = u64::from_str_radix(size, 16).map_err(|_| cut())?;
+        if self.left == 0 {
+            self.is_over = true;
+            // Trailers, and the empty line behind them.
+            while self.line()?.trim_end() != "" {}
+        }
+        Ok(())
+    }
+}
+
+fn cut() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the answer was cut off: it is not complete")
+}
+
+impl<R: BufRead> Read for Chunked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 && !self.is_over {
+            self.begin()?;
+        }
+        if self.is_over || buffer.is_empty() {
+            return Ok(0);
+        }
+        let wanted = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.reader.read(&mut buffer[..wanted])?;
+        if read == 0 {
+            return Err(cut());
+        }
+        self.left -= read as u64;
+        if self.left == 0 {
+            if self.has_chunks {
+                self.line()?;
+            } else {
+                self.is_over = true;
+            }
+        }
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &str, len: Option<&str>) -> io::Result<String> {
+        let mut body = String::new();
+        Chunked::new(text.as_bytes(), len).read_to_string(&mut body).map(|_| body)
+    }
+
+    #[test]
+    fn bodies_are_read_to_their_end_and_not_less() {
+        let text = "4\r\nabcd\r\nA;x=y\r\n0123456789\r\n0\r\na: b\r\n\r\n";
+        assert_eq!(all(text, None).unwrap(), "abcd0123456789");
+        for end in 0..text.len() {
+            assert!(all(&text[..end], None).is_err(), "{end}");
+        }
+        assert_eq!(all("abcdef", Some("4")).unwrap(), "abcd");
+        assert_eq!(all("", Some("0")).unwrap(), "");
+        assert!(all("abc", Some("4")).is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! Figures of groups, as a table.
+
+use anyhow::Result;
+use serde_json::Value;
+use weir_api::{AggregateAnswer, AggregateBucket};
+use weir_host::units::group_digits;
+
+use super::Search;
+use super::request::Figure;
+use super::rows::cell;
+use super::unit::Unit;
+use crate::cli::SearchOutput;
+use crate::table::Table;
+use crate::term::print_data;
+
+/// Values of a field, unless asked otherwise.
+const GROUPS: u64 = 10;
+
+impl Search<'_> {
+    /// Prints groups; returns how many records are in them.
+    pub(super) fn figures(&mut self) -> Result<u64> {
+        let figures = Figure::all(self.args);
+        let limit = self.args.limit.unwrap_or(GROUPS);
+        let mut body = self.request.figures(&figures, &self.args.group_by, limit);
+        let mut buckets: Vec<AggregateBucket> = Vec::new();
+        let matched = loop {
+            let page = self.aggregate(&body)?;
+            buckets.extend(page.data.buckets);
+            match page.meta.page {
+                Some(next) => body["page"] = serde_json::json!({ "cursor": next.after }),
+                None => break page.meta.weir.matched.unwrap_or(0),
+            }
+        };
+        let text = match self.args.output {
+            SearchOutput::Json => json_lines(&buckets),
+            SearchOutput::Text | SearchOutput::Raw => {
+                let units = figures.iter().map(|figure| Unit::of(figure, &self.request.measures));
+                table(&self.args.group_by, &figures, &units.collect::<Vec<_>>(), &buckets)
+            }
+        };
+        print_data(&text)?;
+        let groups = match buckets.len() {
+            1 => "1 group".to_owned(),
+            many => format!("{} groups", group_digits(many as u64)),
+        };
+        self.notes.end(&format!("{groups} of {} records", group_digits(matched)));
+        Ok(matched)
+    }
+
+    pub(super) fn aggregate(&mut self, body: &Value) -> Result<AggregateAnswer> {
+        let answer: AggregateAnswer = self.client.post("/api/v2/logs/analytics/aggregate", body)?;
+        self.notes.add(&answer.meta);
+        Ok(answer)
+    }
+}
+
+fn json_lines(buckets: &[AggregateBucket]) -> String {
+    let line = |bucket| serde_json::to_string(bucket).unwrap_or_default() + "\n";
+    buckets.iter().map(line).collect()
+}
+
+fn table(
+    fields: &[String],
+    figures: &[Figure],
+    units: &[Unit],
+    buckets: &[AggregateBucket],
+) -> String {
+    let titles: Vec<String> = figures.iter().map(Figure::title).collect();
+    let head: Vec<&str> = fields.iter().chain(&titles).map(String::as_str).collect();
+    let mut table = Table::new(&head, fields.len());
+    for bucket in buckets {
+        let by = fields.iter().map(|field| cell(bucket.by.get(field).unwrap_or(&Value::Null)));
+        let computes = units.iter().enumerate().map(|(index, unit)| {
+            let number = bucket.computes.get(&format!("c{index}")).and_then(Value::as_f64);
+            number.map_or_else(|| "-".to_owned(), |number| unit.show(number))
+        });
+        table.row(by.chain(computes).collect());
+    }
+    table.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn groups_stand_in_a_table_with_their_units() {
+        let bucket = |by: Value, computes: Value| {
+            serde_json::from_value(json!({ "by": by, "computes": computes })).unwrap()
+        };
+        let buckets = [
+            bucket(json!({ "service": "web" }), json!({ "c0": 1200, "c1": 2.5e6 })),
+            bucket(json!({ "service": "\u{1b}[2J" }), json!({ "c0": 3 })),
+        ];
+        let figures = [Figure::parse("count"), Figure::parse("avg:@duration")];
+        let units = [Unit::None, Unit::Time(1.0)];
+        let want = "  service    count  avg(@duration)\n  web        1,200         2.50 ms\n  \\u{1b}[2J      3               -\n";
+        assert_eq!(table(&["service".to_owned()], &figures, &units, &buckets), want);
+    }
+}

@@ -1,0 +1,92 @@
+//! `weir search --follow`: what is stored, then what comes in, without a gap or a repetition
+//! between.
+//!
+//! The live tail is connected first, so that nothing that comes in from then on is passed over. Then
+//! the store is given time until it shows every record that was on its way to it at that moment.
+//! Only then it is searched. So every record is found by the search, or comes by the tail, or
+//! both: those are known by stream and position, which both tell, and are printed once.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use weir_api::{LedgerDocument, StoreDocument};
+
+use super::Search;
+use super::rows::{Printer, ROWS};
+use crate::cli::{SearchOutput, TailOutput};
+use crate::command::tail::Tail;
+use crate::exit::Exit;
+use crate::term::{Style, note, print_data};
+
+/// Rows per second of the live part.
+const MAX_RATE: u32 = 500;
+
+/// Pause between two looks at what the store shows.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Looks until the store is taken not to keep up.
+const LOOKS_MAX: u32 = 150;
+
+/// Name of the store among the outputs.
+const STORE: &str = "store";
+
+impl Search<'_> {
+    /// Prints until nobody reads any more.
+    pub(super) fn follow(mut self) -> Result<Exit> {
+        let mut tail = Tail::connect(self.client, &self.request.query, MAX_RATE, self.color)?;
+        if !self.wait_for_store()? {
+            let title = self.notes.paint.paint(Style::Warn, "the store does not keep up");
+            note(&format!("{title}: records of the last moments may be missing"));
+        }
+        // No end: what came in after the tail was connected may have any time.
+        self.request.to = Some("now+36500d".to_owned());
+        let page = self.page(self.args.limit.unwrap_or(ROWS).min(1000), None)?;
+        let mut entries = page.data;
+        entries.reverse();
+        let mut printer = Printer::new(self.args, &self.request.query, self.paint());
+        let is_read = print_data(&printer.page(&entries))?;
+        self.notes.end(&format!("{} rows; now following", entries.len()));
+        if !is_read {
+            return Ok(Exit::Ok);
+        }
+        let known = entries.iter().filter_map(|entry| entry.weir.as_ref());
+        tail.known = known.map(|weir| (weir.stream.clone(), weir.position.clone())).collect();
+        tail.output = match self.args.output {
+            SearchOutput::Text => TailOutput::Text,
+            SearchOutput::Json => TailOutput::Json,
+            SearchOutput::Raw => TailOutput::Raw,
+        };
+        tail.run()
+    }
+
+    /// Waits until the store shows all that was routed to it before now. False: it took too long.
+    fn wait_for_store(&self) -> Result<bool> {
+        let Some((routed, _)) = self.store_counts()? else { return Ok(true) };
+        for _ in 0..LOOKS_MAX {
+            match self.store_counts()? {
+                Some((_, shown)) if shown < routed => pause(),
+                _ => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Records that were routed to the store, and how many of them it shows or has given up.
+    fn store_counts(&self) -> Result<Option<(u64, u64)>> {
+        let ledger: LedgerDocument = self.client.get("/weir/v1/ledger")?;
+        // Read later than the ledger, so that a record that becomes part of a segment between
+        // the two is missed rather than counted twice.
+        let store: StoreDocument = self.client.get("/weir/v1/store")?;
+        let cursor = ledger.cursors.iter().find(|cursor| cursor.name == STORE);
+        Ok(cursor.map(|cursor| {
+            let book = &cursor.book;
+            let given_up = book.discarded.values().sum::<u64>() + book.dead_lettered;
+            (book.routed, book.delivered + given_up + store.head_rows)
+        }))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "nothing tells when a store shows a record")]
+fn pause() {
+    std::thread::sleep(LOOK_PAUSE);
+}

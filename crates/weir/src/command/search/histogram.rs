@@ -1,0 +1,165 @@
+//! A figure over time, drawn with bars as wide as the terminal.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use weir_api::AggregateAnswer;
+use weir_codec::parse_rfc3339;
+use weir_expr::Status;
+use weir_host::units::{format_duration, format_rfc3339, group_digits};
+
+use super::Search;
+use super::request::Figure;
+use super::unit::Unit;
+use crate::cli::SearchOutput;
+use crate::term::{Paint, Style, note, print_data, stdout_width};
+
+/// Most bars: stretches without records are drawn, too.
+const BARS_MAX: usize = 10_000;
+
+/// Narrowest bar.
+const BAR_CHARS_MIN: usize = 10;
+
+/// Eighths of a character, from one to seven.
+const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+
+/// One stretch of time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Bar {
+    value: f64,
+    /// The part of it that is of errors and worse.
+    bad: f64,
+}
+
+impl Search<'_> {
+    /// Prints a bar for each stretch of time; returns how many records there are.
+    pub(super) fn histogram(&mut self) -> Result<u64> {
+        let figure = Figure::all(self.args).swap_remove(0);
+        let body = self.request.series(&figure, self.args.interval.as_deref());
+        let answer = self.aggregate(&body)?;
+        let matched = answer.meta.weir.matched.unwrap_or(0);
+        let interval_ns = answer.meta.weir.interval_ns.unwrap_or(0).max(1);
+        let bars = bars(&answer, interval_ns);
+        let text = match self.args.output {
+            SearchOutput::Json => json_lines(&bars),
+            SearchOutput::Text | SearchOutput::Raw => {
+                let unit = Unit::of(&figure, &self.request.measures);
+                draw(&bars, unit, stdout_width(), self.paint())
+            }
+        };
+        print_data(&text)?;
+        let interval = std::time::Duration::from_nanos(interval_ns.cast_unsigned());
+        let bad = if figure.is_count() { "; ▓ is errors and worse" } else { "" };
+        note(&format!("each bar is {} of {}{bad}", format_duration(interval), figure.title()));
+        self.notes.end(&format!("{} records", group_digits(matched)));
+        Ok(matched)
+    }
+}
+
+/// A bar for each stretch of the range, also for those without records.
+fn bars(answer: &AggregateAnswer, interval_ns: i64) -> BTreeMap<i64, Bar> {
+    let time = |text: Option<&str>| parse_rfc3339(text?.as_bytes());
+    let mut bars: BTreeMap<i64, Bar> = BTreeMap::new();
+    let meta = &answer.meta.weir;
+    if let (Some(from_ns), Some(to_ns)) = (time(meta.from.as_deref()), time(meta.to.as_deref())) {
+        let mut at = from_ns - from_ns.rem_euclid(interval_ns);
+        while at < to_ns && bars.len() < BARS_MAX {
+            bars.insert(at, Bar::default());
+            at = at.saturating_add(interval_ns);
+        }
+    }
+    for bucket in &answer.data.buckets {
+        let status = bucket.by.get("status").and_then(Value::as_str);
+        let is_bad = status
+            .and_then(|text| Status::parse(text.as_bytes()))
+            .is_some_and(|status| status >= Status::Error);
+        for point in bucket.computes.get("c0").and_then(Value::as_array).into_iter().flatten() {
+            let (Some(at), Some(value)) = (time(point["time"].as_str()), point["value"].as_f64())
+            else {
+                continue;
+            };
+            let bar = bars.entry(at).or_default();
+            bar.value += value;
+            bar.bad += if is_bad { value } else { 0.0 };
+        }
+    }
+    bars
+}
+
+fn json_lines(bars: &BTreeMap<i64, Bar>) -> String {
+    let line = |(time_ns, bar): (&i64, &Bar)| {
+        format!("{}\n", json!({ "time": format_rfc3339(*time_ns), "value": bar.value }))
+    };
+    bars.iter().map(line).collect()
+}
+
+fn draw(bars: &BTreeMap<i64, Bar>, unit: Unit, width: usize, paint: Paint) -> String {
+    let most = bars.values().map(|bar| bar.value).fold(0.0, f64::max);
+    let values: Vec<String> = bars.values().map(|bar| unit.show(bar.value)).collect();
+    let value_width = values.iter().map(|text| text.chars().count()).max().unwrap_or(0);
+    // Time, value, and two spaces between.
+    let taken = 19 + 2 + 2 + value_width;
+    let bar_width = width.saturating_sub(taken).max(BAR_CHARS_MIN);
+    let mut text = String::new();
+    for ((time_ns, bar), value) in bars.iter().zip(&values) {
+        let time = format_rfc3339(*time_ns);
+        let drawn = draw_bar(*bar, most, bar_width, paint);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}  {value:>value_width$}  {drawn}", &time[..19]);
+    }
+    text
+}
+
+/// A bar in eighths of characters; what is there at all is seen.
+fn draw_bar(bar: Bar, most: f64, width: usize, paint: Paint) -> String {
+    let eighths = |value: f64| match value {
+        value if value > 0.0 => ((value / most * width as f64 * 8.0) as usize).max(1),
+        _ => 0,
+    };
+    let bad = eighths(bar.bad).div_ceil(8);
+    let rest = eighths(bar.value).saturating_sub(bad * 8);
+    let mut text = String::new();
+    if bad > 0 {
+        text.push_str(&paint.paint(Style::Bad, &"▓".repeat(bad)));
+    }
+    text.push_str(&"█".repeat(rest / 8));
+    text.extend((rest % 8).checked_sub(1).and_then(|eighth| EIGHTHS.get(eighth)));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_fill_the_width_and_gaps_are_drawn() {
+        let answer: AggregateAnswer = serde_json::from_value(json!({
+            "data": { "buckets": [
+                { "by": { "status": "error" }, "computes": { "c0": [
+                    { "time": "2026-01-01T00:00:00.000Z", "value": 2 }] } },
+                { "by": { "status": "info" }, "computes": { "c0": [
+                    { "time": "2026-01-01T00:00:00.000Z", "value": 6 },
+                    { "time": "2026-01-01T00:02:00.000Z", "value": 1 }] } },
+            ] },
+            "meta": { "elapsed": 1, "request_id": "", "status": "done", "weir": {
+                "partial": false, "from": "2026-01-01T00:00:01Z", "to": "2026-01-01T00:03:00Z",
+                "segments": 0, "rows": 0, "pages": 0, "pages_pruned": 0, "bytes": 0 } },
+        }))
+        .unwrap();
+        let bars = bars(&answer, 60_000_000_000);
+        let text = draw(&bars, Unit::None, 40, Paint::off());
+        let want = "\
+2026-01-01T00:00:00  8  ▓▓▓▓████████████
+2026-01-01T00:01:00  0  
+2026-01-01T00:02:00  1  ██
+";
+        assert_eq!(text, want);
+        assert_eq!(draw_bar(Bar { value: 1.0, bad: 0.0 }, 100.0, 10, Paint::off()), "▏");
+        assert_eq!(draw_bar(Bar { value: 1.0, bad: 1.0 }, 100.0, 10, Paint::off()), "▓");
+        assert!(
+            json_lines(&bars).starts_with("{\"time\":\"2026-01-01T00:00:00.000Z\",\"value\":8.0}")
+        );
+    }
+}

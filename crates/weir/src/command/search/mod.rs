@@ -1,0 +1,102 @@
+//! `weir search`: what a running weir has stored.
+//!
+//! Invariants: data goes to stdout, all that is said about it to stderr; an answer that is not the
+//! whole one is said to be so, and ends with a code of its own.
+
+mod figures;
+mod follow;
+mod histogram;
+mod patterns;
+mod request;
+mod rows;
+mod unit;
+
+use anyhow::Result;
+use weir_api::{AnswerMeta, Warning};
+use weir_host::units::{approx_size, group_digits};
+
+use crate::cli::SearchArgs;
+use crate::client::Client;
+use crate::exit::Exit;
+use crate::term::{ColorChoice, Paint, Style, note};
+use request::Request;
+
+pub(crate) use request::from;
+
+/// Runs the command.
+pub(crate) fn run(args: &SearchArgs, color: ColorChoice) -> Result<Exit> {
+    let request = Request::new(args)?;
+    let client = Client::new(&args.api)?.patient(args.timeout);
+    let mut search = Search { args, request, client, color, notes: Notes::new(color) };
+    let found = match () {
+        () if args.patterns => search.patterns()?,
+        () if args.histogram => search.histogram()?,
+        () if !args.group_by.is_empty() || !args.compute.is_empty() => search.figures()?,
+        () if args.follow => return search.follow(),
+        () => search.rows()?,
+    };
+    Ok(search.exit(found))
+}
+
+/// A search under way.
+struct Search<'a> {
+    args: &'a SearchArgs,
+    request: Request,
+    client: Client,
+    color: ColorChoice,
+    notes: Notes,
+}
+
+impl Search<'_> {
+    fn exit(&self, found: u64) -> Exit {
+        match () {
+            () if self.notes.is_partial => Exit::Partial,
+            () if found == 0 && self.args.exit_on_empty => Exit::NotFound,
+            () => Exit::Ok,
+        }
+    }
+}
+
+/// What is said about answers, each thing once.
+struct Notes {
+    paint: Paint,
+    said: Vec<Warning>,
+    is_partial: bool,
+    elapsed_ms: u64,
+    rows: u64,
+    bytes: u64,
+}
+
+impl Notes {
+    fn new(color: ColorChoice) -> Self {
+        let paint = Paint::for_stderr(color);
+        Self { paint, said: Vec::new(), is_partial: false, elapsed_ms: 0, rows: 0, bytes: 0 }
+    }
+
+    /// Says what is new about an answer.
+    fn add(&mut self, meta: &AnswerMeta) {
+        self.elapsed_ms += meta.elapsed;
+        self.rows += meta.weir.rows;
+        self.bytes += meta.weir.bytes;
+        self.is_partial |= meta.weir.partial;
+        for warning in &meta.warnings {
+            if !self.said.contains(warning) {
+                let title = self.paint.paint(Style::Warn, &warning.title);
+                note(&format!("{title}: {}", warning.detail));
+                self.said.push(warning.clone());
+            }
+        }
+    }
+
+    /// Says what it took to find `what`.
+    fn end(&self, what: &str) {
+        let partial = if self.is_partial { " (not the whole answer)" } else { "" };
+        let partial = self.paint.paint(Style::Warn, partial);
+        note(&format!(
+            "{what}{partial} in {} ms; {} records looked at, {} read",
+            group_digits(self.elapsed_ms),
+            group_digits(self.rows),
+            approx_size(self.bytes),
+        ));
+    }
+}

@@ -1,0 +1,155 @@
+//! What the API is asked, as it follows from the arguments.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use weir_host::units::format_duration;
+
+use crate::cli::{RangeArgs, RowOrder, SearchArgs};
+use crate::exit::{Exit, ExitError};
+
+/// Bars of a histogram, about.
+const BARS: usize = 30;
+
+/// The parts that all questions have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    pub(super) query: String,
+    pub(super) from: String,
+    pub(super) to: Option<String>,
+    pub(super) measures: BTreeMap<String, String>,
+    timeout: Option<String>,
+    newest_first: bool,
+}
+
+impl Request {
+    /// What is searched for.
+    pub(super) fn new(args: &SearchArgs) -> Result<Self> {
+        let mut measures = BTreeMap::new();
+        for (name, measure) in &args.measures {
+            let name = name.strip_prefix('@').unwrap_or(name);
+            if measures.insert(name.to_owned(), measure.clone()).is_some() {
+                let message = format!("--measure {name} is given twice");
+                return Err(ExitError::with(Exit::Usage, message));
+            }
+        }
+        Ok(Self {
+            query: args.query.join(" "),
+            from: from(&args.range),
+            to: args.range.to.clone(),
+            measures,
+            timeout: args.timeout.map(format_duration),
+            newest_first: args.order == RowOrder::Newest,
+        })
+    }
+
+    fn body(&self) -> Value {
+        let mut body = json!({
+            "filter": { "query": self.query, "from": self.from },
+            "weir": { "measures": self.measures, "details": true, "points": BARS },
+        });
+        if let Some(to) = &self.to {
+            body["filter"]["to"] = to.as_str().into();
+        }
+        if let Some(timeout) = &self.timeout {
+            body["weir"]["timeout"] = timeout.as_str().into();
+        }
+        body
+    }
+
+    /// A page of records.
+    pub(super) fn page(&self, limit: u64, cursor: Option<&str>) -> Value {
+        let mut body = self.body();
+        body["sort"] = if self.newest_first { "-timestamp" } else { "timestamp" }.into();
+        body["page"] = json!({ "limit": limit });
+        if let Some(cursor) = cursor {
+            body["page"]["cursor"] = cursor.into();
+        }
+        body
+    }
+
+    /// Figures of groups.
+    pub(super) fn figures(&self, figures: &[Figure], fields: &[String], limit: u64) -> Value {
+        let mut body = self.body();
+        body["compute"] = figures.iter().map(Figure::json).collect();
+        let sort = figures.first().map(|figure| {
+            let mut sort = figure.json();
+            sort["type"] = "measure".into();
+            sort["order"] = "desc".into();
+            sort
+        });
+        let group = |facet: &String| json!({ "facet": facet, "limit": limit, "sort": sort });
+        body["group_by"] = fields.iter().map(group).collect();
+        body
+    }
+
+    /// A figure over time; counts by status.
+    pub(super) fn series(&self, figure: &Figure, interval: Option<&str>) -> Value {
+        let mut body = self.body();
+        let mut compute = figure.json();
+        compute["type"] = "timeseries".into();
+        if let Some(interval) = interval {
+            compute["interval"] = interval.into();
+        }
+        body["compute"] = json!([compute]);
+        if figure.is_count() {
+            body["group_by"] = json!([{ "facet": "status", "limit": 20, "missing": "" }]);
+        }
+        body
+    }
+}
+
+/// The first time, as the API reads it.
+pub(crate) fn from(range: &RangeArgs) -> String {
+    match &range.from {
+        Some(from) => from.clone(),
+        None => format!("now-{}ms", range.since.as_millis()),
+    }
+}
+
+/// A figure of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Figure {
+    pub(super) aggregation: String,
+    pub(super) metric: Option<String>,
+}
+
+impl Figure {
+    /// `count`, `avg:@duration`.
+    pub(super) fn parse(text: &str) -> Self {
+        let (aggregation, metric) = match text.split_once(':') {
+            Some((aggregation, metric)) => (aggregation, Some(metric.to_owned())),
+            None => (text, None),
+        };
+        Self { aggregation: aggregation.to_owned(), metric }
+    }
+
+    /// Those that are asked for; without any the number of records.
+    pub(super) fn all(args: &SearchArgs) -> Vec<Self> {
+        match &args.compute[..] {
+            [] => vec![Self::parse("count")],
+            figures => figures.iter().map(|text| Self::parse(text)).collect(),
+        }
+    }
+
+    fn json(&self) -> Value {
+        match &self.metric {
+            Some(metric) => json!({ "aggregation": self.aggregation, "metric": metric }),
+            None => json!({ "aggregation": self.aggregation }),
+        }
+    }
+
+    /// How many records.
+    pub(super) fn is_count(&self) -> bool {
+        self.aggregation == "count" && self.metric.is_none()
+    }
+
+    /// As a head of a column.
+    pub(super) fn title(&self) -> String {
+        match &self.metric {
+            Some(metric) => format!("{}({metric})", self.aggregation),
+            None => self.aggregation.clone(),
+        }
+    }
+}

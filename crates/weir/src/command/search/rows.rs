@@ -1,0 +1,165 @@
+//! Records: page after page until there are as many as were asked for.
+
+use anyhow::Result;
+use serde_json::Value;
+use weir_api::{LogEntry, SearchAnswer};
+use weir_host::units::group_digits;
+
+use super::Search;
+use crate::cli::{SearchArgs, SearchOutput};
+use crate::row::{Painter, Row, attribute, shown};
+use crate::term::{Paint, Style, print_data};
+
+/// Rows, unless asked otherwise.
+pub(super) const ROWS: u64 = 100;
+
+/// Most records of a page.
+const PAGE: u64 = 1000;
+
+/// Widest column that others are lined up with.
+const COLUMN_CHARS_MAX: usize = 40;
+
+impl Search<'_> {
+    /// Prints records; returns how many.
+    pub(super) fn rows(&mut self) -> Result<u64> {
+        let limit = self.args.limit.unwrap_or(ROWS);
+        let mut printer = Printer::new(self.args, &self.request.query, self.paint());
+        let (mut found, mut cursor) = (0, None);
+        while found < limit {
+            let page = self.page((limit - found).min(PAGE), cursor.as_deref())?;
+            found += page.data.len() as u64;
+            if !print_data(&printer.page(&page.data))? {
+                return Ok(found);
+            }
+            cursor = page.meta.page.map(|page| page.after);
+            if cursor.is_none() {
+                break;
+            }
+        }
+        let more = if cursor.is_some() { ", and there are more (--limit)" } else { "" };
+        self.notes.end(&format!("{} rows{more}", group_digits(found)));
+        Ok(found)
+    }
+
+    pub(super) fn page(&mut self, limit: u64, cursor: Option<&str>) -> Result<SearchAnswer> {
+        let body = self.request.page(limit, cursor);
+        let page: SearchAnswer = self.client.post("/api/v2/logs/events/search", &body)?;
+        self.notes.add(&page.meta);
+        Ok(page)
+    }
+
+    pub(super) fn paint(&self) -> Paint {
+        Paint::for_stdout(self.color)
+    }
+}
+
+/// Records as text.
+pub(super) struct Printer {
+    output: SearchOutput,
+    columns: Vec<String>,
+    widths: Vec<usize>,
+    has_head: bool,
+    paint: Paint,
+    painter: Painter,
+}
+
+impl Printer {
+    pub(super) fn new(args: &SearchArgs, query: &str, paint: Paint) -> Self {
+        let columns = args.columns.clone();
+        let widths = columns.iter().map(|name| name.chars().count()).collect();
+        let painter = Painter::new(query, paint);
+        Self { output: args.output, columns, widths, has_head: false, paint, painter }
+    }
+
+    /// The text of a page.
+    pub(super) fn page(&mut self, entries: &[LogEntry]) -> String {
+        if !self.columns.is_empty() && self.output == SearchOutput::Text {
+            return self.table(entries);
+        }
+        entries.iter().map(|entry| self.row(entry)).collect()
+    }
+
+    fn row(&mut self, entry: &LogEntry) -> String {
+        match self.output {
+            SearchOutput::Text => self.painter.line(&Row::of_entry(entry)),
+            SearchOutput::Raw => Row::of_entry(entry).message + "\n",
+            SearchOutput::Json => {
+                // Only the columns that were asked for, if any were.
+                let json = match &self.columns[..] {
+                    [] => serde_json::to_string(entry).unwrap_or_default(),
+                    names => {
+                        let cell = |name: &String| (name.clone(), value(entry, name));
+                        Value::Object(names.iter().map(cell).collect()).to_string()
+                    }
+                };
+                json + "\n"
+            }
+        }
+    }
+
+    /// Columns that line up, also with those of the pages before.
+    fn table(&mut self, entries: &[LogEntry]) -> String {
+        let cells: Vec<Vec<String>> = entries
+            .iter()
+            .map(|entry| self.columns.iter().map(|name| cell(&value(entry, name))).collect())
+            .collect();
+        for row in &cells {
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = cell.chars().count().min(COLUMN_CHARS_MAX).max(*width);
+            }
+        }
+        let mut text = String::new();
+        if !std::mem::replace(&mut self.has_head, true) && !cells.is_empty() {
+            let head = self.line(&self.columns);
+            text.push_str(&self.paint.paint(Style::Strong, head.trim_end()));
+            text.push('\n');
+        }
+        for row in &cells {
+            text.push_str(self.line(row).trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    fn line(&self, cells: &[String]) -> String {
+        let mut line = String::new();
+        for (cell, width) in cells.iter().zip(&self.widths) {
+            line.push_str(cell);
+            let fill = (width + 2).saturating_sub(cell.chars().count()).max(2);
+            line.extend(std::iter::repeat_n(' ', fill));
+        }
+        line
+    }
+}
+
+/// What a column has of a record.
+fn value(entry: &LogEntry, column: &str) -> Value {
+    let record = &entry.attributes;
+    let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::String);
+    match column {
+        "id" => entry.id.clone().into(),
+        "timestamp" => match &entry.weir {
+            Some(weir) => weir.timestamp.clone().into(),
+            None => record.timestamp.clone().into(),
+        },
+        "service" => text(&record.service),
+        "host" => text(&record.host),
+        "status" => text(&record.status),
+        "message" => text(&record.message),
+        "source" => entry.weir.as_ref().map_or(Value::Null, |weir| text(&weir.source)),
+        "tags" => record.tags.join(" ").into(),
+        path => {
+            let path = path.strip_prefix('@').unwrap_or(path);
+            attribute(&record.attributes, path).cloned().unwrap_or_default()
+        }
+    }
+}
+
+/// On one line, and doing nothing to a terminal.
+pub(super) fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => shown(&text.replace('\n', "⏎").replace('\t', " ")),
+        value => shown(&value.to_string()),
+    }
+}

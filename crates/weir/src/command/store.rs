@@ -1,0 +1,297 @@
+//! `weir store`: what a running weir has stored, and all of it as a file.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use weir_api::StoreDocument;
+use weir_host::net::percent_encoded;
+use weir_host::units::{approx_size, group_digits};
+
+use crate::cli::{ExportArgs, ExportFormat, Output, RowOrder, StoreCommand};
+use crate::client::Client;
+use crate::command::search::from;
+use crate::exit::{Exit, ExitError};
+use crate::table::Table;
+use crate::term::{ColorChoice, Paint, Style, note, note_in_place, print_data};
+
+/// Services and columns that are listed; `--output json` has all.
+const LISTED: usize = 20;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// How often progress is shown.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Runs the command.
+pub(crate) fn run(command: &StoreCommand, color: ColorChoice) -> Result<Exit> {
+    match command {
+        StoreCommand::Info { api, output } => {
+            let body = Client::new(api)?.get_text("/weir/v1/store")?;
+            let store: StoreDocument = serde_json::from_str(&body)
+                .context("the store's figures are not as this release of weir has them")?;
+            match output {
+                Output::Json => print_data(&body)?,
+                Output::Text => print_data(&text(&store, Paint::for_stdout(color)))?,
+            };
+            Ok(Exit::Ok)
+        }
+        StoreCommand::Export(args) => export(args),
+    }
+}
+
+fn text(store: &StoreDocument, paint: Paint) -> String {
+    let mut out = String::new();
+    let on_disk = store.segment_bytes + store.sidecar_bytes;
+    let ratio = match store.raw_bytes {
+        0 => String::new(),
+        raw => format!(", {:.1} % of what came in", on_disk as f64 * 100.0 / raw as f64),
+    };
+    let range = match (&store.first_time, &store.last_time) {
+        (Some(first), Some(last)) => format!(", from {first} to {last}"),
+        _ => String::new(),
+    };
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "{}\n  {} records in {} segments{range}\n  {} on disk{ratio}: segments {}, filters {}; {} came in\n  {} records ({}) not in a segment yet",
+        paint.paint(Style::Strong, "Store"),
+        group_digits(store.rows),
+        group_digits(store.segments),
+        approx_size(on_disk),
+        approx_size(store.segment_bytes),
+        approx_size(store.sidecar_bytes),
+        approx_size(store.raw_bytes),
+        group_digits(store.head_rows),
+        approx_size(store.head_bytes),
+    );
+    if !store.has_caught_up {
+        let _ = writeln!(out, "  {}", paint.paint(Style::Warn, "it is still catching up"));
+    }
+    for name in &store.damaged {
+        let _ = writeln!(out, "  {} {name}", paint.paint(Style::Bad, "damaged:"));
+    }
+    let mut part = |title: &str, table: &Table, all: usize| {
+        if !table.is_empty() {
+            let more = all.saturating_sub(LISTED);
+            let more = if more > 0 { format!("  and {more} more\n") } else { String::new() };
+            let _ = writeln!(out, "{}\n{}{more}", paint.paint(Style::Strong, title), table.text());
+        }
+    };
+    part("Records by service", &services(store), store.services.len());
+    part("Bytes by column", &columns(store), store.columns.len());
+    out
+}
+
+fn services(store: &StoreDocument) -> Table {
+    let mut table = Table::new(&["SERVICE", "RECORDS", "SHARE"], 1);
+    let all: u64 = store.services.iter().map(|service| service.rows).sum();
+    for service in store.services.iter().take(LISTED) {
+        let name = if service.name.is_empty() { "-" } else { &service.name };
+        let share = service.rows as f64 * 100.0 / all.max(1) as f64;
+        table.row(vec![
+            crate::row::shown(name),
+            group_digits(service.rows),
+            format!("{share:.1} %"),
+        ]);
+    }
+    table
+}
+
+fn columns(store: &StoreDocument) -> Table {
+    let mut table = Table::new(&["COLUMN", "ON DISK", "PLAIN", "SHARE"], 1);
+    let all: u64 = store.columns.iter().map(|column| column.packed_bytes).sum();
+    for column in store.columns.iter().take(LISTED) {
+        let share = column.packed_bytes as f64 * 100.0 / all.max(1) as f64;
+        table.row(vec![
+            crate::row::shown(&column.name),
+            approx_size(column.packed_bytes),
+            approx_size(column.plain_bytes),
+            format!("{share:.1} %"),
+        ]);
+    }
+    table
+}
+
+/// The address of an export, without the cursor of its piece.
+fn export_path(args: &ExportArgs) -> String {
+    let format = match args.format {
+        ExportFormat::Ndjson => "ndjson",
+        ExportFormat::Csv => "csv",
+        ExportFormat::Parquet => "parquet",
+    };
+    let mut path = format!("/weir/v1/export?format={format}");
+    let mut add = |name: &str, value: &str| {
+        path.extend(["&", name, "=", &percent_encoded(value)]);
+    };
+    add("query", &args.query.join(" "));
+    add("from", &from(&args.range));
+    // The end of the range stays where it is over all pieces only if it is in the cursor.
+    add("to", args.range.to.as_deref().unwrap_or("now"));
+    add("sort", if args.order == RowOrder::Newest { "-timestamp" } else { "timestamp" });
+    if let Some(limit) = args.limit {
+        add("limit", &limit.to_string());
+    }
+    if !args.columns.is_empty() {
+        add("columns", &args.columns.join(","));
+    }
+    path
+}
+
+fn export(args: &ExportArgs) -> Result<Exit> {
+    if args.format == ExportFormat::Parquet && args.file.is_none() && io::stdout().is_terminal() {
+        let message = "Parquet is not for terminals: name a --file, or send it elsewhere";
+        return Err(ExitError::with(Exit::Usage, message));
+    }
+    let client = Client::new(&args.api)?;
+    let path = export_path(args);
+    let (mut piece, mut cursor, mut is_partial) = (1, None, false);
+    let mut progress = Progress::new();
+    loop {
+        let path = match &cursor {
+            Some(cursor) => format!("{path}&cursor={cursor}"),
+            None => path.clone(),
+        };
+        let (headers, mut body) = client.download(&path)?;
+        if let Some(why) = headers.get("x-weir-partial") {
+            note(&format!("not all records are there: {why}"));
+            is_partial = true;
+        }
+        let mut out = open(args.file.as_deref(), piece)?;
+        if !copy(&mut body, &mut *out, &mut progress)? {
+            return Ok(Exit::Ok);
+        }
+        cursor = headers.get("x-weir-next").map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+        if args.file.is_none() {
+            let message = "it does not fit into one Parquet file: name a --file, and it goes on in FILE.2, FILE.3 ...";
+            return Err(ExitError::with(Exit::Failed, message));
+        }
+        piece += 1;
+    }
+    progress.end();
+    Ok(if is_partial { Exit::Partial } else { Exit::Ok })
+}
+
+/// Where a piece goes.
+fn open(file: Option<&Path>, piece: u32) -> Result<Box<dyn Write>> {
+    let Some(file) = file else { return Ok(Box::new(io::stdout().lock())) };
+    let path: PathBuf = match piece {
+        1 => file.to_owned(),
+        piece => {
+            let mut name = file.as_os_str().to_owned();
+            name.push(format!(".{piece}"));
+            name.into()
+        }
+    };
+    let file =
+        File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
+    Ok(Box::new(file))
+}
+
+/// False: nobody reads any more.
+fn copy(body: &mut impl io::Read, out: &mut dyn Write, progress: &mut Progress) -> Result<bool> {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let read = body.read(&mut buffer).context("the export was cut off")?;
+        let written = match read {
+            0 => out.flush(),
+            read => out.write_all(&buffer[..read]),
+        };
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(false),
+            written => written.context("the export cannot be written")?,
+        }
+        if read == 0 {
+            return Ok(true);
+        }
+        progress.add(read as u64);
+    }
+}
+
+/// What was written so far, on a terminal.
+struct Progress {
+    is_shown: bool,
+    bytes: u64,
+    begun: Instant,
+    shown: Instant,
+}
+
+impl Progress {
+    fn new() -> Self {
+        let (begun, is_shown) = (Instant::now(), io::stderr().is_terminal());
+        Self { is_shown, bytes: 0, begun, shown: begun }
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        if self.is_shown && self.shown.elapsed() >= PROGRESS_INTERVAL {
+            note_in_place(&self.text());
+            self.shown = Instant::now();
+        }
+    }
+
+    fn end(&self) {
+        if self.is_shown {
+            note_in_place("");
+        }
+        note(&self.text());
+    }
+
+    fn text(&self) -> String {
+        let per_second = self.bytes as f64 / self.begun.elapsed().as_secs_f64().max(0.001);
+        format!("{} written, {}/s", approx_size(self.bytes), approx_size(per_second as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_api::{StoreColumn, StoreService};
+
+    #[test]
+    fn the_store_is_shown_by_service_and_column() {
+        let store = StoreDocument {
+            segments: 2,
+            rows: 3000,
+            head_rows: 5,
+            head_bytes: 2048,
+            raw_bytes: 10_000,
+            segment_bytes: 1900,
+            sidecar_bytes: 100,
+            has_caught_up: true,
+            services: vec![
+                StoreService { name: "web".into(), rows: 2000 },
+                StoreService { name: String::new(), rows: 1000 },
+            ],
+            columns: vec![StoreColumn {
+                name: "message".into(),
+                packed_bytes: 1024,
+                plain_bytes: 4096,
+            }],
+            ..StoreDocument::default()
+        };
+        let want = "\
+Store
+  3,000 records in 2 segments
+  1.95 KiB on disk, 20.0 % of what came in: segments 1.86 KiB, filters 100 B; 9.77 KiB came in
+  5 records (2.00 KiB) not in a segment yet
+Records by service
+  SERVICE  RECORDS   SHARE
+  web        2,000  66.7 %
+  -          1,000  33.3 %
+
+Bytes by column
+  COLUMN    ON DISK     PLAIN    SHARE
+  message  1.00 KiB  4.00 KiB  100.0 %
+
+";
+        assert_eq!(text(&store, Paint::off()), want);
+    }
+}
