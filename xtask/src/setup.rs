@@ -182,7 +182,7 @@ fn promtool() -> Result<PathBuf> {
 }
 
 /// Other engines that read what weir stores, as packages of Python.
-const ENGINES: &[&str] = &["duckdb==2.0.0"];
+const ENGINES: &[&str] = &["chdb-core==26.9.0", "duckdb==2.0.0"];
 
 /// A Python of the repository's own, under `.tools`, with the engines in it.
 fn python() -> Result<PathBuf> {
