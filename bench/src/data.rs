@@ -140,6 +140,118 @@ pub(crate) fn file(shape: Shape, bytes: usize, count: u64) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// A file of JSON lines, as services write them.
+#[derive(Debug)]
+pub(crate) struct Events {
+    /// The file.
+    pub(crate) path: PathBuf,
+    /// The request id of a line in the middle.
+    pub(crate) needle: String,
+}
+
+const EVENT_WORDS: [&str; 32] = [
+    "checkout",
+    "timeout",
+    "request",
+    "server",
+    "connection",
+    "order",
+    "payment",
+    "user",
+    "session",
+    "cache",
+    "database",
+    "query",
+    "index",
+    "worker",
+    "queue",
+    "retry",
+    "failed",
+    "success",
+    "started",
+    "finished",
+    "handler",
+    "upstream",
+    "downstream",
+    "token",
+    "expired",
+    "invalid",
+    "cart",
+    "item",
+    "stock",
+    "shipping",
+    "address",
+    "customer",
+];
+
+/// Bytes of the message of an event.
+const EVENT_MESSAGE_BYTES: usize = 160;
+
+/// JSON lines, one per millisecond, each with a message of words, a quarter of them followed by a
+/// number; read once so that they are in memory.
+pub(crate) fn events(count: u64) -> Result<Events> {
+    let path = cache_dir()?.join(format!("events-{count}.log"));
+    let partial = path.with_extension("partial");
+    let is_there = path.exists();
+    // The lines are made in any case, to know the one in the middle.
+    let out = if is_there {
+        File::options().write(true).open("/dev/null")?
+    } else {
+        eprintln!("writing {}", path.display());
+        File::create(&partial)?
+    };
+    let mut out = BufWriter::with_capacity(1 << 20, out);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut line, mut needle) = (String::new(), String::new());
+    for number in 0..count {
+        let id = random.next() << 16 ^ random.next();
+        event(number, id, &mut random, &mut line);
+        if number == count / 2 {
+            needle = format!("{id:016x}");
+        }
+        out.write_all(line.as_bytes())?;
+    }
+    out.flush()?;
+    if !is_there {
+        fs::rename(partial, &path)?;
+    }
+    std::io::copy(&mut File::open(&path)?, &mut std::io::sink())?;
+    Ok(Events { path, needle })
+}
+
+/// One line, from 2026-11-21T00:00:00Z on.
+fn event(number: u64, id: u64, random: &mut Random, line: &mut String) {
+    let level = ["info", "info", "info", "warn", "error"][random.next() as usize % 5];
+    let method = ["GET", "POST", "PUT"][random.next() as usize % 3];
+    let status = [200, 200, 200, 201, 301, 404, 500][random.next() as usize % 7];
+    let second = number / 1000;
+    line.clear();
+    // Writing into a String cannot fail.
+    let _ = write!(
+        line,
+        "{{\"time\":\"2026-11-21T{:02}:{:02}:{:02}.{:03}Z\",\"level\":\"{level}\",\"http\":{{\
+         \"method\":\"{method}\",\"status_code\":{status}}},\"duration_ms\":{},\
+         \"request_id\":\"{id:016x}\",\"message\":\"",
+        second / 3600 % 24,
+        second / 60 % 60,
+        second % 60,
+        number % 1000,
+        random.next() % 2000,
+    );
+    let start = line.len();
+    while line.len() - start < EVENT_MESSAGE_BYTES {
+        if line.len() > start {
+            line.push(' ');
+        }
+        line.push_str(EVENT_WORDS[random.next() as usize % EVENT_WORDS.len()]);
+        if random.next().is_multiple_of(4) {
+            let _ = write!(line, " {}", random.next() % 1000);
+        }
+    }
+    line.truncate(start + EVENT_MESSAGE_BYTES);
+    line.push_str("\"}\n");
+}
+
 /// Where inputs and working files are kept, outside version control.
 pub(crate) fn cache_dir() -> Result<PathBuf> {
     let dir = Path::new("bench/.cache");

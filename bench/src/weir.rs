@@ -99,13 +99,35 @@ impl Weir {
     }
 
     fn get(&self, path: &str) -> Result<String> {
+        self.exchange("GET", path, "")
+    }
+
+    /// The document at a path.
+    pub(crate) fn get_json(&self, path: &str) -> Result<Value> {
+        serde_json::from_str(&self.get(path)?).context("the answer is not JSON")
+    }
+
+    /// The answer to a document.
+    pub(crate) fn post_json(&self, path: &str, body: &Value) -> Result<Value> {
+        let answer = self.exchange("POST", path, &body.to_string())?;
+        serde_json::from_str(&answer).context("the answer is not JSON")
+    }
+
+    /// In HTTP/1.0, so that the answer is not chunked and ends with the connection.
+    fn exchange(&self, method: &str, path: &str, body: &str) -> Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let len = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+             Content-Length: {len}\r\n\r\n{body}"
+        )?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
-        ensure!(head.starts_with("HTTP/1.1 200"), "weir answered {head}");
+        let is_ok = head.starts_with("HTTP/1.0 200") || head.starts_with("HTTP/1.1 200");
+        ensure!(is_ok, "weir answered {head}\n{body}");
         Ok(body.to_owned())
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod journal;
 mod noisy;
 mod paced;
 mod rules;
+mod store;
 
 use anyhow::{Context, Result, ensure};
 
@@ -75,6 +76,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "rules-real",
         what: "the same with rules as operators write them",
         run: rules::real,
+    },
+    Scenario {
+        name: "store",
+        what: "3,000,000 JSON lines from a file to the store, and questions about them",
+        run: store::store,
     },
     Scenario { name: "tail-idle", what: "1,000 files, nothing written", run: paced::idle },
     Scenario { name: "journal", what: "append on stable storage", run: journal::journal },

@@ -1,0 +1,248 @@
+//! The store: what it costs to keep lines, how much room they take, how soon they are found and
+//! how long questions take over HTTP.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use weir_host::{Disk, OpenMode, RealDisk};
+use weir_store::embedded::segment::{Fixed, PageBuffer, Role, Segment};
+
+use super::Options;
+use crate::data;
+use crate::report::{Figure, Outcome, Target};
+use crate::weir::Weir;
+
+/// Lines of the whole scenario: 951 MB.
+const LINES: u64 = 3_000_000;
+/// How often each question is asked; the median counts.
+const TIMES: usize = 20;
+/// How long a store that writes and merges nothing more is waited for.
+const QUIET: Duration = Duration::from_secs(5);
+/// Times of the lines are fixed, whenever this runs.
+const RETENTION: &str = "36500d";
+
+/// `store`.
+pub(crate) fn store(options: &Options) -> Result<Outcome> {
+    let count = options.scaled(LINES);
+    let lines = data::events(count)?;
+    let bytes = fs::metadata(&lines.path)?.len();
+    let dir = tempfile::tempdir_in(data::cache_dir()?)?;
+    let live = dir.path().join("live.log");
+    fs::write(&live, "")?;
+    let config = format!(
+        "[source.bench]\ntype = \"file\"\ninclude = [\"{}\", \"{}\"]\nformat = \"json\"\n\
+         read_from = \"beginning\"\n[store]\nretention = \"{RETENTION}\"\n",
+        lines.path.display(),
+        live.display(),
+    );
+    let weir = Weir::start(dir.path(), &config)?;
+    weir.wait_delivered("store", count, Duration::from_mins(10))?;
+    wait_until_quiet(&weir)?;
+    let cpu = weir.process().cpu()?;
+    let memory_bytes = weir.process().memory()?.1;
+    let report = report(&weir)?;
+    ensure!(report["rows"] == count, "{count} lines, but {} are stored", report["rows"]);
+    let disk_bytes = number(&report["segment_bytes"]) + number(&report["sidecar_bytes"]);
+    let mut outcome = Outcome::new(format!(
+        "{count} JSON lines, {:.0} MB, from a file to the store; then questions over HTTP, warm, the median of {TIMES}.",
+        bytes as f64 / 1e6
+    ));
+    outcome.set_cpu(&cpu);
+    let share = count as f64 / LINES as f64;
+    outcome.figures = vec![
+        Figure::new("MB of lines per CPU-second", bytes as f64 / 1e6 / cpu.total.as_secs_f64())
+            .target(Target::AtLeast(110.0)),
+        Figure::new("MB on disk, segments and sidecars", disk_bytes / 1e6)
+            .target(Target::AtMost(185.0 * share)),
+        Figure::new("highest memory, MiB", memory_bytes as f64 / 1_048_576.0)
+            .target(Target::AtMost(400.0)),
+        Figure::new("segments", number(&report["segments"])),
+    ];
+    ask_all(&weir, dir.path(), &lines, &mut outcome)?;
+    outcome.figures.push(
+        Figure::new("ms until a line is found after it was written", searchable(&weir, &live)?)
+            .target(Target::AtMost(250.0)),
+    );
+    outcome.reference = Some(
+        "VictoriaLogs 1.26: 43 MB per CPU-second, 201 MB, 409 MB of memory; 17, 29, 25, 294, 508, 522, 157 and 34 ms; 1 s until found."
+            .to_owned(),
+    );
+    Ok(outcome)
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(0.0)
+}
+
+fn report(weir: &Weir) -> Result<Value> {
+    weir.get_json("/weir/v1/store")
+}
+
+/// Waits until nothing is written or merged any more.
+fn wait_until_quiet(weir: &Weir) -> Result<()> {
+    let mut last = (Value::Null, Instant::now());
+    weir.wait_for("the store has merged what there is", Duration::from_mins(5), || {
+        let now = report(weir)?["segments"].clone();
+        if now != last.0 {
+            last = (now, Instant::now());
+        }
+        Ok(last.1.elapsed() > QUIET)
+    })
+}
+
+/// One question with what it must reach, in milliseconds.
+struct Question {
+    what: &'static str,
+    path: &'static str,
+    body: Value,
+    target: f64,
+    /// It reads all messages.
+    reads_messages: bool,
+}
+
+fn aggregate(query: &str, compute: &Value, group_by: &Value) -> Value {
+    json!({
+        "filter": { "query": query, "from": 0, "to": "2100-01-01T00:00:00Z" },
+        "compute": compute,
+        "group_by": group_by,
+    })
+}
+
+fn questions(needle: &str) -> Vec<Question> {
+    let count = json!([{ "aggregation": "count" }]);
+    let counted = |what, query: &str, target, reads_messages| Question {
+        what,
+        path: "/api/v2/logs/analytics/aggregate",
+        body: aggregate(query, &count, &json!([])),
+        target,
+        reads_messages,
+    };
+    let figures = json!([
+        { "aggregation": "count" },
+        { "aggregation": "avg", "metric": "@duration_ms" },
+        { "aggregation": "pc99", "metric": "@duration_ms" },
+    ]);
+    let by_status = json!([{ "facet": "@http.status_code", "limit": 10 }]);
+    let histogram = json!([{ "aggregation": "count", "type": "timeseries", "interval": "1m" }]);
+    let grouped = |what, compute: &Value, group_by: &Value, target| Question {
+        body: aggregate("*", compute, group_by),
+        ..counted(what, "*", target, false)
+    };
+    vec![
+        counted("ms, needle", &format!("@request_id:{needle}"), 5.0, false),
+        counted("ms, count where @http.status_code:500", "@http.status_code:500", 10.0, false),
+        counted("ms, count where @duration_ms:>1990", "@duration_ms:>1990", 10.0, false),
+        grouped("ms, count, avg, p99 by @http.status_code", &figures, &by_status, 80.0),
+        counted("ms, count where checkout AND timeout", "checkout AND timeout", 220.0, true),
+        counted("ms, regexp without a match", "/zqx[0-9]+/", 280.0, true),
+        Question {
+            what: "ms, newest 10 errors with a word",
+            path: "/api/v2/logs/events/search",
+            body: json!({
+                "filter": { "query": "status:error checkout", "from": 0, "to": "2100-01-01T00:00:00Z" },
+                "sort": "-timestamp",
+                "page": { "limit": 10 },
+            }),
+            target: 10.0,
+            reads_messages: false,
+        },
+        grouped("ms, histogram of everything", &histogram, &json!([]), 10.0),
+    ]
+}
+
+fn ask_all(weir: &Weir, dir: &Path, lines: &data::Events, outcome: &mut Outcome) -> Result<()> {
+    let decoding = median(|| decode_messages(&dir.join("data/store")))?;
+    for question in questions(&lines.needle) {
+        let taken = median(|| ask(weir, &question))?;
+        let mut figure = Figure::new(question.what, taken).target(Target::AtMost(question.target));
+        if question.reads_messages {
+            figure = figure.limit("reading the same pages on two threads", decoding);
+        }
+        outcome.figures.push(figure);
+    }
+    Ok(())
+}
+
+/// Milliseconds, the median of some runs.
+fn median(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut times = Vec::with_capacity(TIMES);
+    for _ in 0..TIMES {
+        let start = Instant::now();
+        run()?;
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    Ok(times[TIMES / 2].as_secs_f64() * 1e3)
+}
+
+fn ask(weir: &Weir, question: &Question) -> Result<()> {
+    let answer = weir.post_json(question.path, &question.body)?;
+    ensure!(answer["meta"]["status"] == "done", "{} has no whole answer: {answer}", question.what);
+    Ok(())
+}
+
+/// Reads all pages of messages and does nothing with them.
+fn decode_messages(dir: &Path) -> Result<()> {
+    let segments = segments(dir)?;
+    let half = |offset: usize| -> Result<usize> {
+        let mut buffer = PageBuffer::new()?;
+        let mut values = 0;
+        for segment in segments.iter().skip(offset).step_by(2) {
+            let column = segment.column(&Role::Fixed(Fixed::Message)).context("no messages")?;
+            for group in 0..segment.group_count() {
+                for page in 0..segment.page_count(group) {
+                    segment.read_page(group, column, page, &mut buffer)?;
+                    values += buffer.values().len();
+                }
+            }
+        }
+        Ok(values)
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| half(1));
+        let values = half(0)?;
+        let others = other.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??;
+        ensure!(values + others > 0, "the segments have no message");
+        Ok(())
+    })
+}
+
+/// The segments below a directory, open.
+fn segments(dir: &Path) -> Result<Vec<Segment>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(segments(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "parquet") {
+            found.push(Segment::open(Arc::from(RealDisk.open(&path, OpenMode::Read)?))?);
+        }
+    }
+    Ok(found)
+}
+
+/// Milliseconds from writing a line until a search finds it, the median of some.
+fn searchable(weir: &Weir, live: &Path) -> Result<f64> {
+    let mut number = 0;
+    median(|| {
+        number += 1;
+        let marker = format!("liveline{number}");
+        let mut file = fs::OpenOptions::new().append(true).open(live)?;
+        writeln!(file, "{{\"message\":\"{marker}\"}}")?;
+        let count = json!([{ "aggregation": "count" }]);
+        let body = aggregate(&marker, &count, &json!([]));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let answer = weir.post_json("/api/v2/logs/analytics/aggregate", &body)?;
+            if answer["data"]["buckets"][0]["computes"]["c0"] == 1 {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "a line is not found after 10 s");
+        }
+    })
+}
