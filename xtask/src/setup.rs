@@ -181,24 +181,25 @@ fn promtool() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Other engines that read what weir stores, as packages of Python.
-const ENGINES: &[&str] = &["chdb-core==26.9.0", "duckdb==2.0.0"];
+/// Other engines that read what weir stores, and clients of others that ask it, as packages of
+/// Python.
+const STRANGERS: &[&str] = &["chdb-core==26.9.0", "datadog-api-client==2.62.0", "duckdb==2.0.0"];
 
-/// A Python of the repository's own, under `.tools`, with the engines in it.
+/// A Python of the repository's own, under `.tools`, with the strangers in it.
 fn python() -> Result<PathBuf> {
     let home = paths::root().join(".tools/python");
     let (program, installed) = (home.join("bin/python"), home.join("installed"));
-    let wanted = ENGINES.join("\n");
+    let wanted = STRANGERS.join("\n");
     if std::fs::read_to_string(&installed).is_ok_and(|found| found == wanted) {
         return Ok(program);
     }
     install(&[Package {
         name: "python3-venv",
         probe: "python3",
-        reason: "tests that read stored records with other engines",
+        reason: "tests with engines and clients of others",
     }])?;
     run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
-    run(Command::new(&program).args(["-m", "pip", "install", "--quiet"]).args(ENGINES))?;
+    run(Command::new(&program).args(["-m", "pip", "install", "--quiet"]).args(STRANGERS))?;
     std::fs::write(installed, wanted)?;
     Ok(program)
 }

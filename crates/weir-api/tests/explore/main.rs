@@ -1,5 +1,6 @@
 //! The explore API over a real socket, with a store that answers as the specification says.
 
+mod datadog;
 mod export;
 mod overload;
 mod questions;

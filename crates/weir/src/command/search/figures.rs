@@ -3,12 +3,11 @@
 use anyhow::Result;
 use serde_json::Value;
 use weir_api::{AggregateAnswer, AggregateBucket};
-use weir_host::units::group_digits;
 
-use super::Search;
 use super::request::Figure;
 use super::rows::cell;
 use super::unit::Unit;
+use super::{Search, counted};
 use crate::cli::SearchOutput;
 use crate::table::Table;
 use crate::term::print_data;
@@ -39,11 +38,8 @@ impl Search<'_> {
             }
         };
         print_data(&text)?;
-        let groups = match buckets.len() {
-            1 => "1 group".to_owned(),
-            many => format!("{} groups", group_digits(many as u64)),
-        };
-        self.notes.end(&format!("{groups} of {} records", group_digits(matched)));
+        let groups = counted(buckets.len() as u64, "group");
+        self.notes.end(&format!("{groups} of {}", counted(matched, "record")));
         Ok(matched)
     }
 

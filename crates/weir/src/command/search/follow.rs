@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::Result;
 use weir_api::{LedgerDocument, StoreDocument};
 
-use super::Search;
 use super::rows::{Printer, ROWS};
+use super::{Search, counted};
 use crate::cli::{SearchOutput, TailOutput};
 use crate::command::tail::Tail;
 use crate::exit::Exit;
@@ -45,7 +45,8 @@ impl Search<'_> {
         entries.reverse();
         let mut printer = Printer::new(self.args, &self.request.query, self.paint());
         let is_read = print_data(&printer.page(&entries))?;
-        self.notes.end(&format!("{} rows; now following", entries.len()));
+        let rows = counted(entries.len() as u64, "row");
+        self.notes.end(&format!("{rows}; now following"));
         if !is_read {
             return Ok(Exit::Ok);
         }

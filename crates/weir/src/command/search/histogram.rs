@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use weir_api::AggregateAnswer;
 use weir_codec::parse_rfc3339;
 use weir_expr::Status;
-use weir_host::units::{format_duration, format_rfc3339, group_digits};
+use weir_host::units::{format_duration, format_rfc3339};
 
-use super::Search;
 use super::request::Figure;
 use super::unit::Unit;
+use super::{Search, counted};
 use crate::cli::SearchOutput;
 use crate::term::{Paint, Style, note, print_data, stdout_width};
 
@@ -53,7 +53,7 @@ impl Search<'_> {
         let interval = std::time::Duration::from_nanos(interval_ns.cast_unsigned());
         let bad = if figure.is_count() { "; ▓ is errors and worse" } else { "" };
         note(&format!("each bar is {} of {}{bad}", format_duration(interval), figure.title()));
-        self.notes.end(&format!("{} records", group_digits(matched)));
+        self.notes.end(&counted(matched, "record"));
         Ok(matched)
     }
 }

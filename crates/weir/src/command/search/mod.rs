@@ -57,6 +57,12 @@ impl Search<'_> {
     }
 }
 
+/// `1 row`, `2 rows`.
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", group_digits(count))
+}
+
 /// What is said about answers, each thing once.
 struct Notes {
     paint: Paint,

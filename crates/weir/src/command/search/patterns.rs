@@ -5,7 +5,7 @@ use weir_api::PatternsAnswer;
 use weir_host::net::percent_encoded;
 use weir_host::units::{format_duration, group_digits};
 
-use super::Search;
+use super::{Search, counted};
 use crate::cli::SearchOutput;
 use crate::row::shown;
 use crate::table::Table;
@@ -45,8 +45,8 @@ impl Search<'_> {
             SearchOutput::Text | SearchOutput::Raw => table(&answer),
         };
         print_data(&text)?;
-        let patterns = group_digits(answer.patterns.len() as u64);
-        self.notes.end(&format!("{patterns} patterns of {} records", group_digits(matched)));
+        let patterns = counted(answer.patterns.len() as u64, "pattern");
+        self.notes.end(&format!("{patterns} of {}", counted(matched, "record")));
         Ok(matched)
     }
 }

@@ -3,9 +3,8 @@
 use anyhow::Result;
 use serde_json::Value;
 use weir_api::{LogEntry, SearchAnswer};
-use weir_host::units::group_digits;
 
-use super::Search;
+use super::{Search, counted};
 use crate::cli::{SearchArgs, SearchOutput};
 use crate::row::{Painter, Row, attribute, shown};
 use crate::term::{Paint, Style, print_data};
@@ -37,7 +36,7 @@ impl Search<'_> {
             }
         }
         let more = if cursor.is_some() { ", and there are more (--limit)" } else { "" };
-        self.notes.end(&format!("{} rows{more}", group_digits(found)));
+        self.notes.end(&format!("{}{more}", counted(found, "row")));
         Ok(found)
     }
 
