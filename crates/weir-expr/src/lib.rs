@@ -16,6 +16,7 @@ pub mod words;
 
 mod ast;
 mod convention;
+mod doubt;
 mod error;
 mod fields;
 mod glob;
@@ -35,6 +36,7 @@ pub use ast::{
     Bound, Expr, ExprKind, Field, Literal, Phrase, Range, Regexp, Reserved, Span, Term, Test,
 };
 pub use convention::tag_path;
+pub use doubt::Doubt;
 pub use error::{CompileError, ParseError};
 pub use fields::{Body, Constants, Fields, NoConstants, Value, Visitor};
 pub use glob::{Glob, Piece};

@@ -140,6 +140,38 @@ fn number_len(text: &[u8]) -> Option<usize> {
     Some(at)
 }
 
+/// Letters behind a number that are no unit, where a text is such.
+pub(crate) fn unknown_unit(text: &str) -> Option<&str> {
+    let (_, unit) = text.split_at(number_len(text.as_bytes())?);
+    let is_unknown = UNITS.iter().all(|(name, _, _)| *name != unit);
+    (is_unknown && !unit.is_empty() && unit.chars().all(char::is_alphabetic)).then_some(unit)
+}
+
+/// The unit that is probably meant by what is none.
+pub(crate) fn unit_like(unknown: &str) -> Option<&'static str> {
+    let lower = unknown.to_lowercase();
+    let same = || UNITS.iter().map(|(name, _, _)| *name).find(|name| name.to_lowercase() == lower);
+    Some(match lower.as_str() {
+        "nsec" | "nanos" | "nanosecond" | "nanoseconds" => "ns",
+        "usec" | "micros" | "microsecond" | "microseconds" => "us",
+        "msec" | "millis" | "millisecond" | "milliseconds" => "ms",
+        "sec" | "secs" | "second" | "seconds" => "s",
+        "mins" | "minute" | "minutes" => "min",
+        "hr" | "hrs" | "hour" | "hours" => "h",
+        "day" | "days" => "d",
+        "byte" | "bytes" => "B",
+        "k" => "kB",
+        "m" => "MB",
+        "g" => "GB",
+        "t" => "TB",
+        "ki" => "KiB",
+        "mi" => "MiB",
+        "gi" => "GiB",
+        "ti" => "TiB",
+        _ => return same(),
+    })
+}
+
 /// `digits * factor`: whole where the product is whole and fits, else the nearest float.
 fn scaled(digits: &str, factor: i64) -> Option<Numeric> {
     if let Some(whole) = scaled_exactly(digits, factor) {

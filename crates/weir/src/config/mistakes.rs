@@ -613,6 +613,24 @@ fn doubtful_rules() {
         ),
         ("[[rule]]\nname = \"x\"\nwhen = 'a -a'", 3, "can never match", ""),
         (
+            "[[rule]]\nname = \"x\"\nwhen = 'a servce:web'",
+            3,
+            "rule.when: servce is a tag",
+            "did you mean service?",
+        ),
+        (
+            "[[rule]]\nname = \"x\"\nwhen = 'host:10.0.0.0/33'",
+            3,
+            "10.0.0.0/33 is compared as text",
+            "CIDR(host,10.0.0.0/32)",
+        ),
+        (
+            "[[rule]]\nname = \"x\"\nwhen = '@d:>300parsecs'",
+            3,
+            "parsecs is no unit",
+            "units are ns us ms",
+        ),
+        (
             "[[rule]]\nname = \"x\"\nwhen = '/[0-9]+[a-z]+/'",
             3,
             "in /[0-9]+[a-z]+/ no text is certain",

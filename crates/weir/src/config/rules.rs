@@ -158,7 +158,17 @@ impl Reader<'_> {
     fn expression(&mut self, key: &str) -> Option<Expr> {
         let text = self.section.text(key)?;
         match weir_expr::parse(text) {
-            Ok(expression) => Some(expression),
+            Ok(expression) => {
+                for doubt in expression.doubts(text) {
+                    let place = self.section.place(key);
+                    let place = place.map(|place| inside(&place, text, doubt.span));
+                    let message = format!("{}: {}", self.section.key_path(key), doubt.message);
+                    self.diagnostics
+                        .warn(place, &self.section.key_path(key), message)
+                        .help(doubt.help);
+                }
+                Some(expression)
+            }
             Err(error) => {
                 self.parse_error(self.section.place(key), key, &error);
                 None

@@ -32,6 +32,9 @@ pub(crate) fn run(args: &TailArgs, color: ColorChoice) -> Result<Exit> {
     let mut tail = Tail::connect(Client::new(&args.api)?, &query, args.max_rate, color)?;
     tail.output = args.output;
     tail.rows_left = args.limit;
+    for doubt in weir_expr::parse(&query).map(|parsed| parsed.doubts(&query)).unwrap_or_default() {
+        tail.say(Style::Warn, &format!("{}; {}", doubt.message, doubt.help));
+    }
     tail.run()
 }
 

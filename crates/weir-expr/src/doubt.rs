@@ -1,0 +1,174 @@
+//! What is allowed, but probably not meant: a misspelt key is a tag that no record has, a value
+//! that only looks like a number or a block of addresses is compared as text.
+//!
+//! Invariant: nothing here decides what an expression means; it is only said to whoever wrote it.
+
+use std::net::IpAddr;
+
+use crate::ast::{Expr, Field, Literal, Range, Reserved, Span, Term, Test};
+use crate::network::Network;
+use crate::number;
+
+/// Something that its writer should look at again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubt {
+    /// Where it was written.
+    pub span: Span,
+    /// What it means as it stands.
+    pub message: String,
+    /// What may have been meant.
+    pub help: String,
+}
+
+impl Expr {
+    /// What is probably not meant, in the order of the text that this was parsed from. Whoever
+    /// writes a value in quotes means a text.
+    pub fn doubts(&self, text: &str) -> Vec<Doubt> {
+        let mut doubts = Vec::new();
+        self.for_each_term(&mut |term, span| {
+            let is_quoted = text.get(span.start..span.end).is_some_and(|text| text.contains('"'));
+            let said = [of_key(&term.field), of_test(term).filter(|_| !is_quoted)];
+            let said = said.into_iter().flatten();
+            doubts.extend(said.map(|(message, help)| Doubt { span, message, help }));
+        });
+        doubts
+    }
+}
+
+type Said = (String, String);
+
+/// A tag with nearly the name of a key that every record may have.
+fn of_key(field: &Field) -> Option<Said> {
+    let Field::Tag(key) = field else { return None };
+    let known = Reserved::ALL.iter().map(|key| key.name()).chain(["message", "tags"]);
+    let near =
+        known.filter(|known| is_near(key, known)).min_by_key(|known| distance(key, known))?;
+    Some((format!("{key} is a tag here, and no key of weir"), format!("did you mean {near}?")))
+}
+
+/// Whether the one is probably the other, misspelt. Short words that begin differently (`post` and
+/// `host`) are other words.
+fn is_near(written: &str, known: &str) -> bool {
+    let most = if written.len().min(known.len()) < 6 { 1 } else { 2 };
+    let folded = |text: &str| text.to_ascii_lowercase().replace(['-', '.'], "_");
+    let written = folded(written);
+    written.as_bytes().first() == known.as_bytes().first()
+        && written.len().abs_diff(known.len()) <= most
+        && distance(&written, known) <= most
+}
+
+/// How many letters must be put in, left out, replaced, or swapped with the next.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let moved = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                let is_swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                if is_swapped { moved.min(rows[i - 2][j - 2] + 1) } else { moved }
+            };
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+fn of_test(term: &Term) -> Option<Said> {
+    match &term.test {
+        Test::Equals(literal) => of_block(&term.field, literal),
+        Test::Range(range) if term.field != Field::Reserved(Reserved::Status) => of_range(range),
+        _ => None,
+    }
+}
+
+/// An address with a prefix, where only whole texts are compared.
+fn of_block(field: &Field, literal: &Literal) -> Option<Said> {
+    let text = &literal.text;
+    let (address, prefix) = text.split_once('/')?;
+    let address: IpAddr = address.parse().ok()?;
+    let is_number = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number {
+        return None;
+    }
+    let message = format!("{text} is compared as text, not as a block of addresses");
+    let key = field.to_string();
+    if Network::parse(text).is_some() {
+        return Some((message, format!("did you mean CIDR({key},{text})?")));
+    }
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let help = format!("did you mean CIDR({key},{address}/{most})? a prefix is at most {most}");
+    Some((message, help))
+}
+
+/// A number with letters behind it that are no unit.
+fn of_range(range: &Range) -> Option<Said> {
+    let (text, unit) = range.literals().find_map(|literal| {
+        let unit = literal.number.is_none().then(|| number::unknown_unit(&literal.text))??;
+        Some((&literal.text, unit))
+    })?;
+    let message = format!("{unit} is no unit: {text} is compared as text");
+    let help = match number::unit_like(unit) {
+        Some(known) => format!("did you mean {}{known}?", &text[..text.len() - unit.len()]),
+        None => "units are ns us ms s m h d, and B kB MB GB TB KiB MiB GiB TiB".to_owned(),
+    };
+    Some((message, help))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parse;
+
+    fn said(text: &str) -> Vec<(String, String)> {
+        let doubts = parse(text).unwrap().doubts(text);
+        let written = |d: crate::Doubt| (text[d.span.start..d.span.end].to_owned(), d.help);
+        doubts.into_iter().map(written).collect()
+    }
+
+    #[test]
+    fn what_is_probably_not_meant_is_said_with_what_may_be() {
+        for (text, written, help) in [
+            ("servce:web", "servce:web", "did you mean service?"),
+            ("a -Status:error", "Status:error", "did you mean status?"),
+            ("hsot:x OR b", "hsot:x", "did you mean host?"),
+            ("_exists_:traceid", "_exists_:traceid", "did you mean trace_id?"),
+            ("msg_id:x", "msg_id:x", "did you mean msgid?"),
+            ("mesage:x", "mesage:x", "did you mean message?"),
+            ("host:10.0.0.0/33", "host:10.0.0.0/33", "a prefix is at most 32"),
+            ("@ip:10.0.0.0/8", "@ip:10.0.0.0/8", "did you mean CIDR(@ip,10.0.0.0/8)?"),
+            ("host:fd00\\:\\:/8", "host:fd00\\:\\:/8", "CIDR(host,fd00::/8)"),
+            ("@d:>300parsecs", "@d:>300parsecs", "units are ns us"),
+            ("@d:>5sec", "@d:>5sec", "did you mean 5s?"),
+            ("@d:[1 TO 5M]", "@d:[1 TO 5M]", "did you mean 5MB?"),
+            ("@d:<=5MIB", "@d:<=5MIB", "did you mean 5MiB?"),
+        ] {
+            let said = said(text);
+            let [(place, advised)] = &said[..] else { panic!("{text}: {said:?}") };
+            assert_eq!(place, written, "{text}");
+            assert!(advised.contains(help), "{text}: {advised}");
+        }
+    }
+
+    #[test]
+    fn what_may_well_be_meant_is_not_doubted() {
+        for text in [
+            "service:web",
+            "env:prod team:a version:1.2",
+            "post:1 cost:2 state:on server:a app:b",
+            "@servce:web",
+            "CIDR(host,10.0.0.0/8)",
+            "host:10.0.0.1",
+            "@path:10.0.0.0/x",
+            "@version:>1.2.3",
+            "@date:>2026-01-02",
+            "@d:>300ms @size:[1KiB TO 2MiB}",
+            "@d:>\"5sec\" @name:>m host:\"10.0.0.0/8\"",
+            "status:>=warn",
+            "servce",
+        ] {
+            assert_eq!(said(text), [], "{text}");
+        }
+    }
+}
