@@ -266,6 +266,19 @@ impl Journal {
         self.shared.change(|state| state.append(batch, policy, now)).map(AppendTicket)
     }
 
+    /// Appends batches of one stream that follow each other: all of them, or none. Never waits; as
+    /// [`Self::append`] otherwise. A crash before the last ticket has resolved may leave the first
+    /// ones.
+    pub fn append_all(
+        &self,
+        batches: Vec<Batch>,
+        policy: WritePolicy,
+    ) -> Result<Vec<AppendTicket>, AllRefused> {
+        let now = self.shared.clock.monotonic();
+        let tickets = self.shared.change(|state| state.append_all(batches, policy, now))?;
+        Ok(tickets.into_iter().map(AppendTicket).collect())
+    }
+
     /// Wakes this descriptor whenever room has been made after a refusal.
     pub fn on_room(&self, wake: WakeFd) {
         self.shared.change(|state| {

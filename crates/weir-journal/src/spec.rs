@@ -89,6 +89,11 @@ pub struct ResumePoint {
     pub book: SourceBook,
     /// False when the stream was not known and this is just its `start`.
     pub known: bool,
+    /// Latest epoch that any destination, also one that is not configured, or any frame knows of.
+    /// May be later than that of `position`: a destination can have committed records that never
+    /// reached the disk. A source that cannot repeat itself begins a still later one, else its new
+    /// records would pass for those.
+    pub last_epoch: u32,
 }
 
 /// A stream that the journal remembers from before.
@@ -107,6 +112,15 @@ pub struct KnownStream {
 pub struct Refused {
     /// The batch, untouched.
     pub batch: Box<Batch>,
+    /// What stands in the way.
+    pub reason: RefusedReason,
+}
+
+/// Why several batches were not accepted together: none of them was.
+#[derive(Debug)]
+pub struct AllRefused {
+    /// The batches, untouched and in their order.
+    pub batches: Vec<Batch>,
     /// What stands in the way.
     pub reason: RefusedReason,
 }

@@ -14,7 +14,7 @@ use crate::limits::{
     READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
 };
 use crate::spec::{RefusedReason, WhenFull, WritePolicy};
-use crate::{Outcome, Refused};
+use crate::{AllRefused, Outcome, Refused};
 
 /// Resolves when the batch is on stable storage; `None` when nobody asked for that.
 pub(crate) type Durable = Option<oneshot::Receiver<Result<(), RefusedReason>>>;
@@ -26,24 +26,55 @@ impl State {
         policy: WritePolicy,
         now: Duration,
     ) -> Result<Durable, Refused> {
-        if let Err(reason) = self.admit(&batch, policy, now) {
-            self.disk_wanted |= matches!(reason, RefusedReason::Disk { .. });
+        if let Err(reason) = self.admit(std::slice::from_ref(&batch), policy, now) {
             return Err(Refused { batch: Box::new(batch), reason });
         }
+        Ok(self.take_in(batch, policy, now))
+    }
+
+    /// Takes all of them in, or none. They are of one stream and follow each other.
+    pub(crate) fn append_all(
+        &mut self,
+        batches: Vec<Batch>,
+        policy: WritePolicy,
+        now: Duration,
+    ) -> Result<Vec<Durable>, AllRefused> {
+        let stream = |batch: &Batch| batch.header().stream;
+        debug_assert!(batches.windows(2).all(|pair| stream(&pair[0]) == stream(&pair[1])));
+        match self.admit(&batches, policy, now) {
+            Ok(()) => Ok(batches.into_iter().map(|b| self.take_in(b, policy, now)).collect()),
+            Err(reason) => Err(AllRefused { batches, reason }),
+        }
+    }
+
+    /// Takes in what was admitted.
+    fn take_in(&mut self, batch: Batch, policy: WritePolicy, now: Duration) -> Durable {
         let batch = Arc::new(batch);
         self.publish(&batch);
         self.begin_where_new(&batch, now);
         let tail = self.account_stream(&batch);
         if policy == WritePolicy::OnLag && self.merge_into_last(&batch, &tail, now) {
-            return Ok(None);
+            return None;
         }
-        Ok(self.insert(batch, &tail, policy, now))
+        self.insert(batch, &tail, policy, now)
     }
 
-    /// Whether there is room; discards for `drop_oldest` destinations to make some.
+    /// Whether there is room for all of them, which are of one stream; discards for `drop_oldest`
+    /// destinations to make some.
     fn admit(
         &mut self,
-        batch: &Batch,
+        batches: &[Batch],
+        policy: WritePolicy,
+        now: Duration,
+    ) -> Result<(), RefusedReason> {
+        let admitted = self.admit_all(batches, policy, now);
+        self.disk_wanted |= matches!(admitted, Err(RefusedReason::Disk { .. }));
+        admitted
+    }
+
+    fn admit_all(
+        &mut self,
+        batches: &[Batch],
         policy: WritePolicy,
         now: Duration,
     ) -> Result<(), RefusedReason> {
@@ -55,15 +86,17 @@ impl State {
         {
             return Err(RefusedReason::Disk { error: error.clone() });
         }
-        let stream = batch.header().stream;
-        let bytes = batch.memory_bytes() as u64;
+        let Some(stream) = batches.first().map(|batch| batch.header().stream) else {
+            return Ok(());
+        };
         for index in 0..self.cursors.len() {
-            self.admit_to_cursor(index, stream, bytes, batch, now)?;
+            self.admit_to_cursor(index, stream, batches, now)?;
         }
         if policy == WritePolicy::OnLag && self.is_ahead_by_one_in(1) && self.ring_may_move(now) {
             self.ahead_wanted = true;
             return Err(RefusedReason::RingFull);
         }
+        let bytes = batches.iter().map(|batch| batch.memory_bytes() as u64).sum();
         self.admit_to_ring(stream, bytes, now)
     }
 
@@ -85,16 +118,18 @@ impl State {
         &mut self,
         index: usize,
         stream: StreamId,
-        bytes: u64,
-        batch: &Batch,
+        batches: &[Batch],
         now: Duration,
     ) -> Result<(), RefusedReason> {
         let cursor = &self.cursors[index];
-        if !cursor.is_active() || batch.routed_count(index) == 0 {
+        if !cursor.is_active() {
             return Ok(());
         }
-        let has_it = |cs: &CursorStream| batch.header().end() <= cs.seen();
-        if cursor.streams.get(&stream).is_some_and(has_it) {
+        let known = cursor.streams.get(&stream);
+        let has_it = |batch: &Batch| known.is_some_and(|cs| batch.header().end() <= cs.seen());
+        let wanted = batches.iter().filter(|batch| batch.routed_count(index) > 0 && !has_it(batch));
+        let bytes = wanted.map(|batch| batch.memory_bytes() as u64).sum();
+        if bytes == 0 {
             return Ok(());
         }
         let too_many =

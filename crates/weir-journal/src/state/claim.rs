@@ -112,6 +112,15 @@ impl State {
         }
     }
 
+    /// Latest epoch of the stream that anything has heard of.
+    fn last_epoch(&self, stream: StreamId, frames: &[RecoveredFrame]) -> u32 {
+        let seen = self.cursors.iter().filter_map(|c| c.streams.get(&stream));
+        let seen = seen.map(|cs| cs.seen().epoch);
+        let stored = frames.iter().map(|frame| frame.tail.end.epoch);
+        let appended = self.streams.get(&stream).map(|s| s.tail.end.epoch);
+        seen.chain(stored).chain(appended).max().unwrap_or_default()
+    }
+
     pub(crate) fn known_streams(&self, source: SourceId) -> Vec<KnownStream> {
         let of_source = |(stream, state): (&StreamId, &StreamState)| {
             if state.source != Some(source) {
@@ -129,11 +138,12 @@ impl State {
         let is_known = known.is_some();
         let frames = self.recovered.remove(&spec.stream).unwrap_or_default();
         let begin = begin_of_unknown(spec, &frames);
-        let resume = known.unwrap_or_else(|| {
+        let mut resume = known.unwrap_or_else(|| {
             let covered = covered_up_to(&begin, &frames, holes, |_| false);
             let known = covered.end != begin.end;
             ResumePoint::at(covered, known)
         });
+        resume.last_epoch = self.last_epoch(spec.stream, &frames).max(resume.position.epoch);
         let stream = self.streams.entry(spec.stream).or_default();
         stream.source = Some(spec.source);
         stream.group = spec.group;
@@ -331,7 +341,13 @@ impl State {
 
 impl ResumePoint {
     fn at(tail: &CommitTail, known: bool) -> Self {
-        Self { position: tail.end, state: tail.state.to_vec(), book: tail.book, known }
+        Self {
+            position: tail.end,
+            state: tail.state.to_vec(),
+            book: tail.book,
+            known,
+            last_epoch: tail.end.epoch,
+        }
     }
 }
 

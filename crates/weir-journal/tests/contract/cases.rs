@@ -243,6 +243,32 @@ pub(crate) fn a_slow_subscriber_gets_an_exact_gap(opener: &mut impl Opener) {
     opener.close(journal);
 }
 
+pub(crate) fn several_batches_are_taken_together_or_not_at_all(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let limited = CursorSpec { buffer_limit_bytes: 4 * MIB, ..cursor_spec("hec") };
+    let mut hec = journal.cursor(limited).unwrap();
+    open_stream(&journal, 1);
+    let part = |n: u64| Part::new(1, n * 10, 10).padding(30_000).unrepeatable().build();
+    let parts = |from: u64, count: u64| (from..from + count).map(part).collect::<Vec<_>>();
+    let tickets = journal.append_all(parts(0, 4), WritePolicy::OnAppend).unwrap();
+    for ticket in tickets {
+        block_on(ticket.durable()).unwrap();
+    }
+    // The first of them would fit, all together do not.
+    let refused = journal.append_all(parts(4, 12), WritePolicy::OnAppend).unwrap_err();
+    assert_eq!(refused.reason, RefusedReason::BufferFull { cursor: "hec".into() });
+    assert_eq!(refused.batches.len(), 12);
+    assert_eq!(journal.ledger().cursors[0].book.routed, 40);
+    assert_books_balance(&journal);
+    assert_eq!(drain(&mut hec).len(), 40);
+    let tickets = journal.append_all(refused.batches, WritePolicy::OnAppend).unwrap();
+    assert_eq!(tickets.len(), 12);
+    assert!(journal.append_all(Vec::new(), LAG).unwrap().is_empty());
+    let got: Vec<u64> = drain(&mut hec).into_iter().map(|(_, n)| n).collect();
+    assert_eq!(got, (40..160).collect::<Vec<_>>());
+    opener.close(journal);
+}
+
 pub(crate) fn a_new_destination_starts_at_now(opener: &mut impl Opener) {
     let journal = opener.open();
     let mut old = cursor(&journal, "old");

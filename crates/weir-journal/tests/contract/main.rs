@@ -73,6 +73,7 @@ contract! {
     cases::block_refuses_only_what_feeds_the_full_destination_and_wakes_on_room
     cases::drop_oldest_discards_exactly_what_it_counts_and_never_the_quiet
     cases::a_slow_subscriber_gets_an_exact_gap
+    cases::several_batches_are_taken_together_or_not_at_all
     cases::a_new_destination_starts_at_now
     cases::batches_without_records_move_positions
     cases::small_waiting_batches_are_merged
@@ -86,6 +87,7 @@ contract! {
     restart::two_destinations_skip_what_each_has
     restart::a_backlog_from_before_holds_no_source_back
     restart::epochs_are_kept_apart
+    restart::a_source_that_cannot_repeat_itself_learns_the_latest_epoch
     restart::recovered_frames_are_claimed_and_not_read_twice
     restart::recovered_frames_behind_a_hole_are_read_again
     restart::frames_of_unclaimed_streams_are_released

@@ -137,6 +137,31 @@ pub(crate) fn a_backlog_from_before_holds_no_source_back(opener: &mut impl Opene
     opener.close(journal);
 }
 
+pub(crate) fn a_source_that_cannot_repeat_itself_learns_the_latest_epoch(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let mut ahead = cursor(&journal, "ahead");
+    drop(cursor(&journal, "behind"));
+    assert_eq!(open_stream(&journal, 1).last_epoch, 0);
+    append_safely(&journal, &Part::new(1, 0, 10).mask(0b11).epoch(3, 0).unrepeatable());
+    // Delivered and committed by one destination; no disk has it, and nobody was told so.
+    let fleeting = Part::new(1, 0, 5).mask(0b11).epoch(4, 10).unrepeatable();
+    journal.append(fleeting.build(), LAG).unwrap();
+    assert_eq!(drain(&mut ahead).len(), 15);
+    journal.flush();
+    opener.crash(journal);
+    let journal = opener.open();
+    drop(ahead);
+    let mut ahead = cursor(&journal, "ahead");
+    let mut behind = cursor(&journal, "behind");
+    let resume = open_stream(&journal, 1);
+    assert_eq!((resume.position, resume.last_epoch), (Position::new(3, 10 * STEP), 4));
+    // Numbers of the epoch that one destination knows would be skipped by it.
+    append_safely(&journal, &Part::new(1, 0, 8).mask(0b11).epoch(5, 10).unrepeatable());
+    assert_eq!(only_numbers(drain(&mut ahead)), (0..8).collect::<Vec<_>>());
+    assert_eq!(only_numbers(drain(&mut behind)), (0..10).chain(0..8).collect::<Vec<_>>());
+    opener.close(journal);
+}
+
 pub(crate) fn epochs_are_kept_apart(opener: &mut impl Opener) {
     let journal = opener.open();
     let mut hec = cursor(&journal, "hec");
