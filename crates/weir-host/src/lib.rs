@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod compress;
+pub mod decompress;
 pub mod disk;
 pub mod gzip;
 pub mod net;
@@ -16,9 +17,12 @@ pub mod wake;
 
 pub use clock::{Clock, RealClock};
 pub use compress::{CompressError, Compression, Compressor};
+pub use decompress::{ContentCoding, DecompressError};
 pub use disk::{Disk, DiskFile, DiskSpace, OpenMode, RealDisk};
 pub use gzip::{Gzip, GzipError};
-pub use net::{ConnectError, Connector, ConnectorSettings, Stream, TlsFiles};
+pub use net::{
+    Acceptor, ConnectError, Connector, ConnectorSettings, ServerTlsFiles, Stream, TlsFiles,
+};
 pub use process::ProcessFigures;
 pub use secret::{Secret, SecretError};
 pub use wake::WakeFd;

@@ -1,4 +1,4 @@
-//! Outgoing TCP and TLS connections.
+//! TCP and TLS connections: outgoing ones whole, TLS of accepted ones.
 //!
 //! Invariants: every step has a deadline; names are resolved anew for each connection; the
 //! certificate files are looked at before each TLS connection and read again when they changed (a
@@ -7,6 +7,7 @@
 
 mod error;
 mod percent;
+mod server;
 mod stream;
 mod tls;
 
@@ -22,7 +23,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 pub use error::ConnectError;
-pub use percent::percent_encoded;
+pub use percent::{form_decoded, percent_encoded};
+pub use server::{Acceptor, ServerTlsFiles};
 pub use stream::Stream;
 
 /// How long sent bytes may stay without acknowledgement by the peer's kernel before the

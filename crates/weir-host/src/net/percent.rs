@@ -16,9 +16,37 @@ pub fn percent_encoded(text: &str) -> String {
     out
 }
 
+/// A name or value of a query as it was before: a plus is a space, an escape is its byte, and what
+/// is no escape stays as it stands.
+pub fn form_decoded(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        let digit = |at: usize| char::from(*after.get(at)?).to_digit(16);
+        match (byte, digit(0), digit(1)) {
+            (b'+', ..) => out.push(b' '),
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                rest = &after[2..];
+            }
+            _ => out.push(byte),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_query_is_what_it_was() {
+        assert_eq!(form_decoded("env%3aprod%2Cteam:a+b%20c"), b"env:prod,team:a b c");
+        assert_eq!(form_decoded("100%, %4 %zz%"), b"100%, %4 %zz%");
+        let text = "a:\"b c\" é&+/~";
+        assert_eq!(form_decoded(&percent_encoded(text)), text.as_bytes());
+    }
 
     #[test]
     fn a_query_becomes_part_of_a_url() {

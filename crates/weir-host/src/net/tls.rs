@@ -1,4 +1,4 @@
-//! The client's TLS configuration, kept in step with its files.
+//! TLS configurations, kept in step with their files, and that of a client.
 //!
 //! Invariant: a configuration in use was read whole from files that were good together.
 
@@ -17,27 +17,42 @@ use super::{ConnectError, TlsFiles};
 /// What tells that a file changed: its time of change and its size.
 type Stamp = Option<(SystemTime, u64)>;
 
-/// The configuration with the state of the files that it was read from.
+/// Files that a configuration is read from.
+pub(super) trait Files {
+    /// What is made of them.
+    type Config;
+
+    /// All of them.
+    fn paths(&self) -> Vec<&PathBuf>;
+
+    /// Reads them.
+    fn build(&self) -> Result<Self::Config, ConnectError>;
+}
+
+/// A configuration with the state of the files that it was read from.
 #[derive(Debug)]
-pub(super) struct Client {
-    files: TlsFiles,
+pub(super) struct Reloading<F: Files> {
+    files: F,
     stamps: Vec<Stamp>,
-    config: Arc<ClientConfig>,
+    config: Arc<F::Config>,
     reload_error: Option<String>,
 }
 
-impl Client {
-    pub(super) fn load(files: TlsFiles) -> Result<Self, ConnectError> {
+/// That of a client.
+pub(super) type Client = Reloading<TlsFiles>;
+
+impl<F: Files> Reloading<F> {
+    pub(super) fn load(files: F) -> Result<Self, ConnectError> {
         let stamps = stamps(&files);
-        let config = Arc::new(build(&files)?);
+        let config = Arc::new(files.build()?);
         Ok(Self { files, stamps, config, reload_error: None })
     }
 
     /// The configuration, read again if a file changed since.
-    pub(super) fn current_config(&mut self) -> Arc<ClientConfig> {
+    pub(super) fn current_config(&mut self) -> Arc<F::Config> {
         let now = stamps(&self.files);
         if now != self.stamps {
-            match build(&self.files) {
+            match self.files.build() {
                 Ok(config) => {
                     self.config = Arc::new(config);
                     self.reload_error = None;
@@ -54,12 +69,24 @@ impl Client {
     }
 }
 
-fn stamps(files: &TlsFiles) -> Vec<Stamp> {
+fn stamps(files: &impl Files) -> Vec<Stamp> {
     let stamp = |path: &PathBuf| {
         let meta = std::fs::metadata(path).ok()?;
         Some((meta.modified().ok()?, meta.len()))
     };
-    [&files.ca_file, &files.cert_file, &files.key_file].into_iter().flatten().map(stamp).collect()
+    files.paths().into_iter().map(stamp).collect()
+}
+
+impl Files for TlsFiles {
+    type Config = ClientConfig;
+
+    fn paths(&self) -> Vec<&PathBuf> {
+        [&self.ca_file, &self.cert_file, &self.key_file].into_iter().flatten().collect()
+    }
+
+    fn build(&self) -> Result<ClientConfig, ConnectError> {
+        build(self)
+    }
 }
 
 fn build(files: &TlsFiles) -> Result<ClientConfig, ConnectError> {
@@ -94,14 +121,30 @@ fn roots(files: &TlsFiles) -> Result<RootCertStore, ConnectError> {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = &files.ca_file {
-        for certificate in certificates("tls.ca_file", path)? {
-            store.add(certificate).map_err(|error| file_error("tls.ca_file", path, &error))?;
-        }
+        add_authorities("tls.ca_file", path, &mut store)?;
     }
     if store.is_empty() { Err(ConnectError::NoRoots) } else { Ok(store) }
 }
 
-fn certificates(
+/// The authorities in a file, and no others.
+pub(super) fn authorities(what: &'static str, path: &Path) -> Result<RootCertStore, ConnectError> {
+    let mut store = RootCertStore::empty();
+    add_authorities(what, path, &mut store)?;
+    Ok(store)
+}
+
+fn add_authorities(
+    what: &'static str,
+    path: &Path,
+    store: &mut RootCertStore,
+) -> Result<(), ConnectError> {
+    for certificate in certificates(what, path)? {
+        store.add(certificate).map_err(|error| file_error(what, path, &error))?;
+    }
+    Ok(())
+}
+
+pub(super) fn certificates(
     what: &'static str,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, ConnectError> {
@@ -115,7 +158,7 @@ fn certificates(
     Ok(found)
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ConnectError> {
+pub(super) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ConnectError> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| pem_error("tls.key_file", path, error))
 }
 
@@ -132,7 +175,7 @@ fn pem_error(
     }
 }
 
-fn file_error(what: &'static str, path: &Path, problem: &impl ToString) -> ConnectError {
+pub(super) fn file_error(what: &'static str, path: &Path, problem: &impl ToString) -> ConnectError {
     ConnectError::File { what, path: path.to_owned(), problem: problem.to_string() }
 }
 

@@ -1,0 +1,92 @@
+//! The server's side of TLS: accepts connections, with certificates that follow their files.
+//!
+//! Invariants: the handshake has a deadline; a set of files that does not load leaves the last good
+//! one in use, and says so.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use rustls::server::WebPkiClientVerifier;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::ConnectError;
+use super::tls::{Files, Reloading, authorities, certificates, file_error, private_key};
+
+/// Files of the server's side of TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerTlsFiles {
+    /// PEM file of the certificate and its chain.
+    pub cert_file: PathBuf,
+    /// PEM file of its key.
+    pub key_file: PathBuf,
+    /// PEM file of authorities: a client must have a certificate of one of them.
+    pub client_ca_file: Option<PathBuf>,
+}
+
+impl Files for ServerTlsFiles {
+    type Config = ServerConfig;
+
+    fn paths(&self) -> Vec<&PathBuf> {
+        [Some(&self.cert_file), Some(&self.key_file), self.client_ca_file.as_ref()]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    fn build(&self) -> Result<ServerConfig, ConnectError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| file_error("tls.cert_file", &self.cert_file, &error))?;
+        let builder = match &self.client_ca_file {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let roots = Arc::new(authorities("tls.client_ca_file", path)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
+                    .build()
+                    .map_err(|error| file_error("tls.client_ca_file", path, &error))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let chain = certificates("tls.cert_file", &self.cert_file)?;
+        let mut config = builder
+            .with_single_cert(chain, private_key(&self.key_file)?)
+            .map_err(|error| file_error("tls.cert_file", &self.cert_file, &error))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+/// Makes TLS of accepted connections.
+#[derive(Debug)]
+pub struct Acceptor {
+    tls: Mutex<Reloading<ServerTlsFiles>>,
+    handshake_timeout: Duration,
+}
+
+impl Acceptor {
+    /// Reads the files; one that is missing or wrong is an error here already.
+    pub fn new(files: ServerTlsFiles, handshake_timeout: Duration) -> Result<Self, ConnectError> {
+        Ok(Self { tls: Mutex::new(Reloading::load(files)?), handshake_timeout })
+    }
+
+    /// What went wrong when the files were last read again, if it did.
+    pub fn reload_error(&self) -> Option<String> {
+        self.tls.lock().unwrap_or_else(PoisonError::into_inner).reload_error()
+    }
+
+    /// Does the handshake, with the files as they are now.
+    pub async fn accept(&self, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let config = self.tls.lock().unwrap_or_else(PoisonError::into_inner).current_config();
+        match timeout(self.handshake_timeout, TlsAcceptor::from(config).accept(tcp)).await {
+            Ok(accepted) => accepted,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
