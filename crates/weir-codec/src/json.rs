@@ -232,6 +232,11 @@ impl<'a> Scanner<'a> {
         self.at
     }
 
+    /// Leaves bytes out that somebody else has looked at.
+    pub(crate) fn skip(&mut self, count: usize) {
+        self.at += count;
+    }
+
     pub(crate) fn is_at_end(&self) -> bool {
         self.at >= self.bytes.len()
     }
@@ -274,6 +279,14 @@ impl<'a> Scanner<'a> {
         self.white_space();
         let start = self.at;
         self.nested_value(0)?;
+        Some(start..self.at)
+    }
+
+    /// Takes any value as a member of an object that is read beside: one level down.
+    pub(crate) fn member_value(&mut self) -> Option<Range<usize>> {
+        self.white_space();
+        let start = self.at;
+        self.nested_value(1)?;
         Some(start..self.at)
     }
 

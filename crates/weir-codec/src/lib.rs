@@ -12,6 +12,7 @@
 
 mod attributes;
 mod cri;
+mod datadog;
 mod decoder;
 mod detect;
 mod docker;
@@ -26,6 +27,10 @@ mod time;
 pub use attributes::{
     ATTRIBUTES_MAX, Attributes, Change, LineFormat, LineFormatError, PATH_BYTES_MAX, Part, Scalar,
     Stated, rewrite_json,
+};
+pub use datadog::{
+    DATADOG_ITEMS_MAX, DATADOG_LINES_MAX, DatadogDefaults, DatadogError, DatadogFormat,
+    DatadogItems, DatadogRequest,
 };
 pub use decoder::{Consumed, LineDecoder, Stop};
 pub use detect::{DETECT_BYTES_MAX, Format, detect};

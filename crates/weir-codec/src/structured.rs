@@ -28,7 +28,7 @@ impl Seen {
     }
 
     /// Takes what a field says. `is_text` tells `"30"` from `30`.
-    fn field(&mut self, key: &[u8], value: &[u8], is_text: bool) {
+    pub(crate) fn field(&mut self, key: &[u8], value: &[u8], is_text: bool) {
         match key {
             b"time" | b"timestamp" | b"@timestamp" | b"ts" if self.time_ns.is_none() => {
                 self.time_ns = parse_rfc3339(value).or_else(|| parse_epoch(value));
