@@ -13,7 +13,8 @@ use weir_testkit::{Answer, Books, Collector, Oracle, PATIENCE, Weir, Writing, wa
 use crate::scene::{OUTPUT, Scene, judge};
 
 /// A small ring and window, so that a backlog goes to disk.
-const JOURNAL: &str = "[journal]\nring = \"4MiB\"\nkeep_free = \"0B\"\nlimit = \"1GiB\"\n";
+pub(crate) const JOURNAL: &str =
+    "[journal]\nring = \"4MiB\"\nkeep_free = \"0B\"\nlimit = \"1GiB\"\n";
 const WINDOW: &str = "window = \"1MiB\"\nbatch_size = \"256KiB\"\n";
 
 /// About 40 MB of lines.
@@ -48,10 +49,10 @@ fn all_is_delivered_after_a_crash(
 }
 
 /// A small file system at the data directory.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn mount(at: PathBuf, size: &str) -> Self {
+    pub(crate) fn mount(at: PathBuf, size: &str) -> Self {
         std::fs::create_dir(&at).unwrap();
         let size = format!("size={size}");
         let mount =

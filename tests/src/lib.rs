@@ -17,6 +17,8 @@ mod hec;
 #[cfg(test)]
 mod input;
 #[cfg(test)]
+mod intake;
+#[cfg(test)]
 mod isolation;
 #[cfg(test)]
 mod kill;

@@ -44,14 +44,16 @@ pub struct SourceEntry {
     /// Its type; empty when it is no longer configured.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Files or containers that are open.
+    /// Files or containers that are open; streams of a source that listens.
     pub streams: u64,
     /// Book 1, and the right side of book 3.
     pub book: SourceCounts,
     /// 0 when book 1 balances.
     pub unaccounted_lines: i64,
-    /// The left side of book 3.
-    pub files: FileBytes,
+    /// The left side of book 3; none for a source that listens, which is sent nothing that it
+    /// could leave unread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<FileBytes>,
 }
 
 /// `lines = records + joined + discarded`.
@@ -170,6 +172,7 @@ impl SourceEntry {
         let bytes_seen = gauge(|stats| stats::get(&stats.bytes_seen));
         let bytes_unread = gauge(|stats| stats::get(&stats.bytes_unread));
         let settled = book.bytes_read + bytes_unread + book.abandoned_total();
+        let is_listener = known.is_some_and(|known| known.stats.listener.address().is_some());
         Self {
             name: source.name.clone(),
             type_name: known.map_or("", |known| known.type_name).to_owned(),
@@ -185,13 +188,13 @@ impl SourceEntry {
                 bytes_abandoned: abandoned(&book.bytes_abandoned),
             },
             unaccounted_lines: book.unaccounted_lines(),
-            files: FileBytes {
+            files: (!is_listener).then(|| FileBytes {
                 bytes_seen,
                 bytes_unread,
                 files_cut: book.files_cut,
                 at_least: book.is_at_least(),
                 unaccounted_bytes: bytes_seen as i64 - settled as i64,
-            },
+            }),
         }
     }
 }

@@ -11,7 +11,7 @@ use weir_host::ProcessFigures;
 use weir_journal::{CursorLedger, Ledger, SourceLedger};
 use weir_model::{AbandonReason, DiscardReason};
 use weir_pipeline::health::Severity;
-use weir_pipeline::stats::{self, ErrorCounts, OutputStats};
+use weir_pipeline::stats::{self, ErrorCounts, ListenerStats, OutputStats};
 use weir_pipeline::view::{OutputView, PipelineView, SourceView};
 
 use crate::explore::{Admission, Kind, Outcome, TIME_BUCKETS_SECONDS, Times};
@@ -159,6 +159,25 @@ impl Page {
         self.of(&at, "weir_source_blocked", u8::from(is_blocked));
         self.of(&at, "weir_source_refusals_total", stats::get(&figures.blocked_total));
         self.of(&at, "weir_source_blocked_seconds_total", seconds(stats::get(&figures.blocked_ns)));
+        if figures.listener.address().is_some() {
+            self.listener(&at, &figures.listener);
+        }
+    }
+
+    fn listener(&mut self, at: &Component<'_>, figures: &ListenerStats) {
+        self.of(at, "weir_source_connections", stats::get(&figures.connections));
+        let accepted = stats::get(&figures.connections_total);
+        self.of(at, "weir_source_accepted_connections_total", accepted);
+        let mut requests = 0;
+        for (status, count) in figures.answers() {
+            requests += count;
+            let status = [("status", &*status.to_string())];
+            self.with(at, "weir_source_requests_total", &status, count);
+        }
+        let service = seconds(stats::get(&figures.service_ns));
+        self.of(at, "weir_source_request_seconds_sum", service);
+        self.of(at, "weir_source_request_seconds_count", requests);
+        self.of(at, "weir_source_in_flight_bytes", stats::get(&figures.in_flight_bytes));
     }
 
     fn output(&mut self, output: Option<&OutputView>, cursor: &CursorLedger) {

@@ -44,6 +44,9 @@ pub struct StatusDocument {
 pub struct SourceStatus {
     /// Books.
     pub book: SourceEntry,
+    /// Where it listens, when it does: the port that was chosen for port 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// Files that are followed.
     pub files: u64,
     /// Files that cannot be read.
@@ -126,6 +129,7 @@ impl SourceStatus {
         let figures = &source.stats;
         Self {
             book,
+            address: figures.listener.address().map(|address| address.to_string()),
             files: stats::get(&figures.files),
             unreadable_files: stats::get(&figures.unreadable_files),
             lag_seconds: seconds(stats::get(&figures.lag_ns)),

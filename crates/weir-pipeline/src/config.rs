@@ -1,6 +1,7 @@
 //! The validated plan of every source and output: all defaults filled in, all values checked.
 //! How it is written in TOML is the binary's business (`weir::config`).
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use weir_codec::Multiline;
 pub use weir_host::Compression;
 use weir_host::Secret;
+pub use weir_host::ServerTlsFiles;
 use weir_journal::WhenFull;
 
 pub use crate::output::{Endpoint, EndpointError, FilePath, FilePathError};
@@ -73,6 +75,31 @@ pub enum SourceKind {
     File(FileSource),
     /// Containers of docker and of Kubernetes nodes.
     Containers(ContainersSource),
+    /// Datadog's logs intake over HTTP.
+    DatadogIntake(DatadogIntake),
+}
+
+/// `type = "datadog_intake"`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DatadogIntake {
+    /// Where it listens.
+    pub listen: ListenSettings,
+    /// Keys, separated by commas, that clients must send one of; none = whoever reaches the port
+    /// may send.
+    pub api_keys: Option<Secret>,
+}
+
+/// Settings of every source that listens for requests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListenSettings {
+    /// Address to listen on; port 0 = any that is free.
+    pub address: SocketAddr,
+    /// Most connections at once; further ones wait.
+    pub connections_max: usize,
+    /// Most bytes of bodies that are being read, over all connections.
+    pub in_flight_bytes_max: usize,
+    /// Certificates, when it speaks TLS.
+    pub tls: Option<ServerTlsFiles>,
 }
 
 /// `type = "file"`.

@@ -152,6 +152,10 @@ impl Found {
             );
             self.add(at, "inotify_refused", Severity::Degraded, text);
         }
+        if let Some(error) = source.stats.listener.tls_error() {
+            let text = format!("goes on with the certificates of before: {error}");
+            self.add(at, "certificates", Severity::Degraded, text);
+        }
         if source.stats.is_blocked.load(Ordering::Relaxed) {
             let by: Vec<&str> =
                 ledger.cursors.iter().filter(|c| c.blocking).map(|c| c.name.as_str()).collect();

@@ -3,8 +3,9 @@
 //! Invariant: nothing here decides anything; the books (in the journal) are the truth about
 //! records. All fields are atomics that one component writes and anybody reads.
 
-use std::sync::Mutex;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use weir_model::Batch;
 
@@ -37,6 +38,69 @@ pub struct SourceStats {
     pub errors: ErrorCounts,
     /// CPU time of the thread, nanoseconds.
     pub cpu_ns: AtomicU64,
+    /// What a source that listens has beside these.
+    pub listener: ListenerStats,
+}
+
+/// Statuses of answers that a listener counts; what is none of them counts as the last.
+pub const LISTENER_STATUSES: [u16; 13] =
+    [200, 202, 400, 401, 403, 404, 405, 408, 413, 415, 429, 503, 500];
+
+/// Figures of a source that listens.
+#[derive(Debug, Default)]
+pub struct ListenerStats {
+    address: OnceLock<SocketAddr>,
+    tls_error: Mutex<Option<String>>,
+    /// Open connections.
+    pub connections: AtomicU64,
+    /// Connections ever accepted.
+    pub connections_total: AtomicU64,
+    /// Answers by status, in the order of [`LISTENER_STATUSES`].
+    answers: [AtomicU64; LISTENER_STATUSES.len()],
+    /// Sum of the time from the head of a request to its answer, nanoseconds.
+    pub service_ns: AtomicU64,
+    /// Bytes of bodies that are being read.
+    pub in_flight_bytes: AtomicU64,
+}
+
+impl ListenerStats {
+    /// Where it listens, once it does; none for sources that do not.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address.get().copied()
+    }
+
+    /// Answers by status.
+    pub fn answers(&self) -> impl Iterator<Item = (u16, u64)> {
+        LISTENER_STATUSES.into_iter().zip(self.answers.iter().map(get))
+    }
+
+    /// Why certificate files that have changed are not in use, while that is so.
+    pub fn tls_error(&self) -> Option<String> {
+        self.tls_error.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_tls_error(&self, error: Option<String>) {
+        *self.tls_error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = error;
+    }
+
+    pub(crate) fn open(&self, address: SocketAddr) {
+        // Once in the life of these figures.
+        let _first = self.address.set(address);
+    }
+
+    pub(crate) fn count(&self, status: u16) {
+        let known = LISTENER_STATUSES.iter().position(|known| *known == status);
+        add(&self.answers[known.unwrap_or(LISTENER_STATUSES.len() - 1)], 1);
+    }
+
+    pub(crate) fn connection_opened(&self) {
+        add(&self.connections, 1);
+        add(&self.connections_total, 1);
+    }
+
+    pub(crate) fn connection_closed(&self) {
+        sub(&self.connections, 1);
+    }
 }
 
 /// Figures of one output.
@@ -135,6 +199,11 @@ impl ErrorCounts {
 /// Adds to a counter.
 pub fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
+}
+
+/// Takes from a gauge.
+pub(crate) fn sub(gauge: &AtomicU64, n: u64) {
+    gauge.fetch_sub(n, Ordering::Relaxed);
 }
 
 /// Sets a gauge.

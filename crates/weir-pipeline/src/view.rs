@@ -71,6 +71,7 @@ impl SourceView {
         let type_name = match plan.kind {
             SourceKind::File(_) => "file",
             SourceKind::Containers(_) => "containers",
+            SourceKind::DatadogIntake(_) => "datadog_intake",
         };
         Self { name: plan.name.clone(), type_name, stats: Arc::default() }
     }

@@ -14,6 +14,7 @@ mod lockstep;
 mod oracle;
 mod pki;
 mod process;
+mod sender;
 mod writing;
 
 pub use books::Books;
@@ -24,5 +25,6 @@ pub use lockstep::{Lockstep, Pause};
 pub use oracle::Oracle;
 pub use pki::{Pki, ServerCertificate};
 pub use process::{PATIENCE, Weir, binary, wait_for};
+pub use sender::{HttpAnswer, HttpSender};
 pub use weir_measure::load::LineId;
 pub use writing::Writing;

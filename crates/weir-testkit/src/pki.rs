@@ -67,6 +67,15 @@ impl Pki {
         Arc::new(config)
     }
 
+    /// A good server's certificate and its key, as the files that a server reads.
+    pub fn server_pem(&self) -> (String, String) {
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let params = CertificateParams::new(names).expect("the names are valid");
+        let key = KeyPair::generate().expect("the key generator works");
+        let certificate = params.signed_by(&key, &self.issuer).expect("the authority can sign");
+        (certificate.pem(), key.serialize_pem())
+    }
+
     fn issue(&self, kind: ServerCertificate) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
         let names = match kind {
             ServerCertificate::WrongName => vec!["elsewhere.example".to_owned()],

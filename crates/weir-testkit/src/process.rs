@@ -203,6 +203,15 @@ impl Weir {
         self.get("/metrics").map(|(_, body)| body).unwrap_or_default()
     }
 
+    /// Where a source listens.
+    pub fn source_address(&self, name: &str) -> SocketAddr {
+        let status = self.get_json("/weir/v1/status");
+        let sources = status["sources"].as_array().map_or(&[][..], Vec::as_slice);
+        let source = sources.iter().find(|source| source["book"]["name"] == name);
+        let address = source.and_then(|source| source["address"].as_str()?.parse().ok());
+        address.unwrap_or_else(|| panic!("the source {name} does not listen: {status}"))
+    }
+
     /// Waits until the books satisfy `done`; panics with books and log when that took too long.
     pub fn wait_books(
         &self,

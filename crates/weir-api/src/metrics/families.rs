@@ -154,6 +154,23 @@ pub const FAMILIES: &[FamilyInfo] = &[
         Counter,
         "Time in which a file or container had to wait.",
     ),
+    family("weir_source_connections", Gauge, "Open connections of a source that listens."),
+    family(
+        "weir_source_accepted_connections_total",
+        Counter,
+        "Connections that a source that listens has accepted.",
+    ),
+    family(
+        "weir_source_requests_total",
+        Counter,
+        "Requests to a source that listens, by the status of the answer; 500 stands for all others.",
+    ),
+    family(
+        "weir_source_request_seconds",
+        Summary,
+        "Time from the head of a request to its answer, stable storage included.",
+    ),
+    family("weir_source_in_flight_bytes", Gauge, "Bytes of requests that are being read."),
     family(
         "weir_output_lag_time_seconds",
         Gauge,

@@ -4,6 +4,8 @@
 //! journal and knows nothing of destinations; when the journal has no room it keeps its place and
 //! goes on when woken.
 
+mod datadog_intake;
+mod listen;
 mod tail;
 
 use std::path::{Path, PathBuf};
@@ -15,11 +17,13 @@ use std::time::{Duration, Instant};
 use weir_host::{Clock, WakeFd};
 use weir_journal::Journal;
 
-use crate::config::{Format, SourceKind, SourcePlan};
+use crate::config::{Format, ListenSettings, SourceKind, SourcePlan};
 use crate::output::FilePath;
 use crate::rule::RuleSwitch;
 use crate::stats::SourceStats;
 
+pub use listen::ListenError;
+pub use listen::limits::LISTENER_BYTES;
 pub use tail::{LayoutError, is_compressed_or_temporary};
 
 /// What a source needs of the process.
@@ -77,6 +81,14 @@ pub enum SourceError {
         name: String,
         /// What the system said.
         error: std::io::Error,
+    },
+    /// Its port cannot be had, or its certificates cannot be used.
+    #[error("source {name}: {error}")]
+    Listen {
+        /// Name of the source.
+        name: String,
+        /// What is wrong.
+        error: ListenError,
     },
 }
 
@@ -178,13 +190,53 @@ pub fn spawn(plan: &SourcePlan, context: SourceContext) -> Result<SourceHandle, 
     raise_descriptor_limit();
     let stop = Arc::new(AtomicBool::new(false));
     let discovered = Arc::new(Flag::default());
-    let (settings, format) = match &plan.kind {
-        SourceKind::File(source) => (source.tail.clone(), source.format),
-        SourceKind::Containers(source) => (source.tail.clone(), Format::Auto),
+    let work = prepare(plan, context, &wake, &stop)?;
+    let when_discovered = discovered.clone();
+    let thread = std::thread::Builder::new()
+        .name(format!("source:{}", plan.name))
+        .spawn(move || work.run(SetOnDrop(when_discovered)))
+        .map_err(io)?;
+    Ok(SourceHandle { name: plan.name.clone(), wake, stop, discovered, thread: Some(thread) })
+}
+
+/// What the thread of a source does.
+enum Work {
+    Tail(Box<tail::Tail>),
+    Listen(Box<listen::Listener>),
+}
+
+impl Work {
+    fn run(self, discovered: SetOnDrop) {
+        match self {
+            Self::Tail(mut source) => {
+                source.start();
+                drop(discovered);
+                source.run();
+            }
+            Self::Listen(source) => source.run(move || drop(discovered)),
+        }
+    }
+}
+
+/// Finds out whether a source can run: its globs, its port.
+fn prepare(
+    plan: &SourcePlan,
+    context: SourceContext,
+    wake: &WakeFd,
+    stop: &Arc<AtomicBool>,
+) -> Result<Work, SourceError> {
+    let (layout, settings, format) = match &plan.kind {
+        SourceKind::File(source) => (tail::files(source)?, &source.tail, source.format),
+        SourceKind::Containers(source) => (tail::containers(source)?, &source.tail, Format::Auto),
+        SourceKind::DatadogIntake(source) => {
+            let intake = datadog_intake::Intake::new(source.api_keys.as_ref());
+            let protocol = listen::Protocol::DatadogIntake(intake);
+            return listen(plan, &source.listen, protocol, context, wake, stop);
+        }
     };
     let parts = tail::Parts {
         name: plan.name.clone(),
-        settings,
+        settings: settings.clone(),
         format,
         journal: context.journal,
         rules: context.rules,
@@ -194,18 +246,30 @@ pub fn spawn(plan: &SourcePlan, context: SourceContext) -> Result<SourceHandle, 
         stop: stop.clone(),
         host: host_name(),
     };
-    let mut source = tail::Tail::new(&plan.kind, parts, &context.own_paths)?;
-    let when_discovered = discovered.clone();
-    let thread = std::thread::Builder::new()
-        .name(format!("source:{}", plan.name))
-        .spawn(move || {
-            let discovered = SetOnDrop(when_discovered);
-            source.start();
-            drop(discovered);
-            source.run();
-        })
-        .map_err(io)?;
-    Ok(SourceHandle { name: plan.name.clone(), wake, stop, discovered, thread: Some(thread) })
+    Ok(Work::Tail(Box::new(tail::Tail::new(layout, parts, &context.own_paths))))
+}
+
+fn listen(
+    plan: &SourcePlan,
+    settings: &ListenSettings,
+    protocol: listen::Protocol,
+    context: SourceContext,
+    wake: &WakeFd,
+    stop: &Arc<AtomicBool>,
+) -> Result<Work, SourceError> {
+    let parts = listen::Parts {
+        name: plan.name.clone(),
+        settings: settings.clone(),
+        journal: context.journal,
+        rules: context.rules,
+        clock: context.clock,
+        stats: context.stats,
+        wake: wake.clone(),
+        stop: stop.clone(),
+    };
+    let bound = listen::Listener::bind(parts, protocol);
+    let listener = bound.map_err(|error| SourceError::Listen { name: plan.name.clone(), error })?;
+    Ok(Work::Listen(Box::new(listener)))
 }
 
 /// Raises the soft limit of open files to the hard one: every followed file is kept open.

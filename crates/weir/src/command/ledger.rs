@@ -72,7 +72,7 @@ fn sources(ledger: &LedgerDocument) -> Table {
 fn files(ledger: &LedgerDocument) -> Table {
     let mut table = Table::new(&["NAME", "OPEN", "SEEN", "READ", "UNREAD", "ABANDONED"], 1);
     for source in &ledger.sources {
-        let (files, book) = (&source.files, &source.book);
+        let (Some(files), book) = (&source.files, &source.book) else { continue };
         let abandoned = total(&book.bytes_abandoned);
         let mark = if files.at_least { ">=" } else { "" };
         table.row(vec![
@@ -89,10 +89,11 @@ fn files(ledger: &LedgerDocument) -> Table {
 
 /// Why numbers of the book of bytes are marked.
 fn at_least(ledger: &LedgerDocument) -> Option<String> {
-    if !ledger.sources.iter().any(|source| source.files.at_least) {
+    let files = || ledger.sources.iter().filter_map(|source| source.files.as_ref());
+    if !files().any(|files| files.at_least) {
         return None;
     }
-    let cut: u64 = ledger.sources.iter().map(|source| source.files.files_cut).sum();
+    let cut: u64 = files().map(|files| files.files_cut).sum();
     Some(format!(
         "  >= at least: files were cut ({}) or vanished while weir did not run; what was written and \
          gone between two looks was never seen.\n",

@@ -230,7 +230,7 @@ fn greet(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: ColorChoice) 
 fn absent_roots(plan: &Plan) -> Vec<String> {
     let containers = plan.pipeline.sources.iter().filter_map(|source| match &source.kind {
         SourceKind::Containers(containers) => Some(containers),
-        SourceKind::File(_) => None,
+        SourceKind::File(_) | SourceKind::DatadogIntake(_) => None,
     });
     let roots = containers.flat_map(|c| [&c.docker_roots, &c.pod_roots, &c.link_roots]).flatten();
     roots.filter(|root| !root.exists()).map(|root| root.display().to_string()).collect()

@@ -37,6 +37,7 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
         }
     }
     super::check_source::read_twice(sections, diagnostics);
+    super::check_listen::listen_twice(sections, diagnostics);
     super::check_file::written_twice(sections, diagnostics);
     one_stdout(sections, diagnostics);
     loops(sections, diagnostics);
@@ -96,13 +97,14 @@ fn api(api: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Ring and windows fit in the memory that weir may use.
+/// Ring, windows and listeners fit in the memory that weir may use.
 fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
     let limits = sections.table("limits");
     let journal = sections.table("journal");
     let (memory, ring) = (limits.size("memory"), journal.size("ring"));
     let windows: u64 = sections.outputs.iter().map(|o| o.section.size("window")).sum();
-    let sum = ring.saturating_add(windows).saturating_add(BASE_BYTES);
+    let listeners = super::check_listen::memory_bytes(sections);
+    let sum = ring.saturating_add(windows).saturating_add(listeners).saturating_add(BASE_BYTES);
     if memory == 0 || ring == 0 || sum <= memory {
         return;
     }
@@ -111,8 +113,12 @@ fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
     } else {
         (journal, "ring")
     };
+    let listening = match listeners {
+        0 => String::new(),
+        bytes => format!("sources that listen {} + ", format_size(bytes)),
+    };
     let message = format!(
-        "limits.memory is {}, and that is less than ring {} + windows of {} outputs {} + {} for weir itself = {}",
+        "limits.memory is {}, and that is less than ring {} + windows of {} outputs {} + {listening}{} for weir itself = {}",
         format_size(memory),
         format_size(ring),
         sections.outputs.len(),

@@ -19,12 +19,16 @@ const ROOTS: [&str; 3] = ["docker_roots", "pod_roots", "link_roots"];
 /// All checks of one source.
 pub(crate) fn source(source: &Named, diagnostics: &mut Diagnostics) {
     let section = &source.section;
-    if source.type_name == "file" {
-        patterns(section, diagnostics);
-        what_is_left(section, diagnostics);
-    } else {
-        roots(section, diagnostics);
-        container_names(section, diagnostics);
+    match source.type_name {
+        "file" => {
+            patterns(section, diagnostics);
+            what_is_left(section, diagnostics);
+        }
+        "containers" => {
+            roots(section, diagnostics);
+            container_names(section, diagnostics);
+        }
+        _ => return super::check_listen::listener(section, diagnostics),
     }
     limit(section, diagnostics);
     super::multiline::check(section, diagnostics);
@@ -151,8 +155,12 @@ pub(crate) fn read_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
     for keys in [&["include"][..], &ROOTS] {
         let mut seen: BTreeMap<PathBuf, Option<Place>> = BTreeMap::new();
         for source in &sections.sources {
-            let is_file = source.type_name == "file";
-            for key in keys.iter().filter(|key| is_file == (**key == "include")) {
+            let reads_by = |key: &str| match source.type_name {
+                "file" => key == "include",
+                "containers" => key != "include",
+                _ => false,
+            };
+            for key in keys.iter().filter(|key| reads_by(key)) {
                 for (item, place) in source.section.list(key) {
                     // Places of defaults are in no file.
                     let place = if source.section.is_set(key) { Some(place.clone()) } else { None };

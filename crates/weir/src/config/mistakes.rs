@@ -50,14 +50,14 @@ fn wrong_keys_and_tables() {
             "[source.a]\nkind = \"file\"",
             1,
             "source.a.type is missing",
-            "\"containers\" or \"file\"",
+            "\"containers\", \"file\" or \"datadog_intake\"",
         ),
         ("[source.a]\ntype = \"flie\"", 2, "unknown type \"flie\" of source", "\"file\"?"),
         (
             "[source.a]\ntype = \"syslog\"",
             2,
             "unknown type \"syslog\"",
-            "\"containers\" or \"file\"",
+            "\"containers\", \"file\" or \"datadog_intake\"",
         ),
         (
             "[output.a]\ntype = \"splunk\"",
@@ -201,6 +201,43 @@ fn wrong_units_and_bounds() {
         ("[api]\nlisten = \"127.0.0.1\"", 2, "is not an IP address", "address and port"),
         ("[api]\nlisten = \"127.0.0.1:99999\"", 2, "is not an IP address", "0 to 65535"),
         ("[api]\nlisten = \"weir.example:7080\"", 2, "is not an IP address", "write an IP address"),
+    ]);
+}
+
+#[test]
+fn wrong_sources_that_listen() {
+    check(&[
+        (
+            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\nin_flight_limit = \"400MiB\"\n[limits]\nmemory = \"512MiB\"",
+            6,
+            "sources that listen 438MiB",
+            "set limits.memory to 550MiB",
+        ),
+        (
+            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:7080\"",
+            3,
+            "the port 7080 is taken",
+            "another port",
+        ),
+        (
+            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"[::1]:8282\"\n[source.c]\ntype = \"datadog_intake\"\nlisten = \"[::]:8282\"\napi_keys = { env = \"PATH\" }",
+            6,
+            "the port 8282 is taken",
+            "another port",
+        ),
+        (
+            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"0.0.0.0:8282\"",
+            3,
+            "whoever reaches 0.0.0.0:8282",
+            "add api_keys",
+        ),
+        ("[source.b]\ntype = \"datadog_intake\"", 1, "source.b.listen is missing", ""),
+        (
+            "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\napi_keys = \"abc\"",
+            4,
+            "api_keys must not be written",
+            "",
+        ),
     ]);
 }
 

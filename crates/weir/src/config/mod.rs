@@ -12,6 +12,7 @@ mod check;
 mod check_file;
 mod check_hec;
 mod check_http;
+mod check_listen;
 mod check_source;
 mod diagnostic;
 mod field;

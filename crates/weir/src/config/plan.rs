@@ -10,10 +10,11 @@ use std::str::FromStr as _;
 use weir_host::{Disk as _, RealDisk};
 use weir_journal::WhenFull;
 use weir_pipeline::config::{
-    Compression, ContainersSource, Encoding, FileOutput, FilePath, FileSource, Format, FsyncPolicy,
-    HecMode, HttpAuth, HttpFormat, HttpMethod, HttpOutput, OutputKind, OutputPlan, PipelinePlan,
-    RateLimit, ReadFrom, RequestSettings, Rotation, SocketOutput, SocketProtocol, SourceKind,
-    SourcePlan, SplunkHec, TailSettings, TlsSettings,
+    Compression, ContainersSource, DatadogIntake, Encoding, FileOutput, FilePath, FileSource,
+    Format, FsyncPolicy, HecMode, HttpAuth, HttpFormat, HttpMethod, HttpOutput, ListenSettings,
+    OutputKind, OutputPlan, PipelinePlan, RateLimit, ReadFrom, RequestSettings, Rotation,
+    ServerTlsFiles, SocketOutput, SocketProtocol, SourceKind, SourcePlan, SplunkHec, TailSettings,
+    TlsSettings,
 };
 
 use super::check;
@@ -98,7 +99,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
     if diagnostics.has_errors() {
         return None;
     }
-    let sources: Vec<_> = sections.sources.iter().map(source).collect();
+    let sources: Option<Vec<_>> = sections.sources.iter().map(source).collect();
     let outputs: Option<Vec<_>> = sections.outputs.iter().map(output).collect();
     let log = sections.table("log");
     let api = sections.table("api");
@@ -120,7 +121,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
             ring_bytes: journal.size("ring"),
             journal_limit_bytes: journal.size_or_share("limit").resolve(disk_bytes),
             disk_free_bytes_min: journal.size_or_share("keep_free").resolve(disk_bytes),
-            sources,
+            sources: sources?,
             outputs: outputs?,
             rules,
             default_to: sections
@@ -352,7 +353,8 @@ fn inclusion(pattern: &str) -> String {
     glob::absolute(Path::new(pattern)).to_string_lossy().into_owned()
 }
 
-fn source(named: &Named) -> SourcePlan {
+/// None only when a required address is missing, which has been reported.
+fn source(named: &Named) -> Option<SourcePlan> {
     let section = &named.section;
     let paths = |name| section.list(name).iter().map(|(text, _)| text.into()).collect();
     let kind = match named.type_name {
@@ -362,6 +364,10 @@ fn source(named: &Named) -> SourcePlan {
             link_roots: paths("link_roots"),
             exclude_containers: texts(section, "exclude_containers"),
             tail: tail(section),
+        }),
+        "datadog_intake" => SourceKind::DatadogIntake(DatadogIntake {
+            listen: listen(section)?,
+            api_keys: section.secret("api_keys"),
         }),
         _ => SourceKind::File(FileSource {
             include: texts(section, "include").iter().map(|p| inclusion(p)).collect(),
@@ -377,7 +383,25 @@ fn source(named: &Named) -> SourcePlan {
             tail: tail(section),
         }),
     };
-    SourcePlan { name: named.name.clone(), kind }
+    Some(SourcePlan { name: named.name.clone(), kind })
+}
+
+fn listen(section: &Section) -> Option<ListenSettings> {
+    Some(ListenSettings {
+        address: section.listen("listen")?,
+        connections_max: section.count("connections_max").unwrap_or(1) as usize,
+        in_flight_bytes_max: section.size("in_flight_limit") as usize,
+        tls: section.table("tls").and_then(server_tls),
+    })
+}
+
+/// None when a required file is missing.
+pub(crate) fn server_tls(tls: &Section) -> Option<ServerTlsFiles> {
+    Some(ServerTlsFiles {
+        cert_file: tls.file("cert_file")?,
+        key_file: tls.file("key_file")?,
+        client_ca_file: tls.file("client_ca_file"),
+    })
 }
 
 fn tail(section: &Section) -> TailSettings {

@@ -1,5 +1,6 @@
 //! Every table of the configuration and its keys. This is the only place where a key is defined.
 
+mod listeners;
 mod outputs;
 
 use std::time::Duration;
@@ -256,8 +257,9 @@ pub(crate) const TABLES: &[Table] = &[
             "memory",
             Kind::Size { min: 48 << 20, max: 1 << 40 },
             Value("\"512MiB\""),
-            "Memory that weir plans with: the ring, the windows of all outputs and 32 MiB for \
-             weir itself must fit in it, or the configuration is refused.",
+            "Memory that weir plans with: the ring, the windows of all outputs, what sources that \
+             listen hold, and 32 MiB for weir itself must fit in it, or the configuration is \
+             refused.",
         )],
     },
     Table {
@@ -576,9 +578,17 @@ pub(crate) const SOURCE: Family = Family {
                 TAIL,
             ],
         },
+        Component {
+            type_name: "datadog_intake",
+            doc: "Logs that Datadog's agents and client libraries send over HTTP \
+                  (`POST /api/v2/logs`, and `/v1/input` of older ones). They are told that a \
+                  request is accepted once all its records are on stable storage.",
+            fields: &[DATADOG_INTAKE, LISTEN],
+        },
     ],
 };
 
+use listeners::{DATADOG_INTAKE, LISTEN};
 use outputs::{HTTP, SOCKET, SPLUNK_HEC};
 
 /// `output`.

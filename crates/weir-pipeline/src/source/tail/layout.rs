@@ -79,7 +79,7 @@ struct Pattern {
 
 /// The rules of one source.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(in crate::source) struct Layout {
     patterns: Vec<Pattern>,
     exclude: GlobSet,
     containers: Option<ContainersSource>,

@@ -28,7 +28,7 @@ mod watch;
 pub use layout::LayoutError;
 pub use rotation::is_compressed_or_temporary;
 
-use crate::config::SourceKind;
+use crate::config::{ContainersSource, FileSource};
 use discovery::Discovery;
 use engine::Engine;
 pub(super) use engine::Parts;
@@ -37,22 +37,22 @@ use layout::Layout;
 /// A tailing source, ready to run in its thread.
 pub(super) struct Tail(Engine);
 
+/// Where a source of files looks.
+pub(super) fn files(source: &FileSource) -> Result<Layout, LayoutError> {
+    let current_dir = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    Layout::files(source, &current_dir)
+}
+
+/// Where a source of containers looks.
+pub(super) fn containers(source: &ContainersSource) -> Result<Layout, LayoutError> {
+    Layout::containers(source)
+}
+
 impl Tail {
-    /// Checks the globs. `hidden` are weir's own files and directories, which are never tailed.
-    pub(super) fn new(
-        kind: &SourceKind,
-        parts: Parts,
-        hidden: &[super::OwnPath],
-    ) -> Result<Self, LayoutError> {
-        let layout = match kind {
-            SourceKind::File(source) => {
-                let current_dir = std::env::current_dir().unwrap_or_else(|_| "/".into());
-                Layout::files(source, &current_dir)?
-            }
-            SourceKind::Containers(source) => Layout::containers(source)?,
-        };
+    /// `hidden` are weir's own files and directories, which are never tailed.
+    pub(super) fn new(layout: Layout, parts: Parts, hidden: &[super::OwnPath]) -> Self {
         let discovery = Discovery::new(layout, hidden, parts.stats.clone());
-        Ok(Self(Engine::new(parts, discovery)))
+        Self(Engine::new(parts, discovery))
     }
 
     /// Opens the streams of everything that is there.

@@ -192,7 +192,7 @@ fn source_row(earlier: &SourceStatus, now: &SourceStatus, rates: &Rates) -> Row 
             rates.count(earlier.book.book.lines, book.lines),
             rates.bytes(earlier.book.book.bytes_read, book.bytes_read),
             approx_duration(lag),
-            approx_size(files.bytes_unread),
+            approx_size(files.as_ref().map_or(0, |files| files.bytes_unread)),
             lost(&book.discarded, &book.bytes_abandoned),
             rates.share(earlier.cpu_seconds, now.cpu_seconds),
             state.0.to_owned(),

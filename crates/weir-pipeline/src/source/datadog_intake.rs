@@ -1,0 +1,284 @@
+//! `type = "datadog_intake"`: Datadog's logs intake, as its agents, client libraries and log
+//! shippers speak it (<https://docs.datadoghq.com/api/latest/logs/#send-logs>).
+//!
+//! Invariants: 202 is said only when every log of the request is on stable storage, or the rules
+//! have discarded and counted it; a request is taken whole or not at all; what a client is told to
+//! send again was refused for a reason that passes, everything else is refused for good.
+
+use std::cell::RefCell;
+
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use hyper::http::request::Parts as Head;
+use hyper::{Method, StatusCode};
+use weir_codec::{DatadogDefaults, DatadogError, DatadogFormat, DatadogItems, DatadogRequest};
+use weir_host::{ContentCoding, DecompressError, Secret};
+use weir_model::limits::LINE_BYTES_MAX;
+
+use super::listen::limits::{BODY_BYTES_MAX, RETRY_AFTER_BUSY, RETRY_AFTER_DISK};
+use super::listen::{Answer, Body, BodyError, Refusal, Request, Site};
+
+/// What the intake knows beside the request.
+pub(super) struct Intake {
+    /// Keys that clients must send one of; none = whoever reaches the port may send.
+    keys: Vec<String>,
+    scratch: RefCell<Scratch>,
+}
+
+/// Used for one request after the other.
+#[derive(Default)]
+struct Scratch {
+    plain: Vec<u8>,
+    items: DatadogItems,
+}
+
+/// What a path means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Route<'a> {
+    /// `/api/v2/logs`.
+    Logs,
+    /// `/v1/input`, perhaps with the key in the path.
+    LegacyLogs(Option<&'a str>),
+    /// `/api/v1/validate`.
+    Validate,
+}
+
+impl<'a> Route<'a> {
+    fn of(path: &'a str) -> Option<Self> {
+        match path.trim_end_matches('/') {
+            "/api/v2/logs" => Some(Self::Logs),
+            "/v1/input" => Some(Self::LegacyLogs(None)),
+            "/api/v1/validate" => Some(Self::Validate),
+            other => Some(Self::LegacyLogs(Some(other.strip_prefix("/v1/input/")?))),
+        }
+    }
+
+    fn method(self) -> Method {
+        if self == Self::Validate { Method::GET } else { Method::POST }
+    }
+}
+
+impl Intake {
+    /// With the keys, separated by commas, that clients must send one of.
+    pub(super) fn new(keys: Option<&Secret>) -> Self {
+        let keys = keys.map_or("", Secret::expose).split(',').map(str::trim);
+        Self {
+            keys: keys.filter(|key| !key.is_empty()).map(str::to_owned).collect(),
+            scratch: RefCell::default(),
+        }
+    }
+
+    /// Does what a request asks for.
+    pub(super) async fn respond(&self, site: &Site, mut request: Request) -> Answer {
+        let path = request.head.uri.path().to_owned();
+        let answer = match self.admit(&path, &request.head) {
+            Ok(Route::Validate) => Answer::new(StatusCode::OK, r#"{"valid":true}"#),
+            Ok(route) => return self.logs(site, request, route).await,
+            Err(answer) => answer,
+        };
+        request.discard_body().await;
+        answer
+    }
+
+    /// Whether the request may ask for that at all.
+    fn admit<'p>(&self, path: &'p str, head: &Head) -> Result<Route<'p>, Answer> {
+        let Some(route) = Route::of(path) else {
+            return Err(error(StatusCode::NOT_FOUND, "there is nothing at this path"));
+        };
+        if head.method != route.method() {
+            let detail = format!("this path takes {} only", route.method());
+            return Err(error(StatusCode::METHOD_NOT_ALLOWED, &detail));
+        }
+        if self.keys.is_empty() {
+            return Ok(route);
+        }
+        let in_path = if let Route::LegacyLogs(key) = route { key } else { None };
+        let in_header = head.headers.get("dd-api-key").and_then(|value| value.to_str().ok());
+        let in_query = || query(head).find(|(name, _)| matches!(&**name, "dd-api-key" | "api_key"));
+        let key = match in_header.or(in_path) {
+            Some(key) => Some(key.to_owned()),
+            None => in_query().map(|(_, key)| String::from_utf8_lossy(&key).into_owned()),
+        };
+        match key {
+            None => Err(error(StatusCode::UNAUTHORIZED, "the header DD-API-KEY is missing")),
+            Some(key) if self.knows(&key) => Ok(route),
+            Some(_) => Err(error(StatusCode::FORBIDDEN, "the API key is not valid")),
+        }
+    }
+
+    /// Compares without telling by the time it takes how much of a key was right.
+    fn knows(&self, key: &str) -> bool {
+        let differs = |known: &String| {
+            let pairs = known.bytes().zip(key.bytes());
+            pairs.fold(known.len() ^ key.len(), |bits, (a, b)| bits | usize::from(a ^ b))
+        };
+        self.keys.iter().map(differs).filter(|differs| *differs == 0).count() > 0
+    }
+
+    async fn logs(&self, site: &Site, mut request: Request, route: Route<'_>) -> Answer {
+        let Some(coding) = coding(&request.head) else {
+            request.discard_body().await;
+            let detail = "Content-Encoding must be gzip, deflate, zstd or identity";
+            return error(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
+        };
+        let body = match site.body(&mut request, BODY_BYTES_MAX).await {
+            Ok(body) => body,
+            Err(problem) => {
+                if problem == BodyError::TooLarge || problem == BodyError::NoRoom {
+                    request.discard_body().await;
+                }
+                return not_read(problem);
+            }
+        };
+        let head = &request.head;
+        let lane = site.lanes.enter(request.lane).await;
+        let made = {
+            let scratch = &mut *self.scratch.borrow_mut();
+            match scratch.read(body, coding, format(head)) {
+                Ok(0) => return accepted(route),
+                Ok(_) => {}
+                Err(answer) => return answer,
+            }
+            let Scratch { plain, items } = scratch;
+            let described = DatadogRequest {
+                body: plain,
+                defaults: &defaults(head),
+                observed_ns: site.clock.unix_ns(),
+                item_bytes_max: LINE_BYTES_MAX,
+            };
+            let count = items.len();
+            site.lanes.make(&lane, count, &mut |index, batch, end, book| {
+                items.push(index, &described, batch, end, book)
+            })
+        };
+        let appended = match made {
+            Ok(made) => site.lanes.append(lane, made).await,
+            Err(refusal) => Err(refusal),
+        };
+        match appended {
+            Ok(()) => accepted(route),
+            Err(refusal) => refused(&refusal),
+        }
+    }
+}
+
+impl Scratch {
+    /// Reads a body; how many records it gives.
+    fn read(
+        &mut self,
+        body: Body,
+        coding: ContentCoding,
+        format: DatadogFormat,
+    ) -> Result<usize, Answer> {
+        coding.decompress(&body.bytes, BODY_BYTES_MAX, &mut self.plain).map_err(|problem| {
+            let status = match problem {
+                DecompressError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+                DecompressError::Corrupt { .. } => StatusCode::BAD_REQUEST,
+            };
+            error(status, &problem.to_string())
+        })?;
+        // What came is not needed any more.
+        drop(body);
+        self.items.read(&self.plain, format).map_err(|problem| {
+            let status = match problem {
+                DatadogError::TooMany { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+                _ => StatusCode::BAD_REQUEST,
+            };
+            error(status, &problem.to_string())
+        })?;
+        Ok(self.items.len())
+    }
+}
+
+/// `None`: one that weir does not read.
+fn coding(head: &Head) -> Option<ContentCoding> {
+    let mut codings = head.headers.get_all(CONTENT_ENCODING).iter();
+    let coding = match codings.next() {
+        Some(value) => ContentCoding::parse(value.to_str().ok()?)?,
+        None => ContentCoding::Identity,
+    };
+    codings.next().is_none().then_some(coding)
+}
+
+fn format(head: &Head) -> DatadogFormat {
+    let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    content_type.map_or(DatadogFormat::Json, DatadogFormat::of_content_type)
+}
+
+/// What the request says of all its logs, in its query or in headers of the same names.
+fn defaults(head: &Head) -> DatadogDefaults {
+    let mut defaults = DatadogDefaults::default();
+    for name in ["ddsource", "ddtags", "service", "hostname"] {
+        if let Some(value) = head.headers.get(name) {
+            defaults.set(name, value.as_bytes());
+        }
+    }
+    for (name, value) in query(head) {
+        defaults.set(&name, &value);
+    }
+    defaults
+}
+
+/// Names and values of the query, decoded.
+fn query(head: &Head) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let pairs = head.uri.query().unwrap_or_default().split('&');
+    pairs.filter(|pair| !pair.is_empty()).map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let name = weir_host::net::form_decoded(name);
+        (String::from_utf8_lossy(&name).into_owned(), weir_host::net::form_decoded(value))
+    })
+}
+
+fn accepted(route: Route<'_>) -> Answer {
+    let status = match route {
+        Route::LegacyLogs(_) => StatusCode::OK,
+        Route::Logs | Route::Validate => StatusCode::ACCEPTED,
+    };
+    Answer::new(status, "{}")
+}
+
+/// The form of all errors of this API.
+fn error(status: StatusCode, detail: &str) -> Answer {
+    let body = serde_json::json!({"errors": [{
+        "status": status.as_str(),
+        "title": status.canonical_reason().unwrap_or_default(),
+        "detail": detail,
+    }]});
+    Answer::new(status, body.to_string())
+}
+
+fn not_read(problem: BodyError) -> Answer {
+    match problem {
+        BodyError::TooLarge => {
+            let detail = format!("the body is larger than {BODY_BYTES_MAX} bytes");
+            error(StatusCode::PAYLOAD_TOO_LARGE, &detail)
+        }
+        BodyError::NoRoom => {
+            let detail = "too many requests are being read at once";
+            error(StatusCode::TOO_MANY_REQUESTS, detail).retry_after(RETRY_AFTER_BUSY)
+        }
+        BodyError::Timeout => error(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
+        BodyError::Broken => error(StatusCode::BAD_REQUEST, "the body is not complete"),
+    }
+}
+
+fn refused(refusal: &Refusal) -> Answer {
+    match refusal {
+        Refusal::Full(why) => {
+            error(StatusCode::TOO_MANY_REQUESTS, why).retry_after(RETRY_AFTER_BUSY)
+        }
+        Refusal::Disk(why) => {
+            let detail = format!("nothing can be stored at present: {why}");
+            error(StatusCode::SERVICE_UNAVAILABLE, &detail).retry_after(RETRY_AFTER_DISK)
+        }
+        Refusal::Slow => {
+            let detail = "the disk did not answer in time";
+            error(StatusCode::SERVICE_UNAVAILABLE, detail).retry_after(RETRY_AFTER_DISK)
+        }
+        Refusal::Closed => {
+            error(StatusCode::SERVICE_UNAVAILABLE, "weir is stopping").retry_after(RETRY_AFTER_BUSY)
+        }
+        Refusal::TooLarge => {
+            error(StatusCode::PAYLOAD_TOO_LARGE, "a log does not fit with what rules add to it")
+        }
+    }
+}

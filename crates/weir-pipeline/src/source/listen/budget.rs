@@ -1,0 +1,72 @@
+//! Memory for the bodies that are being read, over all connections of a listener.
+//!
+//! Invariant: bytes are charged as they arrive, so a client holds no more of it than it has sent,
+//! and given back when the request is done, however it ends.
+
+use std::sync::Arc;
+
+use crate::stats::{SourceStats, add, get, sub};
+
+/// The bound; what of it is in use is a figure of the source, which only its thread changes.
+#[derive(Debug, Clone)]
+pub(super) struct Budget {
+    max: u64,
+    stats: Arc<SourceStats>,
+}
+
+impl Budget {
+    /// Of so many bytes.
+    pub(super) fn new(max: usize, stats: Arc<SourceStats>) -> Self {
+        Self { max: max as u64, stats }
+    }
+}
+
+/// What one request holds.
+#[derive(Debug)]
+pub(super) struct Charge {
+    budget: Budget,
+    bytes: u64,
+}
+
+impl Charge {
+    /// Nothing yet.
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self { budget: budget.clone(), bytes: 0 }
+    }
+
+    /// Takes more. False, and nothing taken, when that is not there.
+    pub(super) fn grow(&mut self, bytes: usize) -> bool {
+        let used = &self.budget.stats.listener.in_flight_bytes;
+        if get(used) + bytes as u64 > self.budget.max {
+            return false;
+        }
+        add(used, bytes as u64);
+        self.bytes += bytes as u64;
+        true
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        sub(&self.budget.stats.listener.in_flight_bytes, self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_request_held_is_there_again_when_it_ends() {
+        let stats = Arc::<SourceStats>::default();
+        let budget = Budget::new(100, stats.clone());
+        let mut first = Charge::new(&budget);
+        let mut second = Charge::new(&budget);
+        assert!(first.grow(60) && second.grow(40));
+        assert!(!first.grow(1), "nothing is left");
+        drop(second);
+        assert!(first.grow(40));
+        drop(first);
+        assert_eq!(get(&stats.listener.in_flight_bytes), 0);
+    }
+}

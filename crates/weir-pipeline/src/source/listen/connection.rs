@@ -1,0 +1,85 @@
+//! One connection: HTTP/1.1 within the bounds of head, age and an orderly end.
+
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::Shared;
+use super::limits::{CONNECTION_AGE_MAX, GRACE, HEAD_BYTES_MAX, HEAD_TIMEOUT};
+use crate::stats::SourceStats;
+
+/// Counts a connection while it is there.
+struct Open(Arc<SourceStats>);
+
+impl Open {
+    fn new(stats: &Arc<SourceStats>) -> Self {
+        stats.listener.connection_opened();
+        Self(Arc::clone(stats))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.listener.connection_closed();
+    }
+}
+
+/// Answers its requests, one after the other, until it ends or shall end.
+pub(super) async fn serve(
+    stream: TcpStream,
+    shared: Rc<Shared>,
+    lane: usize,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let _open = Open::new(&shared.stats);
+    let Some(tls) = &shared.tls else { return answer(stream, &shared, lane, stopped).await };
+    let accepted = tokio::select! {
+        accepted = tls.accept(stream) => accepted,
+        _ = stopped.wait_for(|stopped| *stopped) => return,
+    };
+    shared.stats.listener.set_tls_error(tls.reload_error());
+    match accepted {
+        Ok(stream) => answer(stream, &shared, lane, stopped).await,
+        Err(error) => shared.stats.errors.count("tls", &error.to_string()),
+    }
+}
+
+async fn answer(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    shared: &Rc<Shared>,
+    lane: usize,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let service = service_fn(|request| {
+        let shared = Rc::clone(shared);
+        async move { Ok::<_, Infallible>(shared.answer(lane, request).await.into_response()) }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut serving = std::pin::pin!(serving);
+    let ended = tokio::select! {
+        ended = serving.as_mut() => Some(ended),
+        () = tokio::time::sleep(CONNECTION_AGE_MAX) => None,
+        _ = stopped.wait_for(|stopped| *stopped) => None,
+    };
+    let ended = if let Some(ended) = ended {
+        ended
+    } else {
+        serving.as_mut().graceful_shutdown();
+        let Ok(ended) = tokio::time::timeout(GRACE, serving).await else { return };
+        ended
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended with an error");
+    }
+}

@@ -1,0 +1,300 @@
+//! From records to the journal: batches of one request, taken together, answered when they are on
+//! stable storage.
+//!
+//! A listener has a few streams, its *lanes*; a connection stays in one, so requests that a client
+//! sends one after the other over a connection keep their order everywhere. A record's position is
+//! its number in its lane. Nothing can be asked for again, so after a restart each lane begins a new
+//! epoch, later than any that the journal, or one of its destinations, has heard of: else a new
+//! record could pass for one that was delivered before a crash and never reached the disk.
+//!
+//! Invariants: one request at a time numbers the records of a lane; its batches are appended
+//! together or not at all; numbers and book move on only with what was appended, so
+//! `lines = records + joined + discarded` holds whatever is refused.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard, Notify};
+use tokio::time::{timeout, timeout_at};
+use weir_host::Clock;
+use weir_journal::{Journal, RefusedReason, StreamSpec, WritePolicy};
+use weir_model::{
+    Batch, BatchBuilder, BatchClass, Full, Position, Seal, SourceBook, SourceId, StreamId, hash64,
+};
+
+use super::limits::{BATCH_BYTES, DURABLE_WAIT, LANES, ROOM_WAIT};
+use crate::rule::{RuleSwitch, Subject, Workspace};
+use crate::stats::{SourceStats, add};
+
+/// Why records were not taken. None of them was, or (`Disk` and `Slow`, once they were appended)
+/// they may be delivered all the same: the client sends them again, since it was not told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::source) enum Refusal {
+    /// Buffers are full.
+    Full(String),
+    /// The disk does not take them.
+    Disk(String),
+    /// Weir stops.
+    Closed,
+    /// The disk did not answer in time.
+    Slow,
+    /// Records that go to more sets of destinations than a frame can name.
+    TooLarge,
+}
+
+/// One stream of a listener.
+#[derive(Debug)]
+pub(in crate::source) struct Lane {
+    stream: StreamId,
+    position: Position,
+    book: SourceBook,
+}
+
+/// The batches of one request, and where their lane is behind them.
+#[derive(Debug)]
+pub(in crate::source) struct Made {
+    batches: Vec<Batch>,
+    position: Position,
+    book: SourceBook,
+}
+
+/// Adds record `index` of a request to a batch, as the one that ends at that offset, and counts it.
+pub(in crate::source) type Push<'p> =
+    dyn FnMut(usize, &mut BatchBuilder, u64, &mut SourceBook) -> Result<(), Full> + 'p;
+
+/// What makes batches; used for one request after the other.
+#[derive(Debug)]
+struct Maker {
+    builder: BatchBuilder,
+    work: Workspace,
+}
+
+/// All lanes of a listener.
+#[derive(Debug)]
+pub(in crate::source) struct Lanes {
+    source: SourceId,
+    journal: Journal,
+    rules: Arc<RuleSwitch>,
+    clock: Arc<dyn Clock>,
+    stats: Arc<SourceStats>,
+    all: Vec<Mutex<Lane>>,
+    maker: RefCell<Maker>,
+    room: Notify,
+    blocked_since: Cell<Option<Duration>>,
+}
+
+impl Lanes {
+    /// Opens the streams of a source.
+    pub(super) fn open(
+        name: &str,
+        journal: Journal,
+        rules: Arc<RuleSwitch>,
+        clock: Arc<dyn Clock>,
+        stats: Arc<SourceStats>,
+    ) -> Rc<Self> {
+        let source = SourceId::of(name);
+        let now_seconds = u32::try_from(clock.unix_ns() / 1_000_000_000).unwrap_or_default();
+        let lanes =
+            (0..LANES).map(|number| Mutex::new(Lane::open(&journal, source, number, now_seconds)));
+        Rc::new(Self {
+            source,
+            all: lanes.collect(),
+            journal,
+            rules,
+            clock,
+            stats,
+            maker: RefCell::new(Maker {
+                builder: BatchBuilder::new(Position::default()),
+                work: Workspace::new(name),
+            }),
+            room: Notify::new(),
+            blocked_since: Cell::new(None),
+        })
+    }
+
+    /// Waits for the turn of a request in its lane. The turns are in the order of the calls.
+    pub(in crate::source) async fn enter(&self, lane: usize) -> MutexGuard<'_, Lane> {
+        self.all[lane % LANES].lock().await
+    }
+
+    /// Makes the batches of a request of `count` records, and lets the rules have them.
+    pub(in crate::source) fn make(
+        &self,
+        lane: &Lane,
+        count: usize,
+        push: &mut Push<'_>,
+    ) -> Result<Made, Refusal> {
+        let mut made = Made { batches: Vec::new(), position: lane.position, book: lane.book };
+        let mut maker = self.maker.borrow_mut();
+        let (mut done, mut most) = (0, count);
+        while done < count {
+            match self.batch(&mut maker, lane, &mut made, done..count.min(done + most), push) {
+                Ok(records) => {
+                    done += records;
+                    most = count;
+                }
+                // Rules made it too large: again with half of them, at last one that is cut.
+                Err(records) if records > 1 => most = records / 2,
+                Err(_) => return Err(Refusal::TooLarge),
+            }
+        }
+        Ok(made)
+    }
+
+    /// Makes one batch of the first of these records. `Ok`: how many are in it; `Err`: how many
+    /// were too many.
+    fn batch(
+        &self,
+        maker: &mut Maker,
+        lane: &Lane,
+        made: &mut Made,
+        records: std::ops::Range<usize>,
+        push: &mut Push<'_>,
+    ) -> Result<usize, usize> {
+        let Maker { builder, work } = maker;
+        builder.reset(made.position);
+        let mut book = made.book;
+        let mut end = made.position;
+        for index in records {
+            let offset = end.offset + 1;
+            if push(index, builder, offset, &mut book).is_err() {
+                break;
+            }
+            end.offset = offset;
+            if builder.arena().len() >= BATCH_BYTES {
+                break;
+            }
+        }
+        let count = (end.offset - made.position.offset) as usize;
+        if count == 0 {
+            return Err(0);
+        }
+        let rules = self.rules.current();
+        let mut subject = Subject {
+            must_fit: count == 1,
+            batch: builder,
+            stream: lane.stream,
+            resource: b"{}",
+            book: &mut book,
+            clock: self.clock.as_ref(),
+        };
+        rules.apply(work, &mut subject).map_err(|_| count)?;
+        made.batches.push(builder.seal(&Seal {
+            class: BatchClass::Logs,
+            repeatable: false,
+            stream: lane.stream,
+            group: 0,
+            source: self.source,
+            end,
+            observed_ns: self.clock.unix_ns(),
+            rule_generation: rules.generation(),
+            keys: &[],
+            resource: b"{}",
+            book: &book,
+            state: b"",
+        }));
+        (made.position, made.book) = (end, book);
+        Ok(count)
+    }
+
+    /// Appends the batches of a request, all or none, and returns once they are on stable storage.
+    /// Others have their turn in the lane as soon as they are appended.
+    pub(in crate::source) async fn append(
+        &self,
+        mut lane: MutexGuard<'_, Lane>,
+        made: Made,
+    ) -> Result<(), Refusal> {
+        let deadline = tokio::time::Instant::now() + ROOM_WAIT;
+        let mut batches = made.batches;
+        let tickets = loop {
+            // Before trying, so that room made in between is not missed.
+            let mut room = std::pin::pin!(self.room.notified());
+            room.as_mut().enable();
+            match self.journal.append_all(batches, WritePolicy::OnAppend) {
+                Ok(tickets) => break tickets,
+                Err(refused) => {
+                    let refusal = self.refused(&refused.reason);
+                    let may_pass = matches!(refusal, Refusal::Full(_));
+                    if !may_pass || timeout_at(deadline, room).await.is_err() {
+                        return Err(refusal);
+                    }
+                    batches = refused.batches;
+                }
+            }
+        };
+        (lane.position, lane.book) = (made.position, made.book);
+        drop(lane);
+        self.note_room();
+        for ticket in tickets {
+            match timeout(DURABLE_WAIT, ticket.durable()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(reason)) => return Err(self.refused(&reason)),
+                Err(_) => return Err(Refusal::Slow),
+            }
+        }
+        Ok(())
+    }
+
+    fn refused(&self, reason: &RefusedReason) -> Refusal {
+        add(&self.stats.blocked_total, 1);
+        if self.blocked_since.get().is_none() {
+            self.blocked_since.set(Some(self.clock.monotonic()));
+            self.stats.is_blocked.store(true, Ordering::Relaxed);
+        }
+        if let RefusedReason::Disk { error } = reason {
+            self.stats.errors.count("journal_disk", error);
+        }
+        Refusal::of(reason)
+    }
+
+    /// The journal says that it has room, or took something.
+    fn note_room(&self) {
+        if let Some(since) = self.blocked_since.take() {
+            let blocked = self.clock.monotonic().saturating_sub(since);
+            add(&self.stats.blocked_ns, blocked.as_nanos() as u64);
+            self.stats.is_blocked.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Those who wait for room try again.
+    pub(super) fn wake(&self) {
+        self.note_room();
+        self.room.notify_waiters();
+    }
+}
+
+impl Lane {
+    fn open(journal: &Journal, source: SourceId, number: usize, now_seconds: u32) -> Self {
+        let id = [&source.0.to_le_bytes()[..], b"lane", &number.to_le_bytes()].concat();
+        let stream = StreamId(hash64(&id));
+        let resume = journal.open_stream(&StreamSpec {
+            stream,
+            group: 0,
+            source,
+            start: Position::default(),
+            state: b"",
+            book: SourceBook::default(),
+            gone: false,
+        });
+        // By the clock, numbers are new even to those who remember more than this data directory;
+        // beside it, no clock that is wrong makes them old.
+        let epoch = now_seconds.max(resume.last_epoch.saturating_add(1));
+        Self { stream, position: Position::new(epoch, 0), book: resume.book }
+    }
+}
+
+impl Refusal {
+    fn of(reason: &RefusedReason) -> Self {
+        match reason {
+            RefusedReason::RingFull => Self::Full("the buffer in memory is full".to_owned()),
+            RefusedReason::BufferFull { cursor } => {
+                Self::Full(format!("the buffer of output {cursor} is full"))
+            }
+            RefusedReason::Disk { error } => Self::Disk(error.clone()),
+            RefusedReason::Closed => Self::Closed,
+        }
+    }
+}

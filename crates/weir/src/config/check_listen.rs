@@ -1,0 +1,87 @@
+//! What must hold for sources that listen, each by itself and beside the others.
+//!
+//! Invariant: as in `check`: only reads, names the place and says what would be right.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weir_host::Acceptor;
+use weir_pipeline::source::LISTENER_BYTES;
+
+use super::check::readable_file;
+use super::check_hec::secret_file;
+use super::diagnostic::Diagnostics;
+use super::plan::{Named, Sections, server_tls};
+use super::section::Section;
+use super::text::Place;
+
+/// All checks of one source.
+pub(crate) fn listener(section: &Section, diagnostics: &mut Diagnostics) {
+    secret_file(section, "api_keys", diagnostics);
+    if let Some(tls) = section.table("tls") {
+        readable_file(tls, "cert_file", "CERTIFICATE", diagnostics);
+        readable_file(tls, "key_file", "PRIVATE KEY", diagnostics);
+        readable_file(tls, "client_ca_file", "CERTIFICATE", diagnostics);
+        tls_loads(tls, diagnostics);
+    }
+    let Some(listen) = section.listen("listen") else { return };
+    let knows_clients = section.secret("api_keys").is_some()
+        || section.table("tls").is_some_and(|tls| tls.is_set("client_ca_file"));
+    if !listen.ip().is_loopback() && !knows_clients {
+        let message = format!("whoever reaches {listen} may send records");
+        diagnostics
+            .warn(section.place("listen"), &section.key_path("listen"), message)
+            .help("add api_keys, or listen on an address that only the senders reach");
+    }
+}
+
+/// The files are read and put together as the source will do it.
+fn tls_loads(tls: &Section, diagnostics: &mut Diagnostics) {
+    let is_wrong = diagnostics.0.iter().any(|d| d.key_path.starts_with(&tls.path));
+    let Some(files) = server_tls(tls).filter(|_| !is_wrong) else { return };
+    if let Err(error) = Acceptor::new(files, Duration::ZERO) {
+        let message = format!("{} cannot be used: {error}", tls.path);
+        diagnostics.error(tls.place.clone(), &tls.path, message);
+    }
+}
+
+/// Whether the source listens.
+fn is_listener(source: &Named) -> bool {
+    source.type_name == "datadog_intake"
+}
+
+/// Memory of all sources that listen, bytes.
+pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
+    let listeners = sections.sources.iter().filter(|source| is_listener(source));
+    listeners.map(|source| source.section.size("in_flight_limit") + LISTENER_BYTES).sum()
+}
+
+/// No two components want the same port of the same address.
+pub(crate) fn listen_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let api = sections.table("api");
+    let mut taken: Vec<(SocketAddr, Option<Place>)> = Vec::new();
+    if let Some(listen) = api.listen("listen").filter(|_| api.bool("enabled")) {
+        taken.push((listen, api.place("listen")));
+    }
+    for source in sections.sources.iter().filter(|source| is_listener(source)) {
+        let section = &source.section;
+        let Some(listen) = section.listen("listen").filter(|listen| listen.port() != 0) else {
+            continue;
+        };
+        let clashes = |other: &SocketAddr| {
+            let is_any = other.ip().is_unspecified() || listen.ip().is_unspecified();
+            other.port() == listen.port() && (is_any || other.ip() == listen.ip())
+        };
+        if let Some((_, place)) = taken.iter().find(|(other, _)| clashes(other)) {
+            diagnostics
+                .error(
+                    section.place("listen"),
+                    &section.key_path("listen"),
+                    format!("the port {} is taken by another part of weir", listen.port()),
+                )
+                .other(place.clone(), "it listens there too")
+                .help("choose another port");
+        }
+        taken.push((listen, section.place("listen")));
+    }
+}
