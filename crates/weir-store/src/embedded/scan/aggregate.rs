@@ -4,13 +4,15 @@
 //! all is brought together by the texts of the values. Groups are ordered and cut field by field:
 //! of the first field so many, in each of them so many of the second.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 use weir_expr::{Field, Reserved};
 
+use super::column::{Column, View, entry};
 use super::eval::Evaluator;
-use super::figure::{Cells, Kind, Spec};
-use super::group::{ByRow, GroupField, NONE, as_float};
+use super::figure::{Cells, FigureNumber, Kind, Spec};
+use super::group::{ByRow, GroupField, NONE};
 use super::page::{Source, whole_numbers};
 use super::plan::Plan;
 use super::row_set::RowSet;
@@ -344,42 +346,74 @@ fn combine(numbers: &[ByRow], row: usize, key: &mut Vec<u32>, found: &mut Vec<Ve
 }
 
 /// Adds the values of a column to the cells of their rows.
-fn add_column(into: &mut Cells, column: &super::column::Column, rows: &RowSet, cells: &ByRow) {
-    let view = column.view();
-    let mut buffer = Vec::new();
-    for n in 0..view.len() {
-        let row = column.row(n);
-        if !rows.contains(row) {
-            continue;
+fn add_column(into: &mut Cells, column: &Column, rows: &RowSet, cells: &ByRow) {
+    match into {
+        Cells::Counts(counts) => {
+            let count = column.view().len();
+            each_cell(column, rows, cells, count, |_| Some(()), |cell, ()| counts[cell] += 1);
         }
-        match into {
-            Cells::Counts(counts) => cells.each(row, |cell| counts[cell as usize] += 1),
-            Cells::Numbers(numbers) => {
-                if let Some(number) = number_at(view, n) {
-                    cells.each(row, |cell| numbers[cell as usize].add(number));
-                }
-            }
-            Cells::Sketches(sketches) => {
-                if let Some(number) = number_at(view, n) {
-                    cells.each(row, |cell| sketches[cell as usize].add(number));
-                }
-            }
-            Cells::Distinct(distinct) => {
-                if let Some(text) = view.value(n).text(&mut buffer) {
-                    let hash = hash_bytes(text);
-                    cells.each(row, |cell| distinct[cell as usize].add(hash));
-                }
-            }
+        Cells::Numbers(numbers) => {
+            add_numbers(column, rows, cells, |cell, number| numbers[cell].add(number));
+        }
+        Cells::Sketches(sketches) => {
+            add_numbers(column, rows, cells, |cell, number| sketches[cell].add(number.float()));
+        }
+        Cells::Distinct(distinct) => {
+            let view = column.view();
+            let buffer = RefCell::new(Vec::new());
+            let hash = |n| view.value(n).text(&mut buffer.borrow_mut()).map(hash_bytes);
+            each_cell(column, rows, cells, view.len(), hash, |cell, hash| distinct[cell].add(hash));
         }
     }
 }
 
-#[inline]
-fn number_at(view: super::column::View<'_>, n: usize) -> Option<f64> {
+/// Calls `add` with every number of a column. Each type of column has a loop of its own.
+fn add_numbers(
+    column: &Column,
+    rows: &RowSet,
+    cells: &ByRow,
+    add: impl FnMut(usize, FigureNumber),
+) {
+    let view = column.view();
+    let len = view.len();
     match view {
-        super::column::View::Ints(values) => Some(values[n] as f64),
-        super::column::View::Doubles(values) => Some(values[n]),
-        view => as_float(view.value(n)),
+        View::Ints(values) => {
+            each_cell(column, rows, cells, len, |n| Some(FigureNumber::Whole(values[n])), add);
+        }
+        View::Doubles(values) => {
+            each_cell(column, rows, cells, len, |n| Some(FigureNumber::Float(values[n])), add);
+        }
+        View::Codes(codes, dictionary) => {
+            let numbers =
+                (0..dictionary.len()).map(|code| FigureNumber::of(entry(dictionary, code)));
+            let numbers: Vec<_> = numbers.collect();
+            each_cell(column, rows, cells, len, |n| numbers[codes[n] as usize], add);
+        }
+        View::Bools(_) | View::Texts(_) | View::Picks(..) => {
+            each_cell(column, rows, cells, len, |n| FigureNumber::of(view.value(n)), add);
+        }
+    }
+}
+
+/// Calls `add` with the cells of the rows of each value for which there is something to add.
+#[inline]
+fn each_cell<T: Copy>(
+    column: &Column,
+    rows: &RowSet,
+    cells: &ByRow,
+    count: usize,
+    value: impl Fn(usize) -> Option<T>,
+    mut add: impl FnMut(usize, T),
+) {
+    let is_single = cells.extra.is_empty();
+    for n in 0..count {
+        let row = column.row(n);
+        let Some(value) = rows.contains(row).then(|| value(n)).flatten() else { continue };
+        if !is_single {
+            cells.each(row, |cell| add(cell as usize, value));
+        } else if cells.first[row] != NONE {
+            add(cells.first[row] as usize, value);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::sketch::{Distinct, Sketch};
 use crate::query::{Aggregation, Compute, ComputeValue};
-use weir_expr::Field;
+use weir_expr::{Field, Numeric, Value};
 
 /// What has to be kept for a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,10 +37,37 @@ impl Spec {
     }
 }
 
+/// A number that is added up.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum FigureNumber {
+    Whole(i64),
+    Float(f64),
+}
+
+impl FigureNumber {
+    /// A value as a number, if it is one or reads as one.
+    pub(super) fn of(value: Value<'_>) -> Option<Self> {
+        Some(match value.number()?.value {
+            Numeric::Int(whole) => Self::Whole(whole),
+            Numeric::Float(float) => Self::Float(float),
+        })
+    }
+
+    #[inline]
+    pub(super) fn float(self) -> f64 {
+        match self {
+            Self::Whole(whole) => whole as f64,
+            Self::Float(float) => float,
+        }
+    }
+}
+
 /// Numbers of a group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbers {
     count: u64,
+    /// Of whole numbers: exact, and sooner than floats, each of which waits for the one before.
+    whole: i128,
     sum: f64,
     /// What the sum has lost by rounding (Kahan and Neumaier): sums do not depend on their order.
     lost: f64,
@@ -50,17 +77,22 @@ pub(super) struct Numbers {
 
 impl Default for Numbers {
     fn default() -> Self {
-        Self { count: 0, sum: 0.0, lost: 0.0, least: f64::INFINITY, most: f64::NEG_INFINITY }
+        let (least, most) = (f64::INFINITY, f64::NEG_INFINITY);
+        Self { count: 0, whole: 0, sum: 0.0, lost: 0.0, least, most }
     }
 }
 
 impl Numbers {
     #[inline]
-    pub(super) fn add(&mut self, number: f64) {
+    pub(super) fn add(&mut self, number: FigureNumber) {
         self.count += 1;
-        self.add_to_sum(number);
-        self.least = self.least.min(number);
-        self.most = self.most.max(number);
+        match number {
+            FigureNumber::Whole(whole) => self.whole += i128::from(whole),
+            FigureNumber::Float(float) => self.add_to_sum(float),
+        }
+        let float = number.float();
+        self.least = self.least.min(float);
+        self.most = self.most.max(float);
     }
 
     #[inline]
@@ -76,6 +108,7 @@ impl Numbers {
 
     fn merge(&mut self, other: &Self) {
         self.count += other.count;
+        self.whole += other.whole;
         self.add_to_sum(other.sum);
         self.lost += other.lost;
         self.least = self.least.min(other.least);
@@ -84,7 +117,8 @@ impl Numbers {
 
     fn total(&self) -> f64 {
         // What was lost is no number once the sum is infinite.
-        if self.sum.is_finite() { self.sum + self.lost } else { self.sum }
+        let floats = if self.sum.is_finite() { self.sum + self.lost } else { self.sum };
+        self.whole as f64 + floats
     }
 }
 

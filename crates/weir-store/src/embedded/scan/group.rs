@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use weir_expr::{Numeric, Value};
+use weir_expr::Value;
 
 use super::column::{Column, View, entry};
 use super::eval::Evaluator;
+use super::figure::FigureNumber;
 use super::row_set::RowSet;
 use crate::embedded::columns::AttributeValue;
 use crate::embedded::hash::{FoldState, Interner};
@@ -204,18 +205,10 @@ impl GroupField {
 
 /// Where the step begins that a number is in.
 fn step_of(value: Value<'_>, histogram: GroupHistogram) -> Option<f64> {
-    let number = as_float(value)?;
+    let number = FigureNumber::of(value)?.float();
     let is_within = histogram.min <= number && number <= histogram.max;
     let step = ((number - histogram.min) / histogram.interval).floor();
     is_within.then_some(histogram.min + step * histogram.interval)
-}
-
-/// A value as a number, if it is one or reads as one.
-pub(super) fn as_float(value: Value<'_>) -> Option<f64> {
-    match value.number()?.value {
-        Numeric::Int(number) => Some(number as f64),
-        Numeric::Float(number) => Some(number),
-    }
 }
 
 fn attribute_value(value: Value<'_>) -> AttributeValue {

@@ -54,25 +54,32 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Gives `count` numbers of `width` bits out of packed bytes, of which there are enough.
-#[inline]
-fn unpack(bytes: &[u8], width: u32, count: usize, mut each: impl FnMut(u64)) {
+/// Unpacks as many numbers of `width` bits as `out` has room for; `bytes` holds that many.
+fn unpack<T>(bytes: &[u8], width: u32, out: &mut [T], of: impl Fn(u64) -> T) {
+    let width = width as usize;
     if width == 0 {
-        return (0..count).for_each(|_| each(0));
+        return out.fill_with(|| of(0));
     }
     let mask = u64::MAX >> (64 - width);
-    for index in 0..count {
-        let bit = index * width as usize;
-        let from = &bytes[bit / 8..];
-        let shift = bit % 8;
-        let number = if let Some(window) = from.first_chunk::<16>() {
-            u128::from_le_bytes(*window)
-        } else {
-            let mut window = [0; 16];
-            window[..from.len()].copy_from_slice(from);
-            u128::from_le_bytes(window)
-        };
-        each((number >> shift) as u64 & mask);
+    // Most numbers are in the eight bytes that begin where they do.
+    let whole = match bytes.len().checked_sub(8) {
+        Some(last) if width <= 57 => ((last * 8 + 7) / width + 1).min(out.len()),
+        _ => 0,
+    };
+    let (first, rest) = out.split_at_mut(whole);
+    for (index, out) in first.iter_mut().enumerate() {
+        let bit = index * width;
+        let window = bytes.get(bit / 8..).and_then(<[u8]>::first_chunk);
+        let number = window.map_or(0, |window| u64::from_le_bytes(*window));
+        *out = of(number >> (bit % 8) & mask);
+    }
+    for (index, out) in rest.iter_mut().enumerate() {
+        let bit = (whole + index) * width;
+        let from = bytes.get(bit / 8..).unwrap_or_default();
+        let mut window = [0; 16];
+        let len = from.len().min(16);
+        window[..len].copy_from_slice(&from[..len]);
+        *out = of((u128::from_le_bytes(window) >> (bit % 8)) as u64 & mask);
     }
 }
 
@@ -103,7 +110,9 @@ pub(super) fn hybrid(bytes: &[u8], width: u32, count: usize, codes: &mut Vec<u32
             if count == 0 {
                 return None;
             }
-            unpack(packed, width, count, |code| codes.push(code as u32));
+            let start = codes.len();
+            codes.resize(start + count, 0);
+            unpack(packed, width, &mut codes[start..], |code| code as u32);
         }
     }
     Some(())
@@ -127,16 +136,18 @@ pub(super) fn delta_binary(
         return None;
     }
     let mut value = reader.zigzag()?;
-    values.reserve(count);
-    let end = values.len() + count;
+    let mut done = values.len();
+    let end = done + count;
+    values.resize(end, 0);
     if count > 0 {
-        values.push(value);
+        values[done] = value;
+        done += 1;
     }
-    while values.len() < end {
+    while done < end {
         let least = reader.zigzag()?;
         let widths: [u8; BLOCK / MINIBLOCK] = *reader.take(BLOCK / MINIBLOCK)?.first_chunk()?;
         for width in widths {
-            let left = (end - values.len()).min(MINIBLOCK);
+            let left = (end - done).min(MINIBLOCK);
             if left == 0 {
                 break;
             }
@@ -144,10 +155,13 @@ pub(super) fn delta_binary(
                 return None;
             }
             let packed = reader.take(MINIBLOCK * usize::from(width) / 8)?;
-            unpack(packed, u32::from(width), left, |above| {
-                value = value.wrapping_add(least).wrapping_add(above.cast_signed());
-                values.push(value);
-            });
+            let block = &mut values[done..done + left];
+            unpack(packed, u32::from(width), block, u64::cast_signed);
+            for above in block {
+                value = value.wrapping_add(least).wrapping_add(*above);
+                *above = value;
+            }
+            done += left;
         }
     }
     Some(())
