@@ -6,13 +6,16 @@
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
-use weir_api::LogEntry;
-use weir_expr::{Expr, ExprKind, Glob, Piece, Test};
+use weir_api::{LogAttributes, LogDetails, LogEntry};
+use weir_expr::{Expr, ExprKind, Glob, Piece, Reserved, Status, Test};
 
 use crate::term::{Paint, Style};
 
 /// Colours that tell streams apart.
 const TINTS: u64 = 6;
+
+/// Attributes of a JSON body that are its message.
+const MESSAGE_PATHS: [&str; 2] = ["message", "msg"];
 
 /// Widest name of a stream that others are lined up with.
 const NAME_CHARS_MAX: usize = 24;
@@ -130,6 +133,59 @@ impl Row {
     }
 }
 
+/// A record of a live tail as a search shows it, once it is stored: message, service and status are
+/// found where the store finds them. It has no id yet.
+pub(crate) fn entry_of_tail(record: &Value) -> LogEntry {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let body = record["body"].as_str().unwrap_or_default();
+    let inside: Option<Map<String, Value>> =
+        Some(body).filter(|body| body.starts_with('{')).and_then(|b| serde_json::from_str(b).ok());
+    let resource = record["resource"].as_object().cloned().unwrap_or_default();
+    let mut own = record["attributes"].as_object().cloned().unwrap_or_default();
+    own.extend(inside.iter().flatten().map(|(path, value)| (path.clone(), value.clone())));
+    let find = |own: &Map<String, Value>, key: Reserved| {
+        let of_resource = key.resource_paths().iter().find_map(|path| attribute(&resource, path));
+        let of_record = || key.record_paths().iter().find_map(|path| attribute(own, path));
+        of_resource.or_else(of_record).and_then(text)
+    };
+    let found = MESSAGE_PATHS.iter().find(|path| {
+        inside.as_ref().is_some_and(|inside| inside.get(**path).is_some_and(Value::is_string))
+    });
+    let message = found.and_then(|path| own.remove(*path)).as_ref().and_then(text);
+    let status = text(&record["severity_text"]).or_else(|| find(&own, Reserved::Status));
+    let status = status.map(|status| match Status::parse(status.as_bytes()) {
+        Some(known) => known.name().to_owned(),
+        None => status,
+    });
+    let (service, host) = (find(&own, Reserved::Service), find(&own, Reserved::Host));
+    let mut attributes = resource;
+    attributes.extend(own);
+    let timestamp = text(&record["timestamp"]).unwrap_or_default();
+    LogEntry {
+        id: String::new(),
+        type_name: "log".to_owned(),
+        attributes: LogAttributes {
+            timestamp: timestamp.clone(),
+            host,
+            service,
+            status,
+            message: message.or_else(|| Some(body.to_owned())),
+            tags: record["source"]
+                .as_str()
+                .map(|name| format!("source:{name}"))
+                .into_iter()
+                .collect(),
+            attributes,
+        },
+        weir: Some(LogDetails {
+            timestamp,
+            stream: text(&record["stream"]).unwrap_or_default(),
+            position: text(&record["position"]).unwrap_or_default(),
+            source: text(&record["source"]),
+        }),
+    }
+}
+
 fn file_name(path: &str) -> Option<&str> {
     path.rsplit('/').next()
 }
@@ -237,6 +293,26 @@ mod tests {
         let line = Painter::new("", Paint::off()).line(&Row::of_entry(&entry));
         assert_eq!(line, "2026-01-01T00:00:00Z a.log ERROR m\n");
         assert_eq!(attribute(&entry.attributes.attributes, "a.b"), Some(&json!(2)));
+    }
+
+    #[test]
+    fn a_record_that_comes_in_looks_as_when_it_is_stored() {
+        let record = json!({
+            "timestamp": "2026-01-01T00:00:00.000000001Z", "source": "app", "stream": "07",
+            "position": "1:5", "resource": { "log.file.path": "/var/log/a.log" },
+            "body": "{\"msg\":\"m\",\"level\":\"WARNING\",\"service\":\"web\",\"a\":{\"b\":1}}",
+        });
+        let entry = entry_of_tail(&record);
+        let mut painter = Painter::new("", Paint::off());
+        assert_eq!(
+            painter.line(&Row::of_entry(&entry)),
+            "2026-01-01T00:00:00.000000001Z web WARN  m\n"
+        );
+        assert_eq!(attribute(&entry.attributes.attributes, "a.b"), Some(&json!(1)));
+        assert_eq!(entry.attributes.attributes.get("msg"), None);
+        let plain = entry_of_tail(&json!({ "body": "{no json", "severity_text": "ERROR" }));
+        assert_eq!(plain.attributes.message.as_deref(), Some("{no json"));
+        assert_eq!(plain.attributes.status.as_deref(), Some("error"));
     }
 
     #[test]

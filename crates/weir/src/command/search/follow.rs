@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use weir_api::{LedgerDocument, StoreDocument};
+use weir_api::{LedgerDocument, LogDetails, StoreDocument};
 
 use super::rows::{Printer, ROWS};
 use super::{Search, counted};
@@ -18,8 +18,8 @@ use crate::command::tail::Tail;
 use crate::exit::Exit;
 use crate::term::{Style, note, print_data};
 
-/// Rows per second of the live part.
-const MAX_RATE: u32 = 500;
+/// Rows per second of the live part: as many as the API sends, so that none is left out.
+const MAX_RATE: u32 = 100_000;
 
 /// Pause between two looks at what the store shows.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
@@ -51,7 +51,8 @@ impl Search<'_> {
             return Ok(Exit::Ok);
         }
         let known = entries.iter().filter_map(|entry| entry.weir.as_ref());
-        tail.known = known.map(|weir| (weir.stream.clone(), weir.position.clone())).collect();
+        let key = |weir: &LogDetails| (weir.stream.clone(), weir.position.clone());
+        tail.known = Some(known.map(key).collect());
         tail.output = match self.args.output {
             SearchOutput::Text => TailOutput::Text,
             SearchOutput::Json => TailOutput::Json,

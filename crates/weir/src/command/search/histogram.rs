@@ -107,7 +107,8 @@ fn draw(bars: &BTreeMap<i64, Bar>, unit: Unit, width: usize, paint: Paint) -> St
         let time = format_rfc3339(*time_ns);
         let drawn = draw_bar(*bar, most, bar_width, paint);
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}  {value:>value_width$}  {drawn}", &time[..19]);
+        let line = format!("{}  {value:>value_width$}  {drawn}", &time[..19]);
+        let _ = writeln!(text, "{}", line.trim_end());
     }
     text
 }
@@ -152,7 +153,7 @@ mod tests {
         let text = draw(&bars, Unit::None, 40, Paint::off());
         let want = "\
 2026-01-01T00:00:00  8  ▓▓▓▓████████████
-2026-01-01T00:01:00  0  
+2026-01-01T00:01:00  0
 2026-01-01T00:02:00  1  ██
 ";
         assert_eq!(text, want);

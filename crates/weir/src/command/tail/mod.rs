@@ -17,7 +17,7 @@ use crate::cli::{TailArgs, TailOutput};
 use crate::client::Client;
 use crate::event::{Event, Events};
 use crate::exit::Exit;
-use crate::row::{Painter, Row};
+use crate::row::{Painter, Row, entry_of_tail};
 use crate::term::{ColorChoice, Paint, Style, note, print_data};
 
 /// Pause before the connection is made again.
@@ -32,9 +32,6 @@ pub(crate) fn run(args: &TailArgs, color: ColorChoice) -> Result<Exit> {
     let mut tail = Tail::connect(Client::new(&args.api)?, &query, args.max_rate, color)?;
     tail.output = args.output;
     tail.rows_left = args.limit;
-    for doubt in weir_expr::parse(&query).map(|parsed| parsed.doubts(&query)).unwrap_or_default() {
-        tail.say(Style::Warn, &format!("{}; {}", doubt.message, doubt.help));
-    }
     tail.run()
 }
 
@@ -48,8 +45,9 @@ pub(crate) struct Tail {
     pub(crate) output: TailOutput,
     /// Rows that are still wanted; none: no end.
     pub(crate) rows_left: Option<u64>,
-    /// Stream and position of records that have been printed by other means.
-    pub(crate) known: HashSet<(String, String)>,
+    /// Stream and position of records that a search has printed, and before: rows then look like
+    /// those of a search.
+    pub(crate) known: Option<HashSet<(String, String)>>,
     /// Of the last row that was printed.
     last_id: Option<String>,
 }
@@ -73,7 +71,7 @@ impl Tail {
             notes: Paint::for_stderr(color),
             output: TailOutput::Text,
             rows_left: None,
-            known: HashSet::new(),
+            known: None,
             last_id: None,
         })
     }
@@ -120,19 +118,36 @@ impl Tail {
     fn row(&mut self, event: &Event) -> Result<bool> {
         self.last_id.clone_from(&event.id);
         let record = parsed(&event.data);
-        if !self.known.is_empty() && self.known.remove(&key(&record)) {
+        if self.known.as_mut().is_some_and(|known| known.remove(&key(&record))) {
             return Ok(true);
         }
-        let text = match self.output {
-            TailOutput::Json => format!("{}\n", event.data),
-            TailOutput::Text => self.painter.line(&Row::of_tail(&record)),
-            TailOutput::Raw => Row::of_tail(&record).message + "\n",
+        let text = match self.known {
+            Some(_) => self.found_text(&record),
+            None => self.text(&event.data, &record),
         };
         let is_read = print_data(&text)?;
         if let Some(left) = &mut self.rows_left {
             *left -= 1;
         }
         Ok(is_read && self.rows_left != Some(0))
+    }
+
+    fn text(&mut self, data: &str, record: &Value) -> String {
+        match self.output {
+            TailOutput::Json => format!("{data}\n"),
+            TailOutput::Text => self.painter.line(&Row::of_tail(record)),
+            TailOutput::Raw => Row::of_tail(record).message + "\n",
+        }
+    }
+
+    /// As a search shows it.
+    fn found_text(&mut self, record: &Value) -> String {
+        let entry = entry_of_tail(record);
+        match self.output {
+            TailOutput::Json => serde_json::to_string(&entry).unwrap_or_default() + "\n",
+            TailOutput::Text => self.painter.line(&Row::of_entry(&entry)),
+            TailOutput::Raw => Row::of_entry(&entry).message + "\n",
+        }
     }
 
     fn gap(&self, data: &str) {
