@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod console;
 #[cfg(test)]
+mod datadog_client;
+#[cfg(test)]
 mod disk;
 #[cfg(test)]
 mod documents;

@@ -152,6 +152,10 @@ impl Found {
             );
             self.add(at, "inotify_refused", Severity::Degraded, text);
         }
+        if let Some(error) = source.stats.listener.accept_error() {
+            let text = format!("accepts no connections: {error}");
+            self.add(at, "accept", Severity::Failing, text);
+        }
         if let Some(error) = source.stats.listener.tls_error() {
             let text = format!("goes on with the certificates of before: {error}");
             self.add(at, "certificates", Severity::Degraded, text);

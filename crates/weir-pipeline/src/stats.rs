@@ -51,6 +51,7 @@ pub const LISTENER_STATUSES: [u16; 13] =
 pub struct ListenerStats {
     address: OnceLock<SocketAddr>,
     tls_error: Mutex<Option<String>>,
+    accept_error: Mutex<Option<String>>,
     /// Open connections.
     pub connections: AtomicU64,
     /// Connections ever accepted.
@@ -76,11 +77,20 @@ impl ListenerStats {
 
     /// Why certificate files that have changed are not in use, while that is so.
     pub fn tls_error(&self) -> Option<String> {
-        self.tls_error.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        lock(&self.tls_error).clone()
     }
 
     pub(crate) fn set_tls_error(&self, error: Option<String>) {
-        *self.tls_error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = error;
+        *lock(&self.tls_error) = error;
+    }
+
+    /// Why connections cannot be accepted, while that is so.
+    pub fn accept_error(&self) -> Option<String> {
+        lock(&self.accept_error).clone()
+    }
+
+    pub(crate) fn set_accept_error(&self, error: Option<String>) {
+        *lock(&self.accept_error) = error;
     }
 
     pub(crate) fn open(&self, address: SocketAddr) {
@@ -101,6 +111,10 @@ impl ListenerStats {
     pub(crate) fn connection_closed(&self) {
         sub(&self.connections, 1);
     }
+}
+
+fn lock(text: &Mutex<Option<String>>) -> std::sync::MutexGuard<'_, Option<String>> {
+    text.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Figures of one output.

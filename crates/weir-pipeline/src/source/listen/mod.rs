@@ -15,6 +15,7 @@ mod connection;
 mod lanes;
 pub(in crate::source) mod limits;
 
+use std::cell::Cell;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -126,7 +127,9 @@ struct Shared {
     protocol: Protocol,
     tls: Option<Acceptor>,
     stats: Arc<SourceStats>,
-    published_at: std::cell::Cell<Duration>,
+    published_at: Cell<Duration>,
+    /// The system refused the last connection.
+    cannot_accept: Cell<bool>,
 }
 
 impl Listener {
@@ -160,7 +163,8 @@ impl Listener {
             protocol,
             tls,
             stats: parts.stats,
-            published_at: std::cell::Cell::default(),
+            published_at: Cell::default(),
+            cannot_accept: Cell::default(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let serving = serve(shared, socket, parts.settings.connections_max, parts.wake, parts.stop);
@@ -212,6 +216,9 @@ async fn serve(
         match accepted {
             Ok((stream, permit)) => {
                 next_lane += 1;
+                if shared.cannot_accept.take() {
+                    shared.stats.listener.set_accept_error(None);
+                }
                 let (shared, stopped) = (Rc::clone(&shared), stopped.clone());
                 connections.spawn_local(async move {
                     connection::serve(stream, shared, next_lane, stopped).await;
@@ -221,6 +228,8 @@ async fn serve(
             // Out of descriptors: others must close before it is worth trying again.
             Err(error) => {
                 shared.stats.errors.count("accept", &error.to_string());
+                shared.cannot_accept.set(true);
+                shared.stats.listener.set_accept_error(Some(error.to_string()));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
