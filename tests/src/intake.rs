@@ -1,6 +1,6 @@
 //! Datadog's intake: what a client was told is accepted is delivered, whatever happens.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -401,6 +401,34 @@ fn a_body_that_does_not_come_costs_its_sender_the_connection_and_nobody_else() {
         let answer = thread.join().expect("it ends").expect("weir answers");
         assert_eq!(answer.status, 408, "{answer:?}");
     }
+    weir.stop();
+}
+
+#[test]
+fn a_source_without_descriptors_for_more_connections_goes_on_once_there_are_some() {
+    let scene = Scene::new();
+    let collector = Collector::start();
+    let few = ["prlimit", "--nofile=48:48"];
+    let mut weir = Weir::spawn(scene.dir(), &config(&collector, "", ""), &few);
+    weir.wait_ready();
+    let address = weir.source_address("intake");
+    let crowd: Vec<TcpStream> =
+        (0..100).map(|_| TcpStream::connect(address).expect("the kernel accepts it")).collect();
+    let is_refused = || {
+        // The figures need a descriptor, too: some of those who wait go first.
+        let errors = weir.get("/metrics").map(|(_, page)| page).unwrap_or_default();
+        errors.contains("error_type=\"accept\"").then_some(())
+    };
+    let mut crowd = crowd.into_iter();
+    let found = wait_for(PATIENCE, || {
+        drop(crowd.next());
+        is_refused()
+    });
+    assert!(found.is_some(), "{}", weir.log());
+    drop(crowd);
+    let written = Senders::start(&weir, 2, 2_000).finish();
+    judge(&at_least_once(), &written, &collector, &weir);
+    assert_eq!(weir.health()["status"], "ok", "{}", weir.health());
     weir.stop();
 }
 
