@@ -228,7 +228,9 @@ async fn serve(
             // Out of descriptors: others must close before it is worth trying again.
             Err(error) => {
                 shared.stats.errors.count("accept", &error.to_string());
-                shared.cannot_accept.set(true);
+                if !shared.cannot_accept.replace(true) {
+                    tracing::warn!(%error, "the source cannot accept connections");
+                }
                 shared.stats.listener.set_accept_error(Some(error.to_string()));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
