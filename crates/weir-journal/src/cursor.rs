@@ -1,9 +1,10 @@
 //! The reading side of one required destination.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_model::{Batch, DiscardReason, RecordView, SourceId, StreamId};
+use weir_model::{Batch, DiscardReason, Position, RecordView, SourceId, StreamId};
 
 use crate::Shared;
 use crate::segment;
@@ -27,6 +28,50 @@ pub struct Delivery {
     pub record_count: u64,
     pub(crate) cursor: usize,
     pub(crate) seq: u64,
+}
+
+/// Deliveries that a destination holds itself and will settle together ([`Cursor::hold`]).
+#[derive(Debug, Default)]
+pub struct Held {
+    /// Entries of each stream in order, with the records that each stands for.
+    streams: HashMap<StreamId, Vec<(u64, u64)>>,
+    receipts: usize,
+}
+
+impl Held {
+    /// How many the journal has to remember: at least one for each stream. A bounded number
+    /// should be held at a time.
+    pub fn len(&self) -> usize {
+        self.receipts
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.receipts == 0
+    }
+}
+
+/// What the journal knows about one destination's positions, from any thread.
+#[derive(Debug, Clone)]
+pub struct CursorMemory {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl CursorMemory {
+    /// How far the destination has settled the stream; `None` when the journal does not know the
+    /// stream, or has forgotten it because it ended and was settled whole. What is appended to it
+    /// after that is new.
+    pub fn committed(&self, stream: StreamId) -> Option<Position> {
+        let state = self.shared.lock();
+        state.cursors[self.index].streams.get(&stream).map(|cs| cs.committed.end)
+    }
+
+    /// Waits until everything that the journal knows now is on stable storage. An error says that
+    /// the disk failed: it is tried again by itself.
+    pub fn flush(&self) -> Result<(), String> {
+        self.shared.flush()
+    }
 }
 
 /// What became of a delivery's records. The numbers add up to its `record_count`, else the book
@@ -79,7 +124,7 @@ impl Cursor {
     }
 
     /// Waits until there is something worth sending: `bytes` of batches wait, or the oldest has
-    /// waited for `age`, or (at once) the journal is closing. After [`Self::take`] found nothing
+    /// waited for `age`, or (at once) the journal is closing or [`Self::take_settle_wanted`] is true. After [`Self::take`] found nothing
     /// that it may take, waits for an acknowledgement or for another batch first.
     pub async fn ready(&mut self, bytes: u64, age: Duration) {
         let notify = self.shared.lock().cursors[self.index].notify.clone();
@@ -94,6 +139,7 @@ impl Cursor {
                 let waiting = if cursor.starved { 0 } else { cursor.waiting_bytes };
                 let waited = now.saturating_sub(cursor.waiting_since);
                 if (closing && !cursor.starved)
+                    || cursor.settle_wanted
                     || waiting >= cursor.ready_bytes
                     || (waiting > 0 && waited >= age)
                 {
@@ -152,6 +198,48 @@ impl Cursor {
     /// and are durable within the commit interval.
     pub fn ack(&mut self, delivery: &Delivery, outcome: Outcome) {
         self.settle(delivery.stream(), delivery.seq, outcome);
+    }
+
+    /// The destination has a copy of the delivery's records and will make them durable later,
+    /// together with all that is in `held`. The delivery stays in flight until
+    /// [`Self::ack_held`], but it is not kept for this destination in memory, uses up none of its
+    /// window and buffer, and is no reason to write it to disk.
+    pub fn hold(&mut self, delivery: &Delivery, held: &mut Held) {
+        let (stream, seq, count) = (delivery.stream(), delivery.seq, delivery.record_count);
+        let receipts = held.streams.entry(stream).or_default();
+        let before = receipts.last().map(|(seq, _)| *seq);
+        let joined = self.shared.change(|state| state.hold(self.index, stream, seq, before));
+        if let Some(last) = receipts.last_mut().filter(|_| joined) {
+            *last = (seq, last.1 + count);
+        } else {
+            receipts.push((seq, count));
+            held.receipts += 1;
+        }
+    }
+
+    /// Everything in `held` is durable at the destination.
+    pub fn ack_held(&mut self, held: Held) {
+        for (stream, receipts) in held.streams {
+            for (seq, count) in receipts {
+                self.settle(stream, seq, Outcome::delivered(count));
+            }
+        }
+    }
+
+    /// True once after something that the destination holds has become impossible to read again:
+    /// its file is gone. It should be settled within seconds. [`Self::ready`] returns for it.
+    pub fn take_settle_wanted(&mut self) -> bool {
+        std::mem::take(&mut self.shared.lock().cursors[self.index].settle_wanted)
+    }
+
+    /// What the journal knows about this destination's positions.
+    pub fn memory(&self) -> CursorMemory {
+        CursorMemory { shared: self.shared.clone(), index: self.index }
+    }
+
+    /// Every source has looked once for what it reads ([`crate::Journal::release_unclaimed`]).
+    pub fn sources_are_open(&self) -> bool {
+        self.shared.lock().sources_are_open
     }
 
     fn settle(&self, stream: StreamId, seq: u64, outcome: Outcome) {

@@ -26,7 +26,7 @@ use std::thread::JoinHandle;
 use weir_host::{Clock, Disk, WakeFd};
 use weir_model::{Batch, SourceId, StreamId};
 
-pub use cursor::{Cursor, Delivery, Outcome};
+pub use cursor::{Cursor, CursorMemory, Delivery, Held, Outcome};
 pub use spec::*;
 pub use subscriber::{Next, Subscriber};
 
@@ -63,6 +63,24 @@ impl Shared {
         }
         wakes.iter().flat_map(|wakes| wakes.iter()).for_each(WakeFd::wake);
         result
+    }
+}
+
+impl Shared {
+    /// Waits until everything committed so far is durable, or says why it is not.
+    pub(crate) fn flush(&self) -> Result<(), String> {
+        let mut state = self.lock();
+        let waits_for_the_next = state.positions_since.is_some() || !state.dead.is_empty();
+        let target = state.commits_begun + u64::from(waits_for_the_next);
+        state.flush_now |= waits_for_the_next;
+        self.work.notify_one();
+        while state.commits_done < target && state.positions_error.is_none() && !state.stopped {
+            state = self.flushed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.commits_done >= target {
+            return Ok(());
+        }
+        Err(state.positions_error.clone().unwrap_or_else(|| "the journal has ended".to_owned()))
     }
 }
 
@@ -335,14 +353,8 @@ impl Journal {
 
     /// Waits until everything committed so far is durable, or the disk has failed.
     pub fn flush(&self) {
-        let mut state = self.shared.lock();
-        let waits_for_the_next = state.positions_since.is_some() || !state.dead.is_empty();
-        let target = state.commits_begun + u64::from(waits_for_the_next);
-        state.flush_now |= waits_for_the_next;
-        self.shared.work.notify_one();
-        while state.commits_done < target && state.positions_error.is_none() && !state.stopped {
-            state = self.shared.flushed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        // Whoever wants to know why looks at the ledger.
+        let _ = self.shared.flush();
     }
 
     /// No further appends; cursors drain what is left (`ready` returns at once).

@@ -197,6 +197,8 @@ impl Writer {
             for (seq, _) in batches {
                 if state.slots.get(seq).is_some_and(|s| s.holders == 0) {
                     state.remove_slot(*seq);
+                } else {
+                    state.forget_if_unread(*seq);
                 }
             }
             state.wake_sources_if_room();
@@ -658,7 +660,7 @@ fn frame_synced(state: &mut State, seq: u64, location: Location) {
     };
     slot.synced = true;
     let (stream, tickets) = (slot.stream, std::mem::take(&mut slot.tickets));
-    let earlier = state.stranded_before(stream, seq);
+    let earlier = state.stranded_up_to(stream, seq);
     if let Some(earlier) = earlier.and_then(|seq| state.slots.get_mut(&seq)) {
         earlier.tickets.extend(tickets);
         return;

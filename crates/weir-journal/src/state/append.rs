@@ -361,6 +361,7 @@ impl State {
             stream,
             memory_bytes,
             holders,
+            readers: holders,
             appended_at: now,
             writing: false,
             durable,
@@ -393,21 +394,46 @@ impl State {
         self.durable_since.get_or_insert(now);
     }
 
-    /// Sees to it that what the stream has in the journal is on stable storage.
+    /// Sees to it that what the stream has in the journal is on stable storage. What destinations
+    /// alone hold is theirs to make durable: they are asked to do it soon, and whoever waits for
+    /// the stream waits for that.
     pub(crate) fn persist_stream(&mut self, stream: StreamId, now: Duration) {
+        let joined = |e: &&Entry| e.status == Status::Held && e.is_joined;
+        let of_stream = self.cursors.iter().filter_map(|c| c.streams.get(&stream));
+        let joined: Vec<u64> =
+            of_stream.flat_map(|cs| cs.entries.iter().filter(joined)).map(|e| e.seq).collect();
         let mut waiting = Vec::new();
+        let mut is_held = false;
         let fleeting = |s: &&mut Slot| s.stream == stream && !s.durable;
         for (seq, slot) in &mut self.slots {
             let Some(slot) = Some(slot).filter(fleeting) else { continue };
             slot.durable = true;
-            if slot.location.is_none() && !slot.writing {
+            let is_gone = slot.location.is_none() && slot.batch.is_none();
+            if slot.location.is_some() || slot.writing {
+                self.sync_wanted |= !slot.synced;
+            } else if !is_gone {
                 waiting.push((*seq, slot.memory_bytes));
-            } else if !slot.synced {
-                self.sync_wanted = true;
+            }
+            if is_gone || joined.contains(seq) {
+                self.held_only.insert((stream, *seq));
+                is_held = true;
             }
         }
         for (seq, bytes) in waiting {
             self.want_durable(seq, bytes, now);
+        }
+        if is_held {
+            self.ask_to_settle(stream);
+        }
+    }
+
+    fn ask_to_settle(&mut self, stream: StreamId) {
+        for cursor in &mut self.cursors {
+            let holds = |cs: &CursorStream| cs.entries.iter().any(|e| e.status == Status::Held);
+            if cursor.streams.get(&stream).is_some_and(holds) {
+                cursor.settle_wanted = true;
+                cursor.notify.notify_one();
+            }
         }
     }
 
@@ -439,6 +465,7 @@ impl State {
             skip_to,
             bytes: batch.memory_bytes() as u64,
             status: Status::Waiting,
+            is_joined: false,
         };
         self.enter_entry(index, stream, entry, now)
     }
@@ -456,10 +483,14 @@ impl State {
         if entry.routed == 0 {
             entry.status = Status::Settled(Outcome::default());
             entry.bytes = 0;
-            let at_front = cs.next == cs.entries.len();
-            cs.entries.push_back(entry);
-            if at_front {
-                cs.next += 1;
+            let is_empty = |e: &Entry| e.routed == 0 && e.status == entry.status;
+            if let Some(last) = cs.entries.back_mut().filter(|last| is_empty(last)) {
+                // One place is as good as two: behind an entry that is held there may be many.
+                *last = entry;
+            } else {
+                let at_front = cs.next == cs.entries.len();
+                cs.entries.push_back(entry);
+                cs.next += usize::from(at_front);
             }
             self.commit_prefix(index, stream, now);
             return false;

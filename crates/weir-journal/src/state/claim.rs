@@ -217,6 +217,7 @@ impl State {
 
     /// Releases what nobody claimed.
     pub(crate) fn release_unclaimed(&mut self, now: Duration) {
+        self.sources_are_open = true;
         // In an order that does not go by a map's: what is delivered first is the same every time.
         let mut unclaimed: Vec<_> = std::mem::take(&mut self.recovered).into_iter().collect();
         unclaimed.sort_unstable_by_key(|(stream, _)| *stream);
@@ -315,6 +316,7 @@ impl State {
                 skip_to: seen,
                 bytes: u64::from(frame.location.len),
                 status: Status::Waiting,
+                is_joined: false,
             };
             holders += u32::from(self.enter_entry(index, stream, entry, now));
         }
@@ -328,6 +330,7 @@ impl State {
             stream,
             memory_bytes: 0,
             holders,
+            readers: holders,
             appended_at: now,
             writing: false,
             durable: true,

@@ -4,7 +4,9 @@
 //! decided under one lock that is held for microseconds per batch.
 //!
 //! Invariants:
-//! - A slot lives until every destination that needs it has settled it.
+//! - A slot lives until every destination that needs it has settled it. Its batch is in memory only
+//!   while one of them may still read it there: what a destination holds itself is its own business
+//!   ([`Status::Held`]), and neither ring nor disk keep it for that one.
 //! - Per (cursor, stream) the entries stand in stream order; the committed position moves over a
 //!   prefix of settled entries only, and carries the state, source book and cursor book that
 //!   belong to it.
@@ -74,6 +76,8 @@ pub(crate) struct Slot {
     pub(crate) memory_bytes: u64,
     /// Cursors that have not settled it.
     pub(crate) holders: u32,
+    /// Those of them that may still read its bytes.
+    pub(crate) readers: u32,
     pub(crate) appended_at: Duration,
     /// The writer has it in hand.
     pub(crate) writing: bool,
@@ -91,6 +95,8 @@ pub(crate) struct Slot {
 pub(crate) enum Status {
     Waiting,
     Taken,
+    /// The destination has a copy of its own and will not read it again.
+    Held,
     Settled(crate::Outcome),
 }
 
@@ -105,6 +111,8 @@ pub(crate) struct Entry {
     pub(crate) skip_to: Position,
     pub(crate) bytes: u64,
     pub(crate) status: Status,
+    /// It stands for earlier batches too, which only the destination holds any more.
+    pub(crate) is_joined: bool,
 }
 
 /// One stream as one cursor sees it.
@@ -169,6 +177,8 @@ pub(crate) struct CursorState {
     /// Streams that were refused because they hold more than their share, and for how much.
     pub(crate) over_share: Vec<(StreamId, u64)>,
     pub(crate) dirty: Vec<StreamId>,
+    /// Something that it holds cannot be read again any more: it should make that durable soon.
+    pub(crate) settle_wanted: bool,
     /// Slots that an inactive destination still needs, with its records in them.
     pub(crate) held: Vec<(u64, u64)>,
 }
@@ -199,6 +209,7 @@ impl CursorState {
             batches_wanted: false,
             over_share: Vec::new(),
             dirty: Vec::new(),
+            settle_wanted: false,
             held: Vec::new(),
         }
     }
@@ -295,6 +306,8 @@ pub(crate) struct State {
     pub(crate) segments: BTreeMap<u64, SegmentState>,
     /// Slots whose frames stand in a segment that failed, and could not be read back from there.
     pub(crate) stranded: BTreeSet<(StreamId, u64)>,
+    /// Slots that stand for something that cannot be read again and that only a destination holds.
+    pub(crate) held_only: BTreeSet<(StreamId, u64)>,
     /// Frames that nobody needs any more; their space is reclaimed after the next flush of the
     /// cursor log, so that no position points behind data that is gone.
     pub(crate) dead: Vec<Location>,
@@ -340,6 +353,8 @@ pub(crate) struct State {
     pub(crate) subscribers: Vec<Weak<SubscriberQueue>>,
     /// Number of the next batch as subscribers see them.
     pub(crate) next_published: u64,
+    /// Every source has looked once for what it reads.
+    pub(crate) sources_are_open: bool,
     pub(crate) closing: bool,
     pub(crate) stopping: bool,
     /// Frames that could not be written were tried once more while stopping.
@@ -364,6 +379,7 @@ impl State {
             recovered: HashMap::new(),
             segments: BTreeMap::new(),
             stranded: BTreeSet::new(),
+            held_only: BTreeSet::new(),
             dead: Vec::new(),
             folded: Vec::new(),
             ended: HashMap::new(),
@@ -390,6 +406,7 @@ impl State {
             disk_wanted: false,
             subscribers: Vec::new(),
             next_published: 1,
+            sources_are_open: false,
             closing: false,
             stopping: false,
             tried_at_last: false,
@@ -418,12 +435,31 @@ impl State {
         }
     }
 
+    /// One destination less will read the slot's bytes; after the last one they need not be in
+    /// memory, unless they are on their way to the disk.
+    pub(crate) fn stop_reading(&mut self, seq: u64) {
+        let Some(slot) = self.slots.get_mut(&seq) else { return };
+        slot.readers = slot.readers.saturating_sub(1);
+        self.forget_if_unread(seq);
+    }
+
+    pub(crate) fn forget_if_unread(&mut self, seq: u64) {
+        let Some(slot) = self.slots.get_mut(&seq) else { return };
+        let is_on_its_way = slot.writing || (slot.durable && !slot.synced);
+        if slot.readers > 0 || is_on_its_way || slot.batch.take().is_none() {
+            return;
+        }
+        let (stream, bytes) = (slot.stream, slot.memory_bytes);
+        self.forget_memory(stream, bytes);
+    }
+
     /// Frees a slot that every destination has settled: what has reached its destinations needs
     /// no stable storage any more. Whoever waits for that is told, once what the stream has before
     /// it is as safe: a ticket may stand for the whole rest of a deleted file.
     pub(crate) fn remove_slot(&mut self, seq: u64) {
         let Some(slot) = self.slots.remove(&seq) else { return };
         self.stranded.remove(&(slot.stream, seq));
+        self.held_only.remove(&(slot.stream, seq));
         if !slot.tickets.is_empty() {
             let earlier = self.unsafe_before(slot.stream, seq);
             if let Some(earlier) = earlier.and_then(|seq| self.slots.get_mut(&seq)) {
@@ -442,7 +478,10 @@ impl State {
 
     /// The stream's last slot before this one that must reach the disk and has not yet.
     pub(crate) fn unsafe_before(&self, stream: StreamId, seq: u64) -> Option<u64> {
-        let is_unsafe = |seq: &u64| self.slots.get(seq).is_some_and(|s| s.durable && !s.synced);
+        let is_unsafe = |seq: &u64| {
+            let is_held = self.held_only.contains(&(stream, *seq));
+            self.slots.get(seq).is_some_and(|s| s.durable && (!s.synced || is_held))
+        };
         let last = |cs: &CursorStream| {
             let before = cs.entries.partition_point(|entry| entry.seq < seq);
             cs.entries.range(..before).rev().map(|entry| entry.seq).find(is_unsafe)
@@ -450,11 +489,40 @@ impl State {
         self.cursors.iter().filter_map(|c| c.streams.get(&stream)).filter_map(last).max()
     }
 
-    /// The stream's last slot before this one that must reach the disk and never will.
-    pub(crate) fn stranded_before(&self, stream: StreamId, seq: u64) -> Option<u64> {
+    /// The stream's last slot up to this one that must reach the disk and never will: only its
+    /// destinations can make it safe.
+    pub(crate) fn stranded_up_to(&self, stream: StreamId, seq: u64) -> Option<u64> {
         let is_durable = |seq: &u64| self.slots.get(seq).is_some_and(|s| s.durable);
-        let before = self.stranded.range((stream, 0)..(stream, seq));
-        before.rev().map(|(_, seq)| *seq).find(is_durable)
+        let last = |set: &BTreeSet<(StreamId, u64)>| {
+            let before = set.range((stream, 0)..=(stream, seq));
+            before.rev().map(|(_, seq)| *seq).find(is_durable)
+        };
+        last(&self.stranded).max(last(&self.held_only))
+    }
+
+    /// A destination has settled what it held. If the slot is still there for others, whoever
+    /// waited for it to be safe need wait no longer for this one.
+    pub(crate) fn no_longer_held(&mut self, stream: StreamId, seq: u64) {
+        let holds = |c: &CursorState| {
+            let entries = c.streams.get(&stream).map(|cs| &cs.entries);
+            entries.is_some_and(|entries| {
+                let at = entries.binary_search_by_key(&seq, |e| e.seq);
+                at.is_ok_and(|at| entries[at].status == Status::Held)
+            })
+        };
+        if self.cursors.iter().any(holds) || !self.held_only.remove(&(stream, seq)) {
+            return;
+        }
+        let slot = self.slots.get_mut(&seq).filter(|slot| slot.synced);
+        let Some(tickets) = slot.map(|slot| std::mem::take(&mut slot.tickets)) else { return };
+        let earlier = self.unsafe_before(stream, seq);
+        if let Some(earlier) = earlier.and_then(|seq| self.slots.get_mut(&seq)) {
+            earlier.tickets.extend(tickets);
+            return;
+        }
+        for ticket in tickets {
+            let _nobody_waits = ticket.send(Ok(()));
+        }
     }
 
     pub(crate) fn forget_memory(&mut self, stream: StreamId, bytes: u64) {
@@ -595,7 +663,8 @@ impl State {
     pub(crate) fn cursor_ledgers(&self, now: Duration) -> Vec<CursorLedger> {
         let oldest = |c: &CursorState| {
             let first = |cs: &CursorStream| {
-                let entry = cs.entries.iter().find(|e| !matches!(e.status, Status::Settled(_)))?;
+                let is_there = |e: &&Entry| matches!(e.status, Status::Settled(_) | Status::Held);
+                let entry = cs.entries.iter().find(|e| !is_there(e))?;
                 Some(self.slots.get(&entry.seq)?.appended_at)
             };
             c.streams.values().filter_map(first).min()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_model::{Batch, Position, StreamId};
 
-use super::{Location, State, Status};
+use super::{Entry, Location, Slot, State, Status};
 use crate::Outcome;
 use crate::limits::QUANTUM_BYTES;
 
@@ -124,7 +124,8 @@ impl State {
         let Some(cs) = cursor.streams.get_mut(&stream) else { return };
         let Ok(at) = cs.entries.binary_search_by_key(&seq, |e| e.seq) else { return };
         let entry = &mut cs.entries[at];
-        if entry.status != Status::Taken {
+        let was_held = entry.status == Status::Held;
+        if !was_held && entry.status != Status::Taken {
             return;
         }
         entry.status = Status::Settled(outcome);
@@ -139,9 +140,76 @@ impl State {
             cursor.starved = false;
             cursor.notify.notify_one();
         }
+        if !was_held {
+            self.stop_reading(seq);
+        }
         self.release(seq);
+        if was_held {
+            self.no_longer_held(stream, seq);
+        }
         self.commit_prefix(index, stream, now);
         self.wake_sources_if_room();
+    }
+
+    /// The destination has a copy of a taken entry: it uses up neither its window nor its buffer,
+    /// nor memory if nobody else reads it. It becomes one with `before`, an entry of the stream
+    /// that the destination holds and will settle together with this one, unless that must reach
+    /// the disk. True when it did.
+    pub(crate) fn hold(
+        &mut self,
+        index: usize,
+        stream: StreamId,
+        seq: u64,
+        before: Option<u64>,
+    ) -> bool {
+        let cursor = &mut self.cursors[index];
+        let Some(cs) = cursor.streams.get_mut(&stream) else { return false };
+        let Ok(at) = cs.entries.binary_search_by_key(&seq, |e| e.seq) else { return false };
+        let entry = &mut cs.entries[at];
+        if entry.status != Status::Taken {
+            return false;
+        }
+        entry.status = Status::Held;
+        let bytes = std::mem::take(&mut entry.bytes);
+        cs.pending_bytes -= bytes;
+        cursor.pending_bytes -= bytes;
+        cursor.taken_bytes -= bytes;
+        if cursor.starved {
+            cursor.starved = false;
+            cursor.notify.notify_one();
+        }
+        self.stop_reading(seq);
+        let is_joined = before.is_some_and(|before| self.join_held(index, stream, seq, before));
+        self.wake_sources_if_room();
+        is_joined
+    }
+
+    /// Puts the held entry `before` into that of `seq`, if nothing but entries without records
+    /// are between them. Then it costs no slot any more.
+    fn join_held(&mut self, index: usize, stream: StreamId, seq: u64, before: u64) -> bool {
+        let is_free = |seq: u64| {
+            let is_free = |s: &Slot| s.location.is_none() && !s.durable && !s.writing;
+            self.slots.get(&seq).is_some_and(is_free)
+        };
+        let are_free = is_free(before) && is_free(seq);
+        let cursor = &mut self.cursors[index];
+        let Some(cs) = cursor.streams.get_mut(&stream) else { return false };
+        let place = |seq: u64| cs.entries.binary_search_by_key(&seq, |e| e.seq);
+        let (Ok(from), Ok(at)) = (place(before), place(seq)) else { return false };
+        let is_empty = |e: &Entry| e.status == Status::Settled(Outcome::default()) && e.routed == 0;
+        let is_next = from < at
+            && cs.entries[from].status == Status::Held
+            && cs.entries.range(from + 1..at).all(is_empty);
+        if !is_next || !are_free {
+            return false;
+        }
+        cs.entries[at].routed += cs.entries[from].routed;
+        cs.entries[at].is_joined = true;
+        cs.entries.drain(from..at);
+        cs.next -= at - from;
+        cursor.pending_batches -= 1;
+        self.release(before);
+        true
     }
 
     /// Moves the committed position over the settled entries at the front.

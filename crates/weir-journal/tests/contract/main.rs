@@ -7,6 +7,7 @@
 mod support;
 
 mod cases;
+mod holding;
 mod local;
 mod restart;
 
@@ -82,6 +83,15 @@ contract! {
     cases::a_closed_stream_folds_into_its_source
     cases::a_closed_journal_refuses_and_drains
     cases::ready_waits_for_bytes_or_age_or_the_end
+    holding::what_is_held_takes_no_room_and_is_in_flight_until_it_is_settled
+    holding::what_is_held_stays_for_those_that_still_need_it
+    holding::what_was_held_comes_again_after_a_restart
+    holding::a_trickle_that_is_held_costs_one_batch_for_each_stream
+    holding::what_two_parts_hold_is_settled_one_after_the_other
+    holding::what_is_held_is_never_discarded_to_make_room
+    holding::what_only_a_destination_holds_is_asked_for_when_its_file_is_gone
+    holding::a_stream_that_is_held_is_not_forgotten
+    holding::records_that_go_elsewhere_are_no_burden_behind_what_is_held
     restart::a_book_goes_back_with_its_position
     restart::batches_that_are_cut_differently_are_skipped_record_by_record
     restart::two_destinations_skip_what_each_has

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use weir_journal::{
-    Cursor, Delivery, Journal, JournalConfig, Outcome, RefusedReason, StreamSpec, WritePolicy,
+    Cursor, Delivery, Held, Journal, JournalConfig, Outcome, RefusedReason, StreamSpec, WritePolicy,
 };
 use weir_model::{Position, SourceBook, StreamId};
 use weir_testkit::{FakeClock, Fault, FaultKind, FaultyDisk, Moment, Pause};
@@ -78,8 +78,19 @@ struct Sink {
     /// Acknowledged, and the journal said that this is durable.
     durable: BTreeSet<Record>,
     in_hand: Vec<Delivery>,
+    /// What it holds itself, and what that stands for.
+    held: (Held, Vec<Record>),
     /// Last record of every stream in this run of the process.
     last: BTreeMap<u64, (u32, u64)>,
+}
+
+impl Sink {
+    fn settle_held(&mut self, cursor: &mut Cursor) {
+        let (held, records) = std::mem::take(&mut self.held);
+        self.got.extend(&records);
+        self.acked.extend(&records);
+        cursor.ack_held(held);
+    }
 }
 
 /// Everything that lives as long as the process does. The writer comes last: it ends when the
@@ -246,6 +257,7 @@ impl World {
         let cursors = CURSORS.into_iter().enumerate().map(open).collect();
         for sink in &mut self.sinks {
             sink.in_hand.clear();
+            sink.held = Default::default();
             sink.last.clear();
             sink.got_now.clear();
             sink.acked.clear();
@@ -281,7 +293,9 @@ impl World {
             0..=5 => self.read_file(process),
             6..=8 => self.receive(process),
             9..=12 => self.take(process),
-            13..=16 => self.ack(process),
+            13..=14 => self.ack(process),
+            15 if self.rng.u8(..4) == 0 => self.ack_held(process),
+            15 | 16 => self.hold(process),
             17 => self.flush(process),
             18 => self.wait_for_ticket(process),
             _ if self.unlink && self.rng.bool() => self.unlink_file(process),
@@ -370,6 +384,25 @@ impl World {
         cursor.ack(&delivery, Outcome::delivered(delivery.record_count));
     }
 
+    fn hold(&mut self, process: &mut Process) {
+        let index = self.rng.usize(..CURSORS.len());
+        let sink = &mut self.sinks[index];
+        let Some(cursor) = process.cursors[index].as_mut() else { return };
+        for _ in 0..self.rng.u32(..6).min(sink.in_hand.len() as u32) {
+            let delivery = sink.in_hand.remove(self.rng.usize(..sink.in_hand.len()));
+            self.trace.note(format!("{index} holds {:?}", records(&delivery)));
+            sink.held.1.extend(records(&delivery));
+            cursor.hold(&delivery, &mut sink.held.0);
+        }
+    }
+
+    fn ack_held(&mut self, process: &mut Process) {
+        let index = self.rng.usize(..CURSORS.len());
+        let Some(cursor) = process.cursors[index].as_mut() else { return };
+        self.trace.note(format!("{index} has {:?}", self.sinks[index].held.1));
+        self.sinks[index].settle_held(cursor);
+    }
+
     /// What is acknowledged without a hole before it is durable now.
     fn flush(&mut self, process: &mut Process) {
         let in_order: Vec<Vec<Record>> = self.sinks.iter().map(acked_without_hole).collect();
@@ -386,6 +419,13 @@ impl World {
     fn wait_for_ticket(&mut self, process: &mut Process) {
         if process.tickets.is_empty() {
             return;
+        }
+        for (sink, cursor) in self.sinks.iter_mut().zip(process.cursors.iter_mut()) {
+            if let Some(cursor) = cursor
+                && cursor.take_settle_wanted()
+            {
+                sink.settle_held(cursor);
+            }
         }
         process.writer.catch_up();
         self.collect_tickets(process);
@@ -433,9 +473,10 @@ impl World {
                     sink.in_hand.push(delivery);
                 }
                 for delivery in std::mem::take(&mut sink.in_hand) {
-                    sink.got.extend(records(&delivery));
-                    cursor.ack(&delivery, Outcome::delivered(delivery.record_count));
+                    sink.held.1.extend(records(&delivery));
+                    cursor.hold(&delivery, &mut sink.held.0);
                 }
+                sink.settle_held(cursor);
             }
             let all_read = |f: &File| f.state != FileState::There || f.next >= f.read;
             let ledger = process.journal.ledger();

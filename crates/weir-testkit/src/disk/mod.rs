@@ -258,7 +258,8 @@ impl Disk for FaultyDisk {
             if !memory.dirs.contains(dir) {
                 return Err(Errno::NOENT.into());
             }
-            Ok(memory.names.keys().filter(|p| p.parent() == Some(dir)).cloned().collect())
+            let all = memory.names.keys().chain(&memory.dirs);
+            Ok(all.filter(|p| p.parent() == Some(dir)).cloned().collect())
         })
     }
 
