@@ -306,7 +306,8 @@ impl State {
                 }
                 continue;
             }
-            if frame.tail.end <= seen {
+            // What it missed does not move it on: a later frame may hold the same records for it.
+            if frame.tail.end <= seen || frame.was_missed_by(index) {
                 continue;
             }
             let entry = Entry {
