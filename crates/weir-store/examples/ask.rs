@@ -43,7 +43,7 @@ fn store(dir: &Path, lines: u64) -> (Snapshot, String) {
         let data = open(&dir.join(format!("{name}.parquet")));
         let filters = open(&dir.join(format!("{name}.widx")));
         let rows = std::mem::take(rows);
-        write_segment_with_sidecar(&rows, 1, &*data, &*filters).expect("a segment");
+        write_segment_with_sidecar(&rows, 1, None, &*data, &*filters).expect("a segment");
         let segment = Segment::open(data).expect("a segment");
         let sidecar = Some(Sidecar::open(filters, &segment).expect("a sidecar"));
         segments.push(Arc::new(OpenSegment { name, segment, sidecar }));

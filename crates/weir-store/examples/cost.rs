@@ -161,7 +161,7 @@ fn many_paths(dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
     println!("    {} MB in memory", rows.memory_bytes() / 1_000_000);
     let (segment, sidecar) = (create(dir, "paths.parquet")?, create(dir, "paths.widx")?);
     let summary = measure("write segment and sidecar, zstd 1", bytes, || {
-        write_segment_with_sidecar(&rows, 1, &*segment, &*sidecar)
+        write_segment_with_sidecar(&rows, 1, None, &*segment, &*sidecar)
     })?;
     let columns: u64 = summary.columns.iter().map(|column| column.packed_bytes).sum();
     println!("    {} bytes, {} of them footer", summary.file_bytes, summary.file_bytes - columns);
@@ -197,7 +197,7 @@ fn write(heads: &[Rows], bytes: usize, dir: &Path) -> Outcome<Files> {
         let pairs = heads.iter().zip(&files);
         let write = |(rows, (segment, sidecar)): (&Rows, &(Arc<dyn DiskFile>, _))| {
             let sidecar: &Arc<dyn DiskFile> = sidecar;
-            write_segment_with_sidecar(rows, 1, &**segment, &**sidecar)
+            write_segment_with_sidecar(rows, 1, None, &**segment, &**sidecar)
         };
         pairs.map(write).collect::<Result<Vec<_>, _>>()
     })?;
@@ -228,7 +228,7 @@ fn merge(segments: &[Segment], bytes: usize, dir: &Path) -> Outcome<()> {
     let columns = stitched_columns(&parts).ok_or("the columns do not fit")?;
     let whole = create(dir, "whole.parquet")?;
     let summary = measure("put all segments into one file", bytes, || {
-        stitch_segments(&parts, &columns, &*whole)
+        stitch_segments(&parts, &columns, None, &*whole)
     })?;
     println!("    {} bytes", summary.file_bytes);
     let again = create(dir, "again.widx")?;

@@ -39,6 +39,39 @@ pub const FOOTER_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Threads of one query. More would leave none for taking records in.
 pub const QUERY_THREADS_MAX: usize = 4;
 
+/// The manifest is written anew when it is this large and mostly history.
+pub const MANIFEST_BYTES_MIN: u64 = 1024 * 1024;
+
+/// Deliveries that one chunk of the head holds: more are flushed early. The journal remembers a
+/// hundred thousand for all its destinations together.
+pub const HELD_MAX: usize = 16_384;
+
+/// Sequences that are passed over at each start: what was in the head when the process ended is
+/// never given again, so that whoever remembers the sequence of a record finds that one or none.
+pub const SEQUENCE_GAP: u64 = 4 * ROW_GROUP_ROWS_MAX as u64;
+
+/// Least memory of the head: two chunks, each of which can take the largest batch.
+pub const HEAD_BYTES_MIN: u64 = 8 * 1024 * 1024;
+
+/// Segments that are merged at once: their footers are in memory, and a failure costs no more
+/// than this work.
+pub const MERGE_SEGMENTS_MAX: usize = 16;
+
+/// Segments of the same size that wait until they are merged: fewer files for queries to look
+/// at, against the writing that each merge costs.
+pub const MERGE_SEGMENTS_MIN: usize = 8;
+
+/// Records below this many bytes, as they came in, are decoded and encoded anew when they are
+/// merged; larger row groups compress as well as they will and are copied as they stand.
+pub const STITCH_BYTES_MIN: u64 = 32 * 1024 * 1024;
+
+/// Records that are encoded anew at once, bytes as they came in: what a merge has in memory.
+pub const MERGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Segments that are larger on disk are not put together any more: retention removes whole ones.
+pub const SEGMENT_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+const _: () = assert!(2 * HELD_MAX < 100_000 / 2, "two chunks leave room for other destinations");
 const _: () = assert!(ROW_GROUP_PAGES_MAX == u64::BITS as usize, "a mask has a bit per page");
 const _: () = assert!(PAGE_BYTES_MAX < i32::MAX as usize, "sizes of pages are signed 32 bits");
 const _: () = assert!(

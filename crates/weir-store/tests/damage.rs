@@ -57,7 +57,7 @@ fn sample(count: u64) -> Rows {
 
 fn written(rows: &Rows) -> (Vec<u8>, Vec<u8>) {
     let (segment, sidecar) = (file(b""), file(b""));
-    write_segment_with_sidecar(rows, 1, &*segment, &*sidecar).unwrap();
+    write_segment_with_sidecar(rows, 1, None, &*segment, &*sidecar).unwrap();
     (bytes_of(&*segment), bytes_of(&*sidecar))
 }
 

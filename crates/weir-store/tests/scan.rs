@@ -167,7 +167,7 @@ fn stored(rows: &Rows) -> Vec<StoredRecord> {
 
 fn segment(rows: &Rows, has_sidecar: bool) -> Arc<OpenSegment> {
     let (data, filters) = (file(b""), file(b""));
-    write_segment_with_sidecar(rows, 1, &*data, &*filters).unwrap();
+    write_segment_with_sidecar(rows, 1, None, &*data, &*filters).unwrap();
     let segment = Segment::open(data).unwrap();
     let sidecar = has_sidecar.then(|| Sidecar::open(filters, &segment).unwrap());
     Arc::new(OpenSegment { name: "seg".to_owned(), segment, sidecar })
@@ -638,7 +638,7 @@ fn many_pages_are_pruned_and_none_that_matches() {
 fn a_damaged_segment_is_named_and_the_others_are_searched() {
     let (whole, broken) = (rows(&numbered(10), 0), rows(&numbered(10), 10));
     let (data, filters) = (file(b""), file(b""));
-    write_segment_with_sidecar(&broken, 1, &*data, &*filters).unwrap();
+    write_segment_with_sidecar(&broken, 1, None, &*data, &*filters).unwrap();
     // Behind the footer's reach: pages are read when they are asked for.
     let byte = [std::io::IoSlice::new(b"\xff\xff\xff\xff")];
     data.write_at(&byte, 10).unwrap();

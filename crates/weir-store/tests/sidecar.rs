@@ -19,7 +19,7 @@ use weir_store::limits::PAGE_ROWS;
 
 fn write(rows: &Rows) -> (Segment, Arc<dyn DiskFile>) {
     let (segment, sidecar) = (file(b""), file(b""));
-    write_segment_with_sidecar(rows, 1, &*segment, &*sidecar).unwrap();
+    write_segment_with_sidecar(rows, 1, None, &*segment, &*sidecar).unwrap();
     (open(&segment), sidecar)
 }
 

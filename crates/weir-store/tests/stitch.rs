@@ -16,7 +16,7 @@ use weir_store::embedded::sidecar::{
 
 fn write(rows: &Rows) -> (Segment, Sidecar) {
     let (segment, sidecar) = (file(b""), file(b""));
-    write_segment_with_sidecar(rows, 1, &*segment, &*sidecar).unwrap();
+    write_segment_with_sidecar(rows, 1, None, &*segment, &*sidecar).unwrap();
     let segment = open(&segment);
     let sidecar = Sidecar::open(sidecar, &segment).unwrap();
     (segment, sidecar)
@@ -29,7 +29,7 @@ fn stitch(
     let sidecars: Vec<&Sidecar> = parts.iter().map(|(_, sidecar)| sidecar).collect();
     let columns = stitched_columns(&segments)?;
     let (segment_file, sidecar_file) = (file(b""), file(b""));
-    let summary = stitch_segments(&segments, &columns, &*segment_file).unwrap();
+    let summary = stitch_segments(&segments, &columns, None, &*segment_file).unwrap();
     stitch_sidecars(&sidecars, &summary, &*sidecar_file).unwrap();
     let segment = open(&segment_file);
     let sidecar = Sidecar::open(Arc::clone(&sidecar_file), &segment).unwrap();
@@ -126,12 +126,12 @@ fn columns_of_different_types_or_units_cannot_be_in_one_file() {
 fn a_damaged_page_is_not_carried_on() {
     let (segment_file, sidecar) = (file(b""), file(b""));
     let rows = rows_of(&[Input { row: NewRow::default(), attributes: Vec::new() }]);
-    write_segment_with_sidecar(&rows, 1, &*segment_file, &*sidecar).unwrap();
+    write_segment_with_sidecar(&rows, 1, None, &*segment_file, &*sidecar).unwrap();
     let mut bytes = bytes_of(&*segment_file);
     bytes[40] ^= 1;
     let segment = open(&file(&bytes));
     let columns = stitched_columns(&[&segment]).unwrap();
-    let error = stitch_segments(&[&segment], &columns, &*file(b"")).unwrap_err();
+    let error = stitch_segments(&[&segment], &columns, None, &*file(b"")).unwrap_err();
     assert!(error.is_damage(), "{error}");
 }
 

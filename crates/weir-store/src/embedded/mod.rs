@@ -1,14 +1,32 @@
 //! The store that is built in.
 //!
-//! Invariant: every part works on what it is given; who owns files, threads and time is the
-//! business of whoever puts the parts together.
+//! Records go from the journal into the head ([`columns`]), which queries read while it grows,
+//! and from there into segments ([`segment`], [`sidecar`]) that are never changed. Invariants: a
+//! record is stored exactly once; what a query sees is one moment ([`snapshot`]); the manifest is
+//! the only truth of what is stored.
+//!
+//! Reading order: [`EmbeddedStore`] (`store.rs`), `head.rs` (what is taken in), `flusher.rs`
+//! (what is done to the disk), `manifest`, `opening.rs`. Format: `docs/internals/store.md`.
 
+mod catalog;
 pub mod columns;
+mod files;
+mod flusher;
 mod hash;
+mod head;
 mod log_store;
+mod manifest;
+mod opening;
 pub mod scan;
 pub mod segment;
 pub mod sidecar;
 pub mod snapshot;
+mod store;
+#[cfg(test)]
+mod tests;
+mod threads;
 
+pub use head::Upstream;
 pub use log_store::{Explorer, Snapshots};
+pub use manifest::ManifestError;
+pub use store::{EmbeddedStore, StoreConfig, StoreFigures};

@@ -21,7 +21,10 @@ use super::column::{Column, Role, ValueKind, from_schema};
 use super::decode::{self, Reader};
 use super::error::SegmentError;
 use super::page::{PageEncoding, PageOpener};
-use super::writer::{END_LEN, TRAILER_LEN, TRAILER_MAGIC, UNITS_KEY, VERSION, VERSION_KEY};
+use super::writer::{
+    END_LEN, PROVENANCE_KEY, Provenance, TRAILER_LEN, TRAILER_MAGIC, UNITS_KEY, VERSION,
+    VERSION_KEY,
+};
 use crate::embedded::columns::Texts;
 use crate::limits::{COLUMNS_MAX, FOOTER_BYTES_MAX, PAGE_ROWS, ROW_GROUP_ROWS_MAX, ROW_GROUPS_MAX};
 
@@ -99,6 +102,7 @@ pub struct Segment {
     columns: Vec<Column>,
     groups: Vec<Group>,
     units: Vec<(String, Dimension)>,
+    provenance: Option<Provenance>,
     identity: u32,
 }
 
@@ -348,7 +352,10 @@ impl Segment {
             .ok_or(SegmentError::Damaged("the columns"))?;
         let groups = groups_of(&metadata, tail.data_end)
             .ok_or(SegmentError::Damaged("what the footer says about a page"))?;
-        Ok(Self { file, columns, groups, units: units_of(&metadata), identity: tail.identity })
+        let provenance = value_of(&metadata, PROVENANCE_KEY);
+        let provenance = provenance.and_then(|json| serde_json::from_str(json).ok());
+        let (units, identity) = (units_of(&metadata), tail.identity);
+        Ok(Self { file, columns, groups, units, provenance, identity })
     }
 
     /// The columns, in the order of the file.
@@ -389,6 +396,16 @@ impl Segment {
     /// What is known about a column of a row group.
     pub fn chunk(&self, group: usize, column: usize) -> Option<&ChunkInfo> {
         self.groups.get(group)?.chunks.get(column)
+    }
+
+    /// Where it comes from; `None` when no store wrote it.
+    pub fn provenance(&self) -> Option<&Provenance> {
+        self.provenance.as_ref()
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self) -> Result<u64, SegmentError> {
+        Ok(self.file.len()?)
     }
 
     /// Ties a sidecar to this file.

@@ -18,7 +18,7 @@ use super::encoder::{ChunkEncoder, EncodedChunk};
 use super::error::SegmentError;
 use super::page::check_page;
 use super::reader::Segment;
-use super::writer::{ColumnSummary, SegmentSummary, SegmentWriter};
+use super::writer::{ColumnSummary, Provenance, SegmentSummary, SegmentWriter};
 use crate::limits::{COLUMNS_MAX, ROW_GROUPS_MAX};
 
 /// The columns of a file that holds all these segments; `None` when they cannot be in one: a path
@@ -69,6 +69,7 @@ pub fn stitched_columns(segments: &[&Segment]) -> Option<Vec<Column>> {
 pub fn stitch_segments(
     segments: &[&Segment],
     columns: &[Column],
+    provenance: Option<&Provenance>,
     file: &dyn DiskFile,
 ) -> Result<SegmentSummary, SegmentError> {
     let mut writer = SegmentWriter::start(columns, file)?;
@@ -103,7 +104,7 @@ pub fn stitch_segments(
         }
         _ => None,
     });
-    let (file_bytes, identity) = writer.finish(&units.collect())?;
+    let (file_bytes, identity) = writer.finish(&units.collect(), provenance)?;
     let ranges = segments.iter().filter_map(|segment| segment.time_range_ns());
     Ok(SegmentSummary {
         rows: segments.iter().map(|segment| segment.row_count()).sum(),

@@ -28,6 +28,8 @@ pub(super) const VERSION_KEY: &str = "weir.segment";
 pub(super) const VERSION: &str = "1";
 /// Key of what numbers among texts measure: a JSON object from path to `ns` or `bytes`.
 pub(super) const UNITS_KEY: &str = "weir.units";
+/// Key of where the segment comes from: a JSON object, see [`Provenance`].
+pub(super) const PROVENANCE_KEY: &str = "weir.store";
 /// Magic of the trailer.
 pub(super) const TRAILER_MAGIC: [u8; 4] = *b"WSGT";
 /// Bytes of the trailer: magic, checksum of the indexes, checksum of the metadata, length of the
@@ -35,6 +37,24 @@ pub(super) const TRAILER_MAGIC: [u8; 4] = *b"WSGT";
 pub(super) const TRAILER_LEN: usize = 20;
 /// Length of the metadata and Parquet's magic, at the end of the file.
 pub(super) const END_LEN: usize = 8;
+
+/// Where a segment comes from: what a store has to know to take it in again, should it have lost
+/// everything else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Provenance {
+    /// Its number in the store.
+    pub id: u64,
+    /// First and last sequence of the records that it was made from.
+    pub sequences: (u64, u64),
+    /// When the newest of its records was stored, nanoseconds since 1970.
+    pub stored_ns: i64,
+    /// Hour in which it was written, counted from 1970.
+    pub hour: u32,
+    /// How often its row groups were put together.
+    pub tier: u8,
+    /// Bytes of its records as they came in.
+    pub raw_bytes: u64,
+}
 
 /// What was written.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,13 +103,14 @@ pub fn write_segment(
     level: i32,
     file: &dyn DiskFile,
 ) -> Result<SegmentSummary, SegmentError> {
-    write_observed(rows, level, file, &mut ())
+    write_observed(rows, level, None, file, &mut ())
 }
 
 /// The same, and shows each column to the observer.
 pub(crate) fn write_observed(
     rows: &Rows,
     level: i32,
+    provenance: Option<&Provenance>,
     file: &dyn DiskFile,
     observer: &mut dyn Observer,
 ) -> Result<SegmentSummary, SegmentError> {
@@ -115,7 +136,7 @@ pub(crate) fn write_observed(
         })?;
         observer.end_row_group(rows.len());
     }
-    let (file_bytes, identity) = writer.finish(&plan.units)?;
+    let (file_bytes, identity) = writer.finish(&plan.units, provenance)?;
     let times = rows.time_ns.iter().copied();
     Ok(SegmentSummary {
         rows: rows.len() as u64,
@@ -180,7 +201,14 @@ impl<'f> SegmentWriter<'f> {
     pub(super) fn finish(
         mut self,
         units: &BTreeMap<String, Dimension>,
+        provenance: Option<&Provenance>,
     ) -> Result<(u64, u32), SegmentError> {
+        if let Some(provenance) = provenance {
+            let json = serde_json::to_string(provenance)
+                .map_err(|error| SegmentError::Write(error.to_string()))?;
+            let pair = KeyValue::new(PROVENANCE_KEY.to_owned(), json);
+            self.writer.append_key_value_metadata(pair);
+        }
         if !units.is_empty() {
             let names = units.iter().map(|(path, unit)| (path.clone(), unit_name(*unit).into()));
             let units = serde_json::Value::Object(names.collect()).to_string();

@@ -13,8 +13,8 @@ use super::terms::{Recent, TermSet, for_each_word, text_term, value_term};
 use super::{bloom, fuse};
 use crate::embedded::columns::Rows;
 use crate::embedded::segment::{
-    Chunk, ChunkInfo, Column, Fixed, Observer, OwnedChunk, PageBuffer, Role, Segment, SegmentError,
-    SegmentSummary, ValueKind, Values, write_observed,
+    Chunk, ChunkInfo, Column, Fixed, Observer, OwnedChunk, PageBuffer, Provenance, Role, Segment,
+    SegmentError, SegmentSummary, ValueKind, Values, write_observed,
 };
 use crate::limits::PAGE_ROWS;
 
@@ -22,11 +22,12 @@ use crate::limits::PAGE_ROWS;
 pub fn write_segment_with_sidecar(
     rows: &Rows,
     level: i32,
+    provenance: Option<&Provenance>,
     segment: &dyn DiskFile,
     sidecar: &dyn DiskFile,
 ) -> Result<SegmentSummary, SidecarError> {
     let mut builder = Builder::default();
-    let summary = write_observed(rows, level, segment, &mut builder)?;
+    let summary = write_observed(rows, level, provenance, segment, &mut builder)?;
     builder.finish(summary.identity, sidecar)?;
     Ok(summary)
 }

@@ -1,0 +1,161 @@
+//! Names of the store's files, and how one comes to be.
+//!
+//! Invariants: a segment has its name only when its content and its sidecar are flushed; names
+//! are made durable before anything refers to them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_host::units::format_rfc3339;
+use weir_host::{Disk, DiskFile, OpenMode};
+
+use super::segment::{Segment, SegmentError, SegmentSummary};
+use super::sidecar::{Sidecar, SidecarError};
+use super::snapshot::OpenSegment;
+
+pub(super) const HOUR_NS: i64 = 3_600_000_000_000;
+
+/// The hour of a time, counted from 1970. What is before that counts as its first hour.
+pub(super) fn hour_of(unix_ns: i64) -> u32 {
+    u32::try_from(unix_ns.div_euclid(HOUR_NS)).unwrap_or(0)
+}
+
+/// Name of a segment without directory and extension.
+pub(super) fn name_of(id: u64) -> String {
+    format!("seg-{id:012}")
+}
+
+/// The number of a segment or sidecar that has its name.
+pub(super) fn id_of(path: &Path) -> Option<u64> {
+    path.file_stem()?.to_str()?.strip_prefix("seg-")?.parse().ok()
+}
+
+pub(super) fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|found| found == extension)
+}
+
+/// `DIR/20260131/23`.
+pub(super) fn hour_dir(dir: &Path, hour: u32) -> PathBuf {
+    // 2026-01-31T23:...
+    let text = format_rfc3339(i64::from(hour).saturating_mul(HOUR_NS));
+    let part = |range: std::ops::Range<usize>| text.get(range).unwrap_or("00").to_owned();
+    dir.join(format!("{}{}{}", part(0..4), part(5..7), part(8..10))).join(part(11..13))
+}
+
+/// The two files of a segment.
+#[derive(Debug, Clone)]
+pub(super) struct SegmentFiles {
+    pub(super) segment: PathBuf,
+    pub(super) sidecar: PathBuf,
+}
+
+impl SegmentFiles {
+    pub(super) fn new(dir: &Path, id: u64, hour: u32) -> Self {
+        let segment = hour_dir(dir, hour).join(name_of(id)).with_extension("parquet");
+        let sidecar = segment.with_extension("widx");
+        Self { segment, sidecar }
+    }
+
+    /// Removes both, the segment first: a sidecar alone is nothing.
+    pub(super) fn remove(&self, disk: &dyn Disk) -> io::Result<()> {
+        for path in [&self.segment, &self.sidecar] {
+            match disk.remove(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens both. A sidecar that cannot be used costs time only.
+    pub(super) fn open(&self, disk: &dyn Disk) -> Result<OpenSegment, SegmentError> {
+        let open = |path: &Path| disk.open(path, OpenMode::Read).map(Arc::<dyn DiskFile>::from);
+        let segment = Segment::open(open(&self.segment)?)?;
+        let sidecar = open(&self.sidecar).map_err(SidecarError::from);
+        let sidecar = sidecar.and_then(|file| Sidecar::open(file, &segment)).ok();
+        let name = self.segment.file_name().unwrap_or_default().display().to_string();
+        Ok(OpenSegment { name, segment, sidecar })
+    }
+}
+
+/// A file that is being written, under another name.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) file: Arc<dyn DiskFile>,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl Draft {
+    pub(super) fn create(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".tmp");
+        let temporary = PathBuf::from(temporary);
+        match disk.remove(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = Arc::from(disk.open(&temporary, OpenMode::CreateNew)?);
+        Ok(Self { file, temporary, path: path.to_owned() })
+    }
+
+    /// Flushes the content and gives it its name, which is not durable yet.
+    pub(super) fn publish(&self, disk: &dyn Disk) -> io::Result<()> {
+        self.file.sync_data()?;
+        disk.rename(&self.temporary, &self.path)
+    }
+
+    /// Removes what there is of it.
+    pub(super) fn discard(&self, disk: &dyn Disk) {
+        for path in [&self.temporary, &self.path] {
+            let _removed_at_the_next_start = disk.remove(path);
+        }
+    }
+}
+
+/// Writes segment and sidecar with `write`, and makes both durable under their names. After an
+/// error nothing is left of them, or of what was left the next start removes the rest.
+pub(super) fn create_segment(
+    disk: &dyn Disk,
+    files: &SegmentFiles,
+    write: impl FnOnce(&dyn DiskFile, &dyn DiskFile) -> Result<SegmentSummary, SidecarError>,
+) -> Result<(SegmentSummary, OpenSegment), SidecarError> {
+    let dir = files.segment.parent().unwrap_or(Path::new(""));
+    disk.create_dir_all(dir)?;
+    let segment = Draft::create(disk, &files.segment)?;
+    let sidecar = match Draft::create(disk, &files.sidecar) {
+        Ok(sidecar) => sidecar,
+        Err(error) => {
+            segment.discard(disk);
+            return Err(error.into());
+        }
+    };
+    let written = write(&*segment.file, &*sidecar.file).and_then(|summary| {
+        sidecar.publish(disk)?;
+        segment.publish(disk)?;
+        disk.sync_dir(dir)?;
+        Ok((summary, files.open(disk)?))
+    });
+    if written.is_err() {
+        segment.discard(disk);
+        sidecar.discard(disk);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_stands_in_the_hour_in_which_it_was_written() {
+        let hour = hour_of(1_769_900_399_000_000_000);
+        let files = SegmentFiles::new(Path::new("/store"), 17, hour);
+        let expected = Path::new("/store/20260131/22/seg-000000000017.parquet");
+        assert_eq!(files.segment, expected);
+        assert_eq!(id_of(&files.sidecar), Some(17));
+        assert_eq!(id_of(Path::new("/store/other-17.parquet")), None);
+        assert_eq!(hour_dir(Path::new("/"), hour_of(-1)), Path::new("/19700101/00"));
+    }
+}

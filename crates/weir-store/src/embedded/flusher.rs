@@ -1,0 +1,311 @@
+//! What is done to the disk: chunks become segments, one change of the manifest at a time.
+//!
+//! Invariants: one thread does all of it, a step at a time; a change that may have reached the
+//! disk is tried until it has, before anything else is; what it refers to is on stable storage
+//! before it, and what it replaces is removed only after it; nothing that failed is flushed again:
+//! another attempt writes other files.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::catalog::{Live, Shared};
+use super::files::{create_segment, hour_of};
+use super::head::{Sealed, Upstream};
+use super::manifest::{Change, Contents, Manifest, SegmentEntry};
+use super::segment::Provenance;
+use super::sidecar::{SidecarError, write_segment_with_sidecar};
+use super::snapshot::OpenSegment;
+
+/// Pauses after a failure: doubled each time, up to the second.
+const RETRY_MIN: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// How often to look for something to do when nothing is asked for.
+pub(super) const IDLE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What a step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Something; there may be more.
+    Worked,
+    /// There is nothing to do.
+    Idle,
+    /// It failed, and is tried again then.
+    Failed(Duration),
+}
+
+/// A change that has to become durable, and what it makes visible.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    pub(super) change: Change,
+    pub(super) opened: Vec<(SegmentEntry, OpenSegment)>,
+    pub(super) sealed: Option<Sealed>,
+}
+
+/// See the module.
+pub(super) struct Flusher {
+    pub(super) shared: Arc<Shared>,
+    pub(super) manifest: Manifest,
+    upstream: Option<Box<dyn Upstream>>,
+    pending: Option<Pending>,
+    /// Written as a segment next.
+    sealed: Option<Sealed>,
+    failures: u32,
+    retry_at: Duration,
+}
+
+impl std::fmt::Debug for Flusher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Flusher").field("failures", &self.failures).finish_non_exhaustive()
+    }
+}
+
+impl Flusher {
+    pub(super) fn new(shared: Arc<Shared>, manifest: Manifest, pending: Option<Pending>) -> Self {
+        let (upstream, sealed) = (None, None);
+        let (failures, retry_at) = (0, Duration::ZERO);
+        Self { shared, manifest, upstream, pending, sealed, failures, retry_at }
+    }
+
+    pub(super) fn set_upstream(&mut self, upstream: Box<dyn Upstream>) {
+        self.upstream = Some(upstream);
+    }
+
+    pub(super) fn contents(&self) -> &Contents {
+        self.manifest.contents()
+    }
+
+    /// Does the next thing.
+    pub(super) fn step(&mut self) -> Step {
+        let now = self.shared.clock.monotonic();
+        if now < self.retry_at {
+            return Step::Failed(self.retry_at.saturating_sub(now));
+        }
+        match self.work() {
+            Ok(worked) => {
+                self.failures = 0;
+                self.shared.clear_error();
+                if worked { Step::Worked } else { Step::Idle }
+            }
+            Err(error) => {
+                let pause = RETRY_MIN.saturating_mul(1 << self.failures.min(16)).min(RETRY_MAX);
+                self.failures += 1;
+                self.retry_at = now + pause;
+                self.shared.note_error(&error);
+                Step::Failed(pause)
+            }
+        }
+    }
+
+    fn work(&mut self) -> Result<bool, SidecarError> {
+        if self.pending.is_some() {
+            self.commit_pending()?;
+            return Ok(true);
+        }
+        if self.sealed.is_none() {
+            self.sealed = self.shared.queue().sealed.take();
+        }
+        if let Some(sealed) = self.sealed.take() {
+            self.flush(sealed)?;
+            return Ok(true);
+        }
+        Ok(self.bury())
+    }
+
+    /// Removes files that were replaced and that nobody reads any more. True when there were some.
+    fn bury(&self) -> bool {
+        let is_free = |(open, _): &mut (Option<Arc<OpenSegment>>, _)| {
+            open.as_ref().is_none_or(|open| Arc::strong_count(open) == 1)
+        };
+        let free: Vec<_> = self.shared.catalog().graveyard.extract_if(.., is_free).collect();
+        for (_, files) in &free {
+            if let Err(error) = files.remove(&*self.shared.disk) {
+                let path = files.segment.display();
+                tracing::warn!(%path, %error, "a file that was replaced stays until the next start");
+            }
+        }
+        !free.is_empty()
+    }
+
+    /// Something is to be written that the intake waits for.
+    pub(super) fn is_busy(&self) -> bool {
+        self.pending.is_some() || self.sealed.is_some()
+    }
+
+    /// Writes a chunk as a segment and commits it.
+    fn flush(&mut self, sealed: Sealed) -> Result<(), SidecarError> {
+        if sealed.chunk.read().is_empty() {
+            self.settle(sealed);
+            return Ok(());
+        }
+        let begun = self.shared.clock.monotonic();
+        let forgotten = self.forgotten(&sealed);
+        let written = self.flush_upstream().map_err(SidecarError::Io);
+        let (entry, open) = match written.and_then(|()| self.write_chunk(&sealed)) {
+            Ok(written) => written,
+            Err(error) => {
+                self.sealed = Some(sealed);
+                return Err(error);
+            }
+        };
+        let positions = sealed.positions.iter().map(|(s, p)| (*s, *p)).collect();
+        let change = Change {
+            added: vec![entry],
+            positions,
+            forgotten,
+            counters: self.counters(sealed.sequences.1 + 1),
+            ..Change::default()
+        };
+        let opened = vec![(entry, open)];
+        let committed = self.commit(Pending { change, opened, sealed: Some(sealed) });
+        let taken = self.shared.clock.monotonic().saturating_sub(begun);
+        self.shared.counts.flush_us.fetch_add(taken.as_micros() as u64, Ordering::Relaxed);
+        committed.map_err(Into::into)
+    }
+
+    fn write_chunk(
+        &mut self,
+        sealed: &Sealed,
+    ) -> Result<(SegmentEntry, OpenSegment), SidecarError> {
+        let rows = sealed.chunk.read();
+        self.check_space(sealed.raw_bytes)?;
+        let provenance = self.provenance(sealed.sequences, None, 0, sealed.raw_bytes);
+        let level = self.shared.config.level;
+        self.create(&provenance, |segment, sidecar| {
+            write_segment_with_sidecar(&rows, level, Some(&provenance), segment, sidecar)
+        })
+    }
+
+    /// A segment that is made now, with the next number. `stored_ns`: `None` = now.
+    pub(super) fn provenance(
+        &mut self,
+        sequences: (u64, u64),
+        stored_ns: Option<i64>,
+        tier: u8,
+        raw_bytes: u64,
+    ) -> Provenance {
+        let now = self.shared.clock.unix_ns();
+        let id = {
+            // Numbers are used up by failed attempts too.
+            let mut catalog = self.shared.catalog();
+            let id = catalog.counters.next_segment.max(1);
+            catalog.counters.next_segment = id + 1;
+            id
+        };
+        let stored_ns = stored_ns.unwrap_or(now);
+        Provenance { id, sequences, stored_ns, hour: hour_of(now), tier, raw_bytes }
+    }
+
+    /// Writes the files of a segment.
+    pub(super) fn create(
+        &self,
+        provenance: &Provenance,
+        write: impl FnOnce(
+            &dyn weir_host::DiskFile,
+            &dyn weir_host::DiskFile,
+        ) -> Result<super::segment::SegmentSummary, SidecarError>,
+    ) -> Result<(SegmentEntry, OpenSegment), SidecarError> {
+        let Provenance { id, sequences, stored_ns, hour, tier, raw_bytes } = *provenance;
+        let mut entry = SegmentEntry {
+            id,
+            stored_ns,
+            hour,
+            tier,
+            raw_bytes,
+            sequences,
+            ..SegmentEntry::default()
+        };
+        let files = self.shared.files(&entry);
+        let (summary, open) = create_segment(&*self.shared.disk, &files, write)?;
+        entry.rows = summary.rows;
+        entry.segment_bytes = summary.file_bytes;
+        entry.sidecar_bytes = open.sidecar.as_ref().map_or(0, super::sidecar::Sidecar::file_bytes);
+        entry.times_ns = summary.time_range_ns.unwrap_or_default();
+        Ok((entry, open))
+    }
+
+    /// Refuses to write into the last of the free space.
+    pub(super) fn check_space(&self, bytes: u64) -> io::Result<()> {
+        let space = self.shared.disk.space(&self.shared.config.dir)?;
+        if space.free_bytes < self.shared.config.free_bytes_min.saturating_add(bytes) {
+            let text = format!("only {} bytes of the disk are free", space.free_bytes);
+            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+        }
+        Ok(())
+    }
+
+    pub(super) fn counters(&self, next_sequence: u64) -> super::manifest::Counters {
+        let mut counters = self.shared.catalog().counters;
+        counters.next_sequence = counters.next_sequence.max(next_sequence);
+        counters
+    }
+
+    /// Before there is a segment with records of a stream, the stream must be known after a crash:
+    /// else it would seem to have ended, and its records would be stored again.
+    fn flush_upstream(&self) -> io::Result<()> {
+        let Some(upstream) = &self.upstream else { return Ok(()) };
+        upstream.flush().map_err(io::Error::other)
+    }
+
+    /// Streams in the manifest that have ended, and that nobody will send again. This is found out
+    /// before the upstream makes durable what it knows: a stream that it has forgotten by then is
+    /// forgotten after a crash too.
+    fn forgotten(&self, sealed: &Sealed) -> Vec<weir_model::StreamId> {
+        let Some(upstream) = &self.upstream else { return Vec::new() };
+        let known = self.contents().positions.keys().copied();
+        let is_over = |stream: &weir_model::StreamId| {
+            !sealed.positions.contains_key(stream) && upstream.committed(*stream).is_none()
+        };
+        known.filter(is_over).collect()
+    }
+
+    /// Makes the pending change durable, then visible.
+    pub(super) fn commit(&mut self, pending: Pending) -> io::Result<()> {
+        self.pending = Some(pending);
+        self.commit_pending()
+    }
+
+    fn commit_pending(&mut self) -> io::Result<()> {
+        let Some(pending) = &self.pending else { return Ok(()) };
+        self.manifest.commit(&*self.shared.disk, &pending.change)?;
+        let Some(pending) = self.pending.take() else { return Ok(()) };
+        let chunk = pending.sealed.as_ref().map(|sealed| sealed.chunk.clone());
+        let mut catalog = self.shared.catalog();
+        for id in &pending.change.removed {
+            if let Some(live) = catalog.segments.remove(id) {
+                let files = self.shared.files(&live.entry);
+                catalog.graveyard.push((live.open, files));
+            }
+        }
+        for (entry, open) in pending.opened {
+            let live = Live { entry, open: Some(Arc::new(open)) };
+            catalog.segments.insert(entry.id, live);
+        }
+        if let Some(chunk) = chunk {
+            catalog.chunks.retain(|known| !Arc::ptr_eq(known, &chunk));
+        }
+        catalog.set_deletions(self.manifest.contents());
+        let counters = self.manifest.contents().counters;
+        catalog.counters.next_sequence = counters.next_sequence;
+        catalog.counters.retired = counters.retired;
+        drop(catalog);
+        if let Some(sealed) = pending.sealed {
+            self.shared.counts.flushes.fetch_add(1, Ordering::Relaxed);
+            self.settle(sealed);
+        }
+        Ok(())
+    }
+
+    /// The chunk is stored: the intake may settle what it held.
+    fn settle(&self, sealed: Sealed) {
+        let chunk = sealed.chunk;
+        self.shared.catalog().chunks.retain(|known| !Arc::ptr_eq(known, &chunk));
+        let mut queue = self.shared.queue();
+        queue.stored.push(sealed.held);
+        queue.is_flushing = false;
+        drop(queue);
+        self.shared.progress.notify_one();
+    }
+}

@@ -1,0 +1,229 @@
+//! Records of the manifest as bytes.
+//!
+//! Invariants: a record is whole or absent (magic, length, CRC-32C over the file's salt and the
+//! payload); what is read back is what was written, and other bytes never panic.
+
+use weir_model::{Position, StreamId};
+
+use super::{Change, Counters, DeletionEntry, Retired, SegmentEntry};
+use crate::query::TimeRange;
+
+pub(super) const HEADER_LEN: usize = 16;
+const FILE_MAGIC: [u8; 4] = *b"WMAN";
+pub(super) const RECORD_MAGIC: [u8; 4] = *b"WREC";
+const RECORD_HEADER_LEN: usize = 12;
+
+/// Kinds of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum RecordKind {
+    /// Replaces what came before it.
+    Snapshot = 1,
+    /// Adds to it.
+    Change = 2,
+}
+
+/// Kinds of entries in a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Counters = 1,
+    Added = 2,
+    Removed = 3,
+    Position = 4,
+    Forgotten = 5,
+    Deletion = 6,
+    DeletionDone = 7,
+}
+
+/// The header of a file.
+pub(super) fn encode_header(version: u16, salt: [u8; 8]) -> [u8; HEADER_LEN] {
+    let mut header = [0; HEADER_LEN];
+    header[..4].copy_from_slice(&FILE_MAGIC);
+    header[4..6].copy_from_slice(&version.to_le_bytes());
+    header[8..].copy_from_slice(&salt);
+    let check = check(&header);
+    header[6..8].copy_from_slice(&check);
+    header
+}
+
+/// The version that a header states; `None` when it is not whole or not a manifest's.
+pub(super) fn version(header: &[u8]) -> Option<u16> {
+    let header: &[u8; HEADER_LEN] = header.first_chunk()?;
+    let is_whole = header[..4] == FILE_MAGIC && header[6..8] == check(header);
+    is_whole.then(|| u16::from_le_bytes([header[4], header[5]]))
+}
+
+/// The lower half of the CRC-32C of everything but the check itself.
+fn check(header: &[u8; HEADER_LEN]) -> [u8; 2] {
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..6]), &header[8..]);
+    [crc as u8, (crc >> 8) as u8]
+}
+
+fn checksum(salt: &[u8], payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(salt), payload)
+}
+
+/// A record, with its header.
+pub(super) fn encode(kind: RecordKind, change: &Change, salt: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; RECORD_HEADER_LEN];
+    out.push(kind as u8);
+    let mut put = |kind: Kind, entry: &dyn Fn(&mut Vec<u8>)| {
+        let at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        out.push(kind as u8);
+        entry(&mut out);
+        let len = (out.len() - at - 4) as u32;
+        out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+    };
+    put(Kind::Counters, &|out| put_counters(&change.counters, out));
+    for entry in &change.added {
+        put(Kind::Added, &|out| put_segment(entry, out));
+    }
+    for id in &change.removed {
+        put(Kind::Removed, &|out| put_u64s(&[*id], out));
+    }
+    for (stream, position) in &change.positions {
+        let fields = [stream.0, u64::from(position.epoch), position.offset];
+        put(Kind::Position, &|out| put_u64s(&fields, out));
+    }
+    for stream in &change.forgotten {
+        put(Kind::Forgotten, &|out| put_u64s(&[stream.0], out));
+    }
+    for (id, deletion) in &change.deletions {
+        let range = deletion.range;
+        let fields = [
+            *id,
+            range.from_ns.cast_unsigned(),
+            range.to_ns.cast_unsigned(),
+            deletion.before_sequence,
+        ];
+        put(Kind::Deletion, &|out| {
+            put_u64s(&fields, out);
+            out.extend_from_slice(deletion.query.as_bytes());
+        });
+    }
+    for id in &change.deletions_done {
+        put(Kind::DeletionDone, &|out| put_u64s(&[*id], out));
+    }
+    let len = (out.len() - RECORD_HEADER_LEN) as u32;
+    let crc = checksum(salt, &out[RECORD_HEADER_LEN..]);
+    out[..4].copy_from_slice(&RECORD_MAGIC);
+    out[4..8].copy_from_slice(&len.to_le_bytes());
+    out[8..12].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+fn put_u64s(fields: &[u64], out: &mut Vec<u8>) {
+    for field in fields {
+        out.extend_from_slice(&field.to_le_bytes());
+    }
+}
+
+fn put_counters(counters: &Counters, out: &mut Vec<u8>) {
+    let retired = &counters.retired;
+    let fields = [
+        counters.next_segment,
+        counters.next_sequence,
+        counters.next_deletion,
+        retired.segments,
+        retired.rows,
+        retired.bytes,
+    ];
+    put_u64s(&fields, out);
+}
+
+fn put_segment(entry: &SegmentEntry, out: &mut Vec<u8>) {
+    let fields = [
+        entry.id,
+        entry.stored_ns.cast_unsigned(),
+        u64::from(entry.hour),
+        u64::from(entry.tier),
+        entry.rows,
+        entry.raw_bytes,
+        entry.segment_bytes,
+        entry.sidecar_bytes,
+        entry.times_ns.0.cast_unsigned(),
+        entry.times_ns.1.cast_unsigned(),
+        entry.sequences.0,
+        entry.sequences.1,
+    ];
+    put_u64s(&fields, out);
+}
+
+/// The first record of `bytes`, and what comes after it.
+pub(super) fn decode<'a>(bytes: &'a [u8], salt: &[u8]) -> Option<(RecordKind, Change, &'a [u8])> {
+    let header: &[u8; RECORD_HEADER_LEN] = bytes.first_chunk()?;
+    if header[..4] != RECORD_MAGIC {
+        return None;
+    }
+    let len = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
+    let crc = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+    let payload = bytes.get(RECORD_HEADER_LEN..RECORD_HEADER_LEN.checked_add(len)?)?;
+    if checksum(salt, payload) != crc {
+        return None;
+    }
+    let (kind, entries) = payload.split_first()?;
+    let kind = match *kind {
+        1 => RecordKind::Snapshot,
+        2 => RecordKind::Change,
+        _ => return None,
+    };
+    Some((kind, decode_entries(entries)?, &bytes[RECORD_HEADER_LEN + len..]))
+}
+
+fn decode_entries(mut rest: &[u8]) -> Option<Change> {
+    let mut change = Change::default();
+    while !rest.is_empty() {
+        let (len, after) = rest.split_first_chunk()?;
+        let (entry, after) = after.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        rest = after;
+        let (kind, fields) = entry.split_first()?;
+        decode_entry(*kind, fields, &mut change)?;
+    }
+    Some(change)
+}
+
+/// Adds an entry. Unknown kinds are skipped: a later release of the same version knows them.
+fn decode_entry(kind: u8, fields: &[u8], change: &mut Change) -> Option<()> {
+    let (numbers, _) = fields.as_chunks::<8>();
+    let number = |at: usize| numbers.get(at).map(|bytes| u64::from_le_bytes(*bytes));
+    match kind {
+        k if k == Kind::Counters as u8 => {
+            change.counters = Counters {
+                next_segment: number(0)?,
+                next_sequence: number(1)?,
+                next_deletion: number(2)?,
+                retired: Retired { segments: number(3)?, rows: number(4)?, bytes: number(5)? },
+            };
+        }
+        k if k == Kind::Added as u8 => change.added.push(SegmentEntry {
+            id: number(0)?,
+            stored_ns: number(1)?.cast_signed(),
+            hour: number(2)?.try_into().ok()?,
+            tier: number(3)?.try_into().ok()?,
+            rows: number(4)?,
+            raw_bytes: number(5)?,
+            segment_bytes: number(6)?,
+            sidecar_bytes: number(7)?,
+            times_ns: (number(8)?.cast_signed(), number(9)?.cast_signed()),
+            sequences: (number(10)?, number(11)?),
+        }),
+        k if k == Kind::Removed as u8 => change.removed.push(number(0)?),
+        k if k == Kind::Position as u8 => {
+            let position = Position::new(number(1)?.try_into().ok()?, number(2)?);
+            change.positions.push((StreamId(number(0)?), position));
+        }
+        k if k == Kind::Forgotten as u8 => change.forgotten.push(StreamId(number(0)?)),
+        k if k == Kind::Deletion as u8 => {
+            let range =
+                TimeRange { from_ns: number(1)?.cast_signed(), to_ns: number(2)?.cast_signed() };
+            let query = String::from_utf8(fields.get(32..)?.to_vec()).ok()?;
+            let deletion = DeletionEntry { query, range, before_sequence: number(3)? };
+            change.deletions.push((number(0)?, deletion));
+        }
+        k if k == Kind::DeletionDone as u8 => change.deletions_done.push(number(0)?),
+        _ => {}
+    }
+    Some(())
+}

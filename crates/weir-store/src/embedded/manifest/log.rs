@@ -1,0 +1,250 @@
+//! The manifest's files: generations of a log, each begun with a snapshot.
+//!
+//! Invariants: a generation is there under its name only when its snapshot is flushed; after a
+//! failed write or flush nothing is added to it again, the next change begins a new generation
+//! that states everything; a record that was not flushed for certain is never contradicted by
+//! what is removed meanwhile, because whoever changes the manifest tries on until it is written.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+
+use weir_host::{Disk, DiskFile, OpenMode};
+
+use super::codec::{self, HEADER_LEN, RECORD_MAGIC, RecordKind};
+use super::{Change, Contents};
+use crate::limits::MANIFEST_BYTES_MIN;
+
+/// The version that is written.
+const VERSION: u16 = 1;
+
+/// Why a manifest cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// A later release wrote it.
+    #[error(
+        "{file} has format version {version}, which this release does not know; it was left untouched"
+    )]
+    Version {
+        /// The file.
+        file: PathBuf,
+        /// Its version.
+        version: u16,
+    },
+    /// The operating system refused.
+    #[error("{what} {path}: {error}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What came back.
+        error: io::Error,
+    },
+}
+
+/// What opening found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Recovered {
+    /// Stretches of bytes that are no record, between or before records.
+    pub(crate) damaged: u64,
+    /// The end of the newest generation is no record: it was being written, or it is damaged.
+    pub(crate) is_torn: bool,
+    /// Copies of damaged generations.
+    pub(crate) set_aside: Vec<String>,
+}
+
+impl Recovered {
+    /// A record may be missing.
+    pub(crate) fn may_have_forgotten(&self) -> bool {
+        self.damaged > 0 || self.is_torn
+    }
+}
+
+/// An open manifest.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    dir: PathBuf,
+    generation: u64,
+    /// `None` while nothing may be added to the newest generation.
+    file: Option<Box<dyn DiskFile>>,
+    salt: [u8; 8],
+    len: u64,
+    /// Length right after the last rewriting.
+    snapshot_len: u64,
+    contents: Contents,
+}
+
+fn file_name(dir: &Path, generation: u64) -> PathBuf {
+    dir.join(format!("MANIFEST-{generation:010}.log"))
+}
+
+fn generation_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_prefix("MANIFEST-")?.strip_suffix(".log")?.parse().ok()
+}
+
+impl Manifest {
+    /// Replays all generations in `dir`, older before newer. Nothing is written.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        dir: &Path,
+        files: &[PathBuf],
+    ) -> Result<(Self, Recovered), ManifestError> {
+        let mut generations: Vec<u64> = files.iter().filter_map(|p| generation_of(p)).collect();
+        generations.sort_unstable();
+        let read = |generation: &u64| {
+            let path = file_name(dir, *generation);
+            let bytes = read_all(disk, &path);
+            let bytes = bytes.or_else(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    Err(ManifestError::Io { what: "cannot read", path: path.clone(), error })
+                }
+                // Unreadable is damaged: weir starts.
+                _ => Ok(Vec::new()),
+            })?;
+            match codec::version(&bytes) {
+                None | Some(VERSION) => Ok((path, bytes)),
+                Some(version) => Err(ManifestError::Version { file: path, version }),
+            }
+        };
+        // Every version is looked at before anything is changed.
+        let logs = generations.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let mut contents = Contents::default();
+        let mut recovered = Recovered::default();
+        for (place, (path, bytes)) in logs.iter().enumerate() {
+            let is_newest = place + 1 == logs.len();
+            let (damaged, is_torn) = replay(bytes, &mut contents);
+            recovered.is_torn = is_newest && is_torn;
+            recovered.damaged += damaged;
+            if damaged > 0 {
+                tracing::warn!(path = %path.display(), damaged, "the store's manifest is damaged");
+                set_aside(disk, path, bytes, &mut recovered);
+            }
+        }
+        let generation = generations.last().copied().unwrap_or(0);
+        let dir = dir.to_owned();
+        let (file, salt) = (None, [0; 8]);
+        let manifest = Self { dir, generation, file, salt, len: 0, snapshot_len: 0, contents };
+        Ok((manifest, recovered))
+    }
+
+    /// What it says now.
+    pub(crate) fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    /// Makes a change durable, and then counts with it. After an error it may or may not be
+    /// durable: the same change has to be tried again, before any other.
+    pub(crate) fn commit(&mut self, disk: &dyn Disk, change: &Change) -> io::Result<()> {
+        let mut next = self.contents.clone();
+        next.apply(change);
+        let is_grown = self.len > MANIFEST_BYTES_MIN && self.len > self.snapshot_len * 4;
+        let appended = match self.file.take().filter(|_| !is_grown) {
+            Some(file) => self.append(file, change),
+            None => Err(io::ErrorKind::Other.into()),
+        };
+        if appended.is_err() {
+            self.rewrite(disk, &next)?;
+        }
+        self.contents = next;
+        Ok(())
+    }
+
+    /// Adds a record. The file is used again only if that went well.
+    fn append(&mut self, file: Box<dyn DiskFile>, change: &Change) -> io::Result<()> {
+        let record = codec::encode(RecordKind::Change, change, &self.salt);
+        file.write_all_at(&mut [IoSlice::new(&record)], self.len)?;
+        file.sync_data()?;
+        self.len += record.len() as u64;
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Begins a new generation with everything.
+    fn rewrite(&mut self, disk: &dyn Disk, contents: &Contents) -> io::Result<()> {
+        let salt = RandomState::new().build_hasher().finish().to_le_bytes();
+        let mut bytes = codec::encode_header(VERSION, salt).to_vec();
+        bytes.extend(codec::encode(RecordKind::Snapshot, &contents.as_change(), &salt));
+        let temporary = self.dir.join("MANIFEST.tmp");
+        match disk.remove(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = disk.open(&temporary, OpenMode::CreateNew)?;
+        file.write_all_at(&mut [IoSlice::new(&bytes)], 0)?;
+        file.sync_data()?;
+        let generation = self.generation + 1;
+        disk.rename(&temporary, &file_name(&self.dir, generation))?;
+        // From here on the new generation is what the next start may find.
+        self.generation = generation;
+        disk.sync_dir(&self.dir)?;
+        (self.file, self.salt) = (Some(file), salt);
+        self.len = bytes.len() as u64;
+        self.snapshot_len = self.len;
+        self.forget_old(disk);
+        Ok(())
+    }
+
+    /// The generation before the newest stays as a second copy; still older ones go.
+    fn forget_old(&self, disk: &dyn Disk) {
+        for path in disk.list(&self.dir).unwrap_or_default() {
+            if generation_of(&path).is_some_and(|generation| generation + 1 < self.generation) {
+                let _stays_until_next_time = disk.remove(&path);
+            }
+        }
+    }
+}
+
+fn read_all(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+    let file = disk.open(path, OpenMode::Read)?;
+    let mut bytes = vec![0; file.len()? as usize];
+    // Once more: a device may fail a single read and then answer.
+    file.read_exact_at(&mut bytes, 0).or_else(|_| file.read_exact_at(&mut bytes, 0))?;
+    Ok(bytes)
+}
+
+/// Applies every whole record. Returns the stretches that hold none and stand before one that
+/// does, and whether the end is none.
+fn replay(bytes: &[u8], contents: &mut Contents) -> (u64, bool) {
+    let Some((header, mut rest)) = bytes.split_at_checked(HEADER_LEN) else { return (1, true) };
+    let mut damaged = u64::from(codec::version(header).is_none());
+    let salt = &header[8..];
+    let mut in_damage = false;
+    let mut is_first = true;
+    while !rest.is_empty() {
+        if let Some((kind, change, after)) = codec::decode(rest, salt) {
+            if kind == RecordKind::Snapshot {
+                *contents = Contents::default();
+            }
+            contents.apply(&change);
+            damaged += u64::from(in_damage);
+            (in_damage, is_first) = (false, false);
+            rest = after;
+        } else {
+            in_damage = true;
+            let next = rest[1..].windows(4).position(|w| w == RECORD_MAGIC);
+            let Some(next) = next else { break };
+            rest = &rest[next + 1..];
+        }
+    }
+    // A generation has its snapshot before it has its name.
+    damaged += u64::from(is_first);
+    (damaged, in_damage || is_first)
+}
+
+/// Keeps a copy of a damaged generation for whoever wants to look at it.
+fn set_aside(disk: &dyn Disk, path: &Path, bytes: &[u8], recovered: &mut Recovered) {
+    let aside = path.with_extension("bad");
+    let copy = || -> io::Result<()> {
+        let out = disk.open(&aside, OpenMode::Create)?;
+        out.set_len(0)?;
+        out.write_all_at(&mut [IoSlice::new(bytes)], 0)
+    };
+    match copy() {
+        Ok(()) => recovered.set_aside.push(aside.display().to_string()),
+        Err(error) => {
+            tracing::warn!(path = %aside.display(), %error, "a damaged manifest could not be set aside");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Opening a store: the manifest, every segment, and what an interrupted run left behind.
+//!
+//! Rules, in this order. What is half written (`.tmp`) is removed. While the manifest is whole, it
+//! is right: files that it does not know are removed. When it may have forgotten something (it is
+//! gone, damaged, or its end is torn), every whole segment on disk counts that does not overlap
+//! with a larger one: a segment has its name only when it is complete, and says in its metadata
+//! which sequences it holds; the positions are read from its rows. A segment that is damaged is
+//! set aside. A disk that cannot be written is no reason not to open.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_host::Disk;
+use weir_model::{Position, StreamId};
+
+use super::catalog::{Catalog, Live};
+use super::files::{SegmentFiles, has_extension, id_of};
+use super::flusher::Pending;
+use super::manifest::{Change, Contents, Manifest, ManifestError, SegmentEntry};
+use super::segment::{Fixed, PageBuffer, PageValues, Role, Segment, SegmentError};
+use super::snapshot::OpenSegment;
+use crate::limits::SEQUENCE_GAP;
+
+/// What opening gives.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) manifest: Manifest,
+    pub(super) catalog: Catalog,
+    /// What is different from the manifest, to be committed first.
+    pub(super) pending: Option<Pending>,
+}
+
+/// Files below the store's directory, by what they are.
+#[derive(Debug, Default)]
+struct Found {
+    /// At the top.
+    top: Vec<PathBuf>,
+    segments: BTreeMap<u64, PathBuf>,
+    sidecars: Vec<PathBuf>,
+    temporary: Vec<PathBuf>,
+    bad: BTreeSet<u64>,
+}
+
+/// Opens what is in `dir`, which is created when missing.
+pub(super) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError> {
+    let io_error = |what| {
+        let path = dir.to_owned();
+        move |error| ManifestError::Io { what, path, error }
+    };
+    disk.create_dir_all(dir).map_err(io_error("cannot create"))?;
+    let found = find(disk, dir).map_err(io_error("cannot read"))?;
+    let (manifest, recovered) = Manifest::open(disk, dir, &found.top)?;
+    for path in &found.temporary {
+        let _removed_next_time = disk.remove(path);
+    }
+    let is_new = *manifest.contents() == Contents::default();
+    let doubts = recovered.may_have_forgotten() || (is_new && !found.segments.is_empty());
+    let mut opening = Opening {
+        disk,
+        dir,
+        found: &found,
+        catalog: Catalog { is_catching_up: true, ..Catalog::default() },
+        change: Change::default(),
+    };
+    for set_aside in &recovered.set_aside {
+        let text = format!("the manifest was damaged; a copy is {set_aside}");
+        opening.catalog.damaged.insert(text);
+    }
+    opening.open_known(manifest.contents());
+    if doubts {
+        opening.adopt();
+    }
+    opening.remove_unknown();
+    let Opening { mut catalog, mut change, .. } = opening;
+    catalog.set_deletions(manifest.contents());
+    let mut counters = manifest.contents().counters;
+    let last = |live: &Live| (live.entry.id + 1, live.entry.sequences.1 + 1);
+    for (next_segment, next_sequence) in catalog.segments.values().map(last) {
+        counters.next_segment = counters.next_segment.max(next_segment);
+        counters.next_sequence = counters.next_sequence.max(next_sequence);
+    }
+    // Files that nobody knows any more keep their numbers.
+    let numbers = found.segments.keys().chain(&found.bad).max();
+    counters.next_segment = counters.next_segment.max(numbers.map_or(1, |id| id + 1));
+    change.counters = counters;
+    let is_changed = doubts || !change.removed.is_empty();
+    let pending = is_changed.then(|| Pending { change, ..Pending::default() });
+    counters.next_sequence += SEQUENCE_GAP;
+    catalog.counters = counters;
+    Ok(Opened { manifest, catalog, pending })
+}
+
+/// Looks through the directory and those of days and hours in it.
+fn find(disk: &dyn Disk, dir: &Path) -> io::Result<Found> {
+    let is_number = |path: &Path, digits: usize| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.len() == digits && name.bytes().all(|b| b.is_ascii_digit())
+    };
+    let top = disk.list(dir)?;
+    let mut found = Found::default();
+    for day in top.iter().filter(|path| is_number(path, 8)) {
+        for hour in disk.list(day)?.iter().filter(|path| is_number(path, 2)) {
+            disk.list(hour)?.into_iter().for_each(|path| found.add(path));
+        }
+    }
+    found.top = top;
+    Ok(found)
+}
+
+impl Found {
+    fn add(&mut self, path: PathBuf) {
+        if has_extension(&path, "tmp") {
+            self.temporary.push(path);
+        } else if let Some(id) = id_of(&path) {
+            if has_extension(&path, "parquet") {
+                self.segments.insert(id, path);
+            } else if has_extension(&path, "widx") {
+                self.sidecars.push(path);
+            } else if has_extension(&path, "bad") {
+                self.bad.insert(id);
+            }
+        }
+    }
+}
+
+struct Opening<'a> {
+    disk: &'a dyn Disk,
+    dir: &'a Path,
+    found: &'a Found,
+    catalog: Catalog,
+    change: Change,
+}
+
+impl Opening<'_> {
+    /// Opens what the manifest names.
+    fn open_known(&mut self, contents: &Contents) {
+        for entry in contents.segments.values() {
+            let files = SegmentFiles::new(self.dir, entry.id, entry.hour);
+            match files.open(self.disk) {
+                Ok(open) if open.segment.row_count() == entry.rows => {
+                    let live = Live { entry: *entry, open: Some(Arc::new(open)) };
+                    self.catalog.segments.insert(entry.id, live);
+                }
+                Ok(_) => self.set_aside(entry.id, &files, "it has another number of records"),
+                Err(SegmentError::Damaged(what)) => self.set_aside(entry.id, &files, what),
+                Err(error) => self.leave(entry, &files, &error),
+            }
+        }
+        for id in &self.found.bad {
+            self.catalog.damaged.insert(format!("{} was damaged", super::files::name_of(*id)));
+        }
+    }
+
+    /// A segment that cannot be read, and perhaps can be later.
+    fn leave(&mut self, entry: &SegmentEntry, files: &SegmentFiles, error: &SegmentError) {
+        let is_missing =
+            matches!(error, SegmentError::Io(error) if error.kind() == io::ErrorKind::NotFound);
+        if is_missing && self.found.bad.contains(&entry.id) {
+            // It was set aside, and the machine stopped before that was written down.
+            self.change.removed.push(entry.id);
+            return;
+        }
+        tracing::error!(segment = %files.segment.display(), %error, "a segment cannot be read");
+        self.catalog.damaged.insert(format!("{}: {error}", files.segment.display()));
+        self.catalog.segments.insert(entry.id, Live { entry: *entry, open: None });
+    }
+
+    /// A damaged segment is kept under another name, for people.
+    fn set_aside(&mut self, id: u64, files: &SegmentFiles, what: &str) {
+        let aside = files.segment.with_extension("bad");
+        tracing::error!(segment = %files.segment.display(), what, "a segment is damaged and set aside");
+        self.catalog.damaged.insert(format!("{}: {what}", aside.display()));
+        let dir = files.segment.parent().unwrap_or(Path::new(""));
+        let renamed = self.disk.rename(&files.segment, &aside);
+        if renamed.and_then(|()| self.disk.sync_dir(dir)).is_ok() {
+            let _removed_next_time = self.disk.remove(&files.sidecar);
+            self.change.removed.push(id);
+        }
+    }
+
+    /// Takes in what the manifest does not name, and drops what is in a larger segment.
+    fn adopt(&mut self) {
+        let mut all: Vec<(SegmentEntry, Option<Arc<OpenSegment>>)> =
+            std::mem::take(&mut self.catalog.segments)
+                .into_values()
+                .map(|live| (live.entry, live.open))
+                .collect();
+        let known: BTreeSet<u64> = all.iter().map(|(entry, _)| entry.id).collect();
+        for (id, path) in self.found.segments.iter().filter(|(id, _)| !known.contains(id)) {
+            let files =
+                SegmentFiles { segment: path.clone(), sidecar: path.with_extension("widx") };
+            match files.open(self.disk) {
+                Ok(open) => all.extend(entry_of(*id, &open).map(|e| (e, Some(Arc::new(open))))),
+                Err(SegmentError::Damaged(what)) => self.set_aside(*id, &files, what),
+                Err(error) => {
+                    tracing::warn!(segment = %path.display(), %error, "a segment is left alone");
+                }
+            }
+        }
+        // What can be read first, then the larger, then the later.
+        let weight = |(entry, open): &(SegmentEntry, Option<_>)| {
+            (open.is_some(), entry.sequences.1 - entry.sequences.0, entry.id)
+        };
+        all.sort_by_key(|one| std::cmp::Reverse(weight(one)));
+        let mut kept: Vec<SegmentEntry> = Vec::new();
+        for (entry, open) in all {
+            let (first, last) = entry.sequences;
+            if kept.iter().any(|k| k.sequences.0 <= last && first <= k.sequences.1) {
+                if known.contains(&entry.id) {
+                    self.change.removed.push(entry.id);
+                }
+                continue;
+            }
+            kept.push(entry);
+            if !known.contains(&entry.id) {
+                self.change.added.push(entry);
+                tracing::warn!(segment = entry.id, "a segment is taken in again");
+                if let Some(open) = &open {
+                    self.adopt_positions(&open.segment);
+                }
+            }
+            self.catalog.segments.insert(entry.id, Live { entry, open });
+        }
+    }
+
+    fn adopt_positions(&mut self, segment: &Segment) {
+        match positions_of(segment) {
+            Ok(positions) => self.change.positions.extend(positions),
+            Err(error) => {
+                tracing::error!(%error, "the positions in a segment cannot be read; its records may be stored again");
+            }
+        }
+    }
+
+    /// Removes segments and sidecars that do not count.
+    fn remove_unknown(&self) {
+        let is_unknown = |path: &&PathBuf| {
+            let id = id_of(path);
+            id.is_none_or(|id| !self.catalog.segments.contains_key(&id))
+        };
+        let all = self.found.segments.values().chain(&self.found.sidecars);
+        for path in all.filter(is_unknown) {
+            let _removed_next_time = self.disk.remove(path);
+        }
+    }
+}
+
+/// What the manifest would say about a segment; `None` when no store wrote it.
+fn entry_of(id: u64, open: &OpenSegment) -> Option<SegmentEntry> {
+    let provenance = *open.segment.provenance()?;
+    (provenance.id == id).then_some(())?;
+    Some(SegmentEntry {
+        id,
+        stored_ns: provenance.stored_ns,
+        hour: provenance.hour,
+        tier: provenance.tier,
+        rows: open.segment.row_count(),
+        raw_bytes: provenance.raw_bytes,
+        segment_bytes: open.segment.file_bytes().ok()?,
+        sidecar_bytes: open.sidecar.as_ref().map_or(0, super::sidecar::Sidecar::file_bytes),
+        times_ns: open.segment.time_range_ns().unwrap_or_default(),
+        sequences: provenance.sequences,
+    })
+}
+
+/// The last position of each stream that has records in the segment.
+fn positions_of(segment: &Segment) -> Result<HashMap<StreamId, Position>, SegmentError> {
+    let mut buffer = PageBuffer::new()?;
+    let mut last: HashMap<StreamId, Position> = HashMap::new();
+    for group in 0..segment.group_count() {
+        let mut column = |fixed| read_numbers(segment, group, fixed, &mut buffer);
+        let streams = column(Fixed::Stream)?;
+        let epochs = column(Fixed::Epoch)?;
+        let offsets = column(Fixed::Offset)?;
+        for ((stream, epoch), offset) in streams.into_iter().zip(epochs).zip(offsets) {
+            let position = Position::new(epoch as u32, offset);
+            let known = last.entry(StreamId(stream)).or_default();
+            *known = (*known).max(position);
+        }
+    }
+    Ok(last)
+}
+
+fn read_numbers(
+    segment: &Segment,
+    group: usize,
+    fixed: Fixed,
+    buffer: &mut PageBuffer,
+) -> Result<Vec<u64>, SegmentError> {
+    let damaged = SegmentError::Damaged("the values of a record");
+    let column = segment.column(&Role::Fixed(fixed)).ok_or(damaged)?;
+    let dictionary = segment.dictionary(group, column, buffer)?;
+    let mut numbers = Vec::with_capacity(segment.group_rows(group));
+    for page in 0..segment.page_count(group) {
+        segment.read_page(group, column, page, buffer)?;
+        match (buffer.values(), &dictionary) {
+            (PageValues::Ints(values), _) => {
+                numbers.extend(values.iter().map(|value| value.cast_unsigned()));
+            }
+            (PageValues::Codes(codes), Some(super::segment::Dictionary::Ints(values))) => {
+                let value = |code: &u32| values.get(*code as usize).map(|v| v.cast_unsigned());
+                numbers.extend(codes.iter().filter_map(value));
+            }
+            _ => return Err(SegmentError::Damaged("the values of a record")),
+        }
+    }
+    Ok(numbers)
+}

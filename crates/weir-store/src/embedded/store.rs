@@ -1,0 +1,303 @@
+//! The store, as everybody else sees it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use weir_host::{Clock, Disk};
+use weir_journal::Cursor;
+
+use super::catalog::Shared;
+use super::flusher::Flusher;
+use super::head::Upstream;
+use super::log_store::Snapshots;
+use super::manifest::{ManifestError, Retired};
+use super::opening::{self, Opened};
+use super::snapshot::Snapshot;
+use super::threads::{self, Feeder, Threads};
+use crate::query::{ClassReport, ColumnReport, StoreReport, TimeRange};
+
+/// How a store is laid out and bounded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoreConfig {
+    /// Its directory; created when missing.
+    pub dir: PathBuf,
+    /// Memory for records that are not in a segment yet; see
+    /// [`crate::limits::HEAD_BYTES_MIN`].
+    pub head_bytes: u64,
+    /// How long they may stay there.
+    pub flush_interval: Duration,
+    /// How long records are kept; `None` = for ever.
+    pub retention: Option<Duration>,
+    /// Most disk that segments and sidecars use; `None` = any.
+    pub retention_bytes: Option<u64>,
+    /// Level of zstd for new segments.
+    pub level: i32,
+    /// Disk that always stays free.
+    pub free_bytes_min: u64,
+}
+
+/// What a store does, in figures.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StoreFigures {
+    /// Records in segments.
+    pub rows: u64,
+    /// Records in memory.
+    pub head_rows: u64,
+    /// Memory of those.
+    pub head_bytes: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Bytes of segments and sidecars.
+    pub disk_bytes: u64,
+    /// Bytes of the records in segments as they came in.
+    pub raw_bytes: u64,
+    /// Records taken in since start.
+    pub taken_rows: u64,
+    /// Of these, those that were stored already.
+    pub skipped_rows: u64,
+    /// Chunks that were made into segments since start.
+    pub flushes: u64,
+    /// Time that took.
+    pub flush_seconds: f64,
+    /// Merges since start.
+    pub merges: u64,
+    /// Time that they took.
+    pub merge_seconds: f64,
+    /// Attempts that failed since start.
+    pub failures: u64,
+    /// What is wrong at present.
+    pub error: Option<String>,
+    /// Nothing is taken in at present, because the head is full.
+    pub is_full: bool,
+    /// It still takes in what was received before it started.
+    pub is_catching_up: bool,
+    /// Segments that cannot be read, and why.
+    pub damaged: Vec<String>,
+    /// Segments that retention removed since the store began.
+    pub retired_segments: u64,
+    /// Their records.
+    pub retired_rows: u64,
+    /// Their bytes on disk.
+    pub retired_bytes: u64,
+}
+
+/// The embedded store.
+#[derive(Debug)]
+pub struct EmbeddedStore {
+    shared: Arc<Shared>,
+    /// Until it is started.
+    flusher: Mutex<Option<Flusher>>,
+    threads: Mutex<Option<Threads>>,
+}
+
+impl EmbeddedStore {
+    /// Opens or creates a store. Nothing is taken in before [`Self::start`]; two stores must not
+    /// have one directory (the lock of the journal beside it sees to that).
+    ///
+    /// # Errors
+    /// A format that this release does not know, or a directory that cannot be read.
+    pub fn open(
+        config: StoreConfig,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ManifestError> {
+        let Opened { manifest, catalog, pending } = opening::open(&*disk, &config.dir)?;
+        let shared = Arc::new(Shared::new(config, disk, clock, catalog));
+        let mut flusher = Flusher::new(shared.clone(), manifest, pending);
+        // What was found is written down now, if that is possible.
+        if flusher.is_busy() {
+            flusher.step();
+        }
+        Ok(Self { shared, flusher: Mutex::new(Some(flusher)), threads: Mutex::new(None) })
+    }
+
+    /// Takes in what the cursor gives, on two threads, until [`Self::stop`].
+    ///
+    /// # Errors
+    /// No thread.
+    pub fn start(&self, cursor: Cursor) -> std::io::Result<()> {
+        let Some((feeder, flusher)) = self.parts(cursor) else { return Ok(()) };
+        let threads = threads::spawn(feeder, flusher)?;
+        *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = Some(threads);
+        Ok(())
+    }
+
+    /// The two sides, to be driven by threads or, step by step, by a test.
+    pub(super) fn parts(&self, cursor: Cursor) -> Option<(Feeder, Flusher)> {
+        let memory = cursor.memory();
+        self.parts_with(cursor, Box::new(memory))
+    }
+
+    pub(super) fn parts_with(
+        &self,
+        cursor: Cursor,
+        upstream: Box<dyn Upstream>,
+    ) -> Option<(Feeder, Flusher)> {
+        let flusher = self.flusher.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut flusher = flusher?;
+        let positions = flusher.contents().positions.iter();
+        let is_behind = |(stream, position): (&_, &_)| {
+            let committed = upstream.committed(*stream)?;
+            (committed < *position).then_some((*stream, *position))
+        };
+        let stored = positions.filter_map(is_behind).collect();
+        flusher.set_upstream(upstream);
+        Some((Feeder::new(self.shared.clone(), cursor, stored), flusher))
+    }
+
+    /// Takes in what is left within the deadline, and makes it durable. Call once the journal is
+    /// closed; then [`Self::join`].
+    pub fn stop(&self, deadline: Duration) {
+        if let Some(threads) = &*self.threads.lock().unwrap_or_else(PoisonError::into_inner) {
+            threads.stop(deadline);
+        }
+    }
+
+    /// Waits for the threads. False when one panicked.
+    pub fn join(&self) -> bool {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
+        threads.is_none_or(Threads::join)
+    }
+
+    /// Everything that is stored and may have records of the range, as of now.
+    pub fn snapshot(&self, range: TimeRange) -> Snapshot {
+        self.shared.snapshot(range)
+    }
+
+    /// It still takes in what was received before it started.
+    pub fn is_catching_up(&self) -> bool {
+        self.shared.catalog().is_catching_up
+    }
+
+    /// Makes everything that can be found now durable. False when that has not happened within
+    /// `timeout`.
+    pub fn flush_now(&self, timeout: Duration) -> bool {
+        let wanted = {
+            let mut queue = self.shared.queue();
+            queue.flushes_wanted += 1;
+            queue.flushes_wanted
+        };
+        self.shared.progress.notify_one();
+        let queue = self.shared.queue();
+        let is_waiting =
+            |queue: &mut super::catalog::Queue| queue.flushes_served < wanted && !queue.has_ended;
+        let waited = self.shared.served.wait_timeout_while(queue, timeout, is_waiting);
+        let (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        queue.flushes_served >= wanted
+    }
+
+    /// Live figures.
+    pub fn figures(&self) -> StoreFigures {
+        let snapshot = self.shared.snapshot(TimeRange::ALL);
+        let catalog = self.shared.catalog();
+        let sum = |of: fn(&super::manifest::SegmentEntry) -> u64| {
+            catalog.segments.values().map(|live| of(&live.entry)).sum()
+        };
+        let counts = &self.shared.counts;
+        let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        let Retired { segments, rows, bytes } = catalog.counters.retired;
+        StoreFigures {
+            rows: sum(|entry| entry.rows),
+            head_rows: snapshot.chunks.iter().map(|(_, rows)| *rows as u64).sum(),
+            head_bytes: head_bytes(&snapshot),
+            segments: catalog.segments.len() as u64,
+            disk_bytes: sum(|entry| entry.segment_bytes + entry.sidecar_bytes),
+            raw_bytes: sum(|entry| entry.raw_bytes),
+            taken_rows: get(&counts.taken_rows),
+            skipped_rows: get(&counts.skipped_rows),
+            flushes: get(&counts.flushes),
+            flush_seconds: get(&counts.flush_us) as f64 / 1e6,
+            merges: get(&counts.merges),
+            merge_seconds: get(&counts.merge_us) as f64 / 1e6,
+            failures: get(&counts.failures),
+            error: counts.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            is_full: get(&counts.is_full) > 0,
+            is_catching_up: catalog.is_catching_up,
+            damaged: catalog.damaged.iter().cloned().collect(),
+            retired_segments: segments,
+            retired_rows: rows,
+            retired_bytes: bytes,
+        }
+    }
+
+    /// What is stored and what it takes; reads the sidecars.
+    pub fn report(&self) -> StoreReport {
+        let figures = self.figures();
+        let snapshot = self.shared.snapshot(TimeRange::ALL);
+        let entries: Vec<_> =
+            self.shared.catalog().segments.values().map(|live| live.entry).collect();
+        let mut services: BTreeMap<String, u64> = BTreeMap::new();
+        let mut columns: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for open in &snapshot.segments {
+            count_services(open, &mut services);
+            for (index, column) in open.segment.columns().iter().enumerate() {
+                let sizes = columns.entry(column.name()).or_default();
+                for group in 0..open.segment.group_count() {
+                    if let Some(chunk) = open.segment.chunk(group, index) {
+                        sizes.0 += chunk.packed_bytes();
+                        sizes.1 += chunk.plain_bytes();
+                    }
+                }
+            }
+        }
+        let mut services: Vec<ClassReport> =
+            services.into_iter().map(|(name, rows)| ClassReport { name, rows }).collect();
+        services.sort_by_key(|class| std::cmp::Reverse(class.rows));
+        let column =
+            |(name, (packed_bytes, plain_bytes))| ColumnReport { name, packed_bytes, plain_bytes };
+        let mut columns: Vec<ColumnReport> = columns.into_iter().map(column).collect();
+        columns.sort_by_key(|column| std::cmp::Reverse(column.packed_bytes));
+        StoreReport {
+            segments: figures.segments,
+            rows: figures.rows,
+            head_rows: figures.head_rows,
+            head_bytes: figures.head_bytes,
+            raw_bytes: figures.raw_bytes,
+            segment_bytes: entries.iter().map(|entry| entry.segment_bytes).sum(),
+            sidecar_bytes: entries.iter().map(|entry| entry.sidecar_bytes).sum(),
+            first_time_ns: entries.iter().map(|entry| entry.times_ns.0).min(),
+            last_time_ns: entries.iter().map(|entry| entry.times_ns.1).max(),
+            has_caught_up: !figures.is_catching_up,
+            damaged: figures.damaged,
+            services,
+            columns,
+        }
+    }
+}
+
+impl Snapshots for EmbeddedStore {
+    fn snapshot(&self, range: TimeRange) -> Snapshot {
+        EmbeddedStore::snapshot(self, range)
+    }
+
+    fn report(&self) -> StoreReport {
+        EmbeddedStore::report(self)
+    }
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        self.stop(Duration::ZERO);
+        self.join();
+    }
+}
+
+fn head_bytes(snapshot: &Snapshot) -> u64 {
+    snapshot.chunks.iter().map(|(chunk, _)| chunk.read().memory_bytes() as u64).sum()
+}
+
+/// Adds the records of a segment by service, as its minute counts have them.
+fn count_services(open: &super::snapshot::OpenSegment, services: &mut BTreeMap<String, u64>) {
+    let Some(sidecar) = &open.sidecar else { return };
+    for group in 0..open.segment.group_count() {
+        let Ok(Some(counts)) = sidecar.counts(group) else { continue };
+        for entry in counts.entries() {
+            let name = entry.service.map(|service| counts.services().get(service as usize));
+            let name = String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
+            *services.entry(name).or_default() += entry.rows;
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What holds while nothing goes wrong.
+
+use std::time::Duration;
+
+use weir_model::StreamId;
+use weir_testkit::FaultyDisk;
+
+use super::world::{Process, assert_each_once, config, files, names, tally};
+use crate::embedded::store::StoreConfig;
+use crate::embedded::threads::Wait;
+use crate::query::TimeRange;
+
+fn start(
+    disk: &FaultyDisk,
+    files: &mut std::collections::BTreeMap<u64, super::world::File>,
+) -> Process {
+    Process::start(disk, config(), files, false).unwrap()
+}
+
+#[test]
+fn records_are_seen_at_once_and_are_in_one_place_only() {
+    let (disk, mut files) = (FaultyDisk::new(), files(2, 50));
+    let mut process = start(&disk, &mut files);
+    for (stream, file) in &mut files {
+        process.read(*stream, file, 30);
+    }
+    assert!(matches!(process.feeder.step(), Wait::Records(_)));
+    assert_eq!(process.records().len(), 60);
+    assert!(process.flush());
+    assert_eq!(process.records().len(), 60);
+    for (stream, file) in &mut files {
+        process.read(*stream, file, 20);
+    }
+    process.feeder.step();
+    let snapshot = process.store.snapshot(TimeRange::ALL);
+    assert_eq!((snapshot.chunks.len(), snapshot.segments.len()), (1, 1));
+    assert_each_once(&process.records(), &files, "");
+    let ledger = process.journal.ledger();
+    assert_eq!((ledger.cursors[0].book.delivered, ledger.cursors[0].in_flight), (60, 40));
+    // A look at the past stays as it is.
+    assert!(process.flush());
+    assert_eq!(super::world::records_of(&snapshot).len(), 100);
+    assert_eq!(process.journal.ledger().cursors[0].in_flight, 0);
+}
+
+#[test]
+fn what_is_stored_is_there_after_a_start_and_the_rest_is_read_again() {
+    let (disk, mut files) = (FaultyDisk::new(), files(1, 100));
+    let mut process = start(&disk, &mut files);
+    process.read(1, files.get_mut(&1).unwrap(), 40);
+    assert!(process.flush());
+    process.read(1, files.get_mut(&1).unwrap(), 40);
+    process.feeder.step();
+    drop(process);
+    let disk = disk.kill();
+    let mut process = start(&disk, &mut files);
+    assert_eq!(files[&1].next, 40);
+    assert_eq!(process.records().len(), 40);
+    process.read(1, files.get_mut(&1).unwrap(), 60);
+    assert!(process.flush());
+    assert_each_once(&process.records(), &files, "");
+}
+
+#[test]
+fn records_that_are_stored_are_passed_over_when_the_journal_sends_them_again() {
+    let (disk, mut files) = (FaultyDisk::new(), files(1, 100));
+    let mut process = start(&disk, &mut files);
+    process.read(1, files.get_mut(&1).unwrap(), 40);
+    process.feeder.step();
+    process.clock.advance(Duration::from_secs(61));
+    process.feeder.step();
+    // The manifest is written, and the machine stops before the journal hears of it.
+    process.flusher.step();
+    assert_eq!(names(&disk, "parquet").len(), 1);
+    drop(process);
+    let disk = disk.kill();
+    let mut process = start(&disk, &mut files);
+    assert_eq!(files[&1].next, 0, "the journal begins at the beginning");
+    process.read(1, files.get_mut(&1).unwrap(), 70);
+    assert!(process.flush());
+    process.read(1, files.get_mut(&1).unwrap(), 30);
+    assert!(process.flush());
+    assert_each_once(&process.records(), &files, "");
+    let figures = process.store.figures();
+    assert_eq!((figures.skipped_rows, figures.taken_rows, figures.rows), (40, 100, 100));
+    assert_eq!(process.journal.ledger().cursors[0].book.delivered, 100);
+}
+
+#[test]
+fn a_full_head_stops_taking_and_loses_nothing() {
+    let (disk, mut files) = (FaultyDisk::new(), files(3, 20_000));
+    let head_bytes = 64 * 1024;
+    let config = StoreConfig { head_bytes, ..config() };
+    let mut process = Process::start(&disk, config, &mut files, false).unwrap();
+    let mut was_full = false;
+    while files.values().any(|file| file.next < file.written) {
+        for (stream, file) in &mut files {
+            process.read(*stream, file, 500);
+        }
+        if process.feeder.step() == Wait::Room {
+            was_full = true;
+            assert!(process.store.figures().is_full);
+            process.flusher.step();
+        }
+    }
+    assert!(was_full);
+    assert!(process.flush());
+    assert_each_once(&process.records(), &files, "");
+    let figures = process.store.figures();
+    assert!(figures.flushes > 5 && !figures.is_full, "{figures:?}");
+}
+
+#[test]
+fn streams_that_ended_leave_the_manifest() {
+    let (disk, mut files) = (FaultyDisk::new(), files(20, 5));
+    let mut process = start(&disk, &mut files);
+    for (stream, file) in &mut files {
+        process.read(*stream, file, 5);
+    }
+    assert!(process.flush());
+    assert_eq!(process.flusher.contents().positions.len(), 20);
+    for stream in 1..=19 {
+        process.journal.close_stream(StreamId(stream));
+    }
+    let file = files.get_mut(&20).unwrap();
+    file.written = 10;
+    process.read(20, file, 5);
+    assert!(process.flush());
+    assert_eq!(process.flusher.contents().positions.len(), 1);
+    assert_each_once(&process.records(), &files, "");
+}
+
+#[test]
+fn a_stream_that_the_journal_has_forgotten_is_a_new_one() {
+    let (disk, mut files) = (FaultyDisk::new(), files(1, 30));
+    let mut process = start(&disk, &mut files);
+    process.read(1, files.get_mut(&1).unwrap(), 30);
+    assert!(process.flush());
+    process.journal.close_stream(StreamId(1));
+    process.write_journal();
+    drop(process);
+    let disk = disk.kill();
+    let mut process = start(&disk, &mut files);
+    // Whatever it is that has this name now, nothing of it may be passed over.
+    assert_eq!(files[&1].next, 0);
+    process.read(1, files.get_mut(&1).unwrap(), 30);
+    assert!(process.flush());
+    assert!(tally(&process.records()).values().all(|count| *count == 2));
+}
+
+#[test]
+fn a_deleted_file_has_the_head_flushed_soon() {
+    let (disk, mut files) = (FaultyDisk::new(), files(1, 30));
+    let mut process = start(&disk, &mut files);
+    process.read(1, files.get_mut(&1).unwrap(), 20);
+    process.feeder.step();
+    process.delete(1, files.get_mut(&1).unwrap());
+    assert!(process.run());
+    assert_eq!(process.store.figures().flushes, 1, "without waiting for the interval");
+    drop(process);
+    let disk = disk.crash(7);
+    let process = start(&disk, &mut files);
+    assert_each_once(&process.records(), &files, "");
+}
+
+#[test]
+fn closing_the_journal_flushes_what_is_left() {
+    let (disk, mut files) = (FaultyDisk::new(), files(2, 40));
+    let mut process = start(&disk, &mut files);
+    for (stream, file) in &mut files {
+        process.read(*stream, file, 40);
+    }
+    process.journal.close();
+    assert!(process.run());
+    assert_eq!(process.feeder.step(), Wait::Ended);
+    assert_eq!(process.journal.ledger().cursors[0].in_flight, 0);
+    assert_each_once(&process.records(), &files, "");
+    assert_eq!(names(&disk, "parquet").len(), 1);
+    assert_eq!(names(&disk, "tmp").len(), 0);
+}
+
+#[test]
+fn a_report_says_what_is_stored() {
+    let (disk, mut files) = (FaultyDisk::new(), files(2, 40));
+    let mut process = start(&disk, &mut files);
+    for (stream, file) in &mut files {
+        process.read(*stream, file, 40);
+    }
+    assert!(process.flush());
+    let report = process.store.report();
+    assert_eq!((report.rows, report.segments, report.head_rows), (80, 1, 0));
+    assert_eq!(report.services[0].name, "web");
+    assert_eq!(report.services[0].rows, 80);
+    assert!(report.columns.iter().any(|c| c.name == "message" && c.packed_bytes > 0));
+    let on_disk: usize = disk
+        .names()
+        .iter()
+        .filter(|p| p.extension().is_some_and(|e| e == "parquet" || e == "widx"))
+        .map(|p| disk.content(p).unwrap().len())
+        .sum();
+    assert_eq!(report.segment_bytes + report.sidecar_bytes, on_disk as u64);
+    assert_eq!(report.first_time_ns, Some(0));
+}

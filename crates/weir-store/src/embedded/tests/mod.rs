@@ -1,0 +1,6 @@
+//! The store beside a journal, both driven step by step over a disk that fails and forgets.
+
+mod basics;
+mod crash;
+mod faults;
+mod world;

@@ -1,0 +1,330 @@
+//! The two threads of a store: one takes in, one writes.
+//!
+//! The first never waits for the disk while there is room in the head: a chunk is sealed and
+//! handed over, and the next one grows. When both halves are full it stops taking, and the journal
+//! holds the records. Invariant: only the first thread uses the cursor.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_journal::{Cursor, Delivery};
+use weir_model::{Position, SourceId, StreamId};
+
+use super::catalog::Shared;
+use super::flusher::{Flusher, Step};
+use super::head::{ChunkFull, Head};
+use super::snapshot::HeadChunk;
+
+/// Records are taken in at least so soon after they were read.
+const TAKE_AGE: Duration = Duration::from_millis(50);
+/// Or as soon as so many bytes wait.
+const TAKE_BYTES: u64 = 1024 * 1024;
+/// Flushes that are asked for because files were deleted are at least so far apart.
+const HINT_INTERVAL: Duration = Duration::from_secs(3);
+/// Nothing has come for so long after the sources had looked around: it has caught up.
+const CAUGHT_UP_AFTER: Duration = Duration::from_millis(500);
+
+/// The side that takes in.
+#[derive(Debug)]
+pub(super) struct Feeder {
+    shared: Arc<Shared>,
+    cursor: Cursor,
+    head: Head,
+    /// A delivery that did not fit, and the record to go on with.
+    rest: Option<(Delivery, usize)>,
+    sources: HashMap<SourceId, String>,
+    /// Something that it holds should be made durable from then on.
+    settle_at: Option<Duration>,
+    hinted_at: Option<Duration>,
+    /// The last request that the sealed chunk serves.
+    flushes_begun: u64,
+    last_taken: Duration,
+    is_catching_up: bool,
+}
+
+/// What the side that takes in waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Records, or until then.
+    Records(Option<Duration>),
+    /// Room.
+    Room,
+    /// Nothing: all is stored.
+    Ended,
+}
+
+impl Feeder {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        cursor: Cursor,
+        stored: HashMap<StreamId, Position>,
+    ) -> Self {
+        let chunk = Arc::new(HeadChunk::default());
+        let next_sequence = {
+            let mut catalog = shared.catalog();
+            catalog.chunks.push(chunk.clone());
+            catalog.counters.next_sequence
+        };
+        let head = Head::new(chunk, shared.config.head_bytes, next_sequence, stored);
+        let last_taken = shared.clock.monotonic();
+        Self {
+            shared,
+            cursor,
+            head,
+            rest: None,
+            sources: HashMap::new(),
+            settle_at: None,
+            hinted_at: None,
+            flushes_begun: 0,
+            last_taken,
+            is_catching_up: true,
+        }
+    }
+
+    /// Settles what is stored, takes in what there is, seals what is due.
+    pub(super) fn step(&mut self) -> Wait {
+        let now = self.shared.clock.monotonic();
+        let stored = std::mem::take(&mut self.shared.queue().stored);
+        let is_settled = !stored.is_empty();
+        for held in stored {
+            self.cursor.ack_held(held);
+        }
+        if is_settled {
+            self.serve_flushes();
+        }
+        if self.cursor.take_settle_wanted() {
+            let next = self.hinted_at.map_or(now, |at| now.max(at + HINT_INTERVAL));
+            self.settle_at.get_or_insert(next);
+        }
+        if !self.take_in(now) {
+            return Wait::Room;
+        }
+        self.note_caught_up(now);
+        if self.cursor.is_closing() {
+            return self.end();
+        }
+        self.begin_flushes(now);
+        Wait::Records(self.next_due(now))
+    }
+
+    /// Takes in all that waits. False when there is no room for it.
+    fn take_in(&mut self, now: Duration) -> bool {
+        loop {
+            if self.head.is_full() && !self.seal() {
+                return self.note_full(true);
+            }
+            let (delivery, from) = match self.rest.take() {
+                Some(rest) => rest,
+                None => match self.cursor.take(|_| false) {
+                    Some(delivery) => (delivery, 0),
+                    None => break,
+                },
+            };
+            self.last_taken = now;
+            let source = delivery.batch.header().source;
+            let cursor = &self.cursor;
+            let name = self
+                .sources
+                .entry(source)
+                .or_insert_with(|| cursor.source_name(source).unwrap_or_default());
+            match self.head.push(&delivery, from, name, now) {
+                Ok(skipped) => {
+                    let counts = &self.shared.counts;
+                    counts.taken_rows.fetch_add(delivery.record_count, Ordering::Relaxed);
+                    counts.skipped_rows.fetch_add(skipped, Ordering::Relaxed);
+                    self.cursor.hold(&delivery, self.head.hold(now));
+                }
+                Err((ChunkFull, at)) => {
+                    self.rest = Some((delivery, at));
+                    if !self.seal() {
+                        return self.note_full(true);
+                    }
+                }
+            }
+        }
+        self.note_full(false);
+        true
+    }
+
+    /// True when it is not.
+    fn note_full(&self, is_full: bool) -> bool {
+        self.shared.counts.is_full.store(u64::from(is_full), Ordering::Relaxed);
+        !is_full
+    }
+
+    /// Hands the chunk over to be flushed. False while the one before is still being flushed.
+    fn seal(&mut self) -> bool {
+        if self.head.begun().is_none() {
+            return true;
+        }
+        let mut queue = self.shared.queue();
+        if queue.is_flushing {
+            return false;
+        }
+        let next = Arc::new(HeadChunk::default());
+        self.flushes_begun = queue.flushes_wanted;
+        self.shared.catalog().chunks.push(next.clone());
+        queue.sealed = Some(self.head.seal(next));
+        queue.is_flushing = true;
+        drop(queue);
+        self.shared.work.notify_one();
+        true
+    }
+
+    fn begin_flushes(&mut self, now: Duration) {
+        let is_wanted = self.shared.queue().flushes_wanted > self.flushes_begun;
+        let is_old =
+            self.head.begun().is_some_and(|at| now >= at + self.shared.config.flush_interval);
+        let is_hinted = self.settle_at.is_some_and(|at| now >= at);
+        if !(is_wanted || is_old || is_hinted) || !self.seal() {
+            return;
+        }
+        if is_hinted {
+            self.settle_at = None;
+            self.hinted_at = Some(now);
+        }
+        if is_wanted {
+            // What is in the chunk is on its way; what was in none is there already.
+            self.flushes_begun = self.shared.queue().flushes_wanted;
+            self.serve_flushes();
+        }
+    }
+
+    /// Whoever asked for a flush is told when nothing is on its way any more.
+    fn serve_flushes(&self) {
+        let mut queue = self.shared.queue();
+        if !queue.is_flushing {
+            queue.flushes_served = queue.flushes_served.max(self.flushes_begun);
+            self.shared.served.notify_all();
+        }
+    }
+
+    fn note_caught_up(&mut self, now: Duration) {
+        let is_quiet = now >= self.last_taken + CAUGHT_UP_AFTER;
+        if self.is_catching_up && is_quiet && self.cursor.sources_are_open() {
+            self.is_catching_up = false;
+            self.shared.catalog().is_catching_up = false;
+        }
+    }
+
+    /// How long there is nothing to do unless something comes.
+    fn next_due(&self, now: Duration) -> Option<Duration> {
+        // While a chunk is being flushed, its end is what is waited for.
+        let may_seal = !self.shared.queue().is_flushing;
+        let old = self.head.begun().map(|at| at + self.shared.config.flush_interval);
+        let seal = [old, self.settle_at].into_iter().flatten().min().filter(|_| may_seal);
+        let quiet = self.is_catching_up.then_some(self.last_taken.max(now) + CAUGHT_UP_AFTER);
+        let due = [seal, quiet].into_iter().flatten().min();
+        due.map(|at| at.saturating_sub(now))
+    }
+
+    /// Nothing more will come.
+    fn end(&mut self) -> Wait {
+        if self.head.begun().is_some() && !self.seal() {
+            return Wait::Room;
+        }
+        let queue = self.shared.queue();
+        let is_done = !queue.is_flushing && queue.stored.is_empty();
+        if is_done { Wait::Ended } else { Wait::Room }
+    }
+
+    async fn run(mut self) {
+        loop {
+            let wait = self.step();
+            if wait == Wait::Ended || self.shared.queue().is_given_up {
+                break;
+            }
+            let shared = self.shared.clone();
+            let progress = shared.progress.notified();
+            match wait {
+                Wait::Records(due) => {
+                    let due = due.unwrap_or(Duration::from_hours(1));
+                    tokio::select! {
+                        () = progress => {}
+                        () = self.cursor.ready(TAKE_BYTES, TAKE_AGE) => {}
+                        () = tokio::time::sleep(due) => {}
+                    }
+                }
+                _ => progress.await,
+            }
+        }
+        self.shared.queue().has_ended = true;
+        self.shared.served.notify_all();
+        self.shared.work.notify_one();
+    }
+}
+
+/// The running threads.
+#[derive(Debug)]
+pub(super) struct Threads {
+    shared: Arc<Shared>,
+    feeder: JoinHandle<()>,
+    flusher: JoinHandle<()>,
+}
+
+pub(super) fn spawn(feeder: Feeder, flusher: Flusher) -> io::Result<Threads> {
+    let shared = feeder.shared.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    let feeder = named("store").spawn(move || runtime.block_on(feeder.run()))?;
+    let flusher = named("store-flush").spawn(move || run_flusher(flusher))?;
+    Ok(Threads { shared, feeder, flusher })
+}
+
+fn run_flusher(mut flusher: Flusher) {
+    let shared = flusher.shared.clone();
+    loop {
+        let step = flusher.step();
+        let queue = shared.queue();
+        let has_work = queue.sealed.is_some();
+        if queue.is_given_up || (queue.has_ended && !has_work) {
+            return;
+        }
+        let pause = match step {
+            Step::Worked => continue,
+            Step::Idle if has_work => continue,
+            Step::Idle => super::flusher::IDLE_INTERVAL,
+            Step::Failed(pause) => pause,
+        };
+        let waited = shared.work.wait_timeout(queue, pause);
+        drop(waited.unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+}
+
+impl Threads {
+    /// Ends what cannot be stored within the deadline.
+    pub(super) fn stop(&self, deadline: Duration) {
+        let shared = self.shared.clone();
+        let watch = move || {
+            let queue = shared.queue();
+            let waited =
+                shared.served.wait_timeout_while(queue, deadline, |queue| !queue.has_ended);
+            let (mut queue, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+            if !queue.has_ended {
+                tracing::warn!("the store could not be flushed in time; what is left comes again");
+            }
+            queue.is_given_up = true;
+            drop(queue);
+            shared.progress.notify_one();
+            shared.work.notify_one();
+        };
+        let watcher = std::thread::Builder::new().name("store-stop".to_owned()).spawn(watch);
+        if let Err(error) = watcher {
+            tracing::error!(%error, "the store stops without a deadline");
+        }
+    }
+
+    /// False when one panicked.
+    pub(super) fn join(self) -> bool {
+        let feeder = self.feeder.join().is_ok();
+        // A thread that panicked leaves the other one to be told.
+        self.shared.queue().has_ended = true;
+        self.shared.served.notify_all();
+        self.shared.work.notify_one();
+        self.flusher.join().is_ok() && feeder
+    }
+}
