@@ -29,8 +29,11 @@ impl Weir {
         let port = free_port()?;
         let data_dir = dir.join("data");
         let file = dir.join("weir.toml");
+        // What a scenario measures is not the store, unless it says so.
+        let has_store = config.lines().any(|line| line == "[store]");
+        let store = if has_store { "" } else { "[store]\nenabled = false\n" };
         let head = format!(
-            "data_dir = \"{}\"\n[api]\nlisten = \"127.0.0.1:{port}\"\n",
+            "data_dir = \"{}\"\n[api]\nlisten = \"127.0.0.1:{port}\"\n{store}",
             data_dir.display()
         );
         fs::write(&file, format!("{head}\n{config}"))?;

@@ -183,6 +183,9 @@ impl Found {
             let text = "accepts any certificate (tls.insecure_skip_verify)".to_owned();
             self.add(at, "insecure", Severity::Degraded, text);
         }
+        for trouble in output.running.iter().flat_map(|running| running.troubles()) {
+            self.add(at, trouble.reason, trouble.severity, trouble.text);
+        }
         let cursor = ledger.cursors.iter().find(|cursor| cursor.name == output.name);
         if let Some(cursor) = cursor.filter(|cursor| cursor.blocking) {
             let text = format!(

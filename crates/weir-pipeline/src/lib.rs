@@ -14,4 +14,4 @@ pub mod source;
 pub mod stats;
 pub mod view;
 
-pub use pipeline::{Pipeline, StartError};
+pub use pipeline::{Destination, Pipeline, Running, StartDestination, StartError, Trouble};

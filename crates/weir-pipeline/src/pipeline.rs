@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_host::{Clock, Disk};
-use weir_journal::{CursorSpec, Journal, JournalConfig, JournalError};
+use weir_journal::{Cursor, CursorSpec, Journal, JournalConfig, JournalError, WhenFull};
 
 use crate::config::{OutputKind, OutputPlan, PipelinePlan, SourcePlan};
+use crate::health::Severity;
 use crate::output::{self, OutputContext, OutputError, OutputHandle};
 use crate::rule::{Generations, GenerationsError, RuleSwitch, Rules};
 use crate::source::{self, Discovered, OwnPath, SourceContext, SourceError, SourceHandle};
@@ -35,9 +36,56 @@ pub struct Pipeline {
     view: Arc<PipelineView>,
     sources: Vec<SourceHandle>,
     outputs: Vec<OutputHandle>,
-    /// Cursor indexes of the outputs, in their order.
-    indexes: Vec<usize>,
+    destinations: Vec<Arc<dyn Running>>,
+    /// Names and cursor indexes of the outputs and the other destinations, in their order.
+    names: Vec<(String, usize)>,
     generations: Generations,
+}
+
+/// A destination that is no output: whoever starts the pipeline brings it along.
+pub struct Destination {
+    /// Its name, for rules and books.
+    pub name: String,
+    /// What it is, as the type of an output.
+    pub type_name: &'static str,
+    /// Bytes of batches that may wait for it, in ring and segments together. It stops its sources
+    /// when they are used up.
+    pub buffer_limit_bytes: u64,
+    /// Bytes of batches that it may have taken and neither hold nor acknowledged.
+    pub window_bytes: u64,
+    /// Starts it, once the data directory is locked.
+    pub start: Box<StartDestination>,
+}
+
+/// Starts a destination with its cursor.
+pub type StartDestination =
+    dyn FnOnce(Cursor) -> Result<Arc<dyn Running>, Box<dyn std::error::Error + Send + Sync>>;
+
+impl std::fmt::Debug for Destination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Destination").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A destination that runs.
+pub trait Running: Send + Sync + std::fmt::Debug {
+    /// Has it take what is left within the deadline and end. The journal is closed by then.
+    fn stop(&self, deadline: Duration);
+    /// Waits for its end. False when it panicked.
+    fn join(&self) -> bool;
+    /// What is not as it should be.
+    fn troubles(&self) -> Vec<Trouble>;
+}
+
+/// Something that is not as it should be with a destination, for health.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// A short fixed word.
+    pub reason: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is wrong, for people.
+    pub text: String,
 }
 
 /// Why a pipeline does not start.
@@ -49,6 +97,14 @@ pub enum StartError {
     /// An output cannot be set up.
     #[error(transparent)]
     Output(#[from] OutputError),
+    /// A destination that is no output cannot be set up.
+    #[error("{name}: {error}")]
+    Destination {
+        /// Its name.
+        name: String,
+        /// Why.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A source cannot be set up.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -64,26 +120,33 @@ pub enum StartError {
 }
 
 impl Pipeline {
-    /// Starts everything in the plan.
+    /// Starts everything in the plan, and the destinations that are brought along.
     pub fn start(
         plan: &PipelinePlan,
+        others: Vec<Destination>,
         disk: &Arc<dyn Disk>,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, StartError> {
         let journal = Journal::open(journal_config(plan), disk.clone(), clock.clone())?;
         let mut outputs = Vec::new();
         let mut output_views = Vec::new();
-        let mut indexes = Vec::new();
+        let mut names = Vec::new();
         for output in &plan.outputs {
             let (handle, view, index) = start_output(output, plan, &journal, disk, clock)?;
             outputs.push(handle);
             output_views.push(view);
-            indexes.push(index);
+            names.push((output.name.clone(), index));
+        }
+        let mut destinations = Vec::new();
+        for other in others {
+            let (running, view, index) = start_destination(other, &journal)?;
+            names.push((view.name.clone(), index));
+            output_views.push(view);
+            destinations.push(running);
         }
         let mut generations = Generations::open(disk.clone(), &plan.data_dir)?;
-        let generation = generations.number(plan, clock.unix_ns());
-        let rules =
-            Arc::new(RuleSwitch::new(compile(plan, &indexes, generation)?, clock.unix_ns()));
+        let generation = generations.number(plan, &names_of(&names), clock.unix_ns());
+        let rules = Arc::new(RuleSwitch::new(compile(plan, &names, generation)?, clock.unix_ns()));
         let mut sources = Vec::new();
         let mut source_views = Vec::new();
         for source in &plan.sources {
@@ -93,15 +156,16 @@ impl Pipeline {
         }
         release_when_discovered(&sources, journal.clone())?;
         let view = PipelineView::new(journal, source_views, output_views, rules, clock.clone());
-        Ok(Self { view: Arc::new(view), sources, outputs, indexes, generations })
+        Ok(Self { view: Arc::new(view), sources, outputs, destinations, names, generations })
     }
 
     /// Puts the rules of another plan in force, which must be the same but for them (see
     /// [`PipelinePlan::differs_only_in_rules`]). Each source goes on with them from its next batch.
     /// Returns their generation.
     pub fn replace_rules(&mut self, plan: &PipelinePlan) -> Result<u32, weir_expr::CompileError> {
-        let generation = self.generations.number(plan, self.view.clock.unix_ns());
-        let rules = compile(plan, &self.indexes, generation)?;
+        let now = self.view.clock.unix_ns();
+        let generation = self.generations.number(plan, &names_of(&self.names), now);
+        let rules = compile(plan, &self.names, generation)?;
         self.view.rules.replace(rules, self.view.clock.unix_ns());
         Ok(generation)
     }
@@ -133,10 +197,18 @@ impl Pipeline {
         for output in &self.outputs {
             output.stop(deadline);
         }
+        for destination in &self.destinations {
+            destination.stop(deadline);
+        }
         for output in self.outputs.drain(..) {
             let name = output.name().to_owned();
             if !output.join() {
                 tracing::error!(output = name, "the output's thread panicked");
+            }
+        }
+        for destination in self.destinations.drain(..) {
+            if !destination.join() {
+                tracing::error!(?destination, "the destination's thread panicked");
             }
         }
         self.view.journal.shutdown();
@@ -179,6 +251,27 @@ fn start_output(
     Ok((handle, view, index))
 }
 
+fn start_destination(
+    destination: Destination,
+    journal: &Journal,
+) -> Result<(Arc<dyn Running>, OutputView, usize), StartError> {
+    let Destination { name, type_name, buffer_limit_bytes, window_bytes, start } = destination;
+    let cursor = journal.cursor(CursorSpec {
+        name: name.clone(),
+        when_full: WhenFull::Block,
+        buffer_limit_bytes,
+        window_bytes,
+    })?;
+    let index = cursor.index();
+    let started = start(cursor);
+    let running = started.map_err(|error| StartError::Destination { name: name.clone(), error })?;
+    Ok((running.clone(), OutputView::other(name, type_name, running), index))
+}
+
+fn names_of(names: &[(String, usize)]) -> Vec<String> {
+    names.iter().map(|(name, _)| name.clone()).collect()
+}
+
 fn start_source(
     plan: &SourcePlan,
     pipeline: &PipelinePlan,
@@ -197,18 +290,17 @@ fn start_source(
     Ok((source::spawn(plan, context)?, view))
 }
 
-/// The rules of a plan, whose outputs have these cursor indexes in their order.
+/// The rules of a plan, whose destinations have these cursor indexes.
 fn compile(
     plan: &PipelinePlan,
-    indexes: &[usize],
+    names: &[(String, usize)],
     generation: u32,
 ) -> Result<Rules, weir_expr::CompileError> {
-    let cursor_of = |name: &str| {
-        plan.outputs.iter().zip(indexes).find(|(o, _)| o.name == name).map(|(_, index)| *index)
-    };
+    let cursor_of =
+        |name: &str| names.iter().find(|(known, _)| known == name).map(|(_, index)| *index);
     let default_to: Vec<usize> = match &plan.default_to {
         Some(names) => names.iter().filter_map(|name| cursor_of(name)).collect(),
-        None => indexes.to_vec(),
+        None => names.iter().map(|(_, index)| *index).collect(),
     };
     Rules::new(generation, &plan.rules, &default_to, cursor_of)
 }

@@ -10,6 +10,7 @@ use weir_journal::Journal;
 
 use crate::config::{OutputKind, OutputPlan, SourceKind, SourcePlan};
 use crate::health::Noticed;
+use crate::pipeline::Running;
 use crate::rule::RuleSwitch;
 use crate::stats::{OutputStats, SourceStats};
 
@@ -35,6 +36,8 @@ pub struct OutputView {
     pub is_insecure: bool,
     /// Its live figures.
     pub stats: Arc<OutputStats>,
+    /// What runs, when it is a destination that is no output.
+    pub running: Option<Arc<dyn Running>>,
 }
 
 /// Where a pipeline is in its life.
@@ -88,7 +91,14 @@ impl OutputView {
             OutputKind::Stdout(_) => ("stdout", false),
             OutputKind::Blackhole => ("blackhole", false),
         };
-        Self { name: plan.name.clone(), type_name, is_insecure, stats: Arc::default() }
+        let (name, stats) = (plan.name.clone(), Arc::default());
+        Self { name, type_name, is_insecure, stats, running: None }
+    }
+
+    /// A destination that is no output, and runs.
+    pub(crate) fn other(name: String, type_name: &'static str, running: Arc<dyn Running>) -> Self {
+        let (is_insecure, stats) = (false, Arc::default());
+        Self { name, type_name, is_insecure, stats, running: Some(running) }
     }
 }
 

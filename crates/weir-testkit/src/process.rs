@@ -66,14 +66,17 @@ fn whole(dir: &Path, config: &str) -> String {
     let tables = first.unwrap_or(0);
     let (top, tables) = config.split_at(tables);
     let data = dir.join("data");
+    let has_store = config.lines().any(|line| line == "[store]");
+    let store = if has_store { "" } else { "[store]\nenabled = false\n" };
     format!(
-        "data_dir = \"{}\"\n{top}[api]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n{tables}",
+        "data_dir = \"{}\"\n{top}[api]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n{store}{tables}",
         data.display()
     )
 }
 
 impl Weir {
-    /// Starts weir with this configuration (without `data_dir` and `[api]`, which are added) and
+    /// Starts weir with this configuration (without `data_dir` and `[api]`, which are added, and
+    /// without the store, unless it has a table `[store]`) and
     /// waits until it serves its books. Data and log are in `dir` and stay there.
     pub fn start(dir: &Path, config: &str) -> Self {
         let mut weir = Self::spawn(dir, config, &[]);

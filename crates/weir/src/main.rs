@@ -15,6 +15,7 @@ mod exit;
 mod logging;
 mod row;
 mod signal;
+mod store;
 mod table;
 mod term;
 

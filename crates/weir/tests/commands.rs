@@ -54,8 +54,7 @@ fn the_printed_default_is_a_valid_configuration() {
     write(dir.path(), "weir.toml", &stdout(&default));
     let output = run(dir.path(), &["config", "check", "-c", "weir.toml"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let expected =
-        "the configuration is valid: 3 sources, 1 output, API on http://127.0.0.1:7080\n";
+    let expected = "the configuration is valid: 3 sources, 1 output, the store, API on http://127.0.0.1:7080\n";
     assert_eq!(stdout(&output), expected);
 }
 

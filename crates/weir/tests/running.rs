@@ -94,7 +94,8 @@ fn top_prints_plain_lines_where_there_is_no_terminal() {
     let shown = run(dir.path(), &arguments);
     assert_eq!(shown.status.code(), Some(0), "{}", stderr(&shown));
     let text = stdout(&shown);
-    for part in ["weir ", "journal: ring", "Sources\n", "  app   file", "Outputs\n", "  copy  file"]
+    for part in
+        ["weir ", "journal: ring", "Sources\n", "  app   file", "Outputs\n", "  copy   file"]
     {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }

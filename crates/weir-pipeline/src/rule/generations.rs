@@ -76,12 +76,12 @@ impl Generations {
         Ok(Self { disk, path, all })
     }
 
-    /// The number of the plan's rules: that of the last generation if they are the same, else a
-    /// new one, which begins now.
-    pub fn number(&mut self, plan: &PipelinePlan, now_ns: i64) -> u32 {
+    /// The number of the plan's rules over destinations of these names: that of the last
+    /// generation if they are the same, else a new one, which begins now.
+    pub fn number(&mut self, plan: &PipelinePlan, names: &[String], now_ns: i64) -> u32 {
         let text = format!("{:?} {:?}", plan.rules, plan.default_to);
         let rules_hash = format!("{:016x}", hash64(text.as_bytes()));
-        let outputs: Vec<String> = plan.outputs.iter().map(|output| output.name.clone()).collect();
+        let outputs = names.to_vec();
         let last = self.all.last();
         if let Some(last) = last.filter(|l| l.rules_hash == rules_hash && l.outputs == outputs) {
             return last.number;
@@ -167,10 +167,10 @@ mod tests {
     fn a_number_stays_over_restarts_and_grows_with_each_change() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (plan(dir.path(), &["a"]), plan(dir.path(), &["b"]));
-        assert_eq!(open(dir.path()).unwrap().number(&a, 0), 1);
+        assert_eq!(open(dir.path()).unwrap().number(&a, &[], 0), 1);
         let mut generations = open(dir.path()).unwrap();
-        assert_eq!([generations.number(&a, 0), generations.number(&b, 0)], [1, 2]);
-        assert_eq!(open(dir.path()).unwrap().number(&a, 0), 3);
+        assert_eq!([generations.number(&a, &[], 0), generations.number(&b, &[], 0)], [1, 2]);
+        assert_eq!(open(dir.path()).unwrap().number(&a, &[], 0), 3);
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rules.json");
         std::fs::write(&path, b"{\"format\": \"weir.ru").unwrap();
-        assert_eq!(open(dir.path()).unwrap().number(&plan(dir.path(), &[]), 0), 1);
+        assert_eq!(open(dir.path()).unwrap().number(&plan(dir.path(), &[]), &[], 0), 1);
         assert!(dir.path().join("rules.json.damaged").exists());
         for later in [
             r#"{"format":"weir.rules.v9","other":1}"#,

@@ -305,7 +305,7 @@ fn is_same(ours: Option<&str>, theirs: Option<&str>, tolerance: f64) -> bool {
 fn three_hundred_questions_have_the_same_answers_in_other_engines() {
     let rows = sample();
     let (data, filters) = (file(b""), file(b""));
-    write_segment_with_sidecar(&rows, 1, &*data, &*filters).unwrap();
+    write_segment_with_sidecar(&rows, 1, None, &*data, &*filters).unwrap();
     let path = tempfile::Builder::new().suffix(".parquet").tempfile().unwrap().into_temp_path();
     std::fs::write(&path, bytes_of(&*data)).unwrap();
     let segment = Segment::open(data).unwrap();

@@ -126,7 +126,7 @@ fn counted(n: usize, noun: &str) -> Option<String> {
     }
 }
 
-/// `2 sources, 1 output, API on 127.0.0.1:7080`.
+/// `2 sources, 1 output, the store, API on http://127.0.0.1:7080`.
 pub(crate) fn summary(plan: &Plan) -> String {
     let api = match plan.api_listen {
         Some(address) => format!("API on http://{address}"),
@@ -135,6 +135,7 @@ pub(crate) fn summary(plan: &Plan) -> String {
     let parts = [
         counted(plan.pipeline.sources.len(), "source"),
         counted(plan.pipeline.outputs.len(), "output"),
+        plan.store.is_some().then(|| "the store".to_owned()),
         Some(api),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")

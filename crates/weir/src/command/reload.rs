@@ -110,7 +110,7 @@ pub(crate) fn read(path: &Path, running: &Plan) -> Change {
         return Change::Refused;
     }
     let plan = Box::new(plan);
-    if plan.pipeline.differs_only_in_rules(&running.pipeline) {
+    if plan.pipeline.differs_only_in_rules(&running.pipeline) && plan.store == running.store {
         Change::Rules(plan)
     } else {
         Change::Everything(plan)

@@ -18,7 +18,7 @@ use weir_pipeline::rule::{Outcome, Reason, Trial};
 
 use crate::cli::{ConfigArgs, ConfigCommand, Output};
 use crate::command::config::load_plan;
-use crate::config::{Plan, RuleTest, TestValue};
+use crate::config::{Plan, RuleTest, STORE, TestValue};
 use crate::exit::{Exit, ExitError};
 use crate::term::{ColorChoice, Paint, Style, note, print_data};
 
@@ -169,7 +169,8 @@ fn record_of(test: &RuleTest) -> Result<(BatchBuilder, Resource)> {
 }
 
 fn trial(plan: &Plan, source: &str) -> Result<Trial> {
-    let outputs: Vec<String> = plan.pipeline.outputs.iter().map(|o| o.name.clone()).collect();
+    let mut outputs: Vec<String> = plan.pipeline.outputs.iter().map(|o| o.name.clone()).collect();
+    outputs.extend(plan.store.is_some().then(|| STORE.to_owned()));
     let default_to = plan.pipeline.default_to.as_deref();
     Ok(Trial::new(&plan.pipeline.rules, &outputs, default_to, source)?)
 }

@@ -20,6 +20,7 @@ use weir_pipeline::config::SourceKind;
 use weir_pipeline::health::{Health, Severity};
 use weir_pipeline::view::{OutputView, PipelineView};
 use weir_pipeline::{Pipeline, StartError};
+use weir_store::embedded::EmbeddedStore;
 
 use crate::cli::ConfigArgs;
 use crate::command::config::{load_plan, summary};
@@ -28,6 +29,7 @@ use crate::config::Plan;
 use crate::exit::{Exit, ExitError};
 use crate::logging;
 use crate::signal::{HANG_UP, Signals};
+use crate::store::StoreSlot;
 use crate::term::{ColorChoice, Paint, Style, note};
 
 /// How long outputs may take to deliver what they have begun.
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
         Signals::new().context("failed to take over signals")?
     };
     let api = bind(&plan)?;
-    let pipeline = start(&plan)?;
+    let (pipeline, _store) = start(&plan)?;
     greet(&plan, args, api.as_ref(), color);
     let mut running = Running { pipeline, plan, api };
     running.show();
@@ -128,12 +130,12 @@ impl Running {
         tracing::info!("sources and outputs start anew");
         self.pipeline.stop(STOP_DEADLINE);
         let (pipeline, is_applied) = match start(&plan) {
-            Ok(pipeline) => (pipeline, true),
+            Ok((pipeline, _store)) => (pipeline, true),
             Err(error) => {
                 tracing::error!(
                     "the new configuration cannot be started: {error:#}; back to the one before"
                 );
-                (start(&self.plan)?, false)
+                (start(&self.plan)?.0, false)
             }
         };
         self.pipeline = pipeline;
@@ -166,11 +168,16 @@ fn bind(plan: &Plan) -> Result<Option<Api>> {
     }
 }
 
-fn start(plan: &Plan) -> Result<Pipeline> {
+fn start(plan: &Plan) -> Result<(Pipeline, Option<Arc<EmbeddedStore>>)> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let dir = plan.pipeline.data_dir.display();
-    Pipeline::start(&plan.pipeline, &disk, &clock).map_err(|error| match error {
+    let slot = StoreSlot::default();
+    let others = plan.store.iter().map(|config| {
+        crate::store::destination(config.clone(), disk.clone(), clock.clone(), slot.clone())
+    });
+    let started = Pipeline::start(&plan.pipeline, others.collect(), &disk, &clock);
+    let pipeline = started.map_err(|error| match error {
         StartError::Journal(JournalError::Locked { .. }) => ExitError::with(
             Exit::Temporary,
             format!(
@@ -182,7 +189,8 @@ fn start(plan: &Plan) -> Result<Pipeline> {
             format!("data_dir {dir} cannot be used: {error}; weir must be able to write there"),
         ),
         error => error.into(),
-    })
+    })?;
+    Ok((pipeline, slot.get().cloned()))
 }
 
 /// Says what runs, where to look and what to try.
@@ -279,7 +287,9 @@ fn nobody_reads(view: &PipelineView) -> bool {
     let is_closed = |output: &OutputView| {
         output.type_name == "stdout" && output.stats.failing.load(Ordering::Relaxed)
     };
-    view.outputs.iter().all(is_closed)
+    // The store would go on alone, and nobody who runs `weir run | head` waits for that.
+    let mut outputs = view.outputs.iter().filter(|output| output.running.is_none()).peekable();
+    outputs.peek().is_some() && outputs.all(is_closed)
 }
 
 /// Component kind, component and reason.

@@ -13,7 +13,7 @@ use super::diagnostic::Diagnostics;
 use super::glob;
 use super::plan::{Named, Sections};
 use super::section::Section;
-use super::tables::BASE_BYTES;
+use super::tables::{BASE_BYTES, STORE_PER_HEAD};
 use super::text::Place;
 
 /// All checks.
@@ -51,7 +51,7 @@ fn both_ends(sections: &Sections, diagnostics: &mut Diagnostics) {
         diagnostics.0.iter().any(|d| d.key_path == family || d.key_path.starts_with(&prefix))
     };
     let no_sources = sections.sources.is_empty() && !wrong("source");
-    let no_outputs = sections.outputs.is_empty() && !wrong("output");
+    let no_outputs = sections.outputs.is_empty() && !wrong("output") && !sections.has_store();
     let source_help = "for example: [source.containers] with type = \"containers\"";
     let output_help = "for example: [output.console] with type = \"stdout\"";
     if no_sources && no_outputs {
@@ -67,7 +67,8 @@ fn both_ends(sections: &Sections, diagnostics: &mut Diagnostics) {
     } else if no_outputs {
         diagnostics
             .error(None, "output", "there is no output: what is read would go nowhere")
-            .help(output_help);
+            .help(output_help)
+            .help("or let weir keep it: [store] with enabled = true");
     }
 }
 
@@ -97,28 +98,35 @@ fn api(api: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Ring, windows and listeners fit in the memory that weir may use.
+/// Ring, windows, listeners and the store's head fit in the memory that weir may use.
 fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
     let limits = sections.table("limits");
     let journal = sections.table("journal");
     let (memory, ring) = (limits.size("memory"), journal.size("ring"));
     let windows: u64 = sections.outputs.iter().map(|o| o.section.size("window")).sum();
     let listeners = super::check_listen::memory_bytes(sections);
-    let sum = ring.saturating_add(windows).saturating_add(listeners).saturating_add(BASE_BYTES);
+    let store =
+        if sections.has_store() { sections.head_bytes().saturating_mul(STORE_PER_HEAD) } else { 0 };
+    let sum = sections.memory_beside_store().saturating_add(store);
     if memory == 0 || ring == 0 || sum <= memory {
         return;
     }
-    let (section, key) = if limits.is_set("memory") || !journal.is_set("ring") {
-        (limits, "memory")
-    } else {
-        (journal, "ring")
+    let of_store = match store {
+        0 => String::new(),
+        _ => format!(" + {} for the store", format_size(store)),
+    };
+    let head = sections.table("store");
+    let (section, key) = match (limits.is_set("memory"), journal.is_set("ring")) {
+        (false, true) => (journal, "ring"),
+        (false, false) if store > 0 && head.is_set("head") => (head, "head"),
+        _ => (limits, "memory"),
     };
     let listening = match listeners {
         0 => String::new(),
         bytes => format!("sources that listen {} + ", format_size(bytes)),
     };
     let message = format!(
-        "limits.memory is {}, and that is less than ring {} + windows of {} outputs {} + {listening}{} for weir itself = {}",
+        "limits.memory is {}, and that is less than ring {} + windows of {} outputs {}{of_store} + {listening}{} for weir itself = {}",
         format_size(memory),
         format_size(ring),
         sections.outputs.len(),
@@ -127,8 +135,9 @@ fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
         format_size(sum),
     );
     diagnostics.error(section.place(key), &section.key_path(key), message).help(format!(
-        "set limits.memory to {} or more, or make ring or windows smaller",
-        format_size(sum)
+        "set limits.memory to {} or more, or make ring or windows{} smaller",
+        format_size(sum),
+        if store > 0 { " or store.head" } else { "" },
     ));
 }
 

@@ -41,7 +41,7 @@ fn wrong_keys_and_tables() {
         ("[api]\nListen = \"127.0.0.1:1\"", 2, "unknown key \"Listen\"", "\"listen\"?"),
         ("[limits]\nmemory-max = \"1GiB\"", 2, "unknown key", "\"memory\"?"),
         ("[log]\nlevl = \"info\"", 2, "unknown key \"levl\"", "\"level\"?"),
-        ("[store]\nretention = \"7d\"", 1, "unknown key \"store\"", "not part of this release"),
+        ("[store]\nretenton = \"7d\"", 2, "unknown key \"retenton\"", "\"retention\"?"),
         ("[sources.a]\ntype = \"file\"", 1, "unknown key \"sources\"", "\"source\"?"),
         ("[sinks.a]", 1, "unknown key \"sinks\"", "known here"),
         ("[source.ok.more]\na = 1", 1, "unknown key \"more\" in [source.ok]", ""),
@@ -211,7 +211,7 @@ fn wrong_sources_that_listen() {
             "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\nin_flight_limit = \"400MiB\"\n[limits]\nmemory = \"512MiB\"",
             6,
             "sources that listen 438MiB",
-            "set limits.memory to 550MiB",
+            "set limits.memory to 566MiB",
         ),
         (
             "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:7080\"",
@@ -245,7 +245,8 @@ fn wrong_sources_that_listen() {
 fn what_does_not_fit_together() {
     check(&[
         ("[journal]\nring = \"1GiB\"", 2, "limits.memory is 512MiB", "set limits.memory to"),
-        ("[limits]\nmemory = \"64MiB\"", 2, "less than ring 64MiB", "112MiB or more"),
+        ("[limits]\nmemory = \"64MiB\"", 2, "less than ring 64MiB", "128MiB or more"),
+        ("[store]\nhead = \"1GiB\"", 2, "2GiB for the store", "store.head smaller"),
         (
             "[output.b]\ntype = \"stdout\"\nwindow = \"1GiB\"\nbuffer_limit = \"900MiB\"\n[limits]\nmemory = \"4GiB\"",
             4,
@@ -422,8 +423,9 @@ fn an_output_that_a_source_would_read_again() {
 #[test]
 fn nothing_configured_says_what_to_begin_with() {
     for (text, said) in [
-        ("", "there is no source and no output"),
-        ("[source.a]\ntype = \"containers\"\n", "there is no output"),
+        ("[store]\nenabled = false\n", "there is no source and no output"),
+        ("[source.a]\ntype = \"containers\"\n[store]\nenabled = false\n", "there is no output"),
+        ("", "there is no source"),
         ("[output.a]\ntype = \"stdout\"\n", "there is no source"),
     ] {
         let loaded = loaded(text);
@@ -542,10 +544,16 @@ fn wrong_rules() {
             "\"ok\"?",
         ),
         (
-            "[[rule]]\nname = \"x\"\nto = [\"ok\"]",
-            3,
+            "[store]\nenabled = false\n[[rule]]\nname = \"x\"\nto = [\"ok\"]",
+            5,
             "default_to is missing",
             "default_to = [\"NAME\"]",
+        ),
+        (
+            "[store]\nenabled = false\n[[rule]]\nname = \"x\"\nto = [\"store\"]",
+            5,
+            "there is no output \"store\"",
+            "switched off",
         ),
         (
             "[[rule]]\nname = \"x\"\n[[rule]]\nname = \"x\"\nwhen = \"b\"",

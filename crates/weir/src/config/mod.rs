@@ -37,7 +37,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 pub(crate) use diagnostic::{Diagnostics, Level};
-pub(crate) use plan::{LogFormat, LogPlan, Plan};
+pub(crate) use plan::{LogFormat, LogPlan, Plan, STORE};
 pub(crate) use reference::markdown as reference;
 pub(crate) use rules::{RuleTest, TestValue};
 pub(crate) use schema::json_schema as schema;

@@ -16,6 +16,7 @@ use weir_pipeline::config::{
     ServerTlsFiles, SocketOutput, SocketProtocol, SourceKind, SourcePlan, SplunkHec, TailSettings,
     TlsSettings,
 };
+use weir_store::embedded::StoreConfig;
 
 use super::check;
 use super::diagnostic::Diagnostics;
@@ -23,9 +24,15 @@ use super::field::list_or;
 use super::glob;
 use super::rules::{self, RuleTest};
 use super::section::{self, Section};
-use super::tables::{Component, Family, LISTS, OUTPUT, SOURCE, TABLES, TOP};
+use super::tables::{
+    BASE_BYTES, Component, Family, HEAD_BYTES, HEAD_BYTES_MIN, LISTS, OUTPUT, SOURCE,
+    STORE_PER_HEAD, TABLES, TOP,
+};
 use super::text::Place;
 use super::tree::{Entry, Node, NodeTable, NodeValue};
+
+/// Name of weir's own store among the destinations, and of its directory.
+pub(crate) const STORE: &str = "store";
 
 /// What weir runs.
 #[derive(Debug, Clone)]
@@ -34,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) api_listen: Option<SocketAddr>,
     pub(crate) log: LogPlan,
     pub(crate) pipeline: PipelinePlan,
+    /// Weir's own store; none when it is switched off.
+    pub(crate) store: Option<StoreConfig>,
     /// Records with what the rules must do with them.
     pub(crate) tests: Vec<RuleTest>,
 }
@@ -84,6 +93,35 @@ impl Sections {
         &self.tables[index]
     }
 
+    /// Records are stored.
+    pub(crate) fn has_store(&self) -> bool {
+        self.table("store").bool("enabled")
+    }
+
+    /// Names of everything that a rule can route to.
+    pub(crate) fn destinations(&self) -> impl Iterator<Item = &str> {
+        let store = self.has_store().then_some(STORE);
+        self.outputs.iter().map(|output| output.name.as_str()).chain(store)
+    }
+
+    /// Memory that is planned with for everything but the store.
+    pub(crate) fn memory_beside_store(&self) -> u64 {
+        let windows: u64 = self.outputs.iter().map(|o| o.section.size("window")).sum();
+        let listeners = super::check_listen::memory_bytes(self);
+        let ring = self.table("journal").size("ring");
+        ring.saturating_add(windows).saturating_add(listeners).saturating_add(BASE_BYTES)
+    }
+
+    /// Memory of the store's head: as it is written, or what fits.
+    pub(crate) fn head_bytes(&self) -> u64 {
+        let store = self.table("store");
+        if store.is_set("head") {
+            return store.size("head");
+        }
+        let left = self.table("limits").size("memory").saturating_sub(self.memory_beside_store());
+        (left / STORE_PER_HEAD).clamp(HEAD_BYTES_MIN, HEAD_BYTES)
+    }
+
     /// The journal's directory.
     pub(crate) fn data_dir(&self) -> std::path::PathBuf {
         self.top.file("data_dir").unwrap_or_default()
@@ -106,6 +144,8 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
     let journal = sections.table("journal");
     let data_dir = sections.data_dir();
     let disk_bytes = disk_bytes(&data_dir);
+    let disk_free_bytes_min = journal.size_or_share("keep_free").resolve(disk_bytes);
+    let store = sections.has_store().then(|| store(&sections, disk_bytes, disk_free_bytes_min));
     Some(Plan {
         api_listen: api.listen("listen").filter(|_| api.bool("enabled")),
         log: LogPlan {
@@ -120,37 +160,62 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
             data_dir,
             ring_bytes: journal.size("ring"),
             journal_limit_bytes: journal.size_or_share("limit").resolve(disk_bytes),
-            disk_free_bytes_min: journal.size_or_share("keep_free").resolve(disk_bytes),
+            disk_free_bytes_min,
             sources: sources?,
             outputs: outputs?,
+            default_to: default_to(&sections),
             rules,
-            default_to: sections
-                .top
-                .is_set("default_to")
-                .then(|| texts(&sections.top, "default_to")),
         },
+        store,
         tests,
     })
+}
+
+/// Where records go that no rule routes; none = everywhere.
+fn default_to(sections: &Sections) -> Option<Vec<String>> {
+    if sections.top.is_set("default_to") {
+        return Some(texts(&sections.top, "default_to"));
+    }
+    let routes = sections.rules.iter().any(|rule| !rule.list("to").is_empty());
+    (routes && sections.has_store()).then(|| vec![STORE.to_owned()])
+}
+
+fn store(sections: &Sections, disk_bytes: u64, free_bytes_min: u64) -> StoreConfig {
+    let store = sections.table("store");
+    StoreConfig {
+        dir: sections.data_dir().join(STORE),
+        head_bytes: sections.head_bytes(),
+        flush_interval: store.duration("flush_interval"),
+        retention: Some(store.duration("retention")),
+        retention_bytes: Some(store.size_or_share("retention_size").resolve(disk_bytes)),
+        level: store.count("level").map_or(1, |level| i32::try_from(level).unwrap_or(1)),
+        free_bytes_min,
+    }
 }
 
 /// Reads data directory, API address and the names of the outputs, and nothing else.
 pub(crate) fn located(tree: &NodeTable, diagnostics: &mut Diagnostics) -> super::Located {
     let others: Vec<&str> = tree.entries.iter().map(|entry| entry.key.as_str()).collect();
     let top = section::read(tree, &[TOP], &others, "", None, diagnostics);
-    let api = TABLES.iter().find(|table| table.name == "api").map(|table| {
+    let mut table = |name: &str| {
+        let table = TABLES.iter().find(|table| table.name == name)?;
         let empty = NodeTable::default();
-        let node = match tree.get("api").map(|entry| &entry.node.value) {
+        let node = match tree.get(name).map(|entry| &entry.node.value) {
             Some(NodeValue::Table(node)) => node,
             _ => &empty,
         };
-        section::read(node, &[table.fields], &[], "api", None, diagnostics)
-    });
-    let outputs = match tree.get(OUTPUT.name).map(|entry| &entry.node.value) {
+        Some(section::read(node, &[table.fields], &[], name, None, diagnostics))
+    };
+    let (api, store) = (table("api"), table("store"));
+    let mut outputs: Vec<String> = match tree.get(OUTPUT.name).map(|entry| &entry.node.value) {
         Some(NodeValue::Table(outputs)) => {
             outputs.entries.iter().map(|entry| entry.key.clone()).collect()
         }
         _ => Vec::new(),
     };
+    if store.is_some_and(|store| store.bool("enabled")) {
+        outputs.push(STORE.to_owned());
+    }
     super::Located {
         data_dir: top.file("data_dir").unwrap_or_default(),
         api_listen: api.filter(|api| api.bool("enabled")).and_then(|api| api.listen("listen")),
@@ -172,7 +237,6 @@ fn sections(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Sections {
     let families = [SOURCE.name, OUTPUT.name].into_iter().chain(LISTS.iter().map(|l| l.name));
     let others: Vec<&str> = tables.iter().copied().chain(families).collect();
     let top = section::read(tree, &[TOP], &others, "", None, diagnostics);
-    later_releases(tree, diagnostics);
     let empty = NodeTable::default();
     let tables = TABLES
         .iter()
@@ -227,15 +291,6 @@ fn list(tree: &NodeTable, name: &str, diagnostics: &mut Diagnostics) -> Vec<Sect
         }
     }
     sections
-}
-
-/// The store is described where weir's design is; say plainly that it is not here.
-fn later_releases(tree: &NodeTable, diagnostics: &mut Diagnostics) {
-    let Some(entry) = tree.get("store") else { return };
-    let unknown = diagnostics.0.iter_mut().find(|d| d.place.as_ref() == Some(&entry.key_place));
-    if let Some(diagnostic) = unknown {
-        diagnostic.help.push("the store is not part of this release".to_owned());
-    }
 }
 
 /// Longest name of a source or output: it is part of file names and of every metric.
@@ -293,7 +348,7 @@ fn check_name(entry: &Entry, family: &Family, path: &str, diagnostics: &mut Diag
         diagnostics
             .error(place, path, format!("{name:?} cannot be the name of {}", family.with_article()))
             .help("a name has 1 to 64 of the characters A-Z, a-z, 0-9, _ and -");
-    } else if family.name == "output" && name == "store" {
+    } else if family.name == "output" && name == STORE {
         diagnostics
             .error(place, path, "the name \"store\" is reserved for weir's own store")
             .help("choose another name");

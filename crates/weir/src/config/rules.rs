@@ -15,7 +15,7 @@ use weir_pipeline::rule::{
 
 use super::diagnostic::{Diagnostics, nearest};
 use super::field::list_or;
-use super::plan::Sections;
+use super::plan::{STORE, Sections};
 use super::redaction;
 use super::section::Section;
 use super::text::Place;
@@ -339,12 +339,16 @@ fn known_output(
     sections: &Sections,
     diagnostics: &mut Diagnostics,
 ) {
-    let names = || sections.outputs.iter().map(|output| output.name.as_str());
+    let names = || sections.destinations();
     if names().any(|known| known == name) {
         return;
     }
     let diagnostic =
         diagnostics.error(Some(place.clone()), key_path, format!("there is no output {name:?}"));
+    if name == STORE {
+        diagnostic.help("the store is switched off: write enabled = true in [store]");
+        return;
+    }
     match nearest(name, names()) {
         Some(near) => diagnostic.help(format!("did you mean {near:?}?")),
         None => diagnostic.help(format!("there is {}", list_or(names()))),
@@ -373,8 +377,12 @@ fn destinations(sections: &Sections, diagnostics: &mut Diagnostics) {
     let routing = sections.rules.iter().find(|rule| !rule.list("to").is_empty());
     // An output that does not exist has its own error.
     let is_told = diagnostics.0.iter().any(|d| d.key_path == "rule.to");
-    let Some(routing) = routing.filter(|_| !top.is_set("default_to") && !is_told) else {
-        return unused_outputs(sections, diagnostics);
+    let is_said = top.is_set("default_to") || sections.has_store();
+    let Some(routing) = routing.filter(|_| !is_said && !is_told) else {
+        if !is_told {
+            unused_outputs(sections, diagnostics);
+        }
+        return;
     };
     diagnostics
         .error(
@@ -389,10 +397,10 @@ fn destinations(sections: &Sections, diagnostics: &mut Diagnostics) {
 }
 
 fn unused_outputs(sections: &Sections, diagnostics: &mut Diagnostics) {
-    if !sections.top.is_set("default_to") {
+    let mut routes = sections.rules.iter().flat_map(|rule| rule.list("to")).peekable();
+    if !sections.top.is_set("default_to") && routes.peek().is_none() {
         return;
     }
-    let routes = sections.rules.iter().flat_map(|rule| rule.list("to"));
     let used: Vec<&str> =
         routes.chain(sections.top.list("default_to")).map(|(name, _)| name.as_str()).collect();
     for output in sections.outputs.iter().filter(|output| !used.contains(&output.name.as_str())) {

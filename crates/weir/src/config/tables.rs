@@ -55,6 +55,12 @@ pub(crate) const RING_BYTES_MIN: u64 = 4 << 20;
 pub(crate) const WINDOW_BYTES_MIN: u64 = 1 << 20;
 /// Least buffer: the default window, and as much again to wait behind it.
 pub(crate) const BUFFER_BYTES_MIN: u64 = 4 << 20;
+/// Least memory of the store's head.
+pub(crate) const HEAD_BYTES_MIN: u64 = weir_store::limits::HEAD_BYTES_MIN;
+/// Memory of the store's head, where there is enough.
+pub(crate) const HEAD_BYTES: u64 = 128 << 20;
+/// Flushing and merging take as much again as the head.
+pub(crate) const STORE_PER_HEAD: u64 = 2;
 /// Memory of weir beside ring and windows: code, connections, compressors, buffers of reading.
 pub(crate) const BASE_BYTES: u64 = 32 << 20;
 
@@ -88,9 +94,10 @@ pub(crate) const TOP: &[Field] = &[
     field(
         "default_to",
         Kind::Names,
-        None("every output, while no rule has `to`"),
-        "Outputs for records that no rule routes. Must be written as soon as a rule has `to`; \
-         with an empty list such records are discarded, and counted as `unrouted`.",
+        None("every output and the store while no rule has `to`, else the store"),
+        "Outputs for records that no rule routes; `store` is weir's own store. Without it, and \
+         with a rule that has `to`, they go to the store, or this must be written where there is \
+         none. With an empty list such records are discarded, and counted as `unrouted`.",
     ),
 ];
 
@@ -120,7 +127,12 @@ const RULE: &[Field] = &[
         Value("\"*\""),
         "Which records: an [expression](expressions.md). Single quotes spare backslashes.",
     ),
-    field("to", Kind::Names, None("adds no output"), "Outputs that get these records."),
+    field(
+        "to",
+        Kind::Names,
+        None("adds no output"),
+        "Outputs that get these records; `store` is weir's own store.",
+    ),
     field(
         "final",
         Kind::Bool,
@@ -258,8 +270,8 @@ pub(crate) const TABLES: &[Table] = &[
             Kind::Size { min: 48 << 20, max: 1 << 40 },
             Value("\"512MiB\""),
             "Memory that weir plans with: the ring, the windows of all outputs, what sources that \
-             listen hold, and 32 MiB for weir itself must fit in it, or the configuration is \
-             refused.",
+             listen hold, twice the head of the store and 32 MiB for weir itself must fit in it, or \
+             the configuration is refused.",
         )],
     },
     Table {
@@ -288,6 +300,49 @@ pub(crate) const TABLES: &[Table] = &[
                 ]),
                 Value("\"auto\""),
                 "How it is said.",
+            ),
+        ],
+    },
+    Table {
+        name: "store",
+        doc: "Weir's own store, in `data_dir`: everything that is routed to `store` is kept there \
+              and can be searched (`weir search`). Where no rule says otherwise that is every \
+              record.",
+        fields: &[
+            field("enabled", Kind::Bool, Value("true"), "Whether anything is stored."),
+            field(
+                "retention",
+                time(Duration::from_mins(1), Duration::from_hours(24 * 36_500)),
+                Value("\"7d\""),
+                "How long records are kept, counted from when they were stored. They go in whole \
+                 segments, so some stay a little longer.",
+            ),
+            field(
+                "retention_size",
+                Kind::SizeOrShare { min: 64 << 20 },
+                Value("\"20%\""),
+                "Most disk that the store may use; beyond that the oldest records go. A share is \
+                 of the file system that holds `data_dir`.",
+            ),
+            field(
+                "head",
+                Kind::Size { min: HEAD_BYTES_MIN, max: 16 << 30 },
+                None("`128MiB`, or less where `limits.memory` is small"),
+                "Memory for records that are not in a file yet. Flushing and merging take as much \
+                 again at most.",
+            ),
+            field(
+                "flush_interval",
+                time(Duration::from_secs(1), Duration::from_hours(1)),
+                Value("\"60s\""),
+                "How long records may be in memory only. They can be searched at once; after a \
+                 crash they are read again, or sent again from the journal.",
+            ),
+            field(
+                "level",
+                Kind::Count { min: 1, max: 19 },
+                Value("1"),
+                "Level of zstd for new files: higher ones take more time and less disk.",
             ),
         ],
     },
