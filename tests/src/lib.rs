@@ -13,6 +13,8 @@ mod disk;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
+mod explore;
+#[cfg(test)]
 mod foreign;
 #[cfg(test)]
 mod hec;

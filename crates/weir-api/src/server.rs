@@ -87,6 +87,11 @@ impl Api {
         self.shared.explore.show(store);
     }
 
+    /// Lets go of the store, until another one is shown.
+    pub fn hide_store(&self) {
+        self.shared.explore.hide();
+    }
+
     /// Counts a reload of the configuration, which came into force or was refused.
     pub fn count_reload(&self, is_applied: bool) {
         let reloads = &self.shared.reloads;

@@ -61,7 +61,7 @@ pub use search::{Links, SearchAnswer};
 /// The store that is asked, if there is one.
 #[derive(Debug, Clone, Default)]
 enum Slot {
-    /// The pipeline has not started yet.
+    /// The pipeline has not started yet, or starts anew.
     #[default]
     Starting,
     /// There is none by configuration.
@@ -96,6 +96,11 @@ impl Explore {
         }
         let slot = store.map_or(Slot::Off, Slot::On);
         *self.slot.write().unwrap_or_else(PoisonError::into_inner) = slot;
+    }
+
+    /// From now on no store is asked, until there is another one.
+    pub(crate) fn hide(&self) {
+        *self.slot.write().unwrap_or_else(PoisonError::into_inner) = Slot::Starting;
     }
 
     /// The store, or why there is none.

@@ -20,7 +20,7 @@ use weir_pipeline::config::SourceKind;
 use weir_pipeline::health::{Health, Severity};
 use weir_pipeline::view::{OutputView, PipelineView};
 use weir_pipeline::{Pipeline, StartError};
-use weir_store::embedded::EmbeddedStore;
+use weir_store::embedded::{EmbeddedStore, Explorer};
 
 use crate::cli::ConfigArgs;
 use crate::command::config::{load_plan, summary};
@@ -48,9 +48,9 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
         Signals::new().context("failed to take over signals")?
     };
     let api = bind(&plan)?;
-    let (pipeline, _store) = start(&plan)?;
+    let (pipeline, store) = start(&plan)?;
     greet(&plan, args, api.as_ref(), color);
-    let mut running = Running { pipeline, plan, api };
+    let mut running = Running { pipeline, store, plan, api };
     running.show();
     let mut files = args.config.as_deref().map(Watch::new);
     let name = loop {
@@ -83,15 +83,17 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
 /// What runs, and by which plan.
 struct Running {
     pipeline: Pipeline,
+    store: Option<Arc<EmbeddedStore>>,
     plan: Plan,
     api: Option<Api>,
 }
 
 impl Running {
-    /// Lets the API show the present pipeline.
+    /// Lets the API show the present pipeline, and ask its store.
     fn show(&self) {
         if let Some(api) = &self.api {
-            api.show(self.pipeline.view(), None);
+            let explorer = |store: &Arc<_>| Arc::new(Explorer::new(Arc::clone(store))) as Arc<_>;
+            api.show(self.pipeline.view(), self.store.as_ref().map(explorer));
         }
     }
 
@@ -128,17 +130,23 @@ impl Running {
     /// the old one, when the new one cannot be started.
     fn restart(&mut self, plan: Plan) -> Result<bool> {
         tracing::info!("sources and outputs start anew");
+        // The store is opened again: nobody must hold the present one.
+        if let Some(api) = &self.api {
+            api.hide_store();
+        }
+        self.store = None;
         self.pipeline.stop(STOP_DEADLINE);
-        let (pipeline, is_applied) = match start(&plan) {
-            Ok((pipeline, _store)) => (pipeline, true),
+        let ((pipeline, store), is_applied) = match start(&plan) {
+            Ok(started) => (started, true),
             Err(error) => {
                 tracing::error!(
                     "the new configuration cannot be started: {error:#}; back to the one before"
                 );
-                (start(&self.plan)?.0, false)
+                (start(&self.plan)?, false)
             }
         };
         self.pipeline = pipeline;
+        self.store = store;
         if is_applied {
             tracing::info!("{}", summary(&plan));
             self.plan = plan;
@@ -224,6 +232,9 @@ fn greet(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: ColorChoice) 
     note(&format!("  data   {data_dir}"));
     note(&format!("  see    {shown}/metrics  {shown}/health  {shown}/weir/v1/ledger"));
     note(&format!("  try    {}         rates, lag and loss, live", strong("weir top")));
+    if plan.store.is_some() {
+        note(&format!("         {}      what is stored", strong("weir search")));
+    }
     if args.config.is_none() {
         note(&format!(
             "         {}   numbered lines, for weir to follow",

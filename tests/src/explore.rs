@@ -1,0 +1,252 @@
+//! What is stored is found: over HTTP, in the terminal, and by Datadog's own client.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+use weir_testkit::{PATIENCE, Weir, binary, wait_for};
+
+use crate::scene::Scene;
+
+const STORE: &str = "[store]\nenabled = true\n";
+
+/// A weir that stores a file of JSON lines.
+fn storing() -> (Scene, Weir, File) {
+    let scene = Scene::new();
+    let file = File::create(scene.logs().join("app.log")).unwrap();
+    let weir = scene.start(&(scene.source("json") + STORE));
+    (scene, weir, file)
+}
+
+/// Every tenth is an error of service `web`, the others are of `api`.
+fn line(n: u32) -> String {
+    let (service, level, code) =
+        if n.is_multiple_of(10) { ("web", "error", 500) } else { ("api", "info", 200) };
+    let record = json!({
+        "level": level, "service": service, "message": format!("request {n} done"), "n": n,
+        "http": { "status_code": code }, "duration": u64::from(n) * 1_000_000,
+        "total": n + 5, "work": n,
+    });
+    format!("{record}\n")
+}
+
+fn write_lines(file: &mut File, numbers: std::ops::Range<u32>) {
+    let text: String = numbers.map(line).collect();
+    file.write_all(text.as_bytes()).unwrap();
+}
+
+fn weir_command(weir: &Weir, words: &[&str], args: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.args(words).args(["--api", &weir.api().unwrap().to_string()]).args(args);
+    command.env("COLUMNS", "100");
+    command
+}
+
+fn output(weir: &Weir, words: &[&str], args: &[&str]) -> Output {
+    weir_command(weir, words, args).output().unwrap()
+}
+
+/// What stands on stdout, of a command that went well.
+#[track_caller]
+fn said(weir: &Weir, words: &[&str], args: &[&str]) -> String {
+    let output = output(weir, words, args);
+    let notes = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?} {args:?}: {notes}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Waits until so many records can be found.
+fn wait_found(weir: &Weir, records: u64) {
+    let found = || {
+        let counted = output(weir, &["search"], &["--compute", "count", "-o", "json"]);
+        let text = String::from_utf8(counted.stdout).unwrap();
+        // While the store catches up the answer is not the whole one, and the code says so.
+        let is_all = json_lines(&text)[0]["computes"]["c0"] == records;
+        (counted.status.success() && is_all).then_some(())
+    };
+    assert!(wait_for(PATIENCE, found).is_some(), "{records} records are not found");
+}
+
+#[test]
+fn what_was_received_is_found_counted_and_exported_exactly() {
+    let (_scene, mut weir, mut file) = storing();
+    write_lines(&mut file, 0..3000);
+    wait_found(&weir, 3000);
+    let rows = said(&weir, &["search"], &["@n:1234", "-o", "raw"]);
+    assert_eq!(rows, "request 1234 done\n");
+    let rows = said(&weir, &["search"], &["status:error", "-o", "json", "-n", "5000"]);
+    assert_eq!(json_lines(&rows).len(), 300, "over one page");
+    let groups = ["--group-by", "service", "--compute", "count,max:@duration", "-o", "json"];
+    let groups = json_lines(&said(&weir, &["search"], &groups));
+    assert_eq!(groups[0]["by"]["service"], "api");
+    assert_eq!(groups[0]["computes"]["c0"], 2700);
+    assert_eq!(groups[1]["computes"]["c1"], 2990e6);
+    let table = said(&weir, &["search"], &["--group-by", "@http.status_code"]);
+    assert_eq!(
+        table,
+        "  @http.status_code  count\n  200                2,700\n  500                  300\n"
+    );
+    let delay = ["@delay:5", "--measure", "delay=@total - @work", "--compute", "count,avg:@delay"];
+    assert!(said(&weir, &["search"], &delay).ends_with("  3,000            5\n"));
+    let bars = said(&weir, &["search"], &["--histogram", "-o", "json"]);
+    let sum: f64 = json_lines(&bars).iter().filter_map(|bar| bar["value"].as_f64()).sum();
+    assert!((sum - 3000.0).abs() < 0.1, "{bars}");
+    let patterns = said(&weir, &["search"], &["--patterns", "-o", "json"]);
+    assert_eq!(json_lines(&patterns)[0]["count"], 3000, "{patterns}");
+    let export = said(&weir, &["store", "export"], &["service:web"]);
+    let numbers: Vec<u64> = json_lines(&export)
+        .iter()
+        .map(|entry| entry["attributes"]["attributes"]["n"].as_u64().unwrap())
+        .collect();
+    assert_eq!(numbers, (0..3000).step_by(10).collect::<Vec<u64>>());
+    weir.books().assert_balanced();
+    weir.stop();
+}
+
+#[test]
+fn a_search_that_is_followed_shows_every_record_once() {
+    let (_scene, mut weir, mut file) = storing();
+    write_lines(&mut file, 0..50);
+    wait_found(&weir, 50);
+    // Lines are written without a pause while the search begins, and until it has seen enough.
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writing = {
+        let is_over = is_over.clone();
+        std::thread::spawn(move || {
+            let mut n = 50;
+            while !is_over.load(Ordering::Relaxed) {
+                write_lines(&mut file, n..n + 2);
+                n += 2;
+                std::thread::park_timeout(std::time::Duration::from_millis(2));
+            }
+        })
+    };
+    let args = ["--follow", "-o", "raw", "-n", "1000", "request"];
+    let mut child = weir_command(&weir, &["search"], &args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
+    for n in 0..1500 {
+        assert_eq!(rows.next().unwrap().unwrap(), format!("request {n} done"));
+    }
+    is_over.store(true, Ordering::Relaxed);
+    writing.join().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    weir.stop();
+}
+
+#[test]
+fn a_search_says_what_is_wrong_and_what_was_not_found() {
+    let (_scene, mut weir, mut file) = storing();
+    write_lines(&mut file, 0..10);
+    wait_found(&weir, 10);
+    let wrong = output(&weir, &["search"], &["service:(web OR"]);
+    let notes = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert_eq!(wrong.status.code(), Some(1), "{notes}");
+    assert!(notes.contains("ends too early") && notes.contains('^'), "{notes}");
+    let empty = output(&weir, &["search"], &["@no.such.field:1", "--exit-on-empty"]);
+    let notes = String::from_utf8_lossy(&empty.stderr).into_owned();
+    assert_eq!((empty.status.code(), empty.stdout.len()), (Some(4), 0), "{notes}");
+    assert!(notes.contains("no record has a field @no.such.field"), "{notes}");
+    let reversed = output(&weir, &["search"], &["--from", "now", "--to", "now-1h"]);
+    assert!(String::from_utf8_lossy(&reversed.stderr).contains("is not before"));
+    weir.stop();
+}
+
+#[test]
+fn without_a_store_a_search_says_that_it_is_off() {
+    let scene = Scene::new();
+    let nowhere = "[output.nowhere]\ntype = \"blackhole\"\n[store]\nenabled = false\n";
+    let mut weir = scene.start(&(scene.source("json") + nowhere));
+    let off = output(&weir, &["search"], &[]);
+    let notes = String::from_utf8_lossy(&off.stderr).into_owned();
+    assert_eq!(off.status.code(), Some(1));
+    assert!(notes.contains("the store is off: [store] enabled = false"), "{notes}");
+    weir.stop();
+}
+
+#[test]
+fn the_context_of_a_record_is_its_neighbours_in_the_file() {
+    let (_scene, mut weir, mut file) = storing();
+    write_lines(&mut file, 0..100);
+    wait_found(&weir, 100);
+    let row = json_lines(&said(&weir, &["search"], &["@n:50", "-o", "json"])).remove(0);
+    let path = format!("/weir/v1/context?id={}&before=2&after=2", row["id"].as_str().unwrap());
+    let (status, body) = weir.get(&path).unwrap();
+    assert_eq!(status, 200, "{body}");
+    let context: Value = serde_json::from_str(&body).unwrap();
+    let numbers = |part: &str| -> Vec<u64> {
+        let entries = context[part].as_array().unwrap();
+        entries.iter().map(|e| e["attributes"]["attributes"]["n"].as_u64().unwrap()).collect()
+    };
+    assert_eq!((numbers("before"), numbers("after")), (vec![48, 49], vec![51, 52]), "{body}");
+    weir.stop();
+}
+
+/// What Datadog's own client submits it finds again.
+const CLIENT: &str = r#"
+import sys, time
+from datadog_api_client import ApiClient, Configuration
+from datadog_api_client.v2.api.logs_api import LogsApi
+from datadog_api_client.v2.model.http_log import HTTPLog
+from datadog_api_client.v2.model.http_log_item import HTTPLogItem
+from datadog_api_client.v2.model.logs_aggregate_request import LogsAggregateRequest
+from datadog_api_client.v2.model.logs_aggregation_function import LogsAggregationFunction as F
+from datadog_api_client.v2.model.logs_compute import LogsCompute
+from datadog_api_client.v2.model.logs_group_by import LogsGroupBy
+from datadog_api_client.v2.model.logs_list_request import LogsListRequest
+from datadog_api_client.v2.model.logs_list_request_page import LogsListRequestPage
+from datadog_api_client.v2.model.logs_query_filter import LogsQueryFilter
+
+intake, api = sys.argv[1:]
+configuration = Configuration(host=f"http://{api}", api_key={"apiKeyAuth": "a", "appKeyAuth": "b"})
+configuration.server_operation_index["submit_log"] = 1
+configuration.server_operation_variables["submit_log"] = {"protocol": "http", "name": intake}
+logs = LogsApi(ApiClient(configuration))
+item = lambda n: HTTPLogItem(message=f"order {n} paid", service="shop", ddsource="python", ddtags="env:prod,team:a", hostname="h1", n=str(n), status="error" if n % 5 == 0 else "info")
+for first in range(0, 100, 25):
+    logs.submit_log(body=HTTPLog([item(n) for n in range(first, first + 25)]))
+
+filter = LogsQueryFilter(query="service:shop env:prod paid", _from="now-1h", to="now")
+count = lambda: logs.aggregate_logs(body=LogsAggregateRequest(filter=filter, compute=[LogsCompute(aggregation=F.COUNT)])).data.buckets[0].computes["c0"]
+deadline = time.monotonic() + 30
+while count() < 100 and time.monotonic() < deadline:
+    pass
+assert count() == 100, count()
+found = list(logs.list_logs_with_pagination(body=LogsListRequest(filter=filter, page=LogsListRequestPage(limit=30))))
+assert sorted(log.attributes.message for log in found) == sorted(f"order {n} paid" for n in range(100)), found
+log = next(log for log in found if log.attributes.message == "order 5 paid")
+assert log.attributes.service == "shop" and log.attributes.host == "h1" and log.attributes.status == "error", log
+assert "env:prod" in log.attributes.tags and "team:a" in log.attributes.tags, log
+assert log.attributes.attributes["n"] == "5", log
+answer = logs.aggregate_logs(body=LogsAggregateRequest(filter=filter, compute=[LogsCompute(aggregation=F.COUNT)], group_by=[LogsGroupBy(facet="status"), LogsGroupBy(facet="team")]))
+groups = {(b.by["status"], b.by["team"]): b.computes["c0"] for b in answer.data.buckets}
+assert groups == {("info", "a"): 80, ("error", "a"): 20}, groups
+print("as expected")
+"#;
+
+#[test]
+fn what_datadogs_own_client_submits_it_finds_again() {
+    let Some(python) = std::env::var_os("WEIR_PYTHON") else { return };
+    let scene = Scene::new();
+    let intake = "[source.intake]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\n";
+    let mut weir = scene.start(&format!("{intake}{STORE}"));
+    let intake = weir.source_address("intake").to_string();
+    let api = weir.api().unwrap().to_string();
+    let out = Command::new(python).args(["-c", CLIENT, &intake, &api]).output().unwrap();
+    let said =
+        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && said.contains("as expected"), "{said}");
+    weir.books().assert_balanced();
+    weir.stop();
+}
