@@ -68,12 +68,23 @@ impl SegmentFiles {
         Ok(())
     }
 
+    pub(super) fn open_segment(&self, disk: &dyn Disk) -> Result<Segment, SegmentError> {
+        Segment::open(Arc::from(disk.open(&self.segment, OpenMode::Read)?))
+    }
+
+    fn open_sidecar(&self, disk: &dyn Disk, segment: &Segment) -> Result<Sidecar, SidecarError> {
+        Sidecar::open(Arc::from(disk.open(&self.sidecar, OpenMode::Read)?), segment)
+    }
+
+    /// The sidecar is of a release to come, and left alone.
+    pub(super) fn has_later_sidecar(&self, disk: &dyn Disk, segment: &Segment) -> bool {
+        matches!(self.open_sidecar(disk, segment), Err(SidecarError::Version(_)))
+    }
+
     /// Opens both. A sidecar that cannot be used costs time only.
     pub(super) fn open(&self, disk: &dyn Disk) -> Result<OpenSegment, SegmentError> {
-        let open = |path: &Path| disk.open(path, OpenMode::Read).map(Arc::<dyn DiskFile>::from);
-        let segment = Segment::open(open(&self.segment)?)?;
-        let sidecar = open(&self.sidecar).map_err(SidecarError::from);
-        let sidecar = sidecar.and_then(|file| Sidecar::open(file, &segment)).ok();
+        let segment = self.open_segment(disk)?;
+        let sidecar = self.open_sidecar(disk, &segment).ok();
         let name = self.segment.file_name().unwrap_or_default().display().to_string();
         Ok(OpenSegment { name, segment, sidecar })
     }

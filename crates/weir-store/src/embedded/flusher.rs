@@ -5,6 +5,7 @@
 //! before it, and what it replaces is removed only after it; nothing that failed is flushed again:
 //! another attempt writes other files.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,6 +55,9 @@ pub(super) struct Flusher {
     sealed: Option<Sealed>,
     failures: u32,
     retry_at: Duration,
+    opened_at: Duration,
+    /// Segments that are neither merged nor given a sidecar: it was tried, and did not work.
+    pub(super) hopeless: HashSet<u64>,
 }
 
 impl std::fmt::Debug for Flusher {
@@ -66,11 +70,28 @@ impl Flusher {
     pub(super) fn new(shared: Arc<Shared>, manifest: Manifest, pending: Option<Pending>) -> Self {
         let (upstream, sealed) = (None, None);
         let (failures, retry_at) = (0, Duration::ZERO);
-        Self { shared, manifest, upstream, pending, sealed, failures, retry_at }
+        let opened_at = shared.clock.monotonic();
+        let hopeless = HashSet::new();
+        Self {
+            shared,
+            manifest,
+            upstream,
+            pending,
+            sealed,
+            failures,
+            retry_at,
+            opened_at,
+            hopeless,
+        }
     }
 
     pub(super) fn set_upstream(&mut self, upstream: Box<dyn Upstream>) {
         self.upstream = Some(upstream);
+    }
+
+    /// How long the store has been open.
+    pub(super) fn uptime(&self) -> Duration {
+        self.shared.clock.monotonic().saturating_sub(self.opened_at)
     }
 
     pub(super) fn contents(&self) -> &Contents {
@@ -111,11 +132,11 @@ impl Flusher {
             self.flush(sealed)?;
             return Ok(true);
         }
-        Ok(self.bury())
+        self.tidy()
     }
 
     /// Removes files that were replaced and that nobody reads any more. True when there were some.
-    fn bury(&self) -> bool {
+    pub(super) fn bury(&self) -> bool {
         let is_free = |(open, _): &mut (Option<Arc<OpenSegment>>, _)| {
             open.as_ref().is_none_or(|open| Arc::strong_count(open) == 1)
         };

@@ -16,6 +16,7 @@ mod hash;
 mod head;
 mod log_store;
 mod manifest;
+mod merge;
 mod opening;
 pub mod scan;
 pub mod segment;

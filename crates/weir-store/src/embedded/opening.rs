@@ -2,8 +2,8 @@
 //!
 //! Rules, in this order. What is half written (`.tmp`) is removed. While the manifest is whole, it
 //! is right: files that it does not know are removed. When it may have forgotten something (it is
-//! gone, damaged, or its end is torn), every whole segment on disk counts that does not overlap
-//! with a larger one: a segment has its name only when it is complete, and says in its metadata
+//! gone, damaged, its end is torn, a segment is newer than all that it knows, or one that it knows
+//! is gone), every whole segment on disk counts that does not overlap with a larger one: a segment has its name only when it is complete, and says in its metadata
 //! which sequences it holds; the positions are read from its rows. A segment that is damaged is
 //! set aside. A disk that cannot be written is no reason not to open.
 
@@ -69,6 +69,7 @@ pub(super) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError>
         opening.catalog.damaged.insert(text);
     }
     opening.open_known(manifest.contents());
+    let doubts = doubts || opening.is_behind(manifest.contents());
     if doubts {
         opening.adopt();
     }
@@ -151,6 +152,22 @@ impl Opening<'_> {
         for id in &self.found.bad {
             self.catalog.damaged.insert(format!("{} was damaged", super::files::name_of(*id)));
         }
+    }
+
+    /// The manifest is whole and yet behind: a segment is newer than all that it knows, or one that
+    /// it knows is gone. Its last records are missing, or were never written.
+    fn is_behind(&self, contents: &Contents) -> bool {
+        let is_gone = |id: &u64| !self.found.segments.contains_key(id);
+        let unknown = |(id, _): &(&u64, &PathBuf)| !contents.segments.contains_key(*id);
+        let is_newer = |(_, path): (&u64, &PathBuf)| {
+            let files =
+                SegmentFiles { segment: path.clone(), sidecar: path.with_extension("widx") };
+            let segment = files.open_segment(self.disk).ok();
+            let provenance = segment.as_ref().and_then(Segment::provenance);
+            provenance.is_some_and(|p| p.sequences.0 >= contents.counters.next_sequence)
+        };
+        contents.segments.keys().any(is_gone)
+            || self.found.segments.iter().filter(unknown).any(is_newer)
     }
 
     /// A segment that cannot be read, and perhaps can be later.

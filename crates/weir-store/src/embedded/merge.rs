@@ -1,0 +1,304 @@
+//! What is done when nothing waits to be flushed: retention, sidecars that are missing, merging.
+//!
+//! Small segments are decoded and encoded anew, each record at most once; what is large enough to
+//! compress well is put together as it stands. Invariants: only neighbours in the order of
+//! sequences are merged, so the sequences of two segments never overlap; the new segment takes the
+//! place of the old ones in one change of the manifest; retention removes whole segments, the
+//! oldest first.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use weir_expr::naive;
+
+use super::catalog::Live;
+use super::columns::{Rows, StoredRecord};
+use super::files::Draft;
+use super::flusher::{Flusher, Pending};
+use super::manifest::{Change, Counters, SegmentEntry};
+use super::segment::{PageBuffer, Segment, SegmentError, stitch_segments, stitched_columns};
+use super::sidecar::{
+    Sidecar, SidecarError, rebuild_sidecar, stitch_sidecars, write_segment_with_sidecar,
+};
+use super::snapshot::{Deletion, OpenSegment};
+use crate::limits::{
+    MERGE_BYTES_MAX, MERGE_SEGMENTS_MAX, MERGE_SEGMENTS_MIN, PAGE_ROWS, ROW_GROUP_ROWS_MAX,
+    SEGMENT_BYTES_MAX, STITCH_BYTES_MIN,
+};
+use crate::query::StoredFields;
+
+/// Level of zstd for segments that are encoded anew.
+const MERGE_LEVEL: i32 = 3;
+/// Few small segments are merged all the same when the first is that old.
+const MERGE_AGE: Duration = Duration::from_hours(1);
+/// For so long after a start nothing is removed by age if that would be everything: perhaps it is
+/// the clock that is wrong.
+const DOUBT: Duration = Duration::from_hours(1);
+
+/// Segments that become one.
+struct Plan {
+    parts: Vec<(SegmentEntry, Arc<OpenSegment>)>,
+    is_stitch: bool,
+}
+
+impl Flusher {
+    /// True when there was something to do.
+    pub(super) fn tidy(&mut self) -> Result<bool, SidecarError> {
+        Ok(self.bury() || self.retire()? || self.rebuild()? || self.merge()?)
+    }
+
+    /// Removes what is too old or too much.
+    fn retire(&mut self) -> Result<bool, SidecarError> {
+        let config = &self.shared.config;
+        let mut entries: Vec<SegmentEntry> = self.contents().segments.values().copied().collect();
+        entries.sort_unstable_by_key(|entry| entry.sequences);
+        let now = self.shared.clock.unix_ns();
+        let age_max = config.retention.map_or(i64::MAX, |age| age.as_nanos() as i64);
+        let is_old = |entry: &SegmentEntry| now.saturating_sub(entry.stored_ns) > age_max;
+        let is_in_doubt = entries.iter().all(is_old) && self.uptime() < DOUBT;
+        let mut bytes: u64 = entries.iter().map(|e| e.segment_bytes + e.sidecar_bytes).sum();
+        let bytes_max = config.retention_bytes.unwrap_or(u64::MAX);
+        let mut change = Change { counters: self.counters(0), ..Change::default() };
+        for entry in &entries {
+            if bytes <= bytes_max && (is_in_doubt || !is_old(entry)) {
+                continue;
+            }
+            let size = entry.segment_bytes + entry.sidecar_bytes;
+            bytes -= size;
+            change.removed.push(entry.id);
+            let Counters { retired, .. } = &mut change.counters;
+            retired.segments += 1;
+            retired.rows += entry.rows;
+            retired.bytes += size;
+        }
+        if change.removed.is_empty() {
+            return Ok(false);
+        }
+        let segments = change.removed.len();
+        self.end_deletions(&mut change);
+        self.commit(Pending { change, ..Pending::default() })?;
+        tracing::info!(segments, "segments are over their retention and removed");
+        Ok(true)
+    }
+
+    /// Deletions of which no record can be left.
+    fn end_deletions(&self, change: &mut Change) {
+        let contents = self.contents();
+        let may_have = |before: u64| {
+            let left = contents.segments.values().filter(|e| !change.removed.contains(&e.id));
+            left.chain(&change.added).any(|entry| entry.sequences.0 < before)
+        };
+        let done: Vec<u64> = contents
+            .deletions
+            .iter()
+            .filter(|(_, deletion)| !may_have(deletion.before_sequence))
+            .map(|(id, _)| *id)
+            .collect();
+        change.deletions_done = done;
+    }
+
+    /// Builds a sidecar that is missing, one at a time.
+    fn rebuild(&mut self) -> Result<bool, SidecarError> {
+        let found = {
+            let catalog = self.shared.catalog();
+            let mut live = catalog.segments.values();
+            let lacks = |live: &&Live| {
+                let open = live.open.as_ref();
+                open.is_some_and(|o| o.sidecar.is_none()) && !self.hopeless.contains(&live.entry.id)
+            };
+            live.find(lacks).cloned()
+        };
+        let Some(Live { entry, open: Some(open) }) = found else { return Ok(false) };
+        // Once: what cannot be built now, or is of a later release, is left alone.
+        self.hopeless.insert(entry.id);
+        let files = self.shared.files(&entry);
+        let disk = &*self.shared.disk.clone();
+        let segment = files.open_segment(disk)?;
+        if files.has_later_sidecar(disk, &segment) {
+            return Ok(true);
+        }
+        let draft = Draft::create(disk, &files.sidecar)?;
+        let built = rebuild_sidecar(&segment, draft.file.clone());
+        let published = built.and_then(|sidecar| {
+            draft.publish(disk)?;
+            disk.sync_dir(files.sidecar.parent().unwrap_or(&self.shared.config.dir))?;
+            Ok(sidecar)
+        });
+        match published {
+            Ok(sidecar) => {
+                let name = open.name.clone();
+                let open = Arc::new(OpenSegment { name, segment, sidecar: Some(sidecar) });
+                if let Some(live) = self.shared.catalog().segments.get_mut(&entry.id) {
+                    live.open = Some(open);
+                }
+                tracing::info!(segment = entry.id, "a sidecar was built anew");
+                Ok(true)
+            }
+            Err(error) => {
+                draft.discard(disk);
+                tracing::warn!(segment = entry.id, %error, "a sidecar cannot be built");
+                Ok(true)
+            }
+        }
+    }
+
+    /// Makes one segment of several, when that is worthwhile.
+    fn merge(&mut self) -> Result<bool, SidecarError> {
+        let Some(plan) = self.plan() else { return Ok(false) };
+        let begun = self.shared.clock.monotonic();
+        self.check_space(plan.parts.iter().map(|(entry, _)| entry.segment_bytes).sum())?;
+        let sequences = plan.parts.iter().map(|(entry, _)| entry.sequences);
+        let sequences = sequences.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
+        let stored_ns = plan.parts.iter().map(|(entry, _)| entry.stored_ns).max();
+        let tier = plan.parts.iter().map(|(entry, _)| tier_of(entry)).max().unwrap_or(0) + 1;
+        let raw_bytes = plan.parts.iter().map(|(entry, _)| entry.raw_bytes).sum();
+        let provenance = self.provenance(sequences, stored_ns, tier, raw_bytes);
+        let merged = if plan.is_stitch {
+            let segments: Vec<&Segment> = plan.parts.iter().map(|(_, o)| &o.segment).collect();
+            let sidecars: Vec<&Sidecar> =
+                plan.parts.iter().filter_map(|(_, o)| o.sidecar.as_ref()).collect();
+            let columns = stitched_columns(&segments).unwrap_or_default();
+            self.create(&provenance, |segment, sidecar| {
+                let summary = stitch_segments(&segments, &columns, Some(&provenance), segment)?;
+                stitch_sidecars(&sidecars, &summary, sidecar)?;
+                Ok(summary)
+            })
+        } else {
+            let deletions = self.shared.catalog().deletions.clone();
+            gather(&plan, &deletions).map_err(SidecarError::from).and_then(|rows| {
+                self.create(&provenance, |segment, sidecar| {
+                    let of = Some(&provenance);
+                    write_segment_with_sidecar(&rows, MERGE_LEVEL, of, segment, sidecar)
+                })
+            })
+        };
+        let (entry, open) = match merged {
+            Err(error) if is_damage(&error) => {
+                tracing::error!(%error, "a segment that was to be merged is damaged");
+                self.hopeless.extend(plan.parts.iter().map(|(entry, _)| entry.id));
+                return Ok(true);
+            }
+            merged => merged?,
+        };
+        let mut change = Change {
+            added: vec![entry],
+            removed: plan.parts.iter().map(|(entry, _)| entry.id).collect(),
+            counters: self.counters(0),
+            ..Change::default()
+        };
+        self.end_deletions(&mut change);
+        drop(plan);
+        self.commit(Pending { change, opened: vec![(entry, open)], sealed: None })?;
+        let taken = self.shared.clock.monotonic().saturating_sub(begun);
+        let counts = &self.shared.counts;
+        counts.merges.fetch_add(1, Ordering::Relaxed);
+        counts.merge_us.fetch_add(taken.as_micros() as u64, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// The first neighbours that are worth merging.
+    fn plan(&self) -> Option<Plan> {
+        let mut all: Vec<Live> = self.shared.catalog().segments.values().cloned().collect();
+        all.sort_unstable_by_key(|live| live.entry.sequences);
+        let now = self.shared.clock.unix_ns();
+        let kind = |live: &Live| {
+            let has_all = live.open.as_ref().is_some_and(|open| open.sidecar.is_some());
+            (has_all && !self.hopeless.contains(&live.entry.id)).then(|| tier_of(&live.entry))
+        };
+        for run in all.chunk_by(|a, b| kind(a).is_some() && kind(a) == kind(b)) {
+            let Some(tier) = run.first().and_then(&kind) else { continue };
+            let plan = if tier == 0 { small(run, now) } else { large(run) };
+            if plan.is_some() {
+                return plan;
+            }
+        }
+        None
+    }
+}
+
+/// What is large enough to stay as it is counts as merged once.
+fn tier_of(entry: &SegmentEntry) -> u8 {
+    if entry.tier == 0 && entry.raw_bytes >= STITCH_BYTES_MIN { 1 } else { entry.tier }
+}
+
+/// Small neighbours, to be encoded anew.
+fn small(run: &[Live], now: i64) -> Option<Plan> {
+    let (mut count, mut bytes, mut rows) = (0, 0, 0);
+    for live in run.iter().take(MERGE_SEGMENTS_MAX) {
+        let entry = &live.entry;
+        let too_much = bytes + entry.raw_bytes > MERGE_BYTES_MAX
+            || rows + entry.rows > ROW_GROUP_ROWS_MAX as u64;
+        if too_much {
+            break;
+        }
+        (count, bytes, rows) = (count + 1, bytes + entry.raw_bytes, rows + entry.rows);
+    }
+    let age = now.saturating_sub(run.first()?.entry.stored_ns);
+    let is_old = i128::from(age) > MERGE_AGE.as_nanos() as i128;
+    let is_worth_it =
+        count == MERGE_SEGMENTS_MAX || bytes >= STITCH_BYTES_MIN || is_old || count < run.len();
+    (count >= 2 && is_worth_it).then(|| plan_of(&run[..count], false))
+}
+
+/// Neighbours of one size, to be put together as they stand.
+fn large(run: &[Live]) -> Option<Plan> {
+    for from in 0..run.len().saturating_sub(MERGE_SEGMENTS_MIN - 1) {
+        let rest = &run[from..];
+        let mut bytes = 0;
+        let fits = rest.iter().take(MERGE_SEGMENTS_MAX).take_while(|live| {
+            bytes += live.entry.segment_bytes;
+            bytes <= SEGMENT_BYTES_MAX
+        });
+        for count in (MERGE_SEGMENTS_MIN..=fits.count()).rev() {
+            let segments: Vec<&Segment> =
+                rest[..count].iter().filter_map(|l| Some(&l.open.as_ref()?.segment)).collect();
+            if stitched_columns(&segments).is_some() {
+                return Some(plan_of(&rest[..count], true));
+            }
+        }
+    }
+    None
+}
+
+fn plan_of(run: &[Live], is_stitch: bool) -> Plan {
+    let parts = run.iter().filter_map(|live| Some((live.entry, live.open.clone()?)));
+    Plan { parts: parts.collect(), is_stitch }
+}
+
+/// All records of the parts, but those that are to be deleted.
+fn gather(plan: &Plan, deletions: &[Deletion]) -> Result<Rows, SegmentError> {
+    let mut rows = Rows::new();
+    let mut buffer = PageBuffer::new()?;
+    for (_, open) in &plan.parts {
+        let segment = &open.segment;
+        for group in 0..segment.group_count() {
+            for first in (0..segment.group_rows(group)).step_by(PAGE_ROWS) {
+                let last = (first + PAGE_ROWS).min(segment.group_rows(group));
+                let wanted: Vec<usize> = (first..last).collect();
+                for record in segment.records(group, &wanted, &mut buffer)? {
+                    if !deletions.iter().any(|deletion| is_deleted(&record, deletion)) {
+                        let full =
+                            |error: super::columns::Full| SegmentError::Write(error.to_string());
+                        rows.push_record(&record).map_err(full)?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn is_deleted(record: &StoredRecord, deletion: &Deletion) -> bool {
+    record.sequence < deletion.before_sequence
+        && deletion.range.contains(record.time_ns)
+        && naive::matches(&deletion.query, &StoredFields::new(record, &[]))
+}
+
+fn is_damage(error: &SidecarError) -> bool {
+    match error {
+        SidecarError::Segment(error) => error.is_damage(),
+        SidecarError::Damaged(_) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,198 @@
+//! Merging, retention, sidecars that are missing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_testkit::FaultyDisk;
+
+use super::crash::cut_everywhere;
+use super::world::{File, Process, assert_each_once, config, files, names, records_of};
+use crate::embedded::store::StoreConfig;
+use crate::query::TimeRange;
+
+/// Stores a little from every file.
+fn flush_some(process: &mut Process, files: &mut BTreeMap<u64, File>) {
+    for (stream, file) in &mut *files {
+        file.written += 3;
+        process.read(*stream, file, 1000);
+    }
+    process.drain_other();
+    process.flush();
+}
+
+fn flush_often(process: &mut Process, files: &mut BTreeMap<u64, File>) {
+    for _ in 0..15 {
+        flush_some(process, files);
+    }
+}
+
+#[test]
+fn small_segments_become_one_and_nothing_else_changes() {
+    let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
+    let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
+    flush_often(&mut process, &mut files);
+    assert_eq!(process.store.figures().segments, 15);
+    let before = process.store.snapshot(TimeRange::ALL);
+    flush_some(&mut process, &mut files);
+    let figures = process.store.figures();
+    assert_eq!((figures.segments, figures.merges), (1, 1));
+    assert_each_once(&process.records(), &files, "");
+    // Whoever reads goes on with the old ones, which are there as long as that takes.
+    assert_eq!(records_of(&before).len(), 15 * 9);
+    assert_eq!(names(&disk, "parquet").len(), 16);
+    drop(before);
+    assert!(process.run());
+    assert_eq!(names(&disk, "parquet").len(), 1);
+    assert_eq!(names(&disk, "widx").len(), 1);
+    let snapshot = process.store.snapshot(TimeRange::ALL);
+    assert!(snapshot.segments[0].sidecar.is_some());
+}
+
+#[test]
+fn few_old_segments_are_merged_too_and_merged_ones_are_put_together() {
+    let (disk, mut files) = (FaultyDisk::new(), files(2, 0));
+    let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
+    for _ in 0..8 {
+        flush_some(&mut process, &mut files);
+        flush_some(&mut process, &mut files);
+        process.clock.advance(Duration::from_hours(2));
+        assert!(process.run());
+    }
+    let figures = process.store.figures();
+    assert_eq!((figures.segments, figures.merges), (1, 9), "{figures:?}");
+    assert_each_once(&process.records(), &files, "");
+    drop(process);
+    let disk = disk.kill();
+    let process = Process::start(&disk, config(), &mut files, false).unwrap();
+    assert_each_once(&process.records(), &files, "");
+}
+
+#[test]
+fn a_merge_is_cut_anywhere() {
+    cut_everywhere(flush_often, flush_some, 4);
+}
+
+#[test]
+fn what_is_too_old_or_too_much_goes_the_oldest_first() {
+    let (disk, mut files) = (FaultyDisk::new(), files(1, 0));
+    let day = Duration::from_hours(24);
+    let config = StoreConfig { retention: Some(day * 7), ..config() };
+    let mut process = Process::start(&disk, config.clone(), &mut files, false).unwrap();
+    for _ in 0..10 {
+        flush_some(&mut process, &mut files);
+        process.clock.advance(day);
+        assert!(process.run());
+    }
+    let figures = process.store.figures();
+    // Merged ones stay as long as their newest record.
+    let retired = figures.retired_rows;
+    assert!((6..=12).contains(&retired), "{figures:?}");
+    assert_eq!(retired + figures.rows, 30);
+    assert_eq!(names(&disk, "parquet").len() as u64, figures.segments);
+    drop(process);
+    let disk = disk.kill();
+    let bytes = figures.disk_bytes / 2;
+    let config = StoreConfig { retention_bytes: Some(bytes), ..config };
+    let mut process = Process::start(&disk, config, &mut files, false).unwrap();
+    assert_eq!(process.store.figures().retired_rows, retired, "it is remembered");
+    process.run();
+    let figures = process.store.figures();
+    assert!(figures.disk_bytes <= bytes && figures.rows > 0, "{figures:?}");
+    let first = process.records().iter().map(|record| record.position.offset).min();
+    assert!(first > Some(9 * super::world::STEP), "the newest are left");
+}
+
+#[test]
+fn a_clock_that_is_wrong_at_the_start_removes_nothing() {
+    let (disk, mut files) = (FaultyDisk::new(), files(1, 0));
+    let config = StoreConfig { retention: Some(Duration::from_hours(24)), ..config() };
+    let mut process = Process::start(&disk, config.clone(), &mut files, false).unwrap();
+    flush_some(&mut process, &mut files);
+    drop(process);
+    let disk = disk.kill();
+    let mut process = Process::start(&disk, config, &mut files, false).unwrap();
+    process.clock.jump_to(i64::MAX / 2);
+    assert!(process.run());
+    assert_eq!(process.store.figures().rows, 3);
+    // Unless it stays like that.
+    process.clock.advance(Duration::from_hours(2));
+    assert!(process.run());
+    assert_eq!(process.store.figures().rows, 0);
+}
+
+#[test]
+fn a_sidecar_that_is_missing_or_damaged_is_built_anew() {
+    for is_missing in [true, false] {
+        let (disk, mut files) = (FaultyDisk::new(), files(2, 0));
+        let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
+        flush_some(&mut process, &mut files);
+        drop(process);
+        let disk = disk.kill();
+        let is_sidecar = |path: &&std::path::PathBuf| path.extension().is_some_and(|e| e == "widx");
+        let path = disk.names().iter().find(is_sidecar).unwrap().clone();
+        let whole = disk.content(&path).unwrap();
+        if is_missing {
+            weir_host::Disk::remove(&disk, &path).unwrap();
+        } else {
+            disk.put(&path, &whole[..whole.len() / 2]);
+        }
+        let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
+        assert!(process.store.snapshot(TimeRange::ALL).segments[0].sidecar.is_none());
+        assert!(process.run());
+        assert!(process.store.snapshot(TimeRange::ALL).segments[0].sidecar.is_some());
+        assert_eq!(disk.content(&path).unwrap(), whole);
+    }
+}
+
+#[test]
+fn a_damaged_segment_is_set_aside_and_the_rest_is_there() {
+    let (disk, mut files) = (FaultyDisk::new(), files(1, 0));
+    let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
+    flush_some(&mut process, &mut files);
+    flush_some(&mut process, &mut files);
+    drop(process);
+    let disk = disk.kill();
+    let is_segment = |path: &&std::path::PathBuf| path.extension().is_some_and(|e| e == "parquet");
+    let path = disk.names().iter().find(is_segment).unwrap().clone();
+    let mut bytes = disk.content(&path).unwrap();
+    let end = bytes.len() - 30;
+    bytes[end] ^= 1;
+    disk.put(&path, &bytes);
+    for _ in 0..2 {
+        let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
+        let figures = process.store.figures();
+        assert_eq!((figures.rows, figures.damaged.len()), (3, 1), "{figures:?}");
+        assert_eq!(process.records().len(), 3);
+        assert!(process.run());
+    }
+    assert_eq!(names(&disk, "bad").len(), 1);
+}
+
+#[test]
+fn any_damage_of_the_manifest_loses_no_record_and_doubles_none() {
+    let (disk, mut files) = (FaultyDisk::new(), files(2, 0));
+    let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
+    for _ in 0..3 {
+        flush_some(&mut process, &mut files);
+    }
+    process.write_journal();
+    drop(process);
+    let disk = disk.kill();
+    let is_manifest = |path: &&std::path::PathBuf| path.extension().is_some_and(|e| e == "log");
+    let path = disk.names().iter().find(is_manifest).unwrap().clone();
+    let whole = disk.content(&path).unwrap();
+    let cuts = (0..whole.len()).map(|len| whole[..len].to_vec());
+    let flips = (0..whole.len()).map(|at| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x41;
+        bytes
+    });
+    for (number, bytes) in cuts.chain(flips).enumerate() {
+        let disk = disk.kill();
+        disk.put(&path, &bytes);
+        let mut files = files.clone();
+        let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
+        flush_some(&mut process, &mut files);
+        assert_each_once(&process.records(), &files, &format!("damage {number}"));
+    }
+}
