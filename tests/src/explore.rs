@@ -51,7 +51,7 @@ fn output(weir: &Weir, words: &[&str], args: &[&str]) -> Output {
 
 /// What stands on stdout, of a command that went well.
 #[track_caller]
-fn said(weir: &Weir, words: &[&str], args: &[&str]) -> String {
+pub(crate) fn said(weir: &Weir, words: &[&str], args: &[&str]) -> String {
     let output = output(weir, words, args);
     let notes = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words:?} {args:?}: {notes}");

@@ -39,4 +39,6 @@ mod rules;
 #[cfg(test)]
 mod scene;
 #[cfg(test)]
+mod store;
+#[cfg(test)]
 mod tail;

@@ -303,6 +303,10 @@ impl Engine {
         );
         file.book.files_cut += 1;
         file.book.abandon(AbandonReason::Truncated, unread);
+        if file.is_claimed {
+            // What was read cannot be read again.
+            self.parts.journal.persist_stream(file.stream);
+        }
         file.begin_epoch(self.parts.settings.line_bytes_max);
         self.builder.reset(file.position());
         if self.append(file) { Next::Again } else { Next::Blocked }

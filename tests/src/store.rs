@@ -1,0 +1,70 @@
+//! kill -9 while the store takes in, writes and merges: every line is stored exactly once, beside
+//! an output that is fast, one that is slow, and through files that disappear.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde_json::Value;
+use weir_measure::load::{RotateWhen, Rotation};
+use weir_testkit::{Answer, Collector, PATIENCE, Weir, Writing, wait_for};
+
+use crate::explore::said;
+use crate::scene::{OUTPUT, Scene, at_rest, moment, total_lines};
+
+/// Segments are written once a second, so that kills hit every step of that.
+const STORE: &str = "[store]\nenabled = true\nflush_interval = \"1s\"\n";
+
+/// The messages of all records that are stored.
+fn stored(weir: &Weir) -> Vec<String> {
+    let export = said(weir, &["store", "export"], &["*", "--since", "1h"]);
+    let message = |line: &str| -> String {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        entry["attributes"]["message"].as_str().unwrap().to_owned()
+    };
+    export.lines().map(message).collect()
+}
+
+fn kills(count: u64, seed: u64, keys: &str, answer: &Answer) {
+    println!("seed {seed}");
+    let mut rng = Rng::with_seed(seed);
+    let mut scene = Scene::new();
+    STORE.clone_into(&mut scene.extra);
+    let collector = Collector::start();
+    collector.answer(answer.clone());
+    let config = scene.config(&collector, keys);
+    let mut plan = scene.plan();
+    plan.lines_per_second = Some(3000.0);
+    plan.rotation = Some(Rotation::Rename { when: RotateWhen::Bytes(1 << 20), keep: 10_000 });
+    let writing = Writing::start(plan);
+    for _ in 0..count {
+        let mut weir = Weir::spawn(scene.dir(), &config, &[]);
+        moment(Duration::from_millis(rng.u64(100..900)));
+        assert!(!weir.has_ended(), "weir ended by itself:\n{}", weir.log());
+        weir.kill();
+    }
+    collector.answer(Answer::Accept);
+    let lines = total_lines(&[writing.stop()]);
+    let mut weir = scene.start(&config);
+    let is_read = || (weir.books().records() >= lines).then_some(());
+    assert!(wait_for(PATIENCE, is_read).is_some(), "{lines} lines are not read: {}", weir.books());
+    at_rest(&weir, OUTPUT);
+    weir.wait_books("everything is stored", PATIENCE, |books| books.in_flight("store") == 0);
+    let messages = stored(&weir);
+    let distinct: HashSet<&String> = messages.iter().collect();
+    assert_eq!(distinct.len() as u64, lines, "lines are missing from the store");
+    assert_eq!(messages.len() as u64, lines, "lines are stored twice");
+    weir.books().assert_balanced();
+    weir.stop();
+}
+
+#[test]
+fn thirty_kills_beside_a_fast_output_store_every_line_once() {
+    kills(30, fastrand::u64(..), "", &Answer::Accept);
+}
+
+#[test]
+fn thirty_kills_beside_a_slow_output_store_every_line_once() {
+    let slow = Answer::AcceptAfter(Duration::from_millis(150));
+    kills(30, fastrand::u64(..), "batch_size = \"64KiB\"", &slow);
+}
