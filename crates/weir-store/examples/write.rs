@@ -1,6 +1,6 @@
 //! What storing costs: CPU time and bytes of each step, beside the compressor alone.
 //!
-//! `cargo run --release -p weir-store --example cost [lines [only]]`: with `only`, without the
+//! `cargo run --release -p weir-store --example write [lines [only]]`: with `only`, without the
 //! part about many paths.
 #![expect(clippy::print_stdout, reason = "a program that prints figures")]
 
