@@ -72,7 +72,11 @@ impl SegmentFiles {
         Segment::open(Arc::from(disk.open(&self.segment, OpenMode::Read)?))
     }
 
-    fn open_sidecar(&self, disk: &dyn Disk, segment: &Segment) -> Result<Sidecar, SidecarError> {
+    pub(super) fn open_sidecar(
+        &self,
+        disk: &dyn Disk,
+        segment: &Segment,
+    ) -> Result<Sidecar, SidecarError> {
         Sidecar::open(Arc::from(disk.open(&self.sidecar, OpenMode::Read)?), segment)
     }
 

@@ -26,8 +26,10 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod verify;
 
 pub use head::Upstream;
 pub use log_store::{Explorer, Snapshots};
 pub use manifest::ManifestError;
 pub use store::{EmbeddedStore, StoreConfig, StoreFigures};
+pub use verify::{Verified, verify};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use weir_host::units;
 
-use super::{ApiArgs, Output, key_value};
+use super::{ApiArgs, ConfigArgs, Output, key_value};
 
 /// Of which time.
 #[derive(Debug, Clone, Args)]
@@ -123,6 +123,11 @@ pub(crate) enum StoreCommand {
     },
     /// Write all records that an expression describes, as NDJSON, CSV or Parquet.
     Export(Box<ExportArgs>),
+    /// Read every file of the store, also while weir runs, and say what is damaged.
+    Verify {
+        #[command(flatten)]
+        config: ConfigArgs,
+    },
 }
 
 /// `weir store export`.

@@ -1,4 +1,4 @@
-//! `weir store`: what a running weir has stored, and all of it as a file.
+//! `weir store`: what a running weir has stored, all of it as a file, and whether it is whole.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use weir_api::StoreDocument;
+use weir_host::RealDisk;
 use weir_host::net::percent_encoded;
 use weir_host::units::{approx_size, group_digits};
 
-use crate::cli::{ExportArgs, ExportFormat, Output, RowOrder, StoreCommand};
+use crate::cli::{ConfigArgs, ExportArgs, ExportFormat, Output, RowOrder, StoreCommand};
 use crate::client::Client;
+use crate::command::config::locate;
 use crate::command::search::from;
 use crate::exit::{Exit, ExitError};
 use crate::table::Table;
@@ -41,7 +43,31 @@ pub(crate) fn run(command: &StoreCommand, color: ColorChoice) -> Result<Exit> {
             Ok(Exit::Ok)
         }
         StoreCommand::Export(args) => export(args),
+        StoreCommand::Verify { config } => verify(config),
     }
+}
+
+/// Names what is damaged, one line each, then says how much was read.
+fn verify(args: &ConfigArgs) -> Result<Exit> {
+    let dir = locate(args)?.data_dir.join("store");
+    let mut progress = Progress::new("read");
+    let (mut segments, mut rows, mut faults) = (0_u64, 0, String::new());
+    let read = weir_store::embedded::verify(&dir, &RealDisk, |found| {
+        segments += 1;
+        rows += found.rows;
+        progress.add(found.bytes);
+        let path = found.path.display();
+        let segment = found.fault.map(|fault| format!("{path}: {fault}\n"));
+        let sidecar = found.sidecar_fault.map(|fault| {
+            format!("{path}: its filters: {fault} (they are built anew at the next start)\n")
+        });
+        faults.extend(segment.into_iter().chain(sidecar));
+    });
+    read.with_context(|| format!("{} cannot be read", dir.display()))?;
+    progress.end();
+    print_data(&faults)?;
+    note(&format!("{} segments with {} records", group_digits(segments), group_digits(rows)));
+    Ok(if faults.is_empty() { Exit::Ok } else { Exit::Failed })
 }
 
 fn text(store: &StoreDocument, paint: Paint) -> String {
@@ -150,7 +176,7 @@ fn export(args: &ExportArgs) -> Result<Exit> {
     let client = Client::new(&args.api)?;
     let path = export_path(args);
     let (mut piece, mut cursor, mut is_partial) = (1, None, false);
-    let mut progress = Progress::new();
+    let mut progress = Progress::new("written");
     loop {
         let path = match &cursor {
             Some(cursor) => format!("{path}&cursor={cursor}"),
@@ -215,8 +241,10 @@ fn copy(body: &mut impl io::Read, out: &mut dyn Write, progress: &mut Progress) 
     }
 }
 
-/// What was written so far, on a terminal.
+/// How far it is, on a terminal.
 struct Progress {
+    /// What was done with the bytes.
+    done: &'static str,
     is_shown: bool,
     bytes: u64,
     begun: Instant,
@@ -224,9 +252,9 @@ struct Progress {
 }
 
 impl Progress {
-    fn new() -> Self {
+    fn new(done: &'static str) -> Self {
         let (begun, is_shown) = (Instant::now(), io::stderr().is_terminal());
-        Self { is_shown, bytes: 0, begun, shown: begun }
+        Self { done, is_shown, bytes: 0, begun, shown: begun }
     }
 
     fn add(&mut self, bytes: u64) {
@@ -246,7 +274,8 @@ impl Progress {
 
     fn text(&self) -> String {
         let per_second = self.bytes as f64 / self.begun.elapsed().as_secs_f64().max(0.001);
-        format!("{} written, {}/s", approx_size(self.bytes), approx_size(per_second as u64))
+        let (bytes, per_second) = (approx_size(self.bytes), approx_size(per_second as u64));
+        format!("{bytes} {}, {per_second}/s", self.done)
     }
 }
 

@@ -1,0 +1,146 @@
+//! Reads everything that is stored, to say what of it is damaged.
+//!
+//! Invariant: nothing is changed, so it can be run beside a running weir. What that removes in the
+//! meantime is passed over.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use weir_host::Disk;
+
+use super::files::{SegmentFiles, has_extension};
+use super::segment::{ChunkInfo, PageBuffer, Segment, SegmentError};
+use super::sidecar::{Sidecar, SidecarError};
+
+/// What was found about one segment.
+#[derive(Debug)]
+pub struct Verified {
+    /// Its file.
+    pub path: PathBuf,
+    /// Records in it, as far as its footer can be read.
+    pub rows: u64,
+    /// Bytes of the file and its sidecar that were read.
+    pub bytes: u64,
+    /// What is wrong with the segment.
+    pub fault: Option<SegmentError>,
+    /// What is wrong with its sidecar, which can be built anew.
+    pub sidecar_fault: Option<SidecarError>,
+}
+
+/// Reads every page of every segment below the directory of a store, and its sidecar; calls
+/// `each` after each of them, in the order of their names.
+///
+/// # Errors
+/// A directory cannot be listed.
+pub fn verify(dir: &Path, disk: &dyn Disk, mut each: impl FnMut(Verified)) -> io::Result<()> {
+    for path in segments_below(dir, disk)? {
+        if let Some(verified) = verify_segment(path, disk) {
+            each(verified);
+        }
+    }
+    Ok(())
+}
+
+/// Directories are those of days, and in them of hours.
+fn segments_below(dir: &Path, disk: &dyn Disk) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for day in disk.list(dir)? {
+        // What is no directory lists nothing.
+        for hour in disk.list(&day).unwrap_or_default() {
+            let files = disk.list(&hour).unwrap_or_default();
+            found.extend(files.into_iter().filter(|path| has_extension(path, "parquet")));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// `None` when it was removed in the meantime.
+fn verify_segment(path: PathBuf, disk: &dyn Disk) -> Option<Verified> {
+    let sidecar = path.with_extension("widx");
+    let files = SegmentFiles { segment: path.clone(), sidecar };
+    let mut verified = Verified { path, rows: 0, bytes: 0, fault: None, sidecar_fault: None };
+    let segment = match files.open_segment(disk) {
+        Ok(segment) => segment,
+        Err(SegmentError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            verified.fault = Some(error);
+            return Some(verified);
+        }
+    };
+    verified.rows = segment.row_count();
+    verified.fault = read_all(&segment, &mut verified.bytes).err();
+    match files.open_sidecar(disk, &segment) {
+        Ok(sidecar) => {
+            verified.bytes += sidecar.file_bytes();
+            verified.sidecar_fault = read_sidecar(&sidecar, &segment).err();
+        }
+        Err(error) => verified.sidecar_fault = Some(error),
+    }
+    Some(verified)
+}
+
+fn read_all(segment: &Segment, bytes: &mut u64) -> Result<(), SegmentError> {
+    let mut buffer = PageBuffer::new()?;
+    for group in 0..segment.group_count() {
+        for column in 0..segment.columns().len() {
+            *bytes += segment.chunk(group, column).map_or(0, ChunkInfo::packed_bytes);
+            segment.dictionary(group, column, &mut buffer)?;
+            for page in 0..segment.page_count(group) {
+                segment.read_page(group, column, page, &mut buffer)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Filters are read in pieces when they are asked; here counts and paths are enough to know that
+/// the file is whole, since its length was compared when it was opened.
+fn read_sidecar(sidecar: &Sidecar, segment: &Segment) -> Result<(), SidecarError> {
+    for group in 0..segment.group_count() {
+        sidecar.counts(group)?;
+        sidecar.pages(group, 1)?;
+    }
+    sidecar.rest_paths().map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_host::{OpenMode, RealDisk};
+
+    use super::*;
+    use crate::embedded::columns::{NewRow, Rows};
+    use crate::embedded::sidecar::write_segment_with_sidecar;
+
+    #[test]
+    fn what_is_damaged_is_named_and_the_rest_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let hour = dir.path().join("20260101/07");
+        std::fs::create_dir_all(&hour).unwrap();
+        std::fs::write(dir.path().join("MANIFEST-1.log"), "not a directory").unwrap();
+        let mut rows = Rows::new();
+        for number in 0..100 {
+            let row = NewRow { sequence: number, message: Some(b"hello"), ..NewRow::default() };
+            rows.push(&row, std::iter::empty()).unwrap();
+        }
+        for name in ["seg-1", "seg-2", "seg-3"] {
+            let open = |extension: &str| {
+                let path = hour.join(name).with_extension(extension);
+                RealDisk.open(&path, OpenMode::CreateNew).unwrap()
+            };
+            write_segment_with_sidecar(&rows, 1, None, &*open("parquet"), &*open("widx")).unwrap();
+        }
+        let damaged = hour.join("seg-2.parquet");
+        let mut bytes = std::fs::read(&damaged).unwrap();
+        bytes[20] ^= 1;
+        std::fs::write(&damaged, bytes).unwrap();
+        std::fs::remove_file(hour.join("seg-3.widx")).unwrap();
+
+        let mut found = Vec::new();
+        verify(dir.path(), &RealDisk, |verified| found.push(verified)).unwrap();
+        let faults: Vec<_> =
+            found.iter().map(|v| (v.rows, v.fault.is_some(), v.sidecar_fault.is_some())).collect();
+        assert_eq!(faults, [(100, false, false), (100, true, false), (100, false, true)]);
+        assert_eq!(found[1].path, damaged);
+    }
+}
