@@ -66,7 +66,8 @@ fn verify(args: &ConfigArgs) -> Result<Exit> {
     read.with_context(|| format!("{} cannot be read", dir.display()))?;
     progress.end();
     print_data(&faults)?;
-    note(&format!("{} segments with {} records", group_digits(segments), group_digits(rows)));
+    let (count, records) = (group_digits(segments), group_digits(rows));
+    note(&format!("{count} {} with {records} records", segments_word(segments)));
     Ok(if faults.is_empty() { Exit::Ok } else { Exit::Failed })
 }
 
@@ -84,10 +85,11 @@ fn text(store: &StoreDocument, paint: Paint) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         out,
-        "{}\n  {} records in {} segments{range}\n  {} on disk{ratio}: segments {}, filters {}; {} came in\n  {} records ({}) not in a segment yet",
+        "{}\n  {} records in {} {}{range}\n  {} on disk{ratio}: segments {}, filters {}; {} came in\n  {} records ({}) not in a segment yet",
         paint.paint(Style::Strong, "Store"),
         group_digits(store.rows),
         group_digits(store.segments),
+        segments_word(store.segments),
         approx_size(on_disk),
         approx_size(store.segment_bytes),
         approx_size(store.sidecar_bytes),
@@ -111,6 +113,10 @@ fn text(store: &StoreDocument, paint: Paint) -> String {
     part("Records by service", &services(store), store.services.len());
     part("Bytes by column", &columns(store), store.columns.len());
     out
+}
+
+fn segments_word(count: u64) -> &'static str {
+    if count == 1 { "segment" } else { "segments" }
 }
 
 fn services(store: &StoreDocument) -> Table {
