@@ -105,9 +105,14 @@ struct Question {
     reads_messages: bool,
 }
 
-fn aggregate(query: &str, compute: &Value, group_by: &Value) -> Value {
+/// The day of the lines.
+const DAY: [&str; 2] = ["2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z"];
+/// What comes in while this runs, whenever that is.
+const LIVE: [&str; 2] = ["now-1h", "2100-01-01T00:00:00Z"];
+
+fn aggregate(query: &str, [from, to]: [&str; 2], compute: &Value, group_by: &Value) -> Value {
     json!({
-        "filter": { "query": query, "from": 0, "to": "2100-01-01T00:00:00Z" },
+        "filter": { "query": query, "from": from, "to": to },
         "compute": compute,
         "group_by": group_by,
     })
@@ -118,7 +123,7 @@ fn questions(needle: &str) -> Vec<Question> {
     let counted = |what, query: &str, target, reads_messages| Question {
         what,
         path: "/api/v2/logs/analytics/aggregate",
-        body: aggregate(query, &count, &json!([])),
+        body: aggregate(query, DAY, &count, &json!([])),
         target,
         reads_messages,
     };
@@ -130,7 +135,7 @@ fn questions(needle: &str) -> Vec<Question> {
     let by_status = json!([{ "facet": "@http.status_code", "limit": 10 }]);
     let histogram = json!([{ "aggregation": "count", "type": "timeseries", "interval": "1m" }]);
     let grouped = |what, compute: &Value, group_by: &Value, target| Question {
-        body: aggregate("*", compute, group_by),
+        body: aggregate("*", DAY, compute, group_by),
         ..counted(what, "*", target, false)
     };
     vec![
@@ -144,7 +149,7 @@ fn questions(needle: &str) -> Vec<Question> {
             what: "ms, newest 10 errors with a word",
             path: "/api/v2/logs/events/search",
             body: json!({
-                "filter": { "query": "status:error checkout", "from": 0, "to": "2100-01-01T00:00:00Z" },
+                "filter": { "query": "status:error checkout", "from": DAY[0], "to": DAY[1] },
                 "sort": "-timestamp",
                 "page": { "limit": 10 },
             }),
@@ -235,7 +240,7 @@ fn searchable(weir: &Weir, live: &Path) -> Result<f64> {
         let mut file = fs::OpenOptions::new().append(true).open(live)?;
         writeln!(file, "{{\"message\":\"{marker}\"}}")?;
         let count = json!([{ "aggregation": "count" }]);
-        let body = aggregate(&marker, &count, &json!([]));
+        let body = aggregate(&marker, LIVE, &count, &json!([]));
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let answer = weir.post_json("/api/v2/logs/analytics/aggregate", &body)?;
