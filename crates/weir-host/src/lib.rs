@@ -11,6 +11,7 @@ pub mod disk;
 pub mod gzip;
 pub mod net;
 pub mod process;
+pub mod record_file;
 pub mod secret;
 pub mod units;
 pub mod wake;

@@ -4,15 +4,14 @@
 //! so replaying one twice, or an old log before a new one, changes nothing.
 //! Format: `docs/internals/journal.md`.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use weir_host::record_file::{self, HEADER_LEN};
 use weir_host::{Disk, DiskFile, OpenMode};
 use weir_model::{CursorBook, Position, SourceBook, SourceId, StreamId};
 
-use crate::header::{self, HEADER_LEN};
 use crate::limits::CURSOR_LOG_BYTES_MIN;
 use crate::segment::is_damage;
 use crate::spec::JournalError;
@@ -20,8 +19,6 @@ use crate::state::{CommitTail, CursorState, CursorStream, Folded, State, StreamS
 
 const FILE_MAGIC: [u8; 4] = *b"WCUR";
 const VERSION: u16 = 1;
-const RECORD_MAGIC: [u8; 4] = *b"WREC";
-const RECORD_HEADER_LEN: usize = 12;
 
 /// Kinds of records (`Snapshot`, `Group`) and of the entries in them (the others).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,17 +115,12 @@ pub(crate) fn recover(
 
 /// Keeps a copy of a damaged log for whoever wants to look at it.
 fn set_aside(disk: &dyn Disk, path: &Path, state: &mut State) {
-    let aside = path.with_extension("bad");
-    let copy = || -> io::Result<()> {
-        let bytes = read_all(disk, path)?;
-        let out = disk.open(&aside, OpenMode::Create)?;
-        out.set_len(0)?;
-        out.write_all_at(&mut [IoSlice::new(&bytes)], 0)
-    };
-    match copy() {
-        Ok(()) => state.recovery.set_aside.push(aside.display().to_string()),
+    let copied =
+        record_file::read(disk, path).and_then(|bytes| record_file::set_aside(disk, path, &bytes));
+    match copied {
+        Ok(aside) => state.recovery.set_aside.push(aside.display().to_string()),
         Err(error) => {
-            tracing::warn!(path = %aside.display(), %error, "a damaged log could not be set aside");
+            tracing::warn!(path = %path.display(), %error, "a damaged log could not be set aside");
         }
     }
 }
@@ -144,16 +136,8 @@ pub(crate) fn complete_names(state: &mut State, names: &[(usize, String)]) {
     }
 }
 
-fn read_all(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
-    let file = disk.open(path, OpenMode::Read)?;
-    let mut bytes = vec![0; file.len()? as usize];
-    // Once more: a device may fail a single read and then answer.
-    file.read_exact_at(&mut bytes, 0).or_else(|_| file.read_exact_at(&mut bytes, 0))?;
-    Ok(bytes)
-}
-
 fn replay(disk: &dyn Disk, path: &Path, state: &mut State) -> Result<u64, JournalError> {
-    let bytes = match read_all(disk, path) {
+    let bytes = match record_file::read(disk, path) {
         Ok(bytes) => bytes,
         Err(error) if is_damage(&error) => return Ok(1),
         Err(error) => {
@@ -164,51 +148,18 @@ fn replay(disk: &dyn Disk, path: &Path, state: &mut State) -> Result<u64, Journa
         return Ok(u64::from(!bytes.is_empty()));
     }
     let (header, records) = bytes.split_at(HEADER_LEN);
-    let is_damaged = match header::version(header, FILE_MAGIC) {
+    let is_damaged = match record_file::version(header, FILE_MAGIC) {
         Some(VERSION) => false,
         Some(version) => return Err(JournalError::Version { file: path.to_owned(), version }),
         // Unless it is the salt that is damaged, the records are as good as ever.
         None => true,
     };
-    Ok(u64::from(is_damaged) + replay_records(records, &header[8..], state))
-}
-
-/// Applies every whole record; counts stretches that hold none. A torn end is no damage.
-fn replay_records(mut rest: &[u8], salt: &[u8], state: &mut State) -> u64 {
-    let mut damaged = 0;
-    let mut in_damage = false;
-    while !rest.is_empty() {
-        if let Some((payload, after)) = whole_record(rest, salt) {
-            apply(payload, state);
-            damaged += u64::from(in_damage);
-            in_damage = false;
-            rest = after;
-        } else {
-            in_damage = true;
-            let next = rest[1..].windows(4).position(|w| w == RECORD_MAGIC);
-            let Some(next) = next else { break };
-            rest = &rest[next + 1..];
-        }
-    }
-    damaged
-}
-
-fn whole_record<'a>(bytes: &'a [u8], salt: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
-    let header: &[u8; RECORD_HEADER_LEN] = bytes.first_chunk()?;
-    if header[..4] != RECORD_MAGIC {
-        return None;
-    }
-    let len = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
-    let crc = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
-    let payload = bytes.get(RECORD_HEADER_LEN..RECORD_HEADER_LEN + len)?;
-    (checksum(salt, payload) == crc).then(|| (payload, &bytes[RECORD_HEADER_LEN + len..]))
-}
-
-/// Checksums are salted with a number that differs in every file: should bytes that came from a
-/// log (the state of a source holds open lines) be searched for records after damage, nobody can
-/// have written a valid one into them.
-fn checksum(salt: &[u8], payload: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(salt), payload)
+    // A torn end is no damage.
+    let damage = record_file::replay(records, &header[8..], |payload| {
+        apply(payload, state);
+        Some(())
+    });
+    Ok(u64::from(is_damaged) + damage.stretches)
 }
 
 /// Reads fields; every getter gives a default once the record is exhausted.
@@ -344,14 +295,10 @@ impl Records {
 
     /// The record as it is written to the file with that salt.
     fn encode(&self, salt: &[u8]) -> Vec<u8> {
-        let mut out = vec![0; RECORD_HEADER_LEN];
-        out.push(self.kind as u8);
-        out.extend_from_slice(&self.entries);
-        let (header, payload) = out.split_at_mut(RECORD_HEADER_LEN);
-        header[..4].copy_from_slice(&RECORD_MAGIC);
-        header[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-        header[8..].copy_from_slice(&checksum(salt, payload).to_le_bytes());
-        out
+        record_file::record(salt, |out| {
+            out.push(self.kind as u8);
+            out.extend_from_slice(&self.entries);
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -487,8 +434,8 @@ fn write_generation(
     let temporary = dir.join("cursors.tmp");
     let _leftover = disk.remove(&temporary);
     let file = disk.open(&temporary, OpenMode::CreateNew)?;
-    let salt = RandomState::new().build_hasher().finish().to_le_bytes();
-    let header = header::encode(FILE_MAGIC, VERSION, salt);
+    let salt = record_file::new_salt();
+    let header = record_file::header(FILE_MAGIC, VERSION, salt);
     let record = records.encode(&salt);
     file.write_all_at(&mut [IoSlice::new(&header), IoSlice::new(&record)], 0)?;
     file.sync_data()?;

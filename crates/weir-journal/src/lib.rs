@@ -11,7 +11,6 @@
 
 mod cursor;
 mod cursor_log;
-mod header;
 mod limits;
 mod recovery;
 mod segment;

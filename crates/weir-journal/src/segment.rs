@@ -8,17 +8,16 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_host::{Disk, DiskFile, OpenMode};
+use weir_host::{Disk, DiskFile, OpenMode, record_file};
 use weir_model::{Batch, FrameError, FrameHeader, HEADER_LEN as FRAME_HEADER_LEN};
 
-use crate::header;
 use crate::spec::JournalError;
 use crate::state::Location;
 
 const MAGIC: [u8; 4] = *b"WSEG";
 const VERSION: u16 = 1;
 /// Bytes of the fixed header; the table of names follows.
-const HEADER_LEN: u64 = header::HEADER_LEN as u64;
+const HEADER_LEN: u64 = record_file::HEADER_LEN as u64;
 /// Length and checksum of the table of names.
 const NAMES_HEADER_LEN: u64 = 8;
 /// Largest table of names that is believed.
@@ -80,7 +79,7 @@ pub(crate) fn create(
 ) -> io::Result<(Box<dyn DiskFile>, u64)> {
     let path = file_name(dir, id);
     let file = disk.open(&path, OpenMode::CreateNew)?;
-    let header = header::encode(MAGIC, VERSION, id.to_le_bytes());
+    let header = record_file::header(MAGIC, VERSION, id.to_le_bytes());
     let written = file
         .write_all_at(&mut [IoSlice::new(&header), IoSlice::new(names)], 0)
         .and_then(|()| file.sync_data())
@@ -198,7 +197,7 @@ pub(crate) fn read_opening(file: &dyn DiskFile, path: &Path) -> Result<Opening, 
         Err(e) if is_damage(&e) => return Ok(Opening::default()),
         Err(error) => return Err(io_error(error)),
     }
-    match header::version(&header, MAGIC) {
+    match record_file::version(&header[..record_file::HEADER_LEN], MAGIC) {
         Some(VERSION) => {}
         Some(version) => return Err(JournalError::Version { file: path.to_owned(), version }),
         None => return Ok(Opening::default()),

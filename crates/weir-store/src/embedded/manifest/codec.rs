@@ -1,17 +1,12 @@
 //! Records of the manifest as bytes.
 //!
-//! Invariants: a record is whole or absent (magic, length, CRC-32C over the file's salt and the
-//! payload); what is read back is what was written, and other bytes never panic.
+//! Invariant: what is read back is what was written, and other bytes never panic.
 
+use weir_host::record_file;
 use weir_model::{Position, StreamId};
 
 use super::{Change, Counters, DeletionEntry, Retired, SegmentEntry};
 use crate::query::TimeRange;
-
-pub(super) const HEADER_LEN: usize = 16;
-const FILE_MAGIC: [u8; 4] = *b"WMAN";
-pub(super) const RECORD_MAGIC: [u8; 4] = *b"WREC";
-const RECORD_HEADER_LEN: usize = 12;
 
 /// Kinds of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,43 +31,20 @@ enum Kind {
     DeletionDone = 7,
 }
 
-/// The header of a file.
-pub(super) fn encode_header(version: u16, salt: [u8; 8]) -> [u8; HEADER_LEN] {
-    let mut header = [0; HEADER_LEN];
-    header[..4].copy_from_slice(&FILE_MAGIC);
-    header[4..6].copy_from_slice(&version.to_le_bytes());
-    header[8..].copy_from_slice(&salt);
-    let check = check(&header);
-    header[6..8].copy_from_slice(&check);
-    header
-}
-
-/// The version that a header states; `None` when it is not whole or not a manifest's.
-pub(super) fn version(header: &[u8]) -> Option<u16> {
-    let header: &[u8; HEADER_LEN] = header.first_chunk()?;
-    let is_whole = header[..4] == FILE_MAGIC && header[6..8] == check(header);
-    is_whole.then(|| u16::from_le_bytes([header[4], header[5]]))
-}
-
-/// The lower half of the CRC-32C of everything but the check itself.
-fn check(header: &[u8; HEADER_LEN]) -> [u8; 2] {
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..6]), &header[8..]);
-    [crc as u8, (crc >> 8) as u8]
-}
-
-fn checksum(salt: &[u8], payload: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(salt), payload)
-}
-
 /// A record, with its header.
 pub(super) fn encode(kind: RecordKind, change: &Change, salt: &[u8]) -> Vec<u8> {
-    let mut out = vec![0; RECORD_HEADER_LEN];
-    out.push(kind as u8);
+    record_file::record(salt, |out| {
+        out.push(kind as u8);
+        put_entries(change, out);
+    })
+}
+
+fn put_entries(change: &Change, out: &mut Vec<u8>) {
     let mut put = |kind: Kind, entry: &dyn Fn(&mut Vec<u8>)| {
         let at = out.len();
         out.extend_from_slice(&[0; 4]);
         out.push(kind as u8);
-        entry(&mut out);
+        entry(out);
         let len = (out.len() - at - 4) as u32;
         out[at..at + 4].copy_from_slice(&len.to_le_bytes());
     };
@@ -106,12 +78,6 @@ pub(super) fn encode(kind: RecordKind, change: &Change, salt: &[u8]) -> Vec<u8> 
     for id in &change.deletions_done {
         put(Kind::DeletionDone, &|out| put_u64s(&[*id], out));
     }
-    let len = (out.len() - RECORD_HEADER_LEN) as u32;
-    let crc = checksum(salt, &out[RECORD_HEADER_LEN..]);
-    out[..4].copy_from_slice(&RECORD_MAGIC);
-    out[4..8].copy_from_slice(&len.to_le_bytes());
-    out[8..12].copy_from_slice(&crc.to_le_bytes());
-    out
 }
 
 fn put_u64s(fields: &[u64], out: &mut Vec<u8>) {
@@ -151,25 +117,15 @@ fn put_segment(entry: &SegmentEntry, out: &mut Vec<u8>) {
     put_u64s(&fields, out);
 }
 
-/// The first record of `bytes`, and what comes after it.
-pub(super) fn decode<'a>(bytes: &'a [u8], salt: &[u8]) -> Option<(RecordKind, Change, &'a [u8])> {
-    let header: &[u8; RECORD_HEADER_LEN] = bytes.first_chunk()?;
-    if header[..4] != RECORD_MAGIC {
-        return None;
-    }
-    let len = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
-    let crc = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
-    let payload = bytes.get(RECORD_HEADER_LEN..RECORD_HEADER_LEN.checked_add(len)?)?;
-    if checksum(salt, payload) != crc {
-        return None;
-    }
+/// What a record's payload says; `None` when this release does not understand it.
+pub(super) fn decode(payload: &[u8]) -> Option<(RecordKind, Change)> {
     let (kind, entries) = payload.split_first()?;
     let kind = match *kind {
         1 => RecordKind::Snapshot,
         2 => RecordKind::Change,
         _ => return None,
     };
-    Some((kind, decode_entries(entries)?, &bytes[RECORD_HEADER_LEN + len..]))
+    Some((kind, decode_entries(entries)?))
 }
 
 fn decode_entries(mut rest: &[u8]) -> Option<Change> {

@@ -5,16 +5,17 @@
 //! that states everything; a record that was not flushed for certain is never contradicted by
 //! what is removed meanwhile, because whoever changes the manifest tries on until it is written.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 
+use weir_host::record_file::{self, HEADER_LEN};
 use weir_host::{Disk, DiskFile, OpenMode};
 
-use super::codec::{self, HEADER_LEN, RECORD_MAGIC, RecordKind};
+use super::codec::{self, RecordKind};
 use super::{Change, Contents};
 use crate::limits::MANIFEST_BYTES_MIN;
 
+const FILE_MAGIC: [u8; 4] = *b"WMAN";
 /// The version that is written.
 const VERSION: u16 = 1;
 
@@ -95,7 +96,7 @@ impl Manifest {
         generations.sort_unstable();
         let read = |generation: &u64| {
             let path = file_name(dir, *generation);
-            let bytes = read_all(disk, &path);
+            let bytes = record_file::read(disk, &path);
             let bytes = bytes.or_else(|error| match error.kind() {
                 io::ErrorKind::PermissionDenied => {
                     Err(ManifestError::Io { what: "cannot read", path: path.clone(), error })
@@ -103,7 +104,8 @@ impl Manifest {
                 // Unreadable is damaged: weir starts.
                 _ => Ok(Vec::new()),
             })?;
-            match codec::version(&bytes) {
+            let header = bytes.get(..HEADER_LEN).unwrap_or_default();
+            match record_file::version(header, FILE_MAGIC) {
                 None | Some(VERSION) => Ok((path, bytes)),
                 Some(version) => Err(ManifestError::Version { file: path, version }),
             }
@@ -163,8 +165,8 @@ impl Manifest {
 
     /// Begins a new generation with everything.
     fn rewrite(&mut self, disk: &dyn Disk, contents: &Contents) -> io::Result<()> {
-        let salt = RandomState::new().build_hasher().finish().to_le_bytes();
-        let mut bytes = codec::encode_header(VERSION, salt).to_vec();
+        let salt = record_file::new_salt();
+        let mut bytes = record_file::header(FILE_MAGIC, VERSION, salt).to_vec();
         bytes.extend(codec::encode(RecordKind::Snapshot, &contents.as_change(), &salt));
         let temporary = self.dir.join("MANIFEST.tmp");
         match disk.remove(&temporary) {
@@ -196,55 +198,32 @@ impl Manifest {
     }
 }
 
-fn read_all(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
-    let file = disk.open(path, OpenMode::Read)?;
-    let mut bytes = vec![0; file.len()? as usize];
-    // Once more: a device may fail a single read and then answer.
-    file.read_exact_at(&mut bytes, 0).or_else(|_| file.read_exact_at(&mut bytes, 0))?;
-    Ok(bytes)
-}
-
 /// Applies every whole record. Returns the stretches that hold none and stand before one that
 /// does, and whether the end is none.
 fn replay(bytes: &[u8], contents: &mut Contents) -> (u64, bool) {
-    let Some((header, mut rest)) = bytes.split_at_checked(HEADER_LEN) else { return (1, true) };
-    let mut damaged = u64::from(codec::version(header).is_none());
-    let salt = &header[8..];
-    let mut in_damage = false;
-    let mut is_first = true;
-    while !rest.is_empty() {
-        if let Some((kind, change, after)) = codec::decode(rest, salt) {
-            if kind == RecordKind::Snapshot {
-                *contents = Contents::default();
-            }
-            contents.apply(&change);
-            damaged += u64::from(in_damage);
-            (in_damage, is_first) = (false, false);
-            rest = after;
-        } else {
-            in_damage = true;
-            let next = rest[1..].windows(4).position(|w| w == RECORD_MAGIC);
-            let Some(next) = next else { break };
-            rest = &rest[next + 1..];
+    let Some((header, records)) = bytes.split_at_checked(HEADER_LEN) else { return (1, true) };
+    let mut is_empty = true;
+    let damage = record_file::replay(records, &header[8..], |payload| {
+        let (kind, change) = codec::decode(payload)?;
+        if kind == RecordKind::Snapshot {
+            *contents = Contents::default();
         }
-    }
+        contents.apply(&change);
+        is_empty = false;
+        Some(())
+    });
+    let is_header_damaged = record_file::version(header, FILE_MAGIC).is_none();
     // A generation has its snapshot before it has its name.
-    damaged += u64::from(is_first);
-    (damaged, in_damage || is_first)
+    let damaged = damage.stretches + u64::from(is_header_damaged) + u64::from(is_empty);
+    (damaged, damage.is_torn || is_empty)
 }
 
 /// Keeps a copy of a damaged generation for whoever wants to look at it.
 fn set_aside(disk: &dyn Disk, path: &Path, bytes: &[u8], recovered: &mut Recovered) {
-    let aside = path.with_extension("bad");
-    let copy = || -> io::Result<()> {
-        let out = disk.open(&aside, OpenMode::Create)?;
-        out.set_len(0)?;
-        out.write_all_at(&mut [IoSlice::new(bytes)], 0)
-    };
-    match copy() {
-        Ok(()) => recovered.set_aside.push(aside.display().to_string()),
+    match record_file::set_aside(disk, path, bytes) {
+        Ok(aside) => recovered.set_aside.push(aside.display().to_string()),
         Err(error) => {
-            tracing::warn!(path = %aside.display(), %error, "a damaged manifest could not be set aside");
+            tracing::warn!(path = %path.display(), %error, "a damaged manifest could not be set aside");
         }
     }
 }

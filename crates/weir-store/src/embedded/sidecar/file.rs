@@ -6,7 +6,7 @@
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use weir_host::DiskFile;
+use weir_host::{DiskFile, record_file};
 
 use super::bloom::{self, BLOCK_BYTES};
 use super::counts::MinuteCounts;
@@ -158,18 +158,11 @@ impl Draft {
         header[16..24].copy_from_slice(&(self.data.len() as u64).to_le_bytes());
         header[24..28].copy_from_slice(&crc32c::crc32c(&directory).to_le_bytes());
         header[28..32].copy_from_slice(&crc32c::crc32c(&table).to_le_bytes());
-        let check = check(&header);
-        header[6..8].copy_from_slice(&check);
+        record_file::seal(&mut header);
         let parts = [header.as_slice(), &directory, &table, &self.data];
         file.write_all_at(&mut parts.map(IoSlice::new), 0)?;
         Ok(parts.iter().map(|part| part.len() as u64).sum())
     }
-}
-
-/// The lower half of the CRC-32C of everything in a header but itself.
-fn check(header: &[u8; HEADER_LEN]) -> [u8; 2] {
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..6]), &header[8..]);
-    [crc as u8, (crc >> 8) as u8]
 }
 
 /// A sidecar, open.
@@ -189,14 +182,12 @@ impl Sidecar {
     pub fn open(file: Arc<dyn DiskFile>, segment: &Segment) -> Result<Self, SidecarError> {
         let mut header = [0; HEADER_LEN];
         read_exact(&*file, &mut header, 0)?;
-        if header[..4] != MAGIC || header[6..8] != check(&header) {
-            return Err(SidecarError::Damaged("the header"));
+        match record_file::version(&header, MAGIC) {
+            Some(VERSION) => {}
+            Some(version) => return Err(SidecarError::Version(version)),
+            None => return Err(SidecarError::Damaged("the header")),
         }
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
-        match u16::from_le_bytes([header[4], header[5]]) {
-            VERSION => {}
-            version => return Err(SidecarError::Version(version)),
-        }
         if u32_at(8) != segment.identity() {
             return Err(SidecarError::Damaged("it belongs to another segment"));
         }
