@@ -173,3 +173,38 @@ fn a_stream_that_ends_while_its_frame_is_written_does_not_come_back() {
     assert_eq!(journal.ledger().cursors[0].book.delivered, 5);
     journal.shutdown();
 }
+
+#[test]
+fn what_is_written_while_more_comes_leaves_a_full_ring_too() {
+    let (disk, clock, pause) = (FaultyDisk::new(), FakeClock::default(), Pause::new());
+    let here = pause.clone();
+    disk.watch(move |_, _, _| here.pause());
+    let config = JournalConfig { ring_bytes: MIB / 2, ..config(DIR) };
+    let opened = Journal::open_with_writer(config, Arc::new(disk.clone()), Arc::new(clock.clone()));
+    let (journal, writer) = opened.unwrap();
+    let hung = cursor(&journal, "hung");
+    open_stream(&journal, 1);
+    let mut count = 0u64;
+    let mut append = |most: u64| {
+        let before = count;
+        while count - before < most && journal.append(ten(count), SAFE).is_ok() {
+            count += 1;
+        }
+        count - before
+    };
+    // Nearly all that fits.
+    append(7);
+    clock.advance(ALL_IS_DUE);
+    let writer = HeldWriter::start(writer, &pause, clock);
+    // It has that in hand and asks for space.
+    while disk.faults().calls(CallKind::Space) == 0 {
+        assert!(writer.thread.resume());
+    }
+    append(u64::MAX);
+    writer.catch_up();
+    let accepted = append(2);
+    // Its thread ends with the journal.
+    drop((journal, hung));
+    drop(writer);
+    assert_eq!(accepted, 2);
+}

@@ -197,6 +197,10 @@ impl State {
             return Ok(());
         }
         if self.spill_is_due(now) {
+            self.forget_placed();
+            if !hogging && self.ring_bytes + bytes <= limit {
+                return Ok(());
+            }
             self.spill_wanted = true;
             if let Some(error) = self.frames_error.clone() {
                 return self
@@ -207,6 +211,27 @@ impl State {
         }
         self.ring_wanted = self.ring_wanted.max(bytes);
         Err(RefusedReason::RingFull)
+    }
+
+    /// Forgets the oldest batches of a full ring that stand on disk already: nothing has to be
+    /// written for it, so nobody has to wait for the disk.
+    fn forget_placed(&mut self) {
+        let target = self.ring_target();
+        while self.ring_bytes > target
+            && let Some((seq, slot)) = self.slots.range_mut(self.spill_from..).next()
+        {
+            if slot.batch.is_some() {
+                if slot.writing || slot.location.is_none() {
+                    return;
+                }
+                slot.batch = None;
+                let (stream, bytes) = (slot.stream, slot.memory_bytes);
+                self.spill_from = *seq + 1;
+                self.forget_memory(stream, bytes);
+            } else {
+                self.spill_from = *seq + 1;
+            }
+        }
     }
 
     /// Something in memory was appended so lately that a destination may still take it from there.
@@ -230,9 +255,12 @@ impl State {
 
     /// When the slowest destination has kept the ring full for long enough.
     pub(crate) fn spill_due_at(&mut self) -> Option<Duration> {
-        let in_memory = |(_, slot): &(&u64, &Slot)| slot.batch.is_some() && !slot.writing;
-        let (seq, slot) = self.slots.range(self.spill_from..).find(in_memory)?;
-        self.spill_from = *seq;
+        let in_memory = |(_, slot): &(&u64, &Slot)| slot.batch.is_some();
+        let (first, _) = self.slots.range(self.spill_from..).find(in_memory)?;
+        self.spill_from = *first;
+        // What is being written now may stay in memory, and is looked at again.
+        let may_go = |(_, slot): &(&u64, &Slot)| slot.batch.is_some() && !slot.writing;
+        let (_, slot) = self.slots.range(self.spill_from..).find(may_go)?;
         // What is on disk already need not be written, only forgotten: no reason to wait.
         let wait = if slot.location.is_some() { Duration::ZERO } else { self.config.spill_after };
         Some(slot.appended_at + wait)

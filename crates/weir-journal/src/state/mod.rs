@@ -330,7 +330,7 @@ pub(crate) struct State {
     pub(crate) commits_begun: u64,
     pub(crate) commits_done: u64,
     pub(crate) spill_wanted: bool,
-    /// Every slot before this one is on disk or being written.
+    /// No slot before this one is in memory.
     pub(crate) spill_from: u64,
     /// Frames that were written without a flush must survive a crash now.
     pub(crate) sync_wanted: bool,
