@@ -1,6 +1,6 @@
 //! The command line: commands and options as clap reads them, nothing else.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -178,10 +178,23 @@ pub(crate) struct ConfigArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ApiArgs {
     /// Address of its API. Default: `api.listen` of its configuration.
-    #[arg(long, value_name = "ADDRESS", env = "WEIR_API", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "WEIR_API",
+        hide_env_values = true,
+        value_parser = api_address
+    )]
     pub(crate) api: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
+}
+
+/// An address as `127.0.0.1:8686`, by name, or as the URL that a starting weir prints.
+fn api_address(text: &str) -> Result<SocketAddr, String> {
+    let address = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+    let mut found = address.to_socket_addrs().map_err(|error| error.to_string())?;
+    found.next().ok_or_else(|| "the name has no address".to_owned())
 }
 
 /// Form of the data on stdout.
@@ -484,5 +497,14 @@ mod tests {
         assert_eq!(rate("0.5"), Ok(Rate::PerSecond(0.5)));
         assert!(rate("0").is_err() && rate("-1").is_err() && rate("nan").is_err());
         assert!(interval("1ms").is_err() && interval("1s").is_ok());
+    }
+
+    #[test]
+    fn the_api_may_be_named_as_weir_prints_it() {
+        let address = "127.0.0.1:8686".parse().unwrap();
+        for text in ["127.0.0.1:8686", "http://127.0.0.1:8686", "http://127.0.0.1:8686/"] {
+            assert_eq!(api_address(text), Ok(address), "{text}");
+        }
+        assert!(api_address("127.0.0.1").is_err() && api_address("[::1]:x").is_err());
     }
 }
