@@ -28,5 +28,7 @@ pub use frame::{BatchClass, FrameError, FrameHeader, HEADER_LEN};
 pub use metric::{Metric, MetricKind};
 pub use pool::{PooledBuf, pooled_bytes};
 pub use position::{Position, SourceId, StreamId, hash64};
-pub use record::{LogRecord, RecordFlags, Severity, unescape_json, unescape_json_into};
+pub use record::{
+    LogRecord, RecordFlags, Severity, unescape_json, unescape_json_into, unescape_json_with_places,
+};
 pub use resource::{Resource, Value};

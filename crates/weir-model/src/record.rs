@@ -143,6 +143,25 @@ pub fn unescape_json_into(escaped: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// The same, with where in `escaped` each byte of the result begins, and at last where it ends.
+pub fn unescape_json_with_places(escaped: &[u8]) -> (Vec<u8>, Vec<usize>) {
+    let (mut out, mut places) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while let Some(byte) = escaped.get(at) {
+        let rest = match byte {
+            b'\\' => unescape_one(&escaped[at + 1..], &mut out),
+            byte => {
+                out.push(*byte);
+                &escaped[at + 1..]
+            }
+        };
+        places.resize(out.len(), at);
+        at = escaped.len() - rest.len();
+    }
+    places.push(at);
+    (out, places)
+}
+
 /// Decodes one escape whose backslash is already consumed; returns what follows it.
 fn unescape_one<'a>(tail: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
     let Some((&kind, after)) = tail.split_first() else {
@@ -213,6 +232,13 @@ mod tests {
             let quoted = serde_json::to_string(&text).unwrap();
             let inside = &quoted.as_bytes()[1..quoted.len() - 1];
             assert_eq!(&*unescape_json(inside), text.as_bytes());
+            let (plain, places) = unescape_json_with_places(inside);
+            assert_eq!((plain.as_slice(), places.len()), (text.as_bytes(), plain.len() + 1));
+            for (at, _) in text.char_indices() {
+                let (before, after) = inside.split_at(places[at]);
+                assert_eq!(&*unescape_json(before), &text.as_bytes()[..at]);
+                assert_eq!(&*unescape_json(after), &text.as_bytes()[at..]);
+            }
         });
     }
 }

@@ -10,6 +10,7 @@ use std::ops::Range;
 use ring::hmac;
 use weir_codec::{Change, Part, escape_json_into, rewrite_json};
 use weir_expr::limits::REGEXP_BYTES_MAX;
+use weir_model::unescape_json_with_places;
 
 /// What stands in place of what was hidden.
 #[derive(Debug, Clone)]
@@ -201,18 +202,70 @@ impl Redaction {
         self.hide(text, &mut written).or(inside)
     }
 
+    /// Hides what is found in the text as it stands, and what is found once JSON's escapes are
+    /// undone: a program that logs another one's JSON as a text escapes it again.
+    ///
     /// `written` is what was put in place of something before, in the same text: it is not hidden
     /// again, or a hash would be the hash of a hash where the text was looked at twice.
     fn hide(&self, text: &[u8], written: &mut Vec<Vec<u8>>) -> Option<Vec<u8>> {
-        let regex = &self.pattern.regex;
-        // Almost every text has nothing to hide: for those nothing is allocated.
-        if !regex.is_match(text) {
+        let mut hidden = self.hide_below(text, 0, written);
+        for layers in 1..=ESCAPE_LAYERS_MAX {
+            let now = hidden.as_deref().unwrap_or(text);
+            if !now.contains(&b'\\') {
+                break;
+            }
+            hidden = self.hide_below(now, layers, written).or(hidden);
+        }
+        hidden
+    }
+
+    /// Hides what is found below that many layers of escapes.
+    fn hide_below(
+        &self,
+        text: &[u8],
+        layers: usize,
+        written: &mut Vec<Vec<u8>>,
+    ) -> Option<Vec<u8>> {
+        let layered = (layers > 0).then(|| unescaped(text, layers));
+        let plain = layered.as_ref().map_or(text, |(plain, _)| plain.as_slice());
+        let place = |at: usize| layered.as_ref().map_or(at, |(_, places)| places[at]);
+        let is_new = |found: &Range<usize>| {
+            let found = place(found.start)..place(found.end);
+            !written.iter().any(|old| is_part_of(old, text, &found))
+        };
+        let mut found = self.find(plain);
+        found.retain(is_new);
+        if found.is_empty() {
             return None;
         }
-        let before = written.len();
+        let mut out = Vec::with_capacity(text.len());
+        let mut copied = 0;
+        for found in found {
+            let mut new = Vec::new();
+            self.with.write(&plain[found.clone()], &mut new);
+            for _ in 0..layers {
+                let inner = std::mem::take(&mut new);
+                escape_json_into(&inner, &mut new);
+            }
+            out.extend_from_slice(&text[copied..place(found.start)]);
+            out.extend_from_slice(&new);
+            note_written(&new, written);
+            copied = place(found.end);
+        }
+        out.extend_from_slice(&text[copied..]);
+        Some(out)
+    }
+
+    /// Where something is to be hidden, in order.
+    fn find(&self, text: &[u8]) -> Vec<Range<usize>> {
+        let regex = &self.pattern.regex;
+        let mut all = Vec::new();
+        // Almost every text has nothing to hide: for those nothing is allocated.
+        if !regex.is_match(text) {
+            return all;
+        }
         let mut places = regex.capture_locations();
-        let mut out = Vec::new();
-        let (mut at, mut copied) = (0, 0);
+        let mut at = 0;
         while at <= text.len()
             && let Some(whole) = regex.captures_read_at(&mut places, text, at)
         {
@@ -227,20 +280,9 @@ impl Redaction {
             if found != (start..end) {
                 at = found.end;
             }
-            if written[..before].iter().any(|old| is_part_of(old, text, &found)) {
-                continue;
-            }
-            out.extend_from_slice(&text[copied..found.start]);
-            let put_at = out.len();
-            self.with.write(&text[found.clone()], &mut out);
-            note_written(&out[put_at..], written);
-            copied = found.end;
+            all.push(found);
         }
-        if copied == 0 {
-            return None;
-        }
-        out.extend_from_slice(&text[copied..]);
-        Some(out)
+        all
     }
 
     fn hide_value(&self, path: &[u8], text: &[u8], written: &mut Vec<Vec<u8>>) -> Option<Vec<u8>> {
@@ -289,6 +331,9 @@ impl Redaction {
     }
 }
 
+/// Layers of escapes that are looked behind: JSON in a text of JSON in a text.
+const ESCAPE_LAYERS_MAX: usize = 2;
+
 /// How much of the hash is shown: enough to tell a billion apart.
 const HASH_BYTES: usize = 8;
 
@@ -305,6 +350,18 @@ impl Replacement {
             }
         }
     }
+}
+
+/// The text without that many layers of JSON's escapes, and where in it each byte begins, and at
+/// last where it ends.
+fn unescaped(text: &[u8], layers: usize) -> (Vec<u8>, Vec<usize>) {
+    let (mut plain, mut places) = unescape_json_with_places(text);
+    for _ in 1..layers {
+        let (plainer, inner) = unescape_json_with_places(&plain);
+        places = inner.into_iter().map(|at| places[at]).collect();
+        plain = plainer;
+    }
+    (plain, places)
 }
 
 /// Mostly it is the same text again and again.
@@ -432,6 +489,23 @@ mod tests {
             r#"{"m":"\u0034111 1111 1111 \u0031111","n":4111111111111111,"joe@example.org":[1]}"#;
         assert_eq!(redacted("card", text), r##"{"m":"#","n":"#","joe@example.org":[1]}"##);
         assert_eq!(redacted("email", r#"{"joe\u0040example.org":1}"#), r##"{"#":1}"##);
+    }
+
+    #[test]
+    fn secrets_behind_further_layers_of_escapes_are_found() {
+        let cases = [
+            // JSON within a text.
+            ("email", r#"got {"u":"joe\u0040example.org"} "#, r##"got {"u":"#"} "##),
+            ("card", r"card 4111\u00201111 1111 1111!", "card #!"),
+            // JSON within JSON, and within that.
+            ("email", r#"{"m":"{\"u\":\"joe\\u0040example.org\"}"}"#, r##"{"m":"{\"u\":\"#\"}"}"##),
+            ("email", r#"{"m":"\\\"joe\\\\u0040example.org\\\""}"#, r##"{"m":"\\\"#\\\""}"##),
+            ("token", r#"{"m":"{\"password\":\"hunter2\"}"}"#, r##"{"m":"{\"password\":\"#\"}"}"##),
+            ("email", r"C:\users\new joe@example.org", r"C:\users\new #"),
+        ];
+        for (preset, text, want) in cases {
+            assert_eq!(redacted(preset, text), want, "{preset}: {text}");
+        }
     }
 
     #[test]
