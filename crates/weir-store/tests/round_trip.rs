@@ -5,7 +5,7 @@ mod support;
 use proptest::prelude::*;
 use support::{Input, open, read_all, rows_of, write};
 use weir_codec::Scalar;
-use weir_store::embedded::columns::{Form, NewRow, Rows};
+use weir_store::embedded::columns::{AttributeValue, Form, NewRow, Rows};
 use weir_store::embedded::segment::{Role, ValueKind};
 
 /// Texts that look like something else, and texts that are nothing else.
@@ -21,35 +21,42 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// A value, or a text of any bytes.
 #[derive(Debug, Clone)]
 enum Given {
-    Null,
-    Bool(bool),
-    Int(i64),
-    Float(f64),
+    Value(AttributeValue),
     Text(Vec<u8>),
 }
 
 impl Given {
     fn as_scalar(&self) -> Scalar<'_> {
         match self {
-            Self::Null => Scalar::Null,
-            Self::Bool(truth) => Scalar::Bool(*truth),
-            Self::Int(number) => Scalar::Int(*number),
-            Self::Float(number) => Scalar::Float(*number),
+            Self::Value(value) => value.as_scalar(),
             Self::Text(text) => Scalar::Text(text),
         }
     }
 }
 
+fn int(number: i64) -> Given {
+    Given::Value(AttributeValue::Int(number))
+}
+
+fn float(number: f64) -> Given {
+    Given::Value(AttributeValue::Float(number))
+}
+
+fn truth(truth: bool) -> Given {
+    Given::Value(AttributeValue::Bool(truth))
+}
+
 fn value() -> impl Strategy<Value = Given> {
     prop_oneof![
-        1 => Just(Given::Null),
-        2 => any::<bool>().prop_map(Given::Bool),
-        3 => any::<i64>().prop_map(Given::Int),
-        3 => (-5_i64..5).prop_map(Given::Int),
-        3 => any::<f64>().prop_map(Given::Float),
-        2 => prop_oneof![Just(-0.0), Just(0.0), Just(1.0), Just(0.1)].prop_map(Given::Float),
+        1 => Just(Given::Value(AttributeValue::Null)),
+        2 => any::<bool>().prop_map(truth),
+        3 => any::<i64>().prop_map(int),
+        3 => (-5_i64..5).prop_map(int),
+        3 => any::<f64>().prop_map(float),
+        2 => prop_oneof![Just(-0.0), Just(0.0), Just(1.0), Just(0.1)].prop_map(float),
         6 => text().prop_map(Given::Text),
     ]
 }
@@ -57,11 +64,11 @@ fn value() -> impl Strategy<Value = Given> {
 /// A path whose values tend to be of one type, so that each type of column comes up.
 fn attribute() -> impl Strategy<Value = (Vec<u8>, Given)> {
     prop_oneof![
-        (Just("int"), any::<i64>().prop_map(Given::Int)),
-        (Just("small"), (0_i64..4).prop_map(Given::Int)),
-        (Just("double"), (-1e9..1e9).prop_map(Given::Float)),
-        (Just("double"), (-9_i64..9).prop_map(Given::Int)),
-        (Just("bool"), any::<bool>().prop_map(Given::Bool)),
+        (Just("int"), any::<i64>().prop_map(int)),
+        (Just("small"), (0_i64..4).prop_map(int)),
+        (Just("double"), (-1e9..1e9).prop_map(float)),
+        (Just("double"), (-9_i64..9).prop_map(int)),
+        (Just("bool"), any::<bool>().prop_map(truth)),
         (Just("text"), text().prop_map(Given::Text)),
         (Just("took"), (0_u32..900).prop_map(|ms| Given::Text(format!("{ms}ms").into_bytes()))),
         (Just("mixed"), value()),

@@ -2,16 +2,15 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use weir_codec::Scalar;
 use weir_expr::{Measure, parse};
 use weir_host::RealClock;
 use weir_model::{Position, RecordFlags, Severity};
-use weir_store::embedded::columns::{Form, NewRow, Rows, StoredRecord};
+use weir_store::embedded::columns::{AttributeValue, Form, NewRow, Rows, StoredRecord};
 use weir_store::embedded::scan;
 use weir_store::embedded::segment::Segment;
 use weir_store::embedded::sidecar::{Sidecar, write_segment_with_sidecar};
@@ -24,28 +23,6 @@ use weir_store::query::{
 
 use support::{Input, file, rows_of};
 
-/// A value of an attribute, owned.
-#[derive(Debug, Clone)]
-enum Given {
-    Null,
-    Bool(bool),
-    Int(i64),
-    Float(f64),
-    Text(String),
-}
-
-impl Given {
-    fn scalar(&self) -> Scalar<'_> {
-        match self {
-            Self::Null => Scalar::Null,
-            Self::Bool(truth) => Scalar::Bool(*truth),
-            Self::Int(number) => Scalar::Int(*number),
-            Self::Float(number) => Scalar::Float(*number),
-            Self::Text(text) => Scalar::Text(text.as_bytes()),
-        }
-    }
-}
-
 #[derive(Debug, Clone)]
 struct Record {
     time_ns: i64,
@@ -57,24 +34,24 @@ struct Record {
     resource: Option<&'static str>,
     message: Option<String>,
     trace_id: Option<&'static str>,
-    attributes: Vec<(&'static str, Given)>,
+    attributes: Vec<(&'static str, AttributeValue)>,
 }
 
-fn value() -> impl Strategy<Value = Given> {
+fn value() -> impl Strategy<Value = AttributeValue> {
     prop_oneof![
-        1 => Just(Given::Null),
-        1 => any::<bool>().prop_map(Given::Bool),
-        4 => (-5_i64..6).prop_map(Given::Int),
-        1 => Just(Given::Int((1 << 53) + 1)),
-        2 => prop::sample::select(vec![0.5, 5.0, 1e300, -2.5]).prop_map(Given::Float),
+        1 => Just(AttributeValue::Null),
+        1 => any::<bool>().prop_map(AttributeValue::Bool),
+        4 => (-5_i64..6).prop_map(AttributeValue::Int),
+        1 => Just(AttributeValue::Int((1 << 53) + 1)),
+        2 => prop::sample::select(vec![0.5, 5.0, 1e300, -2.5]).prop_map(AttributeValue::Float),
         4 => prop::sample::select(vec!["5", "05", "web", "web-1", "", "300ms", "2s", "10.1.2.3"])
-            .prop_map(|text| Given::Text(text.to_owned())),
+            .prop_map(|text| AttributeValue::Text(text.to_owned())),
     ]
 }
 
 const PATHS: [&str; 6] = ["a", "a.b", "n", "http.status_code", "trace_id", "message"];
 
-fn attributes() -> impl Strategy<Value = Vec<(&'static str, Given)>> {
+fn attributes() -> impl Strategy<Value = Vec<(&'static str, AttributeValue)>> {
     prop::collection::vec((prop::sample::select(PATHS.to_vec()), value()), 0..5)
 }
 
@@ -153,7 +130,7 @@ fn rows(records: &[Record], first_sequence: u64) -> Rows {
             attributes: record
                 .attributes
                 .iter()
-                .map(|(path, value)| (path.as_bytes(), value.scalar()))
+                .map(|(path, value)| (path.as_bytes(), value.as_scalar()))
                 .collect(),
         })
         .collect();
@@ -415,7 +392,6 @@ fn group_by() -> impl Strategy<Value = GroupBy> {
 
 /// What a group is called, whatever the types of its values.
 fn name_of(key: &GroupKey) -> String {
-    use weir_store::embedded::columns::AttributeValue;
     match key {
         GroupKey::Value(AttributeValue::Text(text)) => format!("value {text}"),
         GroupKey::Value(AttributeValue::Int(number)) => format!("value {number}"),
@@ -500,7 +476,7 @@ fn groups_are_ordered_and_cut_field_by_field() {
                 resource: None,
                 message: None,
                 trace_id: None,
-                attributes: vec![("n", Given::Int(i64::from(count)))],
+                attributes: vec![("n", AttributeValue::Int(i64::from(count)))],
             });
         }
     }
@@ -575,7 +551,7 @@ fn numbered(count: usize) -> Vec<Record> {
         resource: None,
         message: Some(format!("request {number} took {} ms", number % 7)),
         trace_id: None,
-        attributes: vec![("n", Given::Int(number as i64))],
+        attributes: vec![("n", AttributeValue::Int(number as i64))],
     };
     (0..count).map(record).collect()
 }
@@ -675,8 +651,99 @@ fn fields_that_no_record_has_are_named() {
         };
         let found = scan::search(snapshot, &request, &budget()).unwrap();
         assert_eq!(found.coverage.unknown_fields, ["@nn"]);
-        let names: Vec<String> =
-            scan::fields(snapshot, TimeRange::ALL).into_iter().map(|field| field.name).collect();
-        assert!(names.contains(&"@n".to_owned()) && names.contains(&"service".to_owned()));
+        let names = field_names(snapshot, TimeRange::ALL, &Access::all());
+        assert!(names.contains("@n") && names.contains("service"));
+    }
+}
+
+fn field_names(snapshot: &Snapshot, range: TimeRange, access: &Access) -> BTreeSet<String> {
+    let fields = scan::fields(snapshot, range, access, &budget()).unwrap();
+    let names: BTreeSet<String> = fields.iter().map(|field| field.name.clone()).collect();
+    assert_eq!(names.len(), fields.len(), "a field is there twice: {fields:?}");
+    names
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn fields_are_those_of_records_that_may_be_seen(
+        older in prop::collection::vec(record(), 0..12),
+        newer in prop::collection::vec(record(), 1..12),
+        only in prop_oneof![Just(None), query().prop_map(Some)],
+        range in prop_oneof![
+            Just(TimeRange::ALL),
+            (0_i64..30, 1_i64..30).prop_map(|(from_ns, len)| TimeRange { from_ns, to_ns: from_ns + len }),
+        ],
+    ) {
+        let (all, snapshots) = snapshots(&older, &newer);
+        let access = only.as_ref().map_or(Access::all(), |only| Access::only(parse(only).unwrap()));
+        let visible = Filter { range, ..Filter::all(access.clone()) };
+        let seen = all.iter().filter(|record| naive::matches(&visible, record));
+        let seen: BTreeSet<String> = seen
+            .flat_map(|record| &record.attributes)
+            .filter(|(_, values)| values.iter().any(|value| *value != AttributeValue::Null))
+            .map(|(path, _)| format!("@{path}"))
+            .collect();
+        // An attribute of this name may be kept in a field of the record's own.
+        let is_own = |name: &String| ["@message", "@trace_id"].contains(&name.as_str());
+        for (number, snapshot) in snapshots.iter().enumerate() {
+            let found = field_names(snapshot, range, &access);
+            let found: BTreeSet<String> =
+                found.into_iter().filter(|name| name.starts_with('@')).collect();
+            prop_assert_eq!(&found, &seen, "{:?} in snapshot {}", only, number);
+            let named = PATHS.map(|path| format!("@{path}:*")).join(" OR ");
+            let mut request = SearchRequest {
+                filter: filter(&named, range), order: Order::NewestFirst, limit: 1, after: None,
+            };
+            request.filter.access = access.clone();
+            let unknown = scan::search(snapshot, &request, &budget()).unwrap().coverage.unknown_fields;
+            let has = |name: &String| seen.iter().any(|known| {
+                known.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            });
+            for name in PATHS.map(|path| format!("@{path}")).iter().filter(|name| !is_own(name)) {
+                if only.is_some() {
+                    prop_assert_eq!(unknown.contains(name), !has(name), "{} of {:?} in snapshot {}", name, only, number);
+                } else {
+                    // Without restrictions it is enough to look at the columns.
+                    prop_assert!(!(unknown.contains(name) && has(name)), "{} in snapshot {}", name, number);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reader_learns_no_field_and_no_value_that_only_others_have() {
+    let mut records = numbered(40_000);
+    for (number, record) in records.iter_mut().enumerate() {
+        let path = if number % 2 == 0 { "of.web" } else { "of.db" };
+        record.attributes.push((path, AttributeValue::Text(format!("value {}", number % 4))));
+    }
+    let (_, snapshots) = snapshots(&records, &records[..100]);
+    let access = Access::only(parse("service:web").unwrap());
+    for snapshot in &snapshots {
+        let names = field_names(snapshot, TimeRange::ALL, &access);
+        assert!(names.contains("@of.web") && names.contains("@n"));
+        assert!(!names.contains("@of.db"), "{names:?}");
+        let mut request = AggregateRequest {
+            filter: filter("@of.db:* OR @of.web:* OR @of.none:*", TimeRange::ALL),
+            computes: vec![Compute {
+                aggregation: Aggregation::Count,
+                field: None,
+                interval_ns: None,
+            }],
+            group_by: vec![GroupBy::top(weir_expr::Field::Attribute("of.web".to_owned()), 10)],
+        };
+        request.filter.access = access.clone();
+        let found = scan::aggregate(snapshot, &request, &budget()).unwrap();
+        // What others have is as unknown as what nobody has.
+        assert_eq!(found.coverage.unknown_fields, ["@of.db", "@of.none"]);
+        assert_eq!(
+            by_name(&found).into_keys().collect::<Vec<_>>(),
+            [["value value 0"], ["value value 2"]]
+        );
+        request.group_by = vec![GroupBy::top(weir_expr::Field::Attribute("of.db".to_owned()), 10)];
+        assert_eq!(scan::aggregate(snapshot, &request, &budget()).unwrap().buckets, []);
     }
 }

@@ -61,7 +61,7 @@ pub struct FieldEntry {
     /// `bool`, `number` or `text`.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Segments, and chunks of what is not in a segment yet, in which it has values.
+    /// Row groups of segments, and chunks of what is not in a segment yet, in which it has values.
     pub parts: u64,
 }
 

@@ -65,8 +65,8 @@ pub struct ScanMeta {
     /// Records that match, where they were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matched: Option<u64>,
-    /// Segments that may have held something.
-    pub segments: u64,
+    /// Row groups, and chunks of what is not in a segment yet, that were looked into.
+    pub parts: u64,
     /// Rows that were looked at.
     pub rows: u64,
     /// Pages that were read.
@@ -172,7 +172,7 @@ impl Arrival {
                 to: None,
                 interval_ns: None,
                 matched: None,
-                segments: scanned.segments,
+                parts: scanned.parts,
                 rows: scanned.rows,
                 pages: scanned.pages,
                 pages_pruned: scanned.pages_pruned,

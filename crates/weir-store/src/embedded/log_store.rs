@@ -59,10 +59,10 @@ impl<S: Snapshots> LogStore for Explorer<S> {
     fn fields(
         &self,
         range: TimeRange,
-        _access: &Access,
-        _budget: &Budget,
+        access: &Access,
+        budget: &Budget,
     ) -> Result<Vec<FieldInfo>, QueryError> {
-        Ok(scan::fields(&self.store.snapshot(range), range))
+        scan::fields(&self.store.snapshot(range), range, access, budget)
     }
 
     fn report(&self) -> StoreReport {

@@ -17,14 +17,14 @@ use super::columns::{Rows, StoredRecord};
 use super::files::Draft;
 use super::flusher::{Flusher, Pending};
 use super::manifest::{Change, Counters, SegmentEntry};
-use super::segment::{PageBuffer, Segment, SegmentError, stitch_segments, stitched_columns};
+use super::segment::{Segment, SegmentError, stitch_segments, stitched_columns};
 use super::sidecar::{
     Sidecar, SidecarError, rebuild_sidecar, stitch_sidecars, write_segment_with_sidecar,
 };
 use super::snapshot::{Deletion, OpenSegment};
 use crate::limits::{
-    MERGE_BYTES_MAX, MERGE_SEGMENTS_MAX, MERGE_SEGMENTS_MIN, PAGE_ROWS, ROW_GROUP_ROWS_MAX,
-    SEGMENT_BYTES_MAX, STITCH_BYTES_MIN,
+    MERGE_BYTES_MAX, MERGE_SEGMENTS_MAX, MERGE_SEGMENTS_MIN, ROW_GROUP_ROWS_MAX, SEGMENT_BYTES_MAX,
+    STITCH_BYTES_MIN,
 };
 use crate::query::StoredFields;
 
@@ -268,23 +268,15 @@ fn plan_of(run: &[Live], is_stitch: bool) -> Plan {
 
 /// All records of the parts, but those that are to be deleted.
 fn gather(plan: &Plan, deletions: &[Deletion]) -> Result<Rows, SegmentError> {
+    let full = |error: super::columns::Full| SegmentError::Write(error.to_string());
     let mut rows = Rows::new();
-    let mut buffer = PageBuffer::new()?;
     for (_, open) in &plan.parts {
-        let segment = &open.segment;
-        for group in 0..segment.group_count() {
-            for first in (0..segment.group_rows(group)).step_by(PAGE_ROWS) {
-                let last = (first + PAGE_ROWS).min(segment.group_rows(group));
-                let wanted: Vec<usize> = (first..last).collect();
-                for record in segment.records(group, &wanted, &mut buffer)? {
-                    if !deletions.iter().any(|deletion| is_deleted(&record, deletion)) {
-                        let full =
-                            |error: super::columns::Full| SegmentError::Write(error.to_string());
-                        rows.push_record(&record).map_err(full)?;
-                    }
-                }
+        open.segment.for_each_record(|record| {
+            if deletions.iter().any(|deletion| is_deleted(&record, deletion)) {
+                return Ok(());
             }
-        }
+            rows.push_record(&record).map_err(full)
+        })?;
     }
     Ok(rows)
 }

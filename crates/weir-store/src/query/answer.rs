@@ -8,8 +8,9 @@ use crate::embedded::columns::{AttributeValue, StoredRecord};
 /// What was read for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scanned {
-    /// Segments that may have held something.
-    pub segments: u64,
+    /// Parts that were looked into: row groups of segments, and chunks of what is not in a segment
+    /// yet. What they cannot hold by their time is not among them.
+    pub parts: u64,
     /// Rows that were looked at.
     pub rows: u64,
     /// Pages that were read.
@@ -23,7 +24,7 @@ pub struct Scanned {
 impl Scanned {
     /// Adds what another part of the work has read.
     pub fn add(&mut self, other: Self) {
-        self.segments += other.segments;
+        self.parts += other.parts;
         self.rows += other.rows;
         self.pages += other.pages;
         self.pages_pruned += other.pages_pruned;
@@ -156,7 +157,7 @@ pub struct FieldInfo {
     pub name: String,
     /// What its values are.
     pub value_type: ValueType,
-    /// Segments and chunks of the head in which it has values: how common it is.
+    /// Row groups of segments and chunks of the head in which it has values: how common it is.
     pub parts: u64,
 }
 

@@ -11,18 +11,7 @@ use weir_codec::{Attributes, Scalar};
 use weir_expr::{Body, Field, Fields, Numeric, Reserved, Value, Visitor, tag_path};
 
 use super::request::NamedMeasure;
-use crate::embedded::columns::{AttributeValue, StoredRecord};
-
-/// The value as expressions have it.
-pub(crate) fn value_of(scalar: Scalar<'_>) -> Value<'_> {
-    match scalar {
-        Scalar::Null => Value::Null,
-        Scalar::Bool(truth) => Value::Bool(truth),
-        Scalar::Int(number) => Value::Int(number),
-        Scalar::Float(number) => Value::Float(number),
-        Scalar::Text(text) => Value::Text(text),
-    }
-}
+use crate::embedded::columns::{AttributeValue, StoredRecord, value_of};
 
 /// The attributes of a resource, as it was encoded.
 pub(crate) fn resource_attributes(encoded: &[u8]) -> Attributes {

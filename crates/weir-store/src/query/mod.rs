@@ -28,4 +28,4 @@ pub use request::{
 pub use store::{ClassReport, ColumnReport, LogStore, StoreReport};
 
 pub(crate) use answer::{compare_keys, compare_ranks, rank_of};
-pub(crate) use fields::{resource_attributes, tag_value, tags_of, value_of};
+pub(crate) use fields::{resource_attributes, tag_value, tags_of};

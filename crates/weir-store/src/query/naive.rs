@@ -10,7 +10,7 @@ use super::fields::StoredFields;
 use super::request::{
     AggregateRequest, Aggregation, Compute, Filter, GroupBy, Order, PageKey, SearchRequest, SortBy,
 };
-use crate::embedded::columns::{AttributeValue, StoredRecord};
+use crate::embedded::columns::{AttributeValue, StoredRecord, value_of};
 
 /// Whether the filter describes the record.
 pub fn matches(filter: &Filter, record: &StoredRecord) -> bool {
@@ -57,26 +57,22 @@ fn values(record: &StoredRecord, filter: &Filter, field: &Field) -> Vec<Attribut
         return found;
     }
     StoredFields::new(record, &filter.measures).visit(field, &mut |value| {
-        found.push(match value {
-            Value::Text(text) => AttributeValue::Text(String::from_utf8_lossy(text).into_owned()),
-            Value::Int(number) => AttributeValue::Int(number),
-            Value::Float(number) => AttributeValue::Float(number),
-            Value::Bool(truth) => AttributeValue::Bool(truth),
-            Value::Null | Value::Object => return,
-        });
+        if !matches!(value, Value::Null | Value::Object) {
+            found.push(value.into());
+        }
     });
     found
 }
 
 /// The text by which values are told apart.
 fn text_of(value: &AttributeValue) -> String {
-    let scalar = super::fields::value_of(value.as_scalar());
+    let scalar = value_of(value.as_scalar());
     let mut buffer = Vec::new();
     String::from_utf8_lossy(scalar.text(&mut buffer).unwrap_or_default()).into_owned()
 }
 
 fn number_of(value: &AttributeValue) -> Option<f64> {
-    match super::fields::value_of(value.as_scalar()).number()?.value {
+    match value_of(value.as_scalar()).number()?.value {
         weir_expr::Numeric::Int(number) => Some(number as f64),
         weir_expr::Numeric::Float(number) => Some(number),
     }

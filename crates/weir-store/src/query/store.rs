@@ -41,7 +41,7 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
     /// As [`Self::search`].
     fn patterns(&self, request: &PatternsRequest, budget: &Budget) -> Result<Patterns, QueryError>;
 
-    /// Fields that records of the range may have, the most common first.
+    /// Fields of records of the range that may be seen, the most common first.
     ///
     /// # Errors
     /// As [`Self::search`].
@@ -57,7 +57,7 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
 }
 
 /// What is stored under one name, and what it takes.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClassReport {
     /// The service; empty = records without one.
     pub name: String,
@@ -66,7 +66,7 @@ pub struct ClassReport {
 }
 
 /// What a column takes on disk.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ColumnReport {
     /// Its name in the files.
     pub name: String,
@@ -77,7 +77,7 @@ pub struct ColumnReport {
 }
 
 /// What a store holds.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoreReport {
     /// Segments.
     pub segments: u64,

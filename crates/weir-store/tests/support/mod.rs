@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_codec::Scalar;
 use weir_host::{Disk, DiskFile, OpenMode};
 use weir_store::embedded::columns::{NewRow, Rows, StoredRecord};
-use weir_store::embedded::segment::{PageBuffer, Segment, write_segment};
+use weir_store::embedded::segment::{Segment, write_segment};
 use weir_testkit::FaultyDisk;
 
 /// A row with its attributes.
@@ -52,11 +52,11 @@ pub(crate) fn open(file: &Arc<dyn DiskFile>) -> Segment {
 
 /// Every record of a segment, in its order.
 pub(crate) fn read_all(segment: &Segment) -> Vec<StoredRecord> {
-    let mut buffer = PageBuffer::new().unwrap();
     let mut records = Vec::new();
-    for group in 0..segment.group_count() {
-        let rows: Vec<usize> = (0..segment.group_rows(group)).collect();
-        records.extend(segment.records(group, &rows, &mut buffer).unwrap());
-    }
+    let add = |record| {
+        records.push(record);
+        Ok(())
+    };
+    segment.for_each_record(add).unwrap();
     records
 }

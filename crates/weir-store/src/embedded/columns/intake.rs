@@ -8,10 +8,11 @@
 //! Everything else is kept as it stands, whatever was read from it.
 
 use weir_codec::{ATTRIBUTES_MAX, Attributes, LineFormat, Scalar, escape_json_into};
-use weir_expr::{Reserved, Status, Value};
+use weir_expr::{Reserved, Status};
 use weir_model::{RecordFlags, RecordView, StreamId, unescape_json_into};
 
 use super::form::{Form, MESSAGE_PATHS, TIME_PATHS, TimeStyle};
+use super::record::value_of;
 use super::rows::{Full, NewRow, Rows};
 
 /// Reads records one after the other; its buffers are used for all of them.
@@ -313,7 +314,7 @@ impl Intake {
         for path in Reserved::Status.record_paths() {
             let path = path.as_bytes();
             for value in self.own.values(path).chain(self.inside.values(path)) {
-                let value = as_value(value);
+                let value = value_of(value);
                 if let Some(status) = Status::of_value(value) {
                     self.status.extend_from_slice(status.name().as_bytes());
                     return true;
@@ -370,16 +371,6 @@ fn plain_body<'a>(view: &RecordView<'a>, buffer: &'a mut Vec<u8>) -> &'a [u8] {
     buffer
 }
 
-fn as_value(scalar: Scalar<'_>) -> Value<'_> {
-    match scalar {
-        Scalar::Null => Value::Null,
-        Scalar::Bool(truth) => Value::Bool(truth),
-        Scalar::Int(number) => Value::Int(number),
-        Scalar::Float(number) => Value::Float(number),
-        Scalar::Text(text) => Value::Text(text),
-    }
-}
-
 /// Takes the first value that has a text.
 struct Finder<'a> {
     buffer: &'a mut Vec<u8>,
@@ -397,7 +388,7 @@ impl Finder<'_> {
             return;
         }
         let mut buffer = Vec::new();
-        if let Some(text) = as_value(value).text(&mut buffer) {
+        if let Some(text) = value_of(value).text(&mut buffer) {
             self.buffer.extend_from_slice(text);
             self.is_found = true;
         }

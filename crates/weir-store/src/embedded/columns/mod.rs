@@ -22,5 +22,5 @@ pub use record::{AttributeValue, StoredRecord};
 pub use rows::{CodeColumn, Full, NewRow, Rows, Spilled};
 pub use texts::Texts;
 
-pub(crate) use record::add_attribute;
+pub(crate) use record::{add_attribute, value_of};
 pub(crate) use rows::SparseTexts;

@@ -1,6 +1,7 @@
 //! A record that was read back: owned, for whoever shows it.
 
 use weir_codec::Scalar;
+use weir_expr::Value;
 use weir_model::{Position, StreamId};
 
 use super::{Form, Original};
@@ -29,6 +30,30 @@ impl From<Scalar<'_>> for AttributeValue {
             Scalar::Float(number) => Self::Float(number),
             Scalar::Text(text) => Self::Text(String::from_utf8_lossy(text).into_owned()),
         }
+    }
+}
+
+impl From<Value<'_>> for AttributeValue {
+    /// Objects have no value of their own: their attributes do.
+    fn from(value: Value<'_>) -> Self {
+        match value {
+            Value::Null | Value::Object => Self::Null,
+            Value::Bool(truth) => Self::Bool(truth),
+            Value::Int(number) => Self::Int(number),
+            Value::Float(number) => Self::Float(number),
+            Value::Text(text) => Scalar::Text(text).into(),
+        }
+    }
+}
+
+/// The value as expressions have it.
+pub(crate) fn value_of(scalar: Scalar<'_>) -> Value<'_> {
+    match scalar {
+        Scalar::Null => Value::Null,
+        Scalar::Bool(truth) => Value::Bool(truth),
+        Scalar::Int(number) => Value::Int(number),
+        Scalar::Float(number) => Value::Float(number),
+        Scalar::Text(text) => Value::Text(text),
     }
 }
 

@@ -11,6 +11,7 @@ use weir_expr::{Field, Reserved};
 
 use super::column::{Column, View, entry};
 use super::eval::Evaluator;
+use super::fields::unknown_fields;
 use super::figure::{Cells, FigureNumber, Kind, Spec};
 use super::group::{ByRow, GroupField, NONE};
 use super::page::{Source, whole_numbers};
@@ -485,7 +486,9 @@ pub fn aggregate(
     let mut counted = Counted::new(request, budget);
     done.sinks.iter().for_each(|sink| counted.merge(sink));
     let mut coverage = done.coverage;
-    coverage.unknown_fields = unknown_fields(snapshot, request);
+    let of_computes = request.computes.iter().filter_map(|compute| compute.field.as_ref());
+    let named = of_computes.chain(request.group_by.iter().map(|group| &group.field));
+    coverage.unknown_fields = unknown_fields(snapshot, &request.filter, named, budget)?;
     let matched = counted.matched;
     let is_approximate = counted.is_approximate;
     let buckets = Report::new(&counted, request).buckets();
@@ -515,20 +518,6 @@ fn check(request: &AggregateRequest) -> Result<(), QueryError> {
         return Err(QueryError::Invalid("a step must be larger than nothing".to_owned()));
     }
     Ok(())
-}
-
-fn unknown_fields(snapshot: &Snapshot, request: &AggregateRequest) -> Vec<String> {
-    let mut unknown = super::fields::unknown_fields(snapshot, &request.filter);
-    let of_computes = request.computes.iter().filter_map(|compute| compute.field.as_ref());
-    let named = of_computes.chain(request.group_by.iter().map(|group| &group.field));
-    let paths = named.filter_map(|field| match field {
-        Field::Attribute(path) => Some(path.clone()),
-        _ => None,
-    });
-    unknown.extend(super::fields::unknown_of(snapshot, &request.filter, paths.collect()));
-    unknown.sort();
-    unknown.dedup();
-    unknown
 }
 
 /// Puts what was counted into the order that was asked for.

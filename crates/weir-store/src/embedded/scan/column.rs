@@ -9,9 +9,8 @@ use std::sync::Arc;
 use weir_expr::{TermMatcher, Value};
 
 use super::row_set::RowSet;
-use crate::embedded::columns::{AttributeValue, Texts, canonical};
+use crate::embedded::columns::{AttributeValue, Texts, canonical, value_of};
 use crate::embedded::segment::{Dictionary, PageBuffer, PageTexts, PageValues};
-use crate::query::value_of;
 use weir_codec::Scalar;
 
 /// Where values are kept.

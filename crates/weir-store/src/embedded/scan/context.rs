@@ -28,15 +28,14 @@ const REACH_NS: i64 = 86_400_000_000_000;
 type Place = (u32, u64);
 
 /// The rows of one stream that are nearest to a position.
-struct Near<'a> {
+struct Near {
     id: RecordId,
     before: usize,
     after: usize,
-    units: &'a [Unit],
     found: BTreeMap<Place, Spot>,
 }
 
-impl Near<'_> {
+impl Near {
     fn place(&self) -> Place {
         (self.id.position.epoch, self.id.position.offset)
     }
@@ -58,7 +57,7 @@ impl Near<'_> {
     }
 }
 
-impl Sink for Near<'_> {
+impl Sink for Near {
     fn narrow(&mut self, at: &mut Evaluator, mut rows: RowSet) -> Result<RowSet, Halt> {
         let streams = at.reader.column(&Source::Fixed(Fixed::Stream))?;
         let wanted = self.id.stream.0.cast_signed();
@@ -78,7 +77,7 @@ impl Sink for Near<'_> {
         let offsets = at.reader.column(&Source::Fixed(Fixed::Offset))?;
         let epochs = at.reader.column(&Source::Fixed(Fixed::Epoch))?;
         let (times, offsets) = (whole_numbers(&times)?, whole_numbers(&offsets)?);
-        let unit = Unit::number_of(self.units, &at.reader.unit);
+        let unit = at.reader.unit_number;
         for row in rows.iter() {
             let weir_expr::Value::Int(epoch) = epochs.view().value(row) else { continue };
             let offset = offsets[row].cast_unsigned();
@@ -114,7 +113,7 @@ pub fn context(
     };
     units.sort_by_key(distance);
     let (before, after) = (request.before, request.after);
-    let make = || Near { id, before, after, units: &units, found: BTreeMap::new() };
+    let make = || Near { id, before, after, found: BTreeMap::new() };
     let done = run(snapshot, &units, &plan, budget, make)?;
     let mut near = make();
     done.sinks.into_iter().for_each(|sink| near.found.extend(sink.found));

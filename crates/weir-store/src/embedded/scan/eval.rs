@@ -17,6 +17,7 @@ use super::plan::{Deleted, Node, Plan, TermId};
 use super::row_set::RowSet;
 use super::sources::{Alternatives, is_below};
 use super::unit::Place;
+use crate::embedded::columns::value_of;
 use crate::embedded::segment::{Fixed, Role, SegmentError};
 use crate::query::NamedMeasure;
 
@@ -40,9 +41,9 @@ impl Evaluator {
     }
 
     /// Goes on to another unit.
-    pub(super) fn begin_unit(&mut self, unit: super::unit::Unit) {
+    pub(super) fn begin_unit(&mut self, number: usize, unit: super::unit::Unit) {
         self.sources.clear();
-        self.reader.begin_unit(unit);
+        self.reader.begin_unit(number, unit);
     }
 
     /// Every row of the unit matches, which needs no look at any.
@@ -59,7 +60,7 @@ impl Evaluator {
     pub(super) fn in_range(&mut self) -> Result<RowSet, SegmentError> {
         let range = self.plan.range;
         let rows = self.reader.rows();
-        let (first_ns, last_ns) = (self.reader.unit.first_ns, self.reader.unit.last_ns);
+        let (first_ns, last_ns) = self.reader.page_times();
         if range.contains(first_ns) && range.contains(last_ns) {
             return Ok(RowSet::all(rows));
         }
@@ -89,7 +90,8 @@ impl Evaluator {
         found: &mut RowSet,
     ) -> Result<(), SegmentError> {
         let range = deleted.range;
-        if !range.overlaps(self.reader.unit.first_ns, self.reader.unit.last_ns) {
+        let (first_ns, last_ns) = self.reader.page_times();
+        if !range.overlaps(first_ns, last_ns) {
             return Ok(());
         }
         let times = self.reader.column(&Source::Fixed(Fixed::Time))?;
@@ -269,7 +271,7 @@ impl Evaluator {
             }
             View::Picks(picks, distinct) => {
                 let matcher = &mut self.plan.terms[id];
-                let values = distinct.iter().map(|value| crate::query::value_of(value.as_scalar()));
+                let values = distinct.iter().map(|value| value_of(value.as_scalar()));
                 let verdict: Vec<bool> = values.map(|value| matcher.value(value)).collect();
                 column.rows_where(rows, |n| verdict.get(picks[n] as usize) == Some(&true))
             }

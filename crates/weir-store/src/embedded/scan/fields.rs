@@ -1,48 +1,102 @@
-//! The fields that stored records have.
+//! The fields that stored records have, as far as the records may be seen.
+//!
+//! Invariant: a reader who may not see all records learns nothing about fields that only others
+//! have. A field is named because a row that the plan finds has it, and restrictions are part of
+//! every plan. Only of row groups of which the plan takes all rows it is enough to look at what is
+//! known about their columns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use weir_expr::{Field, Reserved};
 
-use super::unit::Unit;
-use crate::embedded::columns::TIME_PATHS;
-use crate::embedded::segment::{Role, ValueKind};
+use super::column::View;
+use super::eval::Evaluator;
+use super::page::Source;
+use super::plan::Plan;
+use super::row_set::RowSet;
+use super::run::{Halt, Sink, run};
+use super::sources::{is_below, taken_paths};
+use super::unit::{Place, Unit};
+use crate::embedded::columns::AttributeValue;
+use crate::embedded::segment::{Dictionary, Role, ValueKind};
 use crate::embedded::sidecar::RestPaths;
 use crate::embedded::snapshot::{OpenSegment, Snapshot};
-use crate::query::{FieldInfo, Filter, TimeRange, ValueType};
-use weir_codec::Scalar;
+use crate::query::{Access, Budget, FieldInfo, Filter, QueryError, TimeRange, ValueType};
 
-/// Attributes with the type of their values and in how many parts they are.
-type Known = BTreeMap<String, (ValueType, u64)>;
-
-fn add(known: &mut Known, path: &str, value_type: ValueType) {
-    let entry = known.entry(path.to_owned()).or_insert((value_type, 0));
-    if entry.0 != value_type {
-        entry.0 = ValueType::Text;
-    }
-    entry.1 += 1;
+/// The attributes that one thread has found.
+#[derive(Default)]
+struct Seen<'a> {
+    /// Only these, and what is below them; `None` = all.
+    wanted: Option<&'a [String]>,
+    /// With the type of their values and in how many units they are.
+    attributes: BTreeMap<String, (ValueType, u64)>,
+    /// Those that were found in the present unit.
+    of_unit: BTreeSet<String>,
+    /// Units that have rows.
+    units: u64,
+    is_unit_counted: bool,
 }
 
-fn attributes_of(snapshot: &Snapshot, range: TimeRange) -> Known {
-    let mut known = Known::new();
-    for (chunk, rows) in &snapshot.chunks {
-        if *rows == 0 {
-            continue;
+impl Seen<'_> {
+    fn is_wanted(&self, path: &str) -> bool {
+        self.wanted.is_none_or(|wanted| wanted.iter().any(|wanted| is_or_is_below(path, wanted)))
+    }
+
+    /// Nothing that is wanted is left to be found.
+    fn has_all(&self) -> bool {
+        self.wanted.is_some_and(|wanted| wanted.iter().all(|wanted| self.has(wanted)))
+    }
+
+    fn has(&self, wanted: &str) -> bool {
+        self.attributes.keys().any(|path| is_or_is_below(path, wanted))
+    }
+
+    fn add(&mut self, path: &str, value_type: ValueType) {
+        if !self.is_wanted(path) || !self.of_unit.insert(path.to_owned()) {
+            return;
         }
-        let chunk = chunk.read();
-        for column in chunk.paths().iter().filter(|column| !column.rows().is_empty()) {
-            let value_type = match column.value(0) {
-                Scalar::Bool(_) => ValueType::Bool,
-                Scalar::Int(_) | Scalar::Float(_) => ValueType::Number,
-                Scalar::Null | Scalar::Text(_) => ValueType::Text,
-            };
-            add(&mut known, column.path(), value_type);
+        let entry = self.attributes.entry(path.to_owned()).or_insert((value_type, 0));
+        if entry.0 != value_type {
+            entry.0 = ValueType::Text;
+        }
+        entry.1 += 1;
+    }
+
+    fn count_unit(&mut self) {
+        self.units += u64::from(!self.is_unit_counted);
+        self.is_unit_counted = true;
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.units += other.units;
+        for (path, (value_type, units)) in other.attributes {
+            let entry = self.attributes.entry(path).or_insert((value_type, 0));
+            if entry.0 != value_type {
+                entry.0 = ValueType::Text;
+            }
+            entry.1 += units;
         }
     }
-    let is_of_range = |segment: &&std::sync::Arc<OpenSegment>| {
-        segment.segment.time_range_ns().is_some_and(|(first, last)| range.overlaps(first, last))
-    };
-    for segment in snapshot.segments.iter().filter(is_of_range) {
+}
+
+impl Sink for Seen<'_> {
+    fn wants(&self, unit: &Unit) -> bool {
+        let Some(wanted) = self.wanted else { return true };
+        let Place::Group { segment, .. } = &unit.place else { return !self.has_all() };
+        let may_have = |path: &String| has_column(segment, path) || may_be_in_rest(segment, path);
+        wanted.iter().any(|path| !self.has(path) && may_have(path))
+    }
+
+    fn begin_unit(&mut self) {
+        self.of_unit.clear();
+        self.is_unit_counted = false;
+    }
+
+    fn take_unit(&mut self, unit: &Unit) -> bool {
+        let Place::Group { segment, .. } = &unit.place else { return false };
+        let Some(rest) = rest_paths(segment) else { return false };
+        self.count_unit();
         for column in segment.segment.columns() {
             let Role::Attribute(path) = &column.role else { continue };
             let value_type = match column.kind {
@@ -50,28 +104,117 @@ fn attributes_of(snapshot: &Snapshot, range: TimeRange) -> Known {
                 ValueKind::Int | ValueKind::Double => ValueType::Number,
                 ValueKind::Text | ValueKind::Bytes => ValueType::Text,
             };
-            add(&mut known, path, value_type);
+            self.add(path, value_type);
         }
-        let rest = segment.sidecar.as_ref().and_then(|sidecar| sidecar.rest_paths().ok());
-        for (path, what) in rest.iter().flat_map(RestPaths::iter) {
-            if what.has_values {
-                add(&mut known, path, ValueType::Text);
-            }
+        for (path, _) in rest.iter().filter(|(_, what)| what.has_values) {
+            self.add(path, ValueType::Text);
         }
+        true
     }
-    known
+
+    fn narrow(&mut self, _at: &mut Evaluator, rows: RowSet) -> Result<RowSet, Halt> {
+        Ok(if self.has_all() { RowSet::none(rows.len()) } else { rows })
+    }
+
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
+        self.count_unit();
+        for path in at.reader.attribute_paths() {
+            if !self.is_wanted(&path) || self.of_unit.contains(&path) {
+                continue;
+            }
+            let source = Source::Attribute(path.clone());
+            let column = at.reader.column(&source)?;
+            let mut present = column.present(rows.len());
+            present.intersect(rows);
+            if !present.is_empty() {
+                self.add(&path, value_type(column.view()));
+            }
+            at.reader.forget(&source, column);
+        }
+        at.reader.for_each_rest(|row, path, value| {
+            if value != weir_codec::Scalar::Null
+                && rows.contains(row)
+                && let Ok(path) = std::str::from_utf8(path)
+            {
+                self.add(path, ValueType::Text);
+            }
+        })?;
+        Ok(())
+    }
 }
 
-/// Fields of records of the range, the most common first.
-pub fn fields(snapshot: &Snapshot, range: TimeRange) -> Vec<FieldInfo> {
-    let parts = Unit::of(snapshot, range).len() as u64;
+fn value_type(view: View<'_>) -> ValueType {
+    let is_number =
+        |value: &AttributeValue| matches!(value, AttributeValue::Int(_) | AttributeValue::Float(_));
+    let is_number = match view {
+        View::Bools(_) => return ValueType::Bool,
+        View::Ints(_) | View::Doubles(_) => true,
+        View::Texts(_) => false,
+        View::Codes(_, dictionary) => !matches!(dictionary, Dictionary::Texts(_)),
+        View::Picks(_, distinct) => distinct.iter().all(is_number),
+    };
+    if is_number { ValueType::Number } else { ValueType::Text }
+}
+
+fn is_or_is_below(path: &str, wanted: &str) -> bool {
+    path == wanted || is_below(path, wanted)
+}
+
+/// What `_rest` of a segment has; `None` when that is not known.
+fn rest_paths(segment: &OpenSegment) -> Option<RestPaths> {
+    if segment.segment.column(&Role::Rest).is_none() {
+        return Some(RestPaths::default());
+    }
+    segment.sidecar.as_ref()?.rest_paths().ok()
+}
+
+fn has_column(segment: &OpenSegment, wanted: &str) -> bool {
+    let is_it = |role: &Role| matches!(role, Role::Attribute(path) if is_or_is_below(path, wanted));
+    segment.segment.columns().iter().any(|column| is_it(&column.role))
+}
+
+fn may_be_in_rest(segment: &OpenSegment, wanted: &str) -> bool {
+    rest_paths(segment).is_none_or(|rest| {
+        let mut known = rest.iter().filter(|(_, what)| what.has_values);
+        !rest.is_complete() || known.any(|(path, _)| is_or_is_below(path, wanted))
+    })
+}
+
+/// What the rows that the filter describes have, and whether nothing was left out.
+fn seen<'a>(
+    snapshot: &Snapshot,
+    filter: &Filter,
+    wanted: Option<&'a [String]>,
+    budget: &Budget,
+) -> Result<(Seen<'a>, bool), QueryError> {
+    let plan = Plan::new(filter, &snapshot.deletions)?;
+    let units = Unit::of(snapshot, plan.range);
+    let make = || Seen { wanted, ..Seen::default() };
+    let done = run(snapshot, &units, &plan, budget, make)?;
+    let mut seen = make();
+    done.sinks.into_iter().for_each(|sink| seen.merge(sink));
+    Ok((seen, !done.coverage.is_partial()))
+}
+
+/// Fields of records of the range that may be seen, the most common first.
+///
+/// # Errors
+/// See [`QueryError`].
+pub fn fields(
+    snapshot: &Snapshot,
+    range: TimeRange,
+    access: &Access,
+    budget: &Budget,
+) -> Result<Vec<FieldInfo>, QueryError> {
+    let filter = Filter { range, ..Filter::all(access.clone()) };
+    let (seen, _) = seen(snapshot, &filter, None, budget)?;
     let reserved = Reserved::ALL.iter().map(|key| FieldInfo {
         name: key.name().to_owned(),
         value_type: ValueType::Text,
-        parts,
+        parts: seen.units,
     });
     let mut fields: Vec<FieldInfo> = reserved.collect();
-    let attributes = attributes_of(snapshot, range).into_iter();
+    let attributes = seen.attributes.into_iter();
     let mut attributes: Vec<FieldInfo> = attributes
         .map(|(path, (value_type, parts))| FieldInfo {
             name: format!("@{path}"),
@@ -81,49 +224,61 @@ pub fn fields(snapshot: &Snapshot, range: TimeRange) -> Vec<FieldInfo> {
         .collect();
     attributes.sort_by(|a, b| b.parts.cmp(&a.parts).then_with(|| a.name.cmp(&b.name)));
     fields.extend(attributes);
-    fields
+    Ok(fields)
 }
 
-/// Attributes of the query that no record of the range can have. Empty when that is not known.
-pub(super) fn unknown_fields(snapshot: &Snapshot, filter: &Filter) -> Vec<String> {
-    let mut named = Vec::new();
-    filter.query.for_each_term(&mut |term, _| {
-        if let Field::Attribute(path) = &term.field {
-            named.push(path.clone());
-        }
-    });
-    unknown_of(snapshot, filter, named)
-}
-
-/// The same for attributes that are named otherwise.
-pub(super) fn unknown_of(
+/// Attributes of the query, and of other `fields` that were named, that no record of the range has
+/// that may be seen. Empty when that is not known.
+///
+/// # Errors
+/// See [`QueryError`].
+pub(super) fn unknown_fields<'a>(
     snapshot: &Snapshot,
     filter: &Filter,
-    mut named: Vec<String>,
-) -> Vec<String> {
-    named.retain(|path| {
-        let is_computed = filter.measures.iter().any(|measure| measure.path == *path);
-        let keys = [Reserved::TraceId, Reserved::SpanId];
-        let is_id = keys.iter().any(|key| key.record_paths().contains(&path.as_str()));
-        let is_own = is_id
-            || TIME_PATHS.contains(&path.as_str())
-            || crate::embedded::columns::MESSAGE_PATHS.contains(&path.as_str());
-        !is_computed && !is_own
-    });
-    let is_known = |segment: &std::sync::Arc<OpenSegment>| {
-        let rest = segment.sidecar.as_ref().and_then(|sidecar| sidecar.rest_paths().ok());
-        segment.segment.column(&Role::Rest).is_none() || rest.is_some_and(|rest| rest.is_complete())
+    fields: impl IntoIterator<Item = &'a Field>,
+    budget: &Budget,
+) -> Result<Vec<String>, QueryError> {
+    let mut named = BTreeSet::new();
+    let mut add = |field: &Field| {
+        if let Field::Attribute(path) = field {
+            named.insert(path.clone());
+        }
     };
-    let is_spilled = snapshot.chunks.iter().any(|(chunk, _)| !chunk.read().spilled().is_empty());
-    if named.is_empty() || is_spilled || !snapshot.segments.iter().all(is_known) {
-        return Vec::new();
+    filter.query.for_each_term(&mut |term, _| add(&term.field));
+    fields.into_iter().for_each(add);
+    let is_own = |path: &str| {
+        filter.measures.iter().any(|measure| measure.path == path)
+            || taken_paths().any(|taken| taken == path)
+    };
+    let mut named: Vec<String> = named.into_iter().filter(|path| !is_own(path)).collect();
+    if filter.access.restriction().is_none() {
+        named.retain(|path| !may_be_anywhere(snapshot, filter.range, path));
+    } else if !named.is_empty() {
+        let visible = Filter { range: filter.range, ..Filter::all(filter.access.clone()) };
+        let (seen, is_whole) = seen(snapshot, &visible, Some(&named), budget)?;
+        let is_unknown = |path: &String| is_whole && !seen.has(path);
+        return Ok(names_of(named.iter().filter(|path| is_unknown(path))));
     }
-    let known = attributes_of(snapshot, filter.range);
-    named.retain(|path| {
-        let is_it = |known: &String| known == path || super::sources::is_below(known, path);
-        !known.keys().any(is_it)
+    Ok(names_of(named.iter()))
+}
+
+fn names_of<'a>(paths: impl Iterator<Item = &'a String>) -> Vec<String> {
+    paths.map(|path| format!("@{path}")).collect()
+}
+
+/// Whether some record of the range may have the attribute. Columns, which are in memory, are
+/// looked at before what has to be read.
+fn may_be_anywhere(snapshot: &Snapshot, range: TimeRange, path: &str) -> bool {
+    let is_in_head = snapshot.chunks.iter().any(|(chunk, _)| {
+        let chunk = chunk.read();
+        let mut columns = chunk.paths().iter().filter(|column| !column.rows().is_empty());
+        !chunk.spilled().is_empty() || columns.any(|column| is_or_is_below(column.path(), path))
     });
-    named.sort();
-    named.dedup();
-    named.into_iter().map(|path| format!("@{path}")).collect()
+    let is_of_range = |segment: &&Arc<OpenSegment>| {
+        segment.segment.time_range_ns().is_some_and(|(first, last)| range.overlaps(first, last))
+    };
+    let segments = || snapshot.segments.iter().filter(is_of_range);
+    is_in_head
+        || segments().any(|segment| has_column(segment, path))
+        || segments().any(|segment| may_be_in_rest(segment, path))
 }

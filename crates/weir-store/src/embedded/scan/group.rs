@@ -9,7 +9,6 @@ use super::column::{Column, View, entry};
 use super::eval::Evaluator;
 use super::figure::FigureNumber;
 use super::row_set::RowSet;
-use crate::embedded::columns::AttributeValue;
 use crate::embedded::hash::{FoldState, Interner};
 use crate::embedded::segment::SegmentError;
 use crate::query::{GroupBy, GroupHistogram, GroupKey};
@@ -113,7 +112,7 @@ impl GroupField {
         let mut buffer = std::mem::take(&mut self.buffer);
         let number = value
             .text(&mut buffer)
-            .map(|text| self.number_of(text, || GroupKey::Value(attribute_value(value))));
+            .map(|text| self.number_of(text, || GroupKey::Value(value.into())));
         self.buffer = buffer;
         if let (Value::Int(whole), Some(number)) = (value, number) {
             self.of_int.insert(whole, number);
@@ -209,14 +208,4 @@ fn step_of(value: Value<'_>, histogram: GroupHistogram) -> Option<f64> {
     let is_within = histogram.min <= number && number <= histogram.max;
     let step = ((number - histogram.min) / histogram.interval).floor();
     is_within.then_some(histogram.min + step * histogram.interval)
-}
-
-fn attribute_value(value: Value<'_>) -> AttributeValue {
-    match value {
-        Value::Text(text) => AttributeValue::Text(String::from_utf8_lossy(text).into_owned()),
-        Value::Int(number) => AttributeValue::Int(number),
-        Value::Float(number) => AttributeValue::Float(number),
-        Value::Bool(truth) => AttributeValue::Bool(truth),
-        Value::Null | Value::Object => AttributeValue::Null,
-    }
 }

@@ -11,6 +11,7 @@ use weir_codec::Attributes;
 
 use super::column::{Column, Data, Gathered};
 use super::plan::TermId;
+use super::sources::is_below;
 use super::unit::{Place, Unit};
 use crate::embedded::columns::{
     AttributeValue, CodeColumn, Form, PathColumn, Rows, SparseTexts, Texts,
@@ -53,6 +54,8 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(super) struct PageReader {
     pub(super) unit: Unit,
+    /// The place of the unit among those of the query.
+    pub(super) unit_number: usize,
     pub(super) page: usize,
     columns: HashMap<Source, Rc<Column>>,
     dictionaries: HashMap<usize, Option<Arc<Dictionary>>>,
@@ -71,6 +74,7 @@ impl PageReader {
     pub(super) fn new(unit: Unit) -> Self {
         Self {
             unit,
+            unit_number: 0,
             page: 0,
             columns: HashMap::new(),
             dictionaries: HashMap::new(),
@@ -85,30 +89,39 @@ impl PageReader {
     }
 
     /// Goes on to another unit.
-    pub(super) fn begin_unit(&mut self, unit: Unit) {
+    pub(super) fn begin_unit(&mut self, number: usize, unit: Unit) {
         self.begin_page(0);
-        self.unit = unit;
+        (self.unit_number, self.unit) = (number, unit);
         self.dictionaries.clear();
         self.verdicts.clear();
         self.derived.clear();
         self.head_texts.clear();
         self.rest_paths = None;
-        self.scanned.segments += 1;
+        self.scanned.parts += 1;
     }
 
     /// Goes on to another page of the unit.
     pub(super) fn begin_page(&mut self, page: usize) {
         self.page = page;
         for (_, column) in self.columns.drain() {
-            if let Some(Column { data: Data::Page(buffer), .. }) = Rc::into_inner(column) {
-                self.free.push(buffer);
-            }
+            self.free.extend(buffer_of(column));
         }
+    }
+
+    /// Drops a column of this page that is not needed any more.
+    pub(super) fn forget(&mut self, source: &Source, column: Rc<Column>) {
+        self.columns.remove(source);
+        self.free.extend(buffer_of(column));
     }
 
     /// Rows of the page.
     pub(super) fn rows(&self) -> usize {
         self.unit.page_rows(self.page)
+    }
+
+    /// Earliest and latest time of the rows of the page.
+    pub(super) fn page_times(&self) -> (i64, i64) {
+        self.unit.page_times.get(self.page).copied().unwrap_or(self.unit.times())
     }
 
     /// The first row of the page among those of the unit.
@@ -249,12 +262,8 @@ impl PageReader {
                     return false;
                 }
                 let Some(paths) = self.rest_paths() else { return true };
-                let is_below = |known: &str| {
-                    known
-                        .strip_prefix(path)
-                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-                };
-                !paths.is_complete() || paths.iter().any(|(known, _)| is_below(known))
+                let mut known = paths.iter().map(|(known, _)| known);
+                !paths.is_complete() || known.any(|known| known == path || is_below(known, path))
             }
         }
     }
@@ -395,6 +404,14 @@ impl PageReader {
         let values: Rc<[_]> = texts.iter().map(|text| derive(source, text)).collect();
         self.derived.insert(source.clone(), Rc::clone(&values));
         values
+    }
+}
+
+/// The buffer of a column that nobody else has.
+fn buffer_of(column: Rc<Column>) -> Option<PageBuffer> {
+    match Rc::into_inner(column)?.data {
+        Data::Page(buffer) => Some(buffer),
+        _ => None,
     }
 }
 

@@ -10,6 +10,7 @@ use weir_expr::words::is_word_byte;
 
 use super::column::View;
 use super::eval::Evaluator;
+use super::fields::unknown_fields;
 use super::page::Source;
 use super::plan::Plan;
 use super::row_set::RowSet;
@@ -38,8 +39,7 @@ struct Known {
 }
 
 /// The templates that one thread has seen.
-struct Seen<'a> {
-    units: &'a [Unit],
+struct Seen {
     budget: Budget,
     templates: HashMap<u64, Known, FoldState>,
     matched: u64,
@@ -47,7 +47,7 @@ struct Seen<'a> {
     buffer: Vec<u8>,
 }
 
-impl Seen<'_> {
+impl Seen {
     fn add(&mut self, message: &[u8], spot: Spot) {
         self.buffer.clear();
         template_of(message, &mut self.buffer);
@@ -81,10 +81,10 @@ impl Seen<'_> {
     }
 }
 
-impl Sink for Seen<'_> {
+impl Sink for Seen {
     fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
         self.matched += rows.count() as u64;
-        let unit = Unit::number_of(self.units, &at.reader.unit);
+        let unit = at.reader.unit_number;
         let first = at.reader.first_row();
         let messages = at.reader.column(&Source::Fixed(Fixed::Message))?;
         let mut left = rows.clone();
@@ -145,7 +145,6 @@ pub fn patterns(
     let plan = Plan::new(&request.filter, &snapshot.deletions)?;
     let units = Unit::of(snapshot, plan.range);
     let make = || Seen {
-        units: &units,
         budget: budget.clone(),
         templates: HashMap::default(),
         matched: 0,
@@ -167,7 +166,7 @@ pub fn patterns(
             examples: records_of(&units, &known.examples, &mut coverage)?,
         });
     }
-    coverage.unknown_fields = super::fields::unknown_fields(snapshot, &request.filter);
+    coverage.unknown_fields = unknown_fields(snapshot, &request.filter, [], budget)?;
     Ok(Patterns { patterns, matched: seen.matched, coverage })
 }
 

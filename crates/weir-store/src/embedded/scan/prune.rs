@@ -20,8 +20,10 @@ const ALL: u64 = u64::MAX;
 impl Evaluator {
     /// Pages of the present unit that may have rows that match, a bit each.
     pub(super) fn pages(&mut self) -> u64 {
-        let times = self.reader.unit.page_times();
-        let of_range = times
+        let of_range = self
+            .reader
+            .unit
+            .page_times
             .iter()
             .enumerate()
             .filter(|(_, (first_ns, last_ns))| self.plan.range.overlaps(*first_ns, *last_ns));

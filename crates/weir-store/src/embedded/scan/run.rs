@@ -141,10 +141,13 @@ fn work<S: Sink>(
     let mut worked = Worked { sink, scanned: Scanned::default(), damaged: Vec::new(), stop: None };
     let Some(first) = units.first() else { return Ok(worked) };
     let mut at = Evaluator::new(plan.clone(), PageReader::new(first.clone()));
-    while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let Some(unit) = units.get(number) else { break };
         if !worked.sink.wants(unit) {
             continue;
         }
+        at.begin_unit(number, unit.clone());
         match work_on(unit, &mut at, budget, &mut worked.sink) {
             Ok(()) => {}
             Err(Halt::Stop(Stop::Cancelled)) => return Err(QueryError::Cancelled),
@@ -167,7 +170,6 @@ fn work_on<S: Sink>(
     sink: &mut S,
 ) -> Result<(), Halt> {
     budget.check()?;
-    at.begin_unit(unit.clone());
     sink.begin_unit();
     if at.takes_all(unit) && sink.take_unit(unit) {
         return Ok(());

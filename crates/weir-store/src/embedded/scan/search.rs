@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::eval::Evaluator;
+use super::fields::unknown_fields;
 use super::page::{Source, whole_numbers};
 use super::plan::Plan;
 use super::row_set::RowSet;
@@ -81,7 +82,7 @@ impl Turn {
     }
 
     /// The best time that rows between these can have.
-    fn best(self, first_ns: i64, last_ns: i64) -> i64 {
+    fn best(self, (first_ns, last_ns): (i64, i64)) -> i64 {
         self.time(first_ns).min(self.time(last_ns))
     }
 }
@@ -92,7 +93,6 @@ struct Best<'a> {
     /// One more than is shown, which tells whether there is a next page.
     limit: usize,
     after: Option<Rank>,
-    units: &'a [Unit],
     unit: usize,
     found: BinaryHeap<Spot>,
     /// The worst time that can still be shown, of all threads.
@@ -128,24 +128,19 @@ impl Sink for Best<'_> {
     fn wants(&self, unit: &Unit) -> bool {
         let worst = self.turn.time(unit.first_ns).max(self.turn.time(unit.last_ns));
         let is_behind = self.after.is_none_or(|after| worst >= after.0);
-        let best = self.turn.best(unit.first_ns, unit.last_ns);
+        let best = self.turn.best(unit.times());
         best <= self.bound.load(Ordering::Relaxed) && is_behind
     }
 
     fn page_order(&self, unit: &Unit) -> Vec<usize> {
-        let times = unit.page_times();
-        let mut pages: Vec<usize> = (0..times.len()).collect();
-        pages.sort_by_key(|page| self.turn.best(times[*page].0, times[*page].1));
+        let mut pages: Vec<usize> = (0..unit.page_count()).collect();
+        pages.sort_by_key(|page| self.turn.best(unit.page_times[*page]));
         pages
     }
 
     fn narrow(&mut self, at: &mut Evaluator, mut rows: RowSet) -> Result<RowSet, Halt> {
-        let unit = &at.reader.unit;
-        let page_times = unit.page_times();
-        let (first_ns, last_ns) =
-            page_times.get(at.reader.page).copied().unwrap_or((unit.first_ns, unit.last_ns));
         let bound = self.bound.load(Ordering::Relaxed);
-        if self.turn.best(first_ns, last_ns) > bound {
+        if self.turn.best(at.reader.page_times()) > bound {
             return Ok(RowSet::none(rows.len()));
         }
         if self.after.is_none() && bound == i64::MAX {
@@ -164,7 +159,7 @@ impl Sink for Best<'_> {
         let times = at.reader.column(&Source::Fixed(Fixed::Time))?;
         let sequences = at.reader.column(&Source::Fixed(Fixed::Sequence))?;
         let (times, sequences) = (whole_numbers(&times)?, whole_numbers(&sequences)?);
-        self.unit = Unit::number_of(self.units, &at.reader.unit);
+        self.unit = at.reader.unit_number;
         for row in rows.iter() {
             if self.is_of_use(self.turn.time(times[row])) {
                 let rank = self.turn.rank(times[row], sequences[row].cast_unsigned());
@@ -187,13 +182,12 @@ pub fn search(
     let plan = Plan::new(&request.filter, &snapshot.deletions)?;
     let turn = Turn { order: request.order };
     let mut units = Unit::of(snapshot, plan.range);
-    units.sort_by_key(|unit| turn.best(unit.first_ns, unit.last_ns));
+    units.sort_by_key(|unit| turn.best(unit.times()));
     let bound = AtomicI64::new(i64::MAX);
     let make = || Best {
         turn,
         limit: request.limit.saturating_add(1),
         after: request.after.map(|key| turn.rank(key.time_ns, key.sequence)),
-        units: &units,
         unit: 0,
         found: BinaryHeap::new(),
         bound: &bound,
@@ -213,7 +207,7 @@ pub fn search(
     if has_more || (is_cut && !found.is_empty()) {
         page.next = found.last().map(|last| turn.key(last.rank));
     }
-    page.coverage.unknown_fields = super::fields::unknown_fields(snapshot, &request.filter);
+    page.coverage.unknown_fields = unknown_fields(snapshot, &request.filter, [], budget)?;
     Ok(page)
 }
 

@@ -12,7 +12,7 @@ use crate::query::NamedMeasure;
 pub(super) type Alternatives = Vec<Vec<Source>>;
 
 /// Attributes that may be kept in a column of the record's own.
-fn taken_paths() -> impl Iterator<Item = &'static str> {
+pub(super) fn taken_paths() -> impl Iterator<Item = &'static str> {
     let keys = [Reserved::TraceId, Reserved::SpanId];
     let ids = keys.into_iter().flat_map(|key| key.record_paths().iter().copied());
     MESSAGE_PATHS.into_iter().chain(TIME_PATHS).chain(ids)

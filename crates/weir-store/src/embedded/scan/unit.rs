@@ -19,9 +19,11 @@ pub(super) enum Place {
 pub(super) struct Unit {
     pub(super) place: Place,
     pub(super) rows: usize,
-    /// Earliest and latest time of its rows, nanoseconds since 1970; of the head anything.
+    /// Earliest and latest time of its rows, nanoseconds since 1970.
     pub(super) first_ns: i64,
     pub(super) last_ns: i64,
+    /// The same of each page; where that is not known any time.
+    pub(super) page_times: Arc<[(i64, i64)]>,
 }
 
 impl Unit {
@@ -30,8 +32,7 @@ impl Unit {
         let mut units: Vec<Self> = snapshot
             .chunks
             .iter()
-            .filter(|(_, rows)| *rows > 0)
-            .map(|(chunk, rows)| Self::of_head(chunk, *rows))
+            .filter_map(|(chunk, rows)| Self::of_head(chunk, *rows))
             .collect();
         for segment in &snapshot.segments {
             let groups = 0..segment.segment.group_count();
@@ -42,38 +43,38 @@ impl Unit {
         units
     }
 
-    fn of_head(chunk: &Arc<HeadChunk>, rows: usize) -> Self {
-        let times = chunk.read();
-        let times = times.time_ns.get(..rows).unwrap_or_default();
-        Self {
-            place: Place::Head(Arc::clone(chunk)),
-            rows: times.len(),
-            first_ns: times.iter().copied().min().unwrap_or(i64::MAX),
-            last_ns: times.iter().copied().max().unwrap_or(i64::MIN),
-        }
+    fn of_head(chunk: &Arc<HeadChunk>, rows: usize) -> Option<Self> {
+        let of_page = |times: &[i64]| Some((*times.iter().min()?, *times.iter().max()?));
+        let read = chunk.read();
+        let times = read.time_ns.get(..rows)?;
+        let page_times = times.chunks(PAGE_ROWS).filter_map(of_page).collect();
+        Self::new(Place::Head(Arc::clone(chunk)), rows, page_times)
     }
 
     fn of_group(segment: &Arc<OpenSegment>, group: usize) -> Option<Self> {
-        let rows = segment.segment.group_rows(group);
-        let times = page_times(segment, group)?;
-        Some(Self {
-            place: Place::Group { segment: Arc::clone(segment), group },
-            rows,
-            first_ns: times.iter().map(|(first, _)| *first).min()?,
-            last_ns: times.iter().map(|(_, last)| *last).max()?,
-        })
+        let time = segment.segment.column(&Role::Fixed(Fixed::Time))?;
+        let of_page = |range: &Option<MinMax>| match range {
+            Some(MinMax::Int(first, last)) => (*first, *last),
+            _ => (i64::MIN, i64::MAX),
+        };
+        let page_times = match segment.segment.chunk(group, time)?.ranges() {
+            Some(ranges) => ranges.iter().map(of_page).collect(),
+            None => (0..segment.segment.page_count(group)).map(|_| (i64::MIN, i64::MAX)).collect(),
+        };
+        let place = Place::Group { segment: Arc::clone(segment), group };
+        Self::new(place, segment.segment.group_rows(group), page_times)
     }
 
-    /// Its number among some units.
-    pub(super) fn number_of(units: &[Self], unit: &Self) -> usize {
-        let is_it = |known: &Self| match (&known.place, &unit.place) {
-            (Place::Group { segment: a, group: b }, Place::Group { segment: c, group: d }) => {
-                Arc::ptr_eq(a, c) && b == d
-            }
-            (Place::Head(a), Place::Head(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        };
-        units.iter().position(is_it).unwrap_or_default()
+    /// `None` when there are no rows.
+    fn new(place: Place, rows: usize, page_times: Arc<[(i64, i64)]>) -> Option<Self> {
+        let first_ns = page_times.iter().map(|(first, _)| *first).min()?;
+        let last_ns = page_times.iter().map(|(_, last)| *last).max()?;
+        Some(Self { place, rows, first_ns, last_ns, page_times })
+    }
+
+    /// Earliest and latest time of its rows.
+    pub(super) fn times(&self) -> (i64, i64) {
+        (self.first_ns, self.last_ns)
     }
 
     /// Its pages.
@@ -86,15 +87,6 @@ impl Unit {
         self.rows.saturating_sub(page * PAGE_ROWS).min(PAGE_ROWS)
     }
 
-    /// Earliest and latest time of each page, as far as they are known.
-    pub(super) fn page_times(&self) -> Vec<(i64, i64)> {
-        match &self.place {
-            Place::Group { segment, group } => page_times(segment, *group),
-            Place::Head(_) => None,
-        }
-        .unwrap_or_else(|| vec![(self.first_ns, self.last_ns); self.page_count()])
-    }
-
     /// The name of its segment, for messages.
     pub(super) fn name(&self) -> String {
         match &self.place {
@@ -102,17 +94,4 @@ impl Unit {
             Place::Head(_) => "the head".to_owned(),
         }
     }
-}
-
-/// Times of the pages of a row group; `None` when it has no rows.
-fn page_times(segment: &OpenSegment, group: usize) -> Option<Vec<(i64, i64)>> {
-    let time = segment.segment.column(&Role::Fixed(Fixed::Time))?;
-    let ranges = segment.segment.chunk(group, time)?.ranges();
-    let pages = segment.segment.page_count(group);
-    let Some(ranges) = ranges else { return Some(vec![(i64::MIN, i64::MAX); pages]) };
-    let times = ranges.iter().map(|range| match range {
-        Some(MinMax::Int(first, last)) => (*first, *last),
-        _ => (i64::MIN, i64::MAX),
-    });
-    (pages > 0).then(|| times.collect())
 }

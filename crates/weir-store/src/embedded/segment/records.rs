@@ -36,6 +36,21 @@ impl Segment {
         }
         Ok(records)
     }
+
+    /// Calls `each` with every record, in the order of the file; a page of them is in memory.
+    pub fn for_each_record(
+        &self,
+        mut each: impl FnMut(StoredRecord) -> Result<(), SegmentError>,
+    ) -> Result<(), SegmentError> {
+        let mut buffer = PageBuffer::new()?;
+        for group in 0..self.group_count() {
+            let rows: Vec<usize> = (0..self.group_rows(group)).collect();
+            for of_page in rows.chunks(PAGE_ROWS) {
+                self.records(group, of_page, &mut buffer)?.into_iter().try_for_each(&mut each)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn empty() -> StoredRecord {

@@ -21,7 +21,7 @@ use weir_testkit::{FakeClock, FaultyDisk};
 use crate::embedded::columns::StoredRecord;
 use crate::embedded::flusher::{Flusher, Step};
 use crate::embedded::head::Upstream;
-use crate::embedded::segment::{PageBuffer, Segment};
+use crate::embedded::segment::Segment;
 use crate::embedded::snapshot::Snapshot;
 use crate::embedded::store::{EmbeddedStore, StoreConfig};
 use crate::embedded::threads::{Feeder, Wait};
@@ -275,12 +275,12 @@ pub(super) fn batch(stream: u64, first: u64, count: u64, mask: u64) -> Batch {
 }
 
 pub(super) fn segment_records(segment: &Segment) -> Vec<StoredRecord> {
-    let mut buffer = PageBuffer::new().unwrap();
     let mut records = Vec::new();
-    for group in 0..segment.group_count() {
-        let rows: Vec<usize> = (0..segment.group_rows(group)).collect();
-        records.extend(segment.records(group, &rows, &mut buffer).unwrap());
-    }
+    let add = |record| {
+        records.push(record);
+        Ok(())
+    };
+    segment.for_each_record(add).unwrap();
     records
 }
 

@@ -146,7 +146,7 @@ mod tests {
             ] },
             "meta": { "elapsed": 1, "request_id": "", "status": "done", "weir": {
                 "partial": false, "from": "2026-01-01T00:00:01Z", "to": "2026-01-01T00:03:00Z",
-                "segments": 0, "rows": 0, "pages": 0, "pages_pruned": 0, "bytes": 0 } },
+                "parts": 0, "rows": 0, "pages": 0, "pages_pruned": 0, "bytes": 0 } },
         }))
         .unwrap();
         let bars = bars(&answer, 60_000_000_000);
