@@ -244,6 +244,20 @@ impl Counted {
         Ok(())
     }
 
+    /// Only records are counted, all of them together.
+    fn is_total(&self) -> bool {
+        let has_parts = !self.fields.is_empty() || !self.series.is_empty();
+        !has_parts && self.specs.iter().all(|spec| spec.kind == Kind::Rows)
+    }
+
+    fn count_total(&mut self, rows: u64) {
+        for cells in &mut self.cells {
+            if let Cells::Counts(counts) = cells {
+                counts[0] += rows;
+            }
+        }
+    }
+
     /// Only records are counted, and groups are by service and status: the counts of the sidecar
     /// know it.
     fn is_in_counts(&self) -> bool {
@@ -420,14 +434,9 @@ fn each_cell<T: Copy>(
 
 impl Sink for Counted {
     fn take_unit(&mut self, unit: &Unit) -> bool {
-        let is_total = self.fields.is_empty() && self.series.is_empty();
-        if is_total && self.specs.iter().all(|spec| spec.kind == Kind::Rows) {
+        if self.is_total() {
             self.matched += unit.rows as u64;
-            for cells in &mut self.cells {
-                if let Cells::Counts(counts) = cells {
-                    counts[0] += unit.rows as u64;
-                }
-            }
+            self.count_total(unit.rows as u64);
             return true;
         }
         let Place::Group { segment, group } = &unit.place else { return false };
@@ -441,6 +450,10 @@ impl Sink for Counted {
 
     fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
         self.matched += rows.count() as u64;
+        if self.is_total() {
+            self.count_total(rows.count() as u64);
+            return Ok(());
+        }
         let groups = self.groups_of(at, rows)?;
         let times = if self.series.is_empty() {
             None

@@ -10,14 +10,14 @@ use weir_expr::{TermMatcher, Value};
 
 use super::row_set::RowSet;
 use crate::embedded::columns::{AttributeValue, Texts, canonical, value_of};
-use crate::embedded::segment::{Dictionary, PageBuffer, PageTexts, PageValues};
+use crate::embedded::segment::{CodeSet, Dictionary, PageBuffer, PageTexts, PageValues};
 use weir_codec::Scalar;
 
 /// Where values are kept.
 #[derive(Debug)]
 pub(super) enum Data {
     /// As they were read.
-    Page(PageBuffer),
+    Page(Box<PageBuffer>),
     Ints(Vec<i64>),
     Bools(Vec<bool>),
     Texts(Texts),
@@ -97,6 +97,32 @@ impl Column {
         }
     }
 
+    /// How many values there are.
+    fn len(&self) -> usize {
+        match &self.data {
+            Data::Page(page) => page.value_count(),
+            _ => self.view().len(),
+        }
+    }
+
+    /// Of `len` rows those of which a value is a code in the set; `None` when values are no codes.
+    pub(super) fn rows_in(&self, len: usize, set: &CodeSet) -> Option<RowSet> {
+        let values = match &self.data {
+            Data::Page(page) => RowSet::of_words(page.value_count(), &page.values_in(set)?),
+            Data::Codes(codes) => RowSet::of_values(codes, |code| set.contains(code)),
+            _ => return None,
+        };
+        Some(self.rows_of(len, values))
+    }
+
+    /// The rows of some values.
+    pub(super) fn rows_of(&self, len: usize, values: RowSet) -> RowSet {
+        let Some(rows) = &self.rows else { return values };
+        let mut set = RowSet::none(len);
+        values.iter().for_each(|number| set.insert(usize::from(rows[number])));
+        set
+    }
+
     /// The row of a value.
     #[inline]
     pub(super) fn row(&self, value: usize) -> usize {
@@ -106,7 +132,7 @@ impl Column {
     /// Rows that have a value, of `len` rows.
     pub(super) fn present(&self, len: usize) -> RowSet {
         match &self.rows {
-            None => RowSet::all(len.min(self.view().len())),
+            None => RowSet::all(len.min(self.len())),
             Some(rows) => {
                 let mut set = RowSet::none(len);
                 for row in rows {

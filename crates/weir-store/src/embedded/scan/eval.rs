@@ -18,7 +18,7 @@ use super::row_set::RowSet;
 use super::sources::{Alternatives, is_below};
 use super::unit::Place;
 use crate::embedded::columns::value_of;
-use crate::embedded::segment::{Fixed, Role, SegmentError};
+use crate::embedded::segment::{CodeSet, Fixed, Role, SegmentError};
 use crate::query::NamedMeasure;
 
 /// Evaluates a plan page by page.
@@ -234,23 +234,23 @@ impl Evaluator {
             return Ok(false);
         }
         let Some(dictionary) = self.reader.dictionary(number)? else { return Ok(false) };
-        Ok(!self.verdict(id, source, &dictionary).contains(&true))
+        Ok(self.verdict(id, source, &dictionary).is_empty())
     }
 
-    /// For each value of a dictionary whether it passes.
+    /// The values of a dictionary that pass.
     fn verdict(
         &mut self,
         id: TermId,
         source: &Source,
         dictionary: &crate::embedded::segment::Dictionary,
-    ) -> Rc<[bool]> {
+    ) -> Rc<CodeSet> {
         let key = (id, source.clone());
         if let Some(known) = self.reader.verdicts.get(&key) {
             return Rc::clone(known);
         }
         let matcher = &mut self.plan.terms[id];
         let of_code = |code| matcher.value(entry(dictionary, code));
-        let verdict: Rc<[bool]> = (0..dictionary.len()).map(of_code).collect();
+        let verdict = Rc::new(CodeSet::new((0..dictionary.len()).map(of_code).collect()));
         self.reader.verdicts.insert(key, Rc::clone(&verdict));
         verdict
     }
@@ -264,11 +264,12 @@ impl Evaluator {
         candidates: &RowSet,
     ) -> RowSet {
         let rows = candidates.len();
+        if let Some(dictionary) = &column.dictionary
+            && let Some(found) = column.rows_in(rows, &self.verdict(id, source, dictionary))
+        {
+            return found;
+        }
         match column.view() {
-            View::Codes(codes, dictionary) => {
-                let verdict = self.verdict(id, source, dictionary);
-                column.rows_where(rows, |n| verdict.get(codes[n] as usize) == Some(&true))
-            }
             View::Picks(picks, distinct) => {
                 let matcher = &mut self.plan.terms[id];
                 let values = distinct.iter().map(|value| value_of(value.as_scalar()));
@@ -276,7 +277,9 @@ impl Evaluator {
                 column.rows_where(rows, |n| verdict.get(picks[n] as usize) == Some(&true))
             }
             View::Ints(values) => match IntRange::of(self.plan.term(id)) {
-                Some(range) => column.rows_where(rows, |n| range.contains(values[n])),
+                Some(range) => {
+                    column.rows_of(rows, RowSet::of_values(values, |value| range.contains(value)))
+                }
                 None => self.one_by_one(id, column, candidates),
             },
             View::Texts(texts) if self.plan.terms[id].is_search() && !is_sparse(candidates) => {

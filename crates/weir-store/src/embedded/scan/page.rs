@@ -17,7 +17,8 @@ use crate::embedded::columns::{
     AttributeValue, CodeColumn, Form, PathColumn, Rows, SparseTexts, Texts,
 };
 use crate::embedded::segment::{
-    Dictionary, Fixed, PageBuffer, PageValues, Role, SegmentError, ValueKind, value_of_kind,
+    CodeSet, Dictionary, Fixed, PageBuffer, PageValues, Role, SegmentError, ValueKind,
+    value_of_kind,
 };
 use crate::embedded::sidecar::RestPaths;
 use crate::limits::PAGE_ROWS;
@@ -59,8 +60,8 @@ pub(super) struct PageReader {
     pub(super) page: usize,
     columns: HashMap<Source, Rc<Column>>,
     dictionaries: HashMap<usize, Option<Arc<Dictionary>>>,
-    /// For each term and column: whether each value of the dictionary passes.
-    pub(super) verdicts: HashMap<(TermId, Source), Rc<[bool]>>,
+    /// For each term and column: the values of the dictionary that pass.
+    pub(super) verdicts: HashMap<(TermId, Source), Rc<CodeSet>>,
     /// What values of a dictionary stand for, of those that are read further.
     derived: HashMap<Source, Rc<[Vec<AttributeValue>]>>,
     head_texts: HashMap<Fixed, Arc<Dictionary>>,
@@ -217,11 +218,11 @@ impl PageReader {
             present.map(|(row, _)| row as u16).collect()
         });
         let is_whole =
-            rows.as_ref().is_none_or(|rows: &Vec<u16>| rows.len() == buffer.values().len());
+            rows.as_ref().is_none_or(|rows: &Vec<u16>| rows.len() == buffer.value_count());
         if !is_whole {
             return Err(SegmentError::Damaged("the values of a page"));
         }
-        Ok(Column::new(rows, Data::Page(buffer), dictionary))
+        Ok(Column::new(rows, Data::Page(Box::new(buffer)), dictionary))
     }
 
     /// The dictionary of a column of the segment, when it has one.
@@ -410,7 +411,7 @@ impl PageReader {
 /// The buffer of a column that nobody else has.
 fn buffer_of(column: Rc<Column>) -> Option<PageBuffer> {
     match Rc::into_inner(column)?.data {
-        Data::Page(buffer) => Some(buffer),
+        Data::Page(buffer) => Some(*buffer),
         _ => None,
     }
 }

@@ -27,6 +27,30 @@ impl RowSet {
         set
     }
 
+    /// Those whose bit is set, 64 to a word.
+    pub(crate) fn of_words(len: usize, words: &[u64]) -> Self {
+        let mut set = Self::all(len);
+        let others = words.iter().copied().chain(std::iter::repeat(0));
+        set.words.iter_mut().zip(others).for_each(|(word, other)| *word &= other);
+        set
+    }
+
+    /// Those whose value passes.
+    pub(crate) fn of_values<T: Copy>(values: &[T], passes: impl Fn(T) -> bool) -> Self {
+        let mut set = Self::none(values.len());
+        for (word, values) in set.words.iter_mut().zip(values.chunks(64)) {
+            let (eights, rest) = values.as_chunks::<8>();
+            for (number, eight) in eights.iter().enumerate() {
+                let bits = std::array::from_fn::<u8, 8, _>(|at| u8::from(passes(eight[at])) << at);
+                *word |= u64::from(bits.iter().fold(0, |all, bit| all | bit)) << (number * 8);
+            }
+            for (number, value) in rest.iter().enumerate() {
+                *word |= u64::from(passes(*value)) << (eights.len() * 8 + number);
+            }
+        }
+        set
+    }
+
     /// Those of which `is_in` says so.
     pub(crate) fn of(len: usize, mut is_in: impl FnMut(usize) -> bool) -> Self {
         let mut set = Self::none(len);

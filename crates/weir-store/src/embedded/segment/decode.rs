@@ -54,78 +54,172 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Unpacks as many numbers of `width` bits as `out` has room for; `bytes` holds that many.
-fn unpack<T>(bytes: &[u8], width: u32, out: &mut [T], of: impl Fn(u64) -> T) {
-    let width = width as usize;
+/// Numbers that are unpacked at once.
+const BLOCK_LEN: usize = MINIBLOCK;
+
+/// Numbers up to this wide are in the eight bytes that begin where they do.
+const WINDOW_BITS: u32 = 57;
+
+/// The bits from `bit` on, at least [`WINDOW_BITS`] of them; zeros behind the end.
+#[inline]
+pub(super) fn window(bytes: &[u8], bit: usize) -> u64 {
+    let from = bytes.get(bit / 8..).unwrap_or_default();
+    let bytes = from.first_chunk().copied().unwrap_or_else(|| {
+        let mut last = [0; 8];
+        last[..from.len()].copy_from_slice(from);
+        last
+    });
+    u64::from_le_bytes(bytes) >> (bit % 8)
+}
+
+/// Unpacks a block of numbers of `WIDTH` bits. That all places are known when this is compiled
+/// makes it a load, a shift and a mask for each.
+fn unpack_block<const WIDTH: usize>(bytes: &[u8], out: &mut [u64; BLOCK_LEN]) {
+    let Some(bytes) = bytes.get(..(BLOCK_LEN - 1) * WIDTH / 8 + 8) else { return };
+    let mask = u64::MAX >> (64 - WIDTH);
+    for (index, out) in out.iter_mut().enumerate() {
+        let bit = index * WIDTH;
+        let window = bytes.get(bit / 8..bit / 8 + 8).and_then(<[u8]>::first_chunk);
+        *out = window.map_or(0, |window| u64::from_le_bytes(*window)) >> (bit % 8) & mask;
+    }
+}
+
+type Unpack = fn(&[u8], &mut [u64; BLOCK_LEN]);
+
+/// How blocks of numbers of so many bits are unpacked.
+fn unpacker(width: u32) -> Option<Unpack> {
+    macro_rules! widths {
+        ($($width:literal)*) => {
+            match width {
+                $($width => Some(unpack_block::<$width> as Unpack),)*
+                _ => None,
+            }
+        };
+    }
+    widths!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)
+}
+
+/// Unpacks numbers of `width` bits, at most 64, from the front of the bytes; zeros behind their
+/// end.
+#[inline]
+fn unpack(bytes: &[u8], width: u32, block: &mut [u64; BLOCK_LEN]) {
+    match unpacker(width) {
+        Some(unpack_block) if bytes.len() >= BLOCK_LEN * 4 + 8 => unpack_block(bytes, block),
+        Some(unpack_block) => {
+            let mut padded = [0; BLOCK_LEN * 4 + 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            unpack_block(&padded, block);
+        }
+        None => {
+            for (index, out) in block.iter_mut().enumerate() {
+                *out = number_at(bytes, index * width as usize, width);
+            }
+        }
+    }
+}
+
+/// The number of `width` bits, at most 64, that begins at a bit.
+pub(super) fn number_at(bytes: &[u8], bit: usize, width: u32) -> u64 {
     if width == 0 {
-        return out.fill_with(|| of(0));
+        return 0;
     }
-    let mask = u64::MAX >> (64 - width);
-    // Most numbers are in the eight bytes that begin where they do.
-    let whole = match bytes.len().checked_sub(8) {
-        Some(last) if width <= 57 => ((last * 8 + 7) / width + 1).min(out.len()),
-        _ => 0,
+    let low = window(bytes, bit);
+    let bits = if width > WINDOW_BITS {
+        low & ((1 << WINDOW_BITS) - 1) | window(bytes, bit + WINDOW_BITS as usize) << WINDOW_BITS
+    } else {
+        low
     };
-    let (first, rest) = out.split_at_mut(whole);
-    for (index, out) in first.iter_mut().enumerate() {
-        let bit = index * width;
-        let window = bytes.get(bit / 8..).and_then(<[u8]>::first_chunk);
-        let number = window.map_or(0, |window| u64::from_le_bytes(*window));
-        *out = of(number >> (bit % 8) & mask);
-    }
-    for (index, out) in rest.iter_mut().enumerate() {
-        let bit = (whole + index) * width;
-        let from = bytes.get(bit / 8..).unwrap_or_default();
-        let mut window = [0; 16];
-        let len = from.len().min(16);
-        window[..len].copy_from_slice(&from[..len]);
-        *out = of((u128::from_le_bytes(window) >> (bit % 8)) as u64 & mask);
+    bits & u64::MAX >> (64 - width)
+}
+
+/// Codes that follow each other.
+pub(super) struct Run<'a> {
+    pub(super) count: usize,
+    /// All of them are packed here; `None` = all are `code`.
+    pub(super) packed: Option<&'a [u8]>,
+    pub(super) code: u32,
+}
+
+impl<'a> Reader<'a> {
+    /// The next run of codes of `width` bits, of which no more than `most` count.
+    pub(super) fn run(&mut self, width: u32, most: usize) -> Option<Run<'a>> {
+        if width > 32 {
+            return None;
+        }
+        let header = self.varint()?;
+        let count = usize::try_from(header >> 1).ok()?;
+        let run = if header & 1 == 0 {
+            let mut code = [0; 4];
+            let len = width.div_ceil(8) as usize;
+            code[..len].copy_from_slice(self.take(len)?);
+            Run { count: count.min(most), packed: None, code: u32::from_le_bytes(code) }
+        } else {
+            let packed = self.take(count.checked_mul(width as usize)?)?;
+            Run { count: count.checked_mul(8)?.min(most), packed: Some(packed), code: 0 }
+        };
+        (run.count > 0).then_some(run)
     }
 }
 
 /// Appends `count` codes of `width` bits.
 pub(super) fn hybrid(bytes: &[u8], width: u32, count: usize, codes: &mut Vec<u32>) -> Option<()> {
-    if width > 32 {
-        return None;
-    }
     let mut reader = Reader::new(bytes);
     let end = codes.len() + count;
     codes.reserve(count);
     while codes.len() < end {
-        let header = reader.varint()?;
-        let left = end - codes.len();
-        if header & 1 == 0 {
-            let run = usize::try_from(header >> 1).ok()?.min(left);
-            let mut code = [0; 4];
-            let len = width.div_ceil(8) as usize;
-            code[..len].copy_from_slice(reader.take(len)?);
-            if run == 0 {
-                return None;
+        let run = reader.run(width, end - codes.len())?;
+        match run.packed {
+            None => codes.resize(codes.len() + run.count, run.code),
+            Some(packed) => {
+                let mut block = [0; BLOCK_LEN];
+                for first in (0..run.count).step_by(BLOCK_LEN) {
+                    let from = packed.get(first * width as usize / 8..).unwrap_or_default();
+                    unpack(from, width, &mut block);
+                    let len = (run.count - first).min(BLOCK_LEN);
+                    codes.extend(block[..len].iter().map(|code| *code as u32));
+                }
             }
-            codes.resize(codes.len() + run, u32::from_le_bytes(code));
-        } else {
-            let groups = usize::try_from(header >> 1).ok()?;
-            let packed = reader.take(groups.checked_mul(width as usize)?)?;
-            let count = groups.checked_mul(8)?.min(left);
-            if count == 0 {
-                return None;
-            }
-            let start = codes.len();
-            codes.resize(start + count, 0);
-            unpack(packed, width, &mut codes[start..], |code| code as u32);
         }
     }
     Some(())
 }
 
-/// Reads which rows have a value, and leaves the reader behind it.
-pub(super) fn levels(reader: &mut Reader<'_>, rows: usize, present: &mut Vec<u32>) -> Option<()> {
-    let len = reader.u32()? as usize;
-    present.clear();
-    hybrid(reader.take(len)?, 1, rows, present)
+/// Whether [`hybrid`] has as many codes.
+pub(super) fn is_hybrid(bytes: &[u8], width: u32, count: usize) -> bool {
+    let mut reader = Reader::new(bytes);
+    let mut left = count;
+    while left > 0 {
+        match reader.run(width, left) {
+            Some(run) => left -= run.count,
+            None => return false,
+        }
+    }
+    true
 }
 
-/// Appends `count` whole numbers, and leaves the reader behind them.
+/// Reads which rows have a value, and leaves the reader behind it; `present` is empty when all
+/// have one. Returns how many have.
+pub(super) fn levels(
+    reader: &mut Reader<'_>,
+    rows: usize,
+    present: &mut Vec<u32>,
+) -> Option<usize> {
+    let len = reader.u32()? as usize;
+    let bytes = reader.take(len)?;
+    present.clear();
+    let first = Reader::new(bytes).run(1, rows);
+    if first.is_some_and(|run| run.packed.is_none() && run.code == 1 && run.count == rows) {
+        return Some(rows);
+    }
+    hybrid(bytes, 1, rows, present)?;
+    let count = present.iter().map(|level| *level as usize).sum();
+    if count == rows {
+        present.clear();
+    }
+    Some(count)
+}
+
+/// Reads `count` whole numbers in place of what was there, and leaves the reader behind them.
 pub(super) fn delta_binary(
     reader: &mut Reader<'_>,
     count: usize,
@@ -135,33 +229,31 @@ pub(super) fn delta_binary(
     if header != [BLOCK as u64, (BLOCK / MINIBLOCK) as u64, count as u64] {
         return None;
     }
+    // All of them are written: what was there needs no zeros first.
+    values.resize(count, 0);
     let mut value = reader.zigzag()?;
-    let mut done = values.len();
-    let end = done + count;
-    values.resize(end, 0);
-    if count > 0 {
-        values[done] = value;
-        done += 1;
-    }
-    while done < end {
+    let Some((first, mut left)) = values.split_first_mut() else { return Some(()) };
+    *first = value;
+    let mut block = [0; MINIBLOCK];
+    while !left.is_empty() {
         let least = reader.zigzag()?;
         let widths: [u8; BLOCK / MINIBLOCK] = *reader.take(BLOCK / MINIBLOCK)?.first_chunk()?;
         for width in widths {
-            let left = (end - done).min(MINIBLOCK);
-            if left == 0 {
+            if left.is_empty() {
                 break;
             }
             if width > 64 {
                 return None;
             }
-            let packed = reader.take(MINIBLOCK * usize::from(width) / 8)?;
-            let block = &mut values[done..done + left];
-            unpack(packed, u32::from(width), block, u64::cast_signed);
-            for above in block {
-                value = value.wrapping_add(least).wrapping_add(*above);
-                *above = value;
+            // Behind them there is more, which lets all be read as whole words.
+            unpack(reader.rest(), u32::from(width), &mut block);
+            reader.take(MINIBLOCK * usize::from(width) / 8)?;
+            let (values, behind) = left.split_at_mut(left.len().min(MINIBLOCK));
+            for (out, above) in values.iter_mut().zip(&block) {
+                value = value.wrapping_add(least.wrapping_add(above.cast_signed()));
+                *out = value;
             }
-            done += left;
+            left = behind;
         }
     }
     Some(())
@@ -174,8 +266,8 @@ pub(super) fn delta_length(
     lengths: &mut Vec<i64>,
     ends: &mut Vec<u32>,
 ) -> Option<()> {
-    lengths.clear();
     ends.clear();
+    ends.reserve(count);
     delta_binary(reader, count, lengths)?;
     let mut end = 0_usize;
     for len in lengths {
@@ -239,14 +331,21 @@ mod tests {
             encode::levels(&present, &mut bytes);
             let mut found = Vec::new();
             let mut reader = Reader::new(&bytes);
-            prop_assert!(levels(&mut reader, present.len(), &mut found).is_some());
-            prop_assert_eq!(found.iter().map(|l| *l == 1).collect::<Vec<_>>(), present);
+            let count = levels(&mut reader, present.len(), &mut found);
+            prop_assert_eq!(count, Some(present.iter().filter(|is| **is).count()));
+            if present.contains(&false) {
+                prop_assert_eq!(found.iter().map(|l| *l == 1).collect::<Vec<_>>(), present);
+            } else {
+                prop_assert!(found.is_empty());
+            }
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, count in 0_usize..2000, width in 0_u32..40) {
             let (mut codes, mut values, mut ends) = (Vec::new(), Vec::new(), Vec::new());
-            if hybrid(&bytes, width, count, &mut codes).is_some() {
+            let is_whole = hybrid(&bytes, width, count, &mut codes).is_some();
+            prop_assert_eq!(is_whole, is_hybrid(&bytes, width, count));
+            if is_whole {
                 prop_assert_eq!(codes.len(), count);
             }
             if delta_binary(&mut Reader::new(&bytes), count, &mut values).is_some() {

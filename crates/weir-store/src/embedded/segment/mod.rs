@@ -6,6 +6,7 @@
 //! comparison with something that is; other engines read the files as they are.
 
 mod chunk;
+mod codes;
 mod column;
 mod decode;
 mod encode;
@@ -18,6 +19,7 @@ mod records;
 mod stitch;
 mod writer;
 
+pub use codes::CodeSet;
 pub use column::{Column, Fixed, Role, ValueKind};
 pub use error::SegmentError;
 pub use reader::{ChunkInfo, Dictionary, MinMax, PageBuffer, PageTexts, PageValues, Segment};

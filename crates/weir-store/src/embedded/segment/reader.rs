@@ -4,6 +4,7 @@
 //! where, as long, and encoded as the footer says, or it is damaged; nothing is read that was not
 //! asked for.
 
+use std::cell::OnceCell;
 use std::io;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use parquet::file::page_index::offset_index::PageLocation;
 use weir_expr::Dimension;
 use weir_host::DiskFile;
 
+use super::codes::CodeSet;
 use super::column::{Column, Role, ValueKind, from_schema};
 use super::decode::{self, Reader};
 use super::error::SegmentError;
@@ -218,7 +220,40 @@ pub struct PageBuffer {
     bools: Vec<bool>,
     ends: Vec<u32>,
     texts_at: usize,
-    codes: Vec<u32>,
+    codes: Codes,
+}
+
+/// Codes of a page, unpacked when they are first asked for: where they are in the body, their
+/// width in bits, and how many.
+#[derive(Debug, Default)]
+struct Codes {
+    at: usize,
+    width: u32,
+    count: usize,
+    unpacked: OnceCell<Vec<u32>>,
+}
+
+impl Codes {
+    /// `None` when the bytes are not so many codes.
+    fn set(&mut self, body: &[u8], at: usize, count: usize) -> Option<()> {
+        let (width, packed) = body.get(at..)?.split_first()?;
+        (self.at, self.width, self.count) = (at + 1, u32::from(*width), count);
+        self.unpacked.take();
+        decode::is_hybrid(packed, self.width, count).then_some(())
+    }
+
+    fn packed<'a>(&self, body: &'a [u8]) -> &'a [u8] {
+        body.get(self.at..).unwrap_or_default()
+    }
+
+    fn unpacked(&self, body: &[u8]) -> &[u32] {
+        self.unpacked.get_or_init(|| {
+            let mut codes = Vec::new();
+            let unpacked = decode::hybrid(self.packed(body), self.width, self.count, &mut codes);
+            debug_assert!(unpacked.is_some(), "they were looked at when the page was read");
+            codes
+        })
+    }
 }
 
 impl PageBuffer {
@@ -237,7 +272,7 @@ impl PageBuffer {
             bools: Vec::new(),
             ends: Vec::new(),
             texts_at: 0,
-            codes: Vec::new(),
+            codes: Codes::default(),
         })
     }
 
@@ -266,8 +301,23 @@ impl PageBuffer {
                 ends: &self.ends,
                 bytes: self.body.get(self.texts_at..).unwrap_or_default(),
             }),
-            Held::Codes => PageValues::Codes(&self.codes),
+            Held::Codes => PageValues::Codes(self.codes.unpacked(&self.body)),
         }
+    }
+
+    /// How many values there are.
+    pub fn value_count(&self) -> usize {
+        match self.held {
+            Held::Codes => self.codes.count,
+            _ => self.values().len(),
+        }
+    }
+
+    /// Of the values those whose codes are in the set, a bit each, 64 to a word; `None` when the
+    /// page does not hold codes.
+    pub fn values_in(&self, set: &CodeSet) -> Option<Vec<u64>> {
+        let codes = (self.held == Held::Codes).then_some(&self.codes)?;
+        set.passing(codes.packed(&self.body), codes.width, codes.count)
     }
 
     fn read(
@@ -300,20 +350,16 @@ impl PageBuffer {
         let mut count = rows;
         self.has_nulls = false;
         if !column.is_required {
-            decode::levels(&mut reader, rows, &mut self.levels)?;
-            count = self.levels.iter().map(|level| *level as usize).sum();
+            count = decode::levels(&mut reader, rows, &mut self.levels)?;
             self.has_nulls = count < rows;
         }
         let rest = reader.rest();
         match (encoding, column.kind) {
             (PageEncoding::Dictionary, _) => {
-                let (width, packed) = rest.split_first()?;
-                self.codes.clear();
-                decode::hybrid(packed, u32::from(*width), count, &mut self.codes)?;
+                self.codes.set(body, body.len() - rest.len(), count)?;
                 self.held = Held::Codes;
             }
             (PageEncoding::DeltaBinary, ValueKind::Int) => {
-                self.ints.clear();
                 decode::delta_binary(&mut reader, count, &mut self.ints)?;
                 self.held = Held::Ints;
             }
