@@ -1,8 +1,8 @@
 //! What a running weir says over HTTP: metrics, health, the ledger, the figures that `weir top`
 //! shows, records as they come in, and records that are stored.
 //!
-//! Invariants: nothing here changes anything (POST asks questions that are too long for an
-//! address); the API has a thread of its own, so it answers while a pipeline is stuck and cannot
+//! Invariants: nothing here changes anything but what the store is asked to delete (POST otherwise
+//! asks questions that are too long for an address); the API has a thread of its own, so it answers while a pipeline is stuck and cannot
 //! slow one down, and threads of their own for searching; requests, connections and their time
 //! are bounded; an error is `application/problem+json`, on Datadog's paths with their `errors`.
 #![forbid(unsafe_code)]
@@ -19,10 +19,10 @@ mod status;
 mod tail;
 
 pub use explore::{
-    AggregateAnswer, AggregateBucket, AggregateData, AnswerMeta, ContextAnswer, FieldEntry,
-    FieldsAnswer, Links, LogAttributes, LogDetails, LogEntry, NextPage, PatternEntry,
-    PatternsAnswer, ScanMeta, SearchAnswer, StoreColumn, StoreDocument, StoreService, ValueEntry,
-    ValuesAnswer, Warning,
+    AggregateAnswer, AggregateBucket, AggregateData, AnswerMeta, ContextAnswer, DeletionAnswer,
+    DeletionEntry, DeletionsAnswer, FieldEntry, FieldsAnswer, Links, LogAttributes, LogDetails,
+    LogEntry, NextPage, PatternEntry, PatternsAnswer, ScanMeta, SearchAnswer, StoreColumn,
+    StoreDocument, StoreService, ValueEntry, ValuesAnswer, Warning,
 };
 pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, SourceCounts, SourceEntry,

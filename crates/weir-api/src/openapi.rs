@@ -25,6 +25,8 @@ use crate::{explore, routes, tail};
         explore::patterns::get,
         explore::export::get,
         explore::report::get,
+        explore::deletions::get,
+        explore::deletions::post,
         tail::tail,
         routes::ledger,
         routes::rules,

@@ -202,7 +202,7 @@ pub(crate) fn starting() -> Response {
 
 async fn other_method(method: Method, uri: Uri) -> Response {
     let allowed = match uri.path() {
-        "/api/v2/logs/events/search" => "GET, HEAD, POST",
+        "/api/v2/logs/events/search" | "/weir/v1/store/deletions" => "GET, HEAD, POST",
         "/api/v2/logs/analytics/aggregate" => "POST",
         _ => "GET, HEAD",
     };

@@ -22,6 +22,7 @@ use weir_host::RealClock;
 use weir_pipeline::view::PipelineView;
 use weir_store::query::LogStore;
 
+use crate::explore::deletions::IsLocal;
 use crate::explore::{Explore, Tuning};
 use crate::routes::{Reloads, Shared, router};
 use crate::tail::{IsLive, Sessions};
@@ -157,7 +158,10 @@ async fn accept(
 
 async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Receiver<bool>) {
     let is_live = IsLive::default();
-    let service = TowerToHyperService::new(router.layer(Extension(is_live.clone())));
+    let sender = stream.peer_addr().map(|address| address.ip().to_canonical());
+    let is_local = IsLocal(sender.is_ok_and(|ip| ip.is_loopback()));
+    let router = router.layer(Extension(is_live.clone())).layer(Extension(is_local));
+    let service = TowerToHyperService::new(router);
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)

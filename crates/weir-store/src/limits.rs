@@ -65,6 +65,12 @@ pub const MERGE_SEGMENTS_MIN: usize = 8;
 /// merged; larger row groups compress as well as they will and are copied as they stand.
 pub const STITCH_BYTES_MIN: u64 = 32 * 1024 * 1024;
 
+/// Deletions that are not done yet: each query applies all of them.
+pub const DELETIONS_PENDING_MAX: usize = 64;
+
+/// Deletions that are listed after they were done.
+pub const DELETIONS_DONE_MAX: usize = 256;
+
 /// Records that are encoded anew at once, bytes as they came in: what a merge has in memory.
 pub const MERGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 

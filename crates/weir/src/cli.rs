@@ -12,7 +12,8 @@ use crate::term::ColorChoice;
 mod search;
 
 pub(crate) use search::{
-    ExportArgs, ExportFormat, RangeArgs, RowOrder, SearchArgs, SearchOutput, StoreCommand,
+    DeleteArgs, ExportArgs, ExportFormat, RangeArgs, RowOrder, SearchArgs, SearchOutput,
+    StoreCommand,
 };
 
 const AFTER_HELP: &str = "\

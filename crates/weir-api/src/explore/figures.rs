@@ -20,17 +20,20 @@ pub(crate) enum Kind {
     Patterns,
     /// A part of an export.
     Export,
+    /// Records that are to be deleted.
+    Delete,
 }
 
 impl Kind {
     /// All of them.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Search,
         Self::Aggregate,
         Self::Complete,
         Self::Context,
         Self::Patterns,
         Self::Export,
+        Self::Delete,
     ];
 
     /// As in a label.
@@ -42,6 +45,7 @@ impl Kind {
             Self::Context => "context",
             Self::Patterns => "patterns",
             Self::Export => "export",
+            Self::Delete => "delete",
         }
     }
 }

@@ -62,6 +62,9 @@ pub(super) const DEADLINE: Duration = Duration::from_millis(1500);
 /// How long a question may take at most: a worker is its own for that time.
 pub(super) const DEADLINE_MAX: Duration = Duration::from_mins(1);
 
+/// How long a deletion may take to become durable: the head is flushed before.
+pub(super) const DELETE_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Memory of one question, for what is gathered.
 pub(super) const QUERY_BYTES_MAX: usize = 32 * 1024 * 1024;
 

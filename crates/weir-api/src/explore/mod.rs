@@ -15,6 +15,7 @@ pub(crate) mod aggregate;
 pub(crate) mod complete;
 pub(crate) mod context;
 mod cursor;
+pub(crate) mod deletions;
 pub(crate) mod export;
 mod figures;
 pub(crate) mod limits;
@@ -52,6 +53,7 @@ pub(crate) use figures::{Kind, Outcome, TIME_BUCKETS_SECONDS, Times};
 pub use aggregate::{AggregateAnswer, AggregateBucket, AggregateData};
 pub use complete::{FieldEntry, FieldsAnswer, ValueEntry, ValuesAnswer};
 pub use context::ContextAnswer;
+pub use deletions::{DeletionAnswer, DeletionEntry, DeletionsAnswer};
 pub use meta::{Meta as AnswerMeta, NextPage, ScanMeta, Warning};
 pub use patterns::{PatternEntry, PatternsAnswer};
 pub use record::{LogAttributes, LogDetails, LogEntry};
@@ -230,7 +232,7 @@ fn unexpected(error: &dyn std::error::Error) -> Problem {
 }
 
 /// Every path.
-pub(crate) const PATHS: [&str; 9] = [
+pub(crate) const PATHS: [&str; 10] = [
     "/api/v2/logs/events",
     "/api/v2/logs/events/search",
     "/api/v2/logs/analytics/aggregate",
@@ -240,6 +242,7 @@ pub(crate) const PATHS: [&str; 9] = [
     "/weir/v1/patterns",
     "/weir/v1/export",
     "/weir/v1/store",
+    "/weir/v1/store/deletions",
 ];
 
 /// The routes.
@@ -254,5 +257,6 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/weir/v1/patterns", get(patterns::get))
         .route("/weir/v1/export", get(export::get))
         .route("/weir/v1/store", get(report::get))
+        .route("/weir/v1/store/deletions", get(deletions::get).post(deletions::post))
         .layer(DefaultBodyLimit::max(limits::BODY_BYTES_MAX))
 }

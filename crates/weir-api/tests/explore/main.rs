@@ -1,6 +1,7 @@
 //! The explore API over a real socket, with a store that answers as the specification says.
 
 mod datadog;
+mod deletions;
 mod export;
 mod overload;
 mod questions;

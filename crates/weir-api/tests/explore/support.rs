@@ -12,9 +12,10 @@ use weir_api::Api;
 use weir_model::{Position, StreamId};
 use weir_store::embedded::columns::{AttributeValue, Form, StoredRecord};
 use weir_store::query::{
-    Access, Aggregate, AggregateRequest, Budget, ContextRequest, Coverage, FieldInfo, LogStore,
-    Pattern, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest,
-    Shortfall, Stop, StoreReport, TimeRange, ValueType, naive,
+    Access, Aggregate, AggregateRequest, Budget, ContextRequest, Coverage, DeleteError,
+    DeletionReport, FieldInfo, Filter, LogStore, Pattern, Patterns, PatternsRequest, QueryError,
+    RecordContext, SearchPage, SearchRequest, Shortfall, Stop, StoreReport, TimeRange, ValueType,
+    naive,
 };
 
 /// Time of the first record, nanoseconds since 1970: 2026-01-01T00:00:00Z.
@@ -29,6 +30,8 @@ pub(crate) struct MemoryStore {
     pub(crate) records: Mutex<Vec<StoredRecord>>,
     /// Says that time was up before it was done.
     pub(crate) is_late: bool,
+    /// What was asked to be deleted.
+    pub(crate) deletions: Mutex<Vec<Filter>>,
     /// Questions wait while it is closed.
     pub(crate) gate: Gate,
     /// Questions that began.
@@ -148,6 +151,35 @@ impl LogStore for MemoryStore {
         ])
     }
 
+    fn delete(
+        &self,
+        query: &weir_expr::Expr,
+        range: TimeRange,
+        access: &Access,
+        _timeout: Duration,
+    ) -> Result<u64, DeleteError> {
+        let query = query.clone();
+        let filter = Filter { query, range, ..Filter::all(access.clone()) };
+        self.records.lock().unwrap().retain(|record| !naive::matches(&filter, record));
+        let mut deletions = self.deletions.lock().unwrap();
+        deletions.push(filter);
+        Ok(deletions.len() as u64)
+    }
+
+    fn deletions(&self, _access: &Access) -> Vec<DeletionReport> {
+        let deletions = self.deletions.lock().unwrap();
+        let report = |(index, filter): (usize, &Filter)| DeletionReport {
+            id: index as u64 + 1,
+            query: Some(filter.query.to_string()),
+            range: filter.range,
+            requested_ns: FIRST_NS,
+            done_ns: None,
+            rows: 0,
+            segments_left: 1,
+        };
+        deletions.iter().enumerate().rev().map(report).collect()
+    }
+
     fn report(&self) -> StoreReport {
         let rows = self.records.lock().unwrap().len() as u64;
         StoreReport { rows, first_time_ns: Some(FIRST_NS), ..StoreReport::default() }
@@ -242,8 +274,12 @@ pub(crate) fn read(mut stream: TcpStream) -> Reply {
 pub(crate) fn send_post(api: &Api, path: &str, body: &str) -> TcpStream {
     let mut stream = connect(api);
     let len = body.len();
-    write!(stream, "POST {path} HTTP/1.0\r\nhost: weir\r\ncontent-length: {len}\r\n\r\n{body}")
-        .unwrap();
+    write!(
+        stream,
+        "POST {path} HTTP/1.0\r\nhost: weir\r\ncontent-type: application/json\r\n\
+         content-length: {len}\r\n\r\n{body}"
+    )
+    .unwrap();
     stream
 }
 

@@ -3,7 +3,7 @@
 //! Invariants: everything that a query sees is changed in one step under one lock, which is never
 //! held during I/O; a file is removed only when nobody reads it any more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -11,9 +11,10 @@ use tokio::sync::Notify;
 use weir_host::{Clock, Disk};
 use weir_journal::Held;
 
+use super::deletion::WantedDeletion;
 use super::files::SegmentFiles;
 use super::head::Sealed;
-use super::manifest::{Contents, Counters, SegmentEntry};
+use super::manifest::{Contents, Counters, DeletionEntry, SegmentEntry};
 use super::snapshot::{Deletion, HeadChunk, OpenSegment, Snapshot};
 use super::store::StoreConfig;
 use crate::query::TimeRange;
@@ -32,7 +33,12 @@ pub(super) struct Catalog {
     pub(super) segments: BTreeMap<u64, Live>,
     /// The last one grows.
     pub(super) chunks: Vec<Arc<HeadChunk>>,
+    /// Those that queries apply.
     pub(super) deletions: Arc<[Deletion]>,
+    /// All that are remembered, by number.
+    pub(super) deletion_entries: BTreeMap<u64, DeletionEntry>,
+    /// Deletions and the segments that have no record that they are about.
+    pub(super) clean: HashSet<(u64, u64)>,
     /// Segments that are not read, and why.
     pub(super) damaged: BTreeSet<String>,
     pub(super) is_catching_up: bool,
@@ -44,12 +50,21 @@ pub(super) struct Catalog {
 impl Catalog {
     /// The deletions as queries apply them. One that cannot be parsed any more deletes nothing.
     pub(super) fn set_deletions(&mut self, contents: &Contents) {
-        let parsed = contents.deletions.values().filter_map(|deletion| {
-            let query = weir_expr::parse(&deletion.query).ok()?;
-            let (range, before_sequence) = (deletion.range, deletion.before_sequence);
-            Some(Deletion { query, range, before_sequence })
+        let pending = contents.deletions.values().filter(|deletion| deletion.done_ns.is_none());
+        self.deletions = pending.filter_map(DeletionEntry::parsed).collect();
+        self.deletion_entries.clone_from(&contents.deletions);
+        let segments = &self.segments;
+        self.clean.retain(|(deletion, segment)| {
+            segments.contains_key(segment) && contents.deletions.contains_key(deletion)
         });
-        self.deletions = parsed.collect();
+    }
+
+    /// Segments that may still have records that the deletion is about, in their order.
+    pub(super) fn concerned_by(&self, id: u64, deletion: &DeletionEntry) -> Vec<&Live> {
+        let is_concerned = |live: &&Live| {
+            deletion.may_concern(&live.entry) && !self.clean.contains(&(id, live.entry.id))
+        };
+        self.segments.values().filter(is_concerned).collect()
     }
 }
 
@@ -63,12 +78,27 @@ pub(super) struct Queue {
     /// Flushes that were asked for, and those that were served.
     pub(super) flushes_wanted: u64,
     pub(super) flushes_served: u64,
+    /// Records that are to be deleted, in the order in which it was asked for.
+    pub(super) deletions: VecDeque<WantedDeletion>,
     /// A chunk was handed over and is not stored yet.
     pub(super) is_flushing: bool,
     /// Time is up: what is not stored stays where it comes from.
     pub(super) is_given_up: bool,
     /// The thread that takes in has ended.
     pub(super) has_ended: bool,
+}
+
+impl Queue {
+    /// Something is to be written.
+    pub(super) fn has_work(&self) -> bool {
+        let is_due = |wanted: &WantedDeletion| wanted.after_flush <= self.flushes_served;
+        self.sealed.is_some() || self.deletions.front().is_some_and(is_due)
+    }
+
+    /// Takes the next deletion, once everything that it is about is in segments.
+    pub(super) fn next_deletion(&mut self) -> Option<WantedDeletion> {
+        self.deletions.pop_front_if(|wanted| wanted.after_flush <= self.flushes_served)
+    }
 }
 
 /// Figures that one thread writes and anybody reads.

@@ -9,12 +9,13 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use super::catalog::{Live, Shared};
-use super::files::{create_segment, hour_of};
+use super::files::{SegmentFiles, create_segment, hour_of};
 use super::head::{Sealed, Upstream};
-use super::manifest::{Change, Contents, Manifest, SegmentEntry};
+use super::manifest::{Change, Contents, Counters, Manifest, SegmentEntry};
 use super::segment::Provenance;
 use super::sidecar::{SidecarError, write_segment_with_sidecar};
 use super::snapshot::OpenSegment;
@@ -43,6 +44,8 @@ pub(super) struct Pending {
     pub(super) change: Change,
     pub(super) opened: Vec<(SegmentEntry, OpenSegment)>,
     pub(super) sealed: Option<Sealed>,
+    /// Is told when the change is durable: the number of a deletion.
+    pub(super) told: Option<(SyncSender<u64>, u64)>,
 }
 
 /// See the module.
@@ -58,6 +61,8 @@ pub(super) struct Flusher {
     opened_at: Duration,
     /// Segments that are neither merged nor given a sidecar: it was tried, and did not work.
     pub(super) hopeless: HashSet<u64>,
+    /// Segments that turned out to be damaged: what is to be deleted of them stays.
+    pub(super) unreadable: HashSet<u64>,
 }
 
 impl std::fmt::Debug for Flusher {
@@ -71,7 +76,7 @@ impl Flusher {
         let (upstream, sealed) = (None, None);
         let (failures, retry_at) = (0, Duration::ZERO);
         let opened_at = shared.clock.monotonic();
-        let hopeless = HashSet::new();
+        let (hopeless, unreadable) = (HashSet::new(), HashSet::new());
         Self {
             shared,
             manifest,
@@ -82,6 +87,7 @@ impl Flusher {
             retry_at,
             opened_at,
             hopeless,
+            unreadable,
         }
     }
 
@@ -125,14 +131,17 @@ impl Flusher {
             self.commit_pending()?;
             return Ok(true);
         }
+        Ok(self.flush_waiting()? || self.begin_deletion()? || self.tidy()?)
+    }
+
+    /// Writes the chunk that waits. False when there is none.
+    pub(super) fn flush_waiting(&mut self) -> Result<bool, SidecarError> {
         if self.sealed.is_none() {
             self.sealed = self.shared.queue().sealed.take();
         }
-        if let Some(sealed) = self.sealed.take() {
-            self.flush(sealed)?;
-            return Ok(true);
-        }
-        self.tidy()
+        let Some(sealed) = self.sealed.take() else { return Ok(false) };
+        self.flush(sealed)?;
+        Ok(true)
     }
 
     /// Removes files that were replaced and that nobody reads any more. True when there were some.
@@ -141,13 +150,19 @@ impl Flusher {
             open.as_ref().is_none_or(|open| Arc::strong_count(open) == 1)
         };
         let free: Vec<_> = self.shared.catalog().graveyard.extract_if(.., is_free).collect();
-        for (_, files) in &free {
-            if let Err(error) = files.remove(&*self.shared.disk) {
+        let count = free.len();
+        let is_left = |(_, files): &(_, SegmentFiles)| {
+            let removed = files.remove(&*self.shared.disk);
+            removed.is_err_and(|error| {
                 let path = files.segment.display();
-                tracing::warn!(%path, %error, "a file that was replaced stays until the next start");
-            }
-        }
-        !free.is_empty()
+                tracing::warn!(%path, %error, "a file that was replaced cannot be removed yet");
+                true
+            })
+        };
+        let left: Vec<_> = free.into_iter().filter(is_left).collect();
+        let is_progress = left.len() < count;
+        self.shared.catalog().graveyard.extend(left);
+        is_progress
     }
 
     /// Something is to be written that the intake waits for.
@@ -180,7 +195,8 @@ impl Flusher {
             ..Change::default()
         };
         let opened = vec![(entry, open)];
-        let committed = self.commit(Pending { change, opened, sealed: Some(sealed) });
+        let sealed = Some(sealed);
+        let committed = self.commit(Pending { change, opened, sealed, told: None });
         let taken = self.shared.clock.monotonic().saturating_sub(begun);
         self.shared.counts.flush_us.fetch_add(taken.as_micros() as u64, Ordering::Relaxed);
         committed.map_err(Into::into)
@@ -257,7 +273,7 @@ impl Flusher {
         Ok(())
     }
 
-    pub(super) fn counters(&self, next_sequence: u64) -> super::manifest::Counters {
+    pub(super) fn counters(&self, next_sequence: u64) -> Counters {
         let mut counters = self.shared.catalog().counters;
         counters.next_sequence = counters.next_sequence.max(next_sequence);
         counters
@@ -308,10 +324,17 @@ impl Flusher {
             catalog.chunks.retain(|known| !Arc::ptr_eq(known, &chunk));
         }
         catalog.set_deletions(self.manifest.contents());
-        let counters = self.manifest.contents().counters;
-        catalog.counters.next_sequence = counters.next_sequence;
-        catalog.counters.retired = counters.retired;
+        let (now, known) = (self.manifest.contents().counters, catalog.counters);
+        catalog.counters = Counters {
+            next_segment: known.next_segment,
+            next_sequence: known.next_sequence.max(now.next_sequence),
+            ..now
+        };
         drop(catalog);
+        if let Some((told, id)) = pending.told {
+            // Whoever asked may have left.
+            let _nobody_waits = told.send(id);
+        }
         if let Some(sealed) = pending.sealed {
             self.shared.counts.flushes.fetch_add(1, Ordering::Relaxed);
             self.settle(sealed);

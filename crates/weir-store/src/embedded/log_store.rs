@@ -1,12 +1,16 @@
 //! The built-in store, asked as any other: each question is answered from a snapshot.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use weir_expr::Expr;
 
 use super::scan;
 use super::snapshot::Snapshot;
 use crate::query::{
-    Access, Aggregate, AggregateRequest, Budget, ContextRequest, FieldInfo, LogStore, Patterns,
-    PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest, StoreReport, TimeRange,
+    Access, Aggregate, AggregateRequest, Budget, ContextRequest, DeleteError, DeletionReport,
+    FieldInfo, LogStore, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage,
+    SearchRequest, StoreReport, TimeRange,
 };
 
 /// What gives snapshots.
@@ -16,6 +20,18 @@ pub trait Snapshots: Send + Sync + std::fmt::Debug {
 
     /// What is stored and what it takes.
     fn report(&self) -> StoreReport;
+
+    /// See [`LogStore::delete`].
+    fn delete(
+        &self,
+        query: &Expr,
+        range: TimeRange,
+        access: &Access,
+        timeout: Duration,
+    ) -> Result<u64, DeleteError>;
+
+    /// See [`LogStore::deletions`].
+    fn deletions(&self, access: &Access) -> Vec<DeletionReport>;
 }
 
 /// Answers questions from snapshots.
@@ -67,5 +83,19 @@ impl<S: Snapshots> LogStore for Explorer<S> {
 
     fn report(&self) -> StoreReport {
         self.store.report()
+    }
+
+    fn delete(
+        &self,
+        query: &Expr,
+        range: TimeRange,
+        access: &Access,
+        timeout: Duration,
+    ) -> Result<u64, DeleteError> {
+        self.store.delete(query, range, access, timeout)
+    }
+
+    fn deletions(&self, access: &Access) -> Vec<DeletionReport> {
+        self.store.deletions(access)
     }
 }

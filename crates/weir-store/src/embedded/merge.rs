@@ -1,4 +1,5 @@
-//! What is done when nothing waits to be flushed: retention, sidecars that are missing, merging.
+//! What is done when nothing waits to be flushed: retention, deletions (`deletion.rs`), sidecars that
+//! are missing, merging.
 //!
 //! Small segments are decoded and encoded anew, each record at most once; what is large enough to
 //! compress well is put together as it stands. Invariants: only neighbours in the order of
@@ -10,10 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weir_expr::naive;
-
 use super::catalog::Live;
-use super::columns::{Rows, StoredRecord};
+use super::columns::Rows;
 use super::files::Draft;
 use super::flusher::{Flusher, Pending};
 use super::manifest::{Change, Counters, SegmentEntry};
@@ -21,15 +20,14 @@ use super::segment::{Segment, SegmentError, stitch_segments, stitched_columns};
 use super::sidecar::{
     Sidecar, SidecarError, rebuild_sidecar, stitch_sidecars, write_segment_with_sidecar,
 };
-use super::snapshot::{Deletion, OpenSegment};
+use super::snapshot::OpenSegment;
 use crate::limits::{
     MERGE_BYTES_MAX, MERGE_SEGMENTS_MAX, MERGE_SEGMENTS_MIN, ROW_GROUP_ROWS_MAX, SEGMENT_BYTES_MAX,
     STITCH_BYTES_MIN,
 };
-use crate::query::StoredFields;
 
 /// Level of zstd for segments that are encoded anew.
-const MERGE_LEVEL: i32 = 3;
+pub(super) const MERGE_LEVEL: i32 = 3;
 /// Few small segments are merged all the same when the first is that old.
 const MERGE_AGE: Duration = Duration::from_hours(1);
 /// For so long after a start nothing is removed by age if that would be everything: perhaps it is
@@ -45,7 +43,11 @@ struct Plan {
 impl Flusher {
     /// True when there was something to do.
     pub(super) fn tidy(&mut self) -> Result<bool, SidecarError> {
-        Ok(self.bury() || self.retire()? || self.rebuild()? || self.merge()?)
+        Ok(self.bury()
+            || self.retire()?
+            || self.carry_out_deletions()?
+            || self.rebuild()?
+            || self.merge()?)
     }
 
     /// Removes what is too old or too much.
@@ -76,26 +78,9 @@ impl Flusher {
             return Ok(false);
         }
         let segments = change.removed.len();
-        self.end_deletions(&mut change);
         self.commit(Pending { change, ..Pending::default() })?;
         tracing::info!(segments, "segments are over their retention and removed");
         Ok(true)
-    }
-
-    /// Deletions of which no record can be left.
-    fn end_deletions(&self, change: &mut Change) {
-        let contents = self.contents();
-        let may_have = |before: u64| {
-            let left = contents.segments.values().filter(|e| !change.removed.contains(&e.id));
-            left.chain(&change.added).any(|entry| entry.sequences.0 < before)
-        };
-        let done: Vec<u64> = contents
-            .deletions
-            .iter()
-            .filter(|(_, deletion)| !may_have(deletion.before_sequence))
-            .map(|(id, _)| *id)
-            .collect();
-        change.deletions_done = done;
     }
 
     /// Builds a sidecar that is missing, one at a time.
@@ -165,8 +150,7 @@ impl Flusher {
                 Ok(summary)
             })
         } else {
-            let deletions = self.shared.catalog().deletions.clone();
-            gather(&plan, &deletions).map_err(SidecarError::from).and_then(|rows| {
+            gather(&plan).map_err(SidecarError::from).and_then(|rows| {
                 self.create(&provenance, |segment, sidecar| {
                     let of = Some(&provenance);
                     write_segment_with_sidecar(&rows, MERGE_LEVEL, of, segment, sidecar)
@@ -181,15 +165,14 @@ impl Flusher {
             }
             merged => merged?,
         };
-        let mut change = Change {
+        let change = Change {
             added: vec![entry],
             removed: plan.parts.iter().map(|(entry, _)| entry.id).collect(),
             counters: self.counters(0),
             ..Change::default()
         };
-        self.end_deletions(&mut change);
         drop(plan);
-        self.commit(Pending { change, opened: vec![(entry, open)], sealed: None })?;
+        self.commit(Pending { change, opened: vec![(entry, open)], ..Pending::default() })?;
         let taken = self.shared.clock.monotonic().saturating_sub(begun);
         let counts = &self.shared.counts;
         counts.merges.fetch_add(1, Ordering::Relaxed);
@@ -266,28 +249,17 @@ fn plan_of(run: &[Live], is_stitch: bool) -> Plan {
     Plan { parts: parts.collect(), is_stitch }
 }
 
-/// All records of the parts, but those that are to be deleted.
-fn gather(plan: &Plan, deletions: &[Deletion]) -> Result<Rows, SegmentError> {
+/// All records of the parts.
+fn gather(plan: &Plan) -> Result<Rows, SegmentError> {
     let full = |error: super::columns::Full| SegmentError::Write(error.to_string());
     let mut rows = Rows::new();
     for (_, open) in &plan.parts {
-        open.segment.for_each_record(|record| {
-            if deletions.iter().any(|deletion| is_deleted(&record, deletion)) {
-                return Ok(());
-            }
-            rows.push_record(&record).map_err(full)
-        })?;
+        open.segment.for_each_record(|record| rows.push_record(&record).map_err(full))?;
     }
     Ok(rows)
 }
 
-fn is_deleted(record: &StoredRecord, deletion: &Deletion) -> bool {
-    record.sequence < deletion.before_sequence
-        && deletion.range.contains(record.time_ns)
-        && naive::matches(&deletion.query, &StoredFields::new(record, &[]))
-}
-
-fn is_damage(error: &SidecarError) -> bool {
+pub(super) fn is_damage(error: &SidecarError) -> bool {
     match error {
         SidecarError::Segment(error) => error.is_damage(),
         SidecarError::Damaged(_) => true,

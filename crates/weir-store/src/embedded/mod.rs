@@ -10,6 +10,7 @@
 
 mod catalog;
 pub mod columns;
+mod deletion;
 mod files;
 mod flusher;
 mod hash;
@@ -18,6 +19,7 @@ mod log_store;
 mod manifest;
 mod merge;
 mod opening;
+mod rewrite;
 pub mod scan;
 pub mod segment;
 pub mod sidecar;

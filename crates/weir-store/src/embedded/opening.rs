@@ -3,9 +3,10 @@
 //! Rules, in this order. What is half written (`.tmp`) is removed. While the manifest is whole, it
 //! is right: files that it does not know are removed. When it may have forgotten something (it is
 //! gone, damaged, its end is torn, a segment is newer than all that it knows, or one that it knows
-//! is gone), every whole segment on disk counts that does not overlap with a larger one: a segment has its name only when it is complete, and says in its metadata
-//! which sequences it holds; the positions are read from its rows. A segment that is damaged is
-//! set aside. A disk that cannot be written is no reason not to open.
+//! is gone), every whole segment on disk counts whose sequences are not all in those that it knows,
+//! and that does not overlap with a larger one: a segment has its name only when it is complete,
+//! and says in its metadata which sequences it holds; the positions are read from its rows. A
+//! segment that is damaged is set aside. A disk that cannot be written is no reason not to open.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -18,7 +19,7 @@ use weir_model::{Position, StreamId};
 use super::catalog::{Catalog, Live};
 use super::files::{SegmentFiles, has_extension, id_of};
 use super::flusher::Pending;
-use super::manifest::{Change, Contents, Manifest, ManifestError, SegmentEntry};
+use super::manifest::{Change, Contents, DeletionEntry, Manifest, ManifestError, SegmentEntry};
 use super::segment::{Fixed, PageBuffer, PageValues, Role, Segment, SegmentError};
 use super::snapshot::OpenSegment;
 use crate::limits::SEQUENCE_GAP;
@@ -74,6 +75,13 @@ pub(super) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError>
         opening.adopt();
     }
     opening.remove_unknown();
+    let ended = |deletion: &DeletionEntry| deletion.done_ns.is_some();
+    if !doubts && manifest.contents().deletions.values().any(ended) {
+        // It ended, and the machine stopped before what says more than that was removed.
+        if let Err(error) = manifest.forget_history(disk) {
+            tracing::warn!(%error, "older generations of the manifest cannot be removed");
+        }
+    }
     let Opening { mut catalog, mut change, .. } = opening;
     catalog.set_deletions(manifest.contents());
     let mut counters = manifest.contents().counters;
@@ -205,11 +213,20 @@ impl Opening<'_> {
                 .map(|live| (live.entry, live.open))
                 .collect();
         let known: BTreeSet<u64> = all.iter().map(|(entry, _)| entry.id).collect();
+        let readable: Vec<(u64, u64)> = all
+            .iter()
+            .filter(|(_, open)| open.is_some())
+            .map(|(entry, _)| entry.sequences)
+            .collect();
         for (id, path) in self.found.segments.iter().filter(|(id, _)| !known.contains(id)) {
             let files =
                 SegmentFiles { segment: path.clone(), sidecar: path.with_extension("widx") };
             match files.open(self.disk) {
-                Ok(open) => all.extend(entry_of(*id, &open).map(|e| (e, Some(Arc::new(open))))),
+                Ok(open) => {
+                    let entry = entry_of(*id, &open);
+                    let entry = entry.filter(|entry| !is_covered(entry.sequences, &readable));
+                    all.extend(entry.map(|entry| (entry, Some(Arc::new(open)))));
+                }
                 Err(SegmentError::Damaged(what)) => self.set_aside(*id, &files, what),
                 Err(error) => {
                     tracing::warn!(segment = %path.display(), %error, "a segment is left alone");
@@ -262,6 +279,19 @@ impl Opening<'_> {
             let _removed_next_time = self.disk.remove(path);
         }
     }
+}
+
+/// All sequences of a segment are those of others: it was replaced by them, or was to replace them.
+fn is_covered(sequences: (u64, u64), others: &[(u64, u64)]) -> bool {
+    let mut next = sequences.0;
+    let mut others: Vec<_> = others.to_vec();
+    others.sort_unstable();
+    for (first, last) in others {
+        if first <= next && next <= last {
+            next = last + 1;
+        }
+    }
+    next > sequences.1
 }
 
 /// What the manifest would say about a segment; `None` when no store wrote it.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use weir_expr::Expr;
 use weir_host::{Clock, Disk};
 use weir_journal::Cursor;
 
@@ -17,7 +18,9 @@ use super::manifest::{ManifestError, Retired};
 use super::opening::{self, Opened};
 use super::snapshot::Snapshot;
 use super::threads::{self, Feeder, Threads};
-use crate::query::{ClassReport, ColumnReport, StoreReport, TimeRange};
+use crate::query::{
+    Access, ClassReport, ColumnReport, DeleteError, DeletionReport, StoreReport, TimeRange,
+};
 
 /// How a store is laid out and bounded.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,12 +85,16 @@ pub struct StoreFigures {
     pub retired_rows: u64,
     /// Their bytes on disk.
     pub retired_bytes: u64,
+    /// Records that were deleted on request since the store began.
+    pub deleted_rows: u64,
+    /// Deletions that are not done yet: their records are hidden, and still in files.
+    pub deletions_pending: u64,
 }
 
 /// The embedded store.
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// Until it is started.
     flusher: Mutex<Option<Flusher>>,
     threads: Mutex<Option<Threads>>,
@@ -162,6 +169,10 @@ impl EmbeddedStore {
         threads.is_none_or(Threads::join)
     }
 
+    pub(super) fn is_running(&self) -> bool {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Everything that is stored and may have records of the range, as of now.
     pub fn snapshot(&self, range: TimeRange) -> Snapshot {
         self.shared.snapshot(range)
@@ -220,6 +231,8 @@ impl EmbeddedStore {
             retired_segments: segments,
             retired_rows: rows,
             retired_bytes: bytes,
+            deleted_rows: catalog.counters.deleted,
+            deletions_pending: catalog.deletions.len() as u64,
         }
     }
 
@@ -275,6 +288,20 @@ impl Snapshots for EmbeddedStore {
 
     fn report(&self) -> StoreReport {
         EmbeddedStore::report(self)
+    }
+
+    fn delete(
+        &self,
+        query: &Expr,
+        range: TimeRange,
+        access: &Access,
+        timeout: Duration,
+    ) -> Result<u64, DeleteError> {
+        EmbeddedStore::delete(self, query, range, access, timeout)
+    }
+
+    fn deletions(&self, access: &Access) -> Vec<DeletionReport> {
+        EmbeddedStore::deletions(self, access)
     }
 }
 

@@ -200,6 +200,9 @@ impl Feeder {
         if !queue.is_flushing {
             queue.flushes_served = queue.flushes_served.max(self.flushes_begun);
             self.shared.served.notify_all();
+            if !queue.deletions.is_empty() {
+                self.shared.work.notify_one();
+            }
         }
     }
 
@@ -279,9 +282,11 @@ fn run_flusher(mut flusher: Flusher) {
     let shared = flusher.shared.clone();
     loop {
         let step = flusher.step();
-        let queue = shared.queue();
-        let has_work = queue.sealed.is_some();
+        let mut queue = shared.queue();
+        let has_work = queue.has_work();
         if queue.is_given_up || (queue.has_ended && !has_work) {
+            // Whoever waits hears of it.
+            queue.deletions.clear();
             return;
         }
         let pause = match step {

@@ -3,6 +3,7 @@
 use weir_expr::CompileError;
 
 use crate::embedded::segment::SegmentError;
+use crate::limits::DELETIONS_PENDING_MAX;
 
 /// Why a question has no answer, not even part of one.
 #[derive(Debug, thiserror::Error)]
@@ -19,4 +20,21 @@ pub enum QueryError {
     /// The disk failed: try again.
     #[error("{0}")]
     Read(#[from] SegmentError),
+}
+
+/// Why nothing is deleted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeleteError {
+    /// Each pending one costs every query something. Try again when one is done.
+    #[error("{} deletions are not done yet: wait for one", DELETIONS_PENDING_MAX)]
+    TooMany,
+    /// The store is starting or stopping.
+    #[error("the store does not run")]
+    NotRunning,
+    /// The disk does not take it. Nothing was deleted.
+    #[error("it could not be made durable in time, and was given up: nothing was deleted")]
+    Late,
+    /// The disk does not answer: look into the list whether it counts.
+    #[error("it could not be made durable in time, but may be: look whether it is listed")]
+    Uncertain,
 }

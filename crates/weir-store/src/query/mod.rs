@@ -18,14 +18,14 @@ pub use answer::{
     RecordContext, Scanned, SearchPage, Shortfall, ValueType,
 };
 pub use budget::{Budget, Stop};
-pub use error::QueryError;
+pub use error::{DeleteError, QueryError};
 pub use fields::StoredFields;
 pub use request::{
     Access, AggregateRequest, Aggregation, Compute, ContextRequest, Filter, GroupBy,
     GroupHistogram, GroupSort, NamedMeasure, Order, PageKey, PatternsRequest, RecordId,
     SearchRequest, SortBy, TimeRange,
 };
-pub use store::{ClassReport, ColumnReport, LogStore, StoreReport};
+pub use store::{ClassReport, ColumnReport, DeletionReport, LogStore, StoreReport};
 
 pub(crate) use answer::{compare_keys, compare_ranks, rank_of};
 pub(crate) use fields::{resource_attributes, tag_value, tags_of};

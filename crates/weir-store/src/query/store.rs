@@ -1,8 +1,12 @@
 //! What every engine does.
 
+use std::time::Duration;
+
+use weir_expr::Expr;
+
 use super::answer::{Aggregate, FieldInfo, Patterns, RecordContext, SearchPage};
 use super::budget::Budget;
-use super::error::QueryError;
+use super::error::{DeleteError, QueryError};
 use super::request::{
     Access, AggregateRequest, ContextRequest, PatternsRequest, SearchRequest, TimeRange,
 };
@@ -54,6 +58,42 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
 
     /// What is stored and what it takes.
     fn report(&self) -> StoreReport;
+
+    /// Hides the records of the range that the query describes and that may be seen, of those that
+    /// were received before, and deletes them in the background. Returns the number of the
+    /// deletion once it is durable, within `timeout`.
+    ///
+    /// # Errors
+    /// See [`DeleteError`].
+    fn delete(
+        &self,
+        query: &Expr,
+        range: TimeRange,
+        access: &Access,
+        timeout: Duration,
+    ) -> Result<u64, DeleteError>;
+
+    /// What was asked to be deleted, the latest first, with what became of it.
+    fn deletions(&self, access: &Access) -> Vec<DeletionReport>;
+}
+
+/// What became of a deletion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletionReport {
+    /// Its number.
+    pub id: u64,
+    /// What was to be deleted; forgotten once it is done, since it may be what was to be deleted.
+    pub query: Option<String>,
+    /// Of which time.
+    pub range: TimeRange,
+    /// When it was asked for, nanoseconds since 1970.
+    pub requested_ns: i64,
+    /// When the last of the records was gone from the disk, nanoseconds since 1970.
+    pub done_ns: Option<i64>,
+    /// Records that are gone from the disk.
+    pub rows: u64,
+    /// Segments that may still have such records, which are hidden.
+    pub segments_left: u64,
 }
 
 /// What is stored under one name, and what it takes.

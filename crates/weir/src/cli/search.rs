@@ -123,11 +123,45 @@ pub(crate) enum StoreCommand {
     },
     /// Write all records that an expression describes, as NDJSON, CSV or Parquet.
     Export(Box<ExportArgs>),
+    /// Delete records for good: count those that an expression describes, ask, hide them at once,
+    /// and remove them from the disk in the background.
+    Delete(DeleteArgs),
+    /// List what was asked to be deleted, and how far that is.
+    Deletions {
+        #[command(flatten)]
+        api: ApiArgs,
+        /// Form of the list.
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
     /// Read every file of the store, also while weir runs, and say what is damaged.
     Verify {
         #[command(flatten)]
         config: ConfigArgs,
     },
+}
+
+/// `weir store delete`.
+#[derive(Debug, Args)]
+pub(crate) struct DeleteArgs {
+    /// An expression, as for `weir search`; '*' is every record. Records that come in later are not
+    /// deleted.
+    #[arg(required = true)]
+    pub(crate) query: Vec<String>,
+    /// The first time, as for `weir search`. Default: the first of all.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) from: Option<String>,
+    /// Behind the last time. Default: behind the last of all.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) to: Option<String>,
+    /// Only count.
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) dry_run: bool,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) api: ApiArgs,
 }
 
 /// `weir store export`.

@@ -1,4 +1,5 @@
-//! `weir store`: what a running weir has stored, all of it as a file, and whether it is whole.
+//! `weir store`: what a running weir has stored, all of it as a file, whether it is whole, and what is
+//! to be deleted of it.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -19,6 +20,8 @@ use crate::command::search::from;
 use crate::exit::{Exit, ExitError};
 use crate::table::Table;
 use crate::term::{ColorChoice, Paint, Style, note, note_in_place, print_data};
+
+mod delete;
 
 /// Services and columns that are listed; `--output json` has all.
 const LISTED: usize = 20;
@@ -44,6 +47,8 @@ pub(crate) fn run(command: &StoreCommand, color: ColorChoice) -> Result<Exit> {
         }
         StoreCommand::Export(args) => export(args),
         StoreCommand::Verify { config } => verify(config),
+        StoreCommand::Delete(args) => delete::delete(args),
+        StoreCommand::Deletions { api, output } => delete::list(api, *output),
     }
 }
 

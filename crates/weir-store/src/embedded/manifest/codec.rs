@@ -8,6 +8,11 @@ use weir_model::{Position, StreamId};
 use super::{Change, Counters, DeletionEntry, Retired, SegmentEntry};
 use crate::query::TimeRange;
 
+/// Numbers of a deletion, before its query.
+const DELETION_FIELDS: usize = 7;
+/// In place of the time at which a deletion was done.
+const NOT_DONE: i64 = i64::MIN;
+
 /// Kinds of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -28,7 +33,7 @@ enum Kind {
     Position = 4,
     Forgotten = 5,
     Deletion = 6,
-    DeletionDone = 7,
+    DeletionForgotten = 7,
 }
 
 /// A record, with its header.
@@ -69,14 +74,17 @@ fn put_entries(change: &Change, out: &mut Vec<u8>) {
             range.from_ns.cast_unsigned(),
             range.to_ns.cast_unsigned(),
             deletion.before_sequence,
+            deletion.requested_ns.cast_unsigned(),
+            deletion.done_ns.unwrap_or(NOT_DONE).cast_unsigned(),
+            deletion.removed,
         ];
         put(Kind::Deletion, &|out| {
             put_u64s(&fields, out);
             out.extend_from_slice(deletion.query.as_bytes());
         });
     }
-    for id in &change.deletions_done {
-        put(Kind::DeletionDone, &|out| put_u64s(&[*id], out));
+    for id in &change.deletions_forgotten {
+        put(Kind::DeletionForgotten, &|out| put_u64s(&[*id], out));
     }
 }
 
@@ -95,6 +103,7 @@ fn put_counters(counters: &Counters, out: &mut Vec<u8>) {
         retired.segments,
         retired.rows,
         retired.bytes,
+        counters.deleted,
     ];
     put_u64s(&fields, out);
 }
@@ -151,6 +160,7 @@ fn decode_entry(kind: u8, fields: &[u8], change: &mut Change) -> Option<()> {
                 next_sequence: number(1)?,
                 next_deletion: number(2)?,
                 retired: Retired { segments: number(3)?, rows: number(4)?, bytes: number(5)? },
+                deleted: number(6).unwrap_or(0),
             };
         }
         k if k == Kind::Added as u8 => change.added.push(SegmentEntry {
@@ -171,15 +181,25 @@ fn decode_entry(kind: u8, fields: &[u8], change: &mut Change) -> Option<()> {
             change.positions.push((StreamId(number(0)?), position));
         }
         k if k == Kind::Forgotten as u8 => change.forgotten.push(StreamId(number(0)?)),
-        k if k == Kind::Deletion as u8 => {
-            let range =
-                TimeRange { from_ns: number(1)?.cast_signed(), to_ns: number(2)?.cast_signed() };
-            let query = String::from_utf8(fields.get(32..)?.to_vec()).ok()?;
-            let deletion = DeletionEntry { query, range, before_sequence: number(3)? };
-            change.deletions.push((number(0)?, deletion));
-        }
-        k if k == Kind::DeletionDone as u8 => change.deletions_done.push(number(0)?),
+        k if k == Kind::Deletion as u8 => change.deletions.push(decode_deletion(fields)?),
+        k if k == Kind::DeletionForgotten as u8 => change.deletions_forgotten.push(number(0)?),
         _ => {}
     }
     Some(())
+}
+
+fn decode_deletion(fields: &[u8]) -> Option<(u64, DeletionEntry)> {
+    let (numbers, query) = fields.split_at_checked(DELETION_FIELDS * 8)?;
+    let (numbers, _) = numbers.as_chunks::<8>();
+    let number = |at: usize| numbers.get(at).map(|bytes| u64::from_le_bytes(*bytes));
+    let signed = |at: usize| number(at).map(u64::cast_signed);
+    let deletion = DeletionEntry {
+        query: String::from_utf8(query.to_vec()).ok()?,
+        range: TimeRange { from_ns: signed(1)?, to_ns: signed(2)? },
+        before_sequence: number(3)?,
+        requested_ns: signed(4)?,
+        done_ns: signed(5).filter(|time| *time != NOT_DONE),
+        removed: number(6)?,
+    };
+    Some((number(0)?, deletion))
 }

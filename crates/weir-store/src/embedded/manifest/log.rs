@@ -142,12 +142,16 @@ impl Manifest {
         let mut next = self.contents.clone();
         next.apply(change);
         let is_grown = self.len > MANIFEST_BYTES_MIN && self.len > self.snapshot_len * 4;
-        let appended = match self.file.take().filter(|_| !is_grown) {
+        let is_appended = !is_grown && !change.ends_deletion();
+        let appended = match self.file.take().filter(|_| is_appended) {
             Some(file) => self.append(file, change),
             None => Err(io::ErrorKind::Other.into()),
         };
         if appended.is_err() {
             self.rewrite(disk, &next)?;
+        }
+        if change.ends_deletion() {
+            self.forget_history(disk)?;
         }
         self.contents = next;
         Ok(())
@@ -195,6 +199,21 @@ impl Manifest {
                 let _stays_until_next_time = disk.remove(&path);
             }
         }
+    }
+
+    /// Removes every generation but the newest, and copies of damaged ones: they may state what
+    /// was asked to be deleted.
+    pub(crate) fn forget_history(&self, disk: &dyn Disk) -> io::Result<()> {
+        let newest = file_name(&self.dir, self.generation);
+        let is_old = |path: &PathBuf| {
+            let as_log = path.with_extension("log");
+            *path != newest && generation_of(&as_log).is_some()
+        };
+        let old: Vec<PathBuf> = disk.list(&self.dir)?.into_iter().filter(is_old).collect();
+        for path in &old {
+            disk.remove(path)?;
+        }
+        if old.is_empty() { Ok(()) } else { disk.sync_dir(&self.dir) }
     }
 }
 

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use weir_model::{Position, StreamId};
 
+use crate::embedded::snapshot::Deletion;
 use crate::query::TimeRange;
 
 pub(crate) use log::Manifest;
@@ -45,12 +46,34 @@ pub(crate) struct SegmentEntry {
 /// Records that are to be as if they had never been stored.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DeletionEntry {
-    /// Those that match this, as text.
+    /// Those that match this, as text. Empty once it is done: it may be what was to be deleted.
     pub(crate) query: String,
     /// And happened then.
     pub(crate) range: TimeRange,
     /// And have a sequence below this.
     pub(crate) before_sequence: u64,
+    /// When it was asked for, nanoseconds since 1970.
+    pub(crate) requested_ns: i64,
+    /// When the last of them was gone from the disk, nanoseconds since 1970.
+    pub(crate) done_ns: Option<i64>,
+    /// Records that are gone from the disk.
+    pub(crate) removed: u64,
+}
+
+impl DeletionEntry {
+    /// As queries apply it; `None`: a query that this release cannot read.
+    pub(crate) fn parsed(&self) -> Option<Deletion> {
+        let query = weir_expr::parse(&self.query).ok()?;
+        Some(Deletion { query, range: self.range, before_sequence: self.before_sequence })
+    }
+
+    /// The segment may have records that it is about.
+    pub(crate) fn may_concern(&self, segment: &SegmentEntry) -> bool {
+        let is_early = segment.sequences.0 < self.before_sequence;
+        self.done_ns.is_none()
+            && is_early
+            && self.range.overlaps(segment.times_ns.0, segment.times_ns.1)
+    }
 }
 
 /// What retention has removed since the store began.
@@ -75,6 +98,8 @@ pub(crate) struct Counters {
     pub(crate) next_deletion: u64,
     /// What retention took.
     pub(crate) retired: Retired,
+    /// Records that were deleted on request, and are gone from the disk.
+    pub(crate) deleted: u64,
 }
 
 /// Everything that the manifest says.
@@ -95,8 +120,16 @@ pub(crate) struct Change {
     /// Streams whose positions nobody will ask for again.
     pub(crate) forgotten: Vec<StreamId>,
     pub(crate) deletions: Vec<(u64, DeletionEntry)>,
-    pub(crate) deletions_done: Vec<u64>,
+    /// Deletions that were done so long ago that nobody asks any more.
+    pub(crate) deletions_forgotten: Vec<u64>,
     pub(crate) counters: Counters,
+}
+
+impl Change {
+    /// It says that something is gone, which nothing on the disk may say otherwise from then on.
+    pub(crate) fn ends_deletion(&self) -> bool {
+        self.deletions.iter().any(|(_, deletion)| deletion.done_ns.is_some())
+    }
 }
 
 impl Contents {
@@ -111,7 +144,7 @@ impl Contents {
             self.positions.remove(stream);
         }
         self.deletions.extend(change.deletions.iter().cloned());
-        for id in &change.deletions_done {
+        for id in &change.deletions_forgotten {
             self.deletions.remove(id);
         }
         let (now, new) = (&mut self.counters, &change.counters);
@@ -121,6 +154,7 @@ impl Contents {
         now.retired.segments = now.retired.segments.max(new.retired.segments);
         now.retired.rows = now.retired.rows.max(new.retired.rows);
         now.retired.bytes = now.retired.bytes.max(new.retired.bytes);
+        now.deleted = now.deleted.max(new.deleted);
     }
 
     /// All of it as a change of nothing.
@@ -131,7 +165,7 @@ impl Contents {
             positions: self.positions.iter().map(|(s, p)| (*s, *p)).collect(),
             forgotten: Vec::new(),
             deletions: self.deletions.iter().map(|(id, d)| (*id, d.clone())).collect(),
-            deletions_done: Vec::new(),
+            deletions_forgotten: Vec::new(),
             counters: self.counters,
         }
     }

@@ -11,6 +11,7 @@
 mod aggregate;
 mod column;
 mod context;
+mod doomed;
 mod eval;
 mod fields;
 mod figure;
@@ -29,6 +30,7 @@ mod unit;
 
 pub use aggregate::aggregate;
 pub use context::context;
+pub(super) use doomed::{Doomed, doomed};
 pub use fields::fields;
 pub use patterns::patterns;
 pub use search::search;

@@ -23,7 +23,7 @@ pub use codes::CodeSet;
 pub use column::{Column, Fixed, Role, ValueKind};
 pub use error::SegmentError;
 pub use reader::{ChunkInfo, Dictionary, MinMax, PageBuffer, PageTexts, PageValues, Segment};
-pub use stitch::{stitch_segments, stitched_columns};
+pub use stitch::{cut_segment, stitch_segments, stitched_columns};
 pub use writer::{ColumnSummary, Provenance, SegmentSummary, write_segment};
 
 pub(crate) use chunk::{Chunk, OwnedChunk, Values};

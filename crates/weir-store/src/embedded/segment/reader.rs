@@ -19,7 +19,7 @@ use weir_expr::Dimension;
 use weir_host::DiskFile;
 
 use super::codes::CodeSet;
-use super::column::{Column, Role, ValueKind, from_schema};
+use super::column::{Column, Fixed, Role, ValueKind, from_schema};
 use super::decode::{self, Reader};
 use super::error::SegmentError;
 use super::page::{PageEncoding, PageOpener};
@@ -461,15 +461,19 @@ impl Segment {
 
     /// Earliest and latest time of the rows, nanoseconds since 1970; `None` without rows.
     pub fn time_range_ns(&self) -> Option<(i64, i64)> {
-        let time = self.column(&Role::Fixed(super::column::Fixed::Time))?;
-        let chunks = self.groups.iter().filter_map(|group| group.chunks.get(time));
-        let ranges = chunks.flat_map(|chunk| chunk.ranges.iter().flatten());
-        ranges
-            .filter_map(|range| match range {
-                Some(MinMax::Int(least, most)) => Some((*least, *most)),
-                _ => None,
-            })
-            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        let groups = 0..self.group_count();
+        let ranges = groups.filter_map(|group| self.group_range(Fixed::Time, group));
+        ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
+    /// Smallest and largest value of a column of whole numbers in a row group.
+    pub fn group_range(&self, column: Fixed, group: usize) -> Option<(i64, i64)> {
+        let chunk = self.chunk(group, self.column(&Role::Fixed(column))?)?;
+        let ranges = chunk.ranges.iter().flatten().filter_map(|range| match range {
+            Some(MinMax::Int(least, most)) => Some((*least, *most)),
+            _ => None,
+        });
+        ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
     /// The footer as Parquet has it, read again.

@@ -42,12 +42,21 @@ impl Segment {
         &self,
         mut each: impl FnMut(StoredRecord) -> Result<(), SegmentError>,
     ) -> Result<(), SegmentError> {
+        (0..self.group_count())
+            .try_for_each(|group| self.for_each_of_group(group, |_| true, &mut each))
+    }
+
+    /// Calls `each` with every record of a row group whose row is wanted.
+    pub(crate) fn for_each_of_group(
+        &self,
+        group: usize,
+        is_wanted: impl Fn(usize) -> bool,
+        mut each: impl FnMut(StoredRecord) -> Result<(), SegmentError>,
+    ) -> Result<(), SegmentError> {
         let mut buffer = PageBuffer::new()?;
-        for group in 0..self.group_count() {
-            let rows: Vec<usize> = (0..self.group_rows(group)).collect();
-            for of_page in rows.chunks(PAGE_ROWS) {
-                self.records(group, of_page, &mut buffer)?.into_iter().try_for_each(&mut each)?;
-            }
+        let rows: Vec<usize> = (0..self.group_rows(group)).filter(|row| is_wanted(*row)).collect();
+        for of_page in rows.chunk_by(|a, b| a / PAGE_ROWS == b / PAGE_ROWS) {
+            self.records(group, of_page, &mut buffer)?.into_iter().try_for_each(&mut each)?;
         }
         Ok(())
     }

@@ -5,9 +5,11 @@
 //! is there without values.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use bytes::Bytes;
 use parquet::column::writer::ColumnCloseResult;
+use parquet::file::statistics::Statistics;
 use parquet::schema::types::ColumnDescPtr;
 use weir_expr::Dimension;
 use weir_host::DiskFile;
@@ -72,17 +74,54 @@ pub fn stitch_segments(
     provenance: Option<&Provenance>,
     file: &dyn DiskFile,
 ) -> Result<SegmentSummary, SegmentError> {
+    let parts: Vec<Part<'_>> =
+        segments.iter().map(|segment| (*segment, 0..segment.group_count())).collect();
+    stitch(&parts, columns, provenance, file)
+}
+
+/// Writes some row groups of a segment as they stand into an empty file, without the columns of
+/// which they have no value. Its sidecar comes from that of the segment
+/// ([`crate::embedded::sidecar::cut_sidecar`]).
+pub fn cut_segment(
+    segment: &Segment,
+    groups: Range<usize>,
+    provenance: Option<&Provenance>,
+    file: &dyn DiskFile,
+) -> Result<SegmentSummary, SegmentError> {
+    let metadata = segment.read_metadata()?;
+    let has_values = |column: &Column| {
+        let Some(place) = segment.column(&column.role) else { return false };
+        groups.clone().any(|group| {
+            let statistics = metadata.row_group(group).column(place).statistics();
+            let nulls = statistics.and_then(Statistics::null_count_opt);
+            nulls != Some(segment.group_rows(group) as u64)
+        })
+    };
+    let mut columns = stitched_columns(&[segment]).unwrap_or_default();
+    columns.retain(|column| matches!(column.role, Role::Fixed(_)) || has_values(column));
+    stitch(&[(segment, groups)], &columns, provenance, file)
+}
+
+/// Row groups of a segment.
+type Part<'a> = (&'a Segment, Range<usize>);
+
+fn stitch(
+    parts: &[Part<'_>],
+    columns: &[Column],
+    provenance: Option<&Provenance>,
+    file: &dyn DiskFile,
+) -> Result<SegmentSummary, SegmentError> {
     let mut writer = SegmentWriter::start(columns, file)?;
     let mut encoder = ChunkEncoder::new(1)?;
     let mut summaries: Vec<ColumnSummary> = columns
         .iter()
         .map(|column| ColumnSummary { column: column.clone(), packed_bytes: 0, plain_bytes: 0 })
         .collect();
-    for segment in segments {
+    for (segment, groups) in parts {
         let places: Vec<Option<usize>> =
             columns.iter().map(|column| segment.column(&column.role)).collect();
         let metadata = segment.read_metadata()?;
-        for group in 0..segment.group_count() {
+        for group in groups.clone() {
             let mut next = 0;
             writer.row_group(segment.group_rows(group), &mut |descriptor| {
                 let (column, place, summary) = (&columns[next], places[next], &mut summaries[next]);
@@ -99,15 +138,17 @@ pub fn stitch_segments(
     }
     let units = columns.iter().filter_map(|column| match &column.role {
         Role::Number(path) => {
-            let unit = segments.iter().find_map(|segment| segment.unit(path))?;
+            let unit = parts.iter().find_map(|(segment, _)| segment.unit(path))?;
             Some((path.clone(), unit))
         }
         _ => None,
     });
     let (file_bytes, identity) = writer.finish(&units.collect(), provenance)?;
-    let ranges = segments.iter().filter_map(|segment| segment.time_range_ns());
+    let groups = parts.iter().flat_map(|(s, groups)| groups.clone().map(move |group| (s, group)));
+    let ranges =
+        groups.clone().filter_map(|(segment, group)| segment.group_range(Fixed::Time, group));
     Ok(SegmentSummary {
-        rows: segments.iter().map(|segment| segment.row_count()).sum(),
+        rows: groups.map(|(segment, group)| segment.group_rows(group) as u64).sum(),
         file_bytes,
         time_range_ns: ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
         identity,

@@ -1,6 +1,7 @@
 //! Builds a sidecar: while its segment is written, or from the segment later. Both see the same
 //! columns, so both give the same bytes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use weir_codec::{Attributes, Scalar};
@@ -63,9 +64,27 @@ pub fn stitch_sidecars(
 ) -> Result<(), SidecarError> {
     let mut builder = Builder::default();
     for sidecar in sidecars {
-        sidecar.copy_groups(&mut builder.draft)?;
+        sidecar.copy_groups(sidecar.groups(), &mut builder.draft)?;
         builder.rest.merge(&sidecar.rest_paths()?);
     }
+    builder.finish(summary.identity, file)
+}
+
+/// Takes over what a sidecar knows about some row groups, into an empty file; `summary` is what
+/// [`crate::embedded::segment::cut_segment`] gave. When there are paths in `_rest` nothing is
+/// written: which of them those row groups have only the segment knows, from which the sidecar is
+/// to be built anew.
+pub fn cut_sidecar(
+    sidecar: &Sidecar,
+    groups: Range<usize>,
+    summary: &SegmentSummary,
+    file: &dyn DiskFile,
+) -> Result<(), SidecarError> {
+    if sidecar.rest_paths()? != RestPaths::default() {
+        return Ok(());
+    }
+    let mut builder = Builder::default();
+    sidecar.copy_groups(groups, &mut builder.draft)?;
     builder.finish(summary.identity, file)
 }
 

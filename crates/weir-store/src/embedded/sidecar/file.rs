@@ -4,6 +4,7 @@
 //! compared; header, directory and table are read and checked whole when the file is opened.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::Arc;
 
 use weir_host::{DiskFile, record_file};
@@ -252,11 +253,20 @@ impl Sidecar {
             .ok_or(SidecarError::Damaged("the paths"))
     }
 
-    /// Adds all row groups to another sidecar.
-    pub(super) fn copy_groups(&self, draft: &mut Draft) -> Result<(), SidecarError> {
+    /// Its row groups.
+    pub(super) fn groups(&self) -> Range<usize> {
+        0..self.groups.len()
+    }
+
+    /// Adds row groups to another sidecar.
+    pub(super) fn copy_groups(
+        &self,
+        groups: Range<usize>,
+        draft: &mut Draft,
+    ) -> Result<(), SidecarError> {
         let mut buffer = Vec::new();
-        for group in &self.groups {
-            let mut copy = *group;
+        for group in groups {
+            let mut copy = *self.group(group)?;
             for at in [&mut copy.fuse_at, &mut copy.bloom_at, &mut copy.counts_at] {
                 *at = draft.put(self.read(*at, &mut buffer)?);
             }

@@ -14,7 +14,7 @@ mod fuse;
 mod paths;
 mod terms;
 
-pub use build::{rebuild_sidecar, stitch_sidecars, write_segment_with_sidecar};
+pub use build::{cut_sidecar, rebuild_sidecar, stitch_sidecars, write_segment_with_sidecar};
 pub use counts::{MinuteCount, MinuteCounts};
 pub use file::{Sidecar, SidecarError};
 pub use paths::{RestPath, RestPaths};

@@ -13,12 +13,32 @@ pub(super) type Script = fn(&mut Process, &mut BTreeMap<u64, File>);
 /// Runs the script with the machine stopping at every call in turn, in several ways each, and
 /// then goes on until everything is stored.
 pub(super) fn cut_everywhere(prepare: Script, script: Script, seeds: u64) {
-    for nth in 1.. {
+    let prepared = || {
         let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
-        let Some(mut process) = Process::start(&disk, config(), &mut files, true) else {
-            unreachable!("nothing fails")
-        };
+        let mut process = begin(&disk, &mut files);
         prepare(&mut process, &mut files);
+        (disk, files, process)
+    };
+    cut_everywhere_and(prepared, script, seeds, go_on);
+}
+
+/// Starts where nothing fails.
+pub(super) fn begin(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>) -> Process {
+    Process::start(disk, config(), files, true).expect("nothing fails")
+}
+
+/// What is looked at after the machine stopped: at which call, with which seed.
+pub(super) type Check = fn(&FaultyDisk, &mut BTreeMap<u64, File>, u64, u64);
+
+/// The same, from any beginning and with another look at what is there then.
+pub(super) fn cut_everywhere_and(
+    prepared: impl Fn() -> (FaultyDisk, BTreeMap<u64, File>, Process),
+    script: Script,
+    seeds: u64,
+    check: Check,
+) {
+    for nth in 1.. {
+        let (disk, mut files, mut process) = prepared();
         disk.inject(Fault::new(FaultKind::Crash).nth(nth));
         script(&mut process, &mut files);
         let is_over = !disk.is_dead();
@@ -29,7 +49,7 @@ pub(super) fn cut_everywhere(prepare: Script, script: Script, seeds: u64) {
         for seed in 0..seeds {
             let mut files = files.clone();
             let next = if seed == 0 { disk.kill() } else { disk.crash(seed * 1000 + nth) };
-            go_on(&next, &mut files, nth, seed);
+            check(&next, &mut files, nth, seed);
         }
     }
 }

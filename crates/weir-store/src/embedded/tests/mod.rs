@@ -2,6 +2,7 @@
 
 mod basics;
 mod crash;
+mod deletion;
 mod faults;
 mod tidying;
 mod world;

@@ -39,6 +39,8 @@ pub(super) struct File {
     /// The next one to read.
     pub(super) next: u64,
     pub(super) is_deleted: bool,
+    /// Its records were deleted from the store, for certain.
+    pub(super) is_told_gone: bool,
 }
 
 /// Everything that lives as long as the process.
@@ -240,7 +242,7 @@ fn spec_of(stream: u64, gone: bool) -> StreamSpec<'static> {
 pub(super) fn batch(stream: u64, first: u64, count: u64, mask: u64) -> Batch {
     let mut builder = BatchBuilder::new(Position::new(0, first * STEP));
     for n in first..first + count {
-        let body = builder.append(format!("{stream}/{n}").as_bytes()).unwrap();
+        let body = builder.append(body_of(stream, n).as_bytes()).unwrap();
         let record = NewRecord {
             timestamp_ns: n as i64 * 1_000_000,
             end_offset: (n + 1) * STEP,
@@ -274,6 +276,16 @@ pub(super) fn batch(stream: u64, first: u64, count: u64, mask: u64) -> Batch {
     })
 }
 
+/// Streams from here on say something that nobody should keep.
+pub(super) const SECRETIVE: u64 = 3;
+
+fn body_of(stream: u64, n: u64) -> String {
+    match stream {
+        SECRETIVE.. => format!("{stream}/{n} password=hunter{n}"),
+        _ => format!("{stream}/{n}"),
+    }
+}
+
 pub(super) fn segment_records(segment: &Segment) -> Vec<StoredRecord> {
     let mut records = Vec::new();
     let add = |record| {
@@ -301,7 +313,7 @@ pub(super) fn tally(records: &[StoredRecord]) -> BTreeMap<(u64, u64), u32> {
     let mut tally = BTreeMap::new();
     for record in records {
         let (stream, n) = (record.stream.0, record.position.offset / STEP - 1);
-        assert_eq!(record.message.as_deref(), Some(format!("{stream}/{n}").as_str()));
+        assert_eq!(record.message.as_deref(), Some(body_of(stream, n).as_str()));
         *tally.entry((stream, n)).or_insert(0) += 1;
     }
     tally

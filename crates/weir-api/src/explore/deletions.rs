@@ -1,0 +1,254 @@
+//! `/weir/v1/store/deletions`: records that are to be as if they had never been stored.
+//!
+//! Invariants: nothing is deleted for whoever is not on this machine, since weir knows no users,
+//! nor for a page of a stranger in a browser, which cannot send JSON without asking first; what a
+//! deletion would hide can be counted before, by the same query over the same range.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use weir_expr::{Expr, parse};
+use weir_store::query::{
+    Aggregate, AggregateRequest, Aggregation, Compute, ComputeValue, DeleteError, DeletionReport,
+    Filter, LogStore, QueryError, TimeRange,
+};
+
+use super::limits::{DEADLINE, DEADLINE_MAX, DELETE_TIMEOUT};
+use super::meta::Meta;
+use super::question::body;
+use super::record::precise_time;
+use super::time::TimeText;
+use super::{Answer, Coverage, Kind};
+use crate::explore::access::access;
+use crate::problem::Problem;
+use crate::routes::Shared;
+
+/// The sender of a request is on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IsLocal(pub(crate) bool);
+
+/// A deletion is asked for.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct DeletionBody {
+    /// An expression; `*`: every record.
+    query: String,
+    /// The first time. Default: the first of all.
+    from: Option<TimeText>,
+    /// Behind the last time. Default: behind the last of all.
+    to: Option<TimeText>,
+    /// Only counts what would be hidden.
+    dry_run: bool,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct DeletionAnswer {
+    /// The number of the deletion; none of a dry run.
+    pub id: Option<u64>,
+    /// How many records would be hidden; only of a dry run.
+    pub records: Option<u64>,
+    /// What the answer says about itself; a count that is not whole says so here.
+    pub meta: Meta,
+}
+
+/// What was asked to be deleted.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct DeletionsAnswer {
+    /// `weir.deletions.v1`.
+    pub schema: String,
+    /// The latest first; of those that are done the last 256.
+    pub deletions: Vec<DeletionEntry>,
+}
+
+/// What became of a deletion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeletionEntry {
+    /// Its number.
+    pub id: u64,
+    /// `pending`: its records are hidden, and may still be in files; `done`: they are in none.
+    pub status: String,
+    /// What is to be deleted; forgotten once it is done.
+    pub query: Option<String>,
+    /// The first time, RFC 3339; none: the first of all.
+    pub from: Option<String>,
+    /// Behind the last time, RFC 3339; none: behind the last of all.
+    pub to: Option<String>,
+    /// When it was asked for, RFC 3339.
+    pub requested: String,
+    /// When it was done, RFC 3339.
+    pub done: Option<String>,
+    /// Records that are gone from the files.
+    pub records: u64,
+    /// Segments that may still have such records.
+    pub segments_left: u64,
+}
+
+impl From<DeletionReport> for DeletionEntry {
+    fn from(report: DeletionReport) -> Self {
+        let TimeRange { from_ns, to_ns } = report.range;
+        let time = |ns: i64, open: i64| (ns != open).then(|| precise_time(ns));
+        Self {
+            id: report.id,
+            status: if report.done_ns.is_some() { "done" } else { "pending" }.to_owned(),
+            query: report.query,
+            from: time(from_ns, TimeRange::ALL.from_ns),
+            to: time(to_ns, TimeRange::ALL.to_ns),
+            requested: precise_time(report.requested_ns),
+            done: report.done_ns.map(precise_time),
+            records: report.rows,
+            segments_left: report.segments_left,
+        }
+    }
+}
+
+/// What the store says to a request.
+type Deleted = Result<u64, DeleteError>;
+
+impl Answer for Deleted {
+    fn coverage(&self) -> Coverage {
+        Coverage::default()
+    }
+}
+
+impl Answer for Vec<DeletionReport> {
+    fn coverage(&self) -> Coverage {
+        Coverage::default()
+    }
+}
+
+/// What was asked to be deleted, and how far it is
+#[utoipa::path(
+    get, path = "/weir/v1/store/deletions", tag = "store",
+    responses((status = 200, description = "The deletions", body = DeletionsAnswer))
+)]
+pub(crate) async fn get(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let access = access(&headers);
+    let ask = move |store: &dyn LogStore, _budget: &_| Ok(store.deletions(&access));
+    let document = |reports: Vec<DeletionReport>, _meta: Meta| {
+        let deletions = reports.into_iter().map(DeletionEntry::from).collect();
+        Ok(DeletionsAnswer { schema: "weir.deletions.v1".to_owned(), deletions })
+    };
+    let arrival = shared.explore.arrival();
+    shared.explore.ask(Kind::Complete, Some(DEADLINE), arrival, ask, document).await
+}
+
+/// Deletes records
+///
+/// Those that the expression describes and that were received before are hidden from every
+/// question that begins after the answer, and removed from the files in the background. It is not
+/// possible to undo this. Only requests from this machine are answered, and only in JSON.
+#[utoipa::path(
+    post, path = "/weir/v1/store/deletions", tag = "store", request_body = DeletionBody,
+    responses(
+        (status = 200, description = "The records are hidden, durably; or how many would be",
+            body = DeletionAnswer),
+        (status = 403, description = "The request comes from another machine"),
+        (status = 415, description = "The body is not sent as application/json"),
+        (status = 503, description = "The store cannot write"),
+    )
+)]
+pub(crate) async fn post(
+    State(shared): State<Arc<Shared>>,
+    Extension(is_local): Extension<IsLocal>,
+    headers: HeaderMap,
+    bytes: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    check_sender(is_local, &headers)?;
+    let asked: DeletionBody = body(&headers, bytes)?;
+    let arrival = shared.explore.arrival();
+    let query = query_of(&asked)?;
+    let range = range_of(&asked, arrival.now_ns())?;
+    let access = access(&headers);
+    if asked.dry_run {
+        let filter = Filter { query, range, ..Filter::all(access) };
+        let ask = move |store: &dyn LogStore, budget: &_| count(store, filter, budget);
+        let document = |answer: Aggregate, meta: Meta| {
+            let value = answer.buckets.first().and_then(|bucket| bucket.computes.first());
+            let records = match value {
+                Some(ComputeValue::Count(count)) => *count,
+                _ => 0,
+            };
+            Ok(DeletionAnswer { id: None, records: Some(records), meta })
+        };
+        return shared
+            .explore
+            .ask(Kind::Aggregate, Some(DEADLINE_MAX), arrival, ask, document)
+            .await;
+    }
+    let ask = move |store: &dyn LogStore, _budget: &_| {
+        Ok(store.delete(&query, range, &access, DELETE_TIMEOUT))
+    };
+    let document = |answer: Deleted, meta: Meta| match answer {
+        Ok(id) => Ok(DeletionAnswer { id: Some(id), records: None, meta }),
+        Err(error) => Err(refused(&error)),
+    };
+    shared.explore.ask(Kind::Delete, None, arrival, ask, document).await
+}
+
+fn count(
+    store: &dyn LogStore,
+    filter: Filter,
+    budget: &weir_store::query::Budget,
+) -> Result<Aggregate, QueryError> {
+    let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
+    let request = AggregateRequest { filter, computes: vec![count], group_by: Vec::new() };
+    store.aggregate(&request, budget)
+}
+
+fn check_sender(is_local: IsLocal, headers: &HeaderMap) -> Result<(), Problem> {
+    if !is_local.0 {
+        let title = "records can be deleted from the machine only that weir runs on";
+        return Err(Problem::new(StatusCode::FORBIDDEN, title));
+    }
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media = content_type.and_then(|text| text.split(';').next()).map(str::trim);
+    if !media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {
+        let title = "the body must be sent as application/json";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, title));
+    }
+    Ok(())
+}
+
+/// What is to be deleted. Everything must be said, so that nobody deletes it by leaving a word
+/// out.
+fn query_of(asked: &DeletionBody) -> Result<Expr, Problem> {
+    if asked.query.trim().is_empty() {
+        return Err(Problem::parameter("query", "is empty; * is every record"));
+    }
+    parse(&asked.query).map_err(|error| Problem::expression("query", &error))
+}
+
+fn range_of(asked: &DeletionBody, now_ns: i64) -> Result<TimeRange, Problem> {
+    let time = |name: &str, text: &Option<TimeText>, open: i64| match text {
+        Some(text) => text.resolve(now_ns).map_err(|error| Problem::parameter(name, error)),
+        None => Ok(open),
+    };
+    let from_ns = time("from", &asked.from, TimeRange::ALL.from_ns)?;
+    let to_ns = time("to", &asked.to, TimeRange::ALL.to_ns)?;
+    if from_ns >= to_ns {
+        let what = format!("{} is not before {}", precise_time(from_ns), precise_time(to_ns));
+        return Err(Problem::parameter("from", what));
+    }
+    Ok(TimeRange { from_ns, to_ns })
+}
+
+fn refused(error: &DeleteError) -> Problem {
+    let code = match error {
+        DeleteError::TooMany => StatusCode::TOO_MANY_REQUESTS,
+        DeleteError::NotRunning | DeleteError::Late | DeleteError::Uncertain => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+    };
+    Problem::new(code, error.to_string()).retry_after(5)
+}

@@ -1,0 +1,59 @@
+//! Records that are to be as if they had never been stored.
+
+use std::io::Write as _;
+
+use serde_json::json;
+
+use crate::support::{api, connect, get, post, read};
+
+const PATH: &str = "/weir/v1/store/deletions";
+
+#[test]
+fn records_are_counted_first_and_then_deleted_and_listed() {
+    let (api, store) = api(30);
+    assert_eq!(get(&api, PATH).json(), json!({ "schema": "weir.deletions.v1", "deletions": [] }));
+    let from = "2026-01-01T00:00:05Z";
+    let dry = json!({ "query": "status:error", "from": from, "dry_run": true });
+    let reply = post(&api, PATH, &dry);
+    assert_eq!((reply.status, &reply.json()["records"]), (200, &json!(2)), "{reply:?}");
+    assert!(reply.json()["id"].is_null() && store.records.lock().unwrap().len() == 30);
+    let reply = post(&api, PATH, &json!({ "query": "status:error", "from": from }));
+    assert_eq!((reply.status, &reply.json()["id"]), (200, &json!(1)), "{reply:?}");
+    assert_eq!(store.records.lock().unwrap().len(), 28);
+    let entry = get(&api, PATH).json()["deletions"][0].clone();
+    assert_eq!(
+        entry,
+        json!({
+            "id": 1, "status": "pending", "query": "status:error",
+            "from": "2026-01-01T00:00:05.000000000Z", "to": null,
+            "requested": "2026-01-01T00:00:00.000000000Z", "done": null,
+            "records": 0, "segments_left": 1,
+        })
+    );
+}
+
+#[test]
+fn what_is_not_said_is_not_deleted() {
+    let (api, store) = api(3);
+    for body in [
+        json!({}),
+        json!({ "query": " " }),
+        json!({ "query": "(a" }),
+        json!({ "query": "a", "from": "now", "to": "now-1d" }),
+        json!({ "query": "a", "dryrun": true }),
+    ] {
+        let reply = post(&api, PATH, &body);
+        assert_eq!(reply.status, 400, "{body}: {reply:?}");
+    }
+    // What a page of a stranger can send from a browser without asking.
+    for content_type in ["", "content-type: text/plain\r\n"] {
+        let mut stream = connect(&api);
+        let body = json!({ "query": "*" }).to_string();
+        let len = body.len();
+        write!(stream, "POST {PATH} HTTP/1.0\r\n{content_type}content-length: {len}\r\n\r\n{body}")
+            .unwrap();
+        assert_eq!(read(stream).status, 415);
+    }
+    assert_eq!(store.records.lock().unwrap().len(), 3);
+    assert!(store.deletions.lock().unwrap().is_empty());
+}

@@ -1,0 +1,277 @@
+//! Records that are to be as if they had never been stored.
+//!
+//! What is deleted is what a query describes, of all that was received before it was asked for.
+//! Invariants: everything that a request is about is in segments before the request is written
+//! down, so its place in the order of sequences says for ever what it is about; from the moment at
+//! which it is durable every query hides those records; it is done only when no byte of them is in
+//! a file of the store, the manifest included, which forgets what was asked for.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use weir_expr::Expr;
+
+use super::catalog::{Live, Shared};
+use super::flusher::{Flusher, Pending};
+use super::manifest::{Change, DeletionEntry};
+use super::merge::is_damage;
+use super::scan::{Doomed, doomed};
+use super::sidecar::SidecarError;
+use super::snapshot::{Deletion, Snapshot};
+use super::store::EmbeddedStore;
+use crate::limits::{DELETIONS_DONE_MAX, DELETIONS_PENDING_MAX};
+use crate::query::{Access, Budget, DeleteError, DeletionReport, QueryError, TimeRange};
+
+/// A deletion that is to be written down.
+#[derive(Debug)]
+pub(super) struct WantedDeletion {
+    query: String,
+    range: TimeRange,
+    /// What it is about is in segments once this flush was served.
+    pub(super) after_flush: u64,
+    /// Is told its number.
+    told: SyncSender<u64>,
+}
+
+impl EmbeddedStore {
+    /// Hides the records of the range that the query describes, of those that were received
+    /// before, and deletes them in the background. Returns its number once that is durable.
+    ///
+    /// # Errors
+    /// See [`DeleteError`].
+    pub fn delete(
+        &self,
+        query: &Expr,
+        range: TimeRange,
+        access: &Access,
+        timeout: Duration,
+    ) -> Result<u64, DeleteError> {
+        if !self.is_running() {
+            return Err(DeleteError::NotRunning);
+        }
+        let (after_flush, told) = ask(&self.shared, query, range, access)?;
+        match told.recv_timeout(timeout) {
+            Ok(id) => Ok(id),
+            Err(RecvTimeoutError::Disconnected) => Err(DeleteError::NotRunning),
+            Err(RecvTimeoutError::Timeout) => {
+                let mut queue = self.shared.queue();
+                let waiting = queue.deletions.len();
+                queue.deletions.retain(|wanted| wanted.after_flush != after_flush);
+                let is_given_up = queue.deletions.len() < waiting;
+                Err(if is_given_up { DeleteError::Late } else { DeleteError::Uncertain })
+            }
+        }
+    }
+
+    /// What was asked to be deleted, the latest first. Whoever may not see everything is not told
+    /// what it was.
+    pub fn deletions(&self, access: &Access) -> Vec<DeletionReport> {
+        let catalog = self.shared.catalog();
+        let report = |(id, entry): (&u64, &DeletionEntry)| DeletionReport {
+            id: *id,
+            query: (entry.done_ns.is_none() && access.restriction().is_none())
+                .then(|| entry.query.clone()),
+            range: entry.range,
+            requested_ns: entry.requested_ns,
+            done_ns: entry.done_ns,
+            rows: entry.removed,
+            segments_left: catalog.concerned_by(*id, entry).len() as u64,
+        };
+        catalog.deletion_entries.iter().rev().map(report).collect()
+    }
+}
+
+/// Asks for a deletion, which happens once the head was flushed; also gives the number of that
+/// flush.
+pub(super) fn ask(
+    shared: &Shared,
+    query: &Expr,
+    range: TimeRange,
+    access: &Access,
+) -> Result<(u64, Receiver<u64>), DeleteError> {
+    let query = match access.restriction() {
+        Some(only) => Expr::new(weir_expr::ExprKind::And(vec![query.clone(), only.clone()])),
+        None => query.clone(),
+    };
+    let pending = shared.catalog().deletions.len();
+    let (told, receiver) = sync_channel(1);
+    let mut queue = shared.queue();
+    if queue.has_ended || queue.is_given_up {
+        return Err(DeleteError::NotRunning);
+    }
+    if pending + queue.deletions.len() >= DELETIONS_PENDING_MAX {
+        return Err(DeleteError::TooMany);
+    }
+    queue.flushes_wanted += 1;
+    let after_flush = queue.flushes_wanted;
+    let query = query.to_string();
+    queue.deletions.push_back(WantedDeletion { query, range, after_flush, told });
+    drop(queue);
+    shared.progress.notify_one();
+    Ok((after_flush, receiver))
+}
+
+impl Flusher {
+    /// Writes down the next deletion that was asked for. False when there is none.
+    pub(super) fn begin_deletion(&mut self) -> Result<bool, SidecarError> {
+        let Some(wanted) = self.shared.queue().next_deletion() else { return Ok(false) };
+        let mut counters = self.counters(0);
+        let id = counters.next_deletion.max(1);
+        counters.next_deletion = id + 1;
+        let entry = DeletionEntry {
+            query: wanted.query,
+            range: wanted.range,
+            // All that is in segments, and nothing that is in the head.
+            before_sequence: self.contents().counters.next_sequence,
+            requested_ns: self.shared.clock.unix_ns(),
+            done_ns: None,
+            removed: 0,
+        };
+        let change = Change { deletions: vec![(id, entry)], counters, ..Change::default() };
+        let told = Some((wanted.told, id));
+        self.commit(Pending { change, told, ..Pending::default() })?;
+        tracing::info!(id, "records are to be deleted, and hidden from now on");
+        Ok(true)
+    }
+
+    /// Takes what is to be deleted out of the next segment, or notes that all of it is gone. False
+    /// when nothing can be done at present.
+    pub(super) fn carry_out_deletions(&mut self) -> Result<bool, SidecarError> {
+        let is_pending = |(_, entry): &(&u64, &DeletionEntry)| entry.done_ns.is_none();
+        let pending: BTreeMap<u64, DeletionEntry> = self
+            .contents()
+            .deletions
+            .iter()
+            .filter(is_pending)
+            .map(|(id, entry)| (*id, entry.clone()))
+            .collect();
+        if pending.is_empty() {
+            return Ok(false);
+        }
+        match self.next_concerned(&pending) {
+            Some((live, ids)) => self.delete_from(&live, &ids, &pending),
+            None => self.end_deletions(&pending),
+        }
+    }
+
+    /// The first segment that may have records that are to be deleted, and the deletions that it
+    /// was not searched for yet.
+    fn next_concerned(&self, pending: &BTreeMap<u64, DeletionEntry>) -> Option<(Live, Vec<u64>)> {
+        let catalog = self.shared.catalog();
+        let is_readable =
+            |live: &&Live| live.open.is_some() && !self.unreadable.contains(&live.entry.id);
+        catalog.segments.values().filter(is_readable).find_map(|live| {
+            let is_concerned = |(id, entry): &(&u64, &DeletionEntry)| {
+                entry.may_concern(&live.entry) && !catalog.clean.contains(&(**id, live.entry.id))
+            };
+            let ids: Vec<u64> = pending.iter().filter(is_concerned).map(|(id, _)| *id).collect();
+            (!ids.is_empty()).then(|| (live.clone(), ids))
+        })
+    }
+
+    fn delete_from(
+        &mut self,
+        live: &Live,
+        ids: &[u64],
+        pending: &BTreeMap<u64, DeletionEntry>,
+    ) -> Result<bool, SidecarError> {
+        let Some(open) = live.open.clone() else { return Ok(false) };
+        let parsed: Vec<(u64, Deletion)> =
+            ids.iter().filter_map(|id| Some((*id, pending.get(id)?.parsed()?))).collect();
+        let snapshot = Snapshot { segments: vec![open.clone()], ..Snapshot::default() };
+        let Some((doomed, counts)) = self.find_doomed(&snapshot, &parsed)? else {
+            self.note_unreadable(live, "it is damaged");
+            return Ok(true);
+        };
+        drop(snapshot);
+        if doomed.is_empty() {
+            self.note_clean(ids, live.entry.id);
+            return Ok(true);
+        }
+        let written = match self.rewrite(&live.entry, &open, &doomed) {
+            Err(error) if is_damage(&error) => {
+                self.note_unreadable(live, &error.to_string());
+                return Ok(true);
+            }
+            written => written?,
+        };
+        let mut counters = self.counters(0);
+        let mut deletions = Vec::new();
+        for ((id, _), count) in parsed.iter().zip(counts) {
+            let Some(entry) = pending.get(id) else { continue };
+            counters.deleted += count;
+            deletions
+                .push((*id, DeletionEntry { removed: entry.removed + count, ..entry.clone() }));
+        }
+        let added: Vec<_> = written.iter().map(|(entry, _)| *entry).collect();
+        let new: Vec<u64> = added.iter().map(|entry| entry.id).collect();
+        let removed = vec![live.entry.id];
+        let change = Change { added, removed, deletions, counters, ..Change::default() };
+        drop(open);
+        self.commit(Pending { change, opened: written, ..Pending::default() })?;
+        for segment in new {
+            self.note_clean(ids, segment);
+        }
+        Ok(true)
+    }
+
+    fn find_doomed(
+        &self,
+        snapshot: &Snapshot,
+        parsed: &[(u64, Deletion)],
+    ) -> Result<Option<(Doomed, Vec<u64>)>, SidecarError> {
+        let deletions: Vec<&Deletion> = parsed.iter().map(|(_, deletion)| deletion).collect();
+        let budget = Budget::new(self.shared.clock.clone(), None, usize::MAX);
+        doomed(snapshot, &deletions, &budget).map_err(|error| match error {
+            QueryError::Read(error) => error.into(),
+            error => std::io::Error::other(error.to_string()).into(),
+        })
+    }
+
+    fn note_clean(&self, ids: &[u64], segment: u64) {
+        self.shared.catalog().clean.extend(ids.iter().map(|id| (*id, segment)));
+    }
+
+    fn note_unreadable(&mut self, live: &Live, what: &str) {
+        let segment = live.entry.id;
+        tracing::error!(segment, what, "records that are to be deleted stay in a segment");
+        self.unreadable.insert(segment);
+    }
+
+    /// Notes which deletions are done: no segment has anything of them, and what was replaced is
+    /// removed.
+    fn end_deletions(
+        &mut self,
+        pending: &BTreeMap<u64, DeletionEntry>,
+    ) -> Result<bool, SidecarError> {
+        let now = self.shared.clock.unix_ns();
+        let mut change = Change { counters: self.counters(0), ..Change::default() };
+        {
+            let catalog = self.shared.catalog();
+            if !catalog.graveyard.is_empty() {
+                return Ok(false);
+            }
+            for (id, entry) in pending {
+                if entry.parsed().is_some() && catalog.concerned_by(*id, entry).is_empty() {
+                    let done =
+                        DeletionEntry { query: String::new(), done_ns: Some(now), ..entry.clone() };
+                    change.deletions.push((*id, done));
+                }
+            }
+        }
+        if change.deletions.is_empty() {
+            return Ok(false);
+        }
+        let known = &self.contents().deletions;
+        let is_done = |(_, entry): &(&u64, &DeletionEntry)| entry.done_ns.is_some();
+        let done: Vec<u64> = known.iter().filter(is_done).map(|(id, _)| *id).collect();
+        let too_many = (done.len() + change.deletions.len()).saturating_sub(DELETIONS_DONE_MAX);
+        change.deletions_forgotten = done.into_iter().take(too_many).collect();
+        for (id, entry) in &change.deletions {
+            tracing::info!(id, records = entry.removed, "what was to be deleted is gone");
+        }
+        self.commit(Pending { change, ..Pending::default() })?;
+        Ok(true)
+    }
+}

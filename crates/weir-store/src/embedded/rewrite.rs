@@ -1,0 +1,169 @@
+//! Writes a segment anew without some of its records.
+//!
+//! Invariants: a row group that loses no record is copied as it stands; one that does is encoded
+//! anew from what is left, so that nothing of the others is in any byte, not in statistics, names
+//! of columns or filters either; what was asked to be flushed meanwhile is flushed between row
+//! groups.
+
+use std::ops::Range;
+
+use super::columns::{Full, Rows};
+use super::flusher::Flusher;
+use super::manifest::SegmentEntry;
+use super::merge::MERGE_LEVEL;
+use super::scan::Doomed;
+use super::segment::{Fixed, Provenance, Segment, SegmentError, cut_segment};
+use super::sidecar::{SidecarError, cut_sidecar, write_segment_with_sidecar};
+use super::snapshot::OpenSegment;
+
+/// Row groups that become one segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Piece {
+    groups: Range<usize>,
+    /// Records are missing in it from now on; it is then one row group.
+    is_changed: bool,
+    /// First and last sequence that it is made from.
+    sequences: (u64, u64),
+}
+
+impl Flusher {
+    /// Writes what is left of a segment, as one or several. After an error nothing of it is left.
+    pub(super) fn rewrite(
+        &mut self,
+        entry: &SegmentEntry,
+        open: &OpenSegment,
+        doomed: &Doomed,
+    ) -> Result<Vec<(SegmentEntry, OpenSegment)>, SidecarError> {
+        self.check_space(entry.segment_bytes)?;
+        let mut written = Vec::new();
+        for piece in pieces(&open.segment, entry, doomed)? {
+            match self.write_piece(entry, open, &piece, doomed) {
+                Ok(one) => written.push(one),
+                Err(error) => {
+                    for (entry, _) in &written {
+                        let _removed_at_the_next_start =
+                            self.shared.files(entry).remove(&*self.shared.disk);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    fn write_piece(
+        &mut self,
+        entry: &SegmentEntry,
+        open: &OpenSegment,
+        piece: &Piece,
+        doomed: &Doomed,
+    ) -> Result<(SegmentEntry, OpenSegment), SidecarError> {
+        self.flush_waiting()?;
+        let segment = &open.segment;
+        let provenance = |flusher: &mut Self, rows: u64| {
+            let share = u128::from(entry.raw_bytes) * u128::from(rows);
+            let raw_bytes = (share / u128::from(entry.rows.max(1))) as u64;
+            let stored_ns = Some(entry.stored_ns);
+            flusher.provenance(piece.sequences, stored_ns, entry.tier, raw_bytes)
+        };
+        if let (true, group) = (piece.is_changed, piece.groups.start) {
+            let rows = rest_of(segment, group, doomed)?;
+            let provenance = provenance(self, rows.len() as u64);
+            return self.create(&provenance, |file, sidecar| {
+                write_segment_with_sidecar(&rows, MERGE_LEVEL, Some(&provenance), file, sidecar)
+            });
+        }
+        let groups = piece.groups.clone();
+        let rows = groups.clone().map(|group| segment.group_rows(group) as u64).sum();
+        let provenance: Provenance = provenance(self, rows);
+        self.create(&provenance, |file, sidecar| {
+            let summary = cut_segment(segment, groups.clone(), Some(&provenance), file)?;
+            // Without one it is built anew when there is nothing else to do.
+            if let Some(known) = &open.sidecar {
+                cut_sidecar(known, groups, &summary, sidecar)?;
+            }
+            Ok(summary)
+        })
+    }
+}
+
+/// The records of a row group that stay.
+fn rest_of(segment: &Segment, group: usize, doomed: &Doomed) -> Result<Rows, SegmentError> {
+    let is_doomed = doomed.group(group).unwrap_or_default();
+    let stays = |row: usize| !is_doomed.get(row).copied().unwrap_or(false);
+    let full = |error: Full| SegmentError::Write(error.to_string());
+    let mut rows = Rows::new();
+    segment.for_each_of_group(group, stays, |record| rows.push_record(&record).map_err(full))?;
+    Ok(rows)
+}
+
+/// What the segment becomes: each row group that changes is a segment of its own, those between
+/// them stay together, and what has no record left is no more.
+fn pieces(
+    segment: &Segment,
+    entry: &SegmentEntry,
+    doomed: &Doomed,
+) -> Result<Vec<Piece>, SegmentError> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for group in 0..segment.group_count() {
+        let is_doomed = doomed.group(group);
+        if is_doomed.is_some_and(|rows| rows.iter().all(|is_doomed| *is_doomed)) {
+            continue;
+        }
+        let is_changed = is_doomed.is_some();
+        match pieces.last_mut() {
+            Some(last) if !is_changed && !last.is_changed && last.groups.end == group => {
+                last.groups.end = group + 1;
+            }
+            _ => pieces.push(Piece { groups: group..group + 1, is_changed, sequences: (0, 0) }),
+        }
+    }
+    share_sequences(&mut pieces, entry.sequences, |group| {
+        segment.group_range(Fixed::Sequence, group).map(|(_, last)| last.cast_unsigned())
+    })?;
+    Ok(pieces)
+}
+
+/// The sequences that the segment was made from, shared out over its pieces without a gap, so that
+/// whoever finds the files without the manifest knows what they replace.
+fn share_sequences(
+    pieces: &mut [Piece],
+    all: (u64, u64),
+    last_of: impl Fn(usize) -> Option<u64>,
+) -> Result<(), SegmentError> {
+    let disorder = SegmentError::Damaged("the order of the row groups");
+    let (mut first, count) = (all.0, pieces.len());
+    for (number, piece) in pieces.iter_mut().enumerate() {
+        let groups = piece.groups.clone().map(&last_of);
+        let last = if number + 1 == count { Some(all.1) } else { groups.max().flatten() };
+        let Some(last) = last else { return Err(disorder) };
+        if last < first || last > all.1 {
+            return Err(disorder);
+        }
+        piece.sequences = (first, last);
+        first = last + 1;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_share_the_sequences_of_their_segment_without_a_gap() {
+        let piece = |groups| Piece { groups, is_changed: false, sequences: (0, 0) };
+        let mut pieces = [piece(0..2), piece(2..3), piece(4..6)];
+        let last = [19, 29, 39, 49, 59, 69];
+        share_sequences(&mut pieces, (5, 80), |group| Some(last[group])).unwrap();
+        let shares: Vec<_> = pieces.iter().map(|piece| piece.sequences).collect();
+        assert_eq!(shares, [(5, 29), (30, 39), (40, 80)]);
+        let turned = [19, 9, 39, 49, 59, 69];
+        assert!(
+            share_sequences(&mut [piece(0..1), piece(1..2), piece(2..3)], (5, 80), |group| {
+                Some(turned[group])
+            })
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! The rows of a segment that are to be deleted.
+//!
+//! Invariant: they are those that queries hide because of the same deletions.
+
+use std::collections::BTreeMap;
+
+use super::eval::Evaluator;
+use super::page::{Source, whole_numbers};
+use super::plan::Plan;
+use super::row_set::RowSet;
+use super::run::{Halt, Sink, run};
+use super::unit::{Place, Unit};
+use crate::embedded::segment::Fixed;
+use crate::embedded::snapshot::{Deletion, Snapshot};
+use crate::query::{Access, Budget, Filter, QueryError, Shortfall};
+
+/// Rows that are to be deleted.
+#[derive(Debug, Default)]
+pub(in crate::embedded) struct Doomed {
+    /// Of each row group that has such rows: whether a row is one of them.
+    groups: BTreeMap<usize, Vec<bool>>,
+}
+
+impl Doomed {
+    pub(in crate::embedded) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Of a row group that has such rows, which they are.
+    pub(in crate::embedded) fn group(&self, group: usize) -> Option<&[bool]> {
+        self.groups.get(&group).map(Vec::as_slice)
+    }
+
+    /// Adds rows; returns how many were not there yet.
+    fn add(&mut self, group: usize, rows: usize, found: impl Iterator<Item = usize>) -> u64 {
+        let known = self.groups.entry(group).or_insert_with(|| vec![false; rows]);
+        let mut added = 0;
+        for row in found {
+            if let Some(is_in) = known.get_mut(row) {
+                added += u64::from(!std::mem::replace(is_in, true));
+            }
+        }
+        added
+    }
+}
+
+/// Gathers rows by row group.
+struct Gathered {
+    before_sequence: u64,
+    rows: Vec<(usize, usize)>,
+}
+
+impl Sink for Gathered {
+    fn narrow(&mut self, at: &mut Evaluator, mut rows: RowSet) -> Result<RowSet, Halt> {
+        let sequences = at.reader.column(&Source::Fixed(Fixed::Sequence))?;
+        let sequences = whole_numbers(&sequences)?;
+        let is_early = |row: usize| sequences[row].cast_unsigned() < self.before_sequence;
+        rows.intersect(&RowSet::of(rows.len(), is_early));
+        Ok(rows)
+    }
+
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
+        let Place::Group { group, .. } = at.reader.unit.place else { return Ok(()) };
+        let first = at.reader.first_row();
+        self.rows.extend(rows.iter().map(|row| (group, first + row)));
+        Ok(())
+    }
+}
+
+/// Finds the rows of a segment that the deletions are about; also says how many each of them adds
+/// to those before it. `None`: the segment is damaged.
+pub(in crate::embedded) fn doomed(
+    snapshot: &Snapshot,
+    deletions: &[&Deletion],
+    budget: &Budget,
+) -> Result<Option<(Doomed, Vec<u64>)>, QueryError> {
+    let mut doomed = Doomed::default();
+    let mut counts = Vec::with_capacity(deletions.len());
+    for deletion in deletions {
+        let query = deletion.query.clone();
+        let filter = Filter { query, range: deletion.range, ..Filter::all(Access::all()) };
+        let plan = Plan::new(&filter, &[])?;
+        let units = Unit::of(snapshot, plan.range);
+        let before_sequence = deletion.before_sequence;
+        let make = || Gathered { before_sequence, rows: Vec::new() };
+        let done = run(snapshot, &units, &plan, budget, make)?;
+        if done.coverage.shortfalls.iter().any(|s| matches!(s, Shortfall::Damaged { .. })) {
+            return Ok(None);
+        }
+        let mut count = 0;
+        for (group, row) in done.sinks.into_iter().flat_map(|sink| sink.rows) {
+            let rows = snapshot.segments.first().map_or(0, |open| open.segment.group_rows(group));
+            count += doomed.add(group, rows, std::iter::once(row));
+        }
+        counts.push(count);
+    }
+    Ok(Some((doomed, counts)))
+}

@@ -1,0 +1,307 @@
+//! Deletion on request: hidden at once, and then in no byte of any file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use weir_testkit::{Fault, FaultKind, FaultyDisk};
+
+use super::crash::{begin, cut_everywhere_and};
+use super::world::{File, Process, SECRETIVE, config, files, names, records_of};
+use crate::embedded::columns::StoredRecord;
+use crate::embedded::deletion::ask;
+use crate::embedded::flusher::Step;
+use crate::embedded::scan;
+use crate::embedded::snapshot::Snapshot;
+use crate::query::{
+    Access, Budget, DeleteError, DeletionReport, Filter, Order, SearchRequest, TimeRange,
+};
+
+const ALL: TimeRange = TimeRange::ALL;
+
+fn start(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>) -> Process {
+    Process::start(disk, config(), files, false).unwrap()
+}
+
+fn add_some(process: &mut Process, files: &mut BTreeMap<u64, File>) {
+    for (stream, file) in &mut *files {
+        file.written += 3;
+        process.read(*stream, file, 1000);
+    }
+    process.drain_other();
+}
+
+fn flush_some(process: &mut Process, files: &mut BTreeMap<u64, File>) {
+    add_some(process, files);
+    process.flush();
+}
+
+/// Asks for a deletion and lets it become durable, no more than that.
+fn hide(process: &mut Process, query: &str, range: TimeRange) -> u64 {
+    let query = weir_expr::parse(query).unwrap();
+    let (_, told) = ask(&process.store.shared, &query, range, &Access::all()).unwrap();
+    for _ in 0..100 {
+        process.feeder.step();
+        if let Ok(id) = told.try_recv() {
+            return id;
+        }
+        process.flusher.step();
+    }
+    panic!("it is not written down");
+}
+
+/// What a query finds.
+fn found(snapshot: &Snapshot, process: &Process) -> Vec<StoredRecord> {
+    let request = SearchRequest {
+        filter: Filter::all(Access::all()),
+        order: Order::OldestFirst,
+        limit: 100_000,
+        after: None,
+    };
+    let budget = Budget::new(std::sync::Arc::new(process.clock.clone()), None, usize::MAX);
+    scan::search(snapshot, &request, &budget).unwrap().records
+}
+
+fn is_secret(record: &StoredRecord) -> bool {
+    record.message.as_ref().is_some_and(|message| message.contains("hunter"))
+}
+
+/// The secrets that a query finds, and all else that it does.
+fn split(process: &Process) -> (usize, usize) {
+    let records = found(&process.store.snapshot(ALL), process);
+    let secrets = records.iter().filter(|record| is_secret(record)).count();
+    (secrets, records.len() - secrets)
+}
+
+fn list(process: &Process) -> Vec<DeletionReport> {
+    process.store.deletions(&Access::all())
+}
+
+fn has_text(disk: &FaultyDisk, path: &Path, text: &str) -> bool {
+    memchr::memmem::find(&disk.content(path).unwrap(), text.as_bytes()).is_some()
+}
+
+/// Files below the data directory that have the text, as it stands or in a record.
+fn files_with(disk: &FaultyDisk, process: &Process, text: &str) -> usize {
+    let plain = disk.names().iter().filter(|path| has_text(disk, path, text)).count();
+    let snapshot = process.store.snapshot(ALL);
+    plain + records_of(&snapshot).iter().filter(|record| is_secret(record)).count()
+}
+
+/// Sixteen segments merged to one, twice eight of those put together, and a few small ones.
+fn store_in_all_forms(process: &mut Process, files: &mut BTreeMap<u64, File>) {
+    for _ in 0..8 {
+        flush_some(process, files);
+        flush_some(process, files);
+        process.clock.advance(Duration::from_hours(2));
+        assert!(process.run());
+    }
+    flush_some(process, files);
+}
+
+#[test]
+fn what_came_before_is_hidden_at_once_and_what_comes_later_is_not() {
+    let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
+    let mut process = start(&disk, &mut files);
+    flush_some(&mut process, &mut files);
+    add_some(&mut process, &mut files);
+    assert_eq!(split(&process), (3, 6), "the others are in the journal");
+    let id = hide(&mut process, "password", ALL);
+    assert_eq!((id, split(&process)), (1, (0, 12)), "also what was not in a segment");
+    let entry = &list(&process)[0];
+    assert_eq!((entry.id, entry.query.as_deref(), entry.rows), (1, Some("password"), 0));
+    assert!(entry.done_ns.is_none() && entry.segments_left > 0, "{entry:?}");
+    assert!(
+        process.store.deletions(&Access::only(weir_expr::parse("a").unwrap()))[0].query.is_none()
+    );
+    add_some(&mut process, &mut files);
+    process.feeder.step();
+    assert_eq!(split(&process), (3, 18));
+    assert!(process.flush());
+    assert_eq!(split(&process), (3, 18));
+    assert_eq!(process.store.figures().deleted_rows, 6);
+}
+
+#[test]
+fn what_is_deleted_is_in_no_byte_afterwards_whatever_form_it_was_in() {
+    let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
+    let mut process = start(&disk, &mut files);
+    store_in_all_forms(&mut process, &mut files);
+    let snapshot = process.store.snapshot(ALL);
+    let groups = snapshot.segments.iter().map(|open| open.segment.group_count());
+    assert_eq!(groups.collect::<Vec<_>>(), [8, 1], "one was put together as it stood");
+    drop(snapshot);
+    assert!(files_with(&disk, &process, "hunter7") > 0, "this test can find it");
+    hide(&mut process, "hunter7", ALL);
+    hide(&mut process, "password", TimeRange { from_ns: 20_000_000, to_ns: 24_000_000 });
+    assert!(process.run());
+    // Of eight row groups two lost records; those between them stay together.
+    let snapshot = process.store.snapshot(ALL);
+    let groups = snapshot.segments.iter().map(|open| open.segment.group_count());
+    assert_eq!(groups.sum::<usize>(), 9);
+    assert!(snapshot.segments.len() >= 4 && snapshot.segments.iter().all(|s| s.sidecar.is_some()));
+    drop(snapshot);
+    assert_eq!(split(&process), (51 - 1 - 4, 102));
+    assert_eq!(files_with(&disk, &process, "hunter7"), 46, "only others are in records");
+    for number in [7, 20, 23] {
+        let text = format!("hunter{number}");
+        assert!(!disk.names().iter().any(|path| has_text(&disk, path, &text)), "{text}");
+    }
+    let entries = list(&process);
+    let done: Vec<_> = entries.iter().map(|d| (d.id, d.rows, d.segments_left)).collect();
+    assert_eq!(done, [(2, 4, 0), (1, 1, 0)]);
+    assert!(entries.iter().all(|d| d.done_ns.is_some() && d.query.is_none()), "{entries:?}");
+    let figures = process.store.figures();
+    assert_eq!((figures.deleted_rows, figures.deletions_pending, figures.rows), (5, 0, 148));
+    drop(process);
+    let disk = disk.kill();
+    let mut process = start(&disk, &mut files);
+    assert_eq!((list(&process), process.store.figures().deleted_rows), (entries, 5));
+    flush_some(&mut process, &mut files);
+    assert_eq!(split(&process), (49, 108));
+}
+
+#[test]
+fn a_segment_of_which_nothing_is_left_goes() {
+    let (disk, mut files) = (FaultyDisk::new(), files(2, 0));
+    let mut process = start(&disk, &mut files);
+    flush_some(&mut process, &mut files);
+    hide(&mut process, "*", ALL);
+    assert!(process.run());
+    assert_eq!((names(&disk, "parquet").len(), process.store.figures().deleted_rows), (0, 6));
+    assert!(list(&process)[0].done_ns.is_some());
+    drop(process);
+    let disk = disk.kill();
+    let mut process = start(&disk, &mut files);
+    flush_some(&mut process, &mut files);
+    assert_eq!(split(&process), (0, 6), "it does not come again, and others do");
+}
+
+#[test]
+fn it_is_done_only_when_nobody_reads_the_old_file_any_more() {
+    let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
+    let mut process = start(&disk, &mut files);
+    flush_some(&mut process, &mut files);
+    let reader = process.store.snapshot(ALL);
+    hide(&mut process, "password", ALL);
+    assert!(process.run());
+    let entry = &list(&process)[0];
+    assert_eq!((entry.done_ns, entry.rows, entry.segments_left), (None, 3, 0));
+    assert_eq!(found(&reader, &process).len(), 9, "who began before sees what was");
+    drop(reader);
+    assert!(process.run());
+    assert!(list(&process)[0].done_ns.is_some());
+    assert_eq!(names(&disk, "parquet").len(), 1);
+}
+
+#[test]
+fn only_what_may_be_seen_is_deleted_and_only_so_much_at_once() {
+    let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
+    let mut process = start(&disk, &mut files);
+    flush_some(&mut process, &mut files);
+    let reader = process.store.snapshot(ALL);
+    let parse = |text| weir_expr::parse(text).unwrap();
+    let shared = &process.store.shared.clone();
+    let mine = Access::only(parse("password"));
+    let _told = ask(shared, &parse("-hunter1"), ALL, &mine).unwrap();
+    assert!(process.run());
+    assert_eq!(split(&process), (1, 6));
+    let _told: Vec<_> =
+        (1..64).map(|_| ask(shared, &parse("nothing"), ALL, &mine).unwrap()).collect();
+    assert_eq!(ask(shared, &parse("a"), ALL, &mine).unwrap_err(), DeleteError::TooMany);
+    drop(reader);
+    assert!(process.run());
+    assert!(ask(shared, &parse("a"), ALL, &mine).is_ok());
+    assert!(list(&process).iter().all(|entry| entry.rows <= 2));
+}
+
+#[test]
+fn any_call_of_the_disk_may_fail_once() {
+    let (disk, files) = stored();
+    for kind in [FaultKind::NoSpace, FaultKind::Io] {
+        for nth in 1.. {
+            let (disk, mut files) = (disk.kill(), files.clone());
+            let mut process = begin(&disk, &mut files);
+            disk.inject(Fault::new(kind).path("store").nth(nth));
+            let query = weir_expr::parse("password -hunter0").unwrap();
+            let (_, told) = ask(&process.store.shared, &query, ALL, &Access::all()).unwrap();
+            process.run_on();
+            process.clock.advance(Duration::from_secs(20));
+            process.run_on();
+            assert_eq!((told.try_recv(), split(&process)), (Ok(1), (1, 102)), "call {nth}");
+            assert!(list(&process)[0].done_ns.is_some(), "call {nth}: {:?}", list(&process));
+            assert_eq!(list(&process)[0].rows, 50, "call {nth}");
+            assert_eq!(files_with(&disk, &process, "hunter7"), 1, "call {nth}");
+            assert!(process.flusher.step() == Step::Idle && disk.flushes_after_failure() == 0);
+            if disk.faults().fired() == 0 {
+                break;
+            }
+        }
+    }
+}
+
+fn delete_secrets(process: &mut Process, files: &mut BTreeMap<u64, File>) {
+    add_some(process, files);
+    let query = weir_expr::parse("password").unwrap();
+    let asked = ask(&process.store.shared, &query, ALL, &Access::all());
+    let told = asked.expect("one is not too many").1;
+    process.run();
+    process.clock.advance(Duration::from_secs(20));
+    process.run();
+    if told.try_recv().is_ok() {
+        // What is told to be gone has no second chance.
+        files.entry(SECRETIVE).or_default().is_told_gone = true;
+    }
+}
+
+/// All or nothing is hidden after a start, and what was asked for is done then.
+fn look_for_secrets(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64) {
+    let shown = format!("cut at call {nth}, seed {seed}");
+    let is_told = files[&SECRETIVE].is_told_gone;
+    let mut process = begin(disk, files);
+    let is_hidden = !list(&process).is_empty();
+    assert!(is_hidden || !is_told, "{shown}: it was forgotten");
+    if is_hidden {
+        assert_eq!(split(&process).0, 0, "{shown}: seen after the start");
+    }
+    for _ in 0..3 {
+        for (stream, file) in &mut *files {
+            process.read(*stream, file, 1000);
+        }
+        process.drain_other();
+        process.run_on();
+        process.clock.advance(Duration::from_secs(61));
+    }
+    process.run_on();
+    let written: u64 = files.values().map(|file| file.written).sum();
+    let secrets = files[&SECRETIVE].written;
+    let want = if is_hidden { 0 } else { secrets };
+    assert_eq!(split(&process), (want as usize, (written - secrets) as usize), "{shown}");
+    if is_hidden {
+        let entry = &list(&process)[0];
+        assert!(entry.done_ns.is_some() && entry.rows == secrets, "{shown}: {entry:?}");
+        assert_eq!(files_with(disk, &process, "hunter"), 0, "{shown}");
+        assert_eq!(process.store.figures().deleted_rows, secrets, "{shown}");
+    }
+    assert!(process.store.figures().damaged.is_empty(), "{shown}");
+}
+
+/// A disk on which things are stored in all forms, and nobody at work.
+fn stored() -> (FaultyDisk, BTreeMap<u64, File>) {
+    let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
+    let mut process = begin(&disk, &mut files);
+    store_in_all_forms(&mut process, &mut files);
+    process.write_journal();
+    (disk, files)
+}
+
+#[test]
+fn a_deletion_is_cut_anywhere() {
+    let (disk, files) = stored();
+    let prepared = || {
+        let (disk, mut files) = (disk.kill(), files.clone());
+        let process = begin(&disk, &mut files);
+        (disk, files, process)
+    };
+    cut_everywhere_and(prepared, delete_secrets, 2, look_for_secrets);
+}
