@@ -611,6 +611,45 @@ fn many_pages_are_pruned_and_none_that_matches() {
 }
 
 #[test]
+fn codes_numbers_and_words_in_any_case_are_found_on_every_page() {
+    let mut records = numbered(20_000);
+    for (number, record) in records.iter_mut().enumerate() {
+        // One page has capital letters, the other none; two rows of three have a kind.
+        if (500..600).contains(&number) {
+            record.message = Some(format!("Request {number} FAILED"));
+        }
+        if number % 3 > 0 {
+            let kind = ["a", "b", "c", "d", "e"][number * number / 7 % 5];
+            record.attributes.push(("kind", AttributeValue::Text(kind.to_owned())));
+        }
+    }
+    let (all, snapshots) = snapshots(&records, &[]);
+    for query in
+        ["failed", "REQUEST 503", "took", "@kind:b", "@kind:(a OR d) @n:<19000", "-@kind:*"]
+    {
+        let request = AggregateRequest {
+            filter: filter(query, TimeRange::ALL),
+            computes: vec![Compute {
+                aggregation: Aggregation::Count,
+                field: None,
+                interval_ns: None,
+            }],
+            group_by: Vec::new(),
+        };
+        let wanted = naive::aggregate(&all, &request);
+        assert!(wanted.matched > 0, "{query}");
+        for snapshot in &snapshots {
+            let found = scan::aggregate(snapshot, &request, &budget()).unwrap();
+            assert_eq!(
+                (found.matched, &found.buckets),
+                (wanted.matched, &wanted.buckets),
+                "{query}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_damaged_segment_is_named_and_the_others_are_searched() {
     let (whole, broken) = (rows(&numbered(10), 0), rows(&numbered(10), 10));
     let (data, filters) = (file(b""), file(b""));

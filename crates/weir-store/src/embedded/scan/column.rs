@@ -3,7 +3,7 @@
 //! Invariant: values are in the order of their rows; a row may have none or several; there are no
 //! nulls.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
 use weir_expr::{TermMatcher, Value};
@@ -35,8 +35,10 @@ pub(super) struct Column {
     pub(super) data: Data,
     /// Of codes: what they stand for. The same for all pages of a row group.
     pub(super) dictionary: Option<Arc<Dictionary>>,
-    /// All texts in lower case, once they were asked for.
-    folded: OnceCell<Vec<u8>>,
+    /// All texts in lower case, once they were asked for; `None` when they are.
+    folded: OnceCell<Option<Vec<u8>>>,
+    /// Memory for them, used for one page after the other.
+    room: RefCell<Vec<u8>>,
 }
 
 /// The values, to be gone over by type.
@@ -66,16 +68,34 @@ impl Column {
         data: Data,
         dictionary: Option<Arc<Dictionary>>,
     ) -> Self {
-        Self { rows, data, dictionary, folded: OnceCell::new() }
+        Self { rows, data, dictionary, folded: OnceCell::new(), room: RefCell::default() }
+    }
+
+    /// Memory for texts in lower case; what is in it is lost.
+    pub(super) fn with_room(self, room: Vec<u8>) -> Self {
+        Self { room: RefCell::new(room), ..self }
+    }
+
+    /// The memory of a column that is not needed any more.
+    pub(super) fn into_memory(self) -> (Option<PageBuffer>, Vec<u8>) {
+        let page = if let Data::Page(page) = self.data { Some(*page) } else { None };
+        (page, self.folded.into_inner().flatten().unwrap_or_else(|| self.room.into_inner()))
     }
 
     /// The bytes of texts, as the matcher wants them.
     pub(super) fn bytes_for<'a>(&'a self, matcher: &TermMatcher, texts: PageTexts<'a>) -> &'a [u8] {
-        if matcher.wants_lower_case() {
-            self.folded.get_or_init(|| texts.bytes.to_ascii_lowercase())
-        } else {
-            texts.bytes
+        if !matcher.wants_lower_case() {
+            return texts.bytes;
         }
+        let folded = self.folded.get_or_init(|| {
+            has_upper_case(texts.bytes).then(|| {
+                let mut folded = self.room.take();
+                folded.clear();
+                folded.extend(texts.bytes.iter().map(u8::to_ascii_lowercase));
+                folded
+            })
+        });
+        folded.as_deref().unwrap_or(texts.bytes)
     }
 
     pub(super) fn view(&self) -> View<'_> {
@@ -190,6 +210,12 @@ impl<'a> View<'a> {
                 .map_or(missing, |value| value_of(value.as_scalar())),
         }
     }
+}
+
+/// Whole blocks are looked at, which is many times faster than to stop at the first byte.
+fn has_upper_case(bytes: &[u8]) -> bool {
+    let is_one = |block: &[u8]| block.iter().fold(false, |is, byte| is | byte.is_ascii_uppercase());
+    bytes.chunks(4096).any(is_one)
 }
 
 /// A float as it is compared: as a whole number when it is one.

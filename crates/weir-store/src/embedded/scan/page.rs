@@ -67,6 +67,8 @@ pub(super) struct PageReader {
     head_texts: HashMap<Fixed, Arc<Dictionary>>,
     rest_paths: Option<Rc<RestPaths>>,
     free: Vec<PageBuffer>,
+    /// For texts of a page in lower case.
+    room: Vec<u8>,
     attributes: Attributes,
     pub(super) scanned: Scanned,
 }
@@ -84,6 +86,7 @@ impl PageReader {
             head_texts: HashMap::new(),
             rest_paths: None,
             free: Vec::new(),
+            room: Vec::new(),
             attributes: Attributes::new(),
             scanned: Scanned::default(),
         }
@@ -104,15 +107,25 @@ impl PageReader {
     /// Goes on to another page of the unit.
     pub(super) fn begin_page(&mut self, page: usize) {
         self.page = page;
-        for (_, column) in self.columns.drain() {
-            self.free.extend(buffer_of(column));
+        for column in std::mem::take(&mut self.columns).into_values() {
+            self.recycle(column);
         }
     }
 
     /// Drops a column of this page that is not needed any more.
     pub(super) fn forget(&mut self, source: &Source, column: Rc<Column>) {
         self.columns.remove(source);
-        self.free.extend(buffer_of(column));
+        self.recycle(column);
+    }
+
+    /// Keeps the memory of a column that nobody else has.
+    fn recycle(&mut self, column: Rc<Column>) {
+        let Some(column) = Rc::into_inner(column) else { return };
+        let (page, folded) = column.into_memory();
+        self.free.extend(page);
+        if folded.capacity() > self.room.capacity() {
+            self.room = folded;
+        }
     }
 
     /// Rows of the page.
@@ -222,7 +235,8 @@ impl PageReader {
         if !is_whole {
             return Err(SegmentError::Damaged("the values of a page"));
         }
-        Ok(Column::new(rows, Data::Page(Box::new(buffer)), dictionary))
+        let column = Column::new(rows, Data::Page(Box::new(buffer)), dictionary);
+        Ok(column.with_room(std::mem::take(&mut self.room)))
     }
 
     /// The dictionary of a column of the segment, when it has one.
@@ -405,14 +419,6 @@ impl PageReader {
         let values: Rc<[_]> = texts.iter().map(|text| derive(source, text)).collect();
         self.derived.insert(source.clone(), Rc::clone(&values));
         values
-    }
-}
-
-/// The buffer of a column that nobody else has.
-fn buffer_of(column: Rc<Column>) -> Option<PageBuffer> {
-    match Rc::into_inner(column)?.data {
-        Data::Page(buffer) => Some(*buffer),
-        _ => None,
     }
 }
 
