@@ -1,7 +1,8 @@
 //! What storing costs: CPU time and bytes of each step, beside the compressor alone.
 //!
-//! `cargo run --release -p weir-store --example write [lines [only]]`: with `only`, without the
-//! part about many paths.
+//! `cargo run --release -p weir-store --example write FILE [only]`: FILE has JSON lines, such as
+//! those of the benchmark `store` (`bench/.cache/events-*.log`); with `only`, without the part
+//! about many paths.
 #![expect(clippy::print_stdout, reason = "a program that prints figures")]
 
 use std::path::Path;
@@ -10,7 +11,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use weir_host::{Disk, DiskFile, OpenMode, RealDisk};
-use weir_model::Batch;
+use weir_model::{
+    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
+    SourceId, StreamId,
+};
 use weir_store::embedded::columns::{Full, Intake, NewRow, Rows};
 use weir_store::embedded::segment::{
     Fixed, PageBuffer, PageValues, Role, Segment, SegmentSummary, stitch_segments,
@@ -21,12 +25,53 @@ use weir_store::embedded::sidecar::{
 };
 use weir_store::limits::PAGE_ROWS;
 
-mod lines;
-
-use lines::batches;
-
 /// What the head of a store holds before it is written.
 const HEAD_BYTES: usize = 128 * 1024 * 1024;
+
+/// Lines as a source puts them into batches.
+fn batches(lines: &[u8]) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    let mut builder = BatchBuilder::new(Position::default());
+    let mut offset = 0;
+    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        if builder.room() < 2 * line.len() || builder.record_count() >= 600 {
+            batches.push(seal(&mut builder, offset));
+        }
+        offset += line.len() as u64 + 1;
+        let Ok(body) = builder.append(line) else { continue };
+        // `{"time":"2026-11-21T00:00:00.000Z"`, else any time.
+        let time = line.get(9..33).and_then(weir_codec::parse_rfc3339);
+        let record = NewRecord {
+            timestamp_ns: time.unwrap_or(0),
+            end_offset: offset,
+            body,
+            attributes: 0..0,
+            severity: Severity::UNSPECIFIED,
+            flags: RecordFlags::JSON_OBJECT,
+        };
+        let _fits = builder.push(&record);
+    }
+    batches.push(seal(&mut builder, offset));
+    batches
+}
+
+fn seal(builder: &mut BatchBuilder, offset: u64) -> Batch {
+    builder.route_all(&[1]);
+    builder.seal(&Seal {
+        class: BatchClass::Logs,
+        repeatable: true,
+        stream: StreamId(1),
+        group: 0,
+        source: SourceId(1),
+        end: Position::new(0, offset),
+        observed_ns: 0,
+        rule_generation: 1,
+        keys: &[],
+        resource: br#"{"host.name":"a","log.file.path":"/var/log/app.log"}"#,
+        book: &SourceBook::default(),
+        state: b"",
+    })
+}
 
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -239,9 +284,10 @@ fn merge(segments: &[Segment], bytes: usize, dir: &Path) -> Outcome<()> {
 }
 
 fn main() -> Outcome<()> {
-    let lines = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
-    let (batches, bytes) = batches(lines);
-    println!("{lines} lines, {} MB", bytes / 1_000_000);
+    let file = std::env::args().nth(1).ok_or("name a file of JSON lines")?;
+    let lines = std::fs::read(file)?;
+    let (batches, bytes) = (batches(&lines), lines.len());
+    println!("{} MB", bytes / 1_000_000);
     measure("parse the JSON of all records", bytes, || {
         let mut attributes = weir_codec::Attributes::new();
         let parse = |body: &[u8]| {
