@@ -13,12 +13,14 @@ use weir_model::{AbandonReason, DiscardReason};
 use weir_pipeline::health::Severity;
 use weir_pipeline::stats::{self, ErrorCounts, ListenerStats, OutputStats};
 use weir_pipeline::view::{OutputView, PipelineView, SourceView};
+use weir_store::query::StoreFigures;
 
 use crate::explore::{Admission, Kind, Outcome, TIME_BUCKETS_SECONDS, Times};
 use crate::routes::Reloads;
 use crate::status::seconds;
 
 mod families;
+mod store;
 
 pub use families::{FAMILIES, FamilyInfo, FamilyType};
 
@@ -28,6 +30,7 @@ pub(crate) fn page(
     view: Option<&PipelineView>,
     reloads: &Reloads,
     queries: &Admission,
+    store: Option<&StoreFigures>,
 ) -> String {
     let mut page = Page::default();
     page.row("weir_build_info", &[("version", version)], 1);
@@ -43,6 +46,9 @@ pub(crate) fn page(
         }
         page.rules(view);
         page.journal(&ledger);
+    }
+    if let Some(store) = store {
+        page.store(store);
     }
     page.queries(queries);
     page.process(&ProcessFigures::read(), view);
@@ -200,12 +206,17 @@ impl Page {
         self.of(&at, "weir_output_blocking", u8::from(cursor.blocking));
         if let Some(output) = output {
             self.output_figures(&at, &output.stats);
+            // Others publish it with their figures.
+            let cpu_ns = match &output.running {
+                Some(running) => running.cpu_ns(),
+                None => stats::get(&output.stats.cpu_ns),
+            };
+            self.of(&at, "weir_component_cpu_seconds_total", seconds(cpu_ns));
         }
     }
 
     fn output_figures(&mut self, at: &Component<'_>, figures: &OutputStats) {
         self.errors(at, &figures.errors);
-        self.of(at, "weir_component_cpu_seconds_total", seconds(stats::get(&figures.cpu_ns)));
         self.of(at, "weir_component_sent_bytes_total", stats::get(&figures.bytes_sent));
         self.of(at, "weir_output_encoded_bytes_total", stats::get(&figures.bytes_encoded));
         self.of(at, "weir_component_retries_total", stats::get(&figures.retries));
@@ -372,7 +383,7 @@ mod tests {
     fn the_page_without_a_pipeline_has_build_and_process() {
         let queries =
             Admission::new(crate::explore::Tuning::of_cores(1), Arc::new(RealClock::new()));
-        let page = page("1.2\"3", None, &Reloads::default(), &queries);
+        let page = page("1.2\"3", None, &Reloads::default(), &queries, None);
         assert!(page.contains("weir_build_info{version=\"1.2\\\"3\"} 1\n"), "{page}");
         assert!(page.contains("\nprocess_cpu_seconds_total "), "{page}");
     }

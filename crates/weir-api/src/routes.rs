@@ -103,11 +103,13 @@ async fn index(State(shared): State<Arc<Shared>>) -> Response {
     responses((status = 200, description = "Metrics in Prometheus' text format", body = String, content_type = "text/plain"))
 )]
 pub(crate) async fn metrics_page(State(shared): State<Arc<Shared>>) -> Response {
+    let store = shared.explore.figures();
     let page = metrics::page(
         shared.version,
         shared.view().as_deref(),
         &shared.reloads,
         &shared.explore.admission,
+        store.as_ref(),
     );
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), NO_STORE], page)
         .into_response()

@@ -75,6 +75,8 @@ pub trait Running: Send + Sync + std::fmt::Debug {
     fn join(&self) -> bool;
     /// What is not as it should be.
     fn troubles(&self) -> Vec<Trouble>;
+    /// CPU time of its threads, nanoseconds.
+    fn cpu_ns(&self) -> u64;
 }
 
 /// Something that is not as it should be with a destination, for health.

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+pub use weir_host::process::publish_cpu;
 use weir_model::Batch;
 
 /// Figures of one source.
@@ -228,10 +229,4 @@ pub fn set(gauge: &AtomicU64, n: u64) {
 /// Reads a counter or gauge.
 pub fn get(value: &AtomicU64) -> u64 {
     value.load(Ordering::Relaxed)
-}
-
-/// Publishes the CPU time of the calling thread.
-pub fn publish_cpu(cpu_ns: &AtomicU64) {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    set(cpu_ns, time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned());
 }

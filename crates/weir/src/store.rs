@@ -54,11 +54,18 @@ impl Running for RunningStore {
         self.0.join()
     }
 
+    fn cpu_ns(&self) -> u64 {
+        let figures = self.0.figures();
+        ((figures.intake_cpu_seconds + figures.flush_cpu_seconds) * 1e9) as u64
+    }
+
     fn troubles(&self) -> Vec<Trouble> {
         let figures = self.0.figures();
         let mut troubles = Vec::new();
         if let Some(error) = figures.error {
-            let text = format!("cannot write: {error}");
+            let full =
+                if figures.is_full { ", and takes nothing in: its head is full" } else { "" };
+            let text = format!("cannot write{full}: {error}");
             troubles.push(Trouble { reason: "disk", severity: Severity::Failing, text });
         }
         if !figures.damaged.is_empty() {

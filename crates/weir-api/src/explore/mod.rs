@@ -39,7 +39,7 @@ use tokio::sync::Semaphore;
 use weir_host::Clock;
 use weir_store::query::{
     Aggregate, Budget, Coverage, FieldInfo, LogStore, Patterns, QueryError, RecordContext,
-    SearchPage,
+    SearchPage, StoreFigures,
 };
 
 use crate::problem::{NO_STORE, Problem};
@@ -118,6 +118,11 @@ impl Explore {
             )
             .retry_after(1)),
         }
+    }
+
+    /// What the store does; `None` without one.
+    pub(crate) fn figures(&self) -> Option<StoreFigures> {
+        self.store().ok().map(|store| store.figures())
     }
 
     fn arrival(&self) -> Arrival {

@@ -297,3 +297,22 @@ fn fields_values_context_patterns_and_the_store_are_told() {
     assert_eq!(store["first_time"], "2026-01-01T00:00:00.000000000Z");
     api.shutdown();
 }
+
+#[test]
+fn what_the_store_does_is_among_the_metrics_and_nothing_without_one() {
+    let store = MemoryStore { is_late: true, ..MemoryStore::new((0..3).map(record).collect()) };
+    let api = api_of(Arc::new(store));
+    let page = get(&api, "/metrics").text;
+    for row in [
+        "weir_store_events 3",
+        "weir_store_flush_seconds_sum 0.5",
+        "weir_store_flush_seconds_count 2",
+        "weir_store_failing 1",
+        "weir_store_deleted_events_total 0",
+        "weir_store_cpu_seconds_total{thread=\"intake\"} 0",
+    ] {
+        assert!(page.lines().any(|line| line == row), "{row}: {page}");
+    }
+    api.show_store(None);
+    assert!(!get(&api, "/metrics").text.contains("weir_store_"));
+}

@@ -14,8 +14,8 @@ use weir_store::embedded::columns::{AttributeValue, Form, StoredRecord};
 use weir_store::query::{
     Access, Aggregate, AggregateRequest, Budget, ContextRequest, Coverage, DeleteError,
     DeletionReport, FieldInfo, Filter, LogStore, Pattern, Patterns, PatternsRequest, QueryError,
-    RecordContext, SearchPage, SearchRequest, Shortfall, Stop, StoreReport, TimeRange, ValueType,
-    naive,
+    RecordContext, SearchPage, SearchRequest, Shortfall, Stop, StoreFigures, StoreReport,
+    TimeRange, ValueType, naive,
 };
 
 /// Time of the first record, nanoseconds since 1970: 2026-01-01T00:00:00Z.
@@ -149,6 +149,12 @@ impl LogStore for MemoryStore {
             field("@http.status_code", ValueType::Number),
             field("@http.method", ValueType::Text),
         ])
+    }
+
+    fn figures(&self) -> StoreFigures {
+        let rows = self.records.lock().unwrap().len() as u64;
+        let error = self.is_late.then(|| "no space".to_owned());
+        StoreFigures { rows, flushes: 2, flush_seconds: 0.5, error, ..StoreFigures::default() }
     }
 
     fn delete(

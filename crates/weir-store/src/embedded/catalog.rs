@@ -106,10 +106,13 @@ impl Queue {
 pub(super) struct Counts {
     pub(super) taken_rows: AtomicU64,
     pub(super) skipped_rows: AtomicU64,
+    pub(super) flushed_bytes: AtomicU64,
     pub(super) flushes: AtomicU64,
     pub(super) flush_us: AtomicU64,
     pub(super) merges: AtomicU64,
     pub(super) merge_us: AtomicU64,
+    pub(super) intake_cpu_ns: AtomicU64,
+    pub(super) flush_cpu_ns: AtomicU64,
     pub(super) failures: AtomicU64,
     pub(super) is_full: AtomicU64,
     pub(super) error: Mutex<Option<String>>,

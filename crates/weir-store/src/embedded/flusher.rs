@@ -336,7 +336,9 @@ impl Flusher {
             let _nobody_waits = told.send(id);
         }
         if let Some(sealed) = pending.sealed {
-            self.shared.counts.flushes.fetch_add(1, Ordering::Relaxed);
+            let counts = &self.shared.counts;
+            counts.flushes.fetch_add(1, Ordering::Relaxed);
+            counts.flushed_bytes.fetch_add(sealed.raw_bytes, Ordering::Relaxed);
             self.settle(sealed);
         }
         Ok(())

@@ -10,7 +10,7 @@ use super::snapshot::Snapshot;
 use crate::query::{
     Access, Aggregate, AggregateRequest, Budget, ContextRequest, DeleteError, DeletionReport,
     FieldInfo, LogStore, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage,
-    SearchRequest, StoreReport, TimeRange,
+    SearchRequest, StoreFigures, StoreReport, TimeRange,
 };
 
 /// What gives snapshots.
@@ -20,6 +20,9 @@ pub trait Snapshots: Send + Sync + std::fmt::Debug {
 
     /// What is stored and what it takes.
     fn report(&self) -> StoreReport;
+
+    /// What it does.
+    fn figures(&self) -> StoreFigures;
 
     /// See [`LogStore::delete`].
     fn delete(
@@ -83,6 +86,10 @@ impl<S: Snapshots> LogStore for Explorer<S> {
 
     fn report(&self) -> StoreReport {
         self.store.report()
+    }
+
+    fn figures(&self) -> StoreFigures {
+        self.store.figures()
     }
 
     fn delete(

@@ -33,5 +33,5 @@ mod verify;
 pub use head::Upstream;
 pub use log_store::{Explorer, Snapshots};
 pub use manifest::ManifestError;
-pub use store::{EmbeddedStore, StoreConfig, StoreFigures};
+pub use store::{EmbeddedStore, StoreConfig};
 pub use verify::{Verified, verify};

@@ -19,7 +19,8 @@ use super::opening::{self, Opened};
 use super::snapshot::Snapshot;
 use super::threads::{self, Feeder, Threads};
 use crate::query::{
-    Access, ClassReport, ColumnReport, DeleteError, DeletionReport, StoreReport, TimeRange,
+    Access, ClassReport, ColumnReport, DeleteError, DeletionReport, StoreFigures, StoreReport,
+    TimeRange,
 };
 
 /// How a store is laid out and bounded.
@@ -40,55 +41,6 @@ pub struct StoreConfig {
     pub level: i32,
     /// Disk that always stays free.
     pub free_bytes_min: u64,
-}
-
-/// What a store does, in figures.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct StoreFigures {
-    /// Records in segments.
-    pub rows: u64,
-    /// Records in memory.
-    pub head_rows: u64,
-    /// Memory of those.
-    pub head_bytes: u64,
-    /// Segments.
-    pub segments: u64,
-    /// Bytes of segments and sidecars.
-    pub disk_bytes: u64,
-    /// Bytes of the records in segments as they came in.
-    pub raw_bytes: u64,
-    /// Records taken in since start.
-    pub taken_rows: u64,
-    /// Of these, those that were stored already.
-    pub skipped_rows: u64,
-    /// Chunks that were made into segments since start.
-    pub flushes: u64,
-    /// Time that took.
-    pub flush_seconds: f64,
-    /// Merges since start.
-    pub merges: u64,
-    /// Time that they took.
-    pub merge_seconds: f64,
-    /// Attempts that failed since start.
-    pub failures: u64,
-    /// What is wrong at present.
-    pub error: Option<String>,
-    /// Nothing is taken in at present, because the head is full.
-    pub is_full: bool,
-    /// It still takes in what was received before it started.
-    pub is_catching_up: bool,
-    /// Segments that cannot be read, and why.
-    pub damaged: Vec<String>,
-    /// Segments that retention removed since the store began.
-    pub retired_segments: u64,
-    /// Their records.
-    pub retired_rows: u64,
-    /// Their bytes on disk.
-    pub retired_bytes: u64,
-    /// Records that were deleted on request since the store began.
-    pub deleted_rows: u64,
-    /// Deletions that are not done yet: their records are hidden, and still in files.
-    pub deletions_pending: u64,
 }
 
 /// The embedded store.
@@ -219,10 +171,13 @@ impl EmbeddedStore {
             raw_bytes: sum(|entry| entry.raw_bytes),
             taken_rows: get(&counts.taken_rows),
             skipped_rows: get(&counts.skipped_rows),
+            flushed_bytes: get(&counts.flushed_bytes),
             flushes: get(&counts.flushes),
             flush_seconds: get(&counts.flush_us) as f64 / 1e6,
             merges: get(&counts.merges),
             merge_seconds: get(&counts.merge_us) as f64 / 1e6,
+            intake_cpu_seconds: get(&counts.intake_cpu_ns) as f64 / 1e9,
+            flush_cpu_seconds: get(&counts.flush_cpu_ns) as f64 / 1e9,
             failures: get(&counts.failures),
             error: counts.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             is_full: get(&counts.is_full) > 0,
@@ -288,6 +243,10 @@ impl Snapshots for EmbeddedStore {
 
     fn report(&self) -> StoreReport {
         EmbeddedStore::report(self)
+    }
+
+    fn figures(&self) -> StoreFigures {
+        EmbeddedStore::figures(self)
     }
 
     fn delete(

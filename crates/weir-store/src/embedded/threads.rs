@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_host::process::publish_cpu;
 use weir_journal::{Cursor, Delivery};
 use weir_model::{Position, SourceId, StreamId};
 
@@ -238,6 +239,7 @@ impl Feeder {
     async fn run(mut self) {
         loop {
             let wait = self.step();
+            publish_cpu(&self.shared.counts.intake_cpu_ns);
             if wait == Wait::Ended || self.shared.queue().is_given_up {
                 break;
             }
@@ -282,6 +284,7 @@ fn run_flusher(mut flusher: Flusher) {
     let shared = flusher.shared.clone();
     loop {
         let step = flusher.step();
+        publish_cpu(&shared.counts.flush_cpu_ns);
         let mut queue = shared.queue();
         let has_work = queue.has_work();
         if queue.is_given_up || (queue.has_ended && !has_work) {

@@ -25,7 +25,7 @@ pub use request::{
     GroupHistogram, GroupSort, NamedMeasure, Order, PageKey, PatternsRequest, RecordId,
     SearchRequest, SortBy, TimeRange,
 };
-pub use store::{ClassReport, ColumnReport, DeletionReport, LogStore, StoreReport};
+pub use store::{ClassReport, ColumnReport, DeletionReport, LogStore, StoreFigures, StoreReport};
 
 pub(crate) use answer::{compare_keys, compare_ranks, rank_of};
 pub(crate) use fields::{resource_attributes, tag_value, tags_of};

@@ -59,6 +59,9 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
     /// What is stored and what it takes.
     fn report(&self) -> StoreReport;
 
+    /// What it does; cheap enough to be asked every few seconds.
+    fn figures(&self) -> StoreFigures;
+
     /// Hides the records of the range that the query describes and that may be seen, of those that
     /// were received before, and deletes them in the background. Returns the number of the
     /// deletion once it is durable, within `timeout`.
@@ -75,6 +78,61 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
 
     /// What was asked to be deleted, the latest first, with what became of it.
     fn deletions(&self, access: &Access) -> Vec<DeletionReport>;
+}
+
+/// What a store does, in figures.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StoreFigures {
+    /// Records in segments.
+    pub rows: u64,
+    /// Records in memory.
+    pub head_rows: u64,
+    /// Memory of those.
+    pub head_bytes: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Bytes of segments and sidecars.
+    pub disk_bytes: u64,
+    /// Bytes of the records in segments as they came in.
+    pub raw_bytes: u64,
+    /// Records taken in since start.
+    pub taken_rows: u64,
+    /// Of these, those that were stored already.
+    pub skipped_rows: u64,
+    /// Bytes of records that were made into segments since start, as they came in.
+    pub flushed_bytes: u64,
+    /// Chunks that were made into segments since start.
+    pub flushes: u64,
+    /// Time that took.
+    pub flush_seconds: f64,
+    /// Merges since start.
+    pub merges: u64,
+    /// Time that they took.
+    pub merge_seconds: f64,
+    /// CPU time of the thread that takes in.
+    pub intake_cpu_seconds: f64,
+    /// CPU time of the thread that writes, merges and deletes.
+    pub flush_cpu_seconds: f64,
+    /// Attempts that failed since start.
+    pub failures: u64,
+    /// What is wrong at present.
+    pub error: Option<String>,
+    /// Nothing is taken in at present, because the head is full.
+    pub is_full: bool,
+    /// It still takes in what was received before it started.
+    pub is_catching_up: bool,
+    /// Segments that cannot be read, and why.
+    pub damaged: Vec<String>,
+    /// Segments that retention removed since the store began.
+    pub retired_segments: u64,
+    /// Their records.
+    pub retired_rows: u64,
+    /// Their bytes on disk.
+    pub retired_bytes: u64,
+    /// Records that were deleted on request since the store began.
+    pub deleted_rows: u64,
+    /// Deletions that are not done yet: their records are hidden, and still in files.
+    pub deletions_pending: u64,
 }
 
 /// What became of a deletion.
