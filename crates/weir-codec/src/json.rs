@@ -160,6 +160,36 @@ fn next_special(bytes: &[u8], at: usize) -> Option<usize> {
     memchr::memchr2(b'\\', b'"', bytes.get(from..)?).map(|found| from + found)
 }
 
+/// Length of the string content at the start of `bytes`, up to its quote, and whether it has no
+/// escape. `None` when there is no quote or something before it may not stand in a string.
+#[inline]
+pub(crate) fn text_len(bytes: &[u8]) -> Option<(usize, bool)> {
+    const NEAR_WORDS: usize = 4;
+    const LOW: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = 0x80 * LOW;
+    for (index, word) in bytes.as_chunks().0.iter().take(NEAR_WORDS).enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let control = word.wrapping_sub(0x20 * LOW) & !word & HIGH;
+        let hits = equal_bytes(word, b'"') | equal_bytes(word, b'\\') | control;
+        if hits != 0 {
+            let at = index * 8 + hits.trailing_zeros() as usize / 8;
+            if bytes.get(at) == Some(&b'"') {
+                return Some((at, true));
+            }
+            break;
+        }
+    }
+    let at = memchr::memchr2(b'\\', b'"', bytes)?;
+    let (len, is_plain) = match bytes.get(at) {
+        Some(b'"') => (at, true),
+        _ => match content_from(bytes, at) {
+            Content::Quote(len) => (len, false),
+            Content::End | Content::Invalid(_) => return None,
+        },
+    };
+    (!has_control(bytes.get(..len)?)).then_some((len, is_plain))
+}
+
 /// The high bit of every byte of `word` that equals `byte`; bits above the lowest one that is
 /// set may be wrong.
 #[inline]
@@ -267,9 +297,7 @@ impl<'a> Scanner<'a> {
     pub(crate) fn string(&mut self) -> Option<Range<usize>> {
         self.take(b'"')?;
         let start = self.at;
-        let Content::Quote(len) = content(self.bytes.get(start..)?) else {
-            return None;
-        };
+        let (len, _) = text_len(self.bytes.get(start..)?)?;
         self.at = start + len + 1;
         Some(start..start + len)
     }

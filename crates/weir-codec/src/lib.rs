@@ -39,4 +39,4 @@ pub use join::{Partials, cut_body};
 pub use json::is_json_object;
 pub use multiline::{MULTILINE_LINES_DEFAULT, Multiline, MultilineError, MultilinePreset};
 pub use state::StateError;
-pub use time::{civil_from_days, format_rfc3339_ns, format_unix_time, parse_rfc3339};
+pub use time::{TimeParser, civil_from_days, format_rfc3339_ns, format_unix_time, parse_rfc3339};

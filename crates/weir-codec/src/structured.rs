@@ -8,10 +8,10 @@ use weir_model::{RecordFlags, Severity};
 
 use crate::Format;
 use crate::json::Scanner;
-use crate::time::parse_rfc3339;
+use crate::time::TimeParser;
 
 /// How far into a line the look goes. Loggers write time and level first.
-const LOOK_BYTES: usize = 512;
+pub(crate) const LOOK_BYTES: usize = 512;
 
 /// What the look found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,15 +23,33 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn is_complete(&self) -> bool {
+    /// The key is one that [`Self::field`] takes something from.
+    pub(crate) fn may_state(key: &[u8]) -> bool {
+        let keys: [&[u8]; 8] =
+            [b"time", b"timestamp", b"@timestamp", b"ts", b"level", b"severity", b"status", b"lvl"];
+        keys.contains(&key)
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
         self.time_ns.is_some() && self.severity != Severity::UNSPECIFIED
     }
 
     /// Takes what a field says. `is_text` tells `"30"` from `30`.
     pub(crate) fn field(&mut self, key: &[u8], value: &[u8], is_text: bool) {
+        self.next_field(key, value, is_text, &mut TimeParser::default());
+    }
+
+    /// The same, with a parser that has seen the times of the lines before.
+    pub(crate) fn next_field(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        is_text: bool,
+        times: &mut TimeParser,
+    ) {
         match key {
             b"time" | b"timestamp" | b"@timestamp" | b"ts" if self.time_ns.is_none() => {
-                self.time_ns = parse_rfc3339(value).or_else(|| parse_epoch(value));
+                self.time_ns = times.parse(value).or_else(|| parse_epoch(value));
             }
             b"level" | b"severity" | b"status" | b"lvl"
                 if self.severity == Severity::UNSPECIFIED =>

@@ -18,16 +18,17 @@ pub fn parse_rfc3339(text: &[u8]) -> Option<i64> {
 
 /// Reads RFC 3339 and remembers the last whole second, which most lines share with the one
 /// before.
-#[derive(Debug, Default)]
-pub(crate) struct TimeParser {
+#[derive(Debug, Clone, Default)]
+pub struct TimeParser {
     whole: [u8; WHOLE_LEN],
     /// Seconds since 1970 of `whole` read as UTC.
     seconds: i64,
 }
 
 impl TimeParser {
+    /// Reads the next time, as [`parse_rfc3339`] does.
     #[inline]
-    pub(crate) fn parse(&mut self, text: &[u8]) -> Option<i64> {
+    pub fn parse(&mut self, text: &[u8]) -> Option<i64> {
         let (whole, rest) = text.split_first_chunk::<WHOLE_LEN>()?;
         if *whole != self.whole {
             self.seconds = whole_seconds(whole)?;

@@ -1,5 +1,6 @@
 //! JSON objects to attributes.
 
+use super::shape::ValueSpan;
 use super::{Attributes, PATH_BYTES_MAX, Scalar, Stated};
 use crate::json::Scanner;
 use crate::{Format, structured};
@@ -11,14 +12,23 @@ const DEPTH_MAX: usize = 32;
 /// Adds the members of an object that is the whole text.
 pub(super) fn read(object: &[u8], attributes: &mut Attributes) -> Option<Stated> {
     let mut path = std::mem::take(&mut attributes.path);
+    let mut spans = std::mem::take(&mut attributes.spans);
     path.clear();
-    let mut walk = Walk { bytes: object, scanner: Scanner::new(object), attributes, path };
+    spans.clear();
+    let first = attributes.entries.len();
+    let mut walk = Walk { bytes: object, scanner: Scanner::new(object), attributes, path, spans };
     let is_object = walk.object(0).is_some();
     walk.scanner.white_space();
-    let is_all = walk.scanner.is_at_end();
-    attributes.path = walk.path;
-    if !is_object || !is_all {
+    let is_whole = is_object && walk.scanner.is_at_end();
+    Walk { path: attributes.path, spans: attributes.spans, .. } = walk;
+    if !is_whole {
         return None;
+    }
+    if !attributes.is_cut {
+        let Attributes { shapes, spans, entries, text, .. } = attributes;
+        let entries = entries.get(first..).unwrap_or_default().iter();
+        let paths = entries.map(|entry| text.get(entry.path.clone()).unwrap_or_default());
+        shapes.learn(object, spans, paths);
     }
     Some(structured::look(Format::Json, object).into())
 }
@@ -43,11 +53,62 @@ fn number_value(text: &[u8]) -> Option<Scalar<'static>> {
     }
 }
 
+/// Whole numbers of so many digits fit their type.
+const SURE_DIGITS: usize = 18;
+
+/// The value at the front of `rest` that is neither text nor object nor array, and its length.
+#[inline]
+pub(super) fn bare_value(rest: &[u8]) -> Option<(usize, Scalar<'_>)> {
+    if let Some(found) = short_number(rest) {
+        return Some(found);
+    }
+    if let b'"' | b'{' | b'[' = rest.first()? {
+        return None;
+    }
+    let text = rest.get(Scanner::new(rest).value()?).filter(|text| rest.starts_with(text))?;
+    Some((text.len(), bare_scalar(text)))
+}
+
+/// A whole number of few digits, as most are.
+#[inline]
+fn short_number(rest: &[u8]) -> Option<(usize, Scalar<'static>)> {
+    let sign = usize::from(rest.first() == Some(&b'-'));
+    let digits = rest.get(sign..)?;
+    let (mut number, mut len) = (0_i64, 0);
+    for byte in digits.iter().take(SURE_DIGITS) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        number = number * 10 + i64::from(digit);
+        len += 1;
+    }
+    let is_as_json = len == 1 || digits.first() != Some(&b'0');
+    let is_number = len > 0 && is_as_json && (sign == 0 || number != 0);
+    match digits.get(len) {
+        Some(b'0'..=b'9' | b'.' | b'e' | b'E') => None,
+        _ if is_number => Some((sign + len, Scalar::Int(if sign == 0 { number } else { -number }))),
+        _ => None,
+    }
+}
+
+/// The value of a whole text that is neither text nor object nor array in JSON.
+fn bare_scalar(text: &[u8]) -> Scalar<'_> {
+    match text {
+        b"true" => Scalar::Bool(true),
+        b"false" => Scalar::Bool(false),
+        b"null" => Scalar::Null,
+        // A number beyond any type is kept as it is written.
+        text => number_value(text).unwrap_or(Scalar::Text(text)),
+    }
+}
+
 struct Walk<'a, 'b> {
     bytes: &'a [u8],
     scanner: Scanner<'a>,
     attributes: &'b mut Attributes,
     path: Vec<u8>,
+    spans: Vec<ValueSpan>,
 }
 
 impl Walk<'_, '_> {
@@ -96,23 +157,21 @@ impl Walk<'_, '_> {
             b'[' if !too_deep => return self.array(depth + 1),
             _ => {}
         }
-        let text = self.bytes.get(self.scanner.value()?)?;
-        let value = match text {
+        let span = self.scanner.value()?;
+        let value = match self.bytes.get(span.clone())? {
             [b'"', text @ .., b'"'] => {
                 let text = unescape_json(text);
+                self.spans.push(ValueSpan { span: span.start + 1..span.end - 1, is_text: true });
                 self.attributes.add(&self.path, Scalar::Text(&text));
                 return Some(());
             }
-            b"true" => Scalar::Bool(true),
-            b"false" => Scalar::Bool(false),
-            b"null" => Scalar::Null,
             [b'{' | b'[', ..] => {
                 self.attributes.is_cut = true;
                 return Some(());
             }
-            // A number beyond any type is kept as it is written.
-            text => number_value(text).unwrap_or(Scalar::Text(text)),
+            text => bare_scalar(text),
         };
+        self.spans.push(ValueSpan { span, is_text: false });
         self.attributes.add(&self.path, value);
         Some(())
     }

@@ -11,6 +11,7 @@ mod access_log;
 mod json;
 mod logfmt;
 mod rewrite;
+mod shape;
 mod syslog;
 
 pub use access_log::{LineFormat, LineFormatError};
@@ -21,6 +22,7 @@ use std::ops::Range;
 
 use weir_model::Severity;
 
+use crate::time::TimeParser;
 use crate::{escape_json_into, structured};
 
 /// Most values of one record: far more than people write, and a bound for what a hostile record
@@ -123,6 +125,13 @@ pub struct Attributes {
     is_cut: bool,
     /// The path of the member that is being read; kept for its memory.
     path: Vec<u8>,
+    /// Where the values of the object stand that is being read; kept for their memory.
+    spans: Vec<shape::ValueSpan>,
+    /// Of the objects that were read before, over all records.
+    shapes: shape::Shapes,
+    times: TimeParser,
+    /// The number of the shape that all entries are of.
+    shape: Option<u64>,
 }
 
 impl Attributes {
@@ -136,6 +145,7 @@ impl Attributes {
         self.text.clear();
         self.entries.clear();
         self.is_cut = false;
+        self.shape = None;
     }
 
     /// There is none.
@@ -153,10 +163,22 @@ impl Attributes {
         self.is_cut
     }
 
+    /// A number for the paths and their order: when it is the same as it was for an earlier record
+    /// that was read into this, so are they. `None` when that is not known.
+    pub fn shape(&self) -> Option<u64> {
+        self.shape
+    }
+
     /// All paths and values in order; a path stands once for each of its values.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Scalar<'_>)> + Clone {
         self.entries.iter().map(|entry| (self.slice(&entry.path), self.scalar(&entry.value)))
+    }
+
+    /// The value with that number in the order of [`Self::iter`].
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<Scalar<'_>> {
+        self.entries.get(index).map(|entry| self.scalar(&entry.value))
     }
 
     /// Every value of a path.
@@ -166,6 +188,24 @@ impl Attributes {
 
     /// Adds the members of a JSON object. `None`, and nothing added, when it is none.
     pub fn read_json(&mut self, object: &[u8]) -> Option<Stated> {
+        self.read_object::<true>(object)
+    }
+
+    /// The same for who does not ask what the object states.
+    pub fn read_members(&mut self, object: &[u8]) -> Option<()> {
+        self.read_object::<false>(object).map(drop)
+    }
+
+    fn read_object<const IS_ASKED: bool>(&mut self, object: &[u8]) -> Option<Stated> {
+        let (first, start) = (self.entries.len(), self.text.len());
+        let Self { shapes, text, entries, times, .. } = self;
+        if let Some((stated, shape)) = shapes.read::<IS_ASKED>(object, text, entries, times) {
+            self.shapes.praise();
+            self.shape = (first == 0).then_some(shape);
+            return Some(stated);
+        }
+        self.entries.truncate(first);
+        self.text.truncate(start);
         self.attempt(|attributes| json::read(object, attributes))
     }
 
@@ -189,6 +229,7 @@ impl Attributes {
     fn attempt(&mut self, read: impl FnOnce(&mut Self) -> Option<Stated>) -> Option<Stated> {
         let (entries, text, is_cut) = (self.entries.len(), self.text.len(), self.is_cut);
         let stated = read(self);
+        self.shape = None;
         if stated.is_none() {
             self.entries.truncate(entries);
             self.text.truncate(text);
@@ -199,6 +240,7 @@ impl Attributes {
 
     /// Adds a value to a path, beside those that it has.
     pub fn add(&mut self, path: &[u8], value: Scalar<'_>) {
+        self.shape = None;
         if self.entries.len() >= ATTRIBUTES_MAX || path.is_empty() || path.len() > PATH_BYTES_MAX {
             self.is_cut = true;
             return;
@@ -222,6 +264,7 @@ impl Attributes {
 
     /// Removes a path and those below it. False when there is none.
     pub fn remove(&mut self, path: &[u8]) -> bool {
+        self.shape = None;
         let before = self.entries.len();
         let text = &self.text;
         self.entries.retain(|entry| {
@@ -235,6 +278,7 @@ impl Attributes {
     pub fn cut_in_half(&mut self) {
         self.entries.truncate(self.entries.len() / 2);
         self.is_cut = true;
+        self.shape = None;
     }
 
     /// Puts a text in place of the texts and numbers for which `change` gives one; numbers are
@@ -274,6 +318,7 @@ impl Attributes {
             let path = self.entries.get(index).map(|entry| self.slice(&entry.path));
             let Some(new) = path.and_then(&change) else { continue };
             let new = self.keep(&new);
+            self.shape = None;
             if let Some(entry) = self.entries.get_mut(index) {
                 entry.path = new;
                 is_changed = true;
