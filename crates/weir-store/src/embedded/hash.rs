@@ -24,30 +24,33 @@ pub(crate) fn hash_more(state: u64, bytes: &[u8]) -> u64 {
         hash = fold(hash, u64::from_le_bytes(*word));
     }
     if !rest.is_empty() {
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        hash = fold(hash, u64::from_le_bytes(last));
+        hash = fold(hash, last_word(bytes, rest.len()));
     }
     hash
 }
 
-/// The hash of `len` bytes of a buffer from `start` on, behind which at least eight more bytes
-/// stand: the same as [`hash_bytes`], sooner.
+/// The last `count` bytes (1 to 7) as a number, read without a loop.
 #[inline]
-pub(crate) fn hash_within(buffer: &[u8], start: usize, len: usize) -> u64 {
-    let word = |at: usize| {
-        let bytes = buffer.get(at..).and_then(<[u8]>::first_chunk);
-        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-    };
-    let mut hash = fold(SEED, len as u64);
-    for at in (0..len / 8).map(|index| start + index * 8) {
-        hash = fold(hash, word(at));
+fn last_word(bytes: &[u8], count: usize) -> u64 {
+    if let Some(last) = bytes.last_chunk() {
+        return u64::from_le_bytes(*last) >> (64 - 8 * count);
     }
-    let rest = len % 8;
-    if rest > 0 {
-        hash = fold(hash, word(start + len - rest) & (u64::MAX >> (64 - 8 * rest)));
+    // All there is: two halves that may overlap.
+    if let Some((first, last)) = bytes.first_chunk().zip(bytes.last_chunk()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        return u64::from(first) | u64::from(last) << (8 * (count - 4));
     }
-    finish(hash)
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+/// The hash of `len` bytes, at least one and at most sixteen, that are the lowest ones of a number
+/// whose other bytes are zero: the same as [`hash_bytes`], sooner. The way does not depend on
+/// their number, which for words nobody foresees.
+#[inline]
+pub(crate) fn hash_short(bytes: u128, len: usize) -> u64 {
+    let one = fold(fold(SEED, len as u64), bytes as u64);
+    let two = fold(one, (bytes >> 64) as u64);
+    finish(if len > 8 { two } else { one })
 }
 
 /// The hash of what was folded in.
@@ -103,15 +106,18 @@ pub(crate) struct Interner {
 impl Interner {
     /// The number of a text.
     pub(crate) fn intern(&mut self, text: &[u8]) -> u32 {
-        // Neighbours are equal more often than not.
-        if let Some(last) = self.last
-            && self.texts.get(last as usize) == text
-        {
+        if let Some(last) = self.last_if(text) {
             return last;
         }
         let code = self.look_up(text);
         self.last = Some(code);
         code
+    }
+
+    /// The number of a text that is the last one again: neighbours are equal more often than not.
+    #[inline]
+    pub(crate) fn last_if(&self, text: &[u8]) -> Option<u32> {
+        self.last.filter(|last| self.texts.get(*last as usize) == text)
     }
 
     fn look_up(&mut self, text: &[u8]) -> u32 {
@@ -166,15 +172,99 @@ impl Interner {
         &self.texts
     }
 
+    /// The texts without the table.
+    pub(crate) fn into_texts(self) -> Texts {
+        self.texts
+    }
+
     /// Bytes that it holds.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.texts.memory_bytes() + self.slots.capacity() * 4
     }
 }
 
+/// Numbers for numbers, in the order in which they were first seen.
+#[derive(Debug, Default)]
+pub(crate) struct NumberInterner {
+    numbers: Vec<u64>,
+    /// Open addressing: number and its place + 1, or 0. A power of two, at most half full.
+    slots: Vec<(u64, u32)>,
+}
+
+impl NumberInterner {
+    /// The place of a number.
+    #[inline]
+    pub(crate) fn intern(&mut self, number: u64) -> u32 {
+        if self.slots.len() < (self.numbers.len() + 1) * 2 {
+            self.grow();
+        }
+        let at = self.slot(number);
+        let slot = &mut self.slots[at];
+        if slot.1 == 0 {
+            self.numbers.push(number);
+            *slot = (number, self.numbers.len() as u32);
+        }
+        slot.1 - 1
+    }
+
+    /// Where a number is or would be.
+    #[inline]
+    fn slot(&self, number: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = fold(SEED, number) as usize & mask;
+        while self.slots[at].1 != 0 && self.slots[at].0 != number {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let size = (self.slots.len() * 2).max(16);
+        self.slots.clear();
+        self.slots.resize(size, (0, 0));
+        for place in 0..self.numbers.len() {
+            let at = self.slot(self.numbers[place]);
+            self.slots[at] = (self.numbers[place], place as u32 + 1);
+        }
+    }
+
+    /// All numbers by their places.
+    pub(crate) fn numbers(&self) -> &[u64] {
+        &self.numbers
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ways_to_a_hash_agree_for_every_length() {
+        let buffer: Vec<u8> = (0..200_u8).map(|n| n.wrapping_mul(73)).collect();
+        for len in 0..100 {
+            let mut padded = buffer[..len].to_vec();
+            padded.resize(len.next_multiple_of(8), 0);
+            let words = padded.as_chunks::<8>().0.iter();
+            let plain = words
+                .fold(fold(SEED, len as u64), |hash, word| fold(hash, u64::from_le_bytes(*word)));
+            assert_eq!(hash_bytes(&buffer[..len]), finish(plain), "{len}");
+            if (1..=16).contains(&len) {
+                padded.resize(16, 0);
+                let bytes = u128::from_le_bytes(padded.try_into().unwrap());
+                assert_eq!(hash_short(bytes, len), finish(plain), "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn equal_numbers_have_one_place() {
+        let mut interner = NumberInterner::default();
+        for number in (0..2000_u64).chain(0..2000) {
+            assert_eq!(u64::from(interner.intern(number << 40)), number);
+        }
+        assert_eq!(interner.numbers().len(), 2000);
+    }
 
     #[test]
     fn equal_texts_have_one_number_and_others_their_own() {

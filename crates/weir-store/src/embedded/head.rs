@@ -110,18 +110,27 @@ impl Head {
         let stored = self.stored.get(&stream).copied();
         self.intake.begin_batch(source, stream, delivery.batch.resource());
         let mut rows = self.chunk.write();
+        let mut last = None;
+        let mut full = None;
         for (index, record) in delivery.records().filter(|(index, _)| *index >= from) {
             if stored.is_some_and(|stored| record.position <= stored) {
                 skipped += 1;
                 continue;
             }
             if self.intake.push(&mut rows, self.next_sequence, &record).is_err() {
-                return Err((ChunkFull, index));
+                full = Some(index);
+                break;
             }
             self.begun.get_or_insert(now);
             self.next_sequence += 1;
             self.raw_bytes += record.body.len() as u64 + 1;
-            self.positions.insert(stream, record.position);
+            last = Some(record.position);
+        }
+        if let Some(last) = last {
+            self.positions.insert(stream, last);
+        }
+        if let Some(index) = full {
+            return Err((ChunkFull, index));
         }
         let end = delivery.batch.header().end();
         if stored.is_some_and(|stored| stored <= end) {

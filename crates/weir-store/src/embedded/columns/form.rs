@@ -3,7 +3,7 @@
 //!
 //! Invariant: an attribute is taken out only when it can be put back exactly.
 
-use weir_codec::{Scalar, format_rfc3339_ns};
+use weir_codec::{Scalar, TimeParser, format_rfc3339_ns};
 use weir_expr::Reserved;
 use weir_model::{RecordFlags, Severity};
 
@@ -25,19 +25,39 @@ pub enum TimeStyle {
 /// Units of [`TimeStyle::Units`], by their number in a [`Form`] less [`UNITS_AT`].
 const UNITS: [i64; 4] = [1_000_000_000, 1_000_000, 1_000, 1];
 const UNITS_AT: u8 = 16;
+/// Times that a text was not clamped to.
+const CERTAIN_TIMES: std::ops::Range<i64> = i64::MIN + 1_000_000_000..i64::MAX;
 /// `2026-11-21T19:12:31`.
 const WHOLE_LEN: usize = 19;
+
+/// Nothing in the text of a time is written as [`TimeStyle::write`] would not write it, if it is
+/// the text of that time at all: that can be told without writing it.
+fn is_canonical(text: &[u8], digits: usize) -> bool {
+    let point = if digits == 0 { None } else { Some(b'.') };
+    text.get(10) == Some(&b'T')
+        // A leap second counts as the one after it.
+        && text.get(WHOLE_LEN - 2..WHOLE_LEN).is_some_and(|second| second != b"60")
+        && point.is_none_or(|point| text.get(WHOLE_LEN) == Some(&point))
+        && text.len() == WHOLE_LEN + usize::from(point.is_some()) + digits + 1
+        && text.last() == Some(&b'Z')
+}
 
 impl TimeStyle {
     /// The style in which `value` is the time `time_ns`, if there is one.
     pub fn of(value: Scalar<'_>, time_ns: i64) -> Option<Self> {
+        Self::of_next(value, time_ns, &mut TimeParser::default())
+    }
+
+    /// The same, with a parser that has seen the times of the records before.
+    pub(super) fn of_next(value: Scalar<'_>, time_ns: i64, times: &mut TimeParser) -> Option<Self> {
         match value {
             Scalar::Text(text) => {
                 let digits = text.len().saturating_sub(WHOLE_LEN + 2);
-                let style = Self::Rfc3339(u8::try_from(digits).ok()?);
-                let mut written = Vec::with_capacity(32);
-                style.write(time_ns, &mut written)?;
-                (written == text).then_some(style)
+                let style = Self::Rfc3339(u8::try_from(digits).ok().filter(|n| *n <= 9)?);
+                let is_written_so = CERTAIN_TIMES.contains(&time_ns)
+                    && is_canonical(text, digits)
+                    && times.parse(text) == Some(time_ns);
+                is_written_so.then_some(style)
             }
             Scalar::Int(number) => UNITS
                 .into_iter()
@@ -195,6 +215,7 @@ mod tests {
             "2023-11-15T03:43:20.123456+05:30",
             "2023-11-14T22:13:20.1234560000Z",
             "2023-11-14T22:13:20Z",
+            "2023-11-14T22:13:20,123456Z",
             "",
         ] {
             assert_eq!(style(other), None, "{other}");

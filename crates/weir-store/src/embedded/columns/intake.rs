@@ -7,13 +7,15 @@
 //! A body that is a JSON object is kept as its attributes, and one of them as the message.
 //! Everything else is kept as it stands, whatever was read from it.
 
-use weir_codec::{ATTRIBUTES_MAX, Attributes, LineFormat, Scalar, escape_json_into};
+use weir_codec::{
+    ATTRIBUTES_MAX, Attributes, LineFormat, Scalar, Stated, TimeParser, escape_json_into,
+};
 use weir_expr::{Reserved, Status};
 use weir_model::{RecordFlags, RecordView, StreamId, unescape_json_into};
 
 use super::form::{Form, MESSAGE_PATHS, TIME_PATHS, TimeStyle};
 use super::record::value_of;
-use super::rows::{Full, NewRow, Rows};
+use super::rows::{Full, NewRow, Rows, is_utf8};
 
 /// Reads records one after the other; its buffers are used for all of them.
 #[derive(Debug, Default)]
@@ -32,10 +34,15 @@ pub struct Intake {
     host: Vec<u8>,
     status: Vec<u8>,
     tags: Vec<u8>,
+    times: TimeParser,
     /// Path and hints of each attribute of the last record: the next one is often like it.
     shape: Vec<(Vec<u8>, Hints)>,
+    /// What the resource says, which no record overrides.
+    of_resource: Hints,
     /// Of the present record.
-    hints: Hints,
+    places: Places,
+    /// Of records of earlier shapes, by the shape.
+    known: KnownPlaces,
 }
 
 /// Which fields of a record its attributes may say something about, a bit each.
@@ -48,9 +55,7 @@ impl Hints {
     const STATUS: Self = Self(1 << 2);
     const TRACE: Self = Self(1 << 3);
     const SPAN: Self = Self(1 << 4);
-    const MESSAGE: Self = Self(1 << 5);
-    const TIME: Self = Self(1 << 6);
-    const TAGS: Self = Self(1 << 7);
+    const TAGS: Self = Self(1 << 5);
 
     fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
@@ -65,8 +70,6 @@ impl Hints {
             (Self::STATUS, is_one_of(Reserved::Status.record_paths())),
             (Self::TRACE, is_one_of(Reserved::TraceId.record_paths())),
             (Self::SPAN, is_one_of(Reserved::SpanId.record_paths())),
-            (Self::MESSAGE, is_one_of(&MESSAGE_PATHS)),
-            (Self::TIME, is_one_of(&TIME_PATHS)),
             (Self::TAGS, is_one_of(&["tags", "ddtags"])),
         ];
         let found = hints.into_iter().filter(|(_, is_one)| *is_one);
@@ -74,21 +77,54 @@ impl Hints {
     }
 }
 
-/// What was taken out of the attributes of a record.
+/// Where among the attributes of a record those are that may become columns of its own.
 #[derive(Debug, Default, Clone, Copy)]
-struct Taken {
-    message: Option<&'static str>,
-    trace: Option<&'static str>,
-    span: Option<&'static str>,
-    time: Option<&'static str>,
+struct Places {
+    hints: Hints,
+    /// By place in [`MESSAGE_PATHS`] and [`TIME_PATHS`]: the number of the path's only value, if
+    /// that is inside the body.
+    message: [Option<u16>; MESSAGE_PATHS.len()],
+    time: [Option<u16>; TIME_PATHS.len()],
 }
 
+/// Shapes of the attributes beside a body and inside it.
+type ShapePair = [Option<u64>; 2];
+
+/// Shapes whose places are remembered, by their last bits.
+const SHAPES_KNOWN: usize = 64;
+
+/// What is where in records of known shapes.
+#[derive(Debug)]
+struct KnownPlaces(Vec<(ShapePair, Places)>);
+
+impl Default for KnownPlaces {
+    fn default() -> Self {
+        Self(vec![Default::default(); SHAPES_KNOWN])
+    }
+}
+
+impl KnownPlaces {
+    /// Those of a pair of shapes, with the pair that they are of.
+    fn slot(&mut self, [own, inside]: ShapePair) -> &mut (ShapePair, Places) {
+        let mixed = own.unwrap_or(0).wrapping_mul(31).wrapping_add(inside.unwrap_or(0));
+        &mut self.0[mixed as usize % SHAPES_KNOWN]
+    }
+}
+
+/// The numbers of the attributes that were taken out of a record.
+#[derive(Debug, Clone, Copy)]
+struct Taken([usize; 4]);
+
 impl Taken {
-    fn has(self, path: &[u8]) -> bool {
-        [self.message, self.trace, self.span, self.time]
-            .into_iter()
-            .flatten()
-            .any(|taken| taken.as_bytes() == path)
+    const NONE: Self = Self([usize::MAX; 4]);
+    const MESSAGE: usize = 0;
+    const TRACE: usize = 1;
+    const SPAN: usize = 2;
+    const TIME: usize = 3;
+
+    #[inline]
+    fn has(self, number: usize) -> bool {
+        self.0.contains(&number)
     }
 }
 
@@ -116,6 +152,18 @@ impl Intake {
             self.resource.clear();
             // What is no object is an empty resource, as everywhere.
             let _ = self.resource.read_json(resource);
+            self.of_resource = Hints::default();
+            for (key, hint) in [(Reserved::Service, Hints::SERVICE), (Reserved::Host, Hints::HOST)]
+            {
+                let buffer =
+                    if hint == Hints::SERVICE { &mut self.service } else { &mut self.host };
+                buffer.clear();
+                let mut found = Finder { buffer, is_found: false };
+                for path in key.resource_paths() {
+                    self.resource.values(path.as_bytes()).for_each(|value| found.take(value));
+                }
+                self.of_resource.0 |= if found.is_found { hint.0 } else { 0 };
+            }
         }
     }
 
@@ -134,12 +182,14 @@ impl Intake {
         let mut message = std::mem::take(&mut self.message);
         let body = plain_body(view, &mut message);
         let (is_object, stated) = self.read_body(view, body);
-        self.find_hints();
+        self.find_places();
         let status = self.find_status(view, stated);
         let (has_service, has_host, has_tags) =
             (self.find_text(Reserved::Service), self.find_text(Reserved::Host), self.find_tags());
+        let mut times = std::mem::take(&mut self.times);
         let result = self.add(
             rows,
+            &mut times,
             &NewRow {
                 time_ns: view.timestamp_ns,
                 sequence,
@@ -157,6 +207,7 @@ impl Intake {
             },
             is_object,
         );
+        self.times = times;
         self.message = message;
         result
     }
@@ -168,6 +219,8 @@ impl Intake {
         let is_object = body.trim_ascii_start().first() == Some(&b'{');
         let stated = if is_logfmt {
             self.inside.read_logfmt(body)
+        } else if is_object && Status::from_severity(view.severity).is_some() {
+            self.inside.read_members(body.trim_ascii()).map(|()| Stated::default())
         } else if is_object {
             self.inside.read_json(body.trim_ascii())
         } else {
@@ -182,8 +235,30 @@ impl Intake {
         (is_whole, stated.and_then(|stated| Status::from_severity(stated.severity)))
     }
 
-    /// Looks once which paths there are, so that nothing is looked for that is not there.
-    fn find_hints(&mut self) {
+    /// Looks once what is where, so that nothing is looked for that is not there; not even that
+    /// for a record of a shape that is known.
+    fn find_places(&mut self) {
+        let shapes = [&self.own, &self.inside].map(Attributes::shape);
+        let is_known = |index: usize, all: &Attributes| all.is_empty() || shapes[index].is_some();
+        let has_shape = is_known(0, &self.own) && is_known(1, &self.inside);
+        if has_shape
+            && let (known, places) = self.known.slot(shapes)
+            && *known == shapes
+        {
+            self.places = *places;
+            return;
+        }
+        self.places = Places {
+            hints: self.find_hints(),
+            message: MESSAGE_PATHS.map(|path| self.only_inside(path)),
+            time: TIME_PATHS.map(|path| self.only_inside(path)),
+        };
+        if has_shape {
+            *self.known.slot(shapes) = (shapes, self.places);
+        }
+    }
+
+    fn find_hints(&mut self) -> Hints {
         let mut hints = Hints::default();
         for (place, (path, _)) in self.own.iter().chain(self.inside.iter()).enumerate() {
             match self.shape.get_mut(place) {
@@ -200,21 +275,40 @@ impl Intake {
                 }
             }
         }
-        self.hints = hints;
+        hints
     }
 
-    fn add(&self, rows: &mut Rows, row: &NewRow<'_>, is_object: bool) -> Result<(), Full> {
+    /// Adds the row of a record, whose message is the body unless it is an object.
+    fn add(
+        &self,
+        rows: &mut Rows,
+        times: &mut TimeParser,
+        row: &NewRow<'_>,
+        is_object: bool,
+    ) -> Result<(), Full> {
         let mut row = *row;
-        let mut taken = Taken::default();
+        let body = row.message.unwrap_or_default();
+        let mut taken = Taken::NONE;
+        let value = |place: Option<u16>| {
+            let number = usize::from(place?);
+            Some((self.own.len() + number, self.inside.get(number)?))
+        };
         if is_object {
             row.message = None;
-        }
-        if is_object && self.hints.has(Hints::MESSAGE) {
-            for (index, path) in MESSAGE_PATHS.into_iter().enumerate() {
-                if let Some(Scalar::Text(text)) = self.only_inside(path) {
+            for (index, place) in self.places.message.into_iter().enumerate() {
+                if let Some((number, Scalar::Text(text))) = value(place) {
                     row.message = Some(text);
                     row.form = row.form.with_message(index);
-                    taken.message = Some(path);
+                    taken.0[Taken::MESSAGE] = number;
+                    break;
+                }
+            }
+            for (index, place) in self.places.time.into_iter().enumerate() {
+                if let Some((number, value)) = value(place)
+                    && let Some(style) = TimeStyle::of_next(value, row.time_ns, times)
+                {
+                    row.form = row.form.with_time(index, style);
+                    taken.0[Taken::TIME] = number;
                     break;
                 }
             }
@@ -222,28 +316,29 @@ impl Intake {
         if let Some((index, path, text)) = self.find_id(Reserved::TraceId) {
             row.trace_id = Some(text);
             row.form = row.form.with_trace(index);
-            taken.trace = Some(path);
+            taken.0[Taken::TRACE] = self.number_of(path);
         }
         if let Some((index, path, text)) = self.find_id(Reserved::SpanId) {
             row.span_id = Some(text);
             row.form = row.form.with_span(index);
-            taken.span = Some(path);
+            taken.0[Taken::SPAN] = self.number_of(path);
         }
-        if is_object && self.hints.has(Hints::TIME) {
-            for (index, path) in TIME_PATHS.into_iter().enumerate() {
-                if let Some(value) = self.only_inside(path)
-                    && let Some(style) = TimeStyle::of(value, row.time_ns)
-                {
-                    row.form = row.form.with_time(index, style);
-                    taken.time = Some(path);
-                    break;
-                }
-            }
+        // What is inside an object is UTF-8 if all of it is.
+        if is_object && self.own.is_empty() && is_utf8(body) {
+            return rows.push_utf8(&row, &self.inside, |number| taken.has(number));
         }
         let own = self.own.iter();
-        let inside = self.inside.iter().filter(|(path, _)| !self.is_shadowed(path));
-        let all = own.chain(inside).filter(|(path, _)| !taken.has(path));
-        rows.push(&row, all.take(ATTRIBUTES_MAX))
+        let inside = self.inside.iter();
+        let all = own.chain(inside).enumerate().filter(|(number, (path, _))| {
+            !taken.has(*number) && (*number < self.own.len() || !self.is_shadowed(path))
+        });
+        rows.push(&row, all.map(|(_, attribute)| attribute).take(ATTRIBUTES_MAX))
+    }
+
+    /// The number of the first attribute of a path.
+    fn number_of(&self, path: &str) -> usize {
+        let mut all = self.own.iter().chain(self.inside.iter());
+        all.position(|(found, _)| found == path.as_bytes()).unwrap_or(usize::MAX)
     }
 
     /// The attributes beside the body say something else about the path.
@@ -251,18 +346,19 @@ impl Intake {
         !self.own.is_empty() && self.own.values(path).next().is_some()
     }
 
-    /// The value of a path that has one value, inside the body.
-    fn only_inside(&self, path: &str) -> Option<Scalar<'_>> {
-        let mut values = self.inside.iter().filter(|(found, _)| *found == path.as_bytes());
-        let (_, value) = values.next()?;
-        let is_only = values.next().is_none() && !self.is_shadowed(path.as_bytes());
-        is_only.then_some(value)
+    /// The number of the value of a path that has one value, inside the body.
+    fn only_inside(&self, path: &str) -> Option<u16> {
+        let path = path.as_bytes();
+        let mut values = self.inside.iter().enumerate().filter(|(_, (found, _))| *found == path);
+        let (number, _) = values.next()?;
+        let is_only = values.next().is_none() && !self.is_shadowed(path);
+        u16::try_from(number).ok().filter(|_| is_only)
     }
 
     /// The text of a trace or span that is the only value of its path.
     fn find_id(&self, key: Reserved) -> Option<(usize, &'static str, &[u8])> {
         let hint = if key == Reserved::TraceId { Hints::TRACE } else { Hints::SPAN };
-        if !self.hints.has(hint) {
+        if !self.places.hints.has(hint) {
             return None;
         }
         for (index, path) in key.record_paths().iter().enumerate() {
@@ -285,18 +381,18 @@ impl Intake {
             Reserved::Service => (&mut self.service, Hints::SERVICE),
             _ => (&mut self.host, Hints::HOST),
         };
-        buffer.clear();
-        let mut found = Finder { buffer, is_found: false };
-        let resource = key.resource_paths().iter();
-        for path in resource {
-            self.resource.values(path.as_bytes()).for_each(|value| found.take(value));
+        if self.of_resource.has(hint) {
+            return true;
         }
-        if !found.is_found && self.hints.has(hint) {
-            for path in key.record_paths() {
-                let path = path.as_bytes();
-                self.own.values(path).for_each(|value| found.take(value));
-                self.inside.values(path).for_each(|value| found.take(value));
-            }
+        buffer.clear();
+        if !self.places.hints.has(hint) {
+            return false;
+        }
+        let mut found = Finder { buffer, is_found: false };
+        for path in key.record_paths() {
+            let path = path.as_bytes();
+            self.own.values(path).for_each(|value| found.take(value));
+            self.inside.values(path).for_each(|value| found.take(value));
         }
         found.is_found
     }
@@ -308,7 +404,7 @@ impl Intake {
             self.status.extend_from_slice(status.name().as_bytes());
             return true;
         }
-        if !self.hints.has(Hints::STATUS) {
+        if !self.places.hints.has(Hints::STATUS) {
             return false;
         }
         for path in Reserved::Status.record_paths() {
@@ -332,7 +428,7 @@ impl Intake {
     /// Writes down the tags that the record states: a list under `tags`, a text under `ddtags`.
     fn find_tags(&mut self) -> bool {
         self.tags.clear();
-        if !self.hints.has(Hints::TAGS) {
+        if !self.places.hints.has(Hints::TAGS) {
             return false;
         }
         for attributes in [&self.own, &self.inside] {

@@ -11,6 +11,7 @@ pub(crate) const EXACT_INT_MAX: i64 = 1 << 53;
 
 /// A value as the store keeps it: a number is a number, however it was written. `1.0` is the whole
 /// number 1 (minus zero is not 0), and what is no finite number is nothing.
+#[inline]
 pub fn canonical(value: Scalar<'_>) -> Scalar<'_> {
     let Scalar::Float(number) = value else { return value };
     let is_whole = number.fract() == 0.0 && number.abs() <= EXACT_INT_MAX as f64;
@@ -54,6 +55,7 @@ impl Values {
         }
     }
 
+    #[inline]
     fn push(&mut self, value: Scalar<'_>) {
         match (&mut *self, value) {
             (Self::Bool(values), Scalar::Bool(truth)) => values.push(truth),
@@ -91,6 +93,7 @@ impl Values {
         *self = Self::Any(cells, texts);
     }
 
+    #[inline]
     fn get(&self, index: usize) -> Scalar<'_> {
         match self {
             Self::Bool(values) => values.get(index).map_or(Scalar::Null, |v| Scalar::Bool(*v)),
@@ -136,6 +139,7 @@ impl PathColumn {
     }
 
     /// Adds a value of a row that is not before the last one.
+    #[inline]
     pub(super) fn push(&mut self, row: u32, value: Scalar<'_>) {
         self.value_bytes += match value {
             Scalar::Text(text) => 4 + text.len(),
@@ -156,8 +160,24 @@ impl PathColumn {
     }
 
     /// The value with that number (not: of that row), in its canonical form.
+    #[inline]
     pub fn value(&self, index: usize) -> Scalar<'_> {
         self.values.get(index)
+    }
+
+    /// The values, if all are whole numbers.
+    pub(crate) fn ints(&self) -> Option<&[i64]> {
+        if let Values::Int(values) = &self.values { Some(values) } else { None }
+    }
+
+    /// All values are texts.
+    pub(crate) fn has_only_texts(&self) -> bool {
+        matches!(self.values, Values::Text(_))
+    }
+
+    /// All values are of one type, and none is null.
+    pub(crate) fn has_one_type(&self) -> bool {
+        !matches!(self.values, Values::Any(..))
     }
 
     /// Bytes of all values: which paths get a column of their own.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use weir_codec::Scalar;
+use weir_codec::{Attributes, Scalar};
 use weir_model::{Position, StreamId};
 
 use super::record::add_attribute;
@@ -64,8 +64,15 @@ pub struct CodeColumn {
 }
 
 impl CodeColumn {
+    #[inline]
     fn push(&mut self, text: Option<&[u8]>) {
-        let code = text.map_or(NONE, |text| self.interner.intern(&utf8(text)));
+        let code = match text {
+            None => NONE,
+            Some(text) => match self.interner.last_if(text) {
+                Some(code) => code,
+                None => self.interner.intern(&utf8(text)),
+            },
+        };
         self.codes.push(code);
     }
 
@@ -161,6 +168,11 @@ pub struct Rows {
     attribute_bytes: usize,
 }
 
+/// What a value adds to the bytes of a row group.
+fn attribute_bytes(value: Scalar<'_>) -> usize {
+    if let Scalar::Text(text) = value { 8 + text.len() } else { 12 }
+}
+
 /// Texts of some of the rows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SparseTexts {
@@ -170,13 +182,14 @@ pub(crate) struct SparseTexts {
 }
 
 impl SparseTexts {
-    fn push(&mut self, text: Option<&[u8]>) -> usize {
+    #[inline]
+    fn push(&mut self, text: Option<&[u8]>, is_known_utf8: bool) -> usize {
         let Some(text) = text else {
             self.numbers.push(NONE);
             return 0;
         };
         self.numbers.push(self.texts.len() as u32);
-        let text = utf8(text);
+        let text = if is_known_utf8 { Cow::Borrowed(text) } else { utf8(text) };
         self.texts.push(&text);
         text.len()
     }
@@ -205,8 +218,16 @@ pub(crate) fn as_str(text: &[u8]) -> &str {
 }
 
 /// Most texts are short and ASCII, which is told sooner.
-fn is_utf8(text: &[u8]) -> bool {
-    text.is_ascii() || simdutf8::basic::from_utf8(text).is_ok()
+pub(super) fn is_utf8(text: &[u8]) -> bool {
+    is_ascii(text) || simdutf8::basic::from_utf8(text).is_ok()
+}
+
+/// The same as that of slices, without a byte at a time at the end of a long text.
+fn is_ascii(text: &[u8]) -> bool {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let Some(last) = text.last_chunk() else { return text.iter().all(u8::is_ascii) };
+    let words = text.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+    words.fold(u64::from_le_bytes(*last), |bits, word| bits | word) & HIGH == 0
 }
 
 impl Rows {
@@ -252,7 +273,31 @@ impl Rows {
             self.text_bytes += bytes.len();
             self.originals.push((index, Original::new(bytes)));
         }
-        self.push_fixed(row);
+        self.push_fixed(row, false);
+        Ok(())
+    }
+
+    /// Adds a row with these attributes but those whose number is taken. All of them and the
+    /// message are known to be UTF-8.
+    pub(super) fn push_utf8(
+        &mut self,
+        row: &NewRow<'_>,
+        attributes: &Attributes,
+        is_taken: impl Fn(usize) -> bool,
+    ) -> Result<(), Full> {
+        if self.is_full() {
+            return Err(Full);
+        }
+        let index = self.len() as u32;
+        let mut place = 0;
+        for (number, (path, value)) in attributes.iter().enumerate() {
+            if !is_taken(number) {
+                self.attribute_bytes += attribute_bytes(value);
+                self.push_value(index, place, path, value);
+                place += 1;
+            }
+        }
+        self.push_fixed(row, true);
         Ok(())
     }
 
@@ -289,7 +334,7 @@ impl Rows {
         Ok(())
     }
 
-    fn push_fixed(&mut self, row: &NewRow<'_>) {
+    fn push_fixed(&mut self, row: &NewRow<'_>, is_utf8: bool) {
         self.time_ns.push(row.time_ns);
         self.sequence.push(row.sequence);
         self.stream.push(row.stream);
@@ -302,18 +347,17 @@ impl Rows {
         self.status.push(row.status);
         self.tags.push(row.tags);
         self.resource.push(row.resource);
-        self.text_bytes += self.message.push(row.message)
-            + self.trace_id.push(row.trace_id)
-            + self.span_id.push(row.span_id);
+        self.text_bytes += self.message.push(row.message, is_utf8)
+            + self.trace_id.push(row.trace_id, is_utf8)
+            + self.span_id.push(row.span_id, is_utf8);
     }
 
     /// True when path and value are UTF-8, and so kept as they are.
     fn push_attribute(&mut self, row: u32, place: usize, path: &[u8], value: Scalar<'_>) -> bool {
+        self.attribute_bytes += attribute_bytes(value);
         let Scalar::Text(text) = value else {
-            self.attribute_bytes += 12;
             return self.push_value(row, place, path, value);
         };
-        self.attribute_bytes += 8 + text.len();
         match utf8(text) {
             Cow::Borrowed(_) => self.push_value(row, place, path, value),
             Cow::Owned(text) => {
@@ -324,6 +368,7 @@ impl Rows {
     }
 
     /// True when the path is UTF-8.
+    #[inline]
     fn push_value(&mut self, row: u32, place: usize, path: &[u8], value: Scalar<'_>) -> bool {
         if let Some(column) = self.last_shape.get(place)
             && let Some(column) = self.paths.get_mut(*column as usize)

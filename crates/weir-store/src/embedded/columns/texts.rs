@@ -37,8 +37,26 @@ impl Texts {
     }
 
     /// All of them in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Those of the texts that `codes`, places among them, refer to, in the order of their first
+    /// use; and the codes as places among those.
+    pub(crate) fn in_order_of_use(&self, codes: &[u32]) -> (Self, Vec<u32>) {
+        const UNSEEN: u32 = u32::MAX;
+        let mut used = Self::default();
+        let mut places = vec![UNSEEN; self.len()];
+        let codes = codes.iter().map(|code| {
+            let place = &mut places[*code as usize];
+            if *place == UNSEEN {
+                *place = used.len() as u32;
+                used.push(self.get(*code as usize));
+            }
+            *place
+        });
+        let codes = codes.collect();
+        (used, codes)
     }
 
     /// Bytes of all texts together.

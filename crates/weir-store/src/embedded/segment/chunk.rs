@@ -1,6 +1,7 @@
 //! One column of one row group in memory, in the order of the file: between rows and pages when
 //! it is written, between pages and filters when those are built anew.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::column::ValueKind;
@@ -15,15 +16,29 @@ pub(crate) enum Values<'a> {
     Double(Vec<f64>),
     Bool(Vec<bool>),
     Text(Vec<&'a [u8]>),
+    /// Texts by their places among distinct ones, of which not all need be used.
+    Coded(Vec<u32>, &'a Texts),
 }
 
-impl Values<'_> {
+impl<'a> Values<'a> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Int(values) => values.len(),
             Self::Double(values) => values.len(),
             Self::Bool(values) => values.len(),
             Self::Text(values) => values.len(),
+            Self::Coded(codes, _) => codes.len(),
+        }
+    }
+
+    /// The texts, if they are texts.
+    pub(crate) fn texts(&self) -> Option<Cow<'_, [&'a [u8]]>> {
+        match self {
+            Self::Text(texts) => Some(Cow::Borrowed(texts)),
+            Self::Coded(codes, texts) => {
+                Some(codes.iter().map(|code| texts.get(*code as usize)).collect())
+            }
+            Self::Int(_) | Self::Double(_) | Self::Bool(_) => None,
         }
     }
 }

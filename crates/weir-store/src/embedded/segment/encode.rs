@@ -105,6 +105,19 @@ pub(super) fn levels(present: &[bool], out: &mut Vec<u8>) {
     out[start..start + 4].copy_from_slice(&len.to_le_bytes());
 }
 
+/// The same for rows that all have one.
+pub(super) fn all_levels(rows: usize, out: &mut Vec<u8>) {
+    if rows < 8 {
+        return levels(&vec![true; rows], out);
+    }
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    varint((rows as u64) << 1, out);
+    out.push(1);
+    let len = (out.len() - start - 4) as u32;
+    out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+}
+
 /// Appends whole numbers by their differences: `DELTA_BINARY_PACKED`.
 pub(super) fn delta_binary(values: &[i64], out: &mut Vec<u8>) {
     varint(BLOCK as u64, out);

@@ -1,5 +1,7 @@
 //! Encodes one column of one row group: which encoding it gets, its pages, its statistics.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use parquet::basic::{BoundaryOrder, Compression, Encoding, Type as PhysicalType, ZstdLevel};
 use parquet::column::writer::ColumnCloseResult;
@@ -13,7 +15,8 @@ use super::column::{Column, Fixed, Role};
 use super::encode;
 use super::error::SegmentError;
 use super::page::{PageEncoding, PageWriter};
-use crate::embedded::hash::Interner;
+use crate::embedded::columns::Texts;
+use crate::embedded::hash::{Interner, NumberInterner};
 use crate::limits::{DICTIONARY_BYTES_MAX, DICTIONARY_VALUES_MAX, PAGE_ROWS};
 
 /// Longest text whose order is stated for a whole column.
@@ -43,7 +46,7 @@ enum Encoded<'a, 'b> {
     /// Whole numbers by differences.
     Deltas(&'b [i64]),
     /// Texts behind their lengths.
-    Lengths(&'b [&'a [u8]]),
+    Lengths(Cow<'b, [&'a [u8]]>),
     /// Codes of a dictionary, and the bits of each.
     Codes(Vec<u32>, u32),
 }
@@ -65,17 +68,18 @@ impl ChunkEncoder {
         let mut dictionary_len = None;
         let dictionary =
             column.may_have_dictionary().then(|| dictionary_of(column, &chunk.values)).flatten();
+        let statistics = statistics(column, chunk, dictionary.as_ref().map(|found| &found.0));
         let encoded = match dictionary {
-            Some((interner, codes)) => {
-                plain_bytes += self.dictionary_page(&chunk.values, &interner, &mut bytes)?;
+            Some((dictionary, codes)) => {
+                plain_bytes += self.dictionary_page(&dictionary, &mut bytes)?;
                 dictionary_len = Some(bytes.len());
-                let last = (interner.texts().len() as u64).saturating_sub(1);
+                let last = (dictionary.len() as u64).saturating_sub(1);
                 Encoded::Codes(codes, encode::bit_width(last))
             }
-            None => match &chunk.values {
-                Values::Int(values) => Encoded::Deltas(values),
-                Values::Text(texts) => Encoded::Lengths(texts),
-                values => Encoded::Plain(values),
+            None => match (&chunk.values, chunk.values.texts()) {
+                (Values::Int(values), _) => Encoded::Deltas(values),
+                (_, Some(texts)) => Encoded::Lengths(texts),
+                (values, None) => Encoded::Plain(values),
             },
         };
         let mut offsets = OffsetIndexBuilder::new();
@@ -94,7 +98,7 @@ impl ChunkEncoder {
             .set_total_uncompressed_size(plain_bytes as i64)
             .set_data_page_offset(dictionary_len.unwrap_or(0) as i64)
             .set_dictionary_page_offset(dictionary_len.map(|_| 0))
-            .set_statistics(statistics(column, chunk))
+            .set_statistics(statistics)
             .build()?;
         let close = ColumnCloseResult {
             bytes_written: bytes.len() as u64,
@@ -109,19 +113,17 @@ impl ChunkEncoder {
 
     fn dictionary_page(
         &mut self,
-        values: &Values<'_>,
-        interner: &Interner,
+        dictionary: &Dictionary,
         bytes: &mut Vec<u8>,
     ) -> Result<usize, SegmentError> {
         self.body.clear();
-        let texts = interner.texts();
-        if let Values::Text(_) = values {
-            encode::plain_texts(texts.iter(), &mut self.body);
-        } else {
-            // Numbers are interned by their bytes.
-            texts.iter().for_each(|text| self.body.extend_from_slice(text));
+        match dictionary {
+            Dictionary::Texts(texts) => encode::plain_texts(texts.iter(), &mut self.body),
+            Dictionary::Numbers(numbers) => {
+                self.body.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+            }
         }
-        self.pages.append(true, PageEncoding::Plain, texts.len(), &self.body, bytes)
+        self.pages.append(true, PageEncoding::Plain, dictionary.len(), &self.body, bytes)
     }
 
     fn data_page(
@@ -137,7 +139,7 @@ impl ChunkEncoder {
         if !column.is_required {
             match &chunk.present {
                 Some(present) => encode::levels(&present[span.rows.clone()], body),
-                None => encode::levels(&vec![true; span.rows.len()], body),
+                None => encode::all_levels(span.rows.len(), body),
             }
         }
         let range = span.values.clone();
@@ -169,7 +171,8 @@ fn plain(values: &Values<'_>, range: std::ops::Range<usize>, body: &mut Vec<u8>)
         Values::Int(values) => values[range].iter().for_each(|v| body.extend(v.to_le_bytes())),
         Values::Double(values) => values[range].iter().for_each(|v| body.extend(v.to_le_bytes())),
         Values::Bool(values) => encode::plain_bools(&values[range], body),
-        Values::Text(texts) => encode::plain_texts(texts[range].iter().copied(), body),
+        // Texts stand behind their lengths.
+        Values::Text(_) | Values::Coded(..) => {}
     }
 }
 
@@ -189,34 +192,91 @@ fn repeats_by_nature(column: &Column) -> bool {
         || matches!(column.role, Role::Kind(_))
 }
 
+/// The distinct values of a column.
+enum Dictionary {
+    Texts(Texts),
+    /// The bits of whole or other numbers.
+    Numbers(Vec<u64>),
+}
+
+impl Dictionary {
+    fn len(&self) -> usize {
+        match self {
+            Self::Texts(texts) => texts.len(),
+            Self::Numbers(numbers) => numbers.len(),
+        }
+    }
+
+    fn byte_count(&self) -> usize {
+        match self {
+            Self::Texts(texts) => texts.byte_count(),
+            Self::Numbers(numbers) => numbers.len() * 8,
+        }
+    }
+}
+
 /// The distinct values and the code of each value, if a dictionary is worth it.
-fn dictionary_of(column: &Column, values: &Values<'_>) -> Option<(Interner, Vec<u32>)> {
+fn dictionary_of(column: &Column, values: &Values<'_>) -> Option<(Dictionary, Vec<u32>)> {
     let count = values.len();
     if count == 0 {
         return None;
     }
-    let mut interner = Interner::default();
-    let mut codes = Vec::with_capacity(count);
     let share = match (repeats_by_nature(column), values) {
         (true, _) => 1,
-        (false, Values::Text(_)) => 2,
+        (false, Values::Text(_) | Values::Coded(..)) => 2,
         (false, _) => 4,
     };
-    let mut add = |bytes: &[u8]| {
-        codes.push(interner.intern(bytes));
-        let distinct = interner.texts().len();
-        let is_hopeless = codes.len() == DICTIONARY_SAMPLE && distinct * share > codes.len();
-        !is_hopeless
-            && distinct <= DICTIONARY_VALUES_MAX
-            && interner.texts().byte_count() <= DICTIONARY_BYTES_MAX
+    let (dictionary, codes) = match values {
+        Values::Int(values) => number_codes(values.iter().map(|v| v.cast_unsigned()), share)?,
+        Values::Double(values) => number_codes(values.iter().map(|v| v.to_bits()), share)?,
+        Values::Text(texts) => text_codes(texts, share)?,
+        Values::Coded(codes, texts) => {
+            let (texts, codes) = texts.in_order_of_use(codes);
+            (Dictionary::Texts(texts), codes)
+        }
+        Values::Bool(_) => return None,
     };
-    let is_whole = match values {
-        Values::Int(values) => values.iter().all(|value| add(&value.to_le_bytes())),
-        Values::Double(values) => values.iter().all(|value| add(&value.to_le_bytes())),
-        Values::Text(texts) => texts.iter().all(|text| add(text)),
-        Values::Bool(_) => false,
-    };
-    (is_whole && interner.texts().len() * share <= count).then_some((interner, codes))
+    let is_worth_it = dictionary.len() * share <= count
+        && dictionary.len() <= DICTIONARY_VALUES_MAX
+        && dictionary.byte_count() <= DICTIONARY_BYTES_MAX;
+    is_worth_it.then_some((dictionary, codes))
+}
+
+/// After so many values with so many distinct ones a dictionary is given up.
+fn is_hopeless(count: usize, distinct: usize, share: usize) -> bool {
+    count == DICTIONARY_SAMPLE && distinct * share > count
+}
+
+fn number_codes(
+    values: impl ExactSizeIterator<Item = u64>,
+    share: usize,
+) -> Option<(Dictionary, Vec<u32>)> {
+    let mut interner = NumberInterner::default();
+    let mut codes = Vec::with_capacity(values.len());
+    for value in values {
+        codes.push(interner.intern(value));
+        let distinct = interner.numbers().len();
+        if is_hopeless(codes.len(), distinct, share) || distinct > DICTIONARY_VALUES_MAX {
+            return None;
+        }
+    }
+    Some((Dictionary::Numbers(interner.numbers().to_vec()), codes))
+}
+
+fn text_codes(texts: &[&[u8]], share: usize) -> Option<(Dictionary, Vec<u32>)> {
+    let mut interner = Interner::default();
+    let mut codes = Vec::with_capacity(texts.len());
+    for text in texts {
+        codes.push(interner.intern(text));
+        let distinct = interner.texts();
+        if is_hopeless(codes.len(), distinct.len(), share)
+            || distinct.len() > DICTIONARY_VALUES_MAX
+            || distinct.byte_count() > DICTIONARY_BYTES_MAX
+        {
+            return None;
+        }
+    }
+    Some((Dictionary::Texts(interner.into_texts()), codes))
 }
 
 /// Smallest and largest of some numbers; of unsigned ones none when one is beyond `i64`.
@@ -236,7 +296,7 @@ fn double_range(values: &[f64]) -> Option<(f64, f64)> {
     Some((least, if most == 0.0 { 0.0 } else { most }))
 }
 
-fn statistics(column: &Column, chunk: &Chunk<'_>) -> Statistics {
+fn statistics(column: &Column, chunk: &Chunk<'_>, dictionary: Option<&Dictionary>) -> Statistics {
     let nulls = Some((chunk.rows - chunk.values.len()) as u64);
     match &chunk.values {
         Values::Int(values) => {
@@ -251,14 +311,43 @@ fn statistics(column: &Column, chunk: &Chunk<'_>) -> Statistics {
             let least = values.iter().copied().min();
             Statistics::boolean(least, values.iter().copied().max(), None, nulls, false)
         }
-        Values::Text(texts) => {
-            let is_short = texts.iter().all(|text| text.len() <= STATISTICS_BYTES_MAX);
-            let range = texts.iter().min().zip(texts.iter().max()).filter(|_| is_short);
+        Values::Text(_) | Values::Coded(..) => {
+            let texts;
+            let range = if let Some(Dictionary::Texts(texts)) = dictionary {
+                text_range(texts.iter())
+            } else {
+                texts = chunk.values.texts().unwrap_or_default();
+                text_range(texts.iter().copied())
+            };
             let (least, most) = range.unzip();
-            let bytes = |text: Option<&&[u8]>| text.map(|text| ByteArray::from(text.to_vec()));
+            let bytes = |text: Option<&[u8]>| text.map(|text| ByteArray::from(text.to_vec()));
             Statistics::byte_array(bytes(least), bytes(most), None, nulls, false)
         }
     }
+}
+
+/// Smallest and largest of some texts, unless one is long.
+fn text_range<'t>(
+    mut texts: impl Iterator<Item = &'t [u8]> + Clone,
+) -> Option<(&'t [u8], &'t [u8])> {
+    /// Orders texts as far as they differ within eight bytes.
+    fn front(text: &[u8]) -> u64 {
+        let mut bytes = [0; 8];
+        let len = text.len().min(8);
+        bytes[..len].copy_from_slice(&text[..len]);
+        u64::from_be_bytes(bytes)
+    }
+    if texts.clone().any(|text| text.len() > STATISTICS_BYTES_MAX) {
+        return None;
+    }
+    let first = texts.next()?;
+    let (mut least, mut most) = ((front(first), first), (front(first), first));
+    for text in texts {
+        let text = (front(text), text);
+        least = least.min(text);
+        most = most.max(text);
+    }
+    Some((least.1, most.1))
 }
 
 /// Smallest and largest of each page; only numbers have them.
@@ -270,7 +359,9 @@ fn column_index(
     let (physical, nan_count) = match &chunk.values {
         Values::Int(values) if int_range(column, values).is_some() => (PhysicalType::INT64, None),
         Values::Double(_) => (PhysicalType::DOUBLE, Some(0)),
-        Values::Int(_) | Values::Bool(_) | Values::Text(_) => return Ok(None),
+        Values::Int(_) | Values::Bool(_) | Values::Text(_) | Values::Coded(..) => {
+            return Ok(None);
+        }
     };
     let mut index = ColumnIndexBuilder::new(physical);
     index.set_boundary_order(BoundaryOrder::UNORDERED);
@@ -284,7 +375,7 @@ fn column_index(
             }
             Values::Double(values) => double_range(&values[range])
                 .map(|(least, most)| [least.to_le_bytes(), most.to_le_bytes()]),
-            Values::Bool(_) | Values::Text(_) => None,
+            Values::Bool(_) | Values::Text(_) | Values::Coded(..) => None,
         };
         let nulls = (span.rows.len() - span.values.len()) as i64;
         let [least, most] = ends.map_or([Vec::new(), Vec::new()], |ends| ends.map(Vec::from));

@@ -53,7 +53,20 @@ struct Facts {
 impl Facts {
     fn of(column: &PathColumn) -> Self {
         let mut facts = Self::default();
-        for (_, value) in single_values(column) {
+        let is_plain = is_one_per_row(column);
+        if is_plain && let Some(ints) = column.ints() {
+            facts.ints = ints.len();
+            let is_large = |n: &i64| n.unsigned_abs() > EXACT_INT_MAX.unsigned_abs();
+            facts.has_large_int = ints.iter().any(is_large);
+            facts.no_numbers = true;
+            return facts;
+        }
+        for (index, value) in single_values(column) {
+            if facts.no_numbers && is_plain && column.has_only_texts() {
+                // The others are like this one.
+                facts.texts += column.rows().len() - index;
+                break;
+            }
             facts.add(value);
         }
         facts.no_numbers |=
@@ -124,6 +137,11 @@ fn single_values(column: &PathColumn) -> impl Iterator<Item = (usize, Scalar<'_>
         .filter(|index| is_single(column.rows(), *index))
         .map(|index| (index, column.value(index)))
         .filter(|(_, value)| *value != Scalar::Null)
+}
+
+/// No row has two values.
+fn is_one_per_row(column: &PathColumn) -> bool {
+    column.rows().is_sorted_by(|a, b| a < b)
 }
 
 fn is_single(rows: &[u32], index: usize) -> bool {
@@ -293,7 +311,8 @@ impl<'a> Plan<'a> {
     fn fixed_chunk(&self, fixed: Fixed) -> Chunk<'_> {
         let rows = self.rows;
         let code = |column: &'a CodeColumn| {
-            self.optional(move |row| column.text(row as usize), Values::Text)
+            let coded = |codes| Values::Coded(codes, column.texts());
+            self.optional(move |row| column.code(row as usize), coded)
         };
         let sparse = |column: &'a SparseTexts| {
             self.optional(move |row| column.get(row as usize), Values::Text)
@@ -327,15 +346,21 @@ impl<'a> Plan<'a> {
         value: impl Fn(u32) -> Option<T>,
         values: impl FnOnce(Vec<T>) -> Values<'b>,
     ) -> Chunk<'b> {
-        let mut present = vec![true; self.order.len()];
-        let mut found = Vec::with_capacity(self.order.len());
-        for (is_present, row) in present.iter_mut().zip(&self.order) {
+        let rows = self.order.len();
+        let mut found = Vec::with_capacity(rows);
+        found.extend(self.order.iter().map_while(|row| value(*row)));
+        if found.len() == rows {
+            return Chunk { present: None, rows, values: values(found) };
+        }
+        let mut present = vec![true; rows];
+        let after = found.len();
+        for (is_present, row) in present.iter_mut().zip(&self.order).skip(after) {
             match value(*row) {
                 Some(value) => found.push(value),
                 None => *is_present = false,
             }
         }
-        Chunk { present: Some(present), rows: self.order.len(), values: values(found) }
+        Chunk { present: Some(present), rows, values: values(found) }
     }
 
     /// Values made of those that are alone in their row.
@@ -346,6 +371,10 @@ impl<'a> Plan<'a> {
         values: impl FnOnce(Vec<T>) -> Values<'b>,
     ) -> Chunk<'b> {
         let column = &self.rows.paths()[index];
+        let is_dense = column.rows().len() == self.rows.len() && is_one_per_row(column);
+        if is_dense && column.has_one_type() {
+            return self.optional(|row| convert(column.value(row as usize)), values);
+        }
         let mut number_of_row = vec![u32::MAX; self.rows.len()];
         for (number, _) in single_values(column) {
             number_of_row[column.rows()[number] as usize] = number as u32;

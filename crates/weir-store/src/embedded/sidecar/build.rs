@@ -10,7 +10,7 @@ use weir_host::DiskFile;
 use super::counts::Counter;
 use super::file::{Draft, GroupEntry, Sidecar, SidecarError};
 use super::paths::RestPaths;
-use super::terms::{Recent, TermSet, for_each_word, text_term, value_term};
+use super::terms::{Recent, TermSet, Words, text_term, value_term};
 use super::{bloom, fuse};
 use crate::embedded::columns::Rows;
 use crate::embedded::segment::{
@@ -100,7 +100,7 @@ struct Builder {
     pages: Vec<TermSet>,
     counter: Counter,
     rest: RestPaths,
-    folded: Vec<u8>,
+    finder: Words,
     recent: Recent,
     attributes: Attributes,
     /// A filter could not be built.
@@ -115,22 +115,23 @@ impl Observer for Builder {
         if self.pages.is_empty() {
             self.pages = empty_pages(chunk.rows);
         }
-        let texts = match &chunk.values {
-            Values::Int(times) => return self.counter.times(times),
-            Values::Text(texts) => texts,
-            Values::Double(_) | Values::Bool(_) => return,
-        };
-        match &column.role {
-            Role::Fixed(Fixed::Service) => self.counter.services(by_row(chunk, texts)),
-            Role::Fixed(Fixed::Status) => self.counter.statuses(by_row(chunk, texts)),
-            _ => {}
+        if let Values::Int(times) = &chunk.values {
+            return self.counter.times(times);
         }
         match &column.role {
-            Role::Fixed(Fixed::Message) => self.words(chunk, texts),
-            Role::Rest => self.rest(chunk, texts),
-            _ if !is_dictionary => self.texts(&column.name(), chunk, texts),
-            // The dictionary is the exact set already.
+            Role::Fixed(Fixed::Service) => self.counter.services(chunk),
+            Role::Fixed(Fixed::Status) => self.counter.statuses(chunk),
             _ => {}
+        }
+        // The dictionary is the exact set already.
+        if is_dictionary && !matches!(column.role, Role::Fixed(Fixed::Message) | Role::Rest) {
+            return;
+        }
+        let Some(texts) = chunk.values.texts() else { return };
+        match &column.role {
+            Role::Fixed(Fixed::Message) => self.words(chunk, &texts),
+            Role::Rest => self.rest(chunk, &texts),
+            _ => self.texts(&column.name(), chunk, &texts),
         }
     }
 
@@ -164,25 +165,14 @@ fn empty_pages(rows: usize) -> Vec<TermSet> {
     vec![TermSet::of_rows(rows.min(PAGE_ROWS)); rows.div_ceil(PAGE_ROWS)]
 }
 
-/// The text of each row.
-fn by_row<'c>(
-    chunk: &'c Chunk<'_>,
-    texts: &'c [&[u8]],
-) -> Box<dyn Iterator<Item = Option<&'c [u8]>> + 'c> {
-    let mut texts = texts.iter().copied();
-    match &chunk.present {
-        Some(present) => Box::new(present.iter().map(move |is| is.then(|| texts.next())?)),
-        None => Box::new(texts.map(Some)),
-    }
-}
-
 impl Builder {
     fn words(&mut self, chunk: &Chunk<'_>, texts: &[&[u8]]) {
         for (span, terms) in chunk.pages(PAGE_ROWS).into_iter().zip(&mut self.pages) {
             self.recent.clear();
             for text in &texts[span.values] {
-                for_each_word(text, &mut self.folded, |term| self.recent.insert(term, terms));
+                self.finder.add(text, |word| self.recent.insert(word, terms));
             }
+            self.finder.end(|word| self.recent.insert(word, terms));
         }
     }
 

@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 
 use crate::embedded::columns::Texts;
-use crate::embedded::hash::Interner;
-use crate::embedded::segment::{VarintReader, varint, zigzag};
+use crate::embedded::hash::{FoldState, Interner};
+use crate::embedded::segment::{Chunk, Values, VarintReader, varint, zigzag};
 
 /// Entries of a row group; with more the counts are left out, since they would not be few.
 const ENTRIES_MAX: usize = 65_536;
@@ -89,9 +89,9 @@ fn take_code(reader: &mut VarintReader<'_>, count: usize) -> Option<u32> {
 #[derive(Debug, Default)]
 pub(super) struct Counter {
     minutes: Vec<i64>,
-    services: Interner,
+    services: Texts,
     service: Vec<u32>,
-    statuses: Interner,
+    statuses: Texts,
     status: Vec<u32>,
 }
 
@@ -100,17 +100,17 @@ impl Counter {
         self.minutes = times_ns.iter().map(|time| time.div_euclid(MINUTE_NS)).collect();
     }
 
-    pub(super) fn services<'a>(&mut self, texts: impl Iterator<Item = Option<&'a [u8]>>) {
-        self.service = codes(&mut self.services, texts);
+    pub(super) fn services(&mut self, chunk: &Chunk<'_>) {
+        (self.services, self.service) = codes(chunk);
     }
 
-    pub(super) fn statuses<'a>(&mut self, texts: impl Iterator<Item = Option<&'a [u8]>>) {
-        self.status = codes(&mut self.statuses, texts);
+    pub(super) fn statuses(&mut self, chunk: &Chunk<'_>) {
+        (self.statuses, self.status) = codes(chunk);
     }
 
     /// The encoding; empty when there would be too many entries.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut rows: HashMap<(i64, u32, u32), u64> = HashMap::new();
+        let mut rows: HashMap<(i64, u32, u32), u64, FoldState> = HashMap::default();
         let codes = self.service.iter().zip(&self.status);
         for (minute, (service, status)) in self.minutes.iter().zip(codes) {
             *rows.entry((*minute, *service, *status)).or_default() += 1;
@@ -121,8 +121,8 @@ impl Counter {
         let mut entries: Vec<_> = rows.into_iter().collect();
         entries.sort_unstable();
         let mut out = Vec::new();
-        put_texts(self.services.texts(), &mut out);
-        put_texts(self.statuses.texts(), &mut out);
+        put_texts(&self.services, &mut out);
+        put_texts(&self.statuses, &mut out);
         varint(entries.len() as u64, &mut out);
         let mut before = 0;
         for ((minute, service, status), rows) in entries {
@@ -136,9 +136,25 @@ impl Counter {
     }
 }
 
-/// Places + 1, 0 = none.
-fn codes<'a>(interner: &mut Interner, texts: impl Iterator<Item = Option<&'a [u8]>>) -> Vec<u32> {
-    texts.map(|text| text.map_or(0, |text| interner.intern(text) + 1)).collect()
+/// The distinct texts of a column, and of each row the place of its text + 1, 0 = none.
+fn codes(chunk: &Chunk<'_>) -> (Texts, Vec<u32>) {
+    let (texts, codes) = match &chunk.values {
+        Values::Coded(codes, texts) => texts.in_order_of_use(codes),
+        values => {
+            let mut interner = Interner::default();
+            let texts = values.texts().unwrap_or_default();
+            let codes = texts.iter().map(|text| interner.intern(text)).collect();
+            (interner.into_texts(), codes)
+        }
+    };
+    let mut codes = codes.into_iter().map(|code| code + 1);
+    let by_row = match &chunk.present {
+        Some(present) => {
+            present.iter().map(|is| if *is { codes.next().unwrap_or(0) } else { 0 }).collect()
+        }
+        None => codes.collect(),
+    };
+    (texts, by_row)
 }
 
 fn put_texts(texts: &Texts, out: &mut Vec<u8>) {

@@ -5,7 +5,7 @@
 //! functions and no others.
 
 use crate::embedded::columns::canonical;
-use crate::embedded::hash::{finish, hash_bytes, hash_more, hash_within};
+use crate::embedded::hash::{finish, hash_bytes, hash_more, hash_short};
 use weir_codec::Scalar;
 
 /// Keeps values apart from words.
@@ -19,55 +19,112 @@ pub fn word_term(word: &[u8]) -> u64 {
 /// The terms of the words of a text.
 pub fn words_of(text: &[u8]) -> Vec<u64> {
     let mut terms = Vec::new();
-    for_each_word(text, &mut Vec::new(), |term| terms.push(term));
+    let mut words = Words::default();
+    words.add(text, |word| terms.push(word.term()));
+    words.end(|word| terms.push(word.term()));
     terms
 }
 
-/// Calls `each` with the term of every word.
-///
-/// Where words begin and end is found for 64 bytes at a time: one branch per byte would be
-/// mispredicted at every end of a word.
-pub(super) fn for_each_word(text: &[u8], folded: &mut Vec<u8>, mut each: impl FnMut(u64)) {
-    folded.clear();
-    folded.extend_from_slice(text);
-    folded.make_ascii_lowercase();
-    // No word byte; and room for what `hash_within` reads.
-    folded.resize(text.len() + 64, b' ');
-    let mut start = None;
-    let mut carry = 0;
-    for (index, block) in folded.as_chunks::<64>().0.iter().enumerate() {
-        let mask = word_mask(block);
-        let mut edges = mask ^ (mask << 1 | carry);
-        carry = mask >> 63;
-        while edges != 0 {
-            let at = index * 64 + edges.trailing_zeros() as usize;
-            edges &= edges - 1;
-            match start.take() {
-                None => start = Some(at),
-                Some(start) => each(hash_within(folded, start, at - start)),
-            }
+/// A word in lower case.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Word<'a> {
+    /// Up to sixteen bytes, zeros behind them, and how many there are. No byte of a word is zero.
+    Short(u128, usize),
+    /// More.
+    Long(&'a [u8]),
+}
+
+impl Word<'_> {
+    #[inline]
+    fn term(self) -> u64 {
+        match self {
+            Self::Short(bytes, len) => hash_short(bytes, len),
+            Self::Long(bytes) => hash_bytes(bytes),
         }
+    }
+}
+
+/// Texts are looked at together until they have so many bytes.
+const PIECE_BYTES: usize = 8 * 1024;
+/// Edges of words that are written at once, be there as many or not.
+const EDGES: usize = 16;
+
+/// Finds the words of texts.
+///
+/// Where words begin and end is found for 64 bytes at a time, and noted before a word is looked
+/// at: a branch per byte or word would be mispredicted at every end of a word.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    /// Texts, each with a blank behind it.
+    folded: Vec<u8>,
+    /// Where words begin and end, in turn.
+    edges: Vec<u32>,
+}
+
+impl Words {
+    /// Adds a text; `each` may be called with every word so far.
+    pub(super) fn add(&mut self, text: &[u8], each: impl FnMut(Word<'_>)) {
+        if self.folded.len() + text.len() >= PIECE_BYTES {
+            self.end(each);
+        }
+        self.folded.extend_from_slice(text);
+        self.folded.push(b' ');
+    }
+
+    /// Calls `each` with every word that it was not called with.
+    pub(super) fn end(&mut self, mut each: impl FnMut(Word<'_>)) {
+        self.folded.make_ascii_lowercase();
+        // No word byte; and room to read sixteen bytes where a word begins.
+        self.folded.resize(self.folded.len() + 64, b' ');
+        let count = self.find_edges();
+        for [start, end] in self.edges[..count].as_chunks().0 {
+            let (start, end) = (*start as usize, *end as usize);
+            let front = self.folded[start..].first_chunk().map_or(0, |b| u128::from_le_bytes(*b));
+            each(match end - start {
+                len @ 1..=16 => Word::Short(front & u128::MAX >> (128 - 8 * len), len),
+                _ => Word::Long(&self.folded[start..end]),
+            });
+        }
+        self.folded.clear();
+    }
+
+    /// Notes the edges of words, and returns how many there are.
+    fn find_edges(&mut self) -> usize {
+        let (mut count, mut carry) = (0, 0);
+        for (index, block) in self.folded.as_chunks::<64>().0.iter().enumerate() {
+            let mask = word_mask(block);
+            let mut edges = mask ^ (mask << 1 | carry);
+            carry = mask >> 63;
+            let after = count + edges.count_ones() as usize;
+            while count < after {
+                if self.edges.len() < count + EDGES {
+                    self.edges.resize(count + 64 * EDGES, 0);
+                }
+                for edge in &mut self.edges[count..count + EDGES] {
+                    *edge = (index * 64) as u32 + edges.trailing_zeros();
+                    edges &= edges.wrapping_sub(1);
+                }
+                count += EDGES;
+            }
+            count = after;
+        }
+        count
     }
 }
 
 /// A bit for each byte that belongs to a word, among bytes in lower case.
 fn word_mask(block: &[u8; 64]) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x80 * ONES;
-    /// Moves the high bits of eight bytes next to each other.
-    const GATHER: u64 = 0x0002_0408_1020_4081;
-    let mut mask = 0;
-    for (index, bytes) in block.as_chunks().0.iter().enumerate() {
-        let word = u64::from_le_bytes(*bytes);
-        let low = word & !HIGH;
-        // The high bit of a byte is set where it is at least `least`: nothing is carried over.
-        let from = |least: u8| low + (0x80 - u64::from(least)) * ONES;
-        let letters = from(b'a') & !from(b'z' + 1);
-        let digits = from(b'0') & !from(b'9' + 1);
-        let found = (letters | digits | word) & HIGH;
-        mask |= ((found >> 7).wrapping_mul(GATHER << 7) >> 56) << (index * 8);
+    /// Moves the lowest bits of eight bytes next to each other, to the top.
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    // In a loop of its own: sixteen bytes at a time.
+    let mut is_word = [0_u8; 64];
+    for (is_word, byte) in is_word.iter_mut().zip(block) {
+        let is_letter = byte.wrapping_sub(b'a') < 26;
+        let is_digit = byte.wrapping_sub(b'0') < 10;
+        *is_word = u8::from(is_letter) | u8::from(is_digit) | *byte >> 7;
     }
-    mask
+    let words = is_word.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    words.rev().fold(0, |mask, word| mask << 8 | word.wrapping_mul(GATHER) >> 56)
 }
 
 /// The term of a value in a column, by its name: `@path` for attributes. `None` for nulls.
@@ -89,8 +146,8 @@ pub(super) fn text_term(column: &str, text: &[u8]) -> u64 {
     finish(hash_more(hash_more(VALUE_SEED, column.as_bytes()), text))
 }
 
-/// Terms that were put in last, looked at before the set is: most words of logs are few.
-const RECENT: usize = 1024;
+/// Words that were put in last, looked at before they are hashed: most words of logs are few.
+const RECENT: usize = 4096;
 
 /// Distinct terms.
 #[derive(Debug, Default, Clone)]
@@ -100,13 +157,13 @@ pub(super) struct TermSet {
     len: usize,
 }
 
-/// Remembers terms that a set has.
+/// Remembers words whose terms a set has.
 #[derive(Debug)]
-pub(super) struct Recent(Box<[u64; RECENT]>);
+pub(super) struct Recent(Box<[u128]>);
 
 impl Default for Recent {
     fn default() -> Self {
-        Self(Box::new([0; RECENT]))
+        Self(vec![0; RECENT].into())
     }
 }
 
@@ -116,13 +173,16 @@ impl Recent {
         self.0.fill(0);
     }
 
-    /// Puts a term into the set, unless that was just done.
+    /// Puts the term of a word into the set, unless that was just done.
     #[inline]
-    pub(super) fn insert(&mut self, term: u64, set: &mut TermSet) {
-        let slot = &mut self.0[(term >> 32) as usize % RECENT];
-        if *slot != term {
-            *slot = term;
-            set.insert(term);
+    pub(super) fn insert(&mut self, word: Word<'_>, set: &mut TermSet) {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let Word::Short(bytes, _) = word else { return set.insert(word.term()) };
+        let mixed = (bytes as u64 ^ (bytes >> 61) as u64).wrapping_mul(FACTOR);
+        let slot = &mut self.0[(mixed >> 32) as usize % RECENT];
+        if *slot != bytes {
+            *slot = bytes;
+            set.insert(word.term());
         }
     }
 }
