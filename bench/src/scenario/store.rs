@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weir_host::{Disk, OpenMode, RealDisk};
-use weir_store::embedded::segment::{Fixed, PageBuffer, Role, Segment};
+use weir_store::embedded::segment::{Fixed, PageBuffer, PageValues, Role, Segment};
 
 use super::Options;
 use crate::data;
@@ -56,7 +56,13 @@ pub(crate) fn store(options: &Options) -> Result<Outcome> {
     let share = count as f64 / LINES as f64;
     outcome.figures = vec![
         Figure::new("MB of lines per CPU-second", bytes as f64 / 1e6 / cpu.total.as_secs_f64())
-            .target(Target::AtLeast(110.0)),
+            .target(Target::AtLeast(110.0))
+            .limit(
+                "compressing the messages, once",
+                bytes as f64
+                    / 1e6
+                    / compress_messages(&dir.path().join("data/store"))?.as_secs_f64(),
+            ),
         Figure::new("MB on disk, segments and sidecars", disk_bytes / 1e6)
             .target(Target::AtMost(185.0 * share)),
         Figure::new("highest memory, MiB", memory_bytes as f64 / 1_048_576.0)
@@ -215,6 +221,32 @@ fn decode_messages(dir: &Path) -> Result<()> {
         ensure!(values + others > 0, "the segments have no message");
         Ok(())
     })
+}
+
+/// CPU time of this thread to compress all pages of messages as the store does.
+fn compress_messages(dir: &Path) -> Result<Duration> {
+    let mut compressor = zstd::bulk::Compressor::new(1)?;
+    let (mut buffer, mut packed) = (PageBuffer::new()?, Vec::new());
+    let mut spent = Duration::ZERO;
+    for segment in segments(dir)? {
+        let column = segment.column(&Role::Fixed(Fixed::Message)).context("no messages")?;
+        for group in 0..segment.group_count() {
+            for page in 0..segment.page_count(group) {
+                segment.read_page(group, column, page, &mut buffer)?;
+                let PageValues::Texts(texts) = buffer.values() else { continue };
+                packed.resize(zstd::zstd_safe::compress_bound(texts.bytes.len()), 0);
+                let start = thread_cpu();
+                compressor.compress_to_buffer(texts.bytes, packed.as_mut_slice())?;
+                spent += thread_cpu().saturating_sub(start);
+            }
+        }
+    }
+    Ok(spent)
+}
+
+fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
 /// The segments below a directory, open.
