@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use weir_testkit::FaultyDisk;
 
-use super::crash::cut_everywhere;
-use super::world::{File, Process, assert_each_once, config, files, names, records_of};
+use super::crash::{begin, cut_everywhere, cut_everywhere_and};
+use super::world::{File, Process, assert_each_once, config, files, names, records_of, tally};
 use crate::embedded::store::StoreConfig;
 use crate::query::TimeRange;
 
@@ -100,6 +100,59 @@ fn what_is_too_old_or_too_much_goes_the_oldest_first() {
     assert!(figures.disk_bytes <= bytes && figures.rows > 0, "{figures:?}");
     let first = process.records().iter().map(|record| record.position.offset).min();
     assert!(first > Some(9 * super::world::STEP), "the newest are left");
+}
+
+fn keeping_a_day() -> StoreConfig {
+    StoreConfig { retention: Some(Duration::from_hours(24)), ..config() }
+}
+
+fn outlive_retention(process: &mut Process, files: &mut BTreeMap<u64, File>) {
+    process.clock.advance(Duration::from_hours(48));
+    flush_some(process, files);
+    process.run();
+}
+
+/// What is missing was counted as retired, and its files are gone; all else is there once.
+fn look_for_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64) {
+    let shown = format!("cut at call {nth}, seed {seed}");
+    let mut process = Process::start(disk, keeping_a_day(), files, true).expect("nothing fails");
+    for _ in 0..3 {
+        for (stream, file) in &mut *files {
+            process.read(*stream, file, 1000);
+        }
+        process.drain_other();
+        process.run_on();
+        process.clock.advance(Duration::from_secs(61));
+    }
+    process.run_on();
+    let tally = tally(&process.records());
+    assert!(tally.values().all(|count| *count == 1), "{shown}: twice");
+    let figures = process.store.figures();
+    let written: u64 = files.values().map(|file| file.written).sum();
+    assert_eq!(tally.len() as u64 + figures.retired_rows, written, "{shown}: {figures:?}");
+    for (stream, file) in files.iter() {
+        let newest = file.written - 3..file.written;
+        assert!(newest.clone().all(|n| tally.contains_key(&(*stream, n))), "{shown}: too much");
+    }
+    assert_eq!(names(disk, "parquet").len() as u64, figures.segments, "{shown}");
+    assert!(figures.damaged.is_empty(), "{shown}: {:?}", figures.damaged);
+}
+
+#[test]
+fn retention_is_cut_anywhere() {
+    let (disk, mut stored) = (FaultyDisk::new(), files(3, 0));
+    let mut process = begin(&disk, &mut stored);
+    (0..5).for_each(|_| flush_some(&mut process, &mut stored));
+    process.write_journal();
+    let prepared = || {
+        let (disk, mut files) = (disk.kill(), stored.clone());
+        let process = Process::start(&disk, keeping_a_day(), &mut files, true);
+        (disk, files, process.expect("nothing fails"))
+    };
+    let (_disk, mut files, mut process) = prepared();
+    outlive_retention(&mut process, &mut files);
+    assert_eq!(process.store.figures().retired_rows, 45, "without a cut");
+    cut_everywhere_and(prepared, outlive_retention, 6, look_for_what_is_left);
 }
 
 #[test]
