@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_expr::Expr;
+use weir_expr::{Expr, Field};
 
 use super::scan;
 use super::snapshot::Snapshot;
 use crate::query::{
     Access, Aggregate, AggregateRequest, Budget, ContextRequest, DeleteError, DeletionReport,
-    FieldInfo, LogStore, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage,
-    SearchRequest, StoreFigures, StoreReport, TimeRange,
+    FieldInfo, Filter, LogStore, NamedMeasure, Patterns, PatternsRequest, QueryError,
+    RecordContext, SearchPage, SearchRequest, StoreFigures, StoreReport, TimeRange, ValueType,
 };
 
 /// What gives snapshots.
@@ -41,18 +41,45 @@ pub trait Snapshots: Send + Sync + std::fmt::Debug {
 #[derive(Debug, Clone)]
 pub struct Explorer<S> {
     store: Arc<S>,
+    /// Attributes that are computed for every question; those of the question count before them.
+    measures: Vec<NamedMeasure>,
 }
 
 impl<S> Explorer<S> {
     /// Of a store.
     pub fn new(store: Arc<S>) -> Self {
-        Self { store }
+        Self { store, measures: Vec::new() }
+    }
+
+    /// The same, with attributes that are computed for every question.
+    #[must_use]
+    pub fn with_measures(self, measures: Vec<NamedMeasure>) -> Self {
+        Self { measures, ..self }
+    }
+
+    fn filter(&self, filter: &Filter) -> Filter {
+        let mut filter = filter.clone();
+        filter.measures.extend(self.measures.iter().cloned());
+        filter
+    }
+
+    /// A computed attribute that the expression names.
+    fn computed(&self, query: &Expr) -> Option<String> {
+        let mut found = None;
+        query.for_each_term(&mut |term, _| {
+            let Field::Attribute(path) = &term.field else { return };
+            if self.measures.iter().any(|measure| measure.path == *path) {
+                found = Some(path.clone());
+            }
+        });
+        found
     }
 }
 
 impl<S: Snapshots> LogStore for Explorer<S> {
     fn search(&self, request: &SearchRequest, budget: &Budget) -> Result<SearchPage, QueryError> {
-        scan::search(&self.store.snapshot(request.filter.range), request, budget)
+        let request = SearchRequest { filter: self.filter(&request.filter), ..request.clone() };
+        scan::search(&self.store.snapshot(request.filter.range), &request, budget)
     }
 
     fn aggregate(
@@ -60,7 +87,8 @@ impl<S: Snapshots> LogStore for Explorer<S> {
         request: &AggregateRequest,
         budget: &Budget,
     ) -> Result<Aggregate, QueryError> {
-        scan::aggregate(&self.store.snapshot(request.filter.range), request, budget)
+        let request = AggregateRequest { filter: self.filter(&request.filter), ..request.clone() };
+        scan::aggregate(&self.store.snapshot(request.filter.range), &request, budget)
     }
 
     fn context(
@@ -72,7 +100,8 @@ impl<S: Snapshots> LogStore for Explorer<S> {
     }
 
     fn patterns(&self, request: &PatternsRequest, budget: &Budget) -> Result<Patterns, QueryError> {
-        scan::patterns(&self.store.snapshot(request.filter.range), request, budget)
+        let request = PatternsRequest { filter: self.filter(&request.filter), ..request.clone() };
+        scan::patterns(&self.store.snapshot(request.filter.range), &request, budget)
     }
 
     fn fields(
@@ -81,7 +110,17 @@ impl<S: Snapshots> LogStore for Explorer<S> {
         access: &Access,
         budget: &Budget,
     ) -> Result<Vec<FieldInfo>, QueryError> {
-        scan::fields(&self.store.snapshot(range), range, access, budget)
+        let mut fields = scan::fields(&self.store.snapshot(range), range, access, budget)?;
+        // How many records have one is not known before it is computed.
+        let computed = self.measures.iter().map(|measure| FieldInfo {
+            name: format!("@{}", measure.path),
+            value_type: ValueType::Number,
+            parts: 0,
+        });
+        let is_new = |field: &FieldInfo| fields.iter().all(|known| known.name != field.name);
+        let computed: Vec<FieldInfo> = computed.filter(is_new).collect();
+        fields.extend(computed);
+        Ok(fields)
     }
 
     fn report(&self) -> StoreReport {
@@ -99,6 +138,9 @@ impl<S: Snapshots> LogStore for Explorer<S> {
         access: &Access,
         timeout: Duration,
     ) -> Result<u64, DeleteError> {
+        if let Some(path) = self.computed(query) {
+            return Err(DeleteError::Computed(path));
+        }
         self.store.delete(query, range, access, timeout)
     }
 

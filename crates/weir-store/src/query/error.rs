@@ -28,6 +28,10 @@ pub enum DeleteError {
     /// Each pending one costs every query something. Try again when one is done.
     #[error("{} deletions are not done yet: wait for one", DELETIONS_PENDING_MAX)]
     TooMany,
+    /// The query names an attribute that is computed when it is asked for, and may be computed
+    /// otherwise tomorrow.
+    #[error("@{0} is computed, and no record has it: delete by what records have")]
+    Computed(String),
     /// The store is starting or stopping.
     #[error("the store does not run")]
     NotRunning,

@@ -92,7 +92,11 @@ impl Running {
     /// Lets the API show the present pipeline, and ask its store.
     fn show(&self) {
         if let Some(api) = &self.api {
-            let explorer = |store: &Arc<_>| Arc::new(Explorer::new(Arc::clone(store))) as Arc<_>;
+            let measures = &self.plan.measures;
+            let explorer = |store: &Arc<_>| {
+                let explorer = Explorer::new(Arc::clone(store));
+                Arc::new(explorer.with_measures(measures.clone())) as Arc<_>
+            };
             api.show(self.pipeline.view(), self.store.as_ref().map(explorer));
         }
     }
@@ -117,6 +121,7 @@ impl Running {
                 let rules = plan.pipeline.rules.len();
                 tracing::info!(generation, rules, "rules of generation {generation} are in force");
                 self.plan = plan;
+                self.show();
                 true
             }
             Err(error) => {

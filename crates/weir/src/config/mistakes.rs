@@ -691,6 +691,16 @@ fn doubtful_rules() {
 }
 
 #[test]
+fn wrong_measures() {
+    check(&[
+        ("[store]\nmeasures = { delay = \"@a - \" }", 2, "store.measures.delay: ", ""),
+        ("[store]\nmeasures = { delay = 5 }", 2, "store.measures.delay must be text", "measures ="),
+        ("[store]\nmeasures = { a = \"@a + 1\" }", 2, "computed from itself", "another name"),
+        ("[store.measures]\ndelay = \"250ms + 4KiB\"", 2, "store.measures.delay: ", ""),
+    ]);
+}
+
+#[test]
 fn wrong_http_outputs() {
     check(&[
         ("[output.b]\ntype = \"http\"", 1, "output.b.url", ""),

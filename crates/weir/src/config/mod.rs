@@ -17,6 +17,7 @@ mod check_source;
 mod diagnostic;
 mod field;
 mod glob;
+mod measures;
 mod multiline;
 mod plan;
 mod redaction;

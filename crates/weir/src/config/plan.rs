@@ -17,6 +17,7 @@ use weir_pipeline::config::{
     TlsSettings,
 };
 use weir_store::embedded::StoreConfig;
+use weir_store::query::NamedMeasure;
 
 use super::check;
 use super::diagnostic::Diagnostics;
@@ -43,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) pipeline: PipelinePlan,
     /// Weir's own store; none when it is switched off.
     pub(crate) store: Option<StoreConfig>,
+    /// Attributes that are computed when the store is asked.
+    pub(crate) measures: Vec<NamedMeasure>,
     /// Records with what the rules must do with them.
     pub(crate) tests: Vec<RuleTest>,
 }
@@ -132,6 +135,7 @@ impl Sections {
 pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Plan> {
     let sections = sections(tree, diagnostics);
     check::check(&sections, diagnostics);
+    let measures = super::measures::measures(sections.table("store"), diagnostics);
     let rules = rules::rules(&sections, diagnostics);
     let tests = rules::tests(&sections, diagnostics);
     if diagnostics.has_errors() {
@@ -167,6 +171,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
             rules,
         },
         store,
+        measures,
         tests,
     })
 }

@@ -114,7 +114,7 @@ fn rule(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) -
 }
 
 /// A place inside a value: exact when the text stands there as it is, else the whole value.
-fn inside(place: &Place, text: &str, span: weir_expr::Span) -> Place {
+pub(super) fn inside(place: &Place, text: &str, span: weir_expr::Span) -> Place {
     let quotes = (place.span.end - place.span.start).saturating_sub(text.len());
     if quotes != 2 && quotes != 6 {
         return place.clone();

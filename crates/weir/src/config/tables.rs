@@ -344,6 +344,14 @@ pub(crate) const TABLES: &[Table] = &[
                 Value("1"),
                 "Level of zstd for new files: higher ones take more time and less disk.",
             ),
+            field(
+                "measures",
+                Kind::Values,
+                None("none"),
+                "Attributes that no record has and every search can use, computed from others: \
+                 `{ queueing_delay = \"@request_time - @service_time\" }`. Arithmetic with \
+                 `+ - * /`, parentheses, numbers with units (`250ms`, `4KiB`) and fields.",
+            ),
         ],
     },
 ];

@@ -1,0 +1,55 @@
+//! `store.measures`: attributes that are computed from others when they are asked for.
+//!
+//! Invariant: what is wrong is named at its place in the text of the measure.
+
+use weir_expr::{Field, Measure};
+use weir_store::query::NamedMeasure;
+
+use super::diagnostic::Diagnostics;
+use super::rules::inside;
+use super::section::Section;
+use super::tree::{Entry, NodeValue};
+
+/// Reads them; those that are wrong are noted and left out.
+pub(crate) fn measures(store: &Section, diagnostics: &mut Diagnostics) -> Vec<NamedMeasure> {
+    let entries = store.values("measures").iter();
+    entries.filter_map(|entry| measure(store, entry, diagnostics)).collect()
+}
+
+fn measure(store: &Section, entry: &Entry, diagnostics: &mut Diagnostics) -> Option<NamedMeasure> {
+    let path = entry.key.strip_prefix('@').unwrap_or(&entry.key).to_owned();
+    let key_path = format!("{}.{}", store.key_path("measures"), entry.key);
+    let place = &entry.node.place;
+    let NodeValue::Text(text) = &entry.node.value else {
+        let message = format!("{key_path} must be text");
+        diagnostics
+            .error(Some(place.clone()), &key_path, message)
+            .help("measures = { queueing_delay = \"@request_time - @service_time\" }");
+        return None;
+    };
+    match Measure::parse(text) {
+        Ok(_) if path.is_empty() => {
+            let message = format!("{key_path}: a measure needs a name");
+            diagnostics.error(Some(place.clone()), &key_path, message);
+            None
+        }
+        Ok(measure) if measure.fields().contains(&&Field::Attribute(path.clone())) => {
+            let message = format!("{key_path} is computed from itself, so it never has a value");
+            diagnostics.error(Some(place.clone()), &key_path, message).help("give it another name");
+            None
+        }
+        Ok(measure) => Some(NamedMeasure { path, measure }),
+        Err(error) => {
+            let mut message = format!("{key_path}: {}", error.message);
+            if let Some(expected) = &error.expected {
+                message = format!("{message}; expected {expected}");
+            }
+            let at = inside(place, &error.text, error.span);
+            let diagnostic = diagnostics.error(Some(at), &key_path, message);
+            if let Some(suggestion) = &error.suggestion {
+                diagnostic.help(format!("did you mean: {suggestion}"));
+            }
+            None
+        }
+    }
+}
