@@ -200,22 +200,11 @@ async fn answer(
 ) -> Result<Response, Problem> {
     let names = Names::BODY;
     let arrival = shared.explore.arrival();
-    let question = Question {
-        names,
-        query: &asked.filter.query,
-        from: asked.filter.from.as_ref(),
-        to: asked.filter.to.as_ref(),
-        measures: &asked.weir.measures,
-    };
+    let question = Question::new(names, &asked.filter, &asked.weir.measures);
     let mut filter = question.filter(arrival.now_ns(), access(headers))?;
     let hash = question.hash(&format!("aggregate {}", json!([asked.compute, asked.group_by])));
-    let mut first = 0;
-    if let Some(text) = &asked.page.cursor {
-        let cursor =
-            Cursor::decode(text, hash).map_err(|error| Problem::parameter(names.cursor, error))?;
-        filter.range = cursor.range;
-        first = cursor.key.sequence as usize;
-    }
+    let begin = question.go_on(asked.page.cursor.as_deref(), hash, &mut filter)?;
+    let first = begin.map_or(0, |key| key.sequence as usize);
     let range = filter.range;
     let points = bounded("weir.points", asked.weir.points, SERIES_POINTS, SERIES_POINTS_MAX)?;
     let computes = computes(&asked.compute, range, points)?;

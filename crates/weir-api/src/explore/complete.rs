@@ -1,6 +1,5 @@
 //! `/weir/v1/fields` and `/weir/v1/values`: what can be asked for, while a query is being typed.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
@@ -20,9 +19,8 @@ use super::Kind;
 use super::access::access;
 use super::limits::{COMPLETIONS, COMPLETIONS_MAX};
 use super::meta::{Meta, Warning};
-use super::question::{Names, Question, bounded, deadline, field, measures_of, parameters};
+use super::question::{Question, bounded, deadline, field, parameters};
 use super::record::json_value;
-use super::time::TimeText;
 use crate::problem::Problem;
 use crate::routes::Shared;
 
@@ -77,15 +75,7 @@ pub(crate) async fn fields(
 ) -> Result<Response, Problem> {
     let asked = parameters(query)?;
     let arrival = shared.explore.arrival();
-    let (from, to) = (asked.from.map(TimeText::Text), asked.to.map(TimeText::Text));
-    let measures = BTreeMap::new();
-    let question = Question {
-        names: Names::OWN,
-        query: "",
-        from: from.as_ref(),
-        to: to.as_ref(),
-        measures: &measures,
-    };
+    let question = Question::own("", asked.from.as_deref(), asked.to.as_deref(), None)?;
     let filter = question.filter(arrival.now_ns(), access(&headers))?;
     let limit = bounded("limit", asked.limit, COMPLETIONS, COMPLETIONS_MAX)?;
     let time = deadline("timeout", asked.timeout.as_deref())?;
@@ -167,15 +157,8 @@ pub(crate) async fn values(
 ) -> Result<Response, Problem> {
     let asked = parameters(query)?;
     let arrival = shared.explore.arrival();
-    let (from, to) = (asked.from.map(TimeText::Text), asked.to.map(TimeText::Text));
-    let measures = measures_of(Names::OWN.measures, asked.measures.as_deref())?;
-    let question = Question {
-        names: Names::OWN,
-        query: &asked.query,
-        from: from.as_ref(),
-        to: to.as_ref(),
-        measures: &measures,
-    };
+    let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
+    let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
     let mut filter = question.filter(arrival.now_ns(), access(&headers))?;
     let field = field("field", &asked.field)?;
     if field == Field::Message {

@@ -14,9 +14,8 @@ use super::Kind;
 use super::access::access;
 use super::limits::{PATTERNS, PATTERNS_MAX};
 use super::meta::Meta;
-use super::question::{Names, Question, bounded, deadline, measures_of, parameters};
+use super::question::{Question, bounded, deadline, parameters};
 use super::record::LogEntry;
-use super::time::TimeText;
 use crate::problem::Problem;
 use crate::routes::Shared;
 
@@ -74,15 +73,8 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     let asked = parameters(query)?;
     let arrival = shared.explore.arrival();
-    let (from, to) = (asked.from.map(TimeText::Text), asked.to.map(TimeText::Text));
-    let measures = measures_of(Names::OWN.measures, asked.measures.as_deref())?;
-    let question = Question {
-        names: Names::OWN,
-        query: &asked.query,
-        from: from.as_ref(),
-        to: to.as_ref(),
-        measures: &measures,
-    };
+    let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
+    let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
     let filter = question.filter(arrival.now_ns(), access(&headers))?;
     let limit = bounded("limit", asked.limit, PATTERNS, PATTERNS_MAX)?;
     let time = deadline("timeout", asked.timeout.as_deref())?;

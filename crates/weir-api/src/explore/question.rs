@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_expr::{Expr, Field, Measure, parse, parse_field};
 use weir_host::units::{format_rfc3339, parse_duration};
-use weir_store::query::{Access, Filter, NamedMeasure, TimeRange};
+use weir_store::query::{Access, Filter, NamedMeasure, PageKey, TimeRange};
 
+use super::cursor::Cursor;
 use super::limits::{BODY_BYTES_MAX, DEADLINE, DEADLINE_MAX, MEASURES_MAX};
 use super::time::TimeText;
 use crate::problem::Problem;
@@ -117,20 +118,43 @@ pub(super) struct WeirOptions {
 }
 
 /// Which records, and at what cost, before it is read.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Question<'a> {
-    pub(super) names: Names,
-    pub(super) query: &'a str,
-    pub(super) from: Option<&'a TimeText>,
-    pub(super) to: Option<&'a TimeText>,
-    pub(super) measures: &'a BTreeMap<String, String>,
+#[derive(Debug, Clone)]
+pub(super) struct Question {
+    names: Names,
+    query: String,
+    from: Option<TimeText>,
+    to: Option<TimeText>,
+    measures: BTreeMap<String, String>,
 }
 
-impl Question<'_> {
+impl Question {
+    /// As it stands in a body, or in an address of Datadog's.
+    pub(super) fn new(
+        names: Names,
+        filter: &FilterBody,
+        measures: &BTreeMap<String, String>,
+    ) -> Self {
+        let FilterBody { query, from, to, .. } = filter.clone();
+        Self { names, query, from, to, measures: measures.clone() }
+    }
+
+    /// As it stands in an address of our own; `measures` are a JSON object of texts.
+    pub(super) fn own(
+        query: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+        measures: Option<&str>,
+    ) -> Result<Self, Problem> {
+        let names = Names::OWN;
+        let measures = measures_of(names.measures, measures)?;
+        let [from, to] = [from, to].map(|time| time.map(TimeText::from));
+        Ok(Self { names, query: query.to_owned(), from, to, measures })
+    }
+
     /// Which records they are.
     pub(super) fn filter(&self, now_ns: i64, access: Access) -> Result<Filter, Problem> {
         let query: Expr =
-            parse(self.query).map_err(|error| Problem::expression(self.names.query, &error))?;
+            parse(&self.query).map_err(|error| Problem::expression(self.names.query, &error))?;
         let range = self.range(now_ns)?;
         Ok(Filter { query, range, access, measures: self.measures()? })
     }
@@ -140,8 +164,8 @@ impl Question<'_> {
             let text = text.cloned().unwrap_or_else(|| default.into());
             text.resolve(now_ns).map_err(|error| Problem::parameter(name, error))
         };
-        let from_ns = time(self.names.from, self.from, "now-15m")?;
-        let to_ns = time(self.names.to, self.to, "now")?;
+        let from_ns = time(self.names.from, self.from.as_ref(), "now-15m")?;
+        let to_ns = time(self.names.to, self.to.as_ref(), "now")?;
         if from_ns >= to_ns {
             let (from, to) = (format_rfc3339(from_ns), format_rfc3339(to_ns));
             let what = format!("{from} is not before {to}, where the range ends");
@@ -169,10 +193,24 @@ impl Question<'_> {
         self.measures.iter().map(read).collect()
     }
 
+    /// Where the page of a cursor begins; the range is that of the first page then.
+    pub(super) fn go_on(
+        &self,
+        cursor: Option<&str>,
+        hash: u64,
+        filter: &mut Filter,
+    ) -> Result<Option<PageKey>, Problem> {
+        let Some(cursor) = cursor else { return Ok(None) };
+        let cursor = Cursor::decode(cursor, hash)
+            .map_err(|error| Problem::parameter(self.names.cursor, error))?;
+        filter.range = cursor.range;
+        Ok(Some(cursor.key))
+    }
+
     /// Tells this question from others, for cursors.
     pub(super) fn hash(&self, rest: &str) -> u64 {
         let Self { query, from, to, measures, .. } = self;
-        let [from, to] = [from, to].map(|time| time.map(ToString::to_string));
+        let [from, to] = [from, to].map(|time| time.as_ref().map(ToString::to_string));
         weir_model::hash64(format!("{query}\0{from:?}\0{to:?}\0{measures:?}\0{rest}").as_bytes())
     }
 }
@@ -268,15 +306,8 @@ mod tests {
     #[test]
     fn a_reversed_range_a_wrong_measure_and_a_wrong_query_are_named() {
         let wrong = |query: &str, from: &str, measure: &str| {
-            let measures = [("delay".to_owned(), measure.to_owned())].into();
-            let from = TimeText::from(from);
-            let question = Question {
-                names: Names::OWN,
-                query,
-                from: Some(&from),
-                to: None,
-                measures: &measures,
-            };
+            let measures = format!("{{\"delay\":\"{measure}\"}}");
+            let question = Question::own(query, Some(from), None, Some(&measures)).unwrap();
             let problem = question.filter(1_000_000_000, Access::all()).unwrap_err();
             serde_json::to_value(problem).unwrap()
         };

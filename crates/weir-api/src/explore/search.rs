@@ -207,22 +207,10 @@ async fn answer(
     names: Names,
 ) -> Result<Response, Problem> {
     let arrival = shared.explore.arrival();
-    let question = Question {
-        names,
-        query: &asked.filter.query,
-        from: asked.filter.from.as_ref(),
-        to: asked.filter.to.as_ref(),
-        measures: &asked.weir.measures,
-    };
+    let question = Question::new(names, &asked.filter, &asked.weir.measures);
     let mut filter = question.filter(arrival.now_ns(), access(headers))?;
     let hash = question.hash(&format!("search {:?}", asked.sort));
-    let mut after = None;
-    if let Some(text) = &asked.page.cursor {
-        let cursor =
-            Cursor::decode(text, hash).map_err(|error| Problem::parameter(names.cursor, error))?;
-        filter.range = cursor.range;
-        after = Some(cursor.key);
-    }
+    let after = question.go_on(asked.page.cursor.as_deref(), hash, &mut filter)?;
     let range = filter.range;
     let limit = bounded(names.limit, asked.page.limit, PAGE_RECORDS, PAGE_RECORDS_MAX)?;
     let time = deadline(names.timeout, asked.weir.timeout.as_deref())?;

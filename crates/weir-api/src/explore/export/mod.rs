@@ -29,11 +29,9 @@ use weir_store::query::{LogStore, Order, PageKey, SearchPage, SearchRequest, Sho
 
 use super::access::access;
 use super::admission::{Ending, Refused};
-use super::cursor::Cursor;
 use super::limits::PAGE_RECORDS_MAX;
-use super::question::{Names, Question, measures_of, parameters};
+use super::question::{Question, parameters};
 use super::record::LogEntry;
-use super::time::TimeText;
 use super::{Kind, failed, refused};
 use crate::problem::{NO_STORE, Problem};
 use crate::routes::Shared;
@@ -138,27 +136,14 @@ fn request(
     headers: &HeaderMap,
     asked: &ExportQuery,
 ) -> Result<(SearchRequest, u64), Problem> {
-    let (from, to) = (asked.from.clone().map(TimeText::Text), asked.to.clone().map(TimeText::Text));
-    let measures = measures_of(Names::OWN.measures, asked.measures.as_deref())?;
-    let question = Question {
-        names: Names::OWN,
-        query: &asked.query,
-        from: from.as_ref(),
-        to: to.as_ref(),
-        measures: &measures,
-    };
+    let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
+    let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
     let mut filter = question.filter(shared.explore.arrival().now_ns(), access(headers))?;
     let hash = question.hash(&format!("export {:?} {:?}", asked.sort, asked.limit));
-    let mut after = None;
-    if let Some(text) = &asked.cursor {
-        if asked.format != Format::Parquet {
-            return Err(Problem::parameter("cursor", "belongs to format=parquet"));
-        }
-        let cursor =
-            Cursor::decode(text, hash).map_err(|error| Problem::parameter("cursor", error))?;
-        filter.range = cursor.range;
-        after = Some(cursor.key);
+    if asked.cursor.is_some() && asked.format != Format::Parquet {
+        return Err(Problem::parameter("cursor", "belongs to format=parquet"));
     }
+    let after = question.go_on(asked.cursor.as_deref(), hash, &mut filter)?;
     let order = match asked.sort {
         Some(super::search::Sort::Newest) => Order::NewestFirst,
         _ => Order::OldestFirst,
