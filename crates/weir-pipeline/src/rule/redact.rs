@@ -4,13 +4,14 @@
 //! the format that carried it, and, where the body is JSON, also to each key, text and number
 //! without JSON's own escapes. What was hidden is in no byte of the result.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::ops::Range;
 
 use ring::hmac;
 use weir_codec::{Change, Part, escape_json_into, rewrite_json};
 use weir_expr::limits::REGEXP_BYTES_MAX;
-use weir_model::unescape_json_with_places;
+use weir_model::{unescape_json, unescape_json_with_places};
 
 /// What stands in place of what was hidden.
 #[derive(Debug, Clone)]
@@ -226,15 +227,17 @@ impl Redaction {
         layers: usize,
         written: &mut Vec<Vec<u8>>,
     ) -> Option<Vec<u8>> {
-        let layered = (layers > 0).then(|| unescaped(text, layers));
-        let plain = layered.as_ref().map_or(text, |(plain, _)| plain.as_slice());
-        let place = |at: usize| layered.as_ref().map_or(at, |(_, places)| places[at]);
-        let is_new = |found: &Range<usize>| {
+        let plain = unescaped(text, layers);
+        let mut found = self.find(&plain);
+        if found.is_empty() {
+            return None;
+        }
+        let places = places(text, layers);
+        let place = |at: usize| places.as_ref().map_or(at, |places| places[at]);
+        found.retain(|found| {
             let found = place(found.start)..place(found.end);
             !written.iter().any(|old| is_part_of(old, text, &found))
-        };
-        let mut found = self.find(plain);
-        found.retain(is_new);
+        });
         if found.is_empty() {
             return None;
         }
@@ -352,16 +355,28 @@ impl Replacement {
     }
 }
 
-/// The text without that many layers of JSON's escapes, and where in it each byte begins, and at
-/// last where it ends.
-fn unescaped(text: &[u8], layers: usize) -> (Vec<u8>, Vec<usize>) {
-    let (mut plain, mut places) = unescape_json_with_places(text);
-    for _ in 1..layers {
+/// The text without that many layers of JSON's escapes.
+fn unescaped(text: &[u8], layers: usize) -> Cow<'_, [u8]> {
+    (0..layers).fold(Cow::Borrowed(text), |text, _| match text {
+        Cow::Borrowed(text) => unescape_json(text),
+        Cow::Owned(text) => Cow::Owned(unescape_json(&text).into_owned()),
+    })
+}
+
+/// Where in a text each byte of what [`unescaped`] gives begins, and at last where it ends; `None`
+/// without layers.
+fn places(text: &[u8], layers: usize) -> Option<Vec<usize>> {
+    let mut places: Option<Vec<usize>> = None;
+    let mut plain = Cow::Borrowed(text);
+    for _ in 0..layers {
         let (plainer, inner) = unescape_json_with_places(&plain);
-        places = inner.into_iter().map(|at| places[at]).collect();
-        plain = plainer;
+        places = Some(match places {
+            None => inner,
+            Some(outer) => inner.into_iter().map(|at| outer[at]).collect(),
+        });
+        plain = Cow::Owned(plainer);
     }
-    (plain, places)
+    places
 }
 
 /// Mostly it is the same text again and again.
