@@ -61,10 +61,18 @@ impl Catalog {
 
     /// Segments that may still have records that the deletion is about, in their order.
     pub(super) fn concerned_by(&self, id: u64, deletion: &DeletionEntry) -> Vec<&Live> {
-        let is_concerned = |live: &&Live| {
-            deletion.may_concern(&live.entry) && !self.clean.contains(&(id, live.entry.id))
-        };
-        self.segments.values().filter(is_concerned).collect()
+        let segments = self.segments.values();
+        segments.filter(|live| self.may_concern(id, deletion, &live.entry)).collect()
+    }
+
+    /// The segment may have records that the deletion is about, as far as is known.
+    pub(super) fn may_concern(
+        &self,
+        id: u64,
+        deletion: &DeletionEntry,
+        segment: &SegmentEntry,
+    ) -> bool {
+        deletion.may_concern(segment) && !self.clean.contains(&(id, segment.id))
     }
 }
 

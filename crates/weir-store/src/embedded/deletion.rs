@@ -163,7 +163,7 @@ impl Flusher {
             |live: &&Live| live.open.is_some() && !self.unreadable.contains(&live.entry.id);
         catalog.segments.values().filter(is_readable).find_map(|live| {
             let is_concerned = |(id, entry): &(&u64, &DeletionEntry)| {
-                entry.may_concern(&live.entry) && !catalog.clean.contains(&(**id, live.entry.id))
+                catalog.may_concern(**id, entry, &live.entry)
             };
             let ids: Vec<u64> = pending.iter().filter(is_concerned).map(|(id, _)| *id).collect();
             (!ids.is_empty()).then(|| (live.clone(), ids))

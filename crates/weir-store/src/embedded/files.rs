@@ -52,7 +52,11 @@ pub(super) struct SegmentFiles {
 
 impl SegmentFiles {
     pub(super) fn new(dir: &Path, id: u64, hour: u32) -> Self {
-        let segment = hour_dir(dir, hour).join(name_of(id)).with_extension("parquet");
+        Self::of(hour_dir(dir, hour).join(name_of(id)).with_extension("parquet"))
+    }
+
+    /// The segment of this name, and what belongs to it.
+    pub(super) fn of(segment: PathBuf) -> Self {
         let sidecar = segment.with_extension("widx");
         Self { segment, sidecar }
     }

@@ -168,9 +168,7 @@ impl Opening<'_> {
         let is_gone = |id: &u64| !self.found.segments.contains_key(id);
         let unknown = |(id, _): &(&u64, &PathBuf)| !contents.segments.contains_key(*id);
         let is_newer = |(_, path): (&u64, &PathBuf)| {
-            let files =
-                SegmentFiles { segment: path.clone(), sidecar: path.with_extension("widx") };
-            let segment = files.open_segment(self.disk).ok();
+            let segment = SegmentFiles::of(path.clone()).open_segment(self.disk).ok();
             let provenance = segment.as_ref().and_then(Segment::provenance);
             provenance.is_some_and(|p| p.sequences.0 >= contents.counters.next_sequence)
         };
@@ -219,8 +217,7 @@ impl Opening<'_> {
             .map(|(entry, _)| entry.sequences)
             .collect();
         for (id, path) in self.found.segments.iter().filter(|(id, _)| !known.contains(id)) {
-            let files =
-                SegmentFiles { segment: path.clone(), sidecar: path.with_extension("widx") };
+            let files = SegmentFiles::of(path.clone());
             match files.open(self.disk) {
                 Ok(open) => {
                     let entry = entry_of(*id, &open);

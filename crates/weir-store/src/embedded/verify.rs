@@ -57,8 +57,7 @@ fn segments_below(dir: &Path, disk: &dyn Disk) -> io::Result<Vec<PathBuf>> {
 
 /// `None` when it was removed in the meantime.
 fn verify_segment(path: PathBuf, disk: &dyn Disk) -> Option<Verified> {
-    let sidecar = path.with_extension("widx");
-    let files = SegmentFiles { segment: path.clone(), sidecar };
+    let files = SegmentFiles::of(path.clone());
     let mut verified = Verified { path, rows: 0, bytes: 0, fault: None, sidecar_fault: None };
     let segment = match files.open_segment(disk) {
         Ok(segment) => segment,

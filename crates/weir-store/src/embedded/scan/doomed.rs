@@ -31,16 +31,10 @@ impl Doomed {
         self.groups.get(&group).map(Vec::as_slice)
     }
 
-    /// Adds rows; returns how many were not there yet.
-    fn add(&mut self, group: usize, rows: usize, found: impl Iterator<Item = usize>) -> u64 {
+    /// Adds a row of a group of so many. False when it was there already.
+    fn add(&mut self, group: usize, rows: usize, row: usize) -> bool {
         let known = self.groups.entry(group).or_insert_with(|| vec![false; rows]);
-        let mut added = 0;
-        for row in found {
-            if let Some(is_in) = known.get_mut(row) {
-                added += u64::from(!std::mem::replace(is_in, true));
-            }
-        }
-        added
+        known.get_mut(row).is_some_and(|is_in| !std::mem::replace(is_in, true))
     }
 }
 
@@ -90,7 +84,7 @@ pub(in crate::embedded) fn doomed(
         let mut count = 0;
         for (group, row) in done.sinks.into_iter().flat_map(|sink| sink.rows) {
             let rows = snapshot.segments.first().map_or(0, |open| open.segment.group_rows(group));
-            count += doomed.add(group, rows, std::iter::once(row));
+            count += u64::from(doomed.add(group, rows, row));
         }
         counts.push(count);
     }

@@ -56,11 +56,16 @@ impl Seen<'_> {
         if !self.is_wanted(path) || !self.of_unit.insert(path.to_owned()) {
             return;
         }
-        let entry = self.attributes.entry(path.to_owned()).or_insert((value_type, 0));
+        self.note(path.to_owned(), value_type, 1);
+    }
+
+    /// Values of two types are texts.
+    fn note(&mut self, path: String, value_type: ValueType, units: u64) {
+        let entry = self.attributes.entry(path).or_insert((value_type, 0));
         if entry.0 != value_type {
             entry.0 = ValueType::Text;
         }
-        entry.1 += 1;
+        entry.1 += units;
     }
 
     fn count_unit(&mut self) {
@@ -71,11 +76,7 @@ impl Seen<'_> {
     fn merge(&mut self, other: Self) {
         self.units += other.units;
         for (path, (value_type, units)) in other.attributes {
-            let entry = self.attributes.entry(path).or_insert((value_type, 0));
-            if entry.0 != value_type {
-                entry.0 = ValueType::Text;
-            }
-            entry.1 += units;
+            self.note(path, value_type, units);
         }
     }
 }

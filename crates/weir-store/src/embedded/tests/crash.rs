@@ -67,11 +67,7 @@ fn go_on(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64
         file.written += 5;
     }
     for _ in 0..3 {
-        for (stream, file) in &mut *files {
-            process.read(*stream, file, 1000);
-        }
-        process.drain_other();
-        process.run_on();
+        process.read_on(files);
     }
     process.clock.advance(std::time::Duration::from_secs(61));
     process.run_on();

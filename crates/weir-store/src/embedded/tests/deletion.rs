@@ -265,11 +265,7 @@ fn look_for_secrets(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64
         assert_eq!(split(&process).0, 0, "{shown}: seen after the start");
     }
     for _ in 0..3 {
-        for (stream, file) in &mut *files {
-            process.read(*stream, file, 1000);
-        }
-        process.drain_other();
-        process.run_on();
+        process.read_on(files);
         process.clock.advance(Duration::from_secs(61));
     }
     process.run_on();

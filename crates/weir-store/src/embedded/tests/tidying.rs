@@ -117,11 +117,7 @@ fn look_for_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth
     let shown = format!("cut at call {nth}, seed {seed}");
     let mut process = Process::start(disk, keeping_a_day(), files, true).expect("nothing fails");
     for _ in 0..3 {
-        for (stream, file) in &mut *files {
-            process.read(*stream, file, 1000);
-        }
-        process.drain_other();
-        process.run_on();
+        process.read_on(files);
         process.clock.advance(Duration::from_secs(61));
     }
     process.run_on();

@@ -168,6 +168,15 @@ impl Process {
         }
     }
 
+    /// Reads on in all files, and does what there is to do then.
+    pub(super) fn read_on(&mut self, files: &mut BTreeMap<u64, File>) {
+        for (stream, file) in files {
+            self.read(*stream, file, 1000);
+        }
+        self.drain_other();
+        self.run_on();
+    }
+
     pub(super) fn write_journal(&self) {
         self.clock.advance(Duration::from_millis(10));
         run_writer(&self.writer);
