@@ -158,6 +158,71 @@ fn what_a_slow_reader_misses_is_counted_to_the_last_record() {
     weir.stop();
 }
 
+#[test]
+fn fifty_readers_get_what_each_asked_for_and_one_that_does_not_read_costs_no_other() {
+    let (_scene, mut weir, mut file) = following();
+    let _stuck = Reader::start(&weir, "query=&max_rate=100000", None);
+    // Five questions, ten times each: the digit with which the number ends.
+    let query = |n: usize| format!("query=/[{}{}]$/%20(even%20OR%20odd)", n % 5, n % 5 + 5);
+    let mut readers: Vec<Reader> = (0..50).map(|n| Reader::start(&weir, &query(n), None)).collect();
+    write_numbers(&mut file, 0..1000);
+    for (n, reader) in readers.iter_mut().enumerate() {
+        let mine = |number: &u32| number % 5 == n as u32 % 5;
+        let want: Vec<String> = (0..1000)
+            .filter(mine)
+            .map(|number| format!("{} {number}", ["even", "odd"][number as usize % 2]))
+            .collect();
+        assert_eq!(messages(&reader.rows(200)), want, "reader {n}");
+    }
+    // Some leave; the others go on.
+    readers.truncate(7);
+    write_numbers(&mut file, 1000..1010);
+    for reader in &mut readers {
+        assert_eq!(reader.rows(2).len(), 2);
+    }
+    weir.books().assert_balanced();
+    weir.stop();
+}
+
+#[test]
+fn more_tails_than_are_allowed_are_refused_until_one_ends() {
+    let scene = Scene::new();
+    let limits = "[api.queries]\ntails = 2\n";
+    let mut weir = scene.start(&(scene.source("raw") + NOWHERE + limits));
+    let readers = [0, 1].map(|_| Reader::start(&weir, "query=", None));
+    let (status, body) = weir.get("/weir/v1/tail?query=").unwrap();
+    assert!(status == 503 && body.contains("api.queries.tails"), "{body}");
+    let (_, page) = weir.get("/metrics").unwrap();
+    for row in ["\nweir_live_tails 2\n", "\nweir_live_tails_refused_total 1\n"] {
+        assert!(page.contains(row), "{page}");
+    }
+    drop(readers);
+    let left = wait_for(PATIENCE, || {
+        let (_, page) = weir.get("/metrics").unwrap();
+        page.contains("\nweir_live_tails 0\n").then_some(())
+    });
+    assert!(left.is_some(), "they never ended");
+    Reader::start(&weir, "query=", None);
+    weir.stop();
+}
+
+#[test]
+fn computed_attributes_of_the_configuration_can_be_followed() {
+    let scene = Scene::new();
+    let mut file = File::create(scene.logs().join("app.log")).unwrap();
+    let measures = "[store.measures]\ndelay = \"@total - @service\"\ntwice = \"@delay * 2\"\n";
+    let mut weir = scene.start(&(scene.source("raw") + NOWHERE + measures));
+    let mut one = Reader::start(&weir, "query=@delay:%3E5", None);
+    let mut two = Reader::start(&weir, "query=@twice:20%20@service:1", None);
+    for total in [5, 11, 30, 3] {
+        writeln!(file, "{{\"total\":{total},\"service\":1}}").unwrap();
+    }
+    let rows = messages(&one.rows(2));
+    assert!(rows[0].contains("11") && rows[1].contains("30"), "{rows:?}");
+    assert!(two.rows(1)[0].1.contains("11"));
+    weir.stop();
+}
+
 fn tail(weir: &Weir, args: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(["tail", "--api", &weir.api().unwrap().to_string()]).args(args);

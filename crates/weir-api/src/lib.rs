@@ -19,10 +19,10 @@ mod status;
 mod tail;
 
 pub use explore::{
-    AggregateAnswer, AggregateBucket, AggregateData, AnswerMeta, ContextAnswer, DeletionAnswer,
-    DeletionEntry, DeletionsAnswer, FieldEntry, FieldsAnswer, Links, LogAttributes, LogDetails,
-    LogEntry, NextPage, PatternEntry, PatternsAnswer, ScanMeta, SearchAnswer, StoreColumn,
-    StoreDocument, StoreService, ValueEntry, ValuesAnswer, Warning,
+    AggregateAnswer, AggregateBucket, AggregateData, AnswerMeta, ContextAnswer, DEADLINE_MAX,
+    DeletionAnswer, DeletionEntry, DeletionsAnswer, FieldEntry, FieldsAnswer, Links, LogAttributes,
+    LogDetails, LogEntry, NextPage, PatternEntry, PatternsAnswer, QueryLimits, ScanMeta,
+    SearchAnswer, StoreColumn, StoreDocument, StoreService, ValueEntry, ValuesAnswer, Warning,
 };
 pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, SourceCounts, SourceEntry,

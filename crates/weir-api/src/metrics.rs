@@ -18,6 +18,7 @@ use weir_store::query::StoreFigures;
 use crate::explore::{Admission, Kind, Outcome, TIME_BUCKETS_SECONDS, Times};
 use crate::routes::Reloads;
 use crate::status::seconds;
+use crate::tail::Sessions;
 
 mod families;
 mod store;
@@ -30,6 +31,7 @@ pub(crate) fn page(
     view: Option<&PipelineView>,
     reloads: &Reloads,
     queries: &Admission,
+    tails: &Sessions,
     store: Option<&StoreFigures>,
 ) -> String {
     let mut page = Page::default();
@@ -50,6 +52,7 @@ pub(crate) fn page(
     if let Some(store) = store {
         page.store(store);
     }
+    page.tails(tails);
     page.queries(queries);
     page.process(&ProcessFigures::read(), view);
     page.finish()
@@ -297,6 +300,11 @@ impl Page {
         self.row("weir_journal_lost_bytes", &[], recovery.lost_bytes);
     }
 
+    fn tails(&mut self, tails: &Sessions) {
+        self.row("weir_live_tails", &[], tails.served());
+        self.row("weir_live_tails_refused_total", &[], tails.refused());
+    }
+
     fn queries(&mut self, queries: &Admission) {
         let figures = queries.figures();
         for kind in Kind::ALL {
@@ -381,9 +389,8 @@ mod tests {
 
     #[test]
     fn the_page_without_a_pipeline_has_build_and_process() {
-        let queries =
-            Admission::new(crate::explore::Tuning::of_cores(1), Arc::new(RealClock::new()));
-        let page = page("1.2\"3", None, &Reloads::default(), &queries, None);
+        let queries = Admission::new(crate::QueryLimits::default(), Arc::new(RealClock::new()));
+        let page = page("1.2\"3", None, &Reloads::default(), &queries, &Sessions::new(1), None);
         assert!(page.contains("weir_build_info{version=\"1.2\\\"3\"} 1\n"), "{page}");
         assert!(page.contains("\nprocess_cpu_seconds_total "), "{page}");
     }

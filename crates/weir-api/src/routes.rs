@@ -109,6 +109,7 @@ pub(crate) async fn metrics_page(State(shared): State<Arc<Shared>>) -> Response 
         shared.view().as_deref(),
         &shared.reloads,
         &shared.explore.admission,
+        &shared.tails,
         store.as_ref(),
     );
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), NO_STORE], page)

@@ -1,7 +1,7 @@
 //! The listener, its thread and the bounds of every connection.
 //!
 //! Invariants: the port is bound before the thread starts, so a port in use is an error of
-//! [`Api::bind`]; at most [`CONNECTIONS_MAX`] connections are served at once and further ones
+//! [`Api::bind`]; at most [`connections_max`] connections are served at once and further ones
 //! wait in the kernel's backlog; no connection outlives the thread.
 
 use std::io;
@@ -23,12 +23,13 @@ use weir_pipeline::view::PipelineView;
 use weir_store::query::LogStore;
 
 use crate::explore::deletions::IsLocal;
-use crate::explore::{Explore, Tuning};
+use crate::explore::{Explore, QueryLimits};
 use crate::routes::{Reloads, Shared, router};
 use crate::tail::{IsLive, Sessions};
 
-/// Connections served at once: scrapers, probes and a few people.
-const CONNECTIONS_MAX: usize = 64;
+/// Connections served at once beside those that search and follow: scrapers, probes and pages that
+/// keep theirs open.
+const CONNECTIONS_SPARE: usize = 64;
 /// Longest request head. The longest path that is known has 20 bytes; the rest is headers.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Longest wait for a request head, also between two requests.
@@ -49,25 +50,29 @@ pub struct Api {
 
 impl Api {
     /// Binds the port and serves: until [`Self::show`], only that weir is starting.
-    pub fn bind(listen: SocketAddr, version: &'static str) -> io::Result<Self> {
+    pub fn bind(
+        listen: SocketAddr,
+        version: &'static str,
+        limits: &QueryLimits,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(false);
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let shared = Arc::new(Shared {
             version,
             view: RwLock::new(None),
             reloads: Reloads::default(),
-            tails: Sessions::new(),
-            explore: Explore::new(Arc::new(RealClock::new()), Tuning::of_cores(cores)),
+            tails: Sessions::new(limits.tails_max),
+            explore: Explore::new(Arc::new(RealClock::new()), *limits),
             stopped: stopped.clone(),
         });
         let router = router(shared.clone());
+        let connections_max = connections_max(limits);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()
             .name("weir-api".to_owned())
-            .spawn(move || runtime.block_on(serve(listener, router, stopped)))?;
+            .spawn(move || runtime.block_on(serve(listener, router, connections_max, stopped)))?;
         Ok(Self { address, shared, stop, thread: Some(thread) })
     }
 
@@ -113,12 +118,22 @@ impl Api {
     }
 }
 
-async fn serve(listener: TcpListener, router: Router, mut stopped: watch::Receiver<bool>) {
+/// Everybody who may search, wait or follow has a connection, and some are left.
+fn connections_max(limits: &QueryLimits) -> usize {
+    limits.workers + limits.waiting_max + limits.tails_max + CONNECTIONS_SPARE
+}
+
+async fn serve(
+    listener: TcpListener,
+    router: Router,
+    connections_max: usize,
+    mut stopped: watch::Receiver<bool>,
+) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the API cannot listen"),
     };
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(connections_max));
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {

@@ -4,10 +4,10 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use weir_api::Api;
+use weir_api::{Api, QueryLimits};
 
 fn api() -> Api {
-    Api::bind(SocketAddr::from(([127, 0, 0, 1], 0)), "1.2.3").unwrap()
+    Api::bind(SocketAddr::from(([127, 0, 0, 1], 0)), "1.2.3", &QueryLimits::default()).unwrap()
 }
 
 fn ask(api: &Api, request: &str) -> String {
@@ -73,10 +73,10 @@ fn a_request_head_without_end_is_cut_off() {
 fn a_port_in_use_is_an_error_and_the_port_is_free_after_the_shutdown() {
     let first = api();
     let address = first.address();
-    let error = Api::bind(address, "1").unwrap_err();
+    let error = Api::bind(address, "1", &QueryLimits::default()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
     first.shutdown();
-    Api::bind(address, "1").unwrap().shutdown();
+    Api::bind(address, "1", &QueryLimits::default()).unwrap().shutdown();
 }
 
 #[test]

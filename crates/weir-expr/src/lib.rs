@@ -41,7 +41,7 @@ pub use error::{CompileError, ParseError};
 pub use fields::{Body, Constants, Fields, NoConstants, Value, Visitor};
 pub use glob::{Glob, Piece};
 pub use matcher::TermMatcher;
-pub use measure::Measure;
+pub use measure::{Computed, Measure, NamedMeasure};
 pub use network::Network;
 pub use number::{Dimension, Number, Numeric};
 pub use parse::{parse, parse_field};

@@ -14,9 +14,11 @@
 //! Invariant: the value of a record is a finite number or none; none when a field has no number,
 //! or a division is by zero.
 
+use std::cell::RefCell;
+
 use crate::ast::{Field, Reserved, Span};
 use crate::error::ParseError;
-use crate::fields::Fields;
+use crate::fields::{Body, Fields, Value, Visitor};
 use crate::limits::{DEPTH_MAX, EXPRESSION_BYTES_MAX};
 use crate::number::{Dimension, Number, Numeric};
 
@@ -25,6 +27,61 @@ use crate::number::{Dimension, Number, Numeric};
 pub struct Measure {
     root: Node,
     dimension: Option<Dimension>,
+}
+
+/// An attribute that no record has, but that is computed from others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedMeasure {
+    /// Its path, without `@`. It counts before an attribute of the same path.
+    pub path: String,
+    /// How it is computed.
+    pub measure: Measure,
+}
+
+/// A record with attributes that are computed beside those that it has.
+pub struct Computed<'a> {
+    record: &'a dyn Fields,
+    measures: &'a [NamedMeasure],
+    /// Measures that are being computed: a measure of itself has no value.
+    computing: RefCell<Vec<usize>>,
+}
+
+impl<'a> Computed<'a> {
+    /// Of a record; of measures of the same path the first counts.
+    pub fn new(record: &'a dyn Fields, measures: &'a [NamedMeasure]) -> Self {
+        Self { record, measures, computing: RefCell::default() }
+    }
+
+    fn measure(&self, number: usize, visit: &mut Visitor<'_>) {
+        if self.computing.borrow().contains(&number) {
+            return;
+        }
+        self.computing.borrow_mut().push(number);
+        let value = self.measures[number].measure.value(self);
+        self.computing.borrow_mut().pop();
+        match value {
+            Some(Numeric::Int(whole)) => visit(Value::Int(whole)),
+            Some(Numeric::Float(float)) => visit(Value::Float(float)),
+            None => {}
+        }
+    }
+}
+
+impl Fields for Computed<'_> {
+    fn body(&self) -> Body<'_> {
+        self.record.body()
+    }
+
+    fn visit(&self, field: &Field, visit: &mut Visitor<'_>) {
+        let number = match field {
+            Field::Attribute(path) => self.measures.iter().position(|named| named.path == *path),
+            _ => None,
+        };
+        match number {
+            Some(number) => self.measure(number, visit),
+            None => self.record.visit(field, visit),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -10,6 +10,7 @@ use weir_journal::Journal;
 
 use crate::config::{OutputKind, OutputPlan, SourceKind, SourcePlan};
 use crate::health::Noticed;
+use crate::live::Hub;
 use crate::pipeline::Running;
 use crate::rule::RuleSwitch;
 use crate::stats::{OutputStats, SourceStats};
@@ -65,6 +66,7 @@ pub struct PipelineView {
     pub started_unix_ns: i64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) noticed: Noticed,
+    pub(crate) live: Arc<Hub>,
     phase: AtomicU8,
 }
 
@@ -119,6 +121,7 @@ impl PipelineView {
             started_unix_ns: clock.unix_ns(),
             clock,
             noticed: Noticed::default(),
+            live: Arc::default(),
             phase: AtomicU8::new(Phase::Running as u8),
         }
     }

@@ -3,11 +3,11 @@
 //! that Maurer gives for servers, "Fail at scale", ACM Queue 13(8), 2015).
 //!
 //! While the queue is empty now and then, questions run in the order in which they came. Once it
-//! has not been empty for [`Tuning::wait_max`], more is asked than can be answered: then the
+//! has not been empty for [`QueryLimits::wait_max`], more is asked than can be answered: then the
 //! newest run first, whose senders still wait, and whoever has waited longer than
-//! [`Tuning::wait_target`] is told so at once.
+//! [`QueryLimits::wait_target`] is told so at once.
 //!
-//! Invariants: at most [`Tuning::workers`] questions run and [`Tuning::waiting_max`] wait; none
+//! Invariants: at most [`QueryLimits::workers`] questions run and [`QueryLimits::waiting_max`] wait; none
 //! runs on the API's own thread; one whose sender has left does not begin, and stops soon when it
 //! has begun; every question is counted once.
 
@@ -23,35 +23,7 @@ use weir_host::Clock;
 use weir_store::query::{Budget, Stop};
 
 use super::figures::{Figures, Kind, Outcome};
-use super::limits;
-
-/// Bounds of [`Admission`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tuning {
-    /// Questions that run at once.
-    pub(super) workers: usize,
-    /// Questions that may wait.
-    pub(super) waiting_max: usize,
-    /// How long one may wait; also how long the queue must stand to count as standing.
-    pub(super) wait_max: Duration,
-    /// How long one may wait while the queue stands.
-    pub(super) wait_target: Duration,
-    /// Memory of each.
-    pub(super) query_bytes_max: usize,
-}
-
-impl Tuning {
-    /// For a machine with so many processors.
-    pub(crate) fn of_cores(cores: usize) -> Self {
-        Self {
-            workers: cores.max(1) * limits::WORKERS_PER_CORE,
-            waiting_max: limits::WAITING_MAX,
-            wait_max: limits::WAIT_MAX,
-            wait_target: limits::WAIT_TARGET,
-            query_bytes_max: limits::QUERY_BYTES_MAX,
-        }
-    }
-}
+use super::limits::QueryLimits;
 
 /// Why a question was not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +67,7 @@ struct Queue {
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    tuning: Tuning,
+    limits: QueryLimits,
     queue: Mutex<Queue>,
     changed: Condvar,
     figures: Figures,
@@ -109,7 +81,7 @@ pub(crate) struct Admission {
 
 impl std::fmt::Debug for Admission {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Admission").field("tuning", &self.inner.tuning).finish_non_exhaustive()
+        f.debug_struct("Admission").field("limits", &self.inner.limits).finish_non_exhaustive()
     }
 }
 
@@ -124,17 +96,17 @@ impl Drop for CancelOnDrop {
 
 impl Admission {
     /// Without workers: they start with [`Self::start`].
-    pub(crate) fn new(tuning: Tuning, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(limits: QueryLimits, clock: Arc<dyn Clock>) -> Self {
         let queue = Mutex::default();
         let (changed, figures) = (Condvar::new(), Figures::default());
-        let inner = Arc::new(Inner { clock, tuning, queue, changed, figures });
+        let inner = Arc::new(Inner { clock, limits, queue, changed, figures });
         Self { inner, threads: Mutex::default() }
     }
 
     /// Starts the workers, unless they run.
     pub(crate) fn start(&self) -> std::io::Result<()> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        while threads.len() < self.inner.tuning.workers {
+        while threads.len() < self.inner.limits.workers {
             let inner = Arc::clone(&self.inner);
             let name = format!("weir-query-{}", threads.len());
             threads.push(std::thread::Builder::new().name(name).spawn(move || inner.work())?);
@@ -176,7 +148,7 @@ impl Admission {
     ) -> Result<T, Refused> {
         let (sender, mut receiver) = oneshot::channel();
         let inner = Arc::clone(&self.inner);
-        let budget = Budget::new(inner.clock.clone(), time, inner.tuning.query_bytes_max);
+        let budget = Budget::new(inner.clock.clone(), time, inner.limits.query_bytes_max);
         let cancelled = budget.cancelled();
         let run = Box::new(move |waited: Duration| {
             // Whoever asked may have left.
@@ -192,7 +164,7 @@ impl Admission {
             tokio::select! {
                 answer = &mut receiver => break answer,
                 // Workers that are busy for long do not look at the queue.
-                () = tokio::time::sleep(self.inner.tuning.wait_max) => self.inner.look(),
+                () = tokio::time::sleep(self.inner.limits.wait_max) => self.inner.look(),
             }
         };
         drop(guard);
@@ -213,7 +185,7 @@ impl Inner {
         let now = self.clock.monotonic();
         let mut queue = self.queue();
         self.drop_late(&mut queue, now);
-        if queue.is_over || queue.waiting.len() >= self.tuning.waiting_max {
+        if queue.is_over || queue.waiting.len() >= self.limits.waiting_max {
             return false;
         }
         queue.waiting.push_back(job);
@@ -224,14 +196,14 @@ impl Inner {
     }
 
     fn is_standing(&self, queue: &Queue, now: Duration) -> bool {
-        queue.standing_since.is_some_and(|since| since + self.tuning.wait_max <= now)
+        queue.standing_since.is_some_and(|since| since + self.limits.wait_max <= now)
     }
 
     /// Takes out those that nobody waits for, and those who have waited too long, who hear it by
     /// their channel being dropped.
     fn drop_late(&self, queue: &mut Queue, now: Duration) {
         let is_standing = self.is_standing(queue, now);
-        let wait = if is_standing { self.tuning.wait_target } else { self.tuning.wait_max };
+        let wait = if is_standing { self.limits.wait_target() } else { self.limits.wait_max };
         queue.waiting.retain(|job| {
             let outcome = match () {
                 () if job.cancelled.load(Ordering::Relaxed) => Outcome::Cancelled,
@@ -305,7 +277,7 @@ impl Inner {
     fn retry_seconds(&self) -> u64 {
         let waiting = self.queue().waiting.len();
         let service = self.figures.service.mean().unwrap_or_default();
-        let wait = service.mul_f64(waiting as f64 / self.tuning.workers as f64);
+        let wait = service.mul_f64(waiting as f64 / self.limits.workers as f64);
         wait.as_secs().clamp(1, 60)
     }
 }
@@ -322,8 +294,8 @@ mod tests {
     /// stands, and at most four.
     fn queue() -> (Inner, Arc<FakeClock>) {
         let clock = Arc::new(FakeClock::at(0));
-        let tuning = Tuning { waiting_max: 4, ..Tuning::of_cores(1) };
-        let admission = Admission::new(tuning, clock.clone());
+        let limits = QueryLimits { waiting_max: 4, ..QueryLimits::default() };
+        let admission = Admission::new(limits, clock.clone());
         (Arc::into_inner(admission.inner).unwrap(), clock)
     }
 

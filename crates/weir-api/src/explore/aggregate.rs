@@ -28,7 +28,7 @@ use super::limits::{
 };
 use super::meta::{Meta, NextPage, Warning};
 use super::question::{
-    FilterBody, Names, OptionsBody, Question, WeirOptions, body, bounded, deadline, field,
+    FilterBody, Names, OptionsBody, Question, WeirOptions, body, bounded, field,
 };
 use super::record::json_value;
 use crate::problem::{DatadogProblem, Problem};
@@ -209,7 +209,7 @@ async fn answer(
     let points = bounded("weir.points", asked.weir.points, SERIES_POINTS, SERIES_POINTS_MAX)?;
     let computes = computes(&asked.compute, range, points)?;
     let group_by = group_by(&asked.group_by)?;
-    let time = deadline(names.timeout, asked.weir.timeout.as_deref())?;
+    let time = shared.explore.time(names.timeout, asked.weir.timeout.as_deref())?;
     let interval_ns = computes.iter().find_map(|compute| compute.interval_ns);
     let request = AggregateRequest { filter, computes, group_by };
     let document = move |aggregate: Aggregate, mut meta: Meta| {

@@ -19,7 +19,7 @@ use super::Kind;
 use super::access::access;
 use super::limits::{COMPLETIONS, COMPLETIONS_MAX};
 use super::meta::{Meta, Warning};
-use super::question::{Question, bounded, deadline, field, parameters};
+use super::question::{Question, bounded, field, parameters};
 use super::record::json_value;
 use crate::problem::Problem;
 use crate::routes::Shared;
@@ -78,7 +78,7 @@ pub(crate) async fn fields(
     let question = Question::own("", asked.from.as_deref(), asked.to.as_deref(), None)?;
     let filter = question.filter(arrival.now_ns(), access(&headers))?;
     let limit = bounded("limit", asked.limit, COMPLETIONS, COMPLETIONS_MAX)?;
-    let time = deadline("timeout", asked.timeout.as_deref())?;
+    let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
     let prefix = asked.prefix.to_lowercase();
     let document = move |fields: Vec<FieldInfo>, meta| {
         let fields = fields.into_iter().filter(|field| {
@@ -165,7 +165,7 @@ pub(crate) async fn values(
         return Err(Problem::parameter("field", "messages are not listed; search for their words"));
     }
     let limit = bounded("limit", asked.limit, COMPLETIONS, COMPLETIONS_MAX)?;
-    let time = deadline("timeout", asked.timeout.as_deref())?;
+    let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
     if !asked.prefix.is_empty() {
         let glob = Glob::new([Piece::Text(asked.prefix.clone()), Piece::Any]);
         let begins = Expr::term(field.clone(), Test::Glob(glob));

@@ -15,7 +15,7 @@ use super::access::access;
 use super::cursor::decode_id;
 use super::limits::{CONTEXT_RECORDS, CONTEXT_RECORDS_MAX};
 use super::meta::Meta;
-use super::question::{deadline, parameters};
+use super::question::parameters;
 use super::record::LogEntry;
 use crate::problem::Problem;
 use crate::routes::Shared;
@@ -74,7 +74,7 @@ pub(crate) async fn get(
         }
     };
     let (before, after) = (count("before", asked.before)?, count("after", asked.after)?);
-    let time = deadline("timeout", asked.timeout.as_deref())?;
+    let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
     let request = ContextRequest { id, before, after, access: access(&headers) };
     let document = |context: Option<RecordContext>, meta| {
         let entry = |record| LogEntry::new(record, true);

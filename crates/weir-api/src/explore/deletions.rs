@@ -20,7 +20,7 @@ use weir_store::query::{
     Filter, LogStore, QueryError, TimeRange,
 };
 
-use super::limits::{DEADLINE, DEADLINE_MAX, DELETE_TIMEOUT};
+use super::limits::{DEADLINE_MAX, DELETE_TIMEOUT};
 use super::meta::Meta;
 use super::question::body;
 use super::record::precise_time;
@@ -140,7 +140,7 @@ pub(crate) async fn get(
         Ok(DeletionsAnswer { schema: "weir.deletions.v1".to_owned(), deletions })
     };
     let arrival = shared.explore.arrival();
-    shared.explore.ask(Kind::Complete, Some(DEADLINE), arrival, ask, document).await
+    shared.explore.ask(Kind::Complete, Some(shared.explore.deadline), arrival, ask, document).await
 }
 
 /// Deletes records

@@ -1,4 +1,6 @@
 //! Every bound of searching over HTTP, with its reason.
+//!
+//! Invariant: what is not in [`QueryLimits`] is the same for everybody.
 
 use std::time::Duration;
 
@@ -56,30 +58,50 @@ pub(super) const PATTERNS_MAX: usize = 1000;
 /// The same, unless asked otherwise.
 pub(super) const PATTERNS: usize = 50;
 
-/// How long a question may take unless it says otherwise: what people wait for.
-pub(super) const DEADLINE: Duration = Duration::from_millis(1500);
-
 /// How long a question may take at most: a worker is its own for that time.
-pub(super) const DEADLINE_MAX: Duration = Duration::from_mins(1);
+pub const DEADLINE_MAX: Duration = Duration::from_mins(1);
 
 /// How long a deletion may take to become durable: the head is flushed before.
 pub(super) const DELETE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Memory of one question, for what is gathered.
-pub(super) const QUERY_BYTES_MAX: usize = 32 * 1024 * 1024;
-
 /// Workers per processor: while one reads from disk another computes.
-pub(super) const WORKERS_PER_CORE: usize = 2;
+const WORKERS_PER_CORE: usize = 2;
 
-/// Questions that may wait. More than people ask; programs that ask more are told to slow down.
-pub(super) const WAITING_MAX: usize = 64;
+/// Bounds of searching and following that the configuration may change (`[api.queries]`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueryLimits {
+    /// Questions that run at once.
+    pub workers: usize,
+    /// Questions that may wait. More than people ask; programs that ask more are told to slow down.
+    pub waiting_max: usize,
+    /// How long one may wait; also how long the queue must stand to count as standing.
+    pub wait_max: Duration,
+    /// How long a question may take unless it says otherwise: what people wait for.
+    pub deadline: Duration,
+    /// Memory of one question, for what is gathered.
+    pub query_bytes_max: usize,
+    /// Live tails that are served at once.
+    pub tails_max: usize,
+}
 
-/// How long a question may wait while the queue is empty from time to time.
-pub(super) const WAIT_MAX: Duration = Duration::from_secs(1);
+impl QueryLimits {
+    /// How long a question may wait while the queue stands: then it is not a burst but more than
+    /// can be answered, and waiting longer helps nobody.
+    pub(super) fn wait_target(&self) -> Duration {
+        self.wait_max / 10
+    }
+}
 
-/// How long a question may wait while the queue has not been empty for [`WAIT_MAX`]: then it is
-/// not a burst but more than can be answered, and waiting longer helps nobody.
-pub(super) const WAIT_TARGET: Duration = Duration::from_millis(100);
-
-const _: () = assert!(DEADLINE.as_nanos() < DEADLINE_MAX.as_nanos(), "the default is allowed");
-const _: () = assert!(WAIT_TARGET.as_nanos() < WAIT_MAX.as_nanos(), "standing queues wait less");
+impl Default for QueryLimits {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            workers: cores * WORKERS_PER_CORE,
+            waiting_max: 64,
+            wait_max: Duration::from_secs(1),
+            deadline: Duration::from_millis(1500),
+            query_bytes_max: 32 * 1024 * 1024,
+            tails_max: 64,
+        }
+    }
+}

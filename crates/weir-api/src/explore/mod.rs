@@ -47,13 +47,14 @@ use crate::routes::{Router, Shared};
 use admission::{Ending, Refused};
 use meta::{Arrival, Meta};
 
-pub(crate) use admission::{Admission, Tuning};
+pub(crate) use admission::Admission;
 pub(crate) use figures::{Kind, Outcome, TIME_BUCKETS_SECONDS, Times};
 
 pub use aggregate::{AggregateAnswer, AggregateBucket, AggregateData};
 pub use complete::{FieldEntry, FieldsAnswer, ValueEntry, ValuesAnswer};
 pub use context::ContextAnswer;
 pub use deletions::{DeletionAnswer, DeletionEntry, DeletionsAnswer};
+pub use limits::{DEADLINE_MAX, QueryLimits};
 pub use meta::{Meta as AnswerMeta, NextPage, ScanMeta, Warning};
 pub use patterns::{PatternEntry, PatternsAnswer};
 pub use record::{LogAttributes, LogDetails, LogEntry};
@@ -80,13 +81,16 @@ pub(crate) struct Explore {
     pub(crate) admission: Admission,
     /// Leave to export.
     exports: Arc<Semaphore>,
+    /// How long a question may take unless it says otherwise.
+    deadline: Duration,
 }
 
 impl Explore {
-    pub(crate) fn new(clock: Arc<dyn Clock>, tuning: Tuning) -> Self {
-        let exports = Arc::new(Semaphore::new(export::exports_max(tuning.workers)));
-        let admission = Admission::new(tuning, Arc::clone(&clock));
-        Self { slot: RwLock::default(), clock, admission, exports }
+    pub(crate) fn new(clock: Arc<dyn Clock>, limits: QueryLimits) -> Self {
+        let exports = Arc::new(Semaphore::new(export::exports_max(limits.workers)));
+        let admission = Admission::new(limits, Arc::clone(&clock));
+        let (slot, deadline) = (RwLock::default(), limits.deadline);
+        Self { slot, clock, admission, exports, deadline }
     }
 
     /// From now on this store is asked, or none.
@@ -123,6 +127,11 @@ impl Explore {
     /// What the store does; `None` without one.
     pub(crate) fn figures(&self) -> Option<StoreFigures> {
         self.store().ok().map(|store| store.figures())
+    }
+
+    /// How long a question may take: as it says, or as usual.
+    fn time(&self, name: &str, asked: Option<&str>) -> Result<Duration, Problem> {
+        asked.map_or(Ok(self.deadline), |text| question::deadline(name, text))
     }
 
     fn arrival(&self) -> Arrival {

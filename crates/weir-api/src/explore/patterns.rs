@@ -14,7 +14,7 @@ use super::Kind;
 use super::access::access;
 use super::limits::{PATTERNS, PATTERNS_MAX};
 use super::meta::Meta;
-use super::question::{Question, bounded, deadline, parameters};
+use super::question::{Question, bounded, parameters};
 use super::record::LogEntry;
 use crate::problem::Problem;
 use crate::routes::Shared;
@@ -77,7 +77,7 @@ pub(crate) async fn get(
     let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
     let filter = question.filter(arrival.now_ns(), access(&headers))?;
     let limit = bounded("limit", asked.limit, PATTERNS, PATTERNS_MAX)?;
-    let time = deadline("timeout", asked.timeout.as_deref())?;
+    let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
     let request = PatternsRequest { filter, limit };
     let document = |answer: Patterns, mut meta: Meta| {
         meta.weir.matched = Some(answer.matched);

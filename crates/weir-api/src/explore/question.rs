@@ -16,7 +16,7 @@ use weir_host::units::{format_rfc3339, parse_duration};
 use weir_store::query::{Access, Filter, NamedMeasure, PageKey, TimeRange};
 
 use super::cursor::Cursor;
-use super::limits::{BODY_BYTES_MAX, DEADLINE, DEADLINE_MAX, MEASURES_MAX};
+use super::limits::{BODY_BYTES_MAX, DEADLINE_MAX, MEASURES_MAX};
 use super::time::TimeText;
 use crate::problem::Problem;
 
@@ -216,8 +216,7 @@ impl Question {
 }
 
 /// How long a question may take.
-pub(super) fn deadline(name: &str, text: Option<&str>) -> Result<Duration, Problem> {
-    let Some(text) = text else { return Ok(DEADLINE) };
+pub(super) fn deadline(name: &str, text: &str) -> Result<Duration, Problem> {
     let time = parse_duration(text).map_err(|error| Problem::parameter(name, error))?;
     if time.is_zero() || time > DEADLINE_MAX {
         let most = DEADLINE_MAX.as_secs();
@@ -338,9 +337,8 @@ mod tests {
 
     #[test]
     fn deadlines_and_numbers_have_bounds() {
-        assert_eq!(deadline("t", None), Ok(DEADLINE));
-        assert_eq!(deadline("t", Some("5s")), Ok(Duration::from_secs(5)));
-        assert!(deadline("t", Some("61s")).is_err() && deadline("t", Some("0s")).is_err());
+        assert_eq!(deadline("t", "5s"), Ok(Duration::from_secs(5)));
+        assert!(deadline("t", "61s").is_err() && deadline("t", "0s").is_err());
         assert_eq!(bounded("n", None, 10, 1000), Ok(10));
         assert!(bounded("n", Some(0), 10, 1000).is_err());
         assert!(bounded("n", Some(1001), 10, 1000).is_err());

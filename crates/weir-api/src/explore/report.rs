@@ -9,7 +9,6 @@ use utoipa::ToSchema;
 use weir_store::query::{ClassReport, ColumnReport, LogStore, StoreReport};
 
 use super::Kind;
-use super::limits::DEADLINE;
 use super::meta::Meta;
 use super::record::precise_time;
 use super::{Answer, Coverage};
@@ -112,6 +111,6 @@ pub(crate) async fn get(State(shared): State<Arc<Shared>>) -> Result<Response, P
     let document = |report: StoreReport, _meta: Meta| Ok(StoreDocument::from(report));
     shared
         .explore
-        .ask(Kind::Complete, Some(DEADLINE), shared.explore.arrival(), ask, document)
+        .ask(Kind::Complete, Some(shared.explore.deadline), shared.explore.arrival(), ask, document)
         .await
 }

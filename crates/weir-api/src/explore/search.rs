@@ -21,8 +21,7 @@ use super::cursor::Cursor;
 use super::limits::{PAGE_RECORDS, PAGE_RECORDS_MAX};
 use super::meta::{Meta, NextPage, Warning};
 use super::question::{
-    FilterBody, Names, OptionsBody, Question, WeirOptions, body, bounded, deadline, measures_of,
-    parameters,
+    FilterBody, Names, OptionsBody, Question, WeirOptions, body, bounded, measures_of, parameters,
 };
 use super::record::LogEntry;
 use super::time::TimeText;
@@ -213,7 +212,7 @@ async fn answer(
     let after = question.go_on(asked.page.cursor.as_deref(), hash, &mut filter)?;
     let range = filter.range;
     let limit = bounded(names.limit, asked.page.limit, PAGE_RECORDS, PAGE_RECORDS_MAX)?;
-    let time = deadline(names.timeout, asked.weir.timeout.as_deref())?;
+    let time = shared.explore.time(names.timeout, asked.weir.timeout.as_deref())?;
     let order = match asked.sort {
         Sort::Oldest => Order::OldestFirst,
         Sort::Newest => Order::NewestFirst,

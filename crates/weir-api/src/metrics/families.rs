@@ -308,6 +308,12 @@ pub const FAMILIES: &[FamilyInfo] = &[
         "Questions to the store, by what was asked and what became of it.",
     ),
     family("weir_queries_running", Gauge, "Questions that are being answered."),
+    family("weir_live_tails", Gauge, "Live tails that are served."),
+    family(
+        "weir_live_tails_refused_total",
+        Counter,
+        "Live tails that were refused, since as many ran as may.",
+    ),
     family("weir_queries_waiting", Gauge, "Questions that wait for their turn."),
     family(
         "weir_query_queueing_delay_seconds",

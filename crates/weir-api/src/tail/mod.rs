@@ -25,7 +25,7 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::channel::Channel;
 use serde::Deserialize;
 use utoipa::IntoParams;
-use weir_pipeline::live::LiveTail;
+use weir_pipeline::live::{LiveError, LiveTail};
 
 use crate::problem::{NO_STORE, problem, wrong_expression};
 use crate::routes::{Shared, starting};
@@ -35,11 +35,12 @@ pub(crate) use sessions::Sessions;
 /// Rows per second that are sent unless the reader asks for another number.
 const ROWS_PER_SECOND: u32 = 500;
 
-/// Most rows per second that a reader may ask for.
+/// Most rows per second that a reader may ask for, and that all of them together are sent: writing
+/// them takes about a third of a processor.
 const ROWS_PER_SECOND_MAX: u32 = 100_000;
 
 /// Chunks that may wait for a reader's connection; each is a batch's rows or less.
-const CHUNKS_WAITING: usize = 4;
+const CHUNKS_WAITING: usize = 2;
 
 /// Whether a connection carries a live tail, which may go on for ever.
 #[derive(Debug, Clone, Default)]
@@ -86,8 +87,8 @@ pub(crate) async fn tail(
         Err(error) => return problem(StatusCode::BAD_REQUEST, &error.body_text()),
     };
     let Some(permit) = shared.tails.admit() else {
-        let title = "as many live tails run as are allowed; end one, or try again later";
-        return problem(StatusCode::SERVICE_UNAVAILABLE, title);
+        let title = "as many live tails run as are allowed (api.queries.tails); end one, or try again later";
+        return unavailable(title);
     };
     let (session, first) = match session(&shared, &asked, &headers).await {
         Ok(begun) => begun,
@@ -102,6 +103,10 @@ pub(crate) async fn tail(
     });
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), NO_STORE];
     (headers, Body::new(body)).into_response()
+}
+
+fn unavailable(title: &str) -> Response {
+    problem(StatusCode::SERVICE_UNAVAILABLE, title)
 }
 
 /// The session that the reader goes on with or a new one, and the events it begins with.
@@ -126,8 +131,16 @@ async fn session(
     }
     let expression = weir_expr::parse(&asked.query).map_err(|error| wrong_expression(&error))?;
     let view = shared.view().ok_or_else(starting)?;
-    let tail = LiveTail::new(&view, &expression)
-        .map_err(|error| problem(StatusCode::BAD_REQUEST, &error.to_string()))?;
+    // Compiling what is large must not hold up others.
+    let joining = tokio::task::spawn_blocking(move || LiveTail::new(&view, &expression)).await;
+    let tail = match joining {
+        Ok(Ok(tail)) => tail,
+        Ok(Err(error @ LiveError::Expression(_))) => {
+            return Err(problem(StatusCode::BAD_REQUEST, &error.to_string()));
+        }
+        Ok(Err(error)) => return Err(unavailable(&error.to_string())),
+        Err(error) => return Err(unavailable(&error.to_string())),
+    };
     let session = Session::new(&asked.query, tail, max_rate);
     let first = if last.is_some() { session::unknown_gap() } else { Vec::new() };
     Ok((session, first))

@@ -8,6 +8,8 @@ use serde::Serialize;
 /// A uniform sample, adapted once a second to how many rows match.
 #[derive(Debug)]
 pub(super) struct Sampler {
+    /// Rows per second that the reader asked for, and that it has now.
+    asked_rate: u64,
     max_rate: u64,
     /// Of so many rows, `max_rate` are sent: as many as matched in the second before, if more did.
     of: u64,
@@ -34,7 +36,7 @@ pub(super) struct Stat {
 impl Sampler {
     pub(super) fn new(max_rate: u32) -> Self {
         let max_rate = u64::from(max_rate);
-        Self { max_rate, of: max_rate, due: 0, second: Stat::default() }
+        Self { asked_rate: max_rate, max_rate, of: max_rate, due: 0, second: Stat::default() }
     }
 
     /// A row matched: whether it is sent.
@@ -60,9 +62,11 @@ impl Sampler {
         self.second.missed += records;
     }
 
-    /// The second is over: what became of its rows, unless there were none.
-    pub(super) fn end_second(&mut self) -> Option<Stat> {
+    /// The second is over: what became of its rows, unless there were none. In the next one at
+    /// most `rate_share` are sent.
+    pub(super) fn end_second(&mut self, rate_share: u32) -> Option<Stat> {
         let mut second = std::mem::take(&mut self.second);
+        self.max_rate = self.asked_rate.min(u64::from(rate_share));
         self.of = second.matched.max(self.max_rate);
         self.due = 0;
         if second.matched + second.missed == 0 {
@@ -81,21 +85,26 @@ mod tests {
     fn a_flood_is_sampled_evenly_and_every_row_is_counted() {
         let mut sampler = Sampler::new(100);
         assert_eq!((0..60).filter(|_| sampler.is_shown()).count(), 60);
-        let stat = sampler.end_second().unwrap();
+        let stat = sampler.end_second(u32::MAX).unwrap();
         assert_eq!((stat.matched, stat.shown, stat.skipped), (60, 60, 0));
         for _ in 0..1000 {
             sampler.is_shown();
         }
-        let stat = sampler.end_second().unwrap();
+        let stat = sampler.end_second(u32::MAX).unwrap();
         assert_eq!((stat.matched, stat.shown, stat.skipped), (1000, 100, 900));
         // Known now: every tenth, over the whole second.
         let shown: Vec<usize> = (0..1000).filter(|_| sampler.is_shown()).collect();
         assert_eq!(shown.len(), 100);
         assert!(shown.windows(2).all(|pair| (9..=11).contains(&(pair[1] - pair[0]))), "{shown:?}");
-        let stat = sampler.end_second().unwrap();
+        let stat = sampler.end_second(u32::MAX).unwrap();
         assert!((stat.sample_ratio - 0.1).abs() < 0.001);
-        assert_eq!(sampler.end_second(), None);
+        assert_eq!(sampler.end_second(u32::MAX), None);
         let mut sampler = Sampler { of: 1000, ..Sampler::new(300) };
+        assert_eq!((0..1000).filter(|_| sampler.is_shown()).count(), 300);
+        // Others read too.
+        sampler.end_second(50);
+        assert_eq!((0..1000).filter(|_| sampler.is_shown()).count(), 50);
+        sampler.end_second(1000);
         assert_eq!((0..1000).filter(|_| sampler.is_shown()).count(), 300);
     }
 
@@ -103,6 +112,6 @@ mod tests {
     fn what_was_missed_is_told_though_nothing_matched() {
         let mut sampler = Sampler::new(100);
         sampler.missed(7);
-        assert_eq!(sampler.end_second().map(|stat| stat.missed), Some(7));
+        assert_eq!(sampler.end_second(u32::MAX).map(|stat| stat.missed), Some(7));
     }
 }

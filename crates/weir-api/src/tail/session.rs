@@ -14,7 +14,7 @@ use super::sampler::Sampler;
 use super::sessions::Sessions;
 
 /// Bytes of rows that are kept for a reader that comes back.
-const RECENT_BYTES_MAX: usize = 1024 * 1024;
+const RECENT_BYTES_MAX: usize = 512 * 1024;
 
 /// Longest silence: proxies cut connections that are quiet, and a reader that is gone is noticed.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -90,7 +90,7 @@ impl Session {
     ) {
         let released = sessions.enter(self.id);
         let is_over = tokio::select! {
-            ended = self.send_all(&mut body, first) => ended.is_ok(),
+            ended = self.send_all(&mut body, first, sessions) => ended.is_ok(),
             () = released.notified() => false,
             _ = stopped.wait_for(|stopped| *stopped) => true,
         };
@@ -104,7 +104,12 @@ impl Session {
     }
 
     /// Sends events until the pipeline ends.
-    async fn send_all(&mut self, body: &mut Body, first: Vec<u8>) -> Result<(), Gone> {
+    async fn send_all(
+        &mut self,
+        body: &mut Body,
+        first: Vec<u8>,
+        sessions: &Sessions,
+    ) -> Result<(), Gone> {
         // The headers go out with the first bytes; a comment has no meaning.
         let hello = [b": live tail\n\n".to_vec(), first].concat();
         send(body, hello.into()).await?;
@@ -114,7 +119,7 @@ impl Session {
             let event = tokio::select! {
                 event = self.tail.next() => event,
                 _ = seconds.tick() => {
-                    if let Some(stat) = self.sampler.end_second() {
+                    if let Some(stat) = self.sampler.end_second(sessions.rate_share()) {
                         let json = serde_json::to_string(&stat).unwrap_or_default();
                         send(body, format!("event: stat\ndata: {json}\n\n").into()).await?;
                         heartbeats.reset();

@@ -1,22 +1,19 @@
 //! All live tails: how many there may be, and those whose readers are away.
 //!
-//! Invariant: a session is with its connection or here, never both; one whose reader does not come
-//! back is dropped after [`KEPT`].
+//! Invariants: a session is with its connection or here, never both; one whose reader does not come
+//! back is dropped after [`KEPT`]; as many may be away as may be served; what all of them send in a
+//! second is bounded by [`ROWS_PER_SECOND_MAX`].
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use super::ROWS_PER_SECOND_MAX;
 use super::session::Session;
-
-/// Live tails served at once: each looks at every record.
-const TAILS_MAX: usize = 16;
-
-/// Sessions kept for readers that are away.
-const PARKED_MAX: usize = 16;
 
 /// How long a session is kept for its reader to come back.
 pub(crate) const KEPT: Duration = Duration::from_secs(30);
@@ -28,7 +25,9 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Sessions {
     slots: Mutex<HashMap<u64, Slot>>,
+    tails_max: usize,
     permits: Arc<Semaphore>,
+    refused: AtomicU64,
     /// A session was parked.
     parked: Notify,
 }
@@ -48,17 +47,40 @@ impl Slot {
 }
 
 impl Sessions {
-    pub(crate) fn new() -> Arc<Self> {
+    /// At most so many are served at once.
+    pub(crate) fn new(tails_max: usize) -> Arc<Self> {
         Arc::new(Self {
             slots: Mutex::default(),
-            permits: Arc::new(Semaphore::new(TAILS_MAX)),
+            tails_max,
+            permits: Arc::new(Semaphore::new(tails_max)),
+            refused: AtomicU64::new(0),
             parked: Notify::new(),
         })
     }
 
     /// Leave to serve one more.
     pub(super) fn admit(&self) -> Option<OwnedSemaphorePermit> {
-        self.permits.clone().try_acquire_owned().ok()
+        let permit = self.permits.clone().try_acquire_owned().ok();
+        if permit.is_none() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        permit
+    }
+
+    /// How many were not admitted.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// How many are served.
+    pub(crate) fn served(&self) -> usize {
+        self.tails_max - self.permits.available_permits()
+    }
+
+    /// Rows per second that each may send, so that all together stay within their bound.
+    pub(super) fn rate_share(&self) -> u32 {
+        let served = u32::try_from(self.served()).unwrap_or(u32::MAX);
+        ROWS_PER_SECOND_MAX / served.clamp(1, ROWS_PER_SECOND_MAX)
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<u64, Slot>> {
@@ -83,7 +105,7 @@ impl Sessions {
         {
             let mut slots = self.slots();
             let parked = slots.values().filter(|slot| matches!(slot, Slot::Parked(..))).count();
-            if parked < PARKED_MAX {
+            if parked < self.tails_max {
                 slots.insert(id, Slot::Parked(Box::new(session), Instant::now()));
             } else {
                 slots.remove(&id);

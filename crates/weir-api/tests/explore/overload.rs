@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 
 use crate::support::{api, api_of, get, read, send_post, wait_until};
-use weir_api::Api;
+use weir_api::{Api, QueryLimits};
 
 const SEARCH: &str = "/api/v2/logs/events/search";
 
@@ -67,7 +67,7 @@ fn without_a_store_every_path_says_so() {
     assert!(reply.text.contains("the store is off: [store] enabled = false"), "{reply:?}");
     assert_eq!(read(ask(&api)).status, 409);
     api.shutdown();
-    let starting = Api::bind("127.0.0.1:0".parse().unwrap(), "1").unwrap();
+    let starting = Api::bind("127.0.0.1:0".parse().unwrap(), "1", &QueryLimits::default()).unwrap();
     let reply = read(ask(&starting));
     assert_eq!(reply.status, 503);
     assert!(reply.text.contains("weir is starting"), "{reply:?}");

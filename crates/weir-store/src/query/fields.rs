@@ -5,12 +5,9 @@
 //! record came in; other keys and tags come from its resource and its attributes. An attribute
 //! that is kept in a field of the record's own is still an attribute.
 
-use std::cell::RefCell;
-
 use weir_codec::{Attributes, Scalar};
-use weir_expr::{Body, Field, Fields, Numeric, Reserved, Value, Visitor, tag_path};
+use weir_expr::{Body, Field, Fields, Reserved, Value, Visitor, tag_path};
 
-use super::request::NamedMeasure;
 use crate::embedded::columns::{AttributeValue, StoredRecord, value_of};
 
 /// The attributes of a resource, as it was encoded.
@@ -38,28 +35,20 @@ pub struct StoredFields<'a> {
     attributes: Vec<(String, Vec<AttributeValue>)>,
     resource: Attributes,
     tags: Vec<String>,
-    measures: &'a [NamedMeasure],
-    /// Measures that are being computed: a measure of itself has no value.
-    computing: RefCell<Vec<usize>>,
 }
 
 impl<'a> StoredFields<'a> {
-    /// Of a record, with attributes that are computed.
-    pub fn new(record: &'a StoredRecord, measures: &'a [NamedMeasure]) -> Self {
+    /// Of a record.
+    pub fn new(record: &'a StoredRecord) -> Self {
         Self {
             record,
             attributes: record.all_attributes(),
             resource: resource_attributes(record.resource.as_deref().unwrap_or("").as_bytes()),
             tags: tags_of(record.tags.as_deref().unwrap_or("").as_bytes()),
-            measures,
-            computing: RefCell::default(),
         }
     }
 
     fn attribute(&self, path: &str, visit: &mut Visitor<'_>) {
-        if let Some(number) = self.measures.iter().position(|measure| measure.path == path) {
-            return self.measure(number, visit);
-        }
         let mut is_object = false;
         for (known, values) in &self.attributes {
             match known.strip_prefix(path) {
@@ -70,20 +59,6 @@ impl<'a> StoredFields<'a> {
         }
         if is_object {
             visit(Value::Object);
-        }
-    }
-
-    fn measure(&self, number: usize, visit: &mut Visitor<'_>) {
-        if self.computing.borrow().contains(&number) {
-            return;
-        }
-        self.computing.borrow_mut().push(number);
-        let value = self.measures[number].measure.value(self);
-        self.computing.borrow_mut().pop();
-        match value {
-            Some(Numeric::Int(whole)) => visit(Value::Int(whole)),
-            Some(Numeric::Float(float)) => visit(Value::Float(float)),
-            None => {}
         }
     }
 

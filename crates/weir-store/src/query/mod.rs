@@ -22,10 +22,11 @@ pub use error::{DeleteError, QueryError};
 pub use fields::StoredFields;
 pub use request::{
     Access, AggregateRequest, Aggregation, Compute, ContextRequest, Filter, GroupBy,
-    GroupHistogram, GroupSort, NamedMeasure, Order, PageKey, PatternsRequest, RecordId,
-    SearchRequest, SortBy, TimeRange,
+    GroupHistogram, GroupSort, Order, PageKey, PatternsRequest, RecordId, SearchRequest, SortBy,
+    TimeRange,
 };
 pub use store::{ClassReport, ColumnReport, DeletionReport, LogStore, StoreFigures, StoreReport};
+pub use weir_expr::NamedMeasure;
 
 pub(crate) use answer::{compare_keys, compare_ranks, rank_of};
 pub(crate) use fields::{resource_attributes, tag_value, tags_of};

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_expr::{Field, Fields as _, Value, naive};
+use weir_expr::{Computed, Field, Fields as _, Value, naive};
 
 use super::answer::{Aggregate, Bucket, ComputeValue, Coverage, GroupKey, SearchPage};
 use super::fields::StoredFields;
@@ -14,12 +14,13 @@ use crate::embedded::columns::{AttributeValue, StoredRecord, value_of};
 
 /// Whether the filter describes the record.
 pub fn matches(filter: &Filter, record: &StoredRecord) -> bool {
-    let fields = StoredFields::new(record, &filter.measures);
+    let fields = StoredFields::new(record);
     let may_be_seen = match filter.access.restriction() {
-        Some(only) => naive::matches(only, &StoredFields::new(record, &[])),
+        Some(only) => naive::matches(only, &fields),
         None => true,
     };
-    filter.range.contains(record.time_ns) && may_be_seen && naive::matches(&filter.query, &fields)
+    let computed = Computed::new(&fields, &filter.measures);
+    filter.range.contains(record.time_ns) && may_be_seen && naive::matches(&filter.query, &computed)
 }
 
 fn key_of(record: &StoredRecord) -> PageKey {
@@ -56,7 +57,8 @@ fn values(record: &StoredRecord, filter: &Filter, field: &Field) -> Vec<Attribut
         found.extend(record.message.clone().map(AttributeValue::Text));
         return found;
     }
-    StoredFields::new(record, &filter.measures).visit(field, &mut |value| {
+    let fields = StoredFields::new(record);
+    Computed::new(&fields, &filter.measures).visit(field, &mut |value| {
         if !matches!(value, Value::Null | Value::Object) {
             found.push(value.into());
         }

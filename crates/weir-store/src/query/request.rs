@@ -1,6 +1,6 @@
 //! Questions.
 
-use weir_expr::{Expr, Field, Measure};
+use weir_expr::{Expr, Field, NamedMeasure};
 use weir_model::{Position, StreamId};
 
 /// What the one who asks may see: it is part of every plan, not a check of the answer.
@@ -48,15 +48,6 @@ impl TimeRange {
     pub fn overlaps(self, first_ns: i64, last_ns: i64) -> bool {
         self.from_ns <= last_ns && first_ns < self.to_ns
     }
-}
-
-/// An attribute that no record has, but that is computed from others.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NamedMeasure {
-    /// Its path, without `@`. It counts before an attribute of the same path.
-    pub path: String,
-    /// How it is computed.
-    pub measure: Measure,
 }
 
 /// Which records.

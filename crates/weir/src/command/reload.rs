@@ -100,7 +100,8 @@ pub(crate) fn read(path: &Path, running: &Plan) -> Change {
         );
         return Change::Refused;
     };
-    if plan.api_listen != running.api_listen || plan.log != running.log {
+    let is_api_changed = plan.api_listen != running.api_listen || plan.queries != running.queries;
+    if is_api_changed || plan.log != running.log {
         tracing::warn!("changes of [api] and [log] come into force with the next start");
     }
     if plan.pipeline.data_dir != running.pipeline.data_dir {

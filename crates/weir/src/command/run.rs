@@ -97,7 +97,9 @@ impl Running {
                 let explorer = Explorer::new(Arc::clone(store));
                 Arc::new(explorer.with_measures(measures.clone())) as Arc<_>
             };
-            api.show(self.pipeline.view(), self.store.as_ref().map(explorer));
+            let view = self.pipeline.view();
+            view.set_measures(measures);
+            api.show(view, self.store.as_ref().map(explorer));
         }
     }
 
@@ -163,7 +165,7 @@ impl Running {
 
 fn bind(plan: &Plan) -> Result<Option<Api>> {
     let Some(listen) = plan.api_listen else { return Ok(None) };
-    match Api::bind(listen, env!("CARGO_PKG_VERSION")) {
+    match Api::bind(listen, env!("CARGO_PKG_VERSION"), &plan.queries) {
         Ok(api) => {
             tracing::info!(address = %api.address(), "api listens");
             Ok(Some(api))

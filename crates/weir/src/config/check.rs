@@ -22,6 +22,7 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     data_dir(sections, diagnostics);
     api(sections.table("api"), diagnostics);
     memory(sections, diagnostics);
+    queries(sections, diagnostics);
     disk(sections.table("journal"), diagnostics);
     for source in &sections.sources {
         super::check_source::source(source, diagnostics);
@@ -83,6 +84,30 @@ fn data_dir(sections: &Sections, diagnostics: &mut Diagnostics) {
             format!("data_dir cannot be created: {} is not a directory", blocker.display());
         diagnostics.error(sections.top.place("data_dir"), "data_dir", message);
     }
+}
+
+/// What all queries gather at once fits in the memory that weir may use. It is beside what is
+/// planned with, since it is rarely needed, so only what somebody wrote is looked at.
+fn queries(sections: &Sections, diagnostics: &mut Diagnostics) {
+    let Some(queries) = sections.table("api").table("queries") else { return };
+    let Some(key) = ["memory", "concurrent"].into_iter().find(|key| queries.is_set(key)) else {
+        return;
+    };
+    let concurrent = super::plan::queries(queries).workers;
+    let (each, memory) = (queries.size("memory"), sections.table("limits").size("memory"));
+    let sum = each.saturating_mul(concurrent as u64);
+    if memory == 0 || sum <= memory {
+        return;
+    }
+    let message = format!(
+        "{concurrent} queries of {} at once are {}, and limits.memory is {}",
+        format_size(each),
+        format_size(sum),
+        format_size(memory),
+    );
+    diagnostics
+        .error(queries.place(key), &queries.key_path(key), message)
+        .help("make api.queries.memory or api.queries.concurrent smaller, or limits.memory larger");
 }
 
 fn api(api: &Section, diagnostics: &mut Diagnostics) {

@@ -1,6 +1,8 @@
 //! Mistakes of every kind, as data: what is written, on which line it is noticed, what is said
 //! and what is advised.
 
+mod queries;
+
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -687,16 +689,6 @@ fn doubtful_rules() {
             "never reached",
             "",
         ),
-    ]);
-}
-
-#[test]
-fn wrong_measures() {
-    check(&[
-        ("[store]\nmeasures = { delay = \"@a - \" }", 2, "store.measures.delay: ", ""),
-        ("[store]\nmeasures = { delay = 5 }", 2, "store.measures.delay must be text", "measures ="),
-        ("[store]\nmeasures = { a = \"@a + 1\" }", 2, "computed from itself", "another name"),
-        ("[store.measures]\ndelay = \"250ms + 4KiB\"", 2, "store.measures.delay: ", ""),
     ]);
 }
 

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr as _;
 
+use weir_api::QueryLimits;
 use weir_host::{Disk as _, RealDisk};
 use weir_journal::WhenFull;
 use weir_pipeline::config::{
@@ -40,6 +41,8 @@ pub(crate) const STORE: &str = "store";
 pub(crate) struct Plan {
     /// Address of the API; none when it is switched off.
     pub(crate) api_listen: Option<SocketAddr>,
+    /// Bounds of searching and following.
+    pub(crate) queries: QueryLimits,
     pub(crate) log: LogPlan,
     pub(crate) pipeline: PipelinePlan,
     /// Weir's own store; none when it is switched off.
@@ -152,6 +155,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
     let store = sections.has_store().then(|| store(&sections, disk_bytes, disk_free_bytes_min));
     Some(Plan {
         api_listen: api.listen("listen").filter(|_| api.bool("enabled")),
+        queries: api.table("queries").map(queries).unwrap_or_default(),
         log: LogPlan {
             level: tracing::Level::from_str(log.word("level")).unwrap_or(tracing::Level::INFO),
             format: match log.word("format") {
@@ -183,6 +187,19 @@ fn default_to(sections: &Sections) -> Option<Vec<String>> {
     }
     let routes = sections.rules.iter().any(|rule| !rule.list("to").is_empty());
     (routes && sections.has_store()).then(|| vec![STORE.to_owned()])
+}
+
+pub(crate) fn queries(section: &Section) -> QueryLimits {
+    let default = QueryLimits::default();
+    let count = |key: &str| section.count(key).and_then(|count| usize::try_from(count).ok());
+    QueryLimits {
+        workers: count("concurrent").unwrap_or(default.workers),
+        waiting_max: count("waiting").unwrap_or(default.waiting_max),
+        wait_max: section.duration("wait"),
+        deadline: section.duration("deadline"),
+        query_bytes_max: usize::try_from(section.size("memory")).unwrap_or(usize::MAX),
+        tails_max: count("tails").unwrap_or(default.tails_max),
+    }
 }
 
 fn store(sections: &Sections, disk_bytes: u64, free_bytes_min: u64) -> StoreConfig {

@@ -2,6 +2,7 @@
 
 mod listeners;
 mod outputs;
+mod queries;
 
 use std::time::Duration;
 
@@ -232,6 +233,12 @@ pub(crate) const TABLES: &[Table] = &[
                 "Address to listen on. There is no authentication: keep it on the loopback \
                  address, or on a network whose users may all read the figures. Port 0 takes a \
                  free port, which is printed.",
+            ),
+            field(
+                "queries",
+                Kind::Table(queries::QUERIES),
+                Value("{}"),
+                "Bounds of searching and following.",
             ),
         ],
     },

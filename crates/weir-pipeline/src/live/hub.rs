@@ -1,0 +1,284 @@
+//! The tails that there are, and the one backlog of what was found for them.
+//!
+//! Invariants: a tail gets what was found for it in order, each once, or counted in a gap that
+//! stands where it is missing; what nobody waits for any more is let go; the lock is held for no
+//! work but this.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use weir_expr::{Expr, NamedMeasure};
+use weir_model::Batch;
+
+use super::{LiveEvent, Rows, matcher};
+use crate::view::PipelineView;
+
+/// Bytes of batches that may wait for all live tails together: the slowest has about a second at
+/// 50,000 records per second until it misses some.
+pub(super) const BACKLOG_BYTES: u64 = 16 * 1024 * 1024;
+
+/// All live tails of a pipeline.
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    state: Mutex<State>,
+    /// What is asked for has changed.
+    pub(super) changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    tails: HashMap<u64, Tail>,
+    next_tail: u64,
+    /// What is asked for, each expression once, by the numbers of `Tail::expression`.
+    expressions: Vec<(u64, Expr)>,
+    next_expression: u64,
+    measures: Arc<[NamedMeasure]>,
+    /// Counts changes of expressions and measures.
+    version: u64,
+    backlog: VecDeque<Found>,
+    /// Number of the first of `backlog`, counted over all that were ever in it.
+    first: u64,
+    backlog_bytes: u64,
+    /// There is a thread that looks at records.
+    is_running: bool,
+}
+
+#[derive(Debug)]
+struct Tail {
+    expression: u64,
+    /// Number of the next of `State::backlog` to look at.
+    next: u64,
+    /// Records that were missed, and not told yet.
+    missed: u64,
+    wake: Arc<Notify>,
+    /// Nothing will come any more.
+    is_over: bool,
+}
+
+/// What was found in a batch.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) batch: Arc<Batch>,
+    /// Name of its source.
+    pub(super) source: Arc<str>,
+    /// Which of its records each expression describes; those that describe none are left out.
+    pub(super) matches: Vec<Matches>,
+    /// Tails that have not taken it yet.
+    unread: usize,
+}
+
+/// The records of a batch that an expression describes.
+#[derive(Debug)]
+pub(super) struct Matches {
+    pub(super) expression: u64,
+    pub(super) indexes: Arc<[u32]>,
+}
+
+/// What a tail finds.
+#[derive(Debug)]
+pub(super) enum Taken {
+    Event(LiveEvent),
+    Nothing,
+    Over,
+}
+
+/// What is to be looked for.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    /// The same as before.
+    Same,
+    /// Nothing: the thread ends.
+    Nothing,
+    /// This.
+    Changed { version: u64, expressions: Vec<(u64, Expr)>, measures: Arc<[NamedMeasure]> },
+}
+
+impl Found {
+    pub(super) fn new(batch: Arc<Batch>, source: Arc<str>, matches: Vec<Matches>) -> Self {
+        Self { batch, source, matches, unread: 0 }
+    }
+
+    fn of(&self, expression: u64) -> Option<&Arc<[u32]>> {
+        let is_it = |matches: &&Matches| matches.expression == expression;
+        self.matches.iter().find(is_it).map(|matches| &matches.indexes)
+    }
+}
+
+impl Hub {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a tail, which sees everything that is appended from now on.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        view: &PipelineView,
+        query: &Expr,
+        wake: Arc<Notify>,
+    ) -> io::Result<u64> {
+        let mut state = self.state();
+        if !state.is_running {
+            matcher::spawn(self.clone(), view)?;
+            state.is_running = true;
+        }
+        let id = state.join(query, wake);
+        drop(state);
+        self.changed.notify_one();
+        Ok(id)
+    }
+
+    pub(super) fn leave(&self, id: u64) {
+        self.state().leave(id);
+        self.changed.notify_one();
+    }
+
+    pub(super) fn set_measures(&self, measures: &[NamedMeasure]) {
+        let mut state = self.state();
+        if *state.measures != *measures {
+            state.measures = measures.into();
+            state.version += 1;
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// What to look for, when it is not that of this version. With nothing to look for the thread
+    /// that asks must end: the next tail starts another one.
+    pub(super) fn wanted(&self, version: u64) -> Wanted {
+        let mut state = self.state();
+        if state.tails.is_empty() {
+            state.is_running = false;
+            return Wanted::Nothing;
+        }
+        if state.version == version {
+            return Wanted::Same;
+        }
+        let (expressions, measures) = (state.expressions.clone(), state.measures.clone());
+        Wanted::Changed { version: state.version, expressions, measures }
+    }
+
+    /// Something was found.
+    pub(super) fn push(&self, found: Found) {
+        self.state().push(found);
+    }
+
+    /// So many records were missed by all tails.
+    pub(super) fn missed(&self, records: u64) {
+        for tail in self.state().tails.values_mut() {
+            tail.missed += records;
+            tail.wake.notify_one();
+        }
+    }
+
+    /// Nothing will come any more.
+    pub(super) fn end(&self) {
+        let mut state = self.state();
+        state.is_running = false;
+        for tail in state.tails.values_mut() {
+            tail.is_over = true;
+            tail.wake.notify_one();
+        }
+    }
+
+    /// What comes next for a tail.
+    pub(super) fn take(&self, id: u64) -> Taken {
+        self.state().take(id)
+    }
+}
+
+impl State {
+    fn join(&mut self, query: &Expr, wake: Arc<Notify>) -> u64 {
+        let known = self.expressions.iter().find(|(_, expr)| expr == query);
+        let expression = known.map_or(self.next_expression, |(number, _)| *number);
+        if expression == self.next_expression {
+            self.next_expression += 1;
+            self.expressions.push((expression, query.clone()));
+            self.version += 1;
+        }
+        let id = self.next_tail;
+        self.next_tail += 1;
+        let next = self.first + self.backlog.len() as u64;
+        self.tails.insert(id, Tail { expression, next, missed: 0, wake, is_over: false });
+        id
+    }
+
+    fn leave(&mut self, id: u64) {
+        let Some(tail) = self.tails.remove(&id) else { return };
+        let seen = tail.next.saturating_sub(self.first) as usize;
+        for found in self.backlog.iter_mut().skip(seen) {
+            if found.of(tail.expression).is_some() {
+                found.unread -= 1;
+            }
+        }
+        self.let_go();
+        if self.tails.values().all(|other| other.expression != tail.expression) {
+            self.expressions.retain(|(number, _)| *number != tail.expression);
+            self.version += 1;
+        }
+    }
+
+    fn push(&mut self, mut found: Found) {
+        for tail in self.tails.values() {
+            if found.of(tail.expression).is_some() {
+                found.unread += 1;
+                tail.wake.notify_one();
+            }
+        }
+        if found.unread == 0 {
+            return;
+        }
+        self.backlog_bytes += found.batch.memory_bytes() as u64;
+        self.backlog.push_back(found);
+        while self.backlog_bytes > BACKLOG_BYTES && self.backlog.len() > 1 {
+            self.lose_first();
+        }
+    }
+
+    /// Lets go of the oldest, and counts it for those who have not taken it.
+    fn lose_first(&mut self) {
+        let number = self.first;
+        let Some(lost) = self.pop_first() else { return };
+        for tail in self.tails.values_mut().filter(|tail| tail.next <= number) {
+            if let Some(indexes) = lost.of(tail.expression) {
+                tail.missed += indexes.len() as u64;
+            }
+        }
+    }
+
+    fn pop_first(&mut self) -> Option<Found> {
+        let first = self.backlog.pop_front()?;
+        self.backlog_bytes -= first.batch.memory_bytes() as u64;
+        self.first += 1;
+        Some(first)
+    }
+
+    /// Lets go of what everybody has taken.
+    fn let_go(&mut self) {
+        while self.backlog.front().is_some_and(|found| found.unread == 0) {
+            self.pop_first();
+        }
+    }
+
+    fn take(&mut self, id: u64) -> Taken {
+        let end = self.first + self.backlog.len() as u64;
+        let Some(tail) = self.tails.get_mut(&id) else { return Taken::Over };
+        if tail.missed > 0 {
+            let records = std::mem::take(&mut tail.missed);
+            return Taken::Event(LiveEvent::Gap { records });
+        }
+        let from = tail.next.max(self.first);
+        let waiting = (from..end).zip(self.backlog.iter_mut().skip((from - self.first) as usize));
+        for (number, found) in waiting {
+            let Some(indexes) = found.of(tail.expression).cloned() else { continue };
+            let (batch, source) = (found.batch.clone(), found.source.clone());
+            found.unread -= 1;
+            tail.next = number + 1;
+            self.let_go();
+            return Taken::Event(LiveEvent::Rows(Rows { batch, source, indexes }));
+        }
+        tail.next = end;
+        if tail.is_over { Taken::Over } else { Taken::Nothing }
+    }
+}

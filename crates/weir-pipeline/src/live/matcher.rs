@@ -1,0 +1,168 @@
+//! The thread that looks at every record for all live tails.
+//!
+//! Invariants: a batch is looked at for all who had joined when it was appended; expressions are
+//! compiled as one set, so many of them cost little more than one; it ends with the last tail.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use weir_expr::{CompileError, Computed, Expr, Hits, Limits, NamedMeasure, Rule, RuleSet, Scratch};
+use weir_journal::{Next, Subscriber};
+use weir_model::{Batch, SourceId};
+
+use super::hub::{BACKLOG_BYTES, Found, Hub, Matches, Wanted};
+use crate::rule::{Draft, Origin, RecordFields};
+use crate::view::PipelineView;
+
+/// Bytes that the compiled regular expressions of one tail may take: two of the largest.
+const REGEXP_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Whether a tail may look for this.
+pub(super) fn check(expression: &Expr) -> Result<(), CompileError> {
+    let limits = Limits { rules: 1, regexp_bytes: REGEXP_BYTES_MAX };
+    RuleSet::compile(&[rule(expression)], limits).map(|_| ())
+}
+
+fn rule(expression: &Expr) -> Rule {
+    Rule { name: String::new(), when: expression.clone() }
+}
+
+/// Starts it, with everything that is appended from now on.
+pub(super) fn spawn(hub: Arc<Hub>, view: &PipelineView) -> io::Result<()> {
+    let subscriber = view.journal.subscribe(BACKLOG_BYTES);
+    let source = |name: &str| {
+        let source = Source { name: name.into(), origin: Origin::new(name) };
+        (SourceId::of(name), source)
+    };
+    let sources = view.sources.iter().map(|view| source(&view.name)).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let thread = std::thread::Builder::new().name("weir-live".to_owned());
+    thread.spawn(move || {
+        let ending = EndIfPanicking(&hub);
+        runtime.block_on(run(&hub, subscriber, Matcher::new(sources)));
+        drop(ending);
+    })?;
+    Ok(())
+}
+
+/// Nobody waits for ever for a thread that panicked.
+struct EndIfPanicking<'a>(&'a Hub);
+
+impl Drop for EndIfPanicking<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.end();
+        }
+    }
+}
+
+async fn run(hub: &Hub, mut subscriber: Subscriber, mut matcher: Matcher) {
+    loop {
+        let next = tokio::select! {
+            next = subscriber.next() => Some(next),
+            () = hub.changed.notified() => None,
+        };
+        // After the batch was taken: who had joined when it was appended is known by now.
+        match hub.wanted(matcher.version) {
+            Wanted::Same => {}
+            Wanted::Nothing => return,
+            Wanted::Changed { version, expressions, measures } => {
+                if let Err(error) = matcher.compile(version, &expressions, measures) {
+                    // Each was compiled by itself before.
+                    tracing::error!(%error, "live tails end");
+                    return hub.end();
+                }
+            }
+        }
+        match next {
+            None => {}
+            Some(None) => return hub.end(),
+            Some(Some(Next::Gap { count, .. })) => hub.missed(count),
+            Some(Some(Next::Batch(batch))) => {
+                let (source, matches) = matcher.look(&batch);
+                if !matches.is_empty() {
+                    hub.push(Found::new(batch, source, matches));
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Source {
+    name: Arc<str>,
+    origin: Origin,
+}
+
+/// All expressions as one set.
+#[derive(Debug)]
+struct Matcher {
+    sources: HashMap<SourceId, Source>,
+    version: u64,
+    set: Option<(RuleSet, Scratch)>,
+    /// Number of each expression of the set, and which records of the batch it describes.
+    found: Vec<(u64, Vec<u32>)>,
+    measures: Arc<[NamedMeasure]>,
+    hits: Hits,
+    draft: RefCell<Draft>,
+}
+
+impl Matcher {
+    /// Looks for nothing.
+    fn new(sources: HashMap<SourceId, Source>) -> Self {
+        Self {
+            sources,
+            version: 0,
+            set: None,
+            found: Vec::new(),
+            measures: Arc::default(),
+            hits: Hits::default(),
+            draft: RefCell::default(),
+        }
+    }
+
+    fn compile(
+        &mut self,
+        version: u64,
+        expressions: &[(u64, Expr)],
+        measures: Arc<[NamedMeasure]>,
+    ) -> Result<(), CompileError> {
+        let rules: Vec<Rule> = expressions.iter().map(|(_, expr)| rule(expr)).collect();
+        let limits = Limits { rules: rules.len(), regexp_bytes: usize::MAX };
+        let set = RuleSet::compile(&rules, limits)?;
+        let scratch = set.scratch();
+        self.set = Some((set, scratch));
+        self.found = expressions.iter().map(|(number, _)| (*number, Vec::new())).collect();
+        (self.version, self.measures) = (version, measures);
+        Ok(())
+    }
+
+    /// The name of the batch's source, and what each expression describes.
+    fn look(&mut self, batch: &Batch) -> (Arc<str>, Vec<Matches>) {
+        let Self { sources, set, found, measures, hits, draft, .. } = self;
+        // Batches of a source that was removed may still be on their way.
+        let source = sources
+            .entry(batch.header().source)
+            .or_insert_with(|| Source { name: "".into(), origin: Origin::new("") });
+        let Some((set, scratch)) = set else { return (source.name.clone(), Vec::new()) };
+        source.origin.set_resource(batch.resource());
+        let origin = &source.origin;
+        let mut pass = set.batch(origin, scratch);
+        for (index, view) in (0..).zip(batch.records()) {
+            draft.get_mut().begin(&view);
+            pass.record(&Computed::new(&RecordFields { origin, view, draft }, measures), hits);
+            for rule in hits.iter() {
+                found[rule].1.push(index);
+            }
+        }
+        let is_some = |(_, indexes): &&mut (u64, Vec<u32>)| !indexes.is_empty();
+        let taken = found.iter_mut().filter(is_some).map(|(expression, indexes)| {
+            let matches = Matches { expression: *expression, indexes: indexes.as_slice().into() };
+            indexes.clear();
+            matches
+        });
+        (source.name.clone(), taken.collect())
+    }
+}

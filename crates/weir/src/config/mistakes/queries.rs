@@ -1,0 +1,35 @@
+//! Mistakes about searching and following.
+
+use super::check;
+
+#[test]
+fn wrong_measures() {
+    check(&[
+        ("[store]\nmeasures = { delay = \"@a - \" }", 2, "store.measures.delay: ", ""),
+        ("[store]\nmeasures = { delay = 5 }", 2, "store.measures.delay must be text", "measures ="),
+        ("[store]\nmeasures = { a = \"@a + 1\" }", 2, "computed from itself", "another name"),
+        ("[store.measures]\ndelay = \"250ms + 4KiB\"", 2, "store.measures.delay: ", ""),
+    ]);
+}
+
+#[test]
+fn wrong_bounds_of_queries() {
+    check(&[
+        ("[api.queries]\ndeadline = \"2m\"", 2, "api.queries.deadline is 2m; the most is 1m", ""),
+        ("[api.queries]\ntails = -1", 2, "api.queries.tails", ""),
+        (
+            "[api.queries]\nmemory = \"8KiB\"",
+            2,
+            "api.queries.memory is 8KiB; the least is 1MiB",
+            "",
+        ),
+        ("[api.queries]\ndedline = \"1s\"", 2, "unknown key", "deadline"),
+        ("[api]\nqueries = 5", 2, "api.queries", ""),
+        (
+            "[api.queries]\nconcurrent = 100\nmemory = \"64MiB\"",
+            3,
+            "100 queries of 64MiB at once are 6400MiB",
+            "smaller",
+        ),
+    ]);
+}
