@@ -6,7 +6,8 @@
 //! `lines = records + joined + discarded` holds after every call.
 //!
 //! Reading order: [`Format`] and [`detect`], [`LineDecoder`] (how blocks become lines), then one
-//! module per format, [`Multiline`] (which lines become one record), then [`Attributes`] (the fields of one record), then what the outputs use: [`escape_json_into`] and the formats of time.
+//! module per format, [`Multiline`] (which lines become one record), then [`Attributes`] (the fields of one record) and
+//! [`severity_of_text`] (what a record without fields states), then what the outputs use: [`escape_json_into`] and the formats of time.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
@@ -22,6 +23,7 @@ mod json;
 mod multiline;
 mod state;
 mod structured;
+mod text;
 mod time;
 
 pub use attributes::{
@@ -39,4 +41,5 @@ pub use join::{Partials, cut_body};
 pub use json::is_json_object;
 pub use multiline::{MULTILINE_LINES_DEFAULT, Multiline, MultilineError, MultilinePreset};
 pub use state::StateError;
+pub use text::{read_text, severity_of_escaped_text, severity_of_text};
 pub use time::{TimeParser, civil_from_days, format_rfc3339_ns, format_unix_time, parse_rfc3339};

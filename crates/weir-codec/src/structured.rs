@@ -197,31 +197,29 @@ fn digits(text: &[u8]) -> Option<i64> {
     })
 }
 
-fn severity_of_word(word: &[u8]) -> Severity {
-    const WORDS: [(&[u8], Severity); 20] = [
-        (b"info", Severity::INFO),
-        (b"error", Severity::ERROR),
-        (b"warn", Severity::WARN),
-        (b"debug", Severity::DEBUG),
-        (b"warning", Severity::WARN),
-        (b"trace", Severity::TRACE),
-        (b"fatal", Severity::FATAL),
-        (b"err", Severity::ERROR),
-        (b"information", Severity::INFO),
-        (b"informational", Severity::INFO),
-        (b"notice", Severity::NOTICE),
-        (b"critical", Severity::CRITICAL),
-        (b"crit", Severity::CRITICAL),
-        (b"alert", Severity::ALERT),
-        (b"emergency", Severity::FATAL),
-        (b"emerg", Severity::FATAL),
-        (b"panic", Severity::FATAL),
-        (b"dpanic", Severity::FATAL),
-        (b"verbose", Severity::DEBUG),
-        (b"ok", Severity::INFO),
-    ];
-    let found = WORDS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known));
-    found.map_or(Severity::UNSPECIFIED, |(_, severity)| *severity)
+/// Longest of the words for severities.
+const SEVERITY_WORD_BYTES_MAX: usize = 13;
+
+/// What a word means, in any case; `UNSPECIFIED` when it is none for a severity.
+pub(crate) fn severity_of_word(word: &[u8]) -> Severity {
+    let mut lower = [0; SEVERITY_WORD_BYTES_MAX];
+    let Some(lower) = lower.get_mut(..word.len()) else { return Severity::UNSPECIFIED };
+    lower.copy_from_slice(word);
+    lower.make_ascii_lowercase();
+    match &*lower {
+        b"trace" | b"trc" | b"trce" => Severity::TRACE,
+        b"debug" | b"dbg" | b"dbug" | b"verbose" | b"vrb" => Severity::DEBUG,
+        b"info" | b"inf" | b"information" | b"informational" | b"ok" => Severity::INFO,
+        b"notice" | b"note" => Severity::NOTICE,
+        b"warn" | b"warning" | b"wrn" => Severity::WARN,
+        b"error" | b"err" | b"severe" | b"fail" => Severity::ERROR,
+        b"critical" | b"crit" => Severity::CRITICAL,
+        b"alert" => Severity::ALERT,
+        b"fatal" | b"ftl" | b"panic" | b"pnc" | b"dpanic" | b"emergency" | b"emerg" => {
+            Severity::FATAL
+        }
+        _ => Severity::UNSPECIFIED,
+    }
 }
 
 /// The levels of pino and bunyan; other numbers mean different things to different loggers.
@@ -281,7 +279,7 @@ mod tests {
     fn logfmt_time_and_severity_are_found() {
         let cases = [
             (r#"time=1970-01-01T00:00:01Z level=info msg="a b""#, Some(1_000_000_000), 9),
-            (r#"msg="a \"level=error\" b" debug lvl=dbug ts=1"#, Some(1_000_000_000), 0),
+            (r#"msg="a \"level=error\" b" debug lvl=loud ts=1"#, Some(1_000_000_000), 0),
             ("level=warn", None, 13),
             (r#"time="1970-01-01T00:00:01Z" level="eRRor""#, Some(1_000_000_000), 17),
             ("a= level=notice", None, 10),

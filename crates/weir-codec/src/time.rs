@@ -77,16 +77,48 @@ fn whole_seconds(text: &[u8; WHOLE_LEN]) -> Option<i64> {
     else {
         return None;
     };
-    let year = two_digits(y1, y2)? * 100 + two_digits(y3, y4)?;
-    let (month, day) = (two_digits(mo1, mo2)?, two_digits(d1, d2)?);
-    let (hour, minute, second) = (two_digits(h1, h2)?, two_digits(mi1, mi2)?, two_digits(s1, s2)?);
-    if !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) {
-        return None;
+    let moment = Moment {
+        year: two_digits(y1, y2)? * 100 + two_digits(y3, y4)?,
+        month: two_digits(mo1, mo2)?,
+        day: two_digits(d1, d2)?,
+        hour: two_digits(h1, h2)?,
+        minute: two_digits(mi1, mi2)?,
+        second: two_digits(s1, s2)?,
+        nanos: 0,
+    };
+    moment.seconds()
+}
+
+/// A time by its parts, in UTC.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Moment {
+    pub(crate) year: i64,
+    pub(crate) month: i64,
+    pub(crate) day: i64,
+    pub(crate) hour: i64,
+    pub(crate) minute: i64,
+    pub(crate) second: i64,
+    pub(crate) nanos: i64,
+}
+
+impl Moment {
+    /// Seconds since 1970; `None` when there is no such day or time.
+    #[inline]
+    fn seconds(&self) -> Option<i64> {
+        let Self { year, month, day, hour, minute, second, .. } = *self;
+        if !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) {
+            return None;
+        }
+        if hour > 23 || minute > 59 || second > 60 {
+            return None;
+        }
+        Some(days_from_civil(year, month, day) * DAY_SECONDS + hour * 3600 + minute * 60 + second)
     }
-    if hour > 23 || minute > 59 || second > 60 {
-        return None;
+
+    /// Nanoseconds since 1970; `None` when there is no such day or time.
+    pub(crate) fn time_ns(&self) -> Option<i64> {
+        Some(self.seconds()?.saturating_mul(SECOND_NS).saturating_add(self.nanos))
     }
-    Some(days_from_civil(year, month, day) * DAY_SECONDS + hour * 3600 + minute * 60 + second)
 }
 
 #[inline]

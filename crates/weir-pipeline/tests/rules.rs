@@ -3,7 +3,7 @@
 
 use weir_codec::{Format, LineDecoder};
 use weir_model::{
-    BatchBuilder, DiscardReason, Position, RecordFlags, Resource, SourceBook, StreamId,
+    BatchBuilder, DiscardReason, Position, RecordFlags, Resource, Severity, SourceBook, StreamId,
 };
 use weir_pipeline::rule::{
     Action, BodyFormat, Keep, Outcome, Pattern, Redaction, Replacement, RulePlan, Rules, Scope,
@@ -208,6 +208,33 @@ fn an_access_log_gives_typed_attributes_and_a_derived_time() {
     // What is in no such format stays as it is, without the measure.
     let other = outcome(&rules, "not an access log");
     assert_eq!((message(&other).as_str(), attributes(&other).as_str()), ("not an access log", ""));
+}
+
+#[test]
+fn a_level_in_the_head_of_a_text_is_its_status() {
+    let rules =
+        vec![rule("errors", "status:error", &["web"]), rule("none", "-status:*", &["audit"])];
+    assert_eq!(outcome(&rules, "2026-01-31 12:00:00 ERROR \"quoted\"").to, ["web"]);
+    assert_eq!(outcome(&rules, "\u{1b}[31m[error]\u{1b}[0m\tfailed").to, ["web"]);
+    assert_eq!(outcome(&rules, "no ERROR found").to, ["audit"]);
+    // What the record states counts before it.
+    let stated = r#"{"level":"info","message":"ERROR is in the text"}"#;
+    assert_eq!(outcome(&rules, stated).to, ["rest"]);
+    // What a rule made of the message counts for what it sets then.
+    let rules = acting(vec![set("message", "WARN changed"), set("@was", "{status}")]);
+    assert_eq!(attributes(&outcome(&rules, "ERROR failed")), r#"{"was":"warn"}"#);
+}
+
+#[test]
+fn the_head_of_a_text_gives_time_and_severity_when_a_rule_asks() {
+    let rules = acting(vec![Action::Parse(vec![BodyFormat::Json, BodyFormat::Text])]);
+    let mut trial = Trial::new(&rules, &OUTPUTS.map(str::to_owned), None, "app").unwrap();
+    let line = "2026-01-31 12:00:00,123 ERROR failed\n";
+    let record = trial.run(&mut decode(Format::Raw, line), &resource()).record.unwrap();
+    assert_eq!(record.timestamp, 1_769_860_800_123_000_000);
+    assert_eq!(record.severity_number, Severity::ERROR);
+    // The time at which it was read stays.
+    assert_eq!((record.observed_timestamp, record.attributes.as_str()), (0, ""));
 }
 
 #[test]

@@ -115,6 +115,22 @@ fn a_body_that_is_no_object_stays_as_it_stands() {
 }
 
 #[test]
+fn a_level_in_the_head_of_a_text_is_its_status() {
+    let status = |body: &str| stored(body).status;
+    assert_eq!(status("2026-01-31 12:00:00 ERROR failed").as_deref(), Some("error"));
+    assert_eq!(status("<34>Oct 11 22:14:15 host su: failed").as_deref(), Some("critical"));
+    assert_eq!(status("no ERROR found"), None);
+    assert_eq!(status(r#"{"message":"ERROR failed"}"#), None);
+    let given = |attributes, severity| {
+        let given = (attributes, b"ERROR failed".as_slice(), severity, RecordFlags::default());
+        stored_with(Intake::new(), &[given], &Resource::new()).remove(0).status
+    };
+    // What the source or an attribute says counts before it.
+    assert_eq!(given("", Severity::INFO).as_deref(), Some("info"));
+    assert_eq!(given(r#"{"level":"debug"}"#, Severity::UNSPECIFIED).as_deref(), Some("debug"));
+}
+
+#[test]
 fn logfmt_is_kept_as_it_stands_and_read_too() {
     let body = br#"level=error msg="a b" took=12.5 and a word"#;
     let given = ("", body.as_slice(), Severity::UNSPECIFIED, RecordFlags::LOGFMT);

@@ -16,6 +16,7 @@ mod syslog;
 
 pub use access_log::{LineFormat, LineFormatError};
 pub use rewrite::{Change, Part, rewrite_json};
+pub(crate) use syslog::severity_of_priority;
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -93,7 +94,7 @@ impl From<structured::Seen> for Stated {
 }
 
 /// The number of a month, by the name that log lines give it.
-fn month_number(name: &[u8]) -> Option<usize> {
+pub(crate) fn month_number(name: &[u8]) -> Option<usize> {
     const MONTHS: [&[u8]; 12] = [
         b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
         b"Dec",

@@ -49,6 +49,12 @@ pub(super) fn read(line: &[u8], attributes: &mut Attributes) -> Option<Stated> {
     Some(stated)
 }
 
+/// The severity of a line that begins with the priority of syslog, and what follows that.
+pub(crate) fn severity_of_priority(line: &[u8]) -> Option<(Severity, &[u8])> {
+    let (priority, rest) = priority(line)?;
+    Some((SEVERITIES.get(usize::from(priority % 8))?.1, rest))
+}
+
 /// `<165>`, at most `<191>`.
 fn priority(line: &[u8]) -> Option<(u8, &[u8])> {
     let rest = line.strip_prefix(b"<")?;

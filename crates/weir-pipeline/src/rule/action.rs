@@ -2,7 +2,7 @@
 //!
 //! Invariant: an action that finds nothing to work on changes nothing; none can fail on a record.
 
-use weir_codec::{Change, LineFormat, Part, Scalar, rewrite_json};
+use weir_codec::{Change, LineFormat, Part, Scalar, read_text, rewrite_json};
 use weir_expr::{Field, Measure, Reserved, Status};
 use weir_model::{RecordView, Severity};
 
@@ -36,6 +36,8 @@ pub enum BodyFormat {
     Line(LineFormat),
     /// The header of a syslog line.
     Syslog,
+    /// Time and level at the head of a line of text.
+    Text,
 }
 
 /// What can be given a value.
@@ -107,14 +109,16 @@ impl Action {
 fn parse(formats: &[BodyFormat], view: &RecordView<'_>, draft: &mut Draft) {
     let Draft { own, message, .. } = draft;
     let message = message.text(view);
+    let count = own.len();
     let stated = formats.iter().find_map(|format| match format {
         BodyFormat::Json => own.read_json(message.trim_ascii()),
         BodyFormat::Logfmt => own.read_logfmt(message),
         BodyFormat::Line(format) => own.read_line(message, format),
         BodyFormat::Syslog => own.read_syslog(message),
+        BodyFormat::Text => read_text(message, view.timestamp_ns),
     });
     let Some(stated) = stated else { return };
-    draft.are_attributes_changed = true;
+    draft.are_attributes_changed |= draft.own.len() > count;
     draft.timestamp_ns = stated.time_ns.unwrap_or(draft.timestamp_ns);
     if draft.severity == Severity::UNSPECIFIED {
         draft.severity = stated.severity;

@@ -1,12 +1,12 @@
 //! A record as rules see it, and as they change it.
 //!
-//! Invariants: what is in the body is parsed at most once per record, and only when asked for;
-//! buffers are used for one record after another; what no rule changed is written out byte for
+//! Invariants: what is in the body is parsed at most once per record, and only when asked for; so
+//! is the level at the head of a text; buffers are used for one record after another; what no rule changed is written out byte for
 //! byte as it was read.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
-use weir_codec::{Attributes, Scalar};
+use weir_codec::{Attributes, Scalar, severity_of_escaped_text, severity_of_text};
 use weir_expr::{Body, Constants, Field, Fields, Reserved, Status, Value, Visitor, tag_path};
 use weir_model::{RecordFlags, RecordView, Severity, unescape_json_into};
 
@@ -129,6 +129,8 @@ pub(crate) struct Draft {
     pub(super) timestamp_ns: i64,
     /// What the body says about its severity.
     stated: Severity,
+    /// What the head of its text says, once somebody asked.
+    of_text: Cell<Option<Severity>>,
 }
 
 impl Draft {
@@ -142,6 +144,7 @@ impl Draft {
         self.message.is_changed = false;
         self.are_attributes_changed = false;
         self.stated = Severity::UNSPECIFIED;
+        self.of_text.set(None);
         self.severity = view.severity;
         self.timestamp_ns = view.timestamp_ns;
     }
@@ -185,6 +188,7 @@ impl Draft {
     pub(super) fn set_message(&mut self, message: Vec<u8>) {
         self.message = Message { text: message, is_made: true, is_changed: true };
         self.is_body_read = false;
+        self.of_text.set(None);
     }
 
     /// Something was changed.
@@ -253,12 +257,30 @@ impl Draft {
             _ => {}
         }
         // Most records have neither, and rules by service ask every record.
-        if self.own.is_empty() && self.inside.is_empty() {
-            return;
+        let is_told = !(self.own.is_empty() && self.inside.is_empty())
+            && key.record_paths().iter().any(|path| {
+                visit_path(&self.own, path, visit) || visit_path(&self.inside, path, visit)
+            });
+        if !is_told
+            && key == Reserved::Status
+            && let Some(status) = Status::from_severity(self.severity_of_text(view))
+        {
+            visit(Value::Text(status.name().as_bytes()));
         }
-        let _none = key.record_paths().iter().any(|path| {
-            visit_path(&self.own, path, visit) || visit_path(&self.inside, path, visit)
-        });
+    }
+
+    /// What the text of the message says in its head, when nothing else tells the severity.
+    fn severity_of_text(&self, view: &RecordView<'_>) -> Severity {
+        let look = || match &self.message {
+            Message { is_made: true, text, .. } => severity_of_text(text),
+            _ if view.flags.contains(RecordFlags::JSON_ESCAPED) => {
+                severity_of_escaped_text(view.body)
+            }
+            _ => severity_of_text(view.body),
+        };
+        let severity = self.of_text.get().unwrap_or_else(look);
+        self.of_text.set(Some(severity));
+        severity
     }
 
     /// Tags that the record itself states: a list under `tags`, or a text under `ddtags`.

@@ -208,13 +208,14 @@ impl Reader<'_> {
                 "json" => Ok(BodyFormat::Json),
                 "logfmt" => Ok(BodyFormat::Logfmt),
                 "syslog" => Ok(BodyFormat::Syslog),
+                "text" => Ok(BodyFormat::Text),
                 name if name.contains('$') => LineFormat::parse(name).map(BodyFormat::Line),
                 name => LineFormat::preset(name).map(BodyFormat::Line),
             };
             match format {
                 Ok(format) => formats.push(format),
                 Err(error) => {
-                    let known = ["json", "logfmt", "syslog", "common", "combined", "nginx"];
+                    let known = ["json", "logfmt", "syslog", "text", "common", "combined", "nginx"];
                     self.error(Some(place.clone()), "parse", format!("{name:?}: {error}"))
                         .nearest(name, known.into_iter());
                 }

@@ -158,8 +158,9 @@ const RULE: &[Field] = &[
         Kind::Names,
         None("nothing"),
         "Formats to read attributes from: `json`, `logfmt`, `syslog`, `common`, `combined`, \
-         `nginx`, or a format of your own as nginx writes `log_format`. The first that fits is \
-         taken; a message that fits none stays as it is.",
+         `nginx`, or a format of your own as nginx writes `log_format`; `text` takes time and \
+         severity from the head of a line of plain text. The first that fits is taken; a message \
+         that fits none stays as it is.",
     ),
     field(
         "extract",

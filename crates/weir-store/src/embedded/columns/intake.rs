@@ -9,6 +9,7 @@
 
 use weir_codec::{
     ATTRIBUTES_MAX, Attributes, LineFormat, Scalar, Stated, TimeParser, escape_json_into,
+    severity_of_text,
 };
 use weir_expr::{Reserved, Status};
 use weir_model::{RecordFlags, RecordView, StreamId, unescape_json_into};
@@ -183,7 +184,7 @@ impl Intake {
         let body = plain_body(view, &mut message);
         let (is_object, stated) = self.read_body(view, body);
         self.find_places();
-        let status = self.find_status(view, stated);
+        let status = self.find_status(view, stated) || self.find_status_in_text(body);
         let (has_service, has_host, has_tags) =
             (self.find_text(Reserved::Service), self.find_text(Reserved::Host), self.find_tags());
         let mut times = std::mem::take(&mut self.times);
@@ -423,6 +424,13 @@ impl Intake {
             }
         }
         false
+    }
+
+    /// Finds the status at the head of a text, where nothing else tells it.
+    fn find_status_in_text(&mut self, body: &[u8]) -> bool {
+        let status = Status::from_severity(severity_of_text(body));
+        self.status.extend_from_slice(status.map_or("", Status::name).as_bytes());
+        status.is_some()
     }
 
     /// Writes down the tags that the record states: a list under `tags`, a text under `ddtags`.

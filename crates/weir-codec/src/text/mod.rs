@@ -1,0 +1,303 @@
+//! What a line of plain text says about itself in its head: how severe it is, and when it happened.
+//!
+//! Loggers write time, level and names before what they have to say, in a hundred orders. So a line
+//! is read from its beginning as long as it goes on as heads do: times, numbers, months, what
+//! stands in brackets, separators, a few names that are no words of a language. A level counts
+//! only there; the first thing that may be prose ends the look.
+//!
+//! Invariants: looks at no more than [`HEAD_BYTES`] of a line and [`ITEMS_MAX`] things in it;
+//! allocates nothing; a level that the bound cuts through is none.
+
+mod items;
+mod time;
+
+use memchr::memmem;
+use weir_model::{Severity, unescape_json_into};
+
+use crate::Stated;
+use crate::attributes::{month_number, severity_of_priority};
+use crate::structured::severity_of_word;
+use items::{Item, Items};
+
+/// How far into a line the look goes: far beyond time, process, thread and logger of any format.
+const HEAD_BYTES: usize = 256;
+
+/// How many things a head consists of at most.
+const ITEMS_MAX: usize = 16;
+
+/// How many names (files, loggers, hosts, users) may stand before the level.
+const NAMES_MAX: usize = 3;
+
+/// The severity that the head of a line of text states; `UNSPECIFIED` when it states none.
+///
+/// Recognised are the priority of syslog, the letter of klog and of Ruby's logger, levels in
+/// capitals (`ERROR`, `WARN:`, `app.ERROR:`), in brackets (`[error]`, `[core:error]`), or with a
+/// colon behind them (`Error:`), and how stack traces begin.
+pub fn severity_of_text(line: &[u8]) -> Severity {
+    if line.first() == Some(&b'{') {
+        return Severity::UNSPECIFIED;
+    }
+    stated_severity(line).unwrap_or(Severity::UNSPECIFIED)
+}
+
+/// The same for a text with the escapes of JSON.
+pub fn severity_of_escaped_text(line: &[u8]) -> Severity {
+    // No character takes more bytes than `\u0000`; the next one tells that the line goes on.
+    let head = line.get(..6 * (HEAD_BYTES + 1)).unwrap_or(line);
+    if memchr::memchr(b'\\', head).is_none() {
+        return severity_of_text(line);
+    }
+    let mut text = Vec::with_capacity(head.len());
+    unescape_json_into(head, &mut text);
+    severity_of_text(&text)
+}
+
+/// What the head of a line of text states, if it states anything.
+///
+/// Times without a zone are those of UTC; times without a year are of the year in which they are
+/// nearest to `near_ns`, nanoseconds since 1970.
+pub fn read_text(line: &[u8], near_ns: i64) -> Option<Stated> {
+    let stated = Stated {
+        time_ns: time::read(without_priority(line), near_ns),
+        severity: severity_of_text(line),
+    };
+    (stated != Stated::default()).then_some(stated)
+}
+
+fn without_priority(line: &[u8]) -> &[u8] {
+    severity_of_priority(line).map_or(line, |(_, rest)| rest.strip_prefix(b"1 ").unwrap_or(rest))
+}
+
+fn stated_severity(line: &[u8]) -> Option<Severity> {
+    if let Some((severity, _)) = severity_of_priority(line) {
+        return Some(severity);
+    }
+    let mut walk = Walk { items: Items::new(line, HEAD_BYTES), ..Walk::default() };
+    let start = walk.items.rest();
+    if let Some(severity) = letter(start) {
+        return Some(severity);
+    }
+    for _ in 0..ITEMS_MAX {
+        match walk.next()? {
+            Step::Level(severity) => return Some(severity),
+            Step::GoOn => {}
+        }
+    }
+    None
+}
+
+/// klog and glog: `E0131 12:34:56.789`, `I20260131 12:34:56.789`; Ruby: `E, [2026-01-31T...`.
+fn letter(line: &[u8]) -> Option<Severity> {
+    let (letter, rest) = line.split_first()?;
+    let severity = match letter {
+        b'D' => Severity::DEBUG,
+        b'I' => Severity::INFO,
+        b'W' => Severity::WARN,
+        b'E' => Severity::ERROR,
+        b'F' | b'A' => Severity::FATAL,
+        _ => return None,
+    };
+    let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+    let is_klog = matches!(digits, 4 | 8)
+        && matches!(rest.get(digits..), Some([b' ', h, _, b':', ..]) if h.is_ascii_digit());
+    (is_klog || rest.starts_with(b", [")).then_some(severity)
+}
+
+/// How reports of failures begin, where no level stands before them.
+const BEGINNINGS: [(&[u8], Severity); 6] = [
+    (b"Traceback (most recent call last):", Severity::ERROR),
+    (b"Exception in thread ", Severity::ERROR),
+    (b"Parse error:", Severity::ERROR),
+    (b"Fatal error:", Severity::FATAL),
+    (b"fatal error:", Severity::FATAL),
+    (b"thread '", Severity::FATAL),
+];
+
+fn beginning(text: &[u8]) -> Option<Severity> {
+    if !matches!(text.first(), Some(b'T' | b'E' | b'P' | b'F' | b'f' | b't')) {
+        return None;
+    }
+    let (start, severity) = BEGINNINGS.iter().find(|(start, _)| text.starts_with(start))?;
+    // Rust's panic hook names the thread first.
+    let is_sure = !start.ends_with(b"'") || memmem::find(text, b"' panicked at ").is_some();
+    is_sure.then_some(*severity)
+}
+
+enum Step {
+    Level(Severity),
+    GoOn,
+}
+
+/// One line, item by item.
+#[derive(Default)]
+struct Walk<'a> {
+    items: Items<'a>,
+    count: usize,
+    names: usize,
+    has_time: bool,
+    /// A month was read: a host may follow the time, as syslog writes it.
+    has_month: bool,
+    is_behind_separator: bool,
+}
+
+impl Walk<'_> {
+    /// `None`: the head is over.
+    fn next(&mut self) -> Option<Step> {
+        if let Some(severity) = beginning(self.items.rest()) {
+            return Some(Step::Level(severity));
+        }
+        let item = self.items.next()?;
+        let is_behind_separator = std::mem::replace(
+            &mut self.is_behind_separator,
+            matches!(item, Item::Separator | Item::Tab),
+        );
+        let step = match item {
+            Item::Separator | Item::Tab => Some(Step::GoOn),
+            Item::Group(inside) => Some(self.group(inside)),
+            Item::Word(word) => self.word(word, is_behind_separator),
+        };
+        self.count += 1;
+        step
+    }
+
+    fn group(&mut self, inside: &[u8]) -> Step {
+        let inside = inside.trim_ascii();
+        if let Some(severity) = any_case(inside).or_else(|| level_of_module(inside)) {
+            return Step::Level(severity);
+        }
+        self.has_time |= is_time(inside);
+        let mut words = inside.split(|b| *b == b' ').filter(|word| !word.is_empty());
+        let first = words.next().unwrap_or_default();
+        let found = if first.first().is_some_and(u8::is_ascii_digit) {
+            words.find_map(capitals)
+        } else {
+            // `[INFO  my_crate::part]`.
+            capitals(first).filter(|_| words.next().is_some() && words.next().is_none())
+        };
+        found.map_or(Step::GoOn, Step::Level)
+    }
+
+    fn word(&mut self, word: &[u8], is_behind_separator: bool) -> Option<Step> {
+        if word.first().is_some_and(u8::is_ascii_digit) && is_number(word) {
+            self.has_time |= is_time(word);
+            return Some(Step::GoOn);
+        }
+        if let Some(severity) = capitals(word).or_else(|| with_colon(word)) {
+            return Some(Step::Level(severity));
+        }
+        if let Some(severity) = any_case(word)
+            && self.is_fenced(is_behind_separator)
+        {
+            return Some(Step::Level(severity));
+        }
+        if self.count == 0 && is_exception(word) {
+            return Some(Step::Level(Severity::ERROR));
+        }
+        self.is_of_head(word, is_behind_separator).then_some(Step::GoOn)
+    }
+
+    /// The word stands between separators.
+    fn is_fenced(&self, is_behind_separator: bool) -> bool {
+        (is_behind_separator || self.count == 0) && self.items.is_before_separator()
+    }
+
+    /// The word may stand before a level.
+    fn is_of_head(&mut self, word: &[u8], is_behind_separator: bool) -> bool {
+        let letters = word.strip_suffix(b",").unwrap_or(word);
+        if month_number(letters).is_some() || DAYS.contains(&letters) {
+            self.has_month = true;
+            return true;
+        }
+        let is_zone = self.has_time && (ZONES.contains(&word) || is_offset(word));
+        if is_zone || word == b"PHP" {
+            return true;
+        }
+        if self.has_month && self.has_time && is_name(word) && self.items.is_before_program() {
+            self.has_month = false;
+            return true;
+        }
+        let is_program = word.ends_with(b":") && self.has_time && is_name(word);
+        let is_in_fence = is_behind_separator && self.items.is_before_separator() && is_name(word);
+        let is_odd = is_name(word) && word.iter().any(|b| b.is_ascii_digit() || ODD.contains(b));
+        self.names += 1;
+        self.names <= NAMES_MAX && (is_program || is_in_fence || is_odd)
+    }
+}
+
+const DAYS: [&[u8]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
+const ZONES: [&[u8]; 12] =
+    [b"UTC", b"GMT", b"Z", b"AM", b"PM", b"CET", b"CEST", b"EST", b"EDT", b"PST", b"PDT", b"MSK"];
+/// What stands in names of files, loggers, hosts and users, but in no word of a language.
+const ODD: [u8; 7] = *b"._/[@#(";
+
+/// Letters and digits, and what joins them; a sentence ends with a point, an argument has a quote
+/// or an equals sign.
+fn is_name(word: &[u8]) -> bool {
+    let is_fine = |b: &u8| b.is_ascii_alphanumeric() || b"._/[]@#()$-:<>~+".contains(b);
+    word.iter().all(is_fine) && !word.ends_with(b".") && word.iter().any(u8::is_ascii_alphanumeric)
+}
+
+/// Digits, and what times, addresses and identifiers have between them.
+fn is_number(word: &[u8]) -> bool {
+    let is_fine = |b: &u8| matches!(b, b'-' | b'_' | b':' | b'.' | b'/' | b',' | b'+' | b'#');
+    word.iter().all(|b| b.is_ascii_alphanumeric() || is_fine(b))
+}
+
+/// `12:34` stands in it.
+fn is_time(word: &[u8]) -> bool {
+    let is_digit = |b: &u8| b.is_ascii_digit();
+    memchr::memchr_iter(b':', word).any(|at| {
+        let before = word.get(at.saturating_sub(2)..at).unwrap_or_default();
+        let after = word.get(at + 1..at + 3).unwrap_or_default();
+        before.len() == 2 && before.iter().chain(after).filter(|b| is_digit(b)).count() == 4
+    })
+}
+
+/// `+0100`, `-08:00`.
+fn is_offset(word: &[u8]) -> bool {
+    matches!(word, [b'+' | b'-', digits @ ..] if digits.len() >= 4
+        && digits.iter().all(|b| b.is_ascii_digit() || *b == b':'))
+}
+
+/// The level that a word is, as it stands.
+fn any_case(word: &[u8]) -> Option<Severity> {
+    let severity = severity_of_word(word);
+    (severity != Severity::UNSPECIFIED).then_some(severity)
+}
+
+/// A level in capitals, alone or before punctuation; or behind the name of a channel
+/// (`app.ERROR:`).
+fn capitals(word: &[u8]) -> Option<Severity> {
+    let len = word.iter().take_while(|b| b.is_ascii_uppercase()).count();
+    let (level, rest) = word.split_at_checked(len)?;
+    if len >= 3 && matches!(rest, [] | [b':' | b',' | b';' | b'|' | b'[' | b'/', ..]) {
+        return any_case(level);
+    }
+    let at = memchr::memrchr(b'.', word).filter(|_| word.ends_with(b":"))?;
+    let level = word.get(at + 1..word.len() - 1)?;
+    let is_level = level.iter().all(u8::is_ascii_uppercase) && word.iter().all(|b| *b != b'=');
+    any_case(level).filter(|_| is_level && is_name(word))
+}
+
+/// `Error:`, `warning:`.
+fn with_colon(word: &[u8]) -> Option<Severity> {
+    any_case(word.strip_suffix(b":")?)
+}
+
+/// `core:error`, as Apache writes module and level.
+fn level_of_module(inside: &[u8]) -> Option<Severity> {
+    let colon = memchr::memrchr(b':', inside)?;
+    let (module, level) = (inside.get(..colon)?, inside.get(colon + 1..)?);
+    let is_fine = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_';
+    any_case(level).filter(|_| module.iter().chain(level).all(is_fine))
+}
+
+/// `ValueError:`, `java.lang.IllegalStateException:`.
+fn is_exception(word: &[u8]) -> bool {
+    let name = word.strip_suffix(b":").unwrap_or_default();
+    let is_fine = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'$');
+    name.iter().all(is_fine) && (name.ends_with(b"Error") || name.ends_with(b"Exception"))
+}
+
+#[cfg(test)]
+mod tests;

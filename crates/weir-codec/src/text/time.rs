@@ -1,0 +1,130 @@
+//! The time at the beginning of a line of text, in the forms that loggers write it in.
+//!
+//! Invariant: a date whose order of day, month and year cannot be told (`17/06/09`) is none.
+
+use crate::attributes::month_number;
+use crate::time::{Moment, civil_from_days};
+
+const DAY_NS: i64 = 86_400 * 1_000_000_000;
+
+/// The time at the start of `line`, or in brackets there.
+pub(super) fn read(line: &[u8], near_ns: i64) -> Option<i64> {
+    let line = line.trim_ascii_start();
+    let line = line.strip_prefix(b"[").unwrap_or(line);
+    match line {
+        [b'0'..=b'9', ..] => year_first(line),
+        [b'I' | b'W' | b'E' | b'F', b'0'..=b'9', ..] => {
+            nearest_year(near_ns, |year| klog(line.get(1..)?, year))
+        }
+        [b'A'..=b'Z', _, _, b' ', ..] => {
+            with_year_last(line).or_else(|| nearest_year(near_ns, |year| syslog(line, year)))
+        }
+        _ => None,
+    }
+}
+
+/// The time in that year, or in one beside it, in which it is nearest.
+fn nearest_year(near_ns: i64, at: impl Fn(i64) -> Option<i64>) -> Option<i64> {
+    let (year, ..) = civil_from_days(near_ns.div_euclid(DAY_NS));
+    let times = [year, year - 1, year + 1].map(at).into_iter().flatten();
+    times.min_by_key(|time_ns| time_ns.abs_diff(near_ns))
+}
+
+/// The number that the first `len` bytes write, blanks for leading zeros.
+fn number(text: &[u8], len: usize) -> Option<(i64, &[u8])> {
+    let (digits, rest) = text.split_at_checked(len)?;
+    let digits = std::str::from_utf8(digits).ok()?.trim_start_matches(' ');
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    Some((digits.parse().ok().filter(|_| is_number)?, rest))
+}
+
+fn after<'a>(text: &'a [u8], any_of: &[u8]) -> Option<&'a [u8]> {
+    let (first, rest) = text.split_first()?;
+    any_of.contains(first).then_some(rest)
+}
+
+/// `hh:mm:ss`, with a fraction if there is one; into `moment`.
+fn clock<'a>(text: &'a [u8], moment: &mut Moment) -> Option<&'a [u8]> {
+    let (hour, rest) = number(text, 2)?;
+    let (minute, rest) = number(after(rest, b":")?, 2)?;
+    let (second, rest) = number(after(rest, b":")?, 2)?;
+    (moment.hour, moment.minute, moment.second) = (hour, minute, second);
+    let Some(fraction) = after(rest, b".,") else { return Some(rest) };
+    let len = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
+    if len == 0 {
+        return Some(rest);
+    }
+    let (nanos, _) = number(fraction, len.min(9))?;
+    moment.nanos = nanos * 10_i64.pow(9 - len.min(9) as u32);
+    fraction.get(len..)
+}
+
+/// `2026-01-31T12:34:56.789+01:00`, `2026/01/31 12:34:56`, `2026-01-31 12:34:56,789 +0100`.
+fn year_first(line: &[u8]) -> Option<i64> {
+    let mut moment = Moment::default();
+    let (year, rest) = number(line, 4)?;
+    let (month, rest) = number(after(rest, b"-/")?, 2)?;
+    let (day, rest) = number(after(rest, b"-/")?, 2)?;
+    (moment.year, moment.month, moment.day) = (year, month, day);
+    let rest = clock(after(rest, b"Tt _")?, &mut moment)?;
+    let zone = zone(rest)?;
+    Some(moment.time_ns()?.saturating_sub(zone))
+}
+
+/// Nanoseconds east of UTC; none when what stands there is a part of something else.
+fn zone(text: &[u8]) -> Option<i64> {
+    let near = text.strip_prefix(b" ").unwrap_or(text);
+    let digits = |b: &u8| b.is_ascii_digit() || *b == b':';
+    if let [sign @ (b'+' | b'-'), offset @ ..] = near {
+        let len = offset.iter().take_while(|b| digits(b)).count();
+        let (hours, rest) = match number(offset, 2) {
+            Some(found) if matches!(len, 2 | 4 | 5) => found,
+            // ` - INFO`, and not an offset.
+            _ => return (near.len() < text.len()).then_some(0),
+        };
+        let (minutes, _) = number(rest.strip_prefix(b":").unwrap_or(rest), 2).unwrap_or((0, rest));
+        let seconds = hours * 3600 + minutes * 60;
+        let east = if *sign == b'+' { seconds } else { -seconds };
+        return Some(east * 1_000_000_000);
+    }
+    let is_over = !matches!(text.first(), Some(b) if b.is_ascii_alphanumeric() && *b != b'Z');
+    is_over.then_some(0)
+}
+
+/// `0131 12:34:56.789`, or with a year before it.
+fn klog(line: &[u8], year: i64) -> Option<i64> {
+    let mut moment = Moment { year, ..Moment::default() };
+    let mut rest = line;
+    if line.iter().take_while(|b| b.is_ascii_digit()).count() == 8 {
+        (moment.year, rest) = number(line, 4)?;
+    }
+    let (month, rest) = number(rest, 2)?;
+    let (day, rest) = number(rest, 2)?;
+    (moment.month, moment.day) = (month, day);
+    clock(after(rest, b" ")?, &mut moment)?;
+    moment.time_ns()
+}
+
+/// `Jan 31 12:34:56`.
+fn syslog(line: &[u8], year: i64) -> Option<i64> {
+    let mut moment = Moment { year, ..Moment::default() };
+    day_and_clock(line, &mut moment)?;
+    moment.time_ns()
+}
+
+fn day_and_clock<'a>(line: &'a [u8], moment: &mut Moment) -> Option<&'a [u8]> {
+    let (month, rest) = line.split_at_checked(3)?;
+    moment.month = month_number(month)? as i64;
+    let (day, rest) = number(after(rest, b" ")?, 2)?;
+    moment.day = day;
+    clock(after(rest, b" ")?, moment)
+}
+
+/// `Sun Dec 04 04:47:44 2005`, as Apache and `ctime` write it.
+fn with_year_last(line: &[u8]) -> Option<i64> {
+    let mut moment = Moment::default();
+    let rest = day_and_clock(line.get(4..)?, &mut moment)?;
+    let (year, _) = number(after(rest, b" ")?, 4)?;
+    moment.year = year;
+    moment.time_ns()
+}
