@@ -9,7 +9,8 @@ use regex_automata::meta;
 use crate::ast::{Field, Phrase, Span, Term, Test};
 use crate::error::CompileError;
 use crate::fields::Value;
-use crate::glob::Piece;
+use crate::glob::{Glob, Piece};
+use crate::set::literal::{self, Literal};
 use crate::value::{canonical, has_phrase, passes};
 use crate::words::is_word_byte;
 
@@ -26,10 +27,60 @@ pub struct TermMatcher {
 enum Search {
     /// Each by itself.
     Each,
-    /// Some have this in them, in lower case, and only those can pass. It may be all of the phrase.
-    Word { finder: Box<memmem::Finder<'static>>, is_all: bool },
+    /// Some have this in them, in lower case, and only those can pass.
+    Word { finder: Box<memmem::Finder<'static>>, around: Option<Around> },
     /// A regular expression; whether it says the same of a text in the middle of others.
     Regexp { regexp: meta::Regex, is_context_free: bool },
+}
+
+/// The other words of a phrase without wildcards, in lower case: what has to stand around the one
+/// that is looked for.
+#[derive(Debug, Clone)]
+struct Around {
+    /// Those before it, the nearest first.
+    before: Vec<Vec<u8>>,
+    after: Vec<Vec<u8>>,
+}
+
+impl Around {
+    /// Around the word that is the longest.
+    fn of(phrase: &Phrase, longest: &str) -> Option<Self> {
+        let words: Vec<&str> = phrase.words.iter().map(Glob::as_text).collect::<Option<_>>()?;
+        let place = words.iter().position(|word| *word == longest)?;
+        let bytes = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        let mut before: Vec<Vec<u8>> = bytes(&words[..place]);
+        before.reverse();
+        Some(Self { before, after: bytes(&words[place + 1..]) })
+    }
+
+    /// Whether a place of the text is the whole word, and the others stand around it.
+    fn is_at(&self, text: &[u8], place: std::ops::Range<usize>) -> bool {
+        let (Some(mut head), Some(mut tail)) = (text.get(..place.start), text.get(place.end..))
+        else {
+            return false;
+        };
+        let ends_in_word = |text: &[u8]| text.last().is_some_and(|byte| is_word_byte(*byte));
+        let begins_with_word = |text: &[u8]| text.first().is_some_and(|byte| is_word_byte(*byte));
+        let mut follows = |word: &Vec<u8>| {
+            tail = &tail[tail.iter().take_while(|byte| !is_word_byte(**byte)).count()..];
+            tail.strip_prefix(&word[..]).is_some_and(|rest| {
+                tail = rest;
+                !begins_with_word(rest)
+            })
+        };
+        let mut precedes = |word: &Vec<u8>| {
+            let gap = head.iter().rev().take_while(|byte| !is_word_byte(**byte)).count();
+            head = &head[..head.len() - gap];
+            head.strip_suffix(&word[..]).is_some_and(|rest| {
+                head = rest;
+                !ends_in_word(rest)
+            })
+        };
+        !text.get(..place.start).is_some_and(ends_in_word)
+            && !text.get(place.end..).is_some_and(begins_with_word)
+            && self.after.iter().all(&mut follows)
+            && self.before.iter().all(&mut precedes)
+    }
 }
 
 impl TermMatcher {
@@ -82,6 +133,26 @@ impl TermMatcher {
         }
     }
 
+    /// Lists of texts in lower case: all texts of one of the lists stand in every message that
+    /// passes, in some case of their ASCII letters. `None` when nothing is certain.
+    pub fn required_texts(&self) -> Option<Vec<Vec<Vec<u8>>>> {
+        match &self.term.test {
+            Test::Words(phrase) => {
+                let pieces = phrase.words.iter().flat_map(Glob::pieces);
+                let texts = pieces.filter_map(|piece| match piece {
+                    Piece::Text(text) => Some(text.to_ascii_lowercase().into_bytes()),
+                    Piece::Any | Piece::One => None,
+                });
+                Some(vec![texts.collect()])
+            }
+            Test::Regexp(regexp) => {
+                let literals = literal::required(&regexp.hir().ok()?)?;
+                Some(literals.iter().map(Literal::certain_parts).collect())
+            }
+            _ => None,
+        }
+    }
+
     /// Whether [`Self::texts`] can be asked instead of each value: the test is a search in texts.
     pub fn is_search(&self) -> bool {
         let is_status = self.term.field == Field::Reserved(crate::Reserved::Status);
@@ -102,8 +173,8 @@ impl TermMatcher {
     pub fn texts(&self, bytes: &[u8], ends: &[u32], found: impl FnMut(usize)) {
         match &self.search {
             _ if self.text(b"") => self.texts_one_by_one(bytes, ends, found),
-            Search::Word { finder, is_all } => {
-                self.texts_with_word(bytes, ends, (finder, *is_all), found);
+            Search::Word { finder, around } => {
+                self.texts_with_word(bytes, ends, (finder, around.as_ref()), found);
             }
             Search::Regexp { regexp, is_context_free: true } => {
                 texts_with_regexp(bytes, ends, regexp, found);
@@ -116,10 +187,9 @@ impl TermMatcher {
         &self,
         bytes: &[u8],
         ends: &[u32],
-        (finder, is_all): (&memmem::Finder<'_>, bool),
+        (finder, around): (&memmem::Finder<'_>, Option<&Around>),
         mut found: impl FnMut(usize),
     ) {
-        let is_word_at = |at: usize| bytes.get(at).is_some_and(|byte| is_word_byte(*byte));
         let mut texts = TextCursor { ends, number: 0 };
         let mut from = 0;
         while let Some(place) = bytes.get(from..).and_then(|rest| finder.find(rest)) {
@@ -127,14 +197,17 @@ impl TermMatcher {
             let place_end = place + finder.needle().len();
             let Some((start, end)) = texts.of(place) else { return };
             let is_within = place_end <= end;
-            let is_cut = (place > start && is_word_at(place - 1))
-                || (place_end < end && is_word_at(place_end));
-            let whole = || self.text(bytes.get(start..end).unwrap_or_default());
-            let passes = is_within && if is_all { !is_cut } else { whole() };
+            let text = bytes.get(start..end).unwrap_or_default();
+            let passes = is_within
+                && match around {
+                    Some(around) => around.is_at(text, place - start..place_end - start),
+                    None => self.text(text),
+                };
             if passes {
                 found(texts.number);
             }
-            from = if passes || (is_within && !is_all) { end } else { place + 1 };
+            let is_decided = passes || (is_within && around.is_none());
+            from = if is_decided { end } else { place + 1 };
         }
     }
 
@@ -205,8 +278,8 @@ impl Search {
             })
         });
         let Some(longest) = pieces.max_by_key(|text| text.len()) else { return Self::Each };
-        let is_all = phrase.words.len() == 1 && phrase.words[0].as_text() == Some(longest);
-        Self::Word { finder: Box::new(memmem::Finder::new(longest).into_owned()), is_all }
+        let around = Around::of(phrase, longest);
+        Self::Word { finder: Box::new(memmem::Finder::new(longest).into_owned()), around }
     }
 }
 
@@ -224,9 +297,11 @@ mod tests {
         (expr, matcher)
     }
 
-    const QUERIES: [&str; 18] = [
+    const QUERIES: [&str; 23] = [
         "error",
         "\"b a\"",
+        "\"a b a\"",
+        "\"ab b\"",
         "er*",
         "*r",
         "*",
@@ -241,6 +316,9 @@ mod tests {
         "/b+a/i",
         "/a.*b/",
         "/é/",
+        "/b A/i",
+        "/(a|éb*)b b/",
+        "/[aé]B+a?/",
         "é",
         "message:*",
     ];
@@ -248,7 +326,7 @@ mod tests {
     proptest! {
         #[test]
         fn texts_that_are_searched_together_pass_as_each_does_by_itself(
-            texts in prop::collection::vec("[abAB é\n-]{0,6}|error|a b ERROR", 0..20),
+            texts in prop::collection::vec("[abAB é\n-]{0,9}|error|a b ERROR", 0..20),
         ) {
             let mut bytes = Vec::new();
             let mut ends = Vec::new();
@@ -270,10 +348,35 @@ mod tests {
                     .filter(|n| naive::matches(&expr, &SampleRecord::with_message(texts[*n].as_bytes())))
                     .collect();
                 prop_assert_eq!(&found, &wanted, "{} in {:?}", query, texts);
+                if let Some(lists) = matcher.required_texts() {
+                    for number in &wanted {
+                        let text = texts[*number].to_ascii_lowercase();
+                        let has = |part: &Vec<u8>| memmem::find(text.as_bytes(), part).is_some();
+                        prop_assert!(lists.iter().any(|list| list.iter().all(has)), "{}", query);
+                    }
+                }
                 let each: Vec<usize> =
                     (0..texts.len()).filter(|n| matcher.text(texts[*n].as_bytes())).collect();
                 prop_assert_eq!(each, wanted, "{} one by one in {:?}", query, texts);
             }
+        }
+    }
+
+    #[test]
+    fn what_stands_in_every_message_that_passes_is_known() {
+        let bytes_of =
+            |list: &Vec<&str>| list.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
+        for (query, want) in [
+            ("\"Time out*\"", Some(vec![vec!["time", "out"]])),
+            ("?*", Some(vec![vec![]])),
+            ("/Refused by [0-9]+/", Some(vec![vec!["refused by "]])),
+            ("/(lost|gone) peer/", Some(vec![vec!["gone peer"], vec!["lost peer"]])),
+            ("/desk lost/i", Some(vec![vec!["de", " lo", "t"]])),
+            ("/[^a]+/", None),
+            ("message:*", None),
+        ] {
+            let want = want.map(|lists| lists.iter().map(bytes_of).collect());
+            assert_eq!(matcher(query).1.required_texts(), want, "{query}");
         }
     }
 

@@ -190,6 +190,48 @@ fn a_needle_is_looked_for_in_its_page_alone() {
 }
 
 #[test]
+fn the_rows_of_frequent_words_are_kept_exactly() {
+    let mut rows = Rows::new();
+    for number in 0..40_000_u64 {
+        let level = ["Warning", "error", "fine"][number as usize % 7 % 3];
+        let message = format!("{level}: UnexpectedlyLongWord{} took {number}", number % 2);
+        let row = NewRow {
+            sequence: number,
+            // Some rows have no message.
+            message: (number % 11 != 0).then_some(message.as_bytes()),
+            ..NewRow::default()
+        };
+        rows.push(&row, std::iter::empty()).unwrap();
+    }
+    let (segment, sidecar) = write(&rows);
+    let sidecar = Sidecar::open(sidecar, &segment).unwrap();
+    let records = read_all(&segment);
+    let rows_of = |word: &str| sidecar.rows_of_word(0, records.len(), word.as_bytes()).unwrap();
+    for word in ["warning", "error", "fine", "took", "unexpectedlylongword1"] {
+        let found = rows_of(word).unwrap();
+        for (row, record) in records.iter().enumerate() {
+            let message = record.message.as_deref().unwrap_or_default();
+            let has = words_of(message.as_bytes()).contains(&word_term(word.as_bytes()));
+            assert_eq!(found[row / 64] >> (row % 64) & 1 == 1, has, "{word} in row {row}");
+        }
+    }
+    assert_eq!((rows_of("17"), rows_of("warn"), rows_of("Error")), (None, None, None));
+    let grams = sidecar.grams(0).unwrap().unwrap();
+    assert_eq!((grams.pages(b"longword"), grams.pages(b"shortword")), (0b111, 0));
+}
+
+#[test]
+fn a_sidecar_of_an_earlier_release_is_built_anew() {
+    let (segment, sidecar) = write(&paged());
+    let mut bytes = bytes_of(&*sidecar);
+    bytes[4] = 1;
+    let check = crc32c::crc32c_append(crc32c::crc32c(&bytes[..6]), &bytes[8..36]) as u16;
+    bytes[6..8].copy_from_slice(&check.to_le_bytes());
+    let error = Sidecar::open(file(&bytes), &segment).unwrap_err();
+    assert!(matches!(error, SidecarError::Damaged("it is old")), "{error}");
+}
+
+#[test]
 fn a_list_and_a_null_are_known_to_be_in_the_rest() {
     let attributes = vec![
         (b"list".as_slice(), Scalar::Int(1)),

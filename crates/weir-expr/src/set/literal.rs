@@ -78,6 +78,21 @@ impl Literal {
         pairs.any(|(byte, either)| *either != 0 && matches!(byte, b's' | b'k'))
     }
 
+    /// Its parts, in lower case, that stand in some case in every text in which the pattern that it
+    /// is required by is found: all of it, but for letters to which a character beyond ASCII folds.
+    pub(crate) fn certain_parts(&self) -> Vec<Vec<u8>> {
+        let mut parts = vec![Vec::new()];
+        for (byte, either) in self.bytes.iter().zip(&self.either) {
+            if *either != 0 && matches!(byte, b's' | b'k') {
+                parts.push(Vec::new());
+            } else if let Some(part) = parts.last_mut() {
+                part.push(byte.to_ascii_lowercase());
+            }
+        }
+        parts.retain(|part| !part.is_empty());
+        parts
+    }
+
     /// How much it tells, in bits: how rare such a text is in logs, roughly.
     pub(crate) fn bits(&self) -> u32 {
         self.bytes.iter().map(|byte| bits(*byte)).sum()

@@ -11,7 +11,7 @@ mod field;
 mod findings;
 mod gate;
 mod hits;
-mod literal;
+pub(crate) mod literal;
 mod pass;
 mod phrase;
 mod plan;

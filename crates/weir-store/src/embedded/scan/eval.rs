@@ -17,6 +17,7 @@ use super::plan::{Deleted, Node, Plan, TermId};
 use super::row_set::RowSet;
 use super::sources::{Alternatives, is_below};
 use super::unit::Place;
+use super::words::WordRows;
 use crate::embedded::columns::value_of;
 use crate::embedded::segment::{CodeSet, Fixed, Role, SegmentError};
 use crate::query::NamedMeasure;
@@ -30,6 +31,8 @@ pub(super) struct Evaluator {
     computing: Vec<usize>,
     /// Where fields are in the present unit.
     sources: HashMap<(Field, bool), Rc<Alternatives>>,
+    /// What is known about the words of terms in the present unit.
+    pub(super) word_rows: HashMap<TermId, Option<Rc<WordRows>>>,
 }
 
 /// Of so many rows fewer than one in this many: each is looked at by itself.
@@ -37,12 +40,19 @@ const SPARSE: usize = 16;
 
 impl Evaluator {
     pub(super) fn new(plan: Plan, reader: PageReader) -> Self {
-        Self { plan, reader, computing: Vec::new(), sources: HashMap::new() }
+        Self {
+            plan,
+            reader,
+            computing: Vec::new(),
+            sources: HashMap::new(),
+            word_rows: HashMap::new(),
+        }
     }
 
     /// Goes on to another unit.
     pub(super) fn begin_unit(&mut self, number: usize, unit: super::unit::Unit) {
         self.sources.clear();
+        self.word_rows.clear();
         self.reader.begin_unit(number, unit);
     }
 
@@ -301,7 +311,18 @@ impl Evaluator {
         })
     }
 
+    /// Rows whose message passes, by what is known about its words, and else by reading it.
     fn message(&mut self, id: TermId, candidates: &RowSet) -> Result<RowSet, SegmentError> {
+        let Some(words) = self.word_rows(id) else { return self.read_messages(id, candidates) };
+        let mut found = words.of_page(self.reader.page, candidates.len());
+        if words.is_all {
+            return Ok(found);
+        }
+        found.intersect(candidates);
+        if found.is_empty() { Ok(found) } else { self.read_messages(id, &found) }
+    }
+
+    fn read_messages(&mut self, id: TermId, candidates: &RowSet) -> Result<RowSet, SegmentError> {
         let column = self.reader.column(&Source::Fixed(Fixed::Message))?;
         let rows = candidates.len();
         let View::Texts(texts) = column.view() else {

@@ -27,6 +27,7 @@ mod search;
 mod sketch;
 mod sources;
 mod unit;
+mod words;
 
 pub use aggregate::aggregate;
 pub use context::context;

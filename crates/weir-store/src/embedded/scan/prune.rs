@@ -9,13 +9,13 @@ use weir_expr::{Field, Literal, Numeric, Reserved, Term, Test};
 use super::eval::Evaluator;
 use super::number::IntRange;
 use super::page::Source;
-use super::plan::Node;
+use super::plan::{Node, TermId};
 use super::unit::Place;
 use crate::embedded::segment::{ChunkInfo, Fixed, MinMax, Role, ValueKind};
-use crate::embedded::sidecar::{value_term, word_term};
+use crate::embedded::sidecar::value_term;
 
 /// All pages.
-const ALL: u64 = u64::MAX;
+pub(super) const ALL: u64 = u64::MAX;
 
 impl Evaluator {
     /// Pages of the present unit that may have rows that match, a bit each.
@@ -49,17 +49,15 @@ impl Evaluator {
                 mask
             }
             Node::Or(parts) => parts.iter().fold(0, |mask, part| mask | self.node_pages(part)),
-            Node::Term(id) => {
-                let term = self.plan.term(*id).clone();
-                let is_plain = *id >= self.plan.first_plain_term;
-                self.term_pages(&term, is_plain)
-            }
+            Node::Term(id) => self.term_pages(*id),
         }
     }
 
-    fn term_pages(&mut self, term: &Term, is_plain: bool) -> u64 {
+    fn term_pages(&mut self, id: TermId) -> u64 {
+        let term = &self.plan.term(id).clone();
+        let is_plain = id >= self.plan.first_plain_term;
         match &term.field {
-            Field::Message => self.message_pages(term),
+            Field::Message => self.message_pages(id),
             Field::Attribute(path) if term.test == Test::Exists && self.has_below(path) => ALL,
             Field::Attribute(_) | Field::Reserved(Reserved::TraceId | Reserved::SpanId) => {
                 let alternatives = self.sources_of(&term.field, is_plain);
@@ -78,14 +76,8 @@ impl Evaluator {
             || self.reader.may_be_in_rest(path)
     }
 
-    fn message_pages(&self, term: &Term) -> u64 {
-        let Test::Words(phrase) = &term.test else { return ALL };
-        let words = phrase.words.iter().filter_map(|word| word.as_text());
-        words.fold(ALL, |mask, word| mask & self.filter_pages(word_term(word.as_bytes())))
-    }
-
     /// Pages that may hold the term.
-    fn filter_pages(&self, term: u64) -> u64 {
+    pub(super) fn filter_pages(&self, term: u64) -> u64 {
         let Place::Group { segment, group } = &self.reader.unit.place else { return ALL };
         let Some(sidecar) = &segment.sidecar else { return ALL };
         sidecar.pages(*group, term).unwrap_or(ALL)

@@ -73,7 +73,9 @@ mod tests {
         let pages: Vec<TermSet> = (0..64)
             .map(|page| {
                 let mut set = TermSet::default();
-                (0..2000).for_each(|n| set.insert(term(page, n)));
+                for n in 0..2000 {
+                    set.insert(term(page, n));
+                }
                 set
             })
             .collect();

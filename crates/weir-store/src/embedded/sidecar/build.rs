@@ -9,8 +9,10 @@ use weir_host::DiskFile;
 
 use super::counts::Counter;
 use super::file::{Draft, GroupEntry, Sidecar, SidecarError};
+use super::frequent::FrequentWords;
+use super::grams::{PageGrams, table_of};
 use super::paths::RestPaths;
-use super::terms::{Recent, TermSet, Words, text_term, value_term};
+use super::terms::{Recent, TermSet, Word, Words, text_term, value_term};
 use super::{bloom, fuse};
 use crate::embedded::columns::Rows;
 use crate::embedded::segment::{
@@ -18,6 +20,9 @@ use crate::embedded::segment::{
     SegmentError, SegmentSummary, ValueKind, Values, write_observed,
 };
 use crate::limits::PAGE_ROWS;
+
+/// Level of zstd for pieces of words: the table is mostly empty.
+const GRAMS_LEVEL: i32 = 1;
 
 /// Writes rows as a segment of one row group, with its sidecar; both files must be empty.
 pub fn write_segment_with_sidecar(
@@ -98,13 +103,17 @@ struct Builder {
     draft: Draft,
     /// Terms of each page of the row group.
     pages: Vec<TermSet>,
+    /// Pieces of the words of each page, and frequent words, as they are kept; both empty when
+    /// there are no messages.
+    grams: Vec<u8>,
+    frequent: Vec<u8>,
     counter: Counter,
     rest: RestPaths,
     finder: Words,
     recent: Recent,
     attributes: Attributes,
-    /// A filter could not be built.
-    is_failed: bool,
+    /// Why something could not be built.
+    failure: Option<SegmentError>,
 }
 
 impl Observer for Builder {
@@ -141,10 +150,13 @@ impl Observer for Builder {
             pages = empty_pages(rows);
         }
         let mut all = TermSet::of_rows(rows);
-        pages.iter().flat_map(TermSet::iter).for_each(|term| all.insert(term));
+        for term in pages.iter().flat_map(TermSet::iter) {
+            all.insert(term);
+        }
         let terms: Vec<u64> = all.iter().collect();
         let (shape, bytes) = fuse::build(&terms).unwrap_or_else(|| {
-            self.is_failed = true;
+            let what = "a filter over distinct terms cannot be built".to_owned();
+            self.failure = Some(SegmentError::Write(what));
             Default::default()
         });
         let (blocks, bloom) = bloom::build(&pages);
@@ -156,6 +168,8 @@ impl Observer for Builder {
             blocks,
             bloom_at: self.draft.put(&bloom),
             counts_at: self.draft.put(&counts),
+            grams_at: self.draft.put(&std::mem::take(&mut self.grams)),
+            frequent_at: self.draft.put(&std::mem::take(&mut self.frequent)),
         };
         self.draft.groups.push(entry);
     }
@@ -167,18 +181,41 @@ fn empty_pages(rows: usize) -> Vec<TermSet> {
 
 impl Builder {
     fn words(&mut self, chunk: &Chunk<'_>, texts: &[&[u8]]) {
-        for (span, terms) in chunk.pages(PAGE_ROWS).into_iter().zip(&mut self.pages) {
+        let mut frequent = FrequentWords::choose(texts, chunk.rows);
+        let spans = chunk.pages(PAGE_ROWS);
+        let mut grams = vec![PageGrams::default(); spans.len()];
+        for ((span, terms), grams) in spans.into_iter().zip(&mut self.pages).zip(&mut grams) {
             self.recent.clear();
-            for text in &texts[span.values] {
-                self.finder.add(text, |word| self.recent.insert(word, terms));
+            frequent.begin_page();
+            let mut each = |word: Word<'_>, row| {
+                let is_new = match frequent.note(word, row) {
+                    Some(is_new) => is_new && terms.insert(word.term()),
+                    None => self.recent.insert(word, terms),
+                };
+                if is_new {
+                    grams.add(word);
+                }
+            };
+            let has_text = |row: &usize| chunk.present.as_ref().is_none_or(|rows| rows[*row]);
+            for (row, text) in span.rows.filter(has_text).zip(&texts[span.values]) {
+                self.finder.add(text, row as u32, &mut each);
             }
-            self.finder.end(|word| self.recent.insert(word, terms));
+            self.finder.end(each);
+        }
+        let encoded = frequent
+            .encode()
+            .and_then(|words| Ok((words, zstd::bulk::compress(&table_of(&grams), GRAMS_LEVEL)?)));
+        match encoded {
+            Ok((frequent, grams)) => (self.frequent, self.grams) = (frequent, grams),
+            Err(error) => self.failure = Some(error),
         }
     }
 
     fn texts(&mut self, name: &str, chunk: &Chunk<'_>, texts: &[&[u8]]) {
         for (span, terms) in chunk.pages(PAGE_ROWS).into_iter().zip(&mut self.pages) {
-            texts[span.values].iter().for_each(|text| terms.insert(text_term(name, text)));
+            for text in &texts[span.values] {
+                terms.insert(text_term(name, text));
+            }
         }
     }
 
@@ -204,9 +241,8 @@ impl Builder {
     }
 
     fn finish(mut self, identity: u32, file: &dyn DiskFile) -> Result<(), SidecarError> {
-        if self.is_failed {
-            let what = "a filter over distinct terms cannot be built".to_owned();
-            return Err(SegmentError::Write(what).into());
+        if let Some(failure) = self.failure {
+            return Err(failure.into());
         }
         let rest = self.rest.encode();
         self.draft.rest_at = self.draft.put(&rest);

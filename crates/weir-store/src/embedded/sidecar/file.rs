@@ -11,14 +11,16 @@ use weir_host::{DiskFile, record_file};
 
 use super::bloom::{self, BLOCK_BYTES};
 use super::counts::MinuteCounts;
+use super::frequent;
 use super::fuse::FuseShape;
+use super::grams::{Grams, TABLE_BYTES_MAX};
 use super::paths::RestPaths;
 use super::terms::not_zero;
 use crate::embedded::segment::{Segment, SegmentError};
 use crate::limits::{ROW_GROUP_PAGES_MAX, ROW_GROUPS_MAX};
 
 const MAGIC: [u8; 4] = *b"WSID";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const HEADER_LEN: usize = 36;
 /// Data under one checksum: what a probe of a filter costs to check.
 const CHECK_BYTES: usize = 4096;
@@ -60,10 +62,14 @@ pub(super) struct GroupEntry {
     pub(super) bloom_at: Stretch,
     /// Empty when there are no counts.
     pub(super) counts_at: Stretch,
+    /// Empty when there are no messages.
+    pub(super) grams_at: Stretch,
+    /// Empty when there are no frequent words.
+    pub(super) frequent_at: Stretch,
 }
 
 /// Bytes of a row group in the directory.
-const GROUP_LEN: usize = 4 + 8 + 4 + 4 + 16 + 4 + 16 + 16;
+const GROUP_LEN: usize = 4 + 8 + 4 + 4 + 16 + 4 + 4 * 16;
 
 impl GroupEntry {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -75,12 +81,25 @@ impl GroupEntry {
         out.extend_from_slice(&self.blocks.to_le_bytes());
         self.bloom_at.encode(out);
         self.counts_at.encode(out);
+        self.grams_at.encode(out);
+        self.frequent_at.encode(out);
+    }
+
+    /// Where its data are.
+    pub(super) fn stretches(&mut self) -> [&mut Stretch; 5] {
+        [
+            &mut self.fuse_at,
+            &mut self.bloom_at,
+            &mut self.counts_at,
+            &mut self.grams_at,
+            &mut self.frequent_at,
+        ]
     }
 
     /// `None` when the fields do not fit each other and the data.
     fn decode(bytes: &[u8; GROUP_LEN], data_len: u64) -> Option<Self> {
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let entry = Self {
+        let mut entry = Self {
             pages: u32_at(0),
             fuse: FuseShape {
                 seed: u64_at(bytes, 4),
@@ -91,8 +110,11 @@ impl GroupEntry {
             blocks: u32_at(36),
             bloom_at: Stretch::decode(bytes, 40),
             counts_at: Stretch::decode(bytes, 56),
+            grams_at: Stretch::decode(bytes, 72),
+            frequent_at: Stretch::decode(bytes, 88),
         };
-        let is_whole = [entry.fuse_at, entry.bloom_at, entry.counts_at]
+        let is_whole = entry
+            .stretches()
             .iter()
             .all(|at| at.offset.checked_add(at.len).is_some_and(|end| end <= data_len))
             && entry.pages as usize <= ROW_GROUP_PAGES_MAX
@@ -122,6 +144,12 @@ impl Stretch {
 
     fn decode(bytes: &[u8], at: usize) -> Self {
         Self { offset: u64_at(bytes, at), len: u64_at(bytes, at + 8) }
+    }
+
+    /// Some of it; `None` when it does not reach so far.
+    fn part(self, start: u64, len: u64) -> Option<Self> {
+        let is_inside = start.checked_add(len).is_some_and(|end| end <= self.len);
+        is_inside.then_some(Self { offset: self.offset + start, len })
     }
 }
 
@@ -185,6 +213,8 @@ impl Sidecar {
         read_exact(&*file, &mut header, 0)?;
         match record_file::version(&header, MAGIC) {
             Some(VERSION) => {}
+            // What an earlier release wrote lacks something: it is built anew.
+            Some(version) if version < VERSION => return Err(SidecarError::Damaged("it is old")),
             Some(version) => return Err(SidecarError::Version(version)),
             None => return Err(SidecarError::Damaged("the header")),
         }
@@ -246,6 +276,43 @@ impl Sidecar {
         counts.map(Some).ok_or(SidecarError::Damaged("the counts"))
     }
 
+    /// Pieces of the words of the messages of a row group; `None` when there are no messages.
+    pub fn grams(&self, group: usize) -> Result<Option<Grams>, SidecarError> {
+        let entry = self.group(group)?;
+        if entry.grams_at.len == 0 {
+            return Ok(None);
+        }
+        let mut buffer = Vec::new();
+        let packed = self.read(entry.grams_at, &mut buffer)?;
+        let table = zstd::bulk::decompress(packed, TABLE_BYTES_MAX).ok();
+        let grams = table.and_then(|table| Grams::new(table, entry.pages as usize));
+        grams.map(Some).ok_or(SidecarError::Damaged("the pieces of words"))
+    }
+
+    /// The rows of a row group of so many that have the word, which is in lower case, in their
+    /// message: a bit each, 64 to a number. `None` when they are not kept for this word.
+    pub fn rows_of_word(
+        &self,
+        group: usize,
+        rows: usize,
+        word: &[u8],
+    ) -> Result<Option<Vec<u64>>, SidecarError> {
+        const DAMAGED: SidecarError = SidecarError::Damaged("the frequent words");
+        let at = self.group(group)?.frequent_at;
+        if at.len == 0 {
+            return Ok(None);
+        }
+        let mut buffer = Vec::new();
+        let len = self.read(at.part(0, 4).ok_or(DAMAGED)?, &mut buffer)?.first_chunk();
+        let len = u64::from(len.map_or(0, |len| u32::from_le_bytes(*len)));
+        let list = self.read(at.part(4, len).ok_or(DAMAGED)?, &mut buffer)?;
+        let found = frequent::find(list, word).map_err(|_| DAMAGED)?;
+        let Some((offset, packed_len)) = found else { return Ok(None) };
+        let packed = at.part(4 + len + offset, packed_len).ok_or(DAMAGED)?;
+        let packed = self.read(packed, &mut buffer)?;
+        frequent::unpack(packed, rows).map(Some).ok_or(DAMAGED)
+    }
+
     /// The paths in `_rest`.
     pub fn rest_paths(&self) -> Result<RestPaths, SidecarError> {
         let mut buffer = Vec::new();
@@ -267,7 +334,7 @@ impl Sidecar {
         let mut buffer = Vec::new();
         for group in groups {
             let mut copy = *self.group(group)?;
-            for at in [&mut copy.fuse_at, &mut copy.bloom_at, &mut copy.counts_at] {
+            for at in copy.stretches() {
                 *at = draft.put(self.read(*at, &mut buffer)?);
             }
             draft.groups.push(copy);

@@ -20,8 +20,8 @@ pub fn word_term(word: &[u8]) -> u64 {
 pub fn words_of(text: &[u8]) -> Vec<u64> {
     let mut terms = Vec::new();
     let mut words = Words::default();
-    words.add(text, |word| terms.push(word.term()));
-    words.end(|word| terms.push(word.term()));
+    words.add(text, 0, |word, _| terms.push(word.term()));
+    words.end(|word, _| terms.push(word.term()));
     terms
 }
 
@@ -34,12 +34,26 @@ pub(super) enum Word<'a> {
     Long(&'a [u8]),
 }
 
-impl Word<'_> {
+impl<'a> Word<'a> {
     #[inline]
-    fn term(self) -> u64 {
+    pub(super) fn term(self) -> u64 {
         match self {
             Self::Short(bytes, len) => hash_short(bytes, len),
             Self::Long(bytes) => hash_bytes(bytes),
+        }
+    }
+
+    /// Its bytes; those of a short one need some room.
+    pub(super) fn bytes<'b>(self, room: &'b mut [u8; 16]) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        match self {
+            Self::Short(bytes, len) => {
+                *room = bytes.to_le_bytes();
+                &room[..len]
+            }
+            Self::Long(bytes) => bytes,
         }
     }
 }
@@ -57,34 +71,46 @@ const EDGES: usize = 16;
 pub(super) struct Words {
     /// Texts, each with a blank behind it.
     folded: Vec<u8>,
+    /// Where each text ends, and its row.
+    ends: Vec<(u32, u32)>,
     /// Where words begin and end, in turn.
     edges: Vec<u32>,
 }
 
 impl Words {
-    /// Adds a text; `each` may be called with every word so far.
-    pub(super) fn add(&mut self, text: &[u8], each: impl FnMut(Word<'_>)) {
+    /// Adds the text of a row; `each` may be called with every word so far, and its row.
+    pub(super) fn add(&mut self, text: &[u8], row: u32, each: impl FnMut(Word<'_>, u32)) {
         if self.folded.len() + text.len() >= PIECE_BYTES {
             self.end(each);
         }
         self.folded.extend_from_slice(text);
         self.folded.push(b' ');
+        self.ends.push((self.folded.len() as u32, row));
     }
 
-    /// Calls `each` with every word that it was not called with.
-    pub(super) fn end(&mut self, mut each: impl FnMut(Word<'_>)) {
+    /// Calls `each` with every word that it was not called with, and its row.
+    pub(super) fn end(&mut self, mut each: impl FnMut(Word<'_>, u32)) {
         self.folded.make_ascii_lowercase();
         // No word byte; and room to read sixteen bytes where a word begins.
         self.folded.resize(self.folded.len() + 64, b' ');
         let count = self.find_edges();
+        let mut rows = self.ends.drain(..);
+        let (mut text_end, mut row) = (0, 0);
         for [start, end] in self.edges[..count].as_chunks().0 {
+            while *start >= text_end
+                && let Some(next) = rows.next()
+            {
+                (text_end, row) = next;
+            }
             let (start, end) = (*start as usize, *end as usize);
             let front = self.folded[start..].first_chunk().map_or(0, |b| u128::from_le_bytes(*b));
-            each(match end - start {
+            let word = match end - start {
                 len @ 1..=16 => Word::Short(front & u128::MAX >> (128 - 8 * len), len),
                 _ => Word::Long(&self.folded[start..end]),
-            });
+            };
+            each(word, row);
         }
+        drop(rows);
         self.folded.clear();
     }
 
@@ -149,6 +175,13 @@ pub(super) fn text_term(column: &str, text: &[u8]) -> u64 {
 /// Words that were put in last, looked at before they are hashed: most words of logs are few.
 const RECENT: usize = 4096;
 
+/// Where a word of up to sixteen bytes is in a table of them, but for the size of the table.
+#[inline]
+pub(super) fn mixed(word: u128) -> usize {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    ((word as u64 ^ (word >> 61) as u64).wrapping_mul(FACTOR) >> 32) as usize
+}
+
 /// Distinct terms.
 #[derive(Debug, Default, Clone)]
 pub(super) struct TermSet {
@@ -173,17 +206,16 @@ impl Recent {
         self.0.fill(0);
     }
 
-    /// Puts the term of a word into the set, unless that was just done.
+    /// Puts the term of a word into the set, unless that was just done; true = it was not there.
     #[inline]
-    pub(super) fn insert(&mut self, word: Word<'_>, set: &mut TermSet) {
-        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    pub(super) fn insert(&mut self, word: Word<'_>, set: &mut TermSet) -> bool {
         let Word::Short(bytes, _) = word else { return set.insert(word.term()) };
-        let mixed = (bytes as u64 ^ (bytes >> 61) as u64).wrapping_mul(FACTOR);
-        let slot = &mut self.0[(mixed >> 32) as usize % RECENT];
-        if *slot != bytes {
-            *slot = bytes;
-            set.insert(word.term());
+        let slot = &mut self.0[mixed(bytes) % RECENT];
+        if *slot == bytes {
+            return false;
         }
+        *slot = bytes;
+        set.insert(word.term())
     }
 }
 
@@ -193,32 +225,36 @@ impl TermSet {
         Self { slots: vec![0; (rows * 4).next_power_of_two().max(64)], len: 0 }
     }
 
+    /// Adds a term; true = it was not there.
     #[inline]
-    pub(super) fn insert(&mut self, term: u64) {
+    pub(super) fn insert(&mut self, term: u64) -> bool {
         if self.slots.len() < (self.len + 1) * 2 {
             self.grow();
         }
-        self.put(not_zero(term));
+        self.put(not_zero(term))
     }
 
-    fn put(&mut self, term: u64) {
+    fn put(&mut self, term: u64) -> bool {
         let mask = self.slots.len() - 1;
         let mut at = term as usize & mask;
         while self.slots[at] != 0 {
             if self.slots[at] == term {
-                return;
+                return false;
             }
             at = (at + 1) & mask;
         }
         self.slots[at] = term;
         self.len += 1;
+        true
     }
 
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(1024);
         let slots = std::mem::replace(&mut self.slots, vec![0; size]);
         self.len = 0;
-        slots.into_iter().filter(|term| *term != 0).for_each(|term| self.put(term));
+        for term in slots.into_iter().filter(|term| *term != 0) {
+            self.put(term);
+        }
     }
 
     pub(super) fn len(&self) -> usize {

@@ -1,0 +1,226 @@
+//! Frequent words: the rows of a row group that have a word, for words that many of them have.
+//!
+//! A filter does not help with a word that is on every page, and to decompress messages is most of
+//! what a search for words costs. So the rows are kept for some words, the most frequent ones: as
+//! many as fit into a share of the bytes of the messages. Invariant: what is kept of a word is
+//! exact; words are compared by their bytes, never by a hash alone. Words are chosen by the
+//! messages alone, so whoever builds them anew gets the same bytes.
+
+use std::collections::HashMap;
+
+use super::terms::{Word, Words, mixed};
+use crate::embedded::hash::FoldState;
+use crate::embedded::segment::SegmentError;
+
+/// Most words of a row group: each has a bit per row while they are collected.
+const WORDS_MAX: usize = 128;
+/// Messages that are looked at to choose the words.
+const SAMPLES: usize = 4096;
+/// A word is frequent when one message of so many has it, and more than one.
+const RARITY: usize = 256;
+/// Of so many bytes of messages one is spent on them.
+const BYTES_SHARE: usize = 32;
+/// Level of zstd for rows of words.
+const LEVEL: i32 = 1;
+/// Places of the table of short words; a power of two.
+const SLOTS: usize = 4 * WORDS_MAX;
+
+/// The frequent words of a row group and the rows that have them.
+#[derive(Debug)]
+pub(super) struct FrequentWords {
+    words: Vec<Kept>,
+    /// Numbers of words of up to sixteen bytes: open addressing, 0 = free.
+    short: Vec<(u128, usize)>,
+    long: HashMap<Vec<u8>, usize, FoldState>,
+    /// The page that is being looked at.
+    page: usize,
+    bytes_max: usize,
+}
+
+#[derive(Debug)]
+struct Kept {
+    /// In lower case.
+    text: Vec<u8>,
+    /// A bit for each row.
+    rows: Vec<u64>,
+    /// The last page on which it was seen, + 1.
+    page: usize,
+}
+
+/// How often a word was seen among the samples.
+#[derive(Debug)]
+struct Seen {
+    text: Vec<u8>,
+    messages: usize,
+    last: u32,
+}
+
+impl FrequentWords {
+    /// Chooses the words of some messages, which are those of so many rows.
+    pub(super) fn choose(messages: &[&[u8]], rows: usize) -> Self {
+        let mut chosen = seen(messages);
+        chosen.truncate(WORDS_MAX);
+        let mut frequent = Self {
+            words: Vec::with_capacity(chosen.len()),
+            short: vec![(0, 0); SLOTS],
+            long: HashMap::default(),
+            page: 0,
+            bytes_max: messages.iter().map(|text| text.len()).sum::<usize>() / BYTES_SHARE,
+        };
+        for seen in chosen {
+            frequent.enter(&seen.text);
+            let rows = vec![0; rows.div_ceil(64)];
+            frequent.words.push(Kept { text: seen.text, rows, page: 0 });
+        }
+        frequent
+    }
+
+    fn enter(&mut self, text: &[u8]) {
+        let number = self.words.len();
+        let Some(bytes) = short_of(text) else {
+            self.long.insert(text.to_vec(), number);
+            return;
+        };
+        let mut slot = slot_of(bytes);
+        while self.short[slot].0 != 0 {
+            slot = (slot + 1) % SLOTS;
+        }
+        self.short[slot] = (bytes, number);
+    }
+
+    /// Another page begins.
+    pub(super) fn begin_page(&mut self) {
+        self.page += 1;
+    }
+
+    /// Notes that the row has the word. `None` when it is not one of the frequent ones, else
+    /// whether the page has it for the first time.
+    #[inline]
+    pub(super) fn note(&mut self, word: Word<'_>, row: u32) -> Option<bool> {
+        let number = self.number(word)?;
+        let kept = &mut self.words[number];
+        kept.rows[row as usize / 64] |= 1 << (row % 64);
+        Some(std::mem::replace(&mut kept.page, self.page) != self.page)
+    }
+
+    #[inline]
+    fn number(&self, word: Word<'_>) -> Option<usize> {
+        let bytes = match word {
+            Word::Short(bytes, _) => bytes,
+            Word::Long(bytes) => return self.long.get(bytes).copied(),
+        };
+        let mut slot = slot_of(bytes);
+        loop {
+            let (known, number) = self.short[slot];
+            if known == bytes {
+                return Some(number);
+            }
+            if known == 0 {
+                return None;
+            }
+            slot = (slot + 1) % SLOTS;
+        }
+    }
+
+    /// The words with their rows, as many as there is room for: see [`find`].
+    pub(super) fn encode(&self) -> Result<Vec<u8>, SegmentError> {
+        let mut compressor = zstd::bulk::Compressor::new(LEVEL)?;
+        let (mut list, mut data) = (Vec::new(), Vec::new());
+        // Words of one statement are in the same rows.
+        let mut places: HashMap<Vec<u8>, u32, FoldState> = HashMap::default();
+        for word in &self.words {
+            let bytes: Vec<u8> = word.rows.iter().flat_map(|rows| rows.to_le_bytes()).collect();
+            let packed = compressor.compress(&bytes)?;
+            let known = places.get(&packed).copied();
+            let entry_bytes = ENTRY_BYTES + word.text.len();
+            let more = entry_bytes + if known.is_some() { 0 } else { packed.len() };
+            if list.len() + data.len() + more > self.bytes_max {
+                break;
+            }
+            let at = known.unwrap_or(data.len() as u32);
+            list.extend_from_slice(&at.to_le_bytes());
+            list.extend_from_slice(&(packed.len() as u32).to_le_bytes());
+            list.extend_from_slice(&(word.text.len() as u32).to_le_bytes());
+            list.extend_from_slice(&word.text);
+            if known.is_none() {
+                data.extend_from_slice(&packed);
+                places.insert(packed, at);
+            }
+        }
+        if list.is_empty() {
+            return Ok(list);
+        }
+        Ok([&(list.len() as u32).to_le_bytes(), &list[..], &data].concat())
+    }
+}
+
+/// The words of some of the messages that many of them have, the most frequent first.
+fn seen(messages: &[&[u8]]) -> Vec<Seen> {
+    let step = messages.len().div_ceil(SAMPLES).max(1);
+    let mut seen: HashMap<u64, Seen, FoldState> = HashMap::default();
+    let mut each = |word: Word<'_>, message: u32| {
+        let of_word = seen.entry(word.term()).or_insert_with(|| {
+            let text = word.bytes(&mut [0; 16]).to_vec();
+            Seen { text, messages: 0, last: u32::MAX }
+        });
+        if of_word.last != message {
+            of_word.last = message;
+            of_word.messages += 1;
+        }
+    };
+    let mut words = Words::default();
+    let samples = messages.iter().step_by(step);
+    let count = samples.len();
+    for (number, text) in samples.enumerate() {
+        words.add(text, number as u32, &mut each);
+    }
+    words.end(&mut each);
+    let least = (count / RARITY).max(2);
+    let mut seen: Vec<Seen> = seen.into_values().filter(|seen| seen.messages >= least).collect();
+    seen.sort_by(|a, b| b.messages.cmp(&a.messages).then_with(|| a.text.cmp(&b.text)));
+    seen
+}
+
+/// A word of up to sixteen bytes as a number.
+fn short_of(text: &[u8]) -> Option<u128> {
+    let mut bytes = [0; 16];
+    bytes.get_mut(..text.len())?.copy_from_slice(text);
+    Some(u128::from_le_bytes(bytes))
+}
+
+#[inline]
+fn slot_of(bytes: u128) -> usize {
+    mixed(bytes) % SLOTS
+}
+
+/// Bytes of an entry of the list, beside its word.
+const ENTRY_BYTES: usize = 12;
+
+/// Where the rows of a word are behind the list: offset and length. The list has an entry for
+/// each word: offset, length, the length of the word (4 bytes each), the word.
+///
+/// `Err` when it is no list, `None` when the word is not in it.
+pub(super) fn find(mut list: &[u8], word: &[u8]) -> Result<Option<(u64, u64)>, NoList> {
+    while !list.is_empty() {
+        let (entry, rest) = list.split_first_chunk::<ENTRY_BYTES>().ok_or(NoList)?;
+        let number = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| entry[at + i]));
+        let (text, rest) = rest.split_at_checked(number(8) as usize).ok_or(NoList)?;
+        if text == word {
+            return Ok(Some((u64::from(number(0)), u64::from(number(4)))));
+        }
+        list = rest;
+    }
+    Ok(None)
+}
+
+/// What should be a list of words is none.
+#[derive(Debug)]
+pub(super) struct NoList;
+
+/// The rows of a word, a bit each. `None` when these bytes do not stand for so many rows.
+pub(super) fn unpack(packed: &[u8], rows: usize) -> Option<Vec<u64>> {
+    let bytes = zstd::bulk::decompress(packed, rows.div_ceil(64) * 8).ok()?;
+    let words: Vec<u64> =
+        bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    (words.len() == rows.div_ceil(64)).then_some(words)
+}
