@@ -73,6 +73,8 @@ pub(crate) struct Manifest {
     len: u64,
     /// Length right after the last rewriting.
     snapshot_len: u64,
+    /// It is not written anew below this length.
+    bytes_min: u64,
     contents: Contents,
 }
 
@@ -126,8 +128,16 @@ impl Manifest {
         }
         let generation = generations.last().copied().unwrap_or(0);
         let dir = dir.to_owned();
-        let (file, salt) = (None, [0; 8]);
-        let manifest = Self { dir, generation, file, salt, len: 0, snapshot_len: 0, contents };
+        let manifest = Self {
+            dir,
+            generation,
+            file: None,
+            salt: [0; 8],
+            len: 0,
+            snapshot_len: 0,
+            bytes_min: MANIFEST_BYTES_MIN,
+            contents,
+        };
         Ok((manifest, recovered))
     }
 
@@ -136,12 +146,18 @@ impl Manifest {
         &self.contents
     }
 
+    /// Lets a short log be written anew too, so that a test need not write a long one.
+    #[cfg(test)]
+    pub(crate) fn set_bytes_min(&mut self, bytes: u64) {
+        self.bytes_min = bytes;
+    }
+
     /// Makes a change durable, and then counts with it. After an error it may or may not be
     /// durable: the same change has to be tried again, before any other.
     pub(crate) fn commit(&mut self, disk: &dyn Disk, change: &Change) -> io::Result<()> {
         let mut next = self.contents.clone();
         next.apply(change);
-        let is_grown = self.len > MANIFEST_BYTES_MIN && self.len > self.snapshot_len * 4;
+        let is_grown = self.len > self.bytes_min && self.len > self.snapshot_len * 4;
         let is_appended = !is_grown && !change.ends_deletion();
         let appended = match self.file.take().filter(|_| is_appended) {
             Some(file) => self.append(file, change),

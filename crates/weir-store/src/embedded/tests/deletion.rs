@@ -67,13 +67,13 @@ fn is_secret(record: &StoredRecord) -> bool {
 }
 
 /// The secrets that a query finds, and all else that it does.
-fn split(process: &Process) -> (usize, usize) {
+pub(super) fn split(process: &Process) -> (usize, usize) {
     let records = found(&process.store.snapshot(ALL), process);
     let secrets = records.iter().filter(|record| is_secret(record)).count();
     (secrets, records.len() - secrets)
 }
 
-fn list(process: &Process) -> Vec<DeletionReport> {
+pub(super) fn list(process: &Process) -> Vec<DeletionReport> {
     process.store.deletions(&Access::all())
 }
 
@@ -240,7 +240,7 @@ fn any_call_of_the_disk_may_fail_once() {
     }
 }
 
-fn delete_secrets(process: &mut Process, files: &mut BTreeMap<u64, File>) {
+pub(super) fn delete_secrets(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     add_some(process, files);
     let query = weir_expr::parse("password").unwrap();
     let asked = ask(&process.store.shared, &query, ALL, &Access::all());
@@ -255,7 +255,12 @@ fn delete_secrets(process: &mut Process, files: &mut BTreeMap<u64, File>) {
 }
 
 /// All or nothing is hidden after a start, and what was asked for is done then.
-fn look_for_secrets(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64) {
+pub(super) fn look_for_secrets(
+    disk: &FaultyDisk,
+    files: &mut BTreeMap<u64, File>,
+    nth: u64,
+    seed: u64,
+) {
     let shown = format!("cut at call {nth}, seed {seed}");
     let is_told = files[&SECRETIVE].is_told_gone;
     let mut process = begin(disk, files);

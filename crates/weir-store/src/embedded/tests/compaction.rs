@@ -1,0 +1,94 @@
+//! The manifest is written anew because it has become long, while a deletion is pending.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use weir_testkit::{Fault, FaultKind, FaultyDisk};
+
+use super::crash::{begin, cut_everywhere_and};
+use super::deletion::{delete_secrets, list, look_for_secrets, split};
+use super::world::{DIR, File, Process, SECRETIVE, files};
+use crate::query::TimeRange;
+
+type World = (FaultyDisk, BTreeMap<u64, File>, Process);
+
+/// A store with a little in it, whose manifest is written anew as soon as most of it is history.
+fn stored_a_little() -> World {
+    let (disk, mut files) = (FaultyDisk::new(), files(SECRETIVE, 0));
+    let mut process = begin(&disk, &mut files);
+    process.flusher.manifest.set_bytes_min(0);
+    add_to(&mut process, &mut files, SECRETIVE);
+    assert!(process.flush());
+    process.write_journal();
+    (disk, files, process)
+}
+
+/// Appends a little to the files up to this one.
+fn add_to(process: &mut Process, files: &mut BTreeMap<u64, File>, last: u64) {
+    for (stream, file) in files.range_mut(..=last) {
+        file.written += 3;
+        process.read(*stream, file, 1000);
+    }
+    process.drain_other();
+}
+
+/// The newest generation of the manifest, and how many there are.
+fn generations(process: &Process) -> (Option<String>, usize) {
+    let names = process.store.shared.disk.list(Path::new(DIR)).unwrap_or_default();
+    let logs = names.iter().filter(|path| path.extension().is_some_and(|e| e == "log"));
+    (logs.clone().max().map(|path| path.display().to_string()), logs.count())
+}
+
+/// Deletes the secrets, and writes on while somebody still reads them. False when something fails.
+fn write_much(process: &mut Process, files: &mut BTreeMap<u64, File>) -> bool {
+    let reader = process.store.snapshot(TimeRange::ALL);
+    delete_secrets(process, files);
+    let before = generations(process).0;
+    let mut is_well = true;
+    for _ in 0..10 {
+        add_to(process, files, SECRETIVE - 1);
+        is_well &= process.flush();
+    }
+    let is_pending = list(process).iter().any(|entry| entry.done_ns.is_none());
+    let (newest, count) = generations(process);
+    is_well &= is_pending && newest > before && count == 2;
+    drop(reader);
+    is_well & process.run()
+}
+
+#[test]
+fn a_long_manifest_is_written_anew_and_says_the_same() {
+    let (disk, mut files, mut process) = stored_a_little();
+    assert!(write_much(&mut process, &mut files));
+    drop(process);
+    look_for_secrets(&disk.kill(), &mut files, 0, 0);
+}
+
+fn write_until_the_machine_stops(process: &mut Process, files: &mut BTreeMap<u64, File>) {
+    write_much(process, files);
+}
+
+#[test]
+fn writing_the_manifest_anew_is_cut_anywhere() {
+    cut_everywhere_and(stored_a_little, write_until_the_machine_stops, 4, look_for_secrets);
+}
+
+#[test]
+fn any_call_that_is_about_the_manifest_may_fail_once() {
+    for kind in [FaultKind::NoSpace, FaultKind::Io] {
+        for nth in 1.. {
+            let (disk, mut files, mut process) = stored_a_little();
+            disk.inject(Fault::new(kind).path("MANIFEST").nth(nth));
+            write_much(&mut process, &mut files);
+            process.run_on();
+            assert_eq!(split(&process), (0, 2 * 3 * 12), "call {nth}");
+            assert_eq!(disk.flushes_after_failure(), 0, "call {nth}");
+            let has_failed = disk.faults().fired() > 0;
+            drop(process);
+            look_for_secrets(&disk.kill(), &mut files, nth, 0);
+            if !has_failed {
+                break;
+            }
+        }
+    }
+}
