@@ -5,8 +5,8 @@ mod support;
 use proptest::prelude::*;
 use support::{Input, open, read_all, rows_of, write};
 use weir_codec::Scalar;
-use weir_store::embedded::columns::{AttributeValue, Form, NewRow, Rows};
-use weir_store::embedded::segment::{Role, ValueKind};
+use weir_store::embedded::columns::{AttributeValue, Form, NewRow, Rows, StoredRecord};
+use weir_store::embedded::segment::{Role, Segment, ValueKind};
 
 /// Texts that look like something else, and texts that are nothing else.
 fn text() -> impl Strategy<Value = Vec<u8>> {
@@ -120,16 +120,27 @@ impl Record {
     }
 }
 
+/// Rows that are copied are the records, all of them or some.
+fn assert_copies_are(segment: &Segment, records: &[StoredRecord]) {
+    for step in [1, 3] {
+        let mut copied = Rows::new();
+        for group in 0..segment.group_count() {
+            segment.copy_group(group, |row| row % step == 0, &mut copied).unwrap();
+        }
+        let copied = (0..copied.len()).map(|row| copied.record(row).unwrap());
+        assert!(copied.eq(records.iter().step_by(step).cloned()), "each {step}. record");
+    }
+}
+
 /// Each record of the rows is in the segment, once.
 fn assert_comes_back(rows: &Rows) {
     let file = write(rows);
     let segment = open(&file);
     let mut found = read_all(&segment);
+    assert_copies_are(&segment, &found);
     let mut wanted: Vec<_> = (0..rows.len()).map(|row| rows.record(row).unwrap()).collect();
     assert_eq!(found.len(), wanted.len());
-    let key = |record: &weir_store::embedded::columns::StoredRecord| {
-        (record.sequence, record.time_ns, format!("{record:?}"))
-    };
+    let key = |record: &StoredRecord| (record.sequence, record.time_ns, format!("{record:?}"));
     found.sort_by_key(key);
     wanted.sort_by_key(key);
     for (found, wanted) in found.iter().zip(&wanted) {

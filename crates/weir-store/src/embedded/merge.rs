@@ -251,10 +251,10 @@ fn plan_of(run: &[Live], is_stitch: bool) -> Plan {
 
 /// All records of the parts.
 fn gather(plan: &Plan) -> Result<Rows, SegmentError> {
-    let full = |error: super::columns::Full| SegmentError::Write(error.to_string());
     let mut rows = Rows::new();
     for (_, open) in &plan.parts {
-        open.segment.for_each_record(|record| rows.push_record(&record).map_err(full))?;
+        let mut groups = 0..open.segment.group_count();
+        groups.try_for_each(|group| open.segment.copy_group(group, |_| true, &mut rows))?;
     }
     Ok(rows)
 }

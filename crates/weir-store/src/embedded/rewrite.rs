@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::columns::{Full, Rows};
+use super::columns::Rows;
 use super::flusher::Flusher;
 use super::manifest::SegmentEntry;
 use super::merge::MERGE_LEVEL;
@@ -15,6 +15,7 @@ use super::scan::Doomed;
 use super::segment::{Fixed, Provenance, Segment, SegmentError, cut_segment};
 use super::sidecar::{SidecarError, cut_sidecar, write_segment_with_sidecar};
 use super::snapshot::OpenSegment;
+use crate::limits::STITCH_BYTES_MIN;
 
 /// Row groups that become one segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,21 +61,26 @@ impl Flusher {
     ) -> Result<(SegmentEntry, OpenSegment), SidecarError> {
         self.flush_waiting()?;
         let segment = &open.segment;
-        let provenance = |flusher: &mut Self, rows: u64| {
-            let share = u128::from(entry.raw_bytes) * u128::from(rows);
-            let raw_bytes = (share / u128::from(entry.rows.max(1))) as u64;
+        let raw_bytes = |rows: usize| {
+            let share = u128::from(entry.raw_bytes) * rows as u128;
+            (share / u128::from(entry.rows.max(1))) as u64
+        };
+        let provenance = |flusher: &mut Self, rows: usize| {
             let stored_ns = Some(entry.stored_ns);
-            flusher.provenance(piece.sequences, stored_ns, entry.tier, raw_bytes)
+            flusher.provenance(piece.sequences, stored_ns, entry.tier, raw_bytes(rows))
         };
         if let (true, group) = (piece.is_changed, piece.groups.start) {
+            // As it was compressed before.
+            let is_large = raw_bytes(segment.group_rows(group)) >= STITCH_BYTES_MIN;
+            let level = if is_large { self.shared.config.level } else { MERGE_LEVEL };
             let rows = rest_of(segment, group, doomed)?;
-            let provenance = provenance(self, rows.len() as u64);
+            let provenance = provenance(self, rows.len());
             return self.create(&provenance, |file, sidecar| {
-                write_segment_with_sidecar(&rows, MERGE_LEVEL, Some(&provenance), file, sidecar)
+                write_segment_with_sidecar(&rows, level, Some(&provenance), file, sidecar)
             });
         }
         let groups = piece.groups.clone();
-        let rows = groups.clone().map(|group| segment.group_rows(group) as u64).sum();
+        let rows = groups.clone().map(|group| segment.group_rows(group)).sum();
         let provenance: Provenance = provenance(self, rows);
         self.create(&provenance, |file, sidecar| {
             let summary = cut_segment(segment, groups.clone(), Some(&provenance), file)?;
@@ -91,9 +97,8 @@ impl Flusher {
 fn rest_of(segment: &Segment, group: usize, doomed: &Doomed) -> Result<Rows, SegmentError> {
     let is_doomed = doomed.group(group).unwrap_or_default();
     let stays = |row: usize| !is_doomed.get(row).copied().unwrap_or(false);
-    let full = |error: Full| SegmentError::Write(error.to_string());
     let mut rows = Rows::new();
-    segment.for_each_of_group(group, stays, |record| rows.push_record(&record).map_err(full))?;
+    segment.copy_group(group, stays, &mut rows)?;
     Ok(rows)
 }
 

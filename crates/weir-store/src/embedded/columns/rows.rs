@@ -325,11 +325,21 @@ impl Rows {
         let attributes = record.attributes.iter().flat_map(|(path, values)| {
             values.iter().map(|value| (path.as_bytes(), value.as_scalar()))
         });
+        self.push_again(&row, attributes, record.original.clone())
+    }
+
+    /// Adds a row that was read back, with what it was when it came with bytes that are not UTF-8.
+    pub(crate) fn push_again<'a>(
+        &mut self,
+        row: &NewRow<'_>,
+        attributes: impl Iterator<Item = (&'a [u8], Scalar<'a>)> + Clone,
+        original: Option<Original>,
+    ) -> Result<(), Full> {
         let index = self.len() as u32;
-        self.push(&row, attributes)?;
-        if let Some(original) = &record.original {
+        self.push(row, attributes)?;
+        if let Some(original) = original {
             self.text_bytes += original.as_bytes().len();
-            self.originals.push((index, original.clone()));
+            self.originals.push((index, original));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 mod chunk;
 mod codes;
 mod column;
+mod copy;
 mod decode;
 mod encode;
 mod encoder;

@@ -10,7 +10,7 @@ use super::reader::{Dictionary, PageBuffer, PageValues, Segment};
 use crate::embedded::columns::{AttributeValue, Form, Original, StoredRecord, add_attribute};
 use crate::limits::PAGE_ROWS;
 
-const DAMAGED: SegmentError = SegmentError::Damaged("the values of a record");
+pub(super) const DAMAGED: SegmentError = SegmentError::Damaged("the values of a record");
 
 impl Segment {
     /// The records of some rows of a row group, in the order of `rows`, which is ascending.
@@ -42,21 +42,12 @@ impl Segment {
         &self,
         mut each: impl FnMut(StoredRecord) -> Result<(), SegmentError>,
     ) -> Result<(), SegmentError> {
-        (0..self.group_count())
-            .try_for_each(|group| self.for_each_of_group(group, |_| true, &mut each))
-    }
-
-    /// Calls `each` with every record of a row group whose row is wanted.
-    pub(crate) fn for_each_of_group(
-        &self,
-        group: usize,
-        is_wanted: impl Fn(usize) -> bool,
-        mut each: impl FnMut(StoredRecord) -> Result<(), SegmentError>,
-    ) -> Result<(), SegmentError> {
         let mut buffer = PageBuffer::new()?;
-        let rows: Vec<usize> = (0..self.group_rows(group)).filter(|row| is_wanted(*row)).collect();
-        for of_page in rows.chunk_by(|a, b| a / PAGE_ROWS == b / PAGE_ROWS) {
-            self.records(group, of_page, &mut buffer)?.into_iter().try_for_each(&mut each)?;
+        for group in 0..self.group_count() {
+            let rows: Vec<usize> = (0..self.group_rows(group)).collect();
+            for of_page in rows.chunks(PAGE_ROWS) {
+                self.records(group, of_page, &mut buffer)?.into_iter().try_for_each(&mut each)?;
+            }
         }
         Ok(())
     }
@@ -111,7 +102,7 @@ fn fill(
     Ok(())
 }
 
-fn value_at<'a>(
+pub(super) fn value_at<'a>(
     values: PageValues<'a>,
     dictionary: Option<&'a Dictionary>,
     index: usize,

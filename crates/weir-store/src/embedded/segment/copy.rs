@@ -1,0 +1,198 @@
+//! Rows of a segment as rows again, to be written anew: for a merge, or without some of them.
+//!
+//! Invariants: what is copied is what [`Segment::records`] would give; a page of each column is in
+//! memory, and nothing is allocated per row.
+
+use weir_codec::{Attributes, Scalar};
+
+use super::column::{Fixed, Role};
+use super::error::SegmentError;
+use super::plan::value_of_kind;
+use super::reader::{Dictionary, PageBuffer, PageTexts, PageValues, Segment};
+use super::records::{DAMAGED, value_at};
+use crate::embedded::columns::{Form, NewRow, Original, Rows};
+use crate::limits::PAGE_ROWS;
+
+impl Segment {
+    /// Adds those rows of a row group that are wanted, in their order.
+    pub fn copy_group(
+        &self,
+        group: usize,
+        is_wanted: impl Fn(usize) -> bool,
+        rows: &mut Rows,
+    ) -> Result<(), SegmentError> {
+        let mut buffer = PageBuffer::new()?;
+        let sources = self.sources(group, &mut buffer)?;
+        let mut rest = Attributes::new();
+        for page in 0..self.page_count(group) {
+            let first = page * PAGE_ROWS;
+            let end = self.group_rows(group).min(first + PAGE_ROWS);
+            let mut wanted = (first..end).filter(|row| is_wanted(*row)).peekable();
+            if wanted.peek().is_none() {
+                continue;
+            }
+            let cells = sources
+                .iter()
+                .map(|source| {
+                    self.read_page(group, source.column, page, &mut buffer)?;
+                    Ok(Cells::of(source, &buffer))
+                })
+                .collect::<Result<Vec<_>, SegmentError>>()?;
+            let mut attributes = Vec::new();
+            for row in wanted {
+                copy_row(&cells, row - first, &mut attributes, &mut rest, rows)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The columns that records are made of.
+    fn sources(&self, group: usize, buffer: &mut PageBuffer) -> Result<Vec<Source>, SegmentError> {
+        let is_own = |(_, role): &(usize, &Role)| !matches!(role, Role::Number(_));
+        let roles = self.columns().iter().map(|column| &column.role).enumerate().filter(is_own);
+        let roles: Vec<(usize, &Role)> = roles.collect();
+        let place_of = |wanted: &Role| roles.iter().position(|(_, role)| *role == wanted);
+        let source = |(column, role): &(usize, &Role)| {
+            let kinds = match role {
+                Role::Attribute(path) => place_of(&Role::Kind(path.clone())),
+                _ => None,
+            };
+            let dictionary = self.dictionary(group, *column, buffer)?;
+            Ok(Source { column: *column, role: (*role).clone(), kinds, dictionary })
+        };
+        roles.iter().map(source).collect()
+    }
+}
+
+/// A column of a row group.
+#[derive(Debug)]
+struct Source {
+    column: usize,
+    role: Role,
+    /// Place of the column among the sources that says what its values are.
+    kinds: Option<usize>,
+    dictionary: Option<Dictionary>,
+}
+
+/// There is no value in a row.
+const NONE: u32 = u32::MAX;
+
+/// The values of a page of a column.
+#[derive(Debug)]
+struct Cells<'s> {
+    source: &'s Source,
+    /// By row the number of its value; `None` when each row has one.
+    numbers: Option<Vec<u32>>,
+    values: Values,
+}
+
+#[derive(Debug)]
+enum Values {
+    Ints(Vec<i64>),
+    Doubles(Vec<f64>),
+    Bools(Vec<bool>),
+    /// Where each text ends, and all of them.
+    Texts(Vec<u32>, Vec<u8>),
+    Codes(Vec<u32>),
+}
+
+impl<'s> Cells<'s> {
+    fn of(source: &'s Source, page: &PageBuffer) -> Self {
+        let values = match page.values() {
+            PageValues::Ints(values) => Values::Ints(values.to_vec()),
+            PageValues::Doubles(values) => Values::Doubles(values.to_vec()),
+            PageValues::Bools(values) => Values::Bools(values.to_vec()),
+            PageValues::Texts(texts) => Values::Texts(texts.ends.to_vec(), texts.bytes.to_vec()),
+            PageValues::Codes(codes) => Values::Codes(codes.to_vec()),
+        };
+        let numbers = page.levels().map(|levels| {
+            let mut next = 0;
+            let number = |level: &u32| {
+                let number = if *level == 1 { next } else { NONE };
+                next += level;
+                number
+            };
+            levels.iter().map(number).collect()
+        });
+        Self { source, numbers, values }
+    }
+
+    fn value(&self, row: usize) -> Result<Option<Scalar<'_>>, SegmentError> {
+        let number = match &self.numbers {
+            None => row,
+            Some(numbers) => match *numbers.get(row).ok_or(DAMAGED)? {
+                NONE => return Ok(None),
+                number => number as usize,
+            },
+        };
+        let values = match &self.values {
+            Values::Ints(values) => PageValues::Ints(values),
+            Values::Doubles(values) => PageValues::Doubles(values),
+            Values::Bools(values) => PageValues::Bools(values),
+            Values::Texts(ends, bytes) => PageValues::Texts(PageTexts { ends, bytes }),
+            Values::Codes(codes) => PageValues::Codes(codes),
+        };
+        value_at(values, self.source.dictionary.as_ref(), number).ok_or(DAMAGED).map(Some)
+    }
+}
+
+/// Adds a row. `attributes` and `rest` are working memory.
+fn copy_row<'c>(
+    columns: &'c [Cells<'_>],
+    row: usize,
+    attributes: &mut Vec<(&'c [u8], Scalar<'c>)>,
+    rest: &mut Attributes,
+    rows: &mut Rows,
+) -> Result<(), SegmentError> {
+    attributes.clear();
+    rest.clear();
+    let mut new = NewRow::default();
+    let mut original = None;
+    for cells in columns {
+        let Some(value) = cells.value(row)? else { continue };
+        match (&cells.source.role, value) {
+            (Role::Fixed(fixed), value) => set_fixed(*fixed, value, &mut new).ok_or(DAMAGED)?,
+            (Role::Attribute(path), value) => {
+                let kinds = cells.source.kinds.and_then(|place| columns.get(place));
+                let kind = kinds.map(|kinds| kinds.value(row)).transpose()?.flatten();
+                let value = match (kind, value) {
+                    (None, value) => value,
+                    (Some(Scalar::Int(kind)), Scalar::Text(text)) => {
+                        value_of_kind(kind, text).ok_or(DAMAGED)?
+                    }
+                    _ => return Err(DAMAGED),
+                };
+                attributes.push((path.as_bytes(), value));
+            }
+            (Role::Rest, Scalar::Text(json)) => rest.read_members(json).ok_or(DAMAGED)?,
+            (Role::Raw, Scalar::Text(bytes)) => original = Some(Original::new(bytes.to_vec())),
+            // Comes with its attribute.
+            (Role::Kind(_), Scalar::Int(_)) => {}
+            _ => return Err(DAMAGED),
+        }
+    }
+    let all = attributes.iter().copied().chain(rest.iter());
+    rows.push_again(&new, all, original).map_err(|error| SegmentError::Write(error.to_string()))
+}
+
+fn set_fixed<'a>(fixed: Fixed, value: Scalar<'a>, row: &mut NewRow<'a>) -> Option<()> {
+    match (fixed, value) {
+        (Fixed::Time, Scalar::Int(number)) => row.time_ns = number,
+        (Fixed::Sequence, Scalar::Int(number)) => row.sequence = number.cast_unsigned(),
+        (Fixed::Stream, Scalar::Int(number)) => row.stream = number.cast_unsigned(),
+        (Fixed::Epoch, Scalar::Int(number)) => row.position.epoch = number.try_into().ok()?,
+        (Fixed::Offset, Scalar::Int(number)) => row.position.offset = number.cast_unsigned(),
+        (Fixed::Form, Scalar::Int(number)) => row.form = Form(number.cast_unsigned()),
+        (Fixed::Service, Scalar::Text(text)) => row.service = Some(text),
+        (Fixed::Host, Scalar::Text(text)) => row.host = Some(text),
+        (Fixed::Source, Scalar::Text(text)) => row.source = Some(text),
+        (Fixed::Status, Scalar::Text(text)) => row.status = Some(text),
+        (Fixed::Tags, Scalar::Text(text)) => row.tags = Some(text),
+        (Fixed::Resource, Scalar::Text(text)) => row.resource = Some(text),
+        (Fixed::Message, Scalar::Text(text)) => row.message = Some(text),
+        (Fixed::TraceId, Scalar::Text(text)) => row.trace_id = Some(text),
+        (Fixed::SpanId, Scalar::Text(text)) => row.span_id = Some(text),
+        _ => return None,
+    }
+    Some(())
+}
