@@ -87,6 +87,17 @@ impl Weir {
         &self,
         what: &str,
         limit: Duration,
+        is_so: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        self.wait_asking_every(Duration::from_millis(50), what, limit, is_so)
+    }
+
+    /// The same, asking as often as is said: what a question costs counts as weir's.
+    pub(crate) fn wait_asking_every(
+        &self,
+        pause: Duration,
+        what: &str,
+        limit: Duration,
         mut is_so: impl FnMut() -> Result<bool>,
     ) -> Result<()> {
         let deadline = Instant::now() + limit;
@@ -96,7 +107,7 @@ impl Weir {
                 let end: Vec<&str> = log.lines().rev().take(15).collect();
                 bail!("waited {limit:?} until {what}; weir's last words:\n{}", end.join("\n"));
             }
-            clock::wait(Duration::from_millis(50));
+            clock::wait(pause);
         }
         Ok(())
     }

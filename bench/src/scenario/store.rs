@@ -92,7 +92,8 @@ fn report(weir: &Weir) -> Result<Value> {
 /// Waits until nothing is written or merged any more.
 fn wait_until_quiet(weir: &Weir) -> Result<()> {
     let mut last = (Value::Null, Instant::now());
-    weir.wait_for("the store has merged what there is", Duration::from_mins(5), || {
+    let (what, limit) = ("the store has merged what there is", Duration::from_mins(5));
+    weir.wait_asking_every(QUIET / 10, what, limit, || {
         let now = report(weir)?["segments"].clone();
         if now != last.0 {
             last = (now, Instant::now());
