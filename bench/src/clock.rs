@@ -21,6 +21,22 @@ pub(crate) fn wait(duration: Duration) {
     wait_until(Instant::now() + duration);
 }
 
+/// Waits for a condition, asking again after each pause. False when it has not come true in time.
+pub(crate) fn wait_for(
+    pause: Duration,
+    limit: Duration,
+    mut is_so: impl FnMut() -> Result<bool>,
+) -> Result<bool> {
+    let deadline = Instant::now() + limit;
+    while !is_so()? {
+        if Instant::now() > deadline {
+            return Ok(false);
+        }
+        wait(pause);
+    }
+    Ok(true)
+}
+
 /// CPU time that the calling thread has used.
 pub(crate) fn thread_cpu() -> Duration {
     duration(clock_gettime(ClockId::ThreadCPUTime))

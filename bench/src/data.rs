@@ -252,6 +252,74 @@ fn event(number: u64, id: u64, random: &mut Random, line: &mut String) {
     line.push_str("\"}\n");
 }
 
+/// JSON lines with the messages of samples of real logs (`*.log` in a directory), again and again
+/// until there are so many bytes; and how many lines that is.
+///
+/// Each time that a sample is repeated, its longer numbers (of blocks, processes, requests) are
+/// others, the same ones for the same number, so that what belongs together still does. Lines are
+/// a millisecond apart, and each says as its service which sample it is of.
+pub(crate) fn replayed(samples: &Path, bytes: u64) -> Result<(PathBuf, u64)> {
+    let mut files: Vec<PathBuf> = fs::read_dir(samples)
+        .with_context(|| format!("failed to list {}", samples.display()))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .collect();
+    files.sort_unstable();
+    let read = |path: &PathBuf| Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned());
+    let texts = files.iter().map(read).collect::<std::io::Result<Vec<_>>>()?;
+    let path = cache_dir()?.join("replayed.log");
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(&path)?);
+    let (mut count, mut written, mut line) = (0, 0, String::new());
+    let is_empty = texts.iter().all(String::is_empty);
+    for pass in (0..).take_while(|_| !is_empty) {
+        for (file, text) in files.iter().zip(&texts) {
+            let service = file.file_stem().unwrap_or_default().to_string_lossy();
+            for message in text.lines() {
+                replay(message, &service, pass, count, &mut line);
+                out.write_all(line.as_bytes())?;
+                (count, written) = (count + 1, written + line.len() as u64);
+            }
+        }
+        if written >= bytes {
+            break;
+        }
+    }
+    out.flush()?;
+    Ok((path, count))
+}
+
+/// One line of a sample, as it might have been at another time.
+fn replay(message: &str, service: &str, pass: u64, number: u64, line: &mut String) {
+    let mut text = String::with_capacity(message.len());
+    for run in message.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {
+        let run = std::str::from_utf8(run).unwrap_or_default();
+        let is_year = run.len() == 4 && (run.starts_with("19") || run.starts_with("20"));
+        let is_number = run.starts_with(|first: char| first.is_ascii_digit());
+        if pass == 0 || !is_number || run.len() < 4 || is_year {
+            text.push_str(run);
+            continue;
+        }
+        let seed = run.bytes().fold(pass, |seed, digit| (seed ^ u64::from(digit)).wrapping_mul(31));
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        // The first digit says how large it is.
+        text.push_str(&run[..1]);
+        text.extend(run[1..].bytes().map(|_| char::from(b'0' + (random.next() % 10) as u8)));
+    }
+    let second = number / 1000;
+    line.clear();
+    // Writing into a String cannot fail.
+    let _ = writeln!(
+        line,
+        "{{\"time\":\"2026-11-21T{:02}:{:02}:{:02}.{:03}Z\",\"service\":{},\"message\":{}}}",
+        second / 3600 % 24,
+        second / 60 % 60,
+        second % 60,
+        number % 1000,
+        serde_json::Value::from(service),
+        serde_json::Value::from(text),
+    );
+}
+
 /// Where inputs and working files are kept, outside version control.
 pub(crate) fn cache_dir() -> Result<PathBuf> {
     let dir = Path::new("bench/.cache");
@@ -273,6 +341,26 @@ mod tests {
                 assert!(line.ends_with(b"\n"));
             }
         }
+    }
+
+    #[test]
+    fn a_replayed_line_has_other_numbers_and_is_otherwise_the_same() {
+        let message = "2015-10-18 blk_38865049 of \"38865049\" é 12";
+        let mut line = String::new();
+        let mut replayed = |pass| {
+            replay(message, "HDFS", pass, 3_723_004, &mut line);
+            serde_json::from_str::<serde_json::Value>(&line).unwrap()
+        };
+        let first = replayed(0);
+        assert_eq!(first["message"], message);
+        assert_eq!(
+            (&first["service"], &first["time"]),
+            (&"HDFS".into(), &"2026-11-21T01:02:03.004Z".into())
+        );
+        let later = replayed(7)["message"].as_str().unwrap().to_owned();
+        let number = &later[15..23];
+        assert_ne!(number, "38865049");
+        assert_eq!(later, message.replace("38865049", number));
     }
 
     #[test]

@@ -13,7 +13,9 @@
 mod bare;
 mod clock;
 mod data;
+mod http;
 mod machine;
+mod peer;
 mod process;
 mod report;
 mod scenario;

@@ -1,16 +1,15 @@
 //! The process under test.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::clock;
+use crate::http;
 use crate::process::Process;
 
 /// A running weir; it is ended when this is dropped.
@@ -26,7 +25,7 @@ impl Weir {
     /// a fresh data directory inside `dir`.
     pub(crate) fn start(dir: &Path, config: &str) -> Result<Self> {
         let binary = std::env::var_os("WEIR_BIN").context("WEIR_BIN names no binary")?;
-        let port = free_port()?;
+        let port = http::free_port()?;
         let data_dir = dir.join("data");
         let file = dir.join("weir.toml");
         // What a scenario measures is not the store, unless it says so.
@@ -98,16 +97,12 @@ impl Weir {
         pause: Duration,
         what: &str,
         limit: Duration,
-        mut is_so: impl FnMut() -> Result<bool>,
+        is_so: impl FnMut() -> Result<bool>,
     ) -> Result<()> {
-        let deadline = Instant::now() + limit;
-        while !is_so()? {
-            if Instant::now() > deadline {
-                let log = fs::read_to_string(&self.log).unwrap_or_default();
-                let end: Vec<&str> = log.lines().rev().take(15).collect();
-                bail!("waited {limit:?} until {what}; weir's last words:\n{}", end.join("\n"));
-            }
-            clock::wait(pause);
+        if !clock::wait_for(pause, limit, is_so)? {
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            let end: Vec<&str> = log.lines().rev().take(15).collect();
+            bail!("waited {limit:?} until {what}; weir's last words:\n{}", end.join("\n"));
         }
         Ok(())
     }
@@ -127,22 +122,8 @@ impl Weir {
         serde_json::from_str(&answer).context("the answer is not JSON")
     }
 
-    /// In HTTP/1.0, so that the answer is not chunked and ends with the connection.
     fn exchange(&self, method: &str, path: &str, body: &str) -> Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        let len = body.len();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n\
-             Content-Length: {len}\r\n\r\n{body}"
-        )?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
-        let is_ok = head.starts_with("HTTP/1.0 200") || head.starts_with("HTTP/1.1 200");
-        ensure!(is_ok, "weir answered {head}\n{body}");
-        Ok(body.to_owned())
+        http::exchange(self.port, method, path, body.as_bytes())
     }
 }
 
@@ -151,9 +132,4 @@ impl Drop for Weir {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// A port that was free a moment ago. Weir binds it again at once.
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

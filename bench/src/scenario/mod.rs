@@ -5,8 +5,11 @@ mod isolation;
 pub(crate) mod journal;
 mod noisy;
 mod paced;
+mod peer;
 mod rules;
 mod store;
+
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 
@@ -22,6 +25,12 @@ pub(crate) struct Options {
     /// Share of the full length, for a quick look; what is shorter than 1 is not recorded.
     #[arg(long, default_value_t = 1.0)]
     pub(crate) scale: f64,
+    /// A `VictoriaLogs` binary, for `store-peer`; nothing is compared without one.
+    #[arg(long, env = "WEIR_BENCH_PEER", value_name = "FILE")]
+    pub(crate) peer: Option<PathBuf>,
+    /// A directory with samples of real logs (`*.log`), for `store-peer`.
+    #[arg(long, env = "WEIR_BENCH_LOGS", value_name = "DIR")]
+    pub(crate) logs: Option<PathBuf>,
     /// Do not record the results.
     #[arg(long)]
     pub(crate) no_record: bool,
@@ -82,6 +91,11 @@ const SCENARIOS: &[Scenario] = &[
         what: "3,000,000 JSON lines from a file to the store, and questions about them",
         run: store::store,
     },
+    Scenario {
+        name: "store-peer",
+        what: "the same beside VictoriaLogs (--peer), and real logs on disk (--logs)",
+        run: peer::store_peer,
+    },
     Scenario { name: "tail-idle", what: "1,000 files, nothing written", run: paced::idle },
     Scenario { name: "journal", what: "append on stable storage", run: journal::journal },
     Scenario {
@@ -114,7 +128,7 @@ pub(crate) fn run(name: Option<&str>, options: &Options) -> Result<()> {
         eprintln!("running {}", scenario.name);
         let outcome = (scenario.run)(options).with_context(|| scenario.name)?;
         println!("{}", outcome.page(scenario.name));
-        if !options.no_record && options.scale >= 1.0 {
+        if !options.no_record && options.scale >= 1.0 && !outcome.figures.is_empty() {
             report::record(scenario.name, &outcome)?;
         }
         if !outcome.is_met() {

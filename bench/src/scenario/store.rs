@@ -14,17 +14,51 @@ use weir_store::embedded::segment::{Fixed, PageBuffer, PageValues, Role, Segment
 
 use super::Options;
 use crate::data;
+use crate::process::Cpu;
 use crate::report::{Figure, Outcome, Target};
 use crate::weir::Weir;
 
 /// Lines of the whole scenario: 951 MB.
-const LINES: u64 = 3_000_000;
+pub(super) const LINES: u64 = 3_000_000;
 /// How often each question is asked; the median counts.
-const TIMES: usize = 20;
+pub(super) const TIMES: usize = 20;
 /// How long a store that writes and merges nothing more is waited for.
 const QUIET: Duration = Duration::from_secs(5);
+/// Lines that come in while questions are asked.
+const LIVE_FILE: &str = "live.log";
 /// Times of the lines are fixed, whenever this runs.
 const RETENTION: &str = "36500d";
+
+/// Lines that are in a store, which has come to rest.
+pub(super) struct Stored {
+    pub(super) weir: Weir,
+    pub(super) cpu: Cpu,
+    pub(super) memory_bytes: u64,
+    pub(super) disk_bytes: f64,
+    segments: f64,
+}
+
+impl Stored {
+    /// Lets weir follow both files and waits until it has stored so many lines and merged them.
+    pub(super) fn fill(dir: &Path, lines: &Path, count: u64) -> Result<Self> {
+        fs::write(dir.join(LIVE_FILE), "")?;
+        let config = format!(
+            "[source.bench]\ntype = \"file\"\ninclude = [\"{}\", \"{}\"]\nformat = \"json\"\n\
+             read_from = \"beginning\"\n[store]\nretention = \"{RETENTION}\"\n",
+            lines.display(),
+            dir.join(LIVE_FILE).display(),
+        );
+        let weir = Weir::start(dir, &config)?;
+        weir.wait_delivered("store", count, Duration::from_mins(10))?;
+        wait_until_quiet(&weir)?;
+        let cpu = weir.process().cpu()?;
+        let memory_bytes = weir.process().memory()?.1;
+        let report = report(&weir)?;
+        ensure!(report["rows"] == count, "{count} lines, but {} are stored", report["rows"]);
+        let disk_bytes = number(&report["segment_bytes"]) + number(&report["sidecar_bytes"]);
+        Ok(Self { weir, cpu, memory_bytes, disk_bytes, segments: number(&report["segments"]) })
+    }
+}
 
 /// `store`.
 pub(crate) fn store(options: &Options) -> Result<Outcome> {
@@ -32,27 +66,13 @@ pub(crate) fn store(options: &Options) -> Result<Outcome> {
     let lines = data::events(count)?;
     let bytes = fs::metadata(&lines.path)?.len();
     let dir = tempfile::tempdir_in(data::cache_dir()?)?;
-    let live = dir.path().join("live.log");
-    fs::write(&live, "")?;
-    let config = format!(
-        "[source.bench]\ntype = \"file\"\ninclude = [\"{}\", \"{}\"]\nformat = \"json\"\n\
-         read_from = \"beginning\"\n[store]\nretention = \"{RETENTION}\"\n",
-        lines.path.display(),
-        live.display(),
-    );
-    let weir = Weir::start(dir.path(), &config)?;
-    weir.wait_delivered("store", count, Duration::from_mins(10))?;
-    wait_until_quiet(&weir)?;
-    let cpu = weir.process().cpu()?;
-    let memory_bytes = weir.process().memory()?.1;
-    let report = report(&weir)?;
-    ensure!(report["rows"] == count, "{count} lines, but {} are stored", report["rows"]);
-    let disk_bytes = number(&report["segment_bytes"]) + number(&report["sidecar_bytes"]);
+    let stored = Stored::fill(dir.path(), &lines.path, count)?;
+    let Stored { weir, cpu, .. } = &stored;
     let mut outcome = Outcome::new(format!(
         "{count} JSON lines, {:.0} MB, from a file to the store; then questions over HTTP, warm, the median of {TIMES}.",
         bytes as f64 / 1e6
     ));
-    outcome.set_cpu(&cpu);
+    outcome.set_cpu(cpu);
     let share = count as f64 / LINES as f64;
     outcome.figures = vec![
         Figure::new("MB of lines per CPU-second", bytes as f64 / 1e6 / cpu.total.as_secs_f64())
@@ -63,15 +83,16 @@ pub(crate) fn store(options: &Options) -> Result<Outcome> {
                     / 1e6
                     / compress_messages(&dir.path().join("data/store"))?.as_secs_f64(),
             ),
-        Figure::new("MB on disk, segments and sidecars", disk_bytes / 1e6)
+        Figure::new("MB on disk, segments and sidecars", stored.disk_bytes / 1e6)
             .target(Target::AtMost(185.0 * share)),
-        Figure::new("highest memory, MiB", memory_bytes as f64 / 1_048_576.0)
+        Figure::new("highest memory, MiB", stored.memory_bytes as f64 / 1_048_576.0)
             .target(Target::AtMost(400.0)),
-        Figure::new("segments", number(&report["segments"])),
+        Figure::new("segments", stored.segments),
     ];
-    ask_all(&weir, dir.path(), &lines, &mut outcome)?;
+    ask_all(weir, dir.path(), &lines, &mut outcome)?;
+    let found_ms = searchable(weir, &dir.path().join(LIVE_FILE))?;
     outcome.figures.push(
-        Figure::new("ms until a line is found after it was written", searchable(&weir, &live)?)
+        Figure::new("ms until a line is found after it was written", found_ms)
             .target(Target::AtMost(250.0)),
     );
     outcome.reference = Some(
@@ -103,16 +124,18 @@ fn wait_until_quiet(weir: &Weir) -> Result<()> {
 }
 
 /// One question with what it must reach, in milliseconds.
-struct Question {
-    what: &'static str,
+pub(super) struct Question {
+    pub(super) what: &'static str,
     path: &'static str,
     body: Value,
+    /// The same in the language of `VictoriaLogs`.
+    pub(super) logsql: String,
     /// `None` = it reads all messages, which is its limit.
     target: Option<f64>,
 }
 
 /// The day of the lines.
-const DAY: [&str; 2] = ["2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z"];
+pub(super) const DAY: [&str; 2] = ["2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z"];
 /// What comes in while this runs, whenever that is.
 const LIVE: [&str; 2] = ["now-1h", "2100-01-01T00:00:00Z"];
 
@@ -126,47 +149,85 @@ fn aggregate(query: &str, [from, to]: [&str; 2], compute: &Value, group_by: &Val
     })
 }
 
-fn questions(needle: &str) -> Vec<Question> {
+/// A question about how many records there are.
+fn counted(what: &'static str, query: &str, logsql: &str, target: Option<f64>) -> Question {
     let count = json!([{ "aggregation": "count" }]);
-    let asked = |what, query: &str, target| Question {
+    Question {
         what,
         path: "/api/v2/logs/analytics/aggregate",
         body: aggregate(query, DAY, &count, &json!([])),
+        logsql: format!("{logsql} | count()"),
         target,
-    };
-    let counted = |what, query: &str, target| asked(what, query, Some(target));
+    }
+}
+
+/// All questions.
+pub(super) fn questions(needle: &str) -> Vec<Question> {
+    let (own, theirs) = (format!("@request_id:{needle}"), format!("request_id:={needle}"));
+    let (status, their_status) = ("@http.status_code:500", "\"http.status_code\":=500");
+    let (slow, their_slow) = ("@duration_ms:>1990", "duration_ms:>1990");
+    let phrase = "\"checkout timeout\"";
+    vec![
+        counted("ms, needle", &own, &theirs, Some(5.0)),
+        counted("ms, count where @http.status_code:500", status, their_status, Some(10.0)),
+        counted("ms, count where @duration_ms:>1990", slow, their_slow, Some(10.0)),
+        grouped_by_status(),
+        counted(
+            "ms, count where checkout AND timeout",
+            "checkout AND timeout",
+            "checkout timeout",
+            Some(220.0),
+        ),
+        counted("ms, regexp without a match", "/zqx[0-9]+/", "~\"zqx[0-9]+\"", Some(280.0)),
+        counted("ms, two words next to each other", phrase, phrase, None),
+        counted(
+            "ms, regexp that has no literal, without a match",
+            "/[0-9]{9}/",
+            "~\"[0-9]{9}\"",
+            None,
+        ),
+        newest_errors(),
+        histogram(),
+    ]
+}
+
+fn grouped_by_status() -> Question {
     let figures = json!([
         { "aggregation": "count" },
         { "aggregation": "avg", "metric": "@duration_ms" },
         { "aggregation": "pc99", "metric": "@duration_ms" },
     ]);
     let by_status = json!([{ "facet": "@http.status_code", "limit": 10 }]);
-    let histogram = json!([{ "aggregation": "count", "type": "timeseries", "interval": "1m" }]);
-    let grouped = |what, compute: &Value, group_by: &Value, target| Question {
-        body: aggregate("*", DAY, compute, group_by),
-        ..counted(what, "*", target)
-    };
-    vec![
-        counted("ms, needle", &format!("@request_id:{needle}"), 5.0),
-        counted("ms, count where @http.status_code:500", "@http.status_code:500", 10.0),
-        counted("ms, count where @duration_ms:>1990", "@duration_ms:>1990", 10.0),
-        grouped("ms, count, avg, p99 by @http.status_code", &figures, &by_status, 80.0),
-        counted("ms, count where checkout AND timeout", "checkout AND timeout", 220.0),
-        counted("ms, regexp without a match", "/zqx[0-9]+/", 280.0),
-        asked("ms, two words next to each other", "\"checkout timeout\"", None),
-        asked("ms, regexp that has no literal, without a match", "/[0-9]{9}/", None),
-        Question {
-            what: "ms, newest 10 errors with a word",
-            path: "/api/v2/logs/events/search",
-            body: json!({
-                "filter": { "query": "status:error checkout", "from": DAY[0], "to": DAY[1] },
-                "sort": "-timestamp",
-                "page": { "limit": 10 },
-            }),
-            target: Some(10.0),
-        },
-        grouped("ms, histogram of everything", &histogram, &json!([]), 10.0),
-    ]
+    Question {
+        body: aggregate("*", DAY, &figures, &by_status),
+        logsql: "* | stats by (\"http.status_code\") count() n, avg(duration_ms) a, \
+                 quantile(0.99, duration_ms) p"
+            .to_owned(),
+        ..counted("ms, count, avg, p99 by @http.status_code", "*", "*", Some(80.0))
+    }
+}
+
+fn newest_errors() -> Question {
+    Question {
+        what: "ms, newest 10 errors with a word",
+        path: "/api/v2/logs/events/search",
+        body: json!({
+            "filter": { "query": "status:error checkout", "from": DAY[0], "to": DAY[1] },
+            "sort": "-timestamp",
+            "page": { "limit": 10 },
+        }),
+        logsql: "level:=error checkout | sort by (_time desc) limit 10".to_owned(),
+        target: Some(10.0),
+    }
+}
+
+fn histogram() -> Question {
+    let by_minute = json!([{ "aggregation": "count", "type": "timeseries", "interval": "1m" }]);
+    Question {
+        body: aggregate("*", DAY, &by_minute, &json!([])),
+        logsql: "* | stats by (_time:1m) count()".to_owned(),
+        ..counted("ms, histogram of everything", "*", "*", Some(10.0))
+    }
 }
 
 fn ask_all(weir: &Weir, dir: &Path, lines: &data::Events, outcome: &mut Outcome) -> Result<()> {
@@ -183,7 +244,7 @@ fn ask_all(weir: &Weir, dir: &Path, lines: &data::Events, outcome: &mut Outcome)
 }
 
 /// Milliseconds, the median of some runs.
-fn median(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
+pub(super) fn median(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut times = Vec::with_capacity(TIMES);
     for _ in 0..TIMES {
         let start = Instant::now();
@@ -194,7 +255,7 @@ fn median(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(times[TIMES / 2].as_secs_f64() * 1e3)
 }
 
-fn ask(weir: &Weir, question: &Question) -> Result<()> {
+pub(super) fn ask(weir: &Weir, question: &Question) -> Result<()> {
     let answer = weir.post_json(question.path, &question.body)?;
     ensure!(answer["meta"]["status"] == "done", "{} has no whole answer: {answer}", question.what);
     Ok(())

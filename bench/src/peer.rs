@@ -1,0 +1,143 @@
+//! `VictoriaLogs` as a process, for the same lines and the same questions.
+//!
+//! Written against the HTTP interface of its release 1.26: `/insert/jsonline`,
+//! `/select/logsql/query`, `/internal/force_flush`.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::clock;
+use crate::http;
+use crate::process::{Cpu, Process};
+
+/// Bytes of one request.
+const REQUEST_BYTES: usize = 4 * 1024 * 1024;
+/// Pause between questions whether it has stored everything: answering costs it something.
+const ASKING: Duration = Duration::from_millis(500);
+/// It writes what it holds in memory every five seconds: less CPU time than this in ten is rest.
+const REST: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(100));
+
+/// A running `VictoriaLogs`; it is ended when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    child: Child,
+    port: u16,
+    data_dir: PathBuf,
+}
+
+impl Peer {
+    /// Starts it in a fresh data directory inside `dir`.
+    pub(crate) fn start(binary: &Path, dir: &Path) -> Result<Self> {
+        let port = http::free_port()?;
+        let data_dir = dir.join("peer");
+        let output = File::create(dir.join("peer.log"))?;
+        let child = Command::new(binary)
+            .arg(format!("-httpListenAddr=127.0.0.1:{port}"))
+            .arg(format!("-storageDataPath={}", data_dir.display()))
+            .arg("-retentionPeriod=100y")
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("failed to start {}", binary.display()))?;
+        let peer = Self { child, port, data_dir };
+        let is_up = || Ok(http::exchange(port, "GET", "/health", b"").is_ok());
+        wait_for("answers", Duration::from_secs(20), is_up)?;
+        Ok(peer)
+    }
+
+    /// Its process.
+    pub(crate) fn process(&self) -> Process {
+        Process(self.child.id())
+    }
+
+    /// Sends a file of JSON lines, and waits until it has stored so many and merged them. Returns
+    /// the CPU time of all that.
+    pub(crate) fn fill(&self, lines: &Path, count: u64) -> Result<Cpu> {
+        let path = "/insert/jsonline?_stream_fields=service&_time_field=time&_msg_field=message";
+        let mut file = File::open(lines)?;
+        let mut chunk = Vec::with_capacity(2 * REQUEST_BYTES);
+        loop {
+            let read = file.by_ref().take(REQUEST_BYTES as u64).read_to_end(&mut chunk)?;
+            let whole = if read == 0 { Some(chunk.len()) } else { end_of_lines(&chunk) };
+            let whole = whole.context("a line is longer than a request")?;
+            if whole > 0 {
+                http::exchange(self.port, "POST", path, &chunk[..whole])?;
+                chunk.drain(..whole);
+            }
+            if read == 0 {
+                break;
+            }
+        }
+        http::exchange(self.port, "GET", "/internal/force_flush", b"")?;
+        let stored = format!("\"{count}\"");
+        wait_for("has stored everything", Duration::from_mins(5), || {
+            Ok(self.ask("* | count() as stored")?.contains(&stored))
+        })?;
+        self.rest()?;
+        self.process().cpu()
+    }
+
+    /// Waits until it does nothing more.
+    fn rest(&self) -> Result<()> {
+        let (interval, most) = REST;
+        let mut last = (self.process().cpu()?.total, Instant::now());
+        wait_for("comes to rest", Duration::from_mins(10), || {
+            if last.1.elapsed() < interval {
+                return Ok(false);
+            }
+            let before =
+                std::mem::replace(&mut last, (self.process().cpu()?.total, Instant::now()));
+            Ok(last.0.saturating_sub(before.0) < most)
+        })
+    }
+
+    /// The answer to a query.
+    pub(crate) fn ask(&self, query: &str) -> Result<String> {
+        self.get(&format!("/select/logsql/query?query={}", http::escaped(query)))
+    }
+
+    /// The answer to any question.
+    pub(crate) fn get(&self, path: &str) -> Result<String> {
+        http::exchange(self.port, "GET", path, b"")
+    }
+
+    /// Bytes of all its files.
+    pub(crate) fn disk_bytes(&self) -> Result<u64> {
+        bytes_below(&self.data_dir)
+    }
+}
+
+/// Waits for a condition; an error when it does not come true.
+fn wait_for(what: &str, limit: Duration, is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    ensure!(clock::wait_for(ASKING, limit, is_so)?, "waited {limit:?} until the peer {what}");
+    Ok(())
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Behind the last newline.
+fn end_of_lines(bytes: &[u8]) -> Option<usize> {
+    memchr::memrchr(b'\n', bytes).map(|at| at + 1)
+}
+
+fn bytes_below(dir: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        // What is merged meanwhile is gone.
+        let Ok(metadata) = entry.metadata() else { continue };
+        bytes += if metadata.is_dir() { bytes_below(&entry.path())? } else { metadata.len() };
+    }
+    Ok(bytes)
+}
