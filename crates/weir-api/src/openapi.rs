@@ -27,6 +27,7 @@ use crate::{explore, routes, tail};
         explore::report::get,
         explore::deletions::get,
         explore::deletions::post,
+        explore::deletions::cancel,
         tail::tail,
         routes::ledger,
         routes::rules,

@@ -207,6 +207,7 @@ async fn other_method(method: Method, uri: Uri) -> Response {
     let allowed = match uri.path() {
         "/api/v2/logs/events/search" | "/weir/v1/store/deletions" => "GET, HEAD, POST",
         "/api/v2/logs/analytics/aggregate" => "POST",
+        path if path.starts_with("/weir/v1/store/deletions/") => "DELETE",
         _ => "GET, HEAD",
     };
     let title = format!("{} only answers {allowed}, not {method}", shown(&uri));

@@ -557,6 +557,18 @@ fn numbered(count: usize) -> Vec<Record> {
 }
 
 #[test]
+fn neighbours_are_found_however_far_apart_they_are_in_time() {
+    let far = |record: Record| Record { time_ns: record.time_ns * 3_456_000_000_000_000, ..record };
+    let records: Vec<Record> = numbered(12).into_iter().map(far).collect();
+    let (all, snapshots) = snapshots(&records[..6], &records[6..]);
+    let StoredRecord { time_ns, stream, position, .. } = all[5];
+    let id = RecordId { time_ns, stream, position };
+    let request = ContextRequest { id, before: 100, after: 3, access: Access::all() };
+    let found = |snapshot| scan::context(snapshot, &request, &budget()).unwrap().unwrap();
+    assert!(snapshots.iter().map(found).all(|it| it.before == all[..5] && it.after == all[6..9]));
+}
+
+#[test]
 fn a_budget_cuts_the_answer_and_the_answer_says_so() {
     let (_, snapshots) = snapshots(&numbered(40_000), &numbered(100));
     let clock = || Arc::new(RealClock::new());

@@ -61,12 +61,17 @@ impl Client {
 
     /// The text at a path.
     pub(crate) fn get_text(&self, path: &str) -> Result<String> {
-        self.exchange(path, None)
+        self.exchange("GET", path, None)
     }
 
     /// The document that answers a question.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, question: &Value) -> Result<T> {
-        self.document(&self.exchange(path, Some(&question.to_string()))?)
+        self.document(&self.exchange("POST", path, Some(&question.to_string()))?)
+    }
+
+    /// The document that is left of what is to be deleted.
+    pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.document(&self.exchange("DELETE", path, None)?)
     }
 
     fn document<T: DeserializeOwned>(&self, body: &str) -> Result<T> {
@@ -143,17 +148,11 @@ impl Client {
     }
 
     /// In HTTP/1.0, so that the answer is not chunked and ends with the connection.
-    fn exchange(&self, path: &str, question: Option<&str>) -> Result<String> {
-        let request = match question {
-            Some(body) => {
-                let len = body.len();
-                format!(
-                    "POST {path} HTTP/1.0\r\ncontent-type: application/json\r\n\
-                     content-length: {len}\r\n"
-                )
-            }
-            None => format!("GET {path} HTTP/1.0\r\n"),
-        };
+    fn exchange(&self, method: &str, path: &str, question: Option<&str>) -> Result<String> {
+        let headers = question.map(|body| {
+            format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len())
+        });
+        let request = format!("{method} {path} HTTP/1.0\r\n{}", headers.unwrap_or_default());
         let mut answer = Vec::new();
         let read = self
             .ask(&request, question.unwrap_or_default())

@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Bytes;
-use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_expr::{Expr, parse};
 use weir_store::query::{
-    Aggregate, AggregateRequest, Aggregation, Compute, ComputeValue, DeleteError, DeletionReport,
-    Filter, LogStore, QueryError, TimeRange,
+    Aggregate, AggregateRequest, Aggregation, CancelError, Compute, ComputeValue, DeleteError,
+    DeletionReport, Filter, LogStore, QueryError, TimeRange,
 };
 
 use super::limits::{DEADLINE_MAX, DELETE_TIMEOUT};
@@ -73,9 +73,10 @@ pub struct DeletionsAnswer {
 pub struct DeletionEntry {
     /// Its number.
     pub id: u64,
-    /// `pending`: its records are hidden, and may still be in files; `done`: they are in none.
+    /// `pending`: its records are hidden, and may still be in files; `done`: they are in none;
+    /// `cancelled`: those that were still in files by then are shown again.
     pub status: String,
-    /// What is to be deleted; forgotten once it is done.
+    /// What is to be deleted; forgotten once it is done or cancelled.
     pub query: Option<String>,
     /// The first time, RFC 3339; none: the first of all.
     pub from: Option<String>,
@@ -83,7 +84,7 @@ pub struct DeletionEntry {
     pub to: Option<String>,
     /// When it was asked for, RFC 3339.
     pub requested: String,
-    /// When it was done, RFC 3339.
+    /// When it was done or cancelled, RFC 3339.
     pub done: Option<String>,
     /// Records that are gone from the files.
     pub records: u64,
@@ -97,7 +98,12 @@ impl From<DeletionReport> for DeletionEntry {
         let time = |ns: i64, open: i64| (ns != open).then(|| precise_time(ns));
         Self {
             id: report.id,
-            status: if report.done_ns.is_some() { "done" } else { "pending" }.to_owned(),
+            status: match report.done_ns {
+                _ if report.is_cancelled => "cancelled",
+                Some(_) => "done",
+                None => "pending",
+            }
+            .to_owned(),
             query: report.query,
             from: time(from_ns, TimeRange::ALL.from_ns),
             to: time(to_ns, TimeRange::ALL.to_ns),
@@ -113,6 +119,15 @@ impl From<DeletionReport> for DeletionEntry {
 type Deleted = Result<u64, DeleteError>;
 
 impl Answer for Deleted {
+    fn coverage(&self) -> Coverage {
+        Coverage::default()
+    }
+}
+
+/// What the store says to the end of a deletion.
+type Cancelled = Result<DeletionReport, CancelError>;
+
+impl Answer for Cancelled {
     fn coverage(&self) -> Coverage {
         Coverage::default()
     }
@@ -146,8 +161,8 @@ pub(crate) async fn get(
 /// Deletes records
 ///
 /// Those that the expression describes and that were received before are hidden from every
-/// question that begins after the answer, and removed from the files in the background. It is not
-/// possible to undo this. Only requests from this machine are answered, and only in JSON.
+/// question that begins after the answer, and removed from the files in the background. What is removed
+/// stays so, also when the deletion is cancelled. Only requests from this machine are answered, and only in JSON.
 #[utoipa::path(
     post, path = "/weir/v1/store/deletions", tag = "store", request_body = DeletionBody,
     responses(
@@ -196,6 +211,52 @@ pub(crate) async fn post(
     shared.explore.ask(Kind::Delete, None, arrival, ask, document).await
 }
 
+/// Cancels a deletion
+///
+/// What it has not removed from the files yet is shown again by every question that begins after
+/// the answer; what it has removed is gone. Once more changes nothing. Only requests from this
+/// machine are answered.
+#[utoipa::path(
+    delete, path = "/weir/v1/store/deletions/{id}", tag = "store",
+    params(("id" = u64, Path, description = "The number of the deletion")),
+    responses(
+        (status = 200, description = "It is cancelled, durably", body = DeletionEntry),
+        (status = 403, description = "The request comes from another machine"),
+        (status = 404, description = "There is no deletion of this number"),
+        (status = 409, description = "It is done: nothing is left to be shown again"),
+        (status = 503, description = "The store cannot write"),
+    )
+)]
+pub(crate) async fn cancel(
+    State(shared): State<Arc<Shared>>,
+    Extension(is_local): Extension<IsLocal>,
+    headers: HeaderMap,
+    id: Result<Path<u64>, PathRejection>,
+) -> Result<Response, Problem> {
+    check_machine(is_local)?;
+    let Path(id) = id.map_err(|_| Problem::parameter("id", "is no number of a deletion"))?;
+    let access = access(&headers);
+    let ask = move |store: &dyn LogStore, _budget: &_| {
+        Ok(store.cancel_deletion(id, &access, DELETE_TIMEOUT))
+    };
+    let document = |answer: Cancelled, _meta: Meta| match answer {
+        Ok(report) => Ok(DeletionEntry::from(report)),
+        Err(error) => Err(not_cancelled(error)),
+    };
+    shared.explore.ask(Kind::Delete, None, shared.explore.arrival(), ask, document).await
+}
+
+fn not_cancelled(error: CancelError) -> Problem {
+    let code = match error {
+        CancelError::Unknown(_) => StatusCode::NOT_FOUND,
+        CancelError::Done(_) => StatusCode::CONFLICT,
+        CancelError::NotRunning | CancelError::Late | CancelError::Uncertain => {
+            return Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).retry_after(5);
+        }
+    };
+    Problem::new(code, error.to_string())
+}
+
 fn count(
     store: &dyn LogStore,
     filter: Filter,
@@ -206,11 +267,16 @@ fn count(
     store.aggregate(&request, budget)
 }
 
-fn check_sender(is_local: IsLocal, headers: &HeaderMap) -> Result<(), Problem> {
-    if !is_local.0 {
-        let title = "records can be deleted from the machine only that weir runs on";
-        return Err(Problem::new(StatusCode::FORBIDDEN, title));
+fn check_machine(is_local: IsLocal) -> Result<(), Problem> {
+    if is_local.0 {
+        return Ok(());
     }
+    let title = "records can be deleted from the machine only that weir runs on";
+    Err(Problem::new(StatusCode::FORBIDDEN, title))
+}
+
+fn check_sender(is_local: IsLocal, headers: &HeaderMap) -> Result<(), Problem> {
+    check_machine(is_local)?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media = content_type.and_then(|text| text.split(';').next()).map(str::trim);
     if !media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {

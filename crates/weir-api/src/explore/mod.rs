@@ -33,7 +33,7 @@ use std::time::Duration;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 use weir_host::Clock;
@@ -246,7 +246,7 @@ fn unexpected(error: &dyn std::error::Error) -> Problem {
 }
 
 /// Every path.
-pub(crate) const PATHS: [&str; 10] = [
+pub(crate) const PATHS: [&str; 11] = [
     "/api/v2/logs/events",
     "/api/v2/logs/events/search",
     "/api/v2/logs/analytics/aggregate",
@@ -257,6 +257,7 @@ pub(crate) const PATHS: [&str; 10] = [
     "/weir/v1/export",
     "/weir/v1/store",
     "/weir/v1/store/deletions",
+    "/weir/v1/store/deletions/{id}",
 ];
 
 /// The routes.
@@ -272,5 +273,6 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/weir/v1/export", get(export::get))
         .route("/weir/v1/store", get(report::get))
         .route("/weir/v1/store/deletions", get(deletions::get).post(deletions::post))
+        .route("/weir/v1/store/deletions/{id}", delete(deletions::cancel))
         .layer(DefaultBodyLimit::max(limits::BODY_BYTES_MAX))
 }

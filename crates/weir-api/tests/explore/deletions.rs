@@ -57,3 +57,21 @@ fn what_is_not_said_is_not_deleted() {
     assert_eq!(store.records.lock().unwrap().len(), 3);
     assert!(store.deletions.lock().unwrap().is_empty());
 }
+
+#[test]
+fn a_deletion_is_cancelled_by_its_number() {
+    let (api, _store) = api(30);
+    assert_eq!(post(&api, PATH, &json!({ "query": "status:error" })).status, 200);
+    let cancel = |id: &str| {
+        let mut stream = connect(&api);
+        write!(stream, "DELETE {PATH}/{id} HTTP/1.0\r\n\r\n").unwrap();
+        read(stream)
+    };
+    let reply = cancel("1");
+    assert_eq!((reply.status, &reply.json()["status"]), (200, &json!("cancelled")), "{reply:?}");
+    let reply = cancel("7");
+    assert_eq!((reply.status, &reply.json()["title"]), (404, &json!("there is no deletion 7")));
+    assert_eq!(cancel("x").status, 400);
+    let reply = get(&api, &format!("{PATH}/1"));
+    assert!(reply.status == 405 && reply.head.contains("allow: delete"), "{reply:?}");
+}

@@ -12,10 +12,10 @@ use weir_api::{Api, QueryLimits};
 use weir_model::{Position, StreamId};
 use weir_store::embedded::columns::{AttributeValue, Form, StoredRecord};
 use weir_store::query::{
-    Access, Aggregate, AggregateRequest, Budget, ContextRequest, Coverage, DeleteError,
-    DeletionReport, FieldInfo, Filter, LogStore, Pattern, Patterns, PatternsRequest, QueryError,
-    RecordContext, SearchPage, SearchRequest, Shortfall, Stop, StoreFigures, StoreReport,
-    TimeRange, ValueType, naive,
+    Access, Aggregate, AggregateRequest, Budget, CancelError, ContextRequest, Coverage,
+    DeleteError, DeletionReport, FieldInfo, Filter, LogStore, Pattern, Patterns, PatternsRequest,
+    QueryError, RecordContext, SearchPage, SearchRequest, Shortfall, Stop, StoreFigures,
+    StoreReport, TimeRange, ValueType, naive,
 };
 
 /// Time of the first record, nanoseconds since 1970: 2026-01-01T00:00:00Z.
@@ -32,6 +32,7 @@ pub(crate) struct MemoryStore {
     pub(crate) is_late: bool,
     /// What was asked to be deleted.
     pub(crate) deletions: Mutex<Vec<Filter>>,
+    pub(crate) cancelled_deletion: Mutex<Option<u64>>,
     /// Questions wait while it is closed.
     pub(crate) gate: Gate,
     /// Questions that began.
@@ -180,10 +181,22 @@ impl LogStore for MemoryStore {
             range: filter.range,
             requested_ns: FIRST_NS,
             done_ns: None,
+            is_cancelled: *self.cancelled_deletion.lock().unwrap() == Some(index as u64 + 1),
             rows: 0,
             segments_left: 1,
         };
         deletions.iter().enumerate().rev().map(report).collect()
+    }
+
+    fn cancel_deletion(
+        &self,
+        id: u64,
+        access: &Access,
+        _timeout: Duration,
+    ) -> Result<DeletionReport, CancelError> {
+        *self.cancelled_deletion.lock().unwrap() = Some(id);
+        let report = self.deletions(access).into_iter().find(|report| report.id == id);
+        report.ok_or(CancelError::Unknown(id))
     }
 
     fn report(&self) -> StoreReport {

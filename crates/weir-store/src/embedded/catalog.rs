@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use weir_host::{Clock, Disk};
 use weir_journal::Held;
 
-use super::deletion::WantedDeletion;
+use super::deletion::{WantedCancel, WantedDeletion};
 use super::files::SegmentFiles;
 use super::head::Sealed;
 use super::manifest::{Contents, Counters, DeletionEntry, SegmentEntry};
@@ -88,6 +88,8 @@ pub(super) struct Queue {
     pub(super) flushes_served: u64,
     /// Records that are to be deleted, in the order in which it was asked for.
     pub(super) deletions: VecDeque<WantedDeletion>,
+    /// Deletions that are to be cancelled.
+    pub(super) cancels: VecDeque<WantedCancel>,
     /// A chunk was handed over and is not stored yet.
     pub(super) is_flushing: bool,
     /// Time is up: what is not stored stays where it comes from.
@@ -100,7 +102,9 @@ impl Queue {
     /// Something is to be written.
     pub(super) fn has_work(&self) -> bool {
         let is_due = |wanted: &WantedDeletion| wanted.after_flush <= self.flushes_served;
-        self.sealed.is_some() || self.deletions.front().is_some_and(is_due)
+        self.sealed.is_some()
+            || !self.cancels.is_empty()
+            || self.deletions.front().is_some_and(is_due)
     }
 
     /// Takes the next deletion, once everything that it is about is in segments.

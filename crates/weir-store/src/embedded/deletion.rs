@@ -4,7 +4,8 @@
 //! Invariants: everything that a request is about is in segments before the request is written
 //! down, so its place in the order of sequences says for ever what it is about; from the moment at
 //! which it is durable every query hides those records; it is done only when no byte of them is in
-//! a file of the store, the manifest included, which forgets what was asked for.
+//! a file of the store, the manifest included, which forgets what was asked for. One that is
+//! cancelled before hides and removes nothing from the moment at which that is durable.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -21,7 +22,9 @@ use super::sidecar::SidecarError;
 use super::snapshot::{Deletion, Snapshot};
 use super::store::EmbeddedStore;
 use crate::limits::{DELETIONS_DONE_MAX, DELETIONS_PENDING_MAX};
-use crate::query::{Access, Budget, DeleteError, DeletionReport, QueryError, TimeRange};
+use crate::query::{
+    Access, Budget, CancelError, DeleteError, DeletionReport, QueryError, TimeRange,
+};
 
 /// A deletion that is to be written down.
 #[derive(Debug)]
@@ -30,6 +33,14 @@ pub(super) struct WantedDeletion {
     range: TimeRange,
     /// What it is about is in segments once this flush was served.
     pub(super) after_flush: u64,
+    /// Is told its number.
+    told: SyncSender<u64>,
+}
+
+/// A deletion that is to be cancelled.
+#[derive(Debug)]
+pub(super) struct WantedCancel {
+    id: u64,
     /// Is told its number.
     told: SyncSender<u64>,
 }
@@ -75,11 +86,64 @@ impl EmbeddedStore {
             range: entry.range,
             requested_ns: entry.requested_ns,
             done_ns: entry.done_ns,
+            is_cancelled: entry.is_cancelled,
             rows: entry.removed,
             segments_left: catalog.concerned_by(*id, entry).len() as u64,
         };
         catalog.deletion_entries.iter().rev().map(report).collect()
     }
+
+    /// Ends a deletion that is not done: what it has not removed yet is shown again, once that is
+    /// durable.
+    ///
+    /// # Errors
+    /// See [`CancelError`].
+    pub fn cancel_deletion(
+        &self,
+        id: u64,
+        access: &Access,
+        timeout: Duration,
+    ) -> Result<DeletionReport, CancelError> {
+        if !self.is_running() {
+            return Err(CancelError::NotRunning);
+        }
+        if access.restriction().is_some() {
+            return Err(CancelError::Unknown(id));
+        }
+        let told = ask_to_cancel(&self.shared, id)?;
+        if told.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout) {
+            let mut queue = self.shared.queue();
+            let waiting = queue.cancels.len();
+            queue.cancels.retain(|wanted| wanted.id != id);
+            let is_given_up = queue.cancels.len() < waiting;
+            return Err(if is_given_up { CancelError::Late } else { CancelError::Uncertain });
+        }
+        // It may have been done meanwhile.
+        let report = self.deletions(access).into_iter().find(|report| report.id == id);
+        match report.ok_or(CancelError::Unknown(id))? {
+            report if report.is_cancelled => Ok(report),
+            report if report.done_ns.is_some() => Err(CancelError::Done(id)),
+            _ => Err(CancelError::NotRunning),
+        }
+    }
+}
+
+/// Asks for a deletion to be cancelled, unless it is known that it cannot be.
+pub(super) fn ask_to_cancel(shared: &Shared, id: u64) -> Result<Receiver<u64>, CancelError> {
+    let known = shared.catalog().deletion_entries.get(&id).cloned();
+    let known = known.ok_or(CancelError::Unknown(id))?;
+    if known.done_ns.is_some() && !known.is_cancelled {
+        return Err(CancelError::Done(id));
+    }
+    let (told, receiver) = sync_channel(1);
+    let mut queue = shared.queue();
+    if queue.has_ended || queue.is_given_up {
+        return Err(CancelError::NotRunning);
+    }
+    queue.cancels.push_back(WantedCancel { id, told });
+    drop(queue);
+    shared.work.notify_one();
+    Ok(receiver)
 }
 
 /// Asks for a deletion, which happens once the head was flushed; also gives the number of that
@@ -126,12 +190,32 @@ impl Flusher {
             before_sequence: self.contents().counters.next_sequence,
             requested_ns: self.shared.clock.unix_ns(),
             done_ns: None,
+            is_cancelled: false,
             removed: 0,
         };
         let change = Change { deletions: vec![(id, entry)], counters, ..Change::default() };
         let told = Some((wanted.told, id));
         self.commit(Pending { change, told, ..Pending::default() })?;
         tracing::info!(id, "records are to be deleted, and hidden from now on");
+        Ok(true)
+    }
+
+    /// Cancels the next deletion that is to be; one that has ended stays as it is. False when there
+    /// is none.
+    pub(super) fn cancel_deletion(&mut self) -> Result<bool, SidecarError> {
+        let Some(WantedCancel { id, told }) = self.shared.queue().cancels.pop_front() else {
+            return Ok(false);
+        };
+        let Some(entry) = self.contents().deletions.get(&id) else { return Ok(true) };
+        if entry.done_ns.is_some() {
+            let _nobody_waits = told.send(id);
+            return Ok(true);
+        }
+        let entry = entry.ended(self.shared.clock.unix_ns(), true);
+        tracing::info!(id, removed = entry.removed, "a deletion is cancelled");
+        let (deletions, counters) = (vec![(id, entry)], self.counters(0));
+        let change = Change { deletions, counters, ..Change::default() };
+        self.commit(Pending { change, told: Some((told, id)), ..Pending::default() })?;
         Ok(true)
     }
 
@@ -254,9 +338,7 @@ impl Flusher {
             }
             for (id, entry) in pending {
                 if entry.parsed().is_some() && catalog.concerned_by(*id, entry).is_empty() {
-                    let done =
-                        DeletionEntry { query: String::new(), done_ns: Some(now), ..entry.clone() };
-                    change.deletions.push((*id, done));
+                    change.deletions.push((*id, entry.ended(now, false)));
                 }
             }
         }

@@ -131,7 +131,10 @@ impl Flusher {
             self.commit_pending()?;
             return Ok(true);
         }
-        Ok(self.flush_waiting()? || self.begin_deletion()? || self.tidy()?)
+        Ok(self.flush_waiting()?
+            || self.cancel_deletion()?
+            || self.begin_deletion()?
+            || self.tidy()?)
     }
 
     /// Writes the chunk that waits. False when there is none.

@@ -8,9 +8,10 @@ use weir_expr::{Expr, Field};
 use super::scan;
 use super::snapshot::Snapshot;
 use crate::query::{
-    Access, Aggregate, AggregateRequest, Budget, ContextRequest, DeleteError, DeletionReport,
-    FieldInfo, Filter, LogStore, NamedMeasure, Patterns, PatternsRequest, QueryError,
-    RecordContext, SearchPage, SearchRequest, StoreFigures, StoreReport, TimeRange, ValueType,
+    Access, Aggregate, AggregateRequest, Budget, CancelError, ContextRequest, DeleteError,
+    DeletionReport, FieldInfo, Filter, LogStore, NamedMeasure, Patterns, PatternsRequest,
+    QueryError, RecordContext, SearchPage, SearchRequest, StoreFigures, StoreReport, TimeRange,
+    ValueType,
 };
 
 /// What gives snapshots.
@@ -35,6 +36,14 @@ pub trait Snapshots: Send + Sync + std::fmt::Debug {
 
     /// See [`LogStore::deletions`].
     fn deletions(&self, access: &Access) -> Vec<DeletionReport>;
+
+    /// See [`LogStore::cancel_deletion`].
+    fn cancel_deletion(
+        &self,
+        id: u64,
+        access: &Access,
+        timeout: Duration,
+    ) -> Result<DeletionReport, CancelError>;
 }
 
 /// Answers questions from snapshots.
@@ -146,5 +155,14 @@ impl<S: Snapshots> LogStore for Explorer<S> {
 
     fn deletions(&self, access: &Access) -> Vec<DeletionReport> {
         self.store.deletions(access)
+    }
+
+    fn cancel_deletion(
+        &self,
+        id: u64,
+        access: &Access,
+        timeout: Duration,
+    ) -> Result<DeletionReport, CancelError> {
+        self.store.cancel_deletion(id, access, timeout)
     }
 }

@@ -19,8 +19,8 @@ use super::opening::{self, Opened};
 use super::snapshot::Snapshot;
 use super::threads::{self, Feeder, Threads};
 use crate::query::{
-    Access, ClassReport, ColumnReport, DeleteError, DeletionReport, StoreFigures, StoreReport,
-    TimeRange,
+    Access, CancelError, ClassReport, ColumnReport, DeleteError, DeletionReport, StoreFigures,
+    StoreReport, TimeRange,
 };
 
 /// How a store is laid out and bounded.
@@ -261,6 +261,15 @@ impl Snapshots for EmbeddedStore {
 
     fn deletions(&self, access: &Access) -> Vec<DeletionReport> {
         EmbeddedStore::deletions(self, access)
+    }
+
+    fn cancel_deletion(
+        &self,
+        id: u64,
+        access: &Access,
+        timeout: Duration,
+    ) -> Result<DeletionReport, CancelError> {
+        EmbeddedStore::cancel_deletion(self, id, access, timeout)
     }
 }
 

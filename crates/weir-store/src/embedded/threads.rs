@@ -290,6 +290,7 @@ fn run_flusher(mut flusher: Flusher) {
         if queue.is_given_up || (queue.has_ended && !has_work) {
             // Whoever waits hears of it.
             queue.deletions.clear();
+            queue.cancels.clear();
             return;
         }
         let pause = match step {

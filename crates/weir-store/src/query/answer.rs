@@ -60,6 +60,27 @@ pub struct Coverage {
 }
 
 impl Coverage {
+    /// That of two looks at the same snapshot.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.scanned.add(other.scanned);
+        for shortfall in other.shortfalls {
+            let kind = std::mem::discriminant(&shortfall);
+            let known = self.shortfalls.iter_mut().find(|k| std::mem::discriminant(*k) == kind);
+            match (known, shortfall) {
+                (
+                    Some(Shortfall::Damaged { segments: known }),
+                    Shortfall::Damaged { mut segments },
+                ) => {
+                    segments.retain(|segment| !known.contains(segment));
+                    known.append(&mut segments);
+                }
+                (Some(_), _) => {}
+                (None, shortfall) => self.shortfalls.push(shortfall),
+            }
+        }
+        self.unknown_fields.extend(other.unknown_fields);
+    }
+
     /// The answer is not the whole one.
     pub fn is_partial(&self) -> bool {
         !self.shortfalls.is_empty()

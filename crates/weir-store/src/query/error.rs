@@ -22,6 +22,26 @@ pub enum QueryError {
     Read(#[from] SegmentError),
 }
 
+/// Why a deletion is not cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CancelError {
+    /// There is none of this number, or it is forgotten; or whoever asks may not see everything.
+    #[error("there is no deletion {0}")]
+    Unknown(u64),
+    /// Its records are gone.
+    #[error("deletion {0} is done: nothing is left to be shown again")]
+    Done(u64),
+    /// The store is starting or stopping.
+    #[error("the store does not run")]
+    NotRunning,
+    /// The disk does not take it. The deletion goes on.
+    #[error("it could not be made durable in time, and was given up: the deletion goes on")]
+    Late,
+    /// The disk does not answer: look into the list whether it counts.
+    #[error("it could not be made durable in time, but may be: look what is listed")]
+    Uncertain,
+}
+
 /// Why nothing is deleted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeleteError {

@@ -18,7 +18,7 @@ pub use answer::{
     RecordContext, Scanned, SearchPage, Shortfall, ValueType,
 };
 pub use budget::{Budget, Stop};
-pub use error::{DeleteError, QueryError};
+pub use error::{CancelError, DeleteError, QueryError};
 pub use fields::StoredFields;
 pub use request::{
     Access, AggregateRequest, Aggregation, Compute, ContextRequest, Filter, GroupBy,

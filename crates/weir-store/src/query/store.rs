@@ -6,7 +6,7 @@ use weir_expr::Expr;
 
 use super::answer::{Aggregate, FieldInfo, Patterns, RecordContext, SearchPage};
 use super::budget::Budget;
-use super::error::{DeleteError, QueryError};
+use super::error::{CancelError, DeleteError, QueryError};
 use super::request::{
     Access, AggregateRequest, ContextRequest, PatternsRequest, SearchRequest, TimeRange,
 };
@@ -78,6 +78,19 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
 
     /// What was asked to be deleted, the latest first, with what became of it.
     fn deletions(&self, access: &Access) -> Vec<DeletionReport>;
+
+    /// Ends a deletion that is not done: what it has not removed yet is shown again, as soon as
+    /// that is durable, within `timeout`. One that was cancelled before stays so. Only for those
+    /// who may see everything.
+    ///
+    /// # Errors
+    /// See [`CancelError`].
+    fn cancel_deletion(
+        &self,
+        id: u64,
+        access: &Access,
+        timeout: Duration,
+    ) -> Result<DeletionReport, CancelError>;
 }
 
 /// What a store does, in figures.
@@ -146,8 +159,11 @@ pub struct DeletionReport {
     pub range: TimeRange,
     /// When it was asked for, nanoseconds since 1970.
     pub requested_ns: i64,
-    /// When the last of the records was gone from the disk, nanoseconds since 1970.
+    /// When the last of the records was gone from the disk, or it was cancelled, nanoseconds since
+    /// 1970.
     pub done_ns: Option<i64>,
+    /// It was cancelled: what it had not removed by then is shown again.
+    pub is_cancelled: bool,
     /// Records that are gone from the disk.
     pub rows: u64,
     /// Segments that may still have such records, which are hidden.

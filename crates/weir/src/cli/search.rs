@@ -126,8 +126,11 @@ pub(crate) enum StoreCommand {
     /// Delete records for good: count those that an expression describes, ask, hide them at once,
     /// and remove them from the disk in the background.
     Delete(DeleteArgs),
-    /// List what was asked to be deleted, and how far that is.
+    /// List what was asked to be deleted, and how far that is; or cancel a deletion.
     Deletions {
+        /// End this deletion: what it has not removed yet is shown again.
+        #[arg(long, value_name = "ID", conflicts_with = "output")]
+        cancel: Option<u64>,
         #[command(flatten)]
         api: ApiArgs,
         /// Form of the list.

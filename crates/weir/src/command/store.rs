@@ -48,7 +48,8 @@ pub(crate) fn run(command: &StoreCommand, color: ColorChoice) -> Result<Exit> {
         StoreCommand::Export(args) => export(args),
         StoreCommand::Verify { config } => verify(config),
         StoreCommand::Delete(args) => delete::delete(args),
-        StoreCommand::Deletions { api, output } => delete::list(api, *output),
+        StoreCommand::Deletions { cancel: Some(id), api, .. } => delete::cancel(api, *id),
+        StoreCommand::Deletions { api, output, .. } => delete::list(api, *output),
     }
 }
 

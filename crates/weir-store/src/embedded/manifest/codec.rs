@@ -34,6 +34,7 @@ enum Kind {
     Forgotten = 5,
     Deletion = 6,
     DeletionForgotten = 7,
+    DeletionCancelled = 8,
 }
 
 /// A record, with its header.
@@ -82,6 +83,10 @@ fn put_entries(change: &Change, out: &mut Vec<u8>) {
             put_u64s(&fields, out);
             out.extend_from_slice(deletion.query.as_bytes());
         });
+    }
+    // Behind the deletion, which has ended for those who do not know this entry.
+    for (id, _) in change.deletions.iter().filter(|(_, deletion)| deletion.is_cancelled) {
+        put(Kind::DeletionCancelled, &|out| put_u64s(&[*id], out));
     }
     for id in &change.deletions_forgotten {
         put(Kind::DeletionForgotten, &|out| put_u64s(&[*id], out));
@@ -182,6 +187,11 @@ fn decode_entry(kind: u8, fields: &[u8], change: &mut Change) -> Option<()> {
         }
         k if k == Kind::Forgotten as u8 => change.forgotten.push(StreamId(number(0)?)),
         k if k == Kind::Deletion as u8 => change.deletions.push(decode_deletion(fields)?),
+        k if k == Kind::DeletionCancelled as u8 => {
+            let id = number(0)?;
+            let known = change.deletions.iter_mut().rfind(|(known, _)| *known == id);
+            known?.1.is_cancelled = true;
+        }
         k if k == Kind::DeletionForgotten as u8 => change.deletions_forgotten.push(number(0)?),
         _ => {}
     }
@@ -199,6 +209,7 @@ fn decode_deletion(fields: &[u8]) -> Option<(u64, DeletionEntry)> {
         before_sequence: number(3)?,
         requested_ns: signed(4)?,
         done_ns: signed(5).filter(|time| *time != NOT_DONE),
+        is_cancelled: false,
         removed: number(6)?,
     };
     Some((number(0)?, deletion))

@@ -46,7 +46,7 @@ pub(crate) struct SegmentEntry {
 /// Records that are to be as if they had never been stored.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DeletionEntry {
-    /// Those that match this, as text. Empty once it is done: it may be what was to be deleted.
+    /// Those that match this, as text. Empty once it has ended: it may be what was to be deleted.
     pub(crate) query: String,
     /// And happened then.
     pub(crate) range: TimeRange,
@@ -54,13 +54,21 @@ pub(crate) struct DeletionEntry {
     pub(crate) before_sequence: u64,
     /// When it was asked for, nanoseconds since 1970.
     pub(crate) requested_ns: i64,
-    /// When the last of them was gone from the disk, nanoseconds since 1970.
+    /// When the last of them was gone from the disk, or it was cancelled, nanoseconds since 1970.
     pub(crate) done_ns: Option<i64>,
+    /// It was cancelled, and is about nothing any more.
+    pub(crate) is_cancelled: bool,
     /// Records that are gone from the disk.
     pub(crate) removed: u64,
 }
 
 impl DeletionEntry {
+    /// The same, ended.
+    pub(crate) fn ended(&self, done_ns: i64, is_cancelled: bool) -> Self {
+        let (query, done_ns) = (String::new(), Some(done_ns));
+        Self { query, done_ns, is_cancelled, ..self.clone() }
+    }
+
     /// As queries apply it; `None`: a query that this release cannot read.
     pub(crate) fn parsed(&self) -> Option<Deletion> {
         let query = weir_expr::parse(&self.query).ok()?;
@@ -126,7 +134,8 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// It says that something is gone, which nothing on the disk may say otherwise from then on.
+    /// It says that something is gone, which nothing on the disk may say otherwise from then on, or
+    /// that it was not to be deleted after all.
     pub(crate) fn ends_deletion(&self) -> bool {
         self.deletions.iter().any(|(_, deletion)| deletion.done_ns.is_some())
     }

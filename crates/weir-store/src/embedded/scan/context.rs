@@ -1,8 +1,8 @@
 //! The records around one, in its stream.
 //!
 //! A stream is in the order of its positions. Its records are near each other in time too, so
-//! units are looked at in the order of their distance in time, and those that cannot hold anything
-//! nearer than what was found are left out.
+//! units are looked at in rounds, the nearest in time first, until there are enough records on
+//! both sides: those of a stream that is rarely written are found however far apart they are.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,14 @@ use crate::embedded::columns::StoredRecord;
 use crate::embedded::segment::Fixed;
 use crate::embedded::snapshot::Snapshot;
 use crate::query::{
-    Budget, ContextRequest, Filter, QueryError, RecordContext, RecordId, TimeRange,
+    Budget, ContextRequest, Coverage, Filter, QueryError, RecordContext, RecordId, TimeRange,
 };
 
-/// How far from the record its neighbours are looked for, in time: a day. Records of a stream
-/// whose times are further apart than this are not shown beside each other.
-const REACH_NS: i64 = 86_400_000_000_000;
+const DAY_NS: i64 = 86_400_000_000_000;
+
+/// How far from the record its neighbours are looked for in each round, in time. The record itself
+/// is found in the first.
+const REACHES_NS: [i64; 3] = [DAY_NS, 30 * DAY_NS, i64::MAX];
 
 /// A position as it is compared.
 type Place = (u32, u64);
@@ -38,6 +40,17 @@ struct Near {
 impl Near {
     fn place(&self) -> Place {
         (self.id.position.epoch, self.id.position.offset)
+    }
+
+    /// There are as many on both sides as are asked for.
+    fn is_full(&self) -> bool {
+        let before = self.found.range(..self.place()).count();
+        let after = self.found.len() - before - usize::from(self.has_record());
+        before >= self.before && after >= self.after
+    }
+
+    fn has_record(&self) -> bool {
+        self.found.contains_key(&self.place())
     }
 
     /// Leaves out what is further away than those that are asked for.
@@ -100,13 +113,8 @@ pub fn context(
     budget: &Budget,
 ) -> Result<Option<RecordContext>, QueryError> {
     let id = request.id;
-    let range = TimeRange {
-        from_ns: id.time_ns.saturating_sub(REACH_NS),
-        to_ns: id.time_ns.saturating_add(REACH_NS),
-    };
-    let filter = Filter { range, ..Filter::all(request.access.clone()) };
-    let plan = Plan::new(&filter, &snapshot.deletions)?;
-    let mut units = Unit::of(snapshot, range);
+    let plan = Plan::new(&Filter::all(request.access.clone()), &snapshot.deletions)?;
+    let mut units = Unit::of(snapshot, TimeRange::ALL);
     let distance = |unit: &Unit| {
         let before = id.time_ns.saturating_sub(unit.last_ns);
         before.max(unit.first_ns.saturating_sub(id.time_ns)).max(0)
@@ -114,16 +122,25 @@ pub fn context(
     units.sort_by_key(distance);
     let (before, after) = (request.before, request.after);
     let make = || Near { id, before, after, found: BTreeMap::new() };
-    let done = run(snapshot, &units, &plan, budget, make)?;
-    let mut near = make();
-    done.sinks.into_iter().for_each(|sink| near.found.extend(sink.found));
-    near.trim();
-    let place = near.place();
-    if !near.found.contains_key(&place) {
-        return Ok(None);
+    let (mut near, mut coverage) = (make(), Coverage::default());
+    let mut from = 0;
+    for reach_ns in REACHES_NS {
+        let to = units.partition_point(|unit| distance(unit) <= reach_ns);
+        let done = run(snapshot, &units[from..to], &plan, budget, make)?;
+        for (place, spot) in done.sinks.into_iter().flat_map(|sink| sink.found) {
+            near.found.insert(place, Spot { unit: from + spot.unit, ..spot });
+        }
+        near.trim();
+        coverage.add(done.coverage);
+        if !near.has_record() {
+            return Ok(None);
+        }
+        if near.is_full() {
+            break;
+        }
+        from = to;
     }
     let spots: Vec<Spot> = near.found.into_values().collect();
-    let mut coverage = done.coverage;
     let mut records = records_of(&units, &spots, &mut coverage)?;
     let is_it = |record: &StoredRecord| record.position == id.position;
     let Some(at) = records.iter().position(is_it) else { return Ok(None) };

@@ -10,8 +10,8 @@ use crate::embedded::store::StoreConfig;
 use crate::embedded::threads::Wait;
 use crate::embedded::{Explorer, Snapshots};
 use crate::query::{
-    Access, Budget, DeleteError, DeletionReport, Filter, LogStore, NamedMeasure, Order,
-    SearchRequest, StoreFigures, StoreReport, TimeRange,
+    Access, Budget, CancelError, DeleteError, DeletionReport, Filter, LogStore, NamedMeasure,
+    Order, SearchRequest, StoreFigures, StoreReport, TimeRange,
 };
 
 fn start(
@@ -208,6 +208,15 @@ impl Snapshots for Still {
         _: Duration,
     ) -> Result<u64, DeleteError> {
         Ok(7)
+    }
+
+    fn cancel_deletion(
+        &self,
+        id: u64,
+        _: &Access,
+        _: std::time::Duration,
+    ) -> Result<DeletionReport, CancelError> {
+        Err(CancelError::Unknown(id))
     }
 
     fn deletions(&self, _: &Access) -> Vec<DeletionReport> {

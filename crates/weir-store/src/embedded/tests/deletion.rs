@@ -9,12 +9,13 @@ use weir_testkit::{Fault, FaultKind, FaultyDisk};
 use super::crash::{begin, cut_everywhere_and};
 use super::world::{File, Process, SECRETIVE, config, files, names, records_of};
 use crate::embedded::columns::StoredRecord;
-use crate::embedded::deletion::ask;
+use crate::embedded::deletion::{ask, ask_to_cancel};
 use crate::embedded::flusher::Step;
 use crate::embedded::scan;
 use crate::embedded::snapshot::Snapshot;
 use crate::query::{
-    Access, Budget, DeleteError, DeletionReport, Filter, Order, SearchRequest, TimeRange,
+    Access, Budget, CancelError, DeleteError, DeletionReport, Filter, Order, SearchRequest,
+    TimeRange,
 };
 
 const ALL: TimeRange = TimeRange::ALL;
@@ -216,6 +217,42 @@ fn only_what_may_be_seen_is_deleted_and_only_so_much_at_once() {
 }
 
 #[test]
+fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
+    let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
+    let mut process = start(&disk, &mut files);
+    store_in_all_forms(&mut process, &mut files);
+    let id = hide(&mut process, "password", ALL);
+    assert_eq!(split(&process).0, 0);
+    // The first segment loses its secrets, the others do not any more.
+    while list(&process)[0].rows == 0 {
+        assert_eq!(process.flusher.step(), Step::Worked);
+    }
+    let removed = list(&process)[0].rows as usize;
+    assert!((1..51).contains(&removed), "{removed}");
+    let told = ask_to_cancel(&process.store.shared, id).unwrap();
+    assert!(process.run());
+    assert_eq!((told.try_recv(), split(&process)), (Ok(1), (51 - removed, 102)));
+    let entry = list(&process).remove(0);
+    assert!(entry.is_cancelled && entry.done_ns.is_some() && entry.query.is_none(), "{entry:?}");
+    assert_eq!((entry.rows as usize, entry.segments_left), (removed, 0));
+    assert_eq!(process.store.figures().deletions_pending, 0);
+    let is_manifest = |path: &&std::path::PathBuf| path.to_string_lossy().contains("MANIFEST");
+    let manifests: Vec<_> = disk.names().iter().filter(is_manifest).cloned().collect();
+    assert!(!manifests.iter().any(|path| has_text(&disk, path, "password")), "it is forgotten");
+    // Once more changes nothing; what is done, or never was, cannot be cancelled.
+    let again = ask_to_cancel(&process.store.shared, id).unwrap();
+    let done = hide(&mut process, "hunter50", ALL);
+    assert!(process.run() && again.try_recv() == Ok(1));
+    let cancel = |id| ask_to_cancel(&process.store.shared, id).unwrap_err();
+    assert_eq!((cancel(done), cancel(9)), (CancelError::Done(2), CancelError::Unknown(9)));
+    drop(process);
+    let disk = disk.kill();
+    let process = start(&disk, &mut files);
+    assert_eq!(list(&process)[1], entry);
+    assert_eq!(split(&process), (51 - removed - 1, 102));
+}
+
+#[test]
 fn any_call_of_the_disk_may_fail_once() {
     let (disk, files) = stored();
     for kind in [FaultKind::NoSpace, FaultKind::Io] {
@@ -305,4 +342,52 @@ fn a_deletion_is_cut_anywhere() {
         (disk, files, process)
     };
     cut_everywhere_and(prepared, delete_secrets, 2, look_for_secrets);
+}
+
+/// The deletion is cancelled when the first segment has lost its secrets.
+fn delete_and_cancel(process: &mut Process, files: &mut BTreeMap<u64, File>) {
+    let query = weir_expr::parse("password").unwrap();
+    let told = ask(&process.store.shared, &query, ALL, &Access::all()).expect("one is allowed").1;
+    for _ in 0..100 {
+        process.feeder.step();
+        if list(process).first().is_some_and(|entry| entry.rows > 0) {
+            break;
+        }
+        process.flusher.step();
+    }
+    if let (Ok(id), Ok(told)) = (told.try_recv(), ask_to_cancel(&process.store.shared, 1)) {
+        process.run();
+        // Marks that the answer was given: secrets that were left then never go.
+        files.entry(SECRETIVE).or_default().is_told_gone = told.try_recv() == Ok(id);
+    }
+}
+
+/// The deletion counts whole, or is cancelled, and then nothing more goes.
+fn look_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64) {
+    let shown = format!("cut at call {nth}, seed {seed}");
+    let is_told = files[&SECRETIVE].is_told_gone;
+    let mut process = begin(disk, files);
+    let is_cancelled = |process: &Process| list(process).first().map(|entry| entry.is_cancelled);
+    let known = is_cancelled(&process);
+    assert!(!is_told || known == Some(true), "{shown}: the answer was forgotten");
+    process.clock.advance(Duration::from_secs(61));
+    process.run_on();
+    assert_eq!(is_cancelled(&process), known, "{shown}");
+    let entry = list(&process).first().cloned();
+    let removed = entry.as_ref().map_or(0, |entry| entry.rows);
+    assert_eq!(process.store.figures().deleted_rows, removed, "{shown}");
+    assert_eq!(split(&process), (51 - removed as usize, 102), "{shown}");
+    let is_whole = removed == 51 || known != Some(false);
+    assert!(is_whole && entry.is_none_or(|entry| entry.done_ns.is_some()), "{shown}");
+}
+
+#[test]
+fn a_cancelled_deletion_is_cut_anywhere() {
+    let (disk, files) = stored();
+    let prepared = || {
+        let (disk, mut files) = (disk.kill(), files.clone());
+        let process = begin(&disk, &mut files);
+        (disk, files, process)
+    };
+    cut_everywhere_and(prepared, delete_and_cancel, 2, look_what_is_left);
 }

@@ -1,4 +1,4 @@
-//! `weir store delete` and `weir store deletions`.
+//! `weir store delete` and `weir store deletions`, also `--cancel`.
 //!
 //! Invariant: nothing is deleted before it was said how much that is, and somebody agreed.
 
@@ -81,11 +81,22 @@ fn agrees(records: &str) -> Result<bool> {
         return Err(ExitError::with(Exit::Usage, message));
     }
     let mut out = io::stderr().lock();
-    write!(out, "Delete {records}? That cannot be undone. Type yes: ")?;
+    write!(out, "Delete {records}? What is removed cannot come back. Type yes: ")?;
     out.flush()?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(answer.trim().eq_ignore_ascii_case("yes"))
+}
+
+/// Ends a deletion, and says what is left.
+pub(super) fn cancel(api: &ApiArgs, id: u64) -> Result<Exit> {
+    let client = Client::new(api)?.patient(Some(PATIENCE));
+    let entry: DeletionEntry = client.delete(&format!("{PATH}/{id}"))?;
+    let removed = records(entry.records);
+    note(&format!(
+        "deletion {id} is cancelled: {removed} removed before, the others are shown again"
+    ));
+    Ok(Exit::Ok)
 }
 
 /// Lists what was asked to be deleted.
