@@ -223,6 +223,27 @@ fn computed_attributes_of_the_configuration_can_be_followed() {
     weir.stop();
 }
 
+#[test]
+fn what_the_head_of_a_text_says_and_new_names_can_be_followed() {
+    let scene = Scene::new();
+    let mut file = File::create(scene.logs().join("app.log")).unwrap();
+    let names = "[store.remap]\n\"res.status\" = \"http.status_code\"\n";
+    let mut weir = scene.start(&(scene.source("raw") + NOWHERE + names));
+    let mut codes = Reader::start(&weir, "query=@http.status_code:500", None);
+    let mut errors = Reader::start(&weir, "query=status:error", None);
+    for line in [
+        r#"{"res":{"status":500}}"#,
+        r#"{"res":{"status":200}}"#,
+        "2026-01-31 12:00:00 no ERROR found",
+        "2026-01-31 12:00:00 ERROR failed",
+    ] {
+        writeln!(file, "{line}").unwrap();
+    }
+    assert!(codes.rows(1)[0].1.contains("500"));
+    assert!(errors.rows(1)[0].1.contains("failed"));
+    weir.stop();
+}
+
 fn tail(weir: &Weir, args: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(["tail", "--api", &weir.api().unwrap().to_string()]).args(args);

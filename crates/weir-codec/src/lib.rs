@@ -27,8 +27,8 @@ mod text;
 mod time;
 
 pub use attributes::{
-    ATTRIBUTES_MAX, Attributes, Change, LineFormat, LineFormatError, PATH_BYTES_MAX, Part, Scalar,
-    Stated, rewrite_json,
+    ATTRIBUTES_MAX, Attributes, Change, LineFormat, LineFormatError, PATH_BYTES_MAX, Part, Renames,
+    Scalar, Stated, rewrite_json,
 };
 pub use datadog::{
     DATADOG_ITEMS_MAX, DATADOG_LINES_MAX, DatadogDefaults, DatadogError, DatadogFormat,

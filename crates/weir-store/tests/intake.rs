@@ -6,12 +6,13 @@ mod support;
 use proptest::prelude::*;
 use serde_json::json;
 use support::{open, read_all, write};
-use weir_codec::{Attributes, LineFormat, Scalar};
+use weir_codec::{Attributes, Renames, Scalar};
 use weir_model::{
     Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Resource, Seal, Severity,
     SourceBook, SourceId, StreamId,
 };
 use weir_store::embedded::columns::{AttributeValue, Intake, Rows, StoredRecord};
+use weir_store::query::UnparsedRows;
 
 const TIME_NS: i64 = 1_700_000_000_123_456_000;
 
@@ -141,13 +142,43 @@ fn logfmt_is_kept_as_it_stands_and_read_too() {
 }
 
 #[test]
-fn an_access_log_is_read_in_its_format() {
-    let line = br#"1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326"#;
-    let given = ("", line.as_slice(), Severity::UNSPECIFIED, RecordFlags::default());
-    let intake = Intake::new().with_line_format(LineFormat::preset("common").unwrap());
+fn attributes_are_kept_by_their_new_names() {
+    let names = [("http.response.status", "http.status_code"), ("text", "message")];
+    let names = names.map(|(from, to)| (from.to_owned(), to.to_owned()));
+    let intake = Intake::new().with_renames(Renames::new(names.to_vec()));
+    let body = br#"{"http":{"response":{"status":500}},"text":"failed"}"#.as_slice();
+    let given = ("", body, Severity::UNSPECIFIED, RecordFlags::default());
     let record = stored_with(intake, &[given], &Resource::new()).remove(0);
-    assert_eq!(record.message.as_deref().map(str::as_bytes), Some(line.as_slice()));
-    assert_eq!(attributes_of(&record)["http.status_code"], json!([200]));
+    assert_eq!(record.message.as_deref(), Some("failed"));
+    assert_eq!(attributes_of(&record), json!({"http.status_code":[500]}));
+}
+
+#[test]
+fn what_is_not_what_it_looks_like_is_counted_and_kept() {
+    let [plain, logfmt, malformed] =
+        [RecordFlags::default(), RecordFlags::LOGFMT, RecordFlags::MALFORMED];
+    let given: [(&[u8], RecordFlags); 8] = [
+        (b"{not json}", plain),
+        (b" {\"a\":1,} ", malformed),
+        (b"{\"a\":1}", malformed),
+        (b"{template} and text", plain),
+        (b"words alone", plain),
+        (b"words alone", logfmt),
+        (b"a=1", logfmt),
+        (b"no line of its format", malformed),
+    ];
+    let given = given.map(|(body, flags)| ("", body, Severity::UNSPECIFIED, flags));
+    let batch = batch(&given, &Resource::new());
+    let (mut rows, mut intake) = (Rows::new(), Intake::new());
+    intake.begin_batch("app", batch.header().stream, batch.resource());
+    for (sequence, view) in batch.records().enumerate() {
+        intake.push(&mut rows, sequence as u64, &view).unwrap();
+        let message = rows.record(sequence).unwrap().message;
+        let is_object = view.body == b"{\"a\":1}";
+        assert_eq!(message.is_none(), is_object);
+        assert!(is_object || message.unwrap().as_bytes() == view.body);
+    }
+    assert_eq!(intake.unparsed(), UnparsedRows { json: 2, logfmt: 1, format: 1 });
 }
 
 #[test]

@@ -38,6 +38,10 @@ pub struct StoreDocument {
     pub first_time: Option<String>,
     /// Time of the latest record in a segment, RFC 3339.
     pub last_time: Option<String>,
+    /// Records since start that look like JSON or logfmt and are none, or are in another format than
+    /// that of their source; they are stored as they stand.
+    #[serde(default)]
+    pub unparsed_rows: u64,
     /// The store has taken in what was received before it started.
     pub has_caught_up: bool,
     /// Segments that are damaged and were set aside.
@@ -87,6 +91,7 @@ impl From<StoreReport> for StoreDocument {
             sidecar_bytes: report.sidecar_bytes,
             first_time: report.first_time_ns.map(precise_time),
             last_time: report.last_time_ns.map(precise_time),
+            unparsed_rows: report.unparsed.total(),
             has_caught_up: report.has_caught_up,
             damaged: report.damaged,
             services: report.services.into_iter().map(service).collect(),

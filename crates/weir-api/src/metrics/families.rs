@@ -243,6 +243,12 @@ pub const FAMILIES: &[FamilyInfo] = &[
         "Of these, records that were stored already and came again.",
     ),
     family(
+        "weir_store_unparsed_events_total",
+        Counter,
+        "Records that are stored as they stand, by why: `{...}` that is no JSON object, no \
+         `key=value` pairs in a source of logfmt, or another format than that of their source.",
+    ),
+    family(
         "weir_store_flushed_bytes_total",
         Counter,
         "Bytes of records that were made into segments, as they came in.",

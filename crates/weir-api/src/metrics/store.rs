@@ -1,6 +1,6 @@
 //! What the store does, as rows.
 
-use weir_store::query::StoreFigures;
+use weir_store::query::{StoreFigures, UnparsedRows};
 
 use super::Page;
 
@@ -30,6 +30,10 @@ impl Page {
         ];
         for (name, value) in rows {
             self.row(name, &[], value);
+        }
+        let UnparsedRows { json, logfmt, format } = figures.unparsed;
+        for (reason, count) in [("json", json), ("logfmt", logfmt), ("format", format)] {
+            self.row("weir_store_unparsed_events_total", &[("reason", reason)], count);
         }
         for (name, sum, count) in [
             ("weir_store_flush_seconds", figures.flush_seconds, figures.flushes),

@@ -10,11 +10,13 @@
 mod access_log;
 mod json;
 mod logfmt;
+mod renames;
 mod rewrite;
 mod shape;
 mod syslog;
 
 pub use access_log::{LineFormat, LineFormatError};
+pub use renames::Renames;
 pub use rewrite::{Change, Part, rewrite_json};
 pub(crate) use syslog::severity_of_priority;
 
@@ -257,6 +259,11 @@ impl Attributes {
         self.entries.push(Entry { path, value });
     }
 
+    /// There is a value of this path, or below it.
+    pub fn has(&self, path: &[u8]) -> bool {
+        self.iter().any(|(found, _)| renames::below(found, path).is_some())
+    }
+
     /// Gives a path one value in place of those that it and the paths below it have.
     pub fn set(&mut self, path: &[u8], value: Scalar<'_>) {
         self.remove(path);
@@ -270,7 +277,7 @@ impl Attributes {
         let text = &self.text;
         self.entries.retain(|entry| {
             let found = text.get(entry.path.clone()).unwrap_or_default();
-            !found.strip_prefix(path).is_some_and(|rest| matches!(rest, [] | [b'.', ..]))
+            renames::below(found, path).is_none()
         });
         self.entries.len() < before
     }

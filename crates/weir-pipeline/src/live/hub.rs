@@ -9,6 +9,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use weir_codec::Renames;
 use weir_expr::{Expr, NamedMeasure};
 use weir_model::Batch;
 
@@ -34,8 +35,8 @@ struct State {
     /// What is asked for, each expression once, by the numbers of `Tail::expression`.
     expressions: Vec<(u64, Expr)>,
     next_expression: u64,
-    measures: Arc<[NamedMeasure]>,
-    /// Counts changes of expressions and measures.
+    names: Names,
+    /// Counts changes of expressions and names.
     version: u64,
     backlog: VecDeque<Found>,
     /// Number of the first of `backlog`, counted over all that were ever in it.
@@ -92,7 +93,14 @@ pub(super) enum Wanted {
     /// Nothing: the thread ends.
     Nothing,
     /// This.
-    Changed { version: u64, expressions: Vec<(u64, Expr)>, measures: Arc<[NamedMeasure]> },
+    Changed { version: u64, expressions: Vec<(u64, Expr)>, names: Names },
+}
+
+/// What attributes are called that records do not have by that name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Names {
+    pub(super) measures: Arc<[NamedMeasure]>,
+    pub(super) renames: Arc<Renames>,
 }
 
 impl Found {
@@ -134,10 +142,10 @@ impl Hub {
         self.changed.notify_one();
     }
 
-    pub(super) fn set_measures(&self, measures: &[NamedMeasure]) {
+    pub(super) fn set_names(&self, names: Names) {
         let mut state = self.state();
-        if *state.measures != *measures {
-            state.measures = measures.into();
+        if state.names != names {
+            state.names = names;
             state.version += 1;
         }
         drop(state);
@@ -155,8 +163,8 @@ impl Hub {
         if state.version == version {
             return Wanted::Same;
         }
-        let (expressions, measures) = (state.expressions.clone(), state.measures.clone());
-        Wanted::Changed { version: state.version, expressions, measures }
+        let (expressions, names) = (state.expressions.clone(), state.names.clone());
+        Wanted::Changed { version: state.version, expressions, names }
     }
 
     /// Something was found.

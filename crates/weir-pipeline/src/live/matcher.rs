@@ -12,7 +12,7 @@ use weir_expr::{CompileError, Computed, Expr, Hits, Limits, NamedMeasure, Rule, 
 use weir_journal::{Next, Subscriber};
 use weir_model::{Batch, SourceId};
 
-use super::hub::{BACKLOG_BYTES, Found, Hub, Matches, Wanted};
+use super::hub::{BACKLOG_BYTES, Found, Hub, Matches, Names, Wanted};
 use crate::rule::{Draft, Origin, RecordFields};
 use crate::view::PipelineView;
 
@@ -68,8 +68,8 @@ async fn run(hub: &Hub, mut subscriber: Subscriber, mut matcher: Matcher) {
         match hub.wanted(matcher.version) {
             Wanted::Same => {}
             Wanted::Nothing => return,
-            Wanted::Changed { version, expressions, measures } => {
-                if let Err(error) = matcher.compile(version, &expressions, measures) {
+            Wanted::Changed { version, expressions, names } => {
+                if let Err(error) = matcher.compile(version, &expressions, names) {
                     // Each was compiled by itself before.
                     tracing::error!(%error, "live tails end");
                     return hub.end();
@@ -127,7 +127,7 @@ impl Matcher {
         &mut self,
         version: u64,
         expressions: &[(u64, Expr)],
-        measures: Arc<[NamedMeasure]>,
+        names: Names,
     ) -> Result<(), CompileError> {
         let rules: Vec<Rule> = expressions.iter().map(|(_, expr)| rule(expr)).collect();
         let limits = Limits { rules: rules.len(), regexp_bytes: usize::MAX };
@@ -135,7 +135,8 @@ impl Matcher {
         let scratch = set.scratch();
         self.set = Some((set, scratch));
         self.found = expressions.iter().map(|(number, _)| (*number, Vec::new())).collect();
-        (self.version, self.measures) = (version, measures);
+        (self.version, self.measures) = (version, names.measures);
+        self.draft.get_mut().set_renames(names.renames);
         Ok(())
     }
 

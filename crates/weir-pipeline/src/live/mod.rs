@@ -15,13 +15,14 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
+use weir_codec::Renames;
 use weir_expr::{CompileError, Expr, NamedMeasure};
 use weir_model::Batch;
 
 use crate::output::lines;
 use crate::view::PipelineView;
 pub(crate) use hub::Hub;
-use hub::Taken;
+use hub::{Names, Taken};
 
 /// The records that an expression describes, from now on.
 #[derive(Debug)]
@@ -99,9 +100,10 @@ impl Drop for LiveTail {
 
 impl PipelineView {
     /// From now on live tails know these attributes, which are computed from others, and no
-    /// other ones.
-    pub fn set_measures(&self, measures: &[NamedMeasure]) {
-        self.live.set_measures(measures);
+    /// other ones; and others by these names, as the store does.
+    pub fn set_names(&self, measures: &[NamedMeasure], renames: &Renames) {
+        let renames = Arc::new(renames.clone());
+        self.live.set_names(Names { measures: measures.into(), renames });
     }
 }
 

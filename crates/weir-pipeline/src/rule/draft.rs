@@ -5,8 +5,9 @@
 //! byte as it was read.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
-use weir_codec::{Attributes, Scalar, severity_of_escaped_text, severity_of_text};
+use weir_codec::{Attributes, Renames, Scalar, severity_of_escaped_text, severity_of_text};
 use weir_expr::{Body, Constants, Field, Fields, Reserved, Status, Value, Visitor, tag_path};
 use weir_model::{RecordFlags, RecordView, Severity, unescape_json_into};
 
@@ -131,9 +132,16 @@ pub(crate) struct Draft {
     stated: Severity,
     /// What the head of its text says, once somebody asked.
     of_text: Cell<Option<Severity>>,
+    /// By which names attributes are known; rules see them as they came.
+    renames: Arc<Renames>,
 }
 
 impl Draft {
+    /// From now on attributes are known by these names.
+    pub(crate) fn set_renames(&mut self, renames: Arc<Renames>) {
+        self.renames = renames;
+    }
+
     /// Begins with the next record.
     pub(crate) fn begin(&mut self, view: &RecordView<'_>) {
         self.is_own_read = false;
@@ -163,6 +171,11 @@ impl Draft {
         if std::mem::replace(&mut self.is_body_read, true) {
             return;
         }
+        self.read_inside(view);
+        self.renames.apply(&mut self.own, &mut self.inside);
+    }
+
+    fn read_inside(&mut self, view: &RecordView<'_>) {
         self.inside.clear();
         self.stated = Severity::UNSPECIFIED;
         let is_logfmt = view.flags.contains(RecordFlags::LOGFMT);

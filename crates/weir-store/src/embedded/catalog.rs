@@ -17,7 +17,7 @@ use super::head::Sealed;
 use super::manifest::{Contents, Counters, DeletionEntry, SegmentEntry};
 use super::snapshot::{Deletion, HeadChunk, OpenSegment, Snapshot};
 use super::store::StoreConfig;
-use crate::query::TimeRange;
+use crate::query::{TimeRange, UnparsedRows};
 
 /// A segment that counts.
 #[derive(Debug, Clone)]
@@ -118,6 +118,7 @@ impl Queue {
 pub(super) struct Counts {
     pub(super) taken_rows: AtomicU64,
     pub(super) skipped_rows: AtomicU64,
+    pub(super) unparsed: Mutex<UnparsedRows>,
     pub(super) flushed_bytes: AtomicU64,
     pub(super) flushes: AtomicU64,
     pub(super) flush_us: AtomicU64,

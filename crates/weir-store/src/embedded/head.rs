@@ -14,6 +14,7 @@ use weir_model::{Position, StreamId};
 use super::columns::Intake;
 use super::snapshot::HeadChunk;
 use crate::limits::HELD_MAX;
+use crate::query::UnparsedRows;
 
 /// What the store asks of where its records come from.
 pub trait Upstream: Send {
@@ -77,12 +78,13 @@ impl Head {
     /// An empty one: what is stored already up to these positions is passed over.
     pub(super) fn new(
         chunk: Arc<HeadChunk>,
+        intake: Intake,
         head_bytes: u64,
         next_sequence: u64,
         stored: HashMap<StreamId, Position>,
     ) -> Self {
         Self {
-            intake: Intake::new(),
+            intake,
             chunk,
             chunk_bytes_max: (head_bytes / 2) as usize,
             positions: HashMap::new(),
@@ -143,6 +145,11 @@ impl Head {
     pub(super) fn hold(&mut self, now: Duration) -> &mut Held {
         self.begun.get_or_insert(now);
         &mut self.held
+    }
+
+    /// Records that were not what they look like, since start.
+    pub(super) fn unparsed(&self) -> UnparsedRows {
+        self.intake.unparsed()
     }
 
     /// The chunk has as much as it should have.

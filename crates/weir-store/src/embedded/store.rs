@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use weir_codec::Renames;
 use weir_expr::Expr;
 use weir_host::{Clock, Disk};
 use weir_journal::Cursor;
@@ -41,6 +42,8 @@ pub struct StoreConfig {
     pub level: i32,
     /// Disk that always stays free.
     pub free_bytes_min: u64,
+    /// By which names attributes are kept.
+    pub renames: Renames,
 }
 
 /// The embedded store.
@@ -171,6 +174,7 @@ impl EmbeddedStore {
             raw_bytes: sum(|entry| entry.raw_bytes),
             taken_rows: get(&counts.taken_rows),
             skipped_rows: get(&counts.skipped_rows),
+            unparsed: *counts.unparsed.lock().unwrap_or_else(PoisonError::into_inner),
             flushed_bytes: get(&counts.flushed_bytes),
             flushes: get(&counts.flushes),
             flush_seconds: get(&counts.flush_us) as f64 / 1e6,
@@ -228,6 +232,7 @@ impl EmbeddedStore {
             sidecar_bytes: entries.iter().map(|entry| entry.sidecar_bytes).sum(),
             first_time_ns: entries.iter().map(|entry| entry.times_ns.0).min(),
             last_time_ns: entries.iter().map(|entry| entry.times_ns.1).max(),
+            unparsed: figures.unparsed,
             has_caught_up: !figures.is_catching_up,
             damaged: figures.damaged,
             services,

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use weir_journal::{Cursor, Delivery};
 use weir_model::{Position, SourceId, StreamId};
 
 use super::catalog::Shared;
+use super::columns::Intake;
 use super::flusher::{Flusher, Step};
 use super::head::{ChunkFull, Head};
 use super::snapshot::HeadChunk;
@@ -70,7 +71,8 @@ impl Feeder {
             catalog.chunks.push(chunk.clone());
             catalog.counters.next_sequence
         };
-        let head = Head::new(chunk, shared.config.head_bytes, next_sequence, stored);
+        let intake = Intake::new().with_renames(shared.config.renames.clone());
+        let head = Head::new(chunk, intake, shared.config.head_bytes, next_sequence, stored);
         let last_taken = shared.clock.monotonic();
         Self {
             shared,
@@ -132,7 +134,10 @@ impl Feeder {
                 .sources
                 .entry(source)
                 .or_insert_with(|| cursor.source_name(source).unwrap_or_default());
-            match self.head.push(&delivery, from, name, now) {
+            let pushed = self.head.push(&delivery, from, name, now);
+            *self.shared.counts.unparsed.lock().unwrap_or_else(PoisonError::into_inner) =
+                self.head.unparsed();
+            match pushed {
                 Ok(skipped) => {
                     let counts = &self.shared.counts;
                     counts.taken_rows.fetch_add(delivery.record_count, Ordering::Relaxed);

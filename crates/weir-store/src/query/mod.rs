@@ -25,7 +25,9 @@ pub use request::{
     GroupHistogram, GroupSort, Order, PageKey, PatternsRequest, RecordId, SearchRequest, SortBy,
     TimeRange,
 };
-pub use store::{ClassReport, ColumnReport, DeletionReport, LogStore, StoreFigures, StoreReport};
+pub use store::{
+    ClassReport, ColumnReport, DeletionReport, LogStore, StoreFigures, StoreReport, UnparsedRows,
+};
 pub use weir_expr::NamedMeasure;
 
 pub(crate) use answer::{compare_keys, compare_ranks, rank_of};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use weir_expr::Expr;
+use weir_model::RecordFlags;
 
 use super::answer::{Aggregate, FieldInfo, Patterns, RecordContext, SearchPage};
 use super::budget::Budget;
@@ -112,6 +113,8 @@ pub struct StoreFigures {
     pub taken_rows: u64,
     /// Of these, those that were stored already.
     pub skipped_rows: u64,
+    /// Of these, those that were not what they look like.
+    pub unparsed: UnparsedRows,
     /// Bytes of records that were made into segments since start, as they came in.
     pub flushed_bytes: u64,
     /// Chunks that were made into segments since start.
@@ -146,6 +149,34 @@ pub struct StoreFigures {
     pub deleted_rows: u64,
     /// Deletions that are not done yet: their records are hidden, and still in files.
     pub deletions_pending: u64,
+}
+
+/// Records that are stored as they stand, because they are not what they look like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UnparsedRows {
+    /// `{...}` that is no JSON object.
+    pub json: u64,
+    /// No `key=value` pairs where the source says so.
+    pub logfmt: u64,
+    /// In another format than that of their source.
+    pub format: u64,
+}
+
+impl UnparsedRows {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.json + self.logfmt + self.format
+    }
+
+    /// Counts a record whose body was not parsed, if one would think that it can be.
+    pub(crate) fn count(&mut self, flags: RecordFlags, body: &[u8]) {
+        let looks_like_json = matches!(body.trim_ascii(), [b'{', .., b'}']);
+        self.json += u64::from(looks_like_json);
+        if !looks_like_json {
+            self.logfmt += u64::from(flags.contains(RecordFlags::LOGFMT));
+            self.format += u64::from(flags.contains(RecordFlags::MALFORMED));
+        }
+    }
 }
 
 /// What became of a deletion.
@@ -211,6 +242,8 @@ pub struct StoreReport {
     pub first_time_ns: Option<i64>,
     /// Time of the latest record in a segment, nanoseconds since 1970.
     pub last_time_ns: Option<i64>,
+    /// Records since start that were not what they look like.
+    pub unparsed: UnparsedRows,
     /// The store has taken in what was received before it started.
     pub has_caught_up: bool,
     /// Segments that are damaged and were set aside.

@@ -98,7 +98,7 @@ impl Running {
                 Arc::new(explorer.with_measures(measures.clone())) as Arc<_>
             };
             let view = self.pipeline.view();
-            view.set_measures(measures);
+            view.set_names(measures, &self.plan.renames);
             api.show(view, self.store.as_ref().map(explorer));
         }
     }

@@ -103,6 +103,13 @@ fn text(store: &StoreDocument, paint: Paint) -> String {
         group_digits(store.head_rows),
         approx_size(store.head_bytes),
     );
+    if store.unparsed_rows > 0 {
+        let count = group_digits(store.unparsed_rows);
+        let _ = writeln!(
+            out,
+            "  {count} since start are not what they look like (JSON, logfmt, the format of their source)"
+        );
+    }
     if !store.has_caught_up {
         let _ = writeln!(out, "  {}", paint.paint(Style::Warn, "it is still catching up"));
     }
@@ -303,6 +310,7 @@ mod tests {
             rows: 3000,
             head_rows: 5,
             head_bytes: 2048,
+            unparsed_rows: 1234,
             raw_bytes: 10_000,
             segment_bytes: 1900,
             sidecar_bytes: 100,
@@ -323,6 +331,7 @@ Store
   3,000 records in 2 segments
   1.95 KiB on disk, 20.0 % of what came in: segments 1.86 KiB, filters 100 B; 9.77 KiB came in
   5 records (2.00 KiB) not in a segment yet
+  1,234 since start are not what they look like (JSON, logfmt, the format of their source)
 Records by service
   SERVICE  RECORDS   SHARE
   web        2,000  66.7 %

@@ -22,6 +22,7 @@ mod multiline;
 mod plan;
 mod redaction;
 mod reference;
+mod renames;
 mod rules;
 mod schema;
 mod section;

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::str::FromStr as _;
 
 use weir_api::QueryLimits;
+use weir_codec::Renames;
 use weir_host::{Disk as _, RealDisk};
 use weir_journal::WhenFull;
 use weir_pipeline::config::{
@@ -49,6 +50,8 @@ pub(crate) struct Plan {
     pub(crate) store: Option<StoreConfig>,
     /// Attributes that are computed when the store is asked.
     pub(crate) measures: Vec<NamedMeasure>,
+    /// By which names the store and live tails know attributes.
+    pub(crate) renames: Renames,
     /// Records with what the rules must do with them.
     pub(crate) tests: Vec<RuleTest>,
 }
@@ -139,6 +142,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
     let sections = sections(tree, diagnostics);
     check::check(&sections, diagnostics);
     let measures = super::measures::measures(sections.table("store"), diagnostics);
+    let renames = super::renames::renames(sections.table("store"), diagnostics);
     let rules = rules::rules(&sections, diagnostics);
     let tests = rules::tests(&sections, diagnostics);
     if diagnostics.has_errors() {
@@ -152,7 +156,10 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
     let data_dir = sections.data_dir();
     let disk_bytes = disk_bytes(&data_dir);
     let disk_free_bytes_min = journal.size_or_share("keep_free").resolve(disk_bytes);
-    let store = sections.has_store().then(|| store(&sections, disk_bytes, disk_free_bytes_min));
+    let store = sections.has_store().then(|| StoreConfig {
+        renames: renames.clone(),
+        ..store(&sections, disk_bytes, disk_free_bytes_min)
+    });
     Some(Plan {
         api_listen: api.listen("listen").filter(|_| api.bool("enabled")),
         queries: api.table("queries").map(queries).unwrap_or_default(),
@@ -176,6 +183,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
         },
         store,
         measures,
+        renames,
         tests,
     })
 }
@@ -212,6 +220,7 @@ fn store(sections: &Sections, disk_bytes: u64, free_bytes_min: u64) -> StoreConf
         retention_bytes: Some(store.size_or_share("retention_size").resolve(disk_bytes)),
         level: store.count("level").map_or(1, |level| i32::try_from(level).unwrap_or(1)),
         free_bytes_min,
+        renames: Renames::default(),
     }
 }
 

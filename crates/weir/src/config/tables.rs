@@ -353,6 +353,15 @@ pub(crate) const TABLES: &[Table] = &[
                 "Level of zstd for new files: higher ones take more time and less disk.",
             ),
             field(
+                "remap",
+                Kind::Values,
+                None("none"),
+                "By which names attributes are kept, with those below them: \
+                 `{ \"http.response.status\" = \"http.status_code\" }`. Searches and live tails know \
+                 them by the new name only; rules see the record as it came. A record that has the \
+                 new name already stays as it is.",
+            ),
+            field(
                 "measures",
                 Kind::Values,
                 None("none"),

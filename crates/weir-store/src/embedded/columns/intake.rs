@@ -8,7 +8,7 @@
 //! Everything else is kept as it stands, whatever was read from it.
 
 use weir_codec::{
-    ATTRIBUTES_MAX, Attributes, LineFormat, Scalar, Stated, TimeParser, escape_json_into,
+    ATTRIBUTES_MAX, Attributes, Renames, Scalar, Stated, TimeParser, escape_json_into,
     severity_of_text,
 };
 use weir_expr::{Reserved, Status};
@@ -17,11 +17,13 @@ use weir_model::{RecordFlags, RecordView, StreamId, unescape_json_into};
 use super::form::{Form, MESSAGE_PATHS, TIME_PATHS, TimeStyle};
 use super::record::value_of;
 use super::rows::{Full, NewRow, Rows, is_utf8};
+use crate::query::UnparsedRows;
 
 /// Reads records one after the other; its buffers are used for all of them.
 #[derive(Debug, Default)]
 pub struct Intake {
-    line_format: Option<LineFormat>,
+    renames: Renames,
+    unparsed: UnparsedRows,
     source: Vec<u8>,
     stream: u64,
     resource: Attributes,
@@ -130,16 +132,21 @@ impl Taken {
 }
 
 impl Intake {
-    /// Reads JSON objects and logfmt, which batches mark.
+    /// Reads JSON objects, and logfmt, which batches mark. Other formats are read by rules.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads other bodies in this format too.
+    /// Keeps attributes by other names than those that they come with.
     #[must_use]
-    pub fn with_line_format(mut self, format: LineFormat) -> Self {
-        self.line_format = Some(format);
+    pub fn with_renames(mut self, renames: Renames) -> Self {
+        self.renames = renames;
         self
+    }
+
+    /// Records that were not what they look like, of all that were added.
+    pub fn unparsed(&self) -> UnparsedRows {
+        self.unparsed
     }
 
     /// Begins with a batch: of a source, of a stream, with its resource as it stands in the frame.
@@ -183,6 +190,9 @@ impl Intake {
         let mut message = std::mem::take(&mut self.message);
         let body = plain_body(view, &mut message);
         let (is_object, stated) = self.read_body(view, body);
+        let is_parsed = stated.is_some();
+        let stated = stated.and_then(|stated| Status::from_severity(stated.severity));
+        self.renames.apply(&mut self.own, &mut self.inside);
         self.find_places();
         let status = self.find_status(view, stated) || self.find_status_in_text(body);
         let (has_service, has_host, has_tags) =
@@ -209,13 +219,16 @@ impl Intake {
             is_object,
         );
         self.times = times;
+        if !is_parsed && result.is_ok() {
+            self.unparsed.count(view.flags, body);
+        }
         self.message = message;
         result
     }
 
-    /// Parses the body. True when it is a JSON object of which nothing is missing, and the
-    /// status that it states.
-    fn read_body(&mut self, view: &RecordView<'_>, body: &[u8]) -> (bool, Option<Status>) {
+    /// Parses the body. True when it is a JSON object of which nothing is missing, and what it
+    /// states if it was parsed.
+    fn read_body(&mut self, view: &RecordView<'_>, body: &[u8]) -> (bool, Option<Stated>) {
         let is_logfmt = view.flags.contains(RecordFlags::LOGFMT);
         let is_object = body.trim_ascii_start().first() == Some(&b'{');
         let stated = if is_logfmt {
@@ -225,7 +238,7 @@ impl Intake {
         } else if is_object {
             self.inside.read_json(body.trim_ascii())
         } else {
-            self.line_format.as_ref().and_then(|format| self.inside.read_line(body, format))
+            None
         };
         let count = self.own.len() + self.inside.len();
         let is_whole = is_object
@@ -233,7 +246,7 @@ impl Intake {
             && stated.is_some()
             && !self.inside.is_cut()
             && count <= ATTRIBUTES_MAX;
-        (is_whole, stated.and_then(|stated| Status::from_severity(stated.severity)))
+        (is_whole, stated)
     }
 
     /// Looks once what is where, so that nothing is looked for that is not there; not even that

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use weir_codec::Renames;
 use weir_journal::{
     Cursor, CursorMemory, CursorSpec, Journal, JournalConfig, JournalWriter, StreamSpec, WhenFull,
     WritePolicy,
@@ -64,6 +65,7 @@ pub(super) fn config() -> StoreConfig {
         retention_bytes: None,
         level: 1,
         free_bytes_min: 0,
+        renames: Renames::default(),
     }
 }
 

@@ -13,6 +13,17 @@ fn wrong_measures() {
 }
 
 #[test]
+fn wrong_new_names() {
+    check(&[
+        ("[store.remap]\na = 5", 2, "store.remap.a must be the new name", "remap ="),
+        ("[store.remap]\na = \"b..c\"", 2, "no empty part", "such as"),
+        ("[store.remap]\n\"a.b\" = \"@a\"", 2, "a.b and a are part of each other", "elsewhere"),
+        ("[store.remap]\na = \"b\"\nb = \"c\"", 3, "a is about too", "last name"),
+        ("[store.remap]\na = \"b\"\n\"a.x\" = \"c\"", 3, "a is about too", "once"),
+    ]);
+}
+
+#[test]
 fn wrong_bounds_of_queries() {
     check(&[
         ("[api.queries]\ndeadline = \"2m\"", 2, "api.queries.deadline is 2m; the most is 1m", ""),
