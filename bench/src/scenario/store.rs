@@ -26,6 +26,8 @@ pub(super) const TIMES: usize = 20;
 const QUIET: Duration = Duration::from_secs(5);
 /// Lines that come in while questions are asked.
 const LIVE_FILE: &str = "live.log";
+/// Between two looks at whether it has come so far: a look costs a millisecond, which counts.
+const PAUSE: Duration = Duration::from_millis(500);
 /// Times of the lines are fixed, whenever this runs.
 const RETENTION: &str = "36500d";
 
@@ -49,7 +51,9 @@ impl Stored {
             dir.join(LIVE_FILE).display(),
         );
         let weir = Weir::start(dir, &config)?;
-        weir.wait_delivered("store", count, Duration::from_mins(10))?;
+        weir.wait_asking_every(PAUSE, "everything is stored", Duration::from_mins(10), || {
+            Ok(weir.cursor("store")?[0] >= count)
+        })?;
         wait_until_quiet(&weir)?;
         let cpu = weir.process().cpu()?;
         let memory_bytes = weir.process().memory()?.1;
@@ -114,7 +118,7 @@ fn report(weir: &Weir) -> Result<Value> {
 fn wait_until_quiet(weir: &Weir) -> Result<()> {
     let mut last = (Value::Null, Instant::now());
     let (what, limit) = ("the store has merged what there is", Duration::from_mins(5));
-    weir.wait_asking_every(QUIET / 10, what, limit, || {
+    weir.wait_asking_every(PAUSE, what, limit, || {
         let now = report(weir)?["segments"].clone();
         if now != last.0 {
             last = (now, Instant::now());
