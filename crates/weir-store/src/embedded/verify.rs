@@ -93,12 +93,12 @@ fn read_all(segment: &Segment, bytes: &mut u64) -> Result<(), SegmentError> {
     Ok(())
 }
 
-/// Filters are read in pieces when they are asked; here counts and paths are enough to know that
-/// the file is whole, since its length was compared when it was opened.
+/// Reads all of it, and what can be read as something.
 fn read_sidecar(sidecar: &Sidecar, segment: &Segment) -> Result<(), SidecarError> {
+    sidecar.check_data()?;
     for group in 0..segment.group_count() {
         sidecar.counts(group)?;
-        sidecar.pages(group, 1)?;
+        sidecar.grams(group)?;
     }
     sidecar.rest_paths().map(drop)
 }
@@ -122,24 +122,31 @@ mod tests {
             let row = NewRow { sequence: number, message: Some(b"hello"), ..NewRow::default() };
             rows.push(&row, std::iter::empty()).unwrap();
         }
-        for name in ["seg-1", "seg-2", "seg-3"] {
+        for name in ["seg-1", "seg-2", "seg-3", "seg-4"] {
             let open = |extension: &str| {
                 let path = hour.join(name).with_extension(extension);
                 RealDisk.open(&path, OpenMode::CreateNew).unwrap()
             };
             write_segment_with_sidecar(&rows, 1, None, &*open("parquet"), &*open("widx")).unwrap();
         }
-        let damaged = hour.join("seg-2.parquet");
-        let mut bytes = std::fs::read(&damaged).unwrap();
-        bytes[20] ^= 1;
-        std::fs::write(&damaged, bytes).unwrap();
+        let damage = |name: &str, at: fn(usize) -> usize| {
+            let path = hour.join(name);
+            let mut bytes = std::fs::read(&path).unwrap();
+            let at = at(bytes.len());
+            bytes[at] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        let damaged = damage("seg-2.parquet", |_| 20);
+        damage("seg-4.widx", |len| len / 2);
         std::fs::remove_file(hour.join("seg-3.widx")).unwrap();
 
         let mut found = Vec::new();
         verify(dir.path(), &RealDisk, |verified| found.push(verified)).unwrap();
         let faults: Vec<_> =
             found.iter().map(|v| (v.rows, v.fault.is_some(), v.sidecar_fault.is_some())).collect();
-        assert_eq!(faults, [(100, false, false), (100, true, false), (100, false, true)]);
+        let wanted = [(false, false), (true, false), (false, true), (false, true)];
+        assert_eq!(faults, wanted.map(|(segment, sidecar)| (100, segment, sidecar)));
         assert_eq!(found[1].path, damaged);
     }
 }

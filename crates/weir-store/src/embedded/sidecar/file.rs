@@ -320,6 +320,17 @@ impl Sidecar {
             .ok_or(SidecarError::Damaged("the paths"))
     }
 
+    /// Reads all data and compares the checksums.
+    pub(crate) fn check_data(&self) -> Result<(), SidecarError> {
+        const PIECE_BYTES: usize = 256 * CHECK_BYTES;
+        let mut buffer = Vec::new();
+        for offset in (0..self.data_len).step_by(PIECE_BYTES) {
+            let len = (self.data_len - offset).min(PIECE_BYTES as u64);
+            self.read(Stretch { offset, len }, &mut buffer)?;
+        }
+        Ok(())
+    }
+
     /// Its row groups.
     pub(super) fn groups(&self) -> Range<usize> {
         0..self.groups.len()
