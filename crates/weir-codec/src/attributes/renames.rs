@@ -1,9 +1,9 @@
 //! Attributes that are known by another name than the one that they come with.
 //!
-//! Invariant: no value is lost or mixed with others: where the new name has a value already,
-//! everything stays as it is.
+//! Invariant: no value is lost or mixed with others: where the new name has a value already, or
+//! would be too long, everything stays as it is.
 
-use super::Attributes;
+use super::{Attributes, PATH_BYTES_MAX};
 
 /// Old and new paths, in the order in which they are renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,6 +21,12 @@ impl Renames {
             let [from, to] = [from, to].map(String::as_bytes);
             let is_there = |path| own.has(path) || inside.has(path);
             if !is_there(from) || is_there(to) {
+                continue;
+            }
+            let fits = |path: &[u8]| {
+                below(path, from).is_none_or(|rest| to.len() + rest.len() <= PATH_BYTES_MAX)
+            };
+            if !own.iter().chain(inside.iter()).all(|(path, _)| fits(path)) {
                 continue;
             }
             for attributes in [&mut *own, &mut *inside] {
@@ -66,6 +72,13 @@ mod tests {
         assert_eq!(inside, r#"{"http.status_code":500,"request":1,"y":2}"#);
         let [_, inside] = renamed("{}", r#"{"req":{"method":"GET","url":"/"}}"#);
         assert_eq!(inside, r#"{"http.method":"GET","http.url":"/"}"#);
+    }
+
+    #[test]
+    fn a_name_that_would_be_too_long_is_left_alone() {
+        let key = "k".repeat(PATH_BYTES_MAX - 4);
+        let object = format!(r#"{{"req.{key}":null}}"#);
+        assert_eq!(renamed("{}", &object)[1], object);
     }
 
     #[test]

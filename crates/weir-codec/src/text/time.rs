@@ -2,6 +2,7 @@
 //!
 //! Invariant: a date whose order of day, month and year cannot be told (`17/06/09`) is none.
 
+use super::ZONES;
 use crate::attributes::month_number;
 use crate::time::{Moment, civil_from_days};
 
@@ -71,24 +72,39 @@ fn year_first(line: &[u8]) -> Option<i64> {
     Some(moment.time_ns()?.saturating_sub(zone))
 }
 
-/// Nanoseconds east of UTC; none when what stands there is a part of something else.
+/// Nanoseconds east of UTC; 0 when no zone stands there, none when it is one of another name, or
+/// the time was a part of something else.
 fn zone(text: &[u8]) -> Option<i64> {
     let near = text.strip_prefix(b" ").unwrap_or(text);
-    let digits = |b: &u8| b.is_ascii_digit() || *b == b':';
-    if let [sign @ (b'+' | b'-'), offset @ ..] = near {
-        let len = offset.iter().take_while(|b| digits(b)).count();
-        let (hours, rest) = match number(offset, 2) {
-            Some(found) if matches!(len, 2 | 4 | 5) => found,
-            // ` - INFO`, and not an offset.
-            _ => return (near.len() < text.len()).then_some(0),
-        };
-        let (minutes, _) = number(rest.strip_prefix(b":").unwrap_or(rest), 2).unwrap_or((0, rest));
-        let seconds = hours * 3600 + minutes * 60;
-        let east = if *sign == b'+' { seconds } else { -seconds };
-        return Some(east * 1_000_000_000);
+    let is_apart = near.len() < text.len();
+    let is_of_zone = |b: &&u8| b.is_ascii_alphanumeric() || b"+-:".contains(b);
+    let (word, rest) = near.split_at(near.iter().take_while(is_of_zone).count());
+    let word = word.strip_suffix(b":").unwrap_or(word);
+    if let Some(east_ns) = offset(word) {
+        // ` -12` and ` -1234 bytes` are numbers.
+        let is_number = word.len() < 5 || matches!(rest, [b' ', b'a'..=b'z', ..]);
+        return Some(if is_apart && is_number { 0 } else { east_ns });
     }
-    let is_over = !matches!(text.first(), Some(b) if b.is_ascii_alphanumeric() && *b != b'Z');
-    is_over.then_some(0)
+    match word {
+        b"Z" | b"UTC" | b"GMT" => Some(0),
+        _ if ZONES.contains(&word) => None,
+        [b'+' | b'-' | b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9', ..] if !is_apart => None,
+        _ => Some(0),
+    }
+}
+
+/// `+hh`, `+hhmm` or `+hh:mm`, in nanoseconds.
+fn offset(word: &[u8]) -> Option<i64> {
+    let (sign @ (b'+' | b'-'), digits) = word.split_first()? else { return None };
+    let (hours, rest) = number(digits, 2)?;
+    let minutes = match rest {
+        [] => 0,
+        [b':', minutes @ ..] | minutes if minutes.len() == 2 => number(minutes, 2)?.0,
+        _ => return None,
+    };
+    let east_ns = (hours * 3600 + minutes * 60) * 1_000_000_000;
+    let is_one = hours <= 14 && minutes < 60;
+    is_one.then_some(if *sign == b'+' { east_ns } else { -east_ns })
 }
 
 /// `0131 12:34:56.789`, or with a year before it.

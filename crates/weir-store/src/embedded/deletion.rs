@@ -214,9 +214,19 @@ impl Flusher {
         let entry = entry.ended(self.shared.clock.unix_ns(), true);
         tracing::info!(id, removed = entry.removed, "a deletion is cancelled");
         let (deletions, counters) = (vec![(id, entry)], self.counters(0));
-        let change = Change { deletions, counters, ..Change::default() };
+        let deletions_forgotten = self.too_many_done(1);
+        let change = Change { deletions, deletions_forgotten, counters, ..Change::default() };
         self.commit(Pending { change, told: Some((told, id)), ..Pending::default() })?;
         Ok(true)
+    }
+
+    /// The oldest deletions that have ended, when with so many more there are too many of them.
+    fn too_many_done(&self, more: usize) -> Vec<u64> {
+        let known = &self.contents().deletions;
+        let is_done = |(_, entry): &(&u64, &DeletionEntry)| entry.done_ns.is_some();
+        let done: Vec<u64> = known.iter().filter(is_done).map(|(id, _)| *id).collect();
+        let too_many = (done.len() + more).saturating_sub(DELETIONS_DONE_MAX);
+        done.into_iter().take(too_many).collect()
     }
 
     /// Takes what is to be deleted out of the next segment, or notes that all of it is gone. False
@@ -345,11 +355,7 @@ impl Flusher {
         if change.deletions.is_empty() {
             return Ok(false);
         }
-        let known = &self.contents().deletions;
-        let is_done = |(_, entry): &(&u64, &DeletionEntry)| entry.done_ns.is_some();
-        let done: Vec<u64> = known.iter().filter(is_done).map(|(id, _)| *id).collect();
-        let too_many = (done.len() + change.deletions.len()).saturating_sub(DELETIONS_DONE_MAX);
-        change.deletions_forgotten = done.into_iter().take(too_many).collect();
+        change.deletions_forgotten = self.too_many_done(change.deletions.len());
         for (id, entry) in &change.deletions {
             tracing::info!(id, records = entry.removed, "what was to be deleted is gone");
         }

@@ -188,11 +188,17 @@ impl Builder {
             self.recent.clear();
             frequent.begin_page();
             let mut each = |word: Word<'_>, row| {
-                let is_new = match frequent.note(word, row) {
-                    Some(is_new) => is_new && terms.insert(word.term()),
+                // By its bytes: two words may have the same term, but not the same pieces.
+                let is_unknown = match frequent.note(word, row) {
+                    Some(is_new) => {
+                        if is_new {
+                            terms.insert(word.term());
+                        }
+                        is_new
+                    }
                     None => self.recent.insert(word, terms),
                 };
-                if is_new {
+                if is_unknown {
                     grams.add(word);
                 }
             };

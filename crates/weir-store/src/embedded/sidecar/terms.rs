@@ -206,16 +206,18 @@ impl Recent {
         self.0.fill(0);
     }
 
-    /// Puts the term of a word into the set, unless that was just done; true = it was not there.
+    /// Puts the term of a word into the set, unless that was just done; false = it was.
     #[inline]
     pub(super) fn insert(&mut self, word: Word<'_>, set: &mut TermSet) -> bool {
-        let Word::Short(bytes, _) = word else { return set.insert(word.term()) };
-        let slot = &mut self.0[mixed(bytes) % RECENT];
-        if *slot == bytes {
-            return false;
+        if let Word::Short(bytes, _) = word {
+            let slot = &mut self.0[mixed(bytes) % RECENT];
+            if *slot == bytes {
+                return false;
+            }
+            *slot = bytes;
         }
-        *slot = bytes;
-        set.insert(word.term())
+        set.insert(word.term());
+        true
     }
 }
 
@@ -225,36 +227,32 @@ impl TermSet {
         Self { slots: vec![0; (rows * 4).next_power_of_two().max(64)], len: 0 }
     }
 
-    /// Adds a term; true = it was not there.
     #[inline]
-    pub(super) fn insert(&mut self, term: u64) -> bool {
+    pub(super) fn insert(&mut self, term: u64) {
         if self.slots.len() < (self.len + 1) * 2 {
             self.grow();
         }
-        self.put(not_zero(term))
+        self.put(not_zero(term));
     }
 
-    fn put(&mut self, term: u64) -> bool {
+    fn put(&mut self, term: u64) {
         let mask = self.slots.len() - 1;
         let mut at = term as usize & mask;
         while self.slots[at] != 0 {
             if self.slots[at] == term {
-                return false;
+                return;
             }
             at = (at + 1) & mask;
         }
         self.slots[at] = term;
         self.len += 1;
-        true
     }
 
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(1024);
         let slots = std::mem::replace(&mut self.slots, vec![0; size]);
         self.len = 0;
-        for term in slots.into_iter().filter(|term| *term != 0) {
-            self.put(term);
-        }
+        slots.into_iter().filter(|term| *term != 0).for_each(|term| self.put(term));
     }
 
     pub(super) fn len(&self) -> usize {
