@@ -19,6 +19,8 @@ use crate::words::is_word_byte;
 pub struct TermMatcher {
     term: Term,
     search: Search,
+    /// Found once, since it is asked for every part of what is searched.
+    required: Option<Vec<Vec<Vec<u8>>>>,
     buffer: Vec<u8>,
 }
 
@@ -89,8 +91,12 @@ impl TermMatcher {
     /// # Errors
     /// A regular expression that is too large when it is compiled.
     pub fn new(term: &Term) -> Result<Self, CompileError> {
+        let mut required = None;
         let search = match &term.test {
-            Test::Words(phrase) => Search::of_phrase(phrase),
+            Test::Words(phrase) => {
+                required = Some(vec![texts_of(phrase)]);
+                Search::of_phrase(phrase)
+            }
             Test::Regexp(regexp) => {
                 let error = |message| CompileError::Regexp {
                     rule: String::new(),
@@ -100,11 +106,13 @@ impl TermMatcher {
                 };
                 let hir = regexp.hir().map_err(|refused| error(refused.message))?;
                 let is_context_free = hir.properties().look_set().is_empty();
+                let literals = literal::required(&hir);
+                required = literals.map(|all| all.iter().map(Literal::certain_parts).collect());
                 Search::Regexp { regexp: regexp.compile().map_err(error)?, is_context_free }
             }
             _ => Search::Each,
         };
-        Ok(Self { term: term.clone(), search, buffer: Vec::new() })
+        Ok(Self { term: term.clone(), search, required, buffer: Vec::new() })
     }
 
     /// The term.
@@ -135,22 +143,8 @@ impl TermMatcher {
 
     /// Lists of texts in lower case: all texts of one of the lists stand in every message that
     /// passes, in some case of their ASCII letters. `None` when nothing is certain.
-    pub fn required_texts(&self) -> Option<Vec<Vec<Vec<u8>>>> {
-        match &self.term.test {
-            Test::Words(phrase) => {
-                let pieces = phrase.words.iter().flat_map(Glob::pieces);
-                let texts = pieces.filter_map(|piece| match piece {
-                    Piece::Text(text) => Some(text.to_ascii_lowercase().into_bytes()),
-                    Piece::Any | Piece::One => None,
-                });
-                Some(vec![texts.collect()])
-            }
-            Test::Regexp(regexp) => {
-                let literals = literal::required(&regexp.hir().ok()?)?;
-                Some(literals.iter().map(Literal::certain_parts).collect())
-            }
-            _ => None,
-        }
+    pub fn required_texts(&self) -> Option<&[Vec<Vec<u8>>]> {
+        self.required.as_deref()
     }
 
     /// Whether [`Self::texts`] can be asked instead of each value: the test is a search in texts.
@@ -221,6 +215,16 @@ impl TermMatcher {
             start = *end as usize;
         }
     }
+}
+
+/// The texts of a phrase between its wildcards, in lower case.
+fn texts_of(phrase: &Phrase) -> Vec<Vec<u8>> {
+    let pieces = phrase.words.iter().flat_map(Glob::pieces);
+    let texts = pieces.filter_map(|piece| match piece {
+        Piece::Text(text) => Some(text.to_ascii_lowercase().into_bytes()),
+        Piece::Any | Piece::One => None,
+    });
+    texts.collect()
 }
 
 /// Of a regular expression that does not look at what is around a match, and matches nothing
@@ -375,8 +379,8 @@ mod tests {
             ("/[^a]+/", None),
             ("message:*", None),
         ] {
-            let want = want.map(|lists| lists.iter().map(bytes_of).collect());
-            assert_eq!(matcher(query).1.required_texts(), want, "{query}");
+            let want: Option<Vec<_>> = want.map(|lists| lists.iter().map(bytes_of).collect());
+            assert_eq!(matcher(query).1.required_texts(), want.as_deref(), "{query}");
         }
     }
 
