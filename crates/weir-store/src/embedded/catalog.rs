@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use weir_host::{Clock, Disk};
 use weir_journal::Held;
 
+use super::columns::Rows;
 use super::deletion::{WantedCancel, WantedDeletion};
 use super::files::SegmentFiles;
 use super::head::Sealed;
@@ -83,6 +84,8 @@ pub(super) struct Queue {
     pub(super) sealed: Option<Sealed>,
     /// Stored, to be settled.
     pub(super) stored: Vec<Held>,
+    /// No rows, in the memory of a full chunk that was stored, for the next one.
+    pub(super) spare: Option<Rows>,
     /// Flushes that were asked for, and those that were served.
     pub(super) flushes_wanted: u64,
     pub(super) flushes_served: u64,

@@ -311,7 +311,6 @@ impl Flusher {
         let Some(pending) = &self.pending else { return Ok(()) };
         self.manifest.commit(&*self.shared.disk, &pending.change)?;
         let Some(pending) = self.pending.take() else { return Ok(()) };
-        let chunk = pending.sealed.as_ref().map(|sealed| sealed.chunk.clone());
         let mut catalog = self.shared.catalog();
         for id in &pending.change.removed {
             if let Some(live) = catalog.segments.remove(id) {
@@ -323,8 +322,8 @@ impl Flusher {
             let live = Live { entry, open: Some(Arc::new(open)) };
             catalog.segments.insert(entry.id, live);
         }
-        if let Some(chunk) = chunk {
-            catalog.chunks.retain(|known| !Arc::ptr_eq(known, &chunk));
+        if let Some(sealed) = &pending.sealed {
+            catalog.chunks.retain(|known| !Arc::ptr_eq(known, &sealed.chunk));
         }
         catalog.set_deletions(self.manifest.contents());
         let (now, known) = (self.manifest.contents().counters, catalog.counters);
@@ -351,7 +350,11 @@ impl Flusher {
     fn settle(&self, sealed: Sealed) {
         let chunk = sealed.chunk;
         self.shared.catalog().chunks.retain(|known| !Arc::ptr_eq(known, &chunk));
+        // A query may still look at it.
+        let chunk = Arc::into_inner(chunk).filter(|_| sealed.is_full);
+        let spare = chunk.map(|chunk| chunk.into_rows().emptied());
         let mut queue = self.shared.queue();
+        queue.spare = spare;
         queue.stored.push(sealed.held);
         queue.is_flushing = false;
         drop(queue);

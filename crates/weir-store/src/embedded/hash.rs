@@ -177,7 +177,7 @@ impl Interner {
         self.texts
     }
 
-    /// Bytes that it holds.
+    /// Bytes of memory that it takes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.texts.memory_bytes() + self.slots.capacity() * 4
     }

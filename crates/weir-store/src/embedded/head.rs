@@ -51,6 +51,8 @@ pub(super) struct Sealed {
     pub(super) raw_bytes: u64,
     /// What is settled once the chunk is stored.
     pub(super) held: Held,
+    /// It could take no more: the next one will grow as large.
+    pub(super) is_full: bool,
 }
 
 /// Why a chunk has to be sealed before more can be taken in.
@@ -166,6 +168,7 @@ impl Head {
     /// Takes the chunk out; the next records go into `next`.
     pub(super) fn seal(&mut self, next: Arc<HeadChunk>) -> Sealed {
         let sequences = (self.first_sequence, self.next_sequence.saturating_sub(1));
+        let is_full = self.is_full();
         self.first_sequence = self.next_sequence;
         self.begun = None;
         Sealed {
@@ -174,6 +177,7 @@ impl Head {
             sequences,
             raw_bytes: std::mem::take(&mut self.raw_bytes),
             held: std::mem::take(&mut self.held),
+            is_full,
         }
     }
 }

@@ -22,6 +22,11 @@ impl HeadChunk {
         Self { rows: RwLock::new(rows) }
     }
 
+    /// The rows, when nobody looks at them any more.
+    pub(super) fn into_rows(self) -> Rows {
+        self.rows.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The rows, for one look: what is added waits as long as this is held.
     pub fn read(&self) -> RwLockReadGuard<'_, Rows> {
         self.rows.read().unwrap_or_else(PoisonError::into_inner)

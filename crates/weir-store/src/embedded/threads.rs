@@ -167,11 +167,12 @@ impl Feeder {
         if self.head.begun().is_none() {
             return true;
         }
+        let spare = self.shared.queue().spare.take().filter(|_| self.head.is_full());
+        let next = Arc::new(HeadChunk::new(spare.unwrap_or_default()));
         let mut queue = self.shared.queue();
         if queue.is_flushing {
             return false;
         }
-        let next = Arc::new(HeadChunk::default());
         self.flushes_begun = queue.flushes_wanted;
         self.shared.catalog().chunks.push(next.clone());
         queue.sealed = Some(self.head.seal(next));

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use weir_codec::Scalar;
 
-use super::Texts;
+use super::texts::{Texts, taken_bytes};
 
 /// Whole numbers up to here are exact as floats, and so are floats as whole numbers.
 pub(crate) const EXACT_INT_MAX: i64 = 1 << 53;
@@ -112,11 +112,11 @@ impl Values {
 
     fn memory_bytes(&self) -> usize {
         match self {
-            Self::Bool(values) => values.capacity(),
-            Self::Int(values) => values.capacity() * 8,
-            Self::Float(values) => values.capacity() * 8,
+            Self::Bool(values) => taken_bytes(values),
+            Self::Int(values) => taken_bytes(values),
+            Self::Float(values) => taken_bytes(values),
             Self::Text(texts) => texts.memory_bytes(),
-            Self::Any(cells, texts) => cells.capacity() * size_of::<Cell>() + texts.memory_bytes(),
+            Self::Any(cells, texts) => taken_bytes(cells) + texts.memory_bytes(),
         }
     }
 }
@@ -198,11 +198,11 @@ impl PathColumn {
         before(rows.start)..before(rows.end)
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory that it takes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.path.capacity()
-            + self.rows.capacity() * 4
+            + taken_bytes(&self.rows)
             + self.values.memory_bytes()
     }
 }

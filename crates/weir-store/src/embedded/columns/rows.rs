@@ -7,6 +7,7 @@ use weir_codec::{Attributes, Scalar};
 use weir_model::{Position, StreamId};
 
 use super::record::add_attribute;
+use super::texts::{emptied, taken_bytes};
 use super::{Form, Original, PathColumn, StoredRecord, Texts, canonical};
 use crate::embedded::hash::Interner;
 use crate::limits::{ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX};
@@ -92,7 +93,11 @@ impl CodeColumn {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.codes.capacity() * 4 + self.interner.memory_bytes()
+        taken_bytes(&self.codes) + self.interner.memory_bytes()
+    }
+
+    fn emptied(self) -> Self {
+        Self { codes: emptied(self.codes), ..Self::default() }
     }
 }
 
@@ -200,7 +205,11 @@ impl SparseTexts {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.numbers.capacity() * 4 + self.texts.memory_bytes()
+        taken_bytes(&self.numbers) + self.texts.memory_bytes()
+    }
+
+    fn emptied(self) -> Self {
+        Self { numbers: emptied(self.numbers), texts: self.texts.emptied() }
     }
 }
 
@@ -425,18 +434,44 @@ impl Rows {
         &self.spilled
     }
 
-    /// Bytes of memory that the rows hold, about.
+    /// Bytes of memory that the rows take, about.
     pub fn memory_bytes(&self) -> usize {
         let paths: usize = self.paths.iter().map(PathColumn::memory_bytes).sum();
         let codes =
             [&self.service, &self.host, &self.source, &self.status, &self.tags, &self.resource];
         let texts = [&self.message, &self.trace_id, &self.span_id];
-        self.time_ns.capacity() * (5 * 8 + 4)
+        let numbers = [&self.sequence, &self.stream, &self.offset, &self.form];
+        taken_bytes(&self.time_ns)
+            + numbers.into_iter().map(taken_bytes).sum::<usize>()
+            + taken_bytes(&self.epoch)
             + codes.into_iter().map(CodeColumn::memory_bytes).sum::<usize>()
             + texts.into_iter().map(SparseTexts::memory_bytes).sum::<usize>()
             + paths
             + self.spilled.memory_bytes()
             + self.names.memory_bytes()
+    }
+
+    /// No row, in the memory of these for what every row has. A vector that grows is copied, and
+    /// the system takes longer to give a page of memory than it takes to fill it.
+    pub(crate) fn emptied(self) -> Self {
+        Self {
+            time_ns: emptied(self.time_ns),
+            sequence: emptied(self.sequence),
+            stream: emptied(self.stream),
+            epoch: emptied(self.epoch),
+            offset: emptied(self.offset),
+            form: emptied(self.form),
+            service: self.service.emptied(),
+            host: self.host.emptied(),
+            source: self.source.emptied(),
+            status: self.status.emptied(),
+            tags: self.tags.emptied(),
+            resource: self.resource.emptied(),
+            message: self.message.emptied(),
+            trace_id: self.trace_id.emptied(),
+            span_id: self.span_id.emptied(),
+            ..Self::default()
+        }
     }
 
     /// Row `row` as a record; `None` when there is none.

@@ -186,21 +186,16 @@ impl Builder {
         let mut grams = vec![PageGrams::default(); spans.len()];
         for ((span, terms), grams) in spans.into_iter().zip(&mut self.pages).zip(&mut grams) {
             self.recent.clear();
-            frequent.begin_page();
             let mut each = |word: Word<'_>, row| {
                 // By its bytes: two words may have the same term, but not the same pieces.
-                let is_unknown = match frequent.note(word, row) {
-                    Some(is_new) => {
-                        if is_new {
-                            terms.insert(word.term());
-                        }
-                        is_new
-                    }
-                    None => self.recent.insert(word, terms),
-                };
-                if is_unknown {
+                let number = self.recent.number(word).unwrap_or_else(|| {
+                    let number = frequent.number(word);
+                    self.recent.remember(word, number);
+                    terms.insert(word.term());
                     grams.add(word);
-                }
+                    number
+                });
+                frequent.note(number, row);
             };
             let has_text = |row: &usize| chunk.present.as_ref().is_none_or(|rows| rows[*row]);
             for (row, text) in span.rows.filter(has_text).zip(&texts[span.values]) {

@@ -8,12 +8,14 @@
 
 use std::collections::HashMap;
 
-use super::terms::{Word, Words, mixed};
+use super::terms::{Word, Words};
 use crate::embedded::hash::FoldState;
 use crate::embedded::segment::SegmentError;
 
 /// Most words of a row group: each has a bit per row while they are collected.
 const WORDS_MAX: usize = 128;
+/// The number of a word that is none of them.
+const NOT_KEPT: u8 = u8::MAX;
 /// Messages that are looked at to choose the words.
 const SAMPLES: usize = 4096;
 /// A word is frequent when one message of so many has it, and more than one.
@@ -22,18 +24,17 @@ const RARITY: usize = 256;
 const BYTES_SHARE: usize = 32;
 /// Level of zstd for rows of words.
 const LEVEL: i32 = 1;
-/// Places of the table of short words; a power of two.
-const SLOTS: usize = 4 * WORDS_MAX;
 
 /// The frequent words of a row group and the rows that have them.
 #[derive(Debug)]
 pub(super) struct FrequentWords {
     words: Vec<Kept>,
-    /// Numbers of words of up to sixteen bytes: open addressing, 0 = free.
-    short: Vec<(u128, usize)>,
-    long: HashMap<Vec<u8>, usize, FoldState>,
-    /// The page that is being looked at.
-    page: usize,
+    numbers: HashMap<Vec<u8>, u8, FoldState>,
+    /// Which of 64 rows have each word, by its number, until the next ones are looked at: what is
+    /// noted stands close together, and a word that is not kept is noted as well, not asked about.
+    block: [u64; 1 << u8::BITS],
+    /// The place of those rows among [`Kept::rows`].
+    block_at: usize,
     bytes_max: usize,
 }
 
@@ -43,8 +44,6 @@ struct Kept {
     text: Vec<u8>,
     /// A bit for each row.
     rows: Vec<u64>,
-    /// The last page on which it was seen, + 1.
-    page: usize,
 }
 
 /// How often a word was seen among the samples.
@@ -60,70 +59,43 @@ impl FrequentWords {
     pub(super) fn choose(messages: &[&[u8]], rows: usize) -> Self {
         let mut chosen = seen(messages);
         chosen.truncate(WORDS_MAX);
-        let mut frequent = Self {
-            words: Vec::with_capacity(chosen.len()),
-            short: vec![(0, 0); SLOTS],
-            long: HashMap::default(),
-            page: 0,
+        let numbers = (0..).zip(&chosen).map(|(number, seen)| (seen.text.clone(), number));
+        let kept = |text| Kept { text, rows: vec![0; rows.div_ceil(64)] };
+        Self {
+            numbers: numbers.collect(),
+            words: chosen.into_iter().map(|seen| kept(seen.text)).collect(),
+            block: [0; 1 << u8::BITS],
+            block_at: 0,
             bytes_max: messages.iter().map(|text| text.len()).sum::<usize>() / BYTES_SHARE,
-        };
-        for seen in chosen {
-            frequent.enter(&seen.text);
-            let rows = vec![0; rows.div_ceil(64)];
-            frequent.words.push(Kept { text: seen.text, rows, page: 0 });
         }
-        frequent
     }
 
-    fn enter(&mut self, text: &[u8]) {
-        let number = self.words.len();
-        let Some(bytes) = short_of(text) else {
-            self.long.insert(text.to_vec(), number);
-            return;
-        };
-        let mut slot = slot_of(bytes);
-        while self.short[slot].0 != 0 {
-            slot = (slot + 1) % SLOTS;
-        }
-        self.short[slot] = (bytes, number);
+    /// The number of a word, to be noted with its rows.
+    pub(super) fn number(&self, word: Word<'_>) -> u8 {
+        self.numbers.get(word.bytes(&mut [0; 16])).copied().unwrap_or(NOT_KEPT)
     }
 
-    /// Another page begins.
-    pub(super) fn begin_page(&mut self) {
-        self.page += 1;
-    }
-
-    /// Notes that the row has the word. `None` when it is not one of the frequent ones, else
-    /// whether the page has it for the first time.
+    /// Notes that a row has the word of that number; rows come in their order.
     #[inline]
-    pub(super) fn note(&mut self, word: Word<'_>, row: u32) -> Option<bool> {
-        let number = self.number(word)?;
-        let kept = &mut self.words[number];
-        kept.rows[row as usize / 64] |= 1 << (row % 64);
-        Some(std::mem::replace(&mut kept.page, self.page) != self.page)
+    pub(super) fn note(&mut self, number: u8, row: u32) {
+        let at = row as usize / 64;
+        if at != self.block_at {
+            self.end_block();
+            self.block_at = at;
+        }
+        self.block[usize::from(number)] |= 1 << (row % 64);
     }
 
-    #[inline]
-    fn number(&self, word: Word<'_>) -> Option<usize> {
-        let bytes = match word {
-            Word::Short(bytes, _) => bytes,
-            Word::Long(bytes) => return self.long.get(bytes).copied(),
-        };
-        let mut slot = slot_of(bytes);
-        loop {
-            let (known, number) = self.short[slot];
-            if known == bytes {
-                return Some(number);
-            }
-            if known == 0 {
-                return None;
-            }
-            slot = (slot + 1) % SLOTS;
+    fn end_block(&mut self) {
+        for (kept, rows) in self.words.iter_mut().zip(&self.block) {
+            kept.rows[self.block_at] |= rows;
         }
+        self.block.fill(0);
     }
 
     /// The words with their rows, as many as there is room for: see [`find`].
-    pub(super) fn encode(&self) -> Result<Vec<u8>, SegmentError> {
+    pub(super) fn encode(&mut self) -> Result<Vec<u8>, SegmentError> {
+        self.end_block();
         let mut compressor = zstd::bulk::Compressor::new(LEVEL)?;
         let (mut list, mut data) = (Vec::new(), Vec::new());
         // Words of one statement are in the same rows.
@@ -179,18 +151,6 @@ fn seen(messages: &[&[u8]]) -> Vec<Seen> {
     let mut seen: Vec<Seen> = seen.into_values().filter(|seen| seen.messages >= least).collect();
     seen.sort_by(|a, b| b.messages.cmp(&a.messages).then_with(|| a.text.cmp(&b.text)));
     seen
-}
-
-/// A word of up to sixteen bytes as a number.
-fn short_of(text: &[u8]) -> Option<u128> {
-    let mut bytes = [0; 16];
-    bytes.get_mut(..text.len())?.copy_from_slice(text);
-    Some(u128::from_le_bytes(bytes))
-}
-
-#[inline]
-fn slot_of(bytes: u128) -> usize {
-    mixed(bytes) % SLOTS
 }
 
 /// Bytes of an entry of the list, beside its word.

@@ -63,6 +63,17 @@ const PIECE_BYTES: usize = 8 * 1024;
 /// Edges of words that are written at once, be there as many or not.
 const EDGES: usize = 16;
 
+/// The lowest bytes of a number, by how many.
+const LOWEST: [u128; 17] = {
+    let mut masks = [0; 17];
+    let mut count = 1;
+    while count <= 16 {
+        masks[count] = u128::MAX >> (128 - 8 * count);
+        count += 1;
+    }
+    masks
+};
+
 /// Finds the words of texts.
 ///
 /// Where words begin and end is found for 64 bytes at a time, and noted before a word is looked
@@ -105,7 +116,7 @@ impl Words {
             let (start, end) = (*start as usize, *end as usize);
             let front = self.folded[start..].first_chunk().map_or(0, |b| u128::from_le_bytes(*b));
             let word = match end - start {
-                len @ 1..=16 => Word::Short(front & u128::MAX >> (128 - 8 * len), len),
+                len @ 1..=16 => Word::Short(front & LOWEST[len], len),
                 _ => Word::Long(&self.folded[start..end]),
             };
             each(word, row);
@@ -172,15 +183,8 @@ pub(super) fn text_term(column: &str, text: &[u8]) -> u64 {
     finish(hash_more(hash_more(VALUE_SEED, column.as_bytes()), text))
 }
 
-/// Words that were put in last, looked at before they are hashed: most words of logs are few.
-const RECENT: usize = 4096;
-
-/// Where a word of up to sixteen bytes is in a table of them, but for the size of the table.
-#[inline]
-pub(super) fn mixed(word: u128) -> usize {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    ((word as u64 ^ (word >> 61) as u64).wrapping_mul(FACTOR) >> 32) as usize
-}
+/// Places for words that were seen lately: so many that few words want the same one.
+const RECENT: usize = 16_384;
 
 /// Distinct terms.
 #[derive(Debug, Default, Clone)]
@@ -190,34 +194,48 @@ pub(super) struct TermSet {
     len: usize,
 }
 
-/// Remembers words whose terms a set has.
+/// Short words that were seen lately, and the number of each: most words of logs are few, and
+/// what was noted of one need not be noted again.
 #[derive(Debug)]
-pub(super) struct Recent(Box<[u128]>);
+pub(super) struct Recent {
+    /// By [`place_of`] a word; 0 = none.
+    words: Box<[u128]>,
+    numbers: Box<[u8]>,
+}
 
 impl Default for Recent {
     fn default() -> Self {
-        Self(vec![0; RECENT].into())
+        Self { words: vec![0; RECENT].into(), numbers: vec![0; RECENT].into() }
     }
 }
 
+/// Where a word of up to sixteen bytes is remembered.
+#[inline]
+fn place_of(word: u128) -> usize {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    ((word as u64 ^ (word >> 61) as u64).wrapping_mul(FACTOR) >> 32) as usize % RECENT
+}
+
 impl Recent {
-    /// Another set begins.
+    /// Forgets all.
     pub(super) fn clear(&mut self) {
-        self.0.fill(0);
+        self.words.fill(0);
     }
 
-    /// Puts the term of a word into the set, unless that was just done; false = it was.
+    /// The number of a word that is remembered.
     #[inline]
-    pub(super) fn insert(&mut self, word: Word<'_>, set: &mut TermSet) -> bool {
+    pub(super) fn number(&self, word: Word<'_>) -> Option<u8> {
+        let Word::Short(bytes, _) = word else { return None };
+        let place = place_of(bytes);
+        (self.words[place] == bytes).then(|| self.numbers[place])
+    }
+
+    /// Remembers a word, if it is short.
+    pub(super) fn remember(&mut self, word: Word<'_>, number: u8) {
         if let Word::Short(bytes, _) = word {
-            let slot = &mut self.0[mixed(bytes) % RECENT];
-            if *slot == bytes {
-                return false;
-            }
-            *slot = bytes;
+            let place = place_of(bytes);
+            (self.words[place], self.numbers[place]) = (bytes, number);
         }
-        set.insert(word.term());
-        true
     }
 }
 

@@ -93,10 +93,10 @@ fn records_that_are_stored_are_passed_over_when_the_journal_sends_them_again() {
 #[test]
 fn a_full_head_stops_taking_and_loses_nothing() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 20_000));
-    let head_bytes = 64 * 1024;
+    let head_bytes = 512 * 1024;
     let config = StoreConfig { head_bytes, ..config() };
     let mut process = Process::start(&disk, config, &mut files, false).unwrap();
-    let mut was_full = false;
+    let (mut was_full, mut had_spare) = (false, false);
     while files.values().any(|file| file.next < file.written) {
         for (stream, file) in &mut files {
             process.read(*stream, file, 500);
@@ -105,10 +105,17 @@ fn a_full_head_stops_taking_and_loses_nothing() {
             was_full = true;
             assert!(process.store.figures().is_full);
             process.flusher.step();
+            had_spare |= process.store.shared.queue().spare.is_some();
         }
     }
-    assert!(was_full);
+    assert!(was_full && had_spare);
     assert!(process.flush());
+    for (stream, file) in &mut files {
+        file.written += 1;
+        process.read(*stream, file, 1);
+    }
+    assert!(process.flush());
+    assert!(process.store.shared.queue().spare.is_none(), "memory for what does not come");
     assert_each_once(&process.records(), &files, "");
     let figures = process.store.figures();
     assert!(figures.flushes > 5 && !figures.is_full, "{figures:?}");
