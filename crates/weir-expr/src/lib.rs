@@ -30,6 +30,7 @@ mod print;
 mod regexp;
 mod set;
 mod status;
+mod unit;
 mod value;
 
 pub use ast::{
@@ -48,3 +49,4 @@ pub use parse::{parse, parse_field};
 pub use sample::SampleRecord;
 pub use set::{BatchPass, Compiled, Finding, Hits, Limits, Meter, Rule, RuleSet, Scratch};
 pub use status::Status;
+pub use unit::Unit;

@@ -21,6 +21,7 @@ use crate::error::ParseError;
 use crate::fields::{Body, Fields, Value, Visitor};
 use crate::limits::{DEPTH_MAX, EXPRESSION_BYTES_MAX};
 use crate::number::{Dimension, Number, Numeric};
+use crate::unit::{Mixed, Unit};
 
 /// An arithmetic expression, ready to be evaluated.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,14 +87,14 @@ impl Fields for Computed<'_> {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Node {
-    Number(Numeric),
+    Number(Number),
     Field(Field),
     Negated(Box<Node>),
     Both(Operator, Box<(Node, Node)>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
+pub(crate) enum Operator {
     Add,
     Subtract,
     Multiply,
@@ -135,9 +136,28 @@ impl Measure {
     pub fn value(&self, record: &dyn Fields) -> Option<Numeric> {
         self.root.value(record)
     }
+
+    /// Its unit, by those of the fields.
+    pub(crate) fn unit(&self, of_field: &mut UnitOfField<'_>) -> Result<Option<Unit>, Mixed> {
+        self.root.unit(of_field)
+    }
 }
 
+/// Says what a field measures.
+type UnitOfField<'a> = dyn FnMut(&Field) -> Result<Option<Unit>, Mixed> + 'a;
+
 impl Node {
+    fn unit(&self, of_field: &mut UnitOfField<'_>) -> Result<Option<Unit>, Mixed> {
+        match self {
+            Self::Number(number) => Ok(number.dimension.map(Unit::base)),
+            Self::Field(field) => of_field(field),
+            Self::Negated(inner) => inner.unit(of_field),
+            Self::Both(operator, parts) => {
+                operator.unit(parts.0.unit(of_field)?, parts.1.unit(of_field)?)
+            }
+        }
+    }
+
     fn add_fields<'a>(&'a self, fields: &mut Vec<&'a Field>) {
         match self {
             Self::Number(_) => {}
@@ -152,7 +172,7 @@ impl Node {
 
     fn value(&self, record: &dyn Fields) -> Option<Numeric> {
         match self {
-            Self::Number(number) => Some(*number),
+            Self::Number(number) => Some(number.value),
             Self::Field(field) => {
                 let mut first = None;
                 record.visit(field, &mut |value| {
@@ -360,7 +380,7 @@ impl Parser<'_> {
                 .expected("a number such as 1.5, 250ms or 4KiB"));
         };
         self.at += len;
-        Ok((Node::Number(number.value), number.dimension))
+        Ok((Node::Number(number), number.dimension))
     }
 }
 

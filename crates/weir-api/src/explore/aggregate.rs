@@ -3,6 +3,7 @@
 //! Invariants: a question that could have more groups, steps or points than are allowed is
 //! refused with the number; of several pages each is cut out of the same order of groups.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -13,10 +14,11 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
+use weir_expr::Unit;
 use weir_host::units::{format_rfc3339, parse_duration};
 use weir_store::query::{
     Aggregate, AggregateRequest, Aggregation, Bucket, Compute, ComputeValue, GroupBy,
-    GroupHistogram, GroupKey, GroupSort, LogStore, PageKey, SortBy, TimeRange,
+    GroupHistogram, GroupKey, GroupSort, LogStore, NamedMeasure, PageKey, SortBy, TimeRange,
 };
 
 use super::Kind;
@@ -211,12 +213,14 @@ async fn answer(
     let group_by = group_by(&asked.group_by)?;
     let time = shared.explore.time(names.timeout, asked.weir.timeout.as_deref())?;
     let interval_ns = computes.iter().find_map(|compute| compute.interval_ns);
+    let units = units(&computes, &shared.explore.measures(&filter.measures)?);
     let request = AggregateRequest { filter, computes, group_by };
     let document = move |aggregate: Aggregate, mut meta: Meta| {
         meta.warnings.extend(asked.options.ignored().map(Warning::ignored));
         meta.warnings.extend(aggregate.is_approximate.then(Warning::approximate));
         meta.weir.matched = Some(aggregate.matched);
         meta.weir.interval_ns = interval_ns;
+        meta.weir.units = units;
         meta.weir.set_range(range);
         let rest = aggregate.buckets.len().saturating_sub(first);
         if rest > PAGE_BUCKETS {
@@ -231,6 +235,17 @@ async fn answer(
     };
     let ask = move |store: &dyn LogStore, budget: &_| store.aggregate(&request, budget);
     shared.explore.ask(Kind::Aggregate, Some(time), arrival, ask, document).await
+}
+
+/// What the figures measure.
+fn units(computes: &[Compute], measures: &[NamedMeasure]) -> BTreeMap<String, String> {
+    let unit = |(index, compute): (usize, &Compute)| {
+        let is_number =
+            matches!(compute.aggregation, Aggregation::Count | Aggregation::Cardinality);
+        let field = compute.field.as_ref().filter(|_| !is_number)?;
+        Some((format!("c{index}"), Unit::of(field, measures)?.symbol().to_owned()))
+    };
+    computes.iter().enumerate().filter_map(unit).collect()
 }
 
 fn bucket_document(bucket: &Bucket, facets: &[&str]) -> AggregateBucket {

@@ -76,8 +76,9 @@ pub(crate) async fn get(
     let (before, after) = (count("before", asked.before)?, count("after", asked.after)?);
     let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
     let request = ContextRequest { id, before, after, access: access(&headers) };
-    let document = |context: Option<RecordContext>, meta| {
-        let entry = |record| LogEntry::new(record, true);
+    let measures = shared.explore.measures(&[])?;
+    let document = move |context: Option<RecordContext>, meta| {
+        let entry = |record| LogEntry::new(record, true, &measures);
         let context = context.ok_or_else(|| {
             Problem::new(StatusCode::NOT_FOUND, "there is no such record any more")
         })?;

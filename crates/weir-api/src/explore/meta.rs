@@ -1,10 +1,12 @@
 //! What an answer says about itself: time, warnings, why it is not the whole one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use weir_expr::Unit;
 use weir_host::Clock;
 use weir_store::query::{Coverage, Shortfall, TimeRange};
 
@@ -62,6 +64,10 @@ pub struct ScanMeta {
     /// Length of the stretches of time of a series, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_ns: Option<i64>,
+    /// What figures measure, by their names (`c0`), where that is known: `ns`, `us`, `ms`, `s` or
+    /// `B`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub units: BTreeMap<String, String>,
     /// Records that match, where they were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matched: Option<u64>,
@@ -78,6 +84,11 @@ pub struct ScanMeta {
 }
 
 impl ScanMeta {
+    /// What the figure with that number measures.
+    pub fn unit(&self, index: usize) -> Option<Unit> {
+        Unit::from_symbol(self.units.get(&format!("c{index}"))?)
+    }
+
     /// Says which range it was.
     pub(super) fn set_range(&mut self, range: TimeRange) {
         self.from = Some(precise_time(range.from_ns));
@@ -171,6 +182,7 @@ impl Arrival {
                 from: None,
                 to: None,
                 interval_ns: None,
+                units: BTreeMap::new(),
                 matched: None,
                 parts: scanned.parts,
                 rows: scanned.rows,

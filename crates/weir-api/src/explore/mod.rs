@@ -38,8 +38,8 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 use weir_host::Clock;
 use weir_store::query::{
-    Aggregate, Budget, Coverage, FieldInfo, LogStore, Patterns, QueryError, RecordContext,
-    SearchPage, StoreFigures,
+    Aggregate, Budget, Coverage, FieldInfo, LogStore, NamedMeasure, Patterns, QueryError,
+    RecordContext, SearchPage, StoreFigures,
 };
 
 use crate::problem::{NO_STORE, Problem};
@@ -110,6 +110,11 @@ impl Explore {
     }
 
     /// The store, or why there is none.
+    /// Attributes that are computed for a question: its own, then those of every question.
+    fn measures(&self, own: &[NamedMeasure]) -> Result<Vec<NamedMeasure>, Problem> {
+        Ok(own.iter().chain(self.store()?.measures()).cloned().collect())
+    }
+
     fn store(&self) -> Result<Arc<dyn LogStore>, Problem> {
         match self.slot.read().unwrap_or_else(PoisonError::into_inner).clone() {
             Slot::On(store) => Ok(store),

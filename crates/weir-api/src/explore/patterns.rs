@@ -78,15 +78,17 @@ pub(crate) async fn get(
     let filter = question.filter(arrival.now_ns(), access(&headers))?;
     let limit = bounded("limit", asked.limit, PATTERNS, PATTERNS_MAX)?;
     let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
+    let measures = shared.explore.measures(&filter.measures)?;
     let request = PatternsRequest { filter, limit };
-    let document = |answer: Patterns, mut meta: Meta| {
+    let document = move |answer: Patterns, mut meta: Meta| {
         meta.weir.matched = Some(answer.matched);
         let all = answer.matched.max(1) as f64;
+        let entry = |record| LogEntry::new(record, false, &measures);
         let entries = answer.patterns.into_iter().map(|pattern| PatternEntry {
             template: pattern.template,
             count: pattern.count,
             share: pattern.count as f64 / all,
-            examples: pattern.examples.into_iter().map(|r| LogEntry::new(r, false)).collect(),
+            examples: pattern.examples.into_iter().map(entry).collect(),
         });
         Ok(PatternsAnswer { patterns: entries.collect(), meta })
     };

@@ -4,7 +4,7 @@
 //! that cannot be, since a part of the path has a value of its own, the rest of the path stays one
 //! name with dots: of `a` = 1 and `a.b` = 2 comes `{"a": 1, "a.b": 2}`. Several values of one path
 //! are a list. Beside the record's own attributes stand those of its resource; where both have
-//! a path, the record's own counts.
+//! a path, the record's own counts. What is computed of it stands among them.
 //!
 //! Invariant: what is made depends on the record alone, not on the order of its attributes.
 
@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use weir_codec::format_rfc3339_ns;
+use weir_expr::{Computed, Field, Fields as _};
 use weir_host::units::format_rfc3339;
 use weir_store::embedded::columns::{AttributeValue, StoredRecord};
-use weir_store::query::RecordId;
+use weir_store::query::{NamedMeasure, RecordId, StoredFields};
 
 use super::cursor::encode_id;
 
@@ -75,8 +76,9 @@ pub struct LogDetails {
 }
 
 impl LogEntry {
-    /// The record, with what only weir knows if `with_details`.
-    pub(super) fn new(record: StoredRecord, with_details: bool) -> Self {
+    /// The record with attributes that are computed, and with what only weir knows if
+    /// `with_details`.
+    pub(super) fn new(record: StoredRecord, with_details: bool, measures: &[NamedMeasure]) -> Self {
         let (stream, position) = (record.stream, record.position);
         let id = encode_id(&RecordId { time_ns: record.time_ns, stream, position });
         let weir = with_details.then(|| LogDetails {
@@ -88,7 +90,7 @@ impl LogEntry {
         let attributes = LogAttributes {
             timestamp: format_rfc3339(record.time_ns),
             tags: tags(&record),
-            attributes: nested(&record),
+            attributes: nested(&record, computed(&record, measures)),
             host: record.host,
             service: record.service,
             status: record.status,
@@ -124,10 +126,34 @@ pub(super) fn json_value(value: &AttributeValue) -> Value {
     }
 }
 
-/// All attributes but message and time, which stand beside.
-fn nested(record: &StoredRecord) -> Map<String, Value> {
-    let mut flat: Vec<(String, Value)> = Vec::with_capacity(record.attributes.len() + 4);
+/// What is computed of a record, by its path.
+fn computed(record: &StoredRecord, measures: &[NamedMeasure]) -> Vec<(String, Value)> {
+    if measures.is_empty() {
+        return Vec::new();
+    }
+    let fields = StoredFields::new(record);
+    let record = Computed::new(&fields, measures);
+    let mut computed: Vec<(String, Value)> = Vec::new();
+    for NamedMeasure { path, .. } in measures {
+        if computed.iter().any(|(known, _)| known == path) {
+            continue;
+        }
+        record.visit(&Field::Attribute(path.clone()), &mut |value| {
+            computed.push((path.clone(), json_value(&value.into())));
+        });
+    }
+    computed
+}
+
+/// All attributes but message and time, which stand beside. What is computed counts before an
+/// attribute of the same path.
+fn nested(record: &StoredRecord, computed: Vec<(String, Value)>) -> Map<String, Value> {
+    let mut flat = computed;
+    let computed = flat.len();
     for (path, values) in &record.attributes {
+        if flat[..computed].iter().any(|(known, _)| known == path) {
+            continue;
+        }
         let value = match &values[..] {
             [value] => json_value(value),
             values => values.iter().map(json_value).collect(),

@@ -217,6 +217,7 @@ async fn answer(
         Sort::Oldest => Order::OldestFirst,
         Sort::Newest => Order::NewestFirst,
     };
+    let measures = shared.explore.measures(&filter.measures)?;
     let request = SearchRequest { filter, order, limit, after };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
     let document = move |page: SearchPage, mut meta: Meta| {
@@ -227,7 +228,8 @@ async fn answer(
         meta.page = next.map(|after| NextPage { after });
         meta.weir.set_range(range);
         let details = asked.weir.details;
-        let data = page.records.into_iter().map(|record| LogEntry::new(record, details)).collect();
+        let entry = |record| LogEntry::new(record, details, &measures);
+        let data = page.records.into_iter().map(entry).collect();
         Ok(SearchAnswer { data, meta, links })
     };
     let ask =

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use weir_store::query::NamedMeasure;
 
 use crate::support::{MemoryStore, Reply, api, api_of, get, post, record};
 
@@ -173,6 +174,48 @@ fn measures_of_the_moment_can_be_searched_grouped_and_computed() {
     let reply = post(&api, AGGREGATE, &asked);
     let buckets = json!([{ "by": { "@delay": 5 }, "computes": { "c0": 5.0 } }]);
     assert_eq!(reply.json()["data"]["buckets"], buckets, "{reply:?}");
+    assert_eq!(reply.json()["meta"]["weir"].get("units"), None, "nothing says what it measures");
+    api.shutdown();
+}
+
+#[test]
+fn figures_say_what_they_measure() {
+    let (api, _store) = api(5);
+    let figure =
+        |aggregation: &str, metric| json!({ "aggregation": aggregation, "metric": metric });
+    let asked = json!({
+        "filter": filter(""),
+        "compute": [
+            { "aggregation": "count" },
+            figure("avg", "@duration"),
+            figure("cardinality", "@duration"),
+            figure("pc99", "@delay"),
+            figure("max", "@http.status_code"),
+        ],
+        "weir": { "measures": { "delay": "@wait_ms / 2" } },
+    });
+    let meta = post(&api, AGGREGATE, &asked).json()["meta"]["weir"].clone();
+    assert_eq!(meta["units"], json!({ "c1": "ns", "c3": "ms" }));
+    api.shutdown();
+}
+
+#[test]
+fn records_are_shown_with_what_is_computed_of_them() {
+    let measure = |path: &str, text| NamedMeasure {
+        path: path.to_owned(),
+        measure: weir_expr::Measure::parse(text).unwrap(),
+    };
+    let measures = vec![measure("delay", "1000"), measure("http.twice", "@http.status_code * 2")];
+    let store = MemoryStore { measures, ..MemoryStore::new(vec![record(0)]) };
+    let api = api_of(Arc::new(store));
+    let asked = json!({
+        "filter": filter(""),
+        "weir": { "measures": { "delay": "@request_time - @service_time", "none": "@a - @b" } },
+    });
+    let found = post(&api, SEARCH, &asked).json()["data"][0]["attributes"]["attributes"].clone();
+    assert_eq!(found["delay"], 5, "that of the question counts first: {found}");
+    let status = found["http"]["status_code"].as_i64().unwrap();
+    assert_eq!((found["http"]["twice"].as_i64(), found.get("none")), (Some(2 * status), None));
     api.shutdown();
 }
 

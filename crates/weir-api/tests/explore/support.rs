@@ -13,9 +13,9 @@ use weir_model::{Position, StreamId};
 use weir_store::embedded::columns::{AttributeValue, Form, StoredRecord};
 use weir_store::query::{
     Access, Aggregate, AggregateRequest, Budget, CancelError, ContextRequest, Coverage,
-    DeleteError, DeletionReport, FieldInfo, Filter, LogStore, Pattern, Patterns, PatternsRequest,
-    QueryError, RecordContext, SearchPage, SearchRequest, Shortfall, Stop, StoreFigures,
-    StoreReport, TimeRange, ValueType, naive,
+    DeleteError, DeletionReport, FieldInfo, Filter, LogStore, NamedMeasure, Pattern, Patterns,
+    PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest, Shortfall, Stop,
+    StoreFigures, StoreReport, TimeRange, ValueType, naive,
 };
 
 /// Time of the first record, nanoseconds since 1970: 2026-01-01T00:00:00Z.
@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     pub(crate) records: Mutex<Vec<StoredRecord>>,
+    /// Attributes that are computed for every question, when it shows records.
+    pub(crate) measures: Vec<NamedMeasure>,
     /// Says that time was up before it was done.
     pub(crate) is_late: bool,
     /// What was asked to be deleted.
@@ -81,6 +83,10 @@ impl LogStore for MemoryStore {
         }
         page.coverage.unknown_fields = unknown(&request.filter.query);
         Ok(page)
+    }
+
+    fn measures(&self) -> &[NamedMeasure] {
+        &self.measures
     }
 
     fn aggregate(

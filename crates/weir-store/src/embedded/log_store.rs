@@ -91,6 +91,10 @@ impl<S: Snapshots> LogStore for Explorer<S> {
         scan::search(&self.store.snapshot(request.filter.range), &request, budget)
     }
 
+    fn measures(&self) -> &[NamedMeasure] {
+        &self.measures
+    }
+
     fn aggregate(
         &self,
         request: &AggregateRequest,

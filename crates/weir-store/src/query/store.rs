@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_expr::Expr;
+use weir_expr::{Expr, NamedMeasure};
 use weir_model::RecordFlags;
 
 use super::answer::{Aggregate, FieldInfo, Patterns, RecordContext, SearchPage};
@@ -19,6 +19,9 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// See [`QueryError`]; an answer that is cut short by the budget is not an error.
     fn search(&self, request: &SearchRequest, budget: &Budget) -> Result<SearchPage, QueryError>;
+
+    /// Attributes that are computed for every question, behind those of the question.
+    fn measures(&self) -> &[NamedMeasure];
 
     /// Figures of groups of records.
     ///

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 use weir_expr::Field;
 use weir_store::embedded::columns::StoredRecord;
+use weir_store::query::NamedMeasure;
 
 use super::super::question::field;
 use super::super::record::{LogAttributes, LogEntry, precise_time};
@@ -48,11 +49,11 @@ impl CsvColumns {
         text
     }
 
-    /// Appends a record.
-    pub(super) fn row(&self, record: StoredRecord, text: &mut Vec<u8>) {
+    /// Appends a record, with attributes that are computed.
+    pub(super) fn row(&self, record: StoredRecord, measures: &[NamedMeasure], text: &mut Vec<u8>) {
         let source = record.source.clone().unwrap_or_default();
         let time = precise_time(record.time_ns);
-        let LogEntry { id, attributes: record, .. } = LogEntry::new(record, false);
+        let LogEntry { id, attributes: record, .. } = LogEntry::new(record, false, measures);
         for (index, (_, column)) in self.0.iter().enumerate() {
             let value = match column {
                 Column::Id => id.clone(),

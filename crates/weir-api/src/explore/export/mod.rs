@@ -25,7 +25,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 use weir_store::embedded::columns::StoredRecord;
-use weir_store::query::{LogStore, Order, PageKey, SearchPage, SearchRequest, Shortfall};
+use weir_store::query::{
+    LogStore, NamedMeasure, Order, PageKey, SearchPage, SearchRequest, Shortfall,
+};
 
 use super::access::access;
 use super::admission::{Ending, Refused};
@@ -116,6 +118,7 @@ pub(crate) async fn get(
     let asked = parameters(query)?;
     let (request, question) = request(&shared, &headers, &asked)?;
     let columns = CsvColumns::parse(asked.columns.as_deref())?;
+    let measures = shared.explore.measures(&request.filter.measures)?.into();
     let store = shared.explore.store()?;
     let permit = shared.explore.exports.clone().try_acquire_owned().map_err(|_| {
         let title = "as many exports run as may; try again when one has ended";
@@ -124,8 +127,10 @@ pub(crate) async fn get(
     let limit = asked.limit.unwrap_or(u64::MAX);
     let export = Export { shared, store, request, left: limit, is_done: limit == 0 };
     match asked.format {
-        Format::Ndjson => lines(export, Lines::Ndjson, permit).await,
-        Format::Csv => lines(export, Lines::Csv(Arc::new(columns)), permit).await,
+        Format::Ndjson => lines(export, Lines { measures, columns: None }, permit).await,
+        Format::Csv => {
+            lines(export, Lines { measures, columns: Some(Arc::new(columns)) }, permit).await
+        }
         Format::Parquet => parquet::file(export, question).await,
     }
 }
@@ -223,37 +228,35 @@ impl Export {
 
 /// Forms that are written record by record.
 #[derive(Debug, Clone)]
-enum Lines {
-    Ndjson,
-    Csv(Arc<CsvColumns>),
+struct Lines {
+    measures: Arc<[NamedMeasure]>,
+    /// Those of CSV; `None` = NDJSON.
+    columns: Option<Arc<CsvColumns>>,
 }
 
 impl Lines {
     fn content_type(&self) -> &'static str {
-        match self {
-            Self::Ndjson => "application/x-ndjson",
-            Self::Csv(_) => "text/csv; charset=utf-8; header=present",
+        match self.columns {
+            None => "application/x-ndjson",
+            Some(_) => "text/csv; charset=utf-8; header=present",
         }
     }
 
     fn head(&self) -> Vec<u8> {
-        match self {
-            Self::Ndjson => Vec::new(),
-            Self::Csv(columns) => columns.head(),
-        }
+        self.columns.as_ref().map(|columns| columns.head()).unwrap_or_default()
     }
 
     fn page(&self, records: Vec<StoredRecord>) -> Vec<u8> {
         let mut text = Vec::new();
         for record in records {
-            match self {
-                Self::Ndjson => {
+            match &self.columns {
+                None => {
+                    let entry = LogEntry::new(record, true, &self.measures);
                     // Texts and numbers can always be written.
-                    let _infallible =
-                        serde_json::to_writer(&mut text, &LogEntry::new(record, true));
+                    let _infallible = serde_json::to_writer(&mut text, &entry);
                     text.push(b'\n');
                 }
-                Self::Csv(columns) => columns.row(record, &mut text),
+                Some(columns) => columns.row(record, &self.measures, &mut text),
             }
         }
         text

@@ -3,10 +3,11 @@
 use anyhow::Result;
 use serde_json::Value;
 use weir_api::{AggregateAnswer, AggregateBucket};
+use weir_expr::Unit;
 
 use super::request::Figure;
 use super::rows::cell;
-use super::unit::Unit;
+use super::unit;
 use super::{Search, counted};
 use crate::cli::SearchOutput;
 use crate::table::Table;
@@ -22,19 +23,18 @@ impl Search<'_> {
         let limit = self.args.limit.unwrap_or(GROUPS);
         let mut body = self.request.figures(&figures, &self.args.group_by, limit);
         let mut buckets: Vec<AggregateBucket> = Vec::new();
-        let matched = loop {
+        let meta = loop {
             let page = self.aggregate(&body)?;
             buckets.extend(page.data.buckets);
-            match page.meta.page {
-                Some(next) => body["page"] = serde_json::json!({ "cursor": next.after }),
-                None => break page.meta.weir.matched.unwrap_or(0),
-            }
+            let Some(next) = page.meta.page else { break page.meta.weir };
+            body["page"] = serde_json::json!({ "cursor": next.after });
         };
+        let matched = meta.matched.unwrap_or(0);
         let text = match self.args.output {
             SearchOutput::Json => json_lines(&buckets),
             SearchOutput::Text | SearchOutput::Raw => {
-                let units = figures.iter().map(|figure| Unit::of(figure, &self.request.measures));
-                table(&self.args.group_by, &figures, &units.collect::<Vec<_>>(), &buckets)
+                let units: Vec<_> = (0..figures.len()).map(|index| meta.unit(index)).collect();
+                table(&self.args.group_by, &figures, &units, &buckets)
             }
         };
         print_data(&text)?;
@@ -58,7 +58,7 @@ fn json_lines(buckets: &[AggregateBucket]) -> String {
 fn table(
     fields: &[String],
     figures: &[Figure],
-    units: &[Unit],
+    units: &[Option<Unit>],
     buckets: &[AggregateBucket],
 ) -> String {
     let titles: Vec<String> = figures.iter().map(Figure::title).collect();
@@ -68,7 +68,7 @@ fn table(
         let by = fields.iter().map(|field| cell(bucket.by.get(field).unwrap_or(&Value::Null)));
         let computes = units.iter().enumerate().map(|(index, unit)| {
             let number = bucket.computes.get(&format!("c{index}")).and_then(Value::as_f64);
-            number.map_or_else(|| "-".to_owned(), |number| unit.show(number))
+            number.map_or_else(|| "-".to_owned(), |number| unit::show(number, *unit))
         });
         table.row(by.chain(computes).collect());
     }
@@ -91,7 +91,7 @@ mod tests {
             bucket(json!({ "service": "\u{1b}[2J" }), json!({ "c0": 3 })),
         ];
         let figures = [Figure::parse("count"), Figure::parse("avg:@duration")];
-        let units = [Unit::None, Unit::Time(1.0)];
+        let units = [None, Some(Unit::Nanosecond)];
         let want = "  service    count  avg(@duration)\n  web        1,200         2.50 ms\n  \\u{1b}[2J      3               -\n";
         assert_eq!(table(&["service".to_owned()], &figures, &units, &buckets), want);
     }

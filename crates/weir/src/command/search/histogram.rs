@@ -7,11 +7,11 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use weir_api::AggregateAnswer;
 use weir_codec::parse_rfc3339;
-use weir_expr::Status;
+use weir_expr::{Status, Unit};
 use weir_host::units::{format_duration, format_rfc3339};
 
 use super::request::Figure;
-use super::unit::Unit;
+use super::unit;
 use super::{Search, counted};
 use crate::cli::SearchOutput;
 use crate::term::{Paint, Style, note, print_data, stdout_width};
@@ -45,8 +45,7 @@ impl Search<'_> {
         let text = match self.args.output {
             SearchOutput::Json => json_lines(&bars),
             SearchOutput::Text | SearchOutput::Raw => {
-                let unit = Unit::of(&figure, &self.request.measures);
-                draw(&bars, unit, stdout_width(), self.paint())
+                draw(&bars, answer.meta.weir.unit(0), stdout_width(), self.paint())
             }
         };
         print_data(&text)?;
@@ -95,9 +94,9 @@ fn json_lines(bars: &BTreeMap<i64, Bar>) -> String {
     bars.iter().map(line).collect()
 }
 
-fn draw(bars: &BTreeMap<i64, Bar>, unit: Unit, width: usize, paint: Paint) -> String {
+fn draw(bars: &BTreeMap<i64, Bar>, unit: Option<Unit>, width: usize, paint: Paint) -> String {
     let most = bars.values().map(|bar| bar.value).fold(0.0, f64::max);
-    let values: Vec<String> = bars.values().map(|bar| unit.show(bar.value)).collect();
+    let values: Vec<String> = bars.values().map(|bar| unit::show(bar.value, unit)).collect();
     let value_width = values.iter().map(|text| text.chars().count()).max().unwrap_or(0);
     // Time, value, and two spaces between.
     let taken = 19 + 2 + 2 + value_width;
@@ -150,7 +149,7 @@ mod tests {
         }))
         .unwrap();
         let bars = bars(&answer, 60_000_000_000);
-        let text = draw(&bars, Unit::None, 40, Paint::off());
+        let text = draw(&bars, None, 40, Paint::off());
         let want = "\
 2026-01-01T00:00:00  8  ▓▓▓▓████████████
 2026-01-01T00:01:00  0

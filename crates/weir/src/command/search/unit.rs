@@ -1,62 +1,20 @@
-//! Numbers for people, with the unit that they are known to have.
-//!
-//! What a number measures is known of standard attributes (`duration` is nanoseconds), of names
-//! that say so (`_ms`, `_bytes`), and of measures by their units.
+//! Numbers for people, with the unit that the answer says they have.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weir_expr::{Dimension, Measure};
+use weir_expr::Unit;
 use weir_host::units::{approx_duration, approx_size, group_digits};
 
-use super::request::Figure;
-
-/// What numbers measure.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Unit {
-    /// Nothing that is known.
-    None,
-    /// Time; so many nanoseconds each.
-    Time(f64),
-    /// Bytes; so many each.
-    Size(f64),
-}
-
-impl Unit {
-    /// That of a figure.
-    pub(super) fn of(figure: &Figure, measures: &BTreeMap<String, String>) -> Self {
-        let is_number = matches!(figure.aggregation.as_str(), "count" | "cardinality");
-        let Some(metric) = figure.metric.as_deref().filter(|_| !is_number) else {
-            return Self::None;
-        };
-        let path = metric.strip_prefix('@').unwrap_or(metric);
-        if let Some(measure) = measures.get(path) {
-            return match Measure::parse(measure).ok().and_then(|measure| measure.dimension()) {
-                Some(Dimension::Time) => Self::Time(1.0),
-                Some(Dimension::Size) => Self::Size(1.0),
-                None => Self::None,
-            };
-        }
-        let name = path.rsplit('.').next().unwrap_or(path);
-        match name.rsplit('_').next().unwrap_or(name) {
-            "duration" | "ns" | "nanos" => Self::Time(1.0),
-            "us" | "micros" => Self::Time(1e3),
-            "ms" | "millis" => Self::Time(1e6),
-            "seconds" | "secs" => Self::Time(1e9),
-            "bytes" => Self::Size(1.0),
-            _ => Self::None,
-        }
-    }
-
-    /// The number for people.
-    pub(super) fn show(self, number: f64) -> String {
-        match self {
-            Self::Time(ns) if number >= 0.0 => {
-                approx_duration(Duration::from_nanos((number * ns) as u64))
-            }
-            Self::Size(bytes) if number >= 0.0 => approx_size((number * bytes) as u64),
-            _ => plain(number),
-        }
+/// The number for people.
+pub(super) fn show(number: f64, unit: Option<Unit>) -> String {
+    let time = |ns: f64| approx_duration(Duration::from_nanos((number * ns) as u64));
+    match unit.filter(|_| number >= 0.0) {
+        None => plain(number),
+        Some(Unit::Nanosecond) => time(1.0),
+        Some(Unit::Microsecond) => time(1e3),
+        Some(Unit::Millisecond) => time(1e6),
+        Some(Unit::Second) => time(1e9),
+        Some(Unit::Byte) => approx_size(number as u64),
     }
 }
 
@@ -81,16 +39,19 @@ mod tests {
 
     #[test]
     fn numbers_are_shown_with_what_they_measure() {
-        let measures = [("delay".to_owned(), "@a - 5ms".to_owned())].into();
-        let show = |figure: &str, number| Unit::of(&Figure::parse(figure), &measures).show(number);
-        assert_eq!(show("avg:@duration", 1.5e6), "1.50 ms");
-        assert_eq!(show("p99:@http.duration_ms", 1500.0), "1.50 s");
-        assert_eq!(show("sum:@network.bytes", 2048.0), "2.00 KiB");
-        assert_eq!(show("max:@delay", 2e9), "2.00 s");
-        assert_eq!(show("count:@duration", 1234.0), "1,234");
-        assert_eq!(show("avg:@size", 1234.5678), "1,234.568");
-        assert_eq!(show("avg:@size", -0.25), "-0.25");
-        assert_eq!(show("avg:@size", 1e-9), "1.00e-9");
-        assert_eq!(show("min:@duration", 0.0), "0 s");
+        for (number, unit, wanted) in [
+            (1.5e6, Some(Unit::Nanosecond), "1.50 ms"),
+            (1500.0, Some(Unit::Millisecond), "1.50 s"),
+            (2.0, Some(Unit::Second), "2.00 s"),
+            (2048.0, Some(Unit::Byte), "2.00 KiB"),
+            (0.0, Some(Unit::Nanosecond), "0 s"),
+            (-2e6, Some(Unit::Nanosecond), "-2,000,000"),
+            (1234.0, None, "1,234"),
+            (1234.5678, None, "1,234.568"),
+            (-0.25, None, "-0.25"),
+            (1e-9, None, "1.00e-9"),
+        ] {
+            assert_eq!(show(number, unit), wanted, "{number} {unit:?}");
+        }
     }
 }
