@@ -5,6 +5,10 @@ use crate::ast::Reserved;
 use crate::fields::Value;
 use crate::status::Status;
 
+/// Attributes of a JSON body that are its message; the first that is a text counts. Stored records
+/// name one by its place here, which therefore never changes.
+pub const MESSAGE_PATHS: [&str; 2] = ["message", "msg"];
+
 impl Reserved {
     /// Where a resource keeps the key; the first that is there counts, and counts before what
     /// the record itself says.

@@ -36,7 +36,7 @@ mod value;
 pub use ast::{
     Bound, Expr, ExprKind, Field, Literal, Phrase, Range, Regexp, Reserved, Span, Term, Test,
 };
-pub use convention::tag_path;
+pub use convention::{MESSAGE_PATHS, tag_path};
 pub use doubt::Doubt;
 pub use error::{CompileError, ParseError};
 pub use fields::{Body, Constants, Fields, NoConstants, Value, Visitor};

@@ -211,6 +211,36 @@ fn an_access_log_gives_typed_attributes_and_a_derived_time() {
 }
 
 #[test]
+fn a_line_that_an_agent_wrapped_is_read_as_if_it_had_come_alone() {
+    let wrap = |line: &str| {
+        let line = line.replace('"', "\\\"");
+        format!(r#"{{"message":"{line}","status":"info","service":"agent","ddtags":"a:b"}}"#)
+    };
+    let rules = acting(vec![Action::Parse(vec![BodyFormat::Json, BodyFormat::Logfmt])]);
+    let body = wrap(r#"{"level":"error","n":1,"service":"app","message":"failed"}"#);
+    let hit = outcome(&rules, &body);
+    assert_eq!(message(&hit), body, "it stays as it came");
+    assert_eq!(
+        attributes(&hit),
+        r#"{"status":"info","ddtags":"a:b","level":"error","n":1,"service":"app"}"#
+    );
+    assert_eq!(hit.record.unwrap().severity_number, Severity::ERROR);
+    let hit = outcome(&rules, &wrap("status=warn took=5ms"));
+    assert_eq!(
+        attributes(&hit),
+        r#"{"service":"agent","ddtags":"a:b","status":"warn","took":"5ms"}"#
+    );
+    // A text in no format leaves what the agent says.
+    let hit = outcome(&rules, &wrap("it failed"));
+    assert_eq!(attributes(&hit), r#"{"status":"info","service":"agent","ddtags":"a:b"}"#);
+    let rules = acting(vec![Action::Parse(vec![BodyFormat::Line(
+        weir_codec::LineFormat::parse("$remote_addr $status").unwrap(),
+    )])]);
+    let hit = outcome(&rules, &wrap("1.2.3.4 503"));
+    assert_eq!(attributes(&hit), r#"{"network.client.ip":"1.2.3.4","http.status_code":503}"#);
+}
+
+#[test]
 fn a_level_in_the_head_of_a_text_is_its_status() {
     let rules =
         vec![rule("errors", "status:error", &["web"]), rule("none", "-status:*", &["audit"])];

@@ -86,6 +86,18 @@ fn attributes_of(record: &StoredRecord) -> serde_json::Value {
 }
 
 #[test]
+fn tags_that_are_stated_twice_are_there_once() {
+    let given = (
+        r#"{"ddtags":"env:prod,a\"b"}"#,
+        br#"{"ddtags":"a\"b,env:prod,prod","tags":["env:prod","c"]}"#.as_slice(),
+        Severity::UNSPECIFIED,
+        RecordFlags::default(),
+    );
+    let record = stored_with(Intake::new(), &[given], &Resource::new()).remove(0);
+    assert_eq!(record.tags.as_deref(), Some(r#"["env:prod","a\"b","prod","c"]"#));
+}
+
+#[test]
 fn a_json_body_is_its_attributes_and_one_of_them_the_message() {
     let record = stored(
         r#"{"time":"2023-11-14T22:13:20.123456Z","level":"warn","http":{"status_code":500},

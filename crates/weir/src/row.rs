@@ -7,15 +7,12 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 use weir_api::{LogAttributes, LogDetails, LogEntry};
-use weir_expr::{Expr, ExprKind, Glob, Piece, Reserved, Status, Test};
+use weir_expr::{Expr, ExprKind, Glob, MESSAGE_PATHS, Piece, Reserved, Status, Test};
 
 use crate::term::{Paint, Style};
 
 /// Colours that tell streams apart.
 const TINTS: u64 = 6;
-
-/// Attributes of a JSON body that are its message.
-const MESSAGE_PATHS: [&str; 2] = ["message", "msg"];
 
 /// Widest name of a stream that others are lined up with.
 const NAME_CHARS_MAX: usize = 24;

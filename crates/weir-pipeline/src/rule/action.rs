@@ -2,8 +2,8 @@
 //!
 //! Invariant: an action that finds nothing to work on changes nothing; none can fail on a record.
 
-use weir_codec::{Change, LineFormat, Part, Scalar, read_text, rewrite_json};
-use weir_expr::{Field, Measure, Reserved, Status};
+use weir_codec::{Attributes, Change, LineFormat, Part, Scalar, Stated, read_text, rewrite_json};
+use weir_expr::{Field, MESSAGE_PATHS, Measure, Reserved, Status};
 use weir_model::{RecordView, Severity};
 
 use super::draft::{Draft, DraftFields, Origin};
@@ -13,7 +13,9 @@ use super::template::Template;
 /// One action. Those of a rule run in the order of this list.
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// Reads attributes out of the message, in the first of these formats that fits.
+    /// Reads attributes out of the message, in the first of these formats that fits. Where the body
+    /// is a JSON object with a message, as agents send the lines of programs, it is that which is
+    /// read; what it says counts before what the agent says.
     Parse(Vec<BodyFormat>),
     /// Gives the named groups of a pattern that is found in the message as attributes.
     Extract(Pattern),
@@ -107,22 +109,65 @@ impl Action {
 }
 
 fn parse(formats: &[BodyFormat], view: &RecordView<'_>, draft: &mut Draft) {
-    let Draft { own, message, .. } = draft;
-    let message = message.text(view);
+    draft.read(view);
+    let Draft { own, inside, wrapped, message, .. } = draft;
+    let body = message.text(view);
     let count = own.len();
-    let stated = formats.iter().find_map(|format| match format {
-        BodyFormat::Json => own.read_json(message.trim_ascii()),
-        BodyFormat::Logfmt => own.read_logfmt(message),
-        BodyFormat::Line(format) => own.read_line(message, format),
-        BodyFormat::Syslog => own.read_syslog(message),
-        BodyFormat::Text => read_text(message, view.timestamp_ns),
-    });
-    let Some(stated) = stated else { return };
-    draft.are_attributes_changed |= draft.own.len() > count;
-    draft.timestamp_ns = stated.time_ns.unwrap_or(draft.timestamp_ns);
-    if draft.severity == Severity::UNSPECIFIED {
-        draft.severity = stated.severity;
+    let is_object = body.trim_ascii_start().first() == Some(&b'{');
+    let line = is_object.then(|| wrapped_line(inside)).flatten();
+    let Some((path, line)) = line else {
+        if let Some(stated) = read(formats, body, view, own) {
+            draft.are_attributes_changed |= draft.own.len() > count;
+            draft.state(stated, false);
+        }
+        return;
+    };
+    wrapped.clear();
+    let of_line = read(formats, line, view, wrapped);
+    let is_wanted = formats.iter().any(|format| matches!(format, BodyFormat::Json));
+    let of_body = if is_wanted { own.read_json(body.trim_ascii()) } else { None };
+    // The line stays what it is: the message of the body.
+    own.remove(path.as_bytes());
+    wrapped.remove(path.as_bytes());
+    for (path, _) in wrapped.iter() {
+        own.remove(path);
     }
+    for (path, value) in wrapped.iter() {
+        own.add(path, value);
+    }
+    draft.are_attributes_changed |= draft.own.len() > count;
+    if let Some(stated) = of_body {
+        draft.state(stated, false);
+    }
+    if let Some(stated) = of_line {
+        draft.state(stated, true);
+    }
+}
+
+/// Reads attributes in the first format that fits.
+fn read(
+    formats: &[BodyFormat],
+    text: &[u8],
+    view: &RecordView<'_>,
+    attributes: &mut Attributes,
+) -> Option<Stated> {
+    formats.iter().find_map(|format| match format {
+        BodyFormat::Json => attributes.read_json(text.trim_ascii()),
+        BodyFormat::Logfmt => attributes.read_logfmt(text),
+        BodyFormat::Line(format) => attributes.read_line(text, format),
+        BodyFormat::Syslog => attributes.read_syslog(text),
+        BodyFormat::Text => read_text(text, view.timestamp_ns),
+    })
+}
+
+/// The line that a program wrote, in the object that an agent made of it, and its path.
+fn wrapped_line(inside: &Attributes) -> Option<(&'static str, &[u8])> {
+    MESSAGE_PATHS.into_iter().find_map(|path| {
+        inside.values(path.as_bytes()).find_map(|value| match value {
+            Scalar::Text(line) => Some((path, line)),
+            _ => None,
+        })
+    })
 }
 
 fn extract(pattern: &Pattern, view: &RecordView<'_>, draft: &mut Draft) {

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use weir_codec::{Attributes, Renames, Scalar, severity_of_escaped_text, severity_of_text};
+use weir_codec::{Attributes, Renames, Scalar, Stated, severity_of_escaped_text, severity_of_text};
 use weir_expr::{Body, Constants, Field, Fields, Reserved, Status, Value, Visitor, tag_path};
 use weir_model::{RecordFlags, RecordView, Severity, unescape_json_into};
 
@@ -124,6 +124,8 @@ pub(crate) struct Draft {
     pub(super) own: Attributes,
     /// What stands in the body.
     pub(super) inside: Attributes,
+    /// What stands in a line that the body has as its message; working memory.
+    pub(super) wrapped: Attributes,
     pub(super) message: Message,
     pub(super) are_attributes_changed: bool,
     pub(super) severity: Severity,
@@ -155,6 +157,15 @@ impl Draft {
         self.of_text.set(None);
         self.severity = view.severity;
         self.timestamp_ns = view.timestamp_ns;
+    }
+
+    /// Takes over what was read about time and severity; `is_better` than what is known.
+    pub(super) fn state(&mut self, stated: Stated, is_better: bool) {
+        self.timestamp_ns = stated.time_ns.unwrap_or(self.timestamp_ns);
+        let is_stated = stated.severity != Severity::UNSPECIFIED;
+        if is_stated && (is_better || self.severity == Severity::UNSPECIFIED) {
+            self.severity = stated.severity;
+        }
     }
 
     /// Parses the attributes beside the body, if that was not done.

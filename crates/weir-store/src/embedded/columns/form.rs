@@ -7,8 +7,7 @@ use weir_codec::{Scalar, TimeParser, format_rfc3339_ns};
 use weir_expr::Reserved;
 use weir_model::{RecordFlags, Severity};
 
-/// Attributes of a JSON body that are its message.
-pub const MESSAGE_PATHS: [&str; 2] = ["message", "msg"];
+pub use weir_expr::MESSAGE_PATHS;
 
 /// Attributes of a JSON body that are its time, as the decoders read them.
 pub const TIME_PATHS: [&str; 4] = ["time", "timestamp", "@timestamp", "ts"];

@@ -471,11 +471,21 @@ impl Intake {
     }
 }
 
+/// Adds a tag to a list, unless it has it: a rule may have read what is in the body too.
 fn add_tag(tag: &[u8], tags: &mut Vec<u8>) {
-    tags.push(if tags.is_empty() { b'[' } else { b',' });
+    let start = tags.len();
+    tags.push(if start == 0 { b'[' } else { b',' });
     tags.push(b'"');
     escape_json_into(tag, tags);
     tags.push(b'"');
+    let (list, added) = tags.split_at(start);
+    // Behind what stands between two tags.
+    let is_known = list
+        .windows(added.len())
+        .any(|known| known[1..] == added[1..] && matches!(known[0], b'[' | b','));
+    if is_known {
+        tags.truncate(start);
+    }
 }
 
 /// The body without escapes, in `buffer` where it had some.
