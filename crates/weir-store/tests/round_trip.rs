@@ -298,3 +298,32 @@ fn paths_beyond_the_cap_and_lists_are_in_the_rest() {
     assert!(segment.column(&Role::Attribute("path.000".to_owned())).is_none());
     assert!(segment.column(&Role::Rest).is_some());
 }
+
+#[test]
+fn a_row_with_more_in_the_rest_than_is_read_is_not_copied_without_it() {
+    // Some 250 have columns of their own: more than may be read are left.
+    let paths: Vec<String> = (0..1400).map(|number| format!("path.{number:04}")).collect();
+    let input = |sequence: u64, count: usize| Input {
+        row: NewRow { sequence, ..NewRow::default() },
+        attributes: paths[..count].iter().map(|p| (p.as_bytes(), Scalar::Int(1))).collect(),
+    };
+    let segment = open(&write(&rows_of(&[input(0, 600), input(1, 1400)])));
+    let copied = |wanted: usize| {
+        let mut rows = Rows::new();
+        segment.copy_group(0, |row| row == wanted, &mut rows).map(|()| rows)
+    };
+    let whole = copied(0).unwrap();
+    assert_eq!(whole.record(0).unwrap().attributes.len(), 600);
+    assert!(copied(1).is_err_and(|error| error.is_damage()));
+}
+
+#[test]
+fn a_path_of_other_bytes_is_no_longer_in_text_than_can_be_read_again() {
+    let path = [b"a".as_slice(), &[0xff; weir_codec::PATH_BYTES_MAX - 1]].concat();
+    // A list, which stands in the rest.
+    let attributes: Vec<_> = (1..=2).map(|n| (path.as_slice(), Scalar::Int(n))).collect();
+    let rows = rows_of(&[Input { row: NewRow::default(), attributes }]);
+    let known = &rows.record(0).unwrap().attributes;
+    assert!(known.len() == 1 && known[0].0.len() > 1000, "{known:?}");
+    assert_comes_back(&rows);
+}

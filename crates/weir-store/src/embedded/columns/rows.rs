@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use weir_codec::{Attributes, Scalar};
+use weir_codec::{Attributes, PATH_BYTES_MAX, Scalar};
 use weir_model::{Position, StreamId};
 
 use super::record::add_attribute;
@@ -221,6 +221,18 @@ pub(crate) fn utf8(text: &[u8]) -> Cow<'_, [u8]> {
     String::from_utf8_lossy(text).into_owned().into_bytes().into()
 }
 
+/// The same of a path, which gets no longer than a path may be: else it would be left out when it
+/// is read back.
+fn utf8_path(path: &[u8]) -> Cow<'_, [u8]> {
+    match utf8(path) {
+        Cow::Owned(mut text) if text.len() > PATH_BYTES_MAX => {
+            text.truncate(as_str(&text).floor_char_boundary(PATH_BYTES_MAX));
+            text.into()
+        }
+        text => text,
+    }
+}
+
 /// A text that is known to be UTF-8.
 pub(crate) fn as_str(text: &[u8]) -> &str {
     std::str::from_utf8(text).unwrap_or_default()
@@ -396,7 +408,7 @@ impl Rows {
             column.push(row, value);
             return true;
         }
-        let text = utf8(path);
+        let text = utf8_path(path);
         let is_utf8 = matches!(text, Cow::Borrowed(_));
         if self.paths.len() >= PATHS_MAX {
             self.spill(row, &text, value);

@@ -1,7 +1,7 @@
 //! Rows of a segment as rows again, to be written anew: for a merge, or without some of them.
 //!
-//! Invariants: what is copied is what [`Segment::records`] would give; a page of each column is in
-//! memory, and nothing is allocated per row.
+//! Invariants: what is copied is what [`Segment::records`] would give, and a row of which that is
+//! not all is not copied; a page of each column is in memory, and nothing is allocated per row.
 
 use weir_codec::{Attributes, Scalar};
 
@@ -164,7 +164,13 @@ fn copy_row<'c>(
                 };
                 attributes.push((path.as_bytes(), value));
             }
-            (Role::Rest, Scalar::Text(json)) => rest.read_members(json).ok_or(DAMAGED)?,
+            (Role::Rest, Scalar::Text(json)) => {
+                rest.read_members(json).ok_or(DAMAGED)?;
+                if rest.is_cut() {
+                    // No row was written with more: what is not understood is not thrown away.
+                    return Err(DAMAGED);
+                }
+            }
             (Role::Raw, Scalar::Text(bytes)) => original = Some(Original::new(bytes.to_vec())),
             // Comes with its attribute.
             (Role::Kind(_), Scalar::Int(_)) => {}
