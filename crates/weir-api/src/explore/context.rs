@@ -56,6 +56,7 @@ pub struct ContextAnswer {
     responses(
         (status = 200, description = "The records", body = ContextAnswer),
         (status = 404, description = "There is no such record, or it may not be seen"),
+        (status = 503, description = "The time was up before the record was found"),
     )
 )]
 pub(crate) async fn get(

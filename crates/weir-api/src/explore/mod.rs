@@ -220,7 +220,7 @@ fn failed(error: &QueryError) -> Problem {
         QueryError::Expression(_) | QueryError::Invalid(_) => StatusCode::BAD_REQUEST,
         // Nobody reads this.
         QueryError::Cancelled => StatusCode::REQUEST_TIMEOUT,
-        QueryError::Read(_) => StatusCode::SERVICE_UNAVAILABLE,
+        QueryError::Late | QueryError::Read(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     let problem = Problem::new(code, error.to_string());
     match error {

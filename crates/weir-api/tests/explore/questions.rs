@@ -308,6 +308,11 @@ fn an_answer_that_is_not_the_whole_one_says_so() {
         .collect();
     assert_eq!(codes, ["deadline", "unknown_field"]);
     assert!(meta["warnings"][1]["detail"].as_str().unwrap().contains("@xyz"));
+    // Around a record that was not found in time there is nothing, which is not that it is gone.
+    let found = post(&api, SEARCH, &json!({ "filter": filter("*") })).json();
+    let id = found["data"][0]["id"].as_str().unwrap();
+    let late = get(&api, &format!("/weir/v1/context?id={id}"));
+    assert!(late.status == 503 && late.text.contains("the time was up"), "{}", late.text);
     api.shutdown();
 }
 

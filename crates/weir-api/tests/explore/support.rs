@@ -103,6 +103,9 @@ impl LogStore for MemoryStore {
         request: &ContextRequest,
         _budget: &Budget,
     ) -> Result<Option<RecordContext>, QueryError> {
+        if self.is_late {
+            return Err(QueryError::Late);
+        }
         let records = self.records.lock().unwrap();
         let mut stream: Vec<&StoredRecord> =
             records.iter().filter(|record| record.stream == request.id.stream).collect();

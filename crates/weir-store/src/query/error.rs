@@ -14,6 +14,9 @@ pub enum QueryError {
     /// The question contradicts itself: says how.
     #[error("{0}")]
     Invalid(String),
+    /// The budget was used up before there was anything to answer with.
+    #[error("the time was up before the record was found: whether there is one is not known")]
+    Late,
     /// Nobody waits for the answer any more.
     #[error("nobody waits for the answer any more")]
     Cancelled,

@@ -36,7 +36,8 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
     /// The records around one; `None` when there is no such record, or it may not be seen.
     ///
     /// # Errors
-    /// As [`Self::search`].
+    /// As [`Self::search`]; [`QueryError::Late`] when the budget was used up before the record was
+    /// found.
     fn context(
         &self,
         request: &ContextRequest,

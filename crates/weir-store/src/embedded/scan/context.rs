@@ -1,23 +1,33 @@
 //! The records around one, in its stream.
 //!
-//! A stream is in the order of its positions. Its records are near each other in time too, so
-//! units are looked at in rounds, the nearest in time first, until there are enough records on
-//! both sides: those of a stream that is rarely written are found however far apart they are.
+//! A stream is in the order of its positions. Its records are mostly near each other in time too,
+//! so units are looked at in rounds, the nearest in time first; those of a stream that is rarely
+//! written are found however far apart they are. What need not be read is known by two things.
+//!
+//! A stream is taken in in its order, so its sequences are in the order of its positions. (What
+//! comes a second time after damage begins somewhere before and goes on without a gap.) So once a
+//! side is full, no sequence beyond its end is of use: the last record of a stream, which never
+//! has enough behind it, costs no look at what was taken in before. And the dictionary of streams
+//! says which are in a row group at all.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::eval::Evaluator;
 use super::page::{Source, whole_numbers};
 use super::plan::Plan;
+use super::prune::ALL;
 use super::row_set::RowSet;
 use super::run::{Halt, Sink, run};
 use super::search::{Spot, records_of};
-use super::unit::Unit;
+use super::unit::{Place, Unit};
 use crate::embedded::columns::StoredRecord;
-use crate::embedded::segment::Fixed;
+use crate::embedded::segment::{Dictionary, Fixed, Role};
 use crate::embedded::snapshot::Snapshot;
 use crate::query::{
-    Budget, ContextRequest, Coverage, Filter, QueryError, RecordContext, RecordId, TimeRange,
+    Budget, ContextRequest, Coverage, Filter, QueryError, RecordContext, RecordId, Shortfall,
+    TimeRange,
 };
 
 const DAY_NS: i64 = 86_400_000_000_000;
@@ -27,50 +37,97 @@ const DAY_NS: i64 = 86_400_000_000_000;
 const REACHES_NS: [i64; 3] = [DAY_NS, 30 * DAY_NS, i64::MAX];
 
 /// A position as it is compared.
-type Place = (u32, u64);
+type Rank = (u32, u64);
+
+/// A row of the stream.
+#[derive(Debug, Clone)]
+struct Found {
+    spot: Spot,
+    sequence: u64,
+}
+
+/// The sequences that rows can have which are still of use. All threads narrow them.
+#[derive(Debug)]
+struct Wanted {
+    first: AtomicU64,
+    last: AtomicU64,
+}
 
 /// The rows of one stream that are nearest to a position.
-struct Near {
+struct Near<'a> {
     id: RecordId,
     before: usize,
     after: usize,
-    found: BTreeMap<Place, Spot>,
+    wanted: &'a Wanted,
+    found: BTreeMap<Rank, Found>,
 }
 
-impl Near {
-    fn place(&self) -> Place {
+impl Near<'_> {
+    fn rank(&self) -> Rank {
         (self.id.position.epoch, self.id.position.offset)
     }
 
-    /// There are as many on both sides as are asked for.
-    fn is_full(&self) -> bool {
-        let before = self.found.range(..self.place()).count();
-        let after = self.found.len() - before - usize::from(self.has_record());
-        before >= self.before && after >= self.after
-    }
-
     fn has_record(&self) -> bool {
-        self.found.contains_key(&self.place())
+        self.found.contains_key(&self.rank())
     }
 
-    /// Leaves out what is further away than those that are asked for.
+    /// How many there are before the record, and behind it.
+    fn sides(&self) -> (usize, usize) {
+        let before = self.found.range(..self.rank()).count();
+        (before, self.found.len() - before - usize::from(self.has_record()))
+    }
+
+    /// Leaves out what is further away than those that are asked for, and says what can still be
+    /// nearer than the others.
     fn trim(&mut self) {
-        let place = self.place();
-        while self.found.range(..place).count() > self.before {
+        let (before, after) = self.sides();
+        for _ in self.before..before {
             self.found.pop_first();
         }
-        while self
-            .found
-            .range((std::ops::Bound::Excluded(place), std::ops::Bound::Unbounded))
-            .count()
-            > self.after
-        {
+        for _ in self.after..after {
             self.found.pop_last();
         }
+        let rank = self.rank();
+        if before >= self.before
+            && let Some((_, found)) = self.found.first_key_value().filter(|(at, _)| **at <= rank)
+        {
+            self.wanted.first.fetch_max(found.sequence, Ordering::Relaxed);
+        }
+        if after >= self.after
+            && let Some((_, found)) = self.found.last_key_value().filter(|(at, _)| **at >= rank)
+        {
+            self.wanted.last.fetch_min(found.sequence, Ordering::Relaxed);
+        }
+    }
+
+    /// The unit may have rows of the stream, by what is in memory.
+    fn may_have_stream(&self, unit: &Unit) -> bool {
+        let Place::Group { segment, group } = &unit.place else { return true };
+        let known = segment.segment.group_range(Fixed::Stream, *group);
+        known.is_none_or(|(least, most)| (least..=most).contains(&self.id.stream.0.cast_signed()))
     }
 }
 
-impl Sink for Near {
+impl Sink for Near<'_> {
+    fn wants(&self, unit: &Unit) -> bool {
+        let is_of_use = unit.sequences().is_none_or(|(first, last)| {
+            first <= self.wanted.last.load(Ordering::Relaxed)
+                && last >= self.wanted.first.load(Ordering::Relaxed)
+        });
+        is_of_use && self.may_have_stream(unit)
+    }
+
+    fn pages(&mut self, at: &mut Evaluator) -> Result<u64, Halt> {
+        let Place::Group { segment, .. } = &at.reader.unit.place else { return Ok(ALL) };
+        let Some(column) = segment.segment.column(&Role::Fixed(Fixed::Stream)) else {
+            return Ok(ALL);
+        };
+        Ok(match at.reader.dictionary(column)?.as_deref() {
+            Some(Dictionary::Ints(all)) if !all.contains(&self.id.stream.0.cast_signed()) => 0,
+            _ => ALL,
+        })
+    }
+
     fn narrow(&mut self, at: &mut Evaluator, mut rows: RowSet) -> Result<RowSet, Halt> {
         let streams = at.reader.column(&Source::Fixed(Fixed::Stream))?;
         let wanted = self.id.stream.0.cast_signed();
@@ -86,27 +143,46 @@ impl Sink for Near {
     }
 
     fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
-        let times = at.reader.column(&Source::Fixed(Fixed::Time))?;
-        let offsets = at.reader.column(&Source::Fixed(Fixed::Offset))?;
+        let [times, offsets, sequences] = [Fixed::Time, Fixed::Offset, Fixed::Sequence]
+            .map(|fixed| at.reader.column(&Source::Fixed(fixed)));
         let epochs = at.reader.column(&Source::Fixed(Fixed::Epoch))?;
+        let (times, offsets, sequences) = (times?, offsets?, sequences?);
         let (times, offsets) = (whole_numbers(&times)?, whole_numbers(&offsets)?);
+        let sequences = whole_numbers(&sequences)?;
         let unit = at.reader.unit_number;
         for row in rows.iter() {
             let weir_expr::Value::Int(epoch) = epochs.view().value(row) else { continue };
             let offset = offsets[row].cast_unsigned();
             let rank = (times[row], offset);
             let spot = Spot { rank, unit, row: at.reader.first_row() + row };
-            self.found.insert((epoch as u32, offset), spot);
+            let sequence = sequences[row].cast_unsigned();
+            self.found.insert((epoch as u32, offset), Found { spot, sequence });
         }
         self.trim();
         Ok(())
     }
 }
 
+/// How far the times of a unit are from one.
+fn distance_ns(unit: &Unit, time_ns: i64) -> i64 {
+    let before = time_ns.saturating_sub(unit.last_ns);
+    before.max(unit.first_ns.saturating_sub(time_ns)).max(0)
+}
+
+/// The units of each round among those that are ordered by their distance.
+fn rounds(units: &[Unit], time_ns: i64) -> impl Iterator<Item = Range<usize>> {
+    let mut from = 0;
+    REACHES_NS.into_iter().map(move |reach_ns| {
+        let to = units.partition_point(|unit| distance_ns(unit, time_ns) <= reach_ns);
+        std::mem::replace(&mut from, to)..to
+    })
+}
+
 /// The records around one; `None` when there is no such record, or it may not be seen.
 ///
 /// # Errors
-/// See [`QueryError`].
+/// See [`QueryError`]; [`QueryError::Late`] when the budget was used up before the record was
+/// found.
 pub fn context(
     snapshot: &Snapshot,
     request: &ContextRequest,
@@ -115,32 +191,27 @@ pub fn context(
     let id = request.id;
     let plan = Plan::new(&Filter::all(request.access.clone()), &snapshot.deletions)?;
     let mut units = Unit::of(snapshot, TimeRange::ALL);
-    let distance = |unit: &Unit| {
-        let before = id.time_ns.saturating_sub(unit.last_ns);
-        before.max(unit.first_ns.saturating_sub(id.time_ns)).max(0)
-    };
-    units.sort_by_key(distance);
+    units.sort_by_key(|unit| distance_ns(unit, id.time_ns));
     let (before, after) = (request.before, request.after);
-    let make = || Near { id, before, after, found: BTreeMap::new() };
+    let wanted = Wanted { first: AtomicU64::new(0), last: AtomicU64::new(u64::MAX) };
+    let make = || Near { id, before, after, wanted: &wanted, found: BTreeMap::new() };
     let (mut near, mut coverage) = (make(), Coverage::default());
-    let mut from = 0;
-    for reach_ns in REACHES_NS {
-        let to = units.partition_point(|unit| distance(unit) <= reach_ns);
-        let done = run(snapshot, &units[from..to], &plan, budget, make)?;
-        for (place, spot) in done.sinks.into_iter().flat_map(|sink| sink.found) {
-            near.found.insert(place, Spot { unit: from + spot.unit, ..spot });
+    for round in rounds(&units, id.time_ns) {
+        let first = round.start;
+        let done = run(snapshot, &units[round], &plan, budget, make)?;
+        for (rank, mut found) in done.sinks.into_iter().flat_map(|sink| sink.found) {
+            found.spot.unit += first;
+            near.found.insert(rank, found);
         }
         near.trim();
         coverage.add(done.coverage);
+        let is_cut = |shortfall| matches!(shortfall, &Shortfall::Deadline | &Shortfall::Memory);
         if !near.has_record() {
-            return Ok(None);
+            let is_late = coverage.shortfalls.iter().any(is_cut);
+            return if is_late { Err(QueryError::Late) } else { Ok(None) };
         }
-        if near.is_full() {
-            break;
-        }
-        from = to;
     }
-    let spots: Vec<Spot> = near.found.into_values().collect();
+    let spots: Vec<Spot> = near.found.into_values().map(|found| found.spot).collect();
     let mut records = records_of(&units, &spots, &mut coverage)?;
     let is_it = |record: &StoredRecord| record.position == id.position;
     let Some(at) = records.iter().position(is_it) else { return Ok(None) };

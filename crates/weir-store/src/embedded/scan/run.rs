@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::eval::Evaluator;
 use super::page::PageReader;
 use super::plan::Plan;
+use super::prune::ALL;
 use super::row_set::RowSet;
 use super::unit::Unit;
 use crate::embedded::segment::SegmentError;
@@ -41,6 +42,11 @@ pub(super) trait Sink: Send {
     /// Whether the unit can add anything; if not it is passed over.
     fn wants(&self, _unit: &Unit) -> bool {
         true
+    }
+
+    /// Pages of the present unit that can add anything, a bit each, by what is cheap to read.
+    fn pages(&mut self, _at: &mut Evaluator) -> Result<u64, Halt> {
+        Ok(ALL)
     }
 
     /// The order in which the pages of a unit are looked at.
@@ -174,7 +180,10 @@ fn work_on<S: Sink>(
     if at.takes_all(unit) && sink.take_unit(unit) {
         return Ok(());
     }
-    let mask = at.pages();
+    let mut mask = sink.pages(at)?;
+    if mask != 0 {
+        mask &= at.pages();
+    }
     for page in sink.page_order(unit) {
         if mask >> page.min(63) & 1 == 0 {
             at.reader.scanned.pages_pruned += 1;

@@ -77,6 +77,22 @@ impl Unit {
         (self.first_ns, self.last_ns)
     }
 
+    /// First and last sequence of its rows; `None` when they are not known.
+    pub(super) fn sequences(&self) -> Option<(u64, u64)> {
+        match &self.place {
+            Place::Group { segment, group } => {
+                let (first, last) = segment.segment.group_range(Fixed::Sequence, *group)?;
+                Some((first.cast_unsigned(), last.cast_unsigned()))
+            }
+            // They are taken in in that order.
+            Place::Head(chunk) => {
+                let read = chunk.read();
+                let sequences = read.sequence.get(..self.rows)?;
+                Some((*sequences.first()?, *sequences.last()?))
+            }
+        }
+    }
+
     /// Its pages.
     pub(super) fn page_count(&self) -> usize {
         self.rows.div_ceil(PAGE_ROWS)
