@@ -3,7 +3,7 @@
 //! Invariants: everything that a query sees is changed in one step under one lock, which is never
 //! held during I/O; a file is removed only when nobody reads it any more.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -12,10 +12,11 @@ use weir_host::{Clock, Disk};
 use weir_journal::Held;
 
 use super::columns::Rows;
-use super::deletion::{WantedCancel, WantedDeletion};
+use super::deletion::WantedDeletion;
 use super::files::SegmentFiles;
 use super::head::Sealed;
 use super::manifest::{Contents, Counters, DeletionEntry, SegmentEntry};
+use super::requests::{Request, Requests};
 use super::snapshot::{Deletion, HeadChunk, OpenSegment, Snapshot};
 use super::store::StoreConfig;
 use crate::query::{TimeRange, UnparsedRows};
@@ -89,10 +90,10 @@ pub(super) struct Queue {
     /// Flushes that were asked for, and those that were served.
     pub(super) flushes_wanted: u64,
     pub(super) flushes_served: u64,
-    /// Records that are to be deleted, in the order in which it was asked for.
-    pub(super) deletions: VecDeque<WantedDeletion>,
-    /// Deletions that are to be cancelled.
-    pub(super) cancels: VecDeque<WantedCancel>,
+    /// Records that are to be deleted.
+    pub(super) deletions: Requests<WantedDeletion>,
+    /// Deletions that are to be cancelled, by number.
+    pub(super) cancels: Requests<u64>,
     /// A chunk was handed over and is not stored yet.
     pub(super) is_flushing: bool,
     /// Time is up: what is not stored stays where it comes from.
@@ -104,15 +105,18 @@ pub(super) struct Queue {
 impl Queue {
     /// Something is to be written.
     pub(super) fn has_work(&self) -> bool {
-        let is_due = |wanted: &WantedDeletion| wanted.after_flush <= self.flushes_served;
-        self.sealed.is_some()
-            || !self.cancels.is_empty()
-            || self.deletions.front().is_some_and(is_due)
+        self.sealed.is_some() || !self.cancels.is_empty() || self.is_deletion_due()
+    }
+
+    /// Everything that the next deletion is about is in segments.
+    fn is_deletion_due(&self) -> bool {
+        let next = self.deletions.front();
+        next.is_some_and(|wanted| wanted.after_flush <= self.flushes_served)
     }
 
     /// Takes the next deletion, once everything that it is about is in segments.
-    pub(super) fn next_deletion(&mut self) -> Option<WantedDeletion> {
-        self.deletions.pop_front_if(|wanted| wanted.after_flush <= self.flushes_served)
+    pub(super) fn next_deletion(&mut self) -> Option<Request<WantedDeletion>> {
+        self.is_deletion_due().then(|| self.deletions.pop()).flatten()
     }
 }
 

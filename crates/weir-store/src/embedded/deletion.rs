@@ -8,7 +8,6 @@
 //! cancelled before hides and removes nothing from the moment at which that is durable.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use weir_expr::Expr;
@@ -17,6 +16,7 @@ use super::catalog::{Live, Shared};
 use super::flusher::{Flusher, Pending};
 use super::manifest::{Change, DeletionEntry};
 use super::merge::is_damage;
+use super::requests::{Asked, Request, Untold};
 use super::scan::{Doomed, doomed};
 use super::sidecar::SidecarError;
 use super::snapshot::{Deletion, Snapshot};
@@ -33,16 +33,6 @@ pub(super) struct WantedDeletion {
     range: TimeRange,
     /// What it is about is in segments once this flush was served.
     pub(super) after_flush: u64,
-    /// Is told its number.
-    told: SyncSender<u64>,
-}
-
-/// A deletion that is to be cancelled.
-#[derive(Debug)]
-pub(super) struct WantedCancel {
-    id: u64,
-    /// Is told its number.
-    told: SyncSender<u64>,
 }
 
 impl EmbeddedStore {
@@ -61,18 +51,12 @@ impl EmbeddedStore {
         if !self.is_running() {
             return Err(DeleteError::NotRunning);
         }
-        let (after_flush, told) = ask(&self.shared, query, range, access)?;
-        match told.recv_timeout(timeout) {
-            Ok(id) => Ok(id),
-            Err(RecvTimeoutError::Disconnected) => Err(DeleteError::NotRunning),
-            Err(RecvTimeoutError::Timeout) => {
-                let mut queue = self.shared.queue();
-                let waiting = queue.deletions.len();
-                queue.deletions.retain(|wanted| wanted.after_flush != after_flush);
-                let is_given_up = queue.deletions.len() < waiting;
-                Err(if is_given_up { DeleteError::Late } else { DeleteError::Uncertain })
-            }
-        }
+        let asked = ask(&self.shared, query, range, access)?;
+        asked.wait(&self.shared, |queue| &mut queue.deletions, timeout).map_err(|why| match why {
+            Untold::GivenUp => DeleteError::Late,
+            Untold::Uncertain => DeleteError::Uncertain,
+            Untold::Ended => DeleteError::NotRunning,
+        })
     }
 
     /// What was asked to be deleted, the latest first. Whoever may not see everything is not told
@@ -110,13 +94,11 @@ impl EmbeddedStore {
         if access.restriction().is_some() {
             return Err(CancelError::Unknown(id));
         }
-        let told = ask_to_cancel(&self.shared, id)?;
-        if told.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout) {
-            let mut queue = self.shared.queue();
-            let waiting = queue.cancels.len();
-            queue.cancels.retain(|wanted| wanted.id != id);
-            let is_given_up = queue.cancels.len() < waiting;
-            return Err(if is_given_up { CancelError::Late } else { CancelError::Uncertain });
+        let asked = ask_to_cancel(&self.shared, id)?;
+        match asked.wait(&self.shared, |queue| &mut queue.cancels, timeout) {
+            Err(Untold::GivenUp) => return Err(CancelError::Late),
+            Err(Untold::Uncertain) => return Err(CancelError::Uncertain),
+            Ok(_) | Err(Untold::Ended) => {}
         }
         // It may have been done meanwhile.
         let report = self.deletions(access).into_iter().find(|report| report.id == id);
@@ -129,37 +111,34 @@ impl EmbeddedStore {
 }
 
 /// Asks for a deletion to be cancelled, unless it is known that it cannot be.
-pub(super) fn ask_to_cancel(shared: &Shared, id: u64) -> Result<Receiver<u64>, CancelError> {
+pub(super) fn ask_to_cancel(shared: &Shared, id: u64) -> Result<Asked, CancelError> {
     let known = shared.catalog().deletion_entries.get(&id).cloned();
     let known = known.ok_or(CancelError::Unknown(id))?;
     if known.done_ns.is_some() && !known.is_cancelled {
         return Err(CancelError::Done(id));
     }
-    let (told, receiver) = sync_channel(1);
     let mut queue = shared.queue();
     if queue.has_ended || queue.is_given_up {
         return Err(CancelError::NotRunning);
     }
-    queue.cancels.push_back(WantedCancel { id, told });
+    let asked = queue.cancels.push(id);
     drop(queue);
     shared.work.notify_one();
-    Ok(receiver)
+    Ok(asked)
 }
 
-/// Asks for a deletion, which happens once the head was flushed; also gives the number of that
-/// flush.
+/// Asks for a deletion, which happens once the head was flushed.
 pub(super) fn ask(
     shared: &Shared,
     query: &Expr,
     range: TimeRange,
     access: &Access,
-) -> Result<(u64, Receiver<u64>), DeleteError> {
+) -> Result<Asked, DeleteError> {
     let query = match access.restriction() {
         Some(only) => Expr::new(weir_expr::ExprKind::And(vec![query.clone(), only.clone()])),
         None => query.clone(),
     };
     let pending = shared.catalog().deletions.len();
-    let (told, receiver) = sync_channel(1);
     let mut queue = shared.queue();
     if queue.has_ended || queue.is_given_up {
         return Err(DeleteError::NotRunning);
@@ -170,16 +149,17 @@ pub(super) fn ask(
     queue.flushes_wanted += 1;
     let after_flush = queue.flushes_wanted;
     let query = query.to_string();
-    queue.deletions.push_back(WantedDeletion { query, range, after_flush, told });
+    let asked = queue.deletions.push(WantedDeletion { query, range, after_flush });
     drop(queue);
     shared.progress.notify_one();
-    Ok((after_flush, receiver))
+    Ok(asked)
 }
 
 impl Flusher {
     /// Writes down the next deletion that was asked for. False when there is none.
     pub(super) fn begin_deletion(&mut self) -> Result<bool, SidecarError> {
-        let Some(wanted) = self.shared.queue().next_deletion() else { return Ok(false) };
+        let Some(request) = self.shared.queue().next_deletion() else { return Ok(false) };
+        let Request { what: wanted, told, .. } = request;
         let mut counters = self.counters(0);
         let id = counters.next_deletion.max(1);
         counters.next_deletion = id + 1;
@@ -194,7 +174,7 @@ impl Flusher {
             removed: 0,
         };
         let change = Change { deletions: vec![(id, entry)], counters, ..Change::default() };
-        let told = Some((wanted.told, id));
+        let told = Some((told, id));
         self.commit(Pending { change, told, ..Pending::default() })?;
         tracing::info!(id, "records are to be deleted, and hidden from now on");
         Ok(true)
@@ -203,9 +183,8 @@ impl Flusher {
     /// Cancels the next deletion that is to be; one that has ended stays as it is. False when there
     /// is none.
     pub(super) fn cancel_deletion(&mut self) -> Result<bool, SidecarError> {
-        let Some(WantedCancel { id, told }) = self.shared.queue().cancels.pop_front() else {
-            return Ok(false);
-        };
+        let Some(request) = self.shared.queue().cancels.pop() else { return Ok(false) };
+        let Request { what: id, told, .. } = request;
         let Some(entry) = self.contents().deletions.get(&id) else { return Ok(true) };
         if entry.done_ns.is_some() {
             let _nobody_waits = told.send(id);

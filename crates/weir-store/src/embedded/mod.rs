@@ -19,6 +19,7 @@ mod log_store;
 mod manifest;
 mod merge;
 mod opening;
+mod requests;
 mod rewrite;
 pub mod scan;
 pub mod segment;

@@ -11,6 +11,7 @@ use super::world::{File, Process, SECRETIVE, config, files, names, records_of};
 use crate::embedded::columns::StoredRecord;
 use crate::embedded::deletion::{ask, ask_to_cancel};
 use crate::embedded::flusher::Step;
+use crate::embedded::requests::{Asked, Untold};
 use crate::embedded::scan;
 use crate::embedded::snapshot::Snapshot;
 use crate::query::{
@@ -40,10 +41,10 @@ fn flush_some(process: &mut Process, files: &mut BTreeMap<u64, File>) {
 /// Asks for a deletion and lets it become durable, no more than that.
 fn hide(process: &mut Process, query: &str, range: TimeRange) -> u64 {
     let query = weir_expr::parse(query).unwrap();
-    let (_, told) = ask(&process.store.shared, &query, range, &Access::all()).unwrap();
+    let asked = ask(&process.store.shared, &query, range, &Access::all()).unwrap();
     for _ in 0..100 {
         process.feeder.step();
-        if let Ok(id) = told.try_recv() {
+        if let Ok(id) = asked.told.try_recv() {
             return id;
         }
         process.flusher.step();
@@ -229,7 +230,7 @@ fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
     }
     let removed = list(&process)[0].rows as usize;
     assert!((1..51).contains(&removed), "{removed}");
-    let told = ask_to_cancel(&process.store.shared, id).unwrap();
+    let told = ask_to_cancel(&process.store.shared, id).unwrap().told;
     assert!(process.run());
     assert_eq!((told.try_recv(), split(&process)), (Ok(1), (51 - removed, 102)));
     let entry = list(&process).remove(0);
@@ -240,7 +241,7 @@ fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
     let manifests: Vec<_> = disk.names().iter().filter(is_manifest).cloned().collect();
     assert!(!manifests.iter().any(|path| has_text(&disk, path, "password")), "it is forgotten");
     // Once more changes nothing; what is done, or never was, cannot be cancelled.
-    let again = ask_to_cancel(&process.store.shared, id).unwrap();
+    let again = ask_to_cancel(&process.store.shared, id).unwrap().told;
     let done = hide(&mut process, "hunter50", ALL);
     assert!(process.run() && again.try_recv() == Ok(1));
     let cancel = |id| ask_to_cancel(&process.store.shared, id).unwrap_err();
@@ -253,6 +254,32 @@ fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
 }
 
 #[test]
+fn who_does_not_wait_any_longer_takes_back_no_request_of_others() {
+    let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
+    let mut process = start(&disk, &mut files);
+    flush_some(&mut process, &mut files);
+    let shared = process.store.shared.clone();
+    let wait = |asked: &Asked| asked.wait(&shared, |queue| &mut queue.cancels, Duration::ZERO);
+    let id = hide(&mut process, "password", ALL);
+    let [first, second, third] = [(); 3].map(|()| ask_to_cancel(&shared, id).unwrap());
+    assert_eq!(wait(&second), Err(Untold::GivenUp));
+    let begun = shared.queue().cancels.pop();
+    assert_eq!(wait(&first), Err(Untold::Uncertain), "it is at work");
+    drop(begun);
+    assert_eq!(wait(&first), Err(Untold::Ended));
+    assert_eq!(process.flusher.step(), Step::Worked);
+    assert_eq!(wait(&third), Ok(id));
+    assert!(list(&process)[0].is_cancelled && split(&process) == (3, 6));
+    // Two who ask for the same to be deleted are two as well.
+    let query = weir_expr::parse("password").unwrap();
+    let [mine, other] = [(); 2].map(|()| ask(&shared, &query, ALL, &Access::all()).unwrap());
+    let late = mine.wait(&shared, |queue| &mut queue.deletions, Duration::ZERO);
+    assert!(process.run());
+    assert_eq!((late, other.told.try_recv()), (Err(Untold::GivenUp), Ok(id + 1)));
+    assert_eq!((split(&process), list(&process).len()), ((0, 6), 2));
+}
+
+#[test]
 fn any_call_of_the_disk_may_fail_once() {
     let (disk, files) = stored();
     for kind in [FaultKind::NoSpace, FaultKind::Io] {
@@ -261,7 +288,7 @@ fn any_call_of_the_disk_may_fail_once() {
             let mut process = begin(&disk, &mut files);
             disk.inject(Fault::new(kind).path("store").nth(nth));
             let query = weir_expr::parse("password -hunter0").unwrap();
-            let (_, told) = ask(&process.store.shared, &query, ALL, &Access::all()).unwrap();
+            let told = ask(&process.store.shared, &query, ALL, &Access::all()).unwrap().told;
             process.run_on();
             process.clock.advance(Duration::from_secs(20));
             process.run_on();
@@ -281,7 +308,7 @@ pub(super) fn delete_secrets(process: &mut Process, files: &mut BTreeMap<u64, Fi
     add_some(process, files);
     let query = weir_expr::parse("password").unwrap();
     let asked = ask(&process.store.shared, &query, ALL, &Access::all());
-    let told = asked.expect("one is not too many").1;
+    let told = asked.expect("one is not too many").told;
     process.run();
     process.clock.advance(Duration::from_secs(20));
     process.run();
@@ -347,7 +374,8 @@ fn a_deletion_is_cut_anywhere() {
 /// The deletion is cancelled when the first segment has lost its secrets.
 fn delete_and_cancel(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     let query = weir_expr::parse("password").unwrap();
-    let told = ask(&process.store.shared, &query, ALL, &Access::all()).expect("one is allowed").1;
+    let told =
+        ask(&process.store.shared, &query, ALL, &Access::all()).expect("one is allowed").told;
     for _ in 0..100 {
         process.feeder.step();
         if list(process).first().is_some_and(|entry| entry.rows > 0) {
@@ -355,10 +383,10 @@ fn delete_and_cancel(process: &mut Process, files: &mut BTreeMap<u64, File>) {
         }
         process.flusher.step();
     }
-    if let (Ok(id), Ok(told)) = (told.try_recv(), ask_to_cancel(&process.store.shared, 1)) {
+    if let (Ok(id), Ok(asked)) = (told.try_recv(), ask_to_cancel(&process.store.shared, 1)) {
         process.run();
         // Marks that the answer was given: secrets that were left then never go.
-        files.entry(SECRETIVE).or_default().is_told_gone = told.try_recv() == Ok(id);
+        files.entry(SECRETIVE).or_default().is_told_gone = asked.told.try_recv() == Ok(id);
     }
 }
 
