@@ -262,20 +262,28 @@ impl Flusher {
             self.note_clean(ids, live.entry.id);
             return Ok(true);
         }
-        let written = match self.rewrite(&live.entry, &open, &doomed) {
+        // A deletion that dooms nothing that others do not may be cancelled meanwhile.
+        let with_rows = parsed.iter().zip(&counts).filter(|(_, count)| **count > 0);
+        let dooming: Vec<u64> = with_rows.map(|((id, _), _)| *id).collect();
+        let written = match self.rewrite(&live.entry, &open, &doomed, &dooming) {
+            Ok(Some(written)) => written,
+            Ok(None) => return Ok(true),
             Err(error) if is_damage(&error) => {
                 self.note_unreadable(live, &error.to_string());
                 return Ok(true);
             }
-            written => written?,
+            Err(error) => return Err(error),
         };
         let mut counters = self.counters(0);
         let mut deletions = Vec::new();
         for ((id, _), count) in parsed.iter().zip(counts) {
-            let Some(entry) = pending.get(id) else { continue };
             counters.deleted += count;
-            deletions
-                .push((*id, DeletionEntry { removed: entry.removed + count, ..entry.clone() }));
+            // As it is now: it may have been cancelled if nothing of this is its doing.
+            let known = self.contents().deletions.get(id);
+            if let Some(entry) = known.filter(|entry| entry.done_ns.is_none()) {
+                let removed = entry.removed + count;
+                deletions.push((*id, DeletionEntry { removed, ..entry.clone() }));
+            }
         }
         let added: Vec<_> = written.iter().map(|(entry, _)| *entry).collect();
         let new: Vec<u64> = added.iter().map(|entry| entry.id).collect();

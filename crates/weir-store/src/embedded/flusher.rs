@@ -3,7 +3,8 @@
 //! Invariants: one thread does all of it, a step at a time; a change that may have reached the
 //! disk is tried until it has, before anything else is; what it refers to is on stable storage
 //! before it, and what it replaces is removed only after it; nothing that failed is flushed again:
-//! another attempt writes other files.
+//! another attempt writes other files. A deletion is cancelled before anything else is begun, and
+//! during the pause after a failure: it needs no room for data.
 
 use std::collections::HashSet;
 use std::io;
@@ -12,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use super::catalog::{Live, Shared};
+use super::catalog::{Live, Queue, Shared};
 use super::files::{SegmentFiles, create_segment, hour_of};
 use super::head::{Sealed, Upstream};
 use super::manifest::{Change, Contents, Counters, Manifest, SegmentEntry};
@@ -107,10 +108,13 @@ impl Flusher {
     /// Does the next thing.
     pub(super) fn step(&mut self) -> Step {
         let now = self.shared.clock.monotonic();
-        if now < self.retry_at {
+        let is_cancel = self.can_cancel(&self.shared.queue());
+        if now < self.retry_at && !is_cancel {
             return Step::Failed(self.retry_at.saturating_sub(now));
         }
-        match self.work() {
+        match if is_cancel { self.cancel_deletion() } else { self.work() } {
+            // What failed before may fail still.
+            Ok(_) if is_cancel => Step::Worked,
             Ok(worked) => {
                 self.failures = 0;
                 self.shared.clear_error();
@@ -131,10 +135,12 @@ impl Flusher {
             self.commit_pending()?;
             return Ok(true);
         }
-        Ok(self.flush_waiting()?
-            || self.cancel_deletion()?
-            || self.begin_deletion()?
-            || self.tidy()?)
+        Ok(self.flush_waiting()? || self.begin_deletion()? || self.tidy()?)
+    }
+
+    /// A deletion is to be cancelled, and no other change has to become durable before.
+    pub(super) fn can_cancel(&self, queue: &Queue) -> bool {
+        self.pending.is_none() && !queue.cancels.is_empty()
     }
 
     /// Writes the chunk that waits. False when there is none.

@@ -3,7 +3,8 @@
 //! Invariants: a row group that loses no record is copied as it stands; one that does is encoded
 //! anew from what is left, so that nothing of the others is in any byte, not in statistics, names
 //! of columns or filters either; what was asked to be flushed meanwhile is flushed between row
-//! groups.
+//! groups, and deletions are cancelled there. When it is one of those that this is done for, the
+//! work is given up: what was written is removed, and the segment stays as it is.
 
 use std::ops::Range;
 
@@ -27,29 +28,62 @@ struct Piece {
     sequences: (u64, u64),
 }
 
+/// The segments that one became.
+type Written = Vec<(SegmentEntry, OpenSegment)>;
+
 impl Flusher {
-    /// Writes what is left of a segment, as one or several. After an error nothing of it is left.
+    /// Writes what is left of a segment without what these deletions are about, as one or several.
+    /// `None` when one of them was cancelled meanwhile. Then, and after an error, nothing of it is
+    /// left.
     pub(super) fn rewrite(
         &mut self,
         entry: &SegmentEntry,
         open: &OpenSegment,
         doomed: &Doomed,
-    ) -> Result<Vec<(SegmentEntry, OpenSegment)>, SidecarError> {
+        deletions: &[u64],
+    ) -> Result<Option<Written>, SidecarError> {
         self.check_space(entry.segment_bytes)?;
         let mut written = Vec::new();
-        for piece in pieces(&open.segment, entry, doomed)? {
-            match self.write_piece(entry, open, &piece, doomed) {
-                Ok(one) => written.push(one),
-                Err(error) => {
-                    for (entry, _) in &written {
-                        let _removed_at_the_next_start =
-                            self.shared.files(entry).remove(&*self.shared.disk);
-                    }
-                    return Err(error);
-                }
+        let done = self.write_pieces((entry, open), doomed, deletions, &mut written);
+        if !matches!(done, Ok(true)) {
+            for (entry, _) in &written {
+                let _removed_at_the_next_start =
+                    self.shared.files(entry).remove(&*self.shared.disk);
             }
         }
-        Ok(written)
+        done.map(|is_whole| is_whole.then_some(written))
+    }
+
+    /// False when it was given up.
+    fn write_pieces(
+        &mut self,
+        (entry, open): (&SegmentEntry, &OpenSegment),
+        doomed: &Doomed,
+        deletions: &[u64],
+        written: &mut Written,
+    ) -> Result<bool, SidecarError> {
+        for piece in pieces(&open.segment, entry, doomed)? {
+            if !self.make_way(deletions)? {
+                return Ok(false);
+            }
+            written.push(self.write_piece(entry, open, &piece, doomed)?);
+        }
+        // So that what is cancelled while the last piece is written is not gone all the same.
+        self.make_way(deletions)
+    }
+
+    /// Cancels what is to be cancelled, and flushes what waits. False when one of the deletions
+    /// has ended.
+    fn make_way(&mut self, deletions: &[u64]) -> Result<bool, SidecarError> {
+        while self.cancel_deletion()? {}
+        let known = &self.contents().deletions;
+        let is_pending =
+            |id: &u64| known.get(id).is_some_and(|deletion| deletion.done_ns.is_none());
+        if !deletions.iter().all(is_pending) {
+            return Ok(false);
+        }
+        self.flush_waiting()?;
+        Ok(true)
     }
 
     fn write_piece(
@@ -59,7 +93,6 @@ impl Flusher {
         piece: &Piece,
         doomed: &Doomed,
     ) -> Result<(SegmentEntry, OpenSegment), SidecarError> {
-        self.flush_waiting()?;
         let segment = &open.segment;
         let raw_bytes = |rows: usize| {
             let share = u128::from(entry.raw_bytes) * rows as u128;

@@ -302,6 +302,7 @@ fn run_flusher(mut flusher: Flusher) {
         let pause = match step {
             Step::Worked => continue,
             Step::Idle if has_work => continue,
+            Step::Failed(_) if flusher.can_cancel(&queue) => continue,
             Step::Idle => super::flusher::IDLE_INTERVAL,
             Step::Failed(pause) => pause,
         };

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weir_testkit::{Fault, FaultKind, FaultyDisk};
+use weir_testkit::{CallKind, Fault, FaultKind, FaultyDisk, Moment};
 
 use super::crash::{begin, cut_everywhere_and};
 use super::world::{File, Process, SECRETIVE, config, files, names, records_of};
@@ -253,6 +254,97 @@ fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
     assert_eq!(split(&process), (51 - removed - 1, 102));
 }
 
+/// What came of a cancel, once it was asked for.
+type LaterAsked = Arc<Mutex<Option<Asked>>>;
+
+/// As soon as the first file of a segment has its name, from now on, the deletion is cancelled.
+fn cancel_after_a_piece(disk: &FaultyDisk, process: &Process, id: u64) -> LaterAsked {
+    let cancelled = LaterAsked::default();
+    let (shared, asked) = (Arc::downgrade(&process.store.shared), cancelled.clone());
+    disk.watch(move |call, path, moment| {
+        let is_piece = call == CallKind::Rename && moment == Moment::After;
+        let mut asked = asked.lock().unwrap();
+        if is_piece && path.to_string_lossy().contains("seg-") && asked.is_none() {
+            *asked = shared.upgrade().and_then(|shared| ask_to_cancel(&shared, id).ok());
+        }
+    });
+    cancelled
+}
+
+/// Works until the cancel was asked for; the number that was told by then.
+fn work_until_asked(process: &mut Process, cancelled: &LaterAsked) -> Option<u64> {
+    while cancelled.lock().unwrap().is_none() {
+        assert_eq!(process.flusher.step(), Step::Worked);
+    }
+    cancelled.lock().unwrap().as_ref()?.told.try_recv().ok()
+}
+
+#[test]
+fn a_cancel_takes_effect_while_a_segment_is_written_anew() {
+    let (disk, mut files) = stored();
+    let disk = disk.kill();
+    let mut process = begin(&disk, &mut files);
+    process.run_on();
+    let (before, known) = (names(&disk, "parquet"), process.store.figures().segments);
+    let id = hide(&mut process, "password", ALL);
+    let cancelled = cancel_after_a_piece(&disk, &process, id);
+    // No further step is needed, and nothing was lost or left.
+    assert_eq!(work_until_asked(&mut process, &cancelled), Some(id));
+    let entry = list(&process).remove(0);
+    assert!(entry.is_cancelled && entry.rows == 0, "{entry:?}");
+    assert_eq!((split(&process), names(&disk, "parquet")), ((51, 102), before));
+    assert!(process.run());
+    let figures = process.store.figures();
+    assert_eq!((figures.segments, figures.deleted_rows, figures.failures), (known, 0, 0));
+}
+
+#[test]
+fn the_cancel_of_another_deletion_does_not_stop_one_that_is_at_work() {
+    let (disk, mut files) = stored();
+    let disk = disk.kill();
+    let mut process = begin(&disk, &mut files);
+    process.run_on();
+    hide(&mut process, "password", ALL);
+    let other = hide(&mut process, "nothing", ALL);
+    let cancelled = cancel_after_a_piece(&disk, &process, other);
+    assert_eq!(work_until_asked(&mut process, &cancelled), Some(other));
+    let entries = list(&process);
+    assert!(entries[0].is_cancelled && !entries[1].is_cancelled && entries[1].rows > 0);
+    assert!(process.run());
+    assert_eq!((split(&process), list(&process)[1].rows), ((0, 102), 51));
+}
+
+#[test]
+fn a_cancel_does_not_wait_for_a_flush_that_fails() {
+    let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
+    let mut process = start(&disk, &mut files);
+    flush_some(&mut process, &mut files);
+    let id = hide(&mut process, "password", ALL);
+    disk.inject(Fault::new(FaultKind::NoSpace).on(CallKind::Write).path("seg-").forever());
+    add_some(&mut process, &mut files);
+    process.flush();
+    for _ in 0..5 {
+        process.flusher.step();
+    }
+    let pause = process.flusher.step();
+    assert!(matches!(pause, Step::Failed(_)) && process.flusher.step() == pause, "{pause:?}");
+    // During the pause after the failure, which goes on as it was.
+    let told = ask_to_cancel(&process.store.shared, id).unwrap().told;
+    assert_eq!(process.flusher.step(), Step::Worked);
+    assert_eq!((told.try_recv(), split(&process)), (Ok(id), (6, 12)));
+    assert_eq!(process.flusher.step(), pause);
+    assert!(process.store.figures().error.is_some());
+    // What was cancelled meanwhile takes nothing from what waits.
+    disk.faults().clear();
+    process.clock.advance(Duration::from_secs(20));
+    process.run_on();
+    assert_eq!((split(&process), process.store.figures().error), ((6, 12), None));
+    drop(process);
+    let mut process = start(&disk.kill(), &mut files);
+    process.run_on();
+    assert_eq!((split(&process), list(&process)[0].is_cancelled), ((6, 12), true));
+}
+
 #[test]
 fn who_does_not_wait_any_longer_takes_back_no_request_of_others() {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
@@ -418,4 +510,23 @@ fn a_cancelled_deletion_is_cut_anywhere() {
         (disk, files, process)
     };
     cut_everywhere_and(prepared, delete_and_cancel, 2, look_what_is_left);
+}
+
+/// The deletion is cancelled while the first segment is written anew.
+fn delete_and_cancel_at_work(process: &mut Process, _: &mut BTreeMap<u64, File>) {
+    let query = weir_expr::parse("password").unwrap();
+    let _told = ask(&process.store.shared, &query, ALL, &Access::all()).expect("one is allowed");
+    process.run();
+}
+
+#[test]
+fn a_deletion_that_is_cancelled_at_work_is_cut_anywhere() {
+    let (disk, files) = stored();
+    let prepared = || {
+        let (disk, mut files) = (disk.kill(), files.clone());
+        let process = begin(&disk, &mut files);
+        let _asked = cancel_after_a_piece(&disk, &process, 1);
+        (disk, files, process)
+    };
+    cut_everywhere_and(prepared, delete_and_cancel_at_work, 2, look_what_is_left);
 }
