@@ -63,7 +63,7 @@ fn json_lines(text: &str) -> Vec<Value> {
 }
 
 /// Waits until so many records can be found.
-fn wait_found(weir: &Weir, records: u64) {
+pub(crate) fn wait_found(weir: &Weir, records: u64) {
     let found = || {
         let counted = output(weir, &["search"], &["--compute", "count", "-o", "json"]);
         let text = String::from_utf8(counted.stdout).unwrap();

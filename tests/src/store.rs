@@ -7,9 +7,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde_json::Value;
 use weir_measure::load::{RotateWhen, Rotation};
-use weir_testkit::{Answer, Collector, PATIENCE, Weir, Writing, wait_for};
+use weir_testkit::{Answer, Books, Collector, PATIENCE, Weir, Writing, wait_for};
 
-use crate::explore::said;
+use crate::explore::{said, wait_found};
 use crate::scene::{OUTPUT, Scene, at_rest, moment, total_lines};
 
 /// Segments are written once a second, so that kills hit every step of that.
@@ -67,4 +67,47 @@ fn thirty_kills_beside_a_fast_output_store_every_line_once() {
 fn thirty_kills_beside_a_slow_output_store_every_line_once() {
     let slow = Answer::AcceptAfter(Duration::from_millis(150));
     kills(30, fastrand::u64(..), "batch_size = \"64KiB\"", &slow);
+}
+
+#[test]
+fn lines_of_files_that_go_while_they_are_only_in_memory_are_stored_once() {
+    let mut scene = Scene::new();
+    // Nothing is written for an hour, unless it cannot be read again.
+    "[store]\nenabled = true\nflush_interval = \"1h\"\n".clone_into(&mut scene.extra);
+    let collector = Collector::start();
+    let config = scene.config(&collector, "");
+    let is_in_memory = |weir: &Weir, lines: u64| {
+        let all_held =
+            |books: &Books| books.records() == lines && books.in_flight("store") == lines;
+        weir.wait_books("all is in memory", PATIENCE, all_held);
+        wait_found(weir, lines);
+    };
+    let mut weir = scene.start(&config);
+    let mut plan = scene.plan();
+    plan.lines = Some(2000);
+    let live = plan.path("app");
+    let rotated = live.with_extension("log.1");
+    Writing::all(plan.clone());
+    is_in_memory(&weir, 2000);
+    // Rotated, and written on: what was in memory is read again from both files.
+    std::fs::rename(&live, &rotated).unwrap();
+    (plan.first_seq, plan.lines) = (2000, Some(1000));
+    Writing::all(plan);
+    is_in_memory(&weir, 3000);
+    weir.kill();
+    let mut weir = scene.start(&config);
+    is_in_memory(&weir, 3000);
+    // Deleted: it is written now, and after another crash nothing comes again.
+    std::fs::remove_file(rotated).unwrap();
+    std::fs::remove_file(live).unwrap();
+    weir.wait_books("everything is stored", PATIENCE, |books| books.in_flight("store") == 0);
+    weir.kill();
+    let mut weir = scene.start(&config);
+    wait_found(&weir, 3000);
+    at_rest(&weir, OUTPUT);
+    let messages = stored(&weir);
+    let distinct: HashSet<&String> = messages.iter().collect();
+    assert_eq!((messages.len(), distinct.len()), (3000, 3000));
+    weir.books().assert_balanced();
+    weir.stop();
 }
