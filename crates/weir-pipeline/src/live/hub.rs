@@ -1,4 +1,4 @@
-//! The tails that there are, and the one backlog of what was found for them.
+//! The tails that there are, and the one backlog of what was found for them, and missed by them.
 //!
 //! Invariants: a tail gets what was found for it in order, each once, or counted in a gap that
 //! stands where it is missing; what nobody waits for any more is let go; the lock is held for no
@@ -13,12 +13,9 @@ use weir_codec::Renames;
 use weir_expr::{Expr, NamedMeasure};
 use weir_model::Batch;
 
+use super::limits::BACKLOG_BYTES;
 use super::{LiveEvent, Rows, matcher};
 use crate::view::PipelineView;
-
-/// Bytes of batches that may wait for all live tails together: the slowest has about a second at
-/// 50,000 records per second until it misses some.
-pub(super) const BACKLOG_BYTES: u64 = 16 * 1024 * 1024;
 
 /// All live tails of a pipeline.
 #[derive(Debug, Default)]
@@ -38,7 +35,7 @@ struct State {
     names: Names,
     /// Counts changes of expressions and names.
     version: u64,
-    backlog: VecDeque<Found>,
+    backlog: VecDeque<Waiting>,
     /// Number of the first of `backlog`, counted over all that were ever in it.
     first: u64,
     backlog_bytes: u64,
@@ -51,7 +48,7 @@ struct Tail {
     expression: u64,
     /// Number of the next of `State::backlog` to look at.
     next: u64,
-    /// Records that were missed, and not told yet.
+    /// Records that were missed before those of the backlog, and not told yet.
     missed: u64,
     wake: Arc<Notify>,
     /// Nothing will come any more.
@@ -66,8 +63,22 @@ pub(super) struct Found {
     pub(super) source: Arc<str>,
     /// Which of its records each expression describes; those that describe none are left out.
     pub(super) matches: Vec<Matches>,
+}
+
+/// An entry of the backlog.
+#[derive(Debug)]
+struct Waiting {
+    entry: Entry,
     /// Tails that have not taken it yet.
     unread: usize,
+}
+
+#[derive(Debug)]
+enum Entry {
+    /// For those whose expressions describe something in it.
+    Found(Found),
+    /// Here so many records were missed, by all who had joined.
+    Gap(u64),
 }
 
 /// The records of a batch that an expression describes.
@@ -105,12 +116,32 @@ pub(super) struct Names {
 
 impl Found {
     pub(super) fn new(batch: Arc<Batch>, source: Arc<str>, matches: Vec<Matches>) -> Self {
-        Self { batch, source, matches, unread: 0 }
+        Self { batch, source, matches }
     }
 
     fn of(&self, expression: u64) -> Option<&Arc<[u32]>> {
         let is_it = |matches: &&Matches| matches.expression == expression;
         self.matches.iter().find(is_it).map(|matches| &matches.indexes)
+    }
+}
+
+impl Entry {
+    /// How many records a tail that asks for this has or misses here; `None` when the entry is not
+    /// for it.
+    fn records(&self, expression: u64) -> Option<u64> {
+        match self {
+            Self::Found(found) => found.of(expression).map(|indexes| indexes.len() as u64),
+            Self::Gap(records) => Some(*records),
+        }
+    }
+
+    /// Memory that it holds.
+    fn bytes(&self) -> u64 {
+        let batch = match self {
+            Self::Found(found) => found.batch.memory_bytes(),
+            Self::Gap(_) => 0,
+        };
+        (batch + size_of::<Waiting>()) as u64
     }
 }
 
@@ -169,15 +200,12 @@ impl Hub {
 
     /// Something was found.
     pub(super) fn push(&self, found: Found) {
-        self.state().push(found);
+        self.state().push(Entry::Found(found));
     }
 
-    /// So many records were missed by all tails.
+    /// So many records were missed by all tails, behind what was found before.
     pub(super) fn missed(&self, records: u64) {
-        for tail in self.state().tails.values_mut() {
-            tail.missed += records;
-            tail.wake.notify_one();
-        }
+        self.state().push(Entry::Gap(records));
     }
 
     /// Nothing will come any more.
@@ -215,9 +243,9 @@ impl State {
     fn leave(&mut self, id: u64) {
         let Some(tail) = self.tails.remove(&id) else { return };
         let seen = tail.next.saturating_sub(self.first) as usize;
-        for found in self.backlog.iter_mut().skip(seen) {
-            if found.of(tail.expression).is_some() {
-                found.unread -= 1;
+        for waiting in self.backlog.iter_mut().skip(seen) {
+            if waiting.entry.records(tail.expression).is_some() {
+                waiting.unread -= 1;
             }
         }
         self.let_go();
@@ -227,18 +255,19 @@ impl State {
         }
     }
 
-    fn push(&mut self, mut found: Found) {
+    fn push(&mut self, entry: Entry) {
+        let mut unread = 0;
         for tail in self.tails.values() {
-            if found.of(tail.expression).is_some() {
-                found.unread += 1;
+            if entry.records(tail.expression).is_some() {
+                unread += 1;
                 tail.wake.notify_one();
             }
         }
-        if found.unread == 0 {
+        if unread == 0 {
             return;
         }
-        self.backlog_bytes += found.batch.memory_bytes() as u64;
-        self.backlog.push_back(found);
+        self.backlog_bytes += entry.bytes();
+        self.backlog.push_back(Waiting { entry, unread });
         while self.backlog_bytes > BACKLOG_BYTES && self.backlog.len() > 1 {
             self.lose_first();
         }
@@ -249,22 +278,20 @@ impl State {
         let number = self.first;
         let Some(lost) = self.pop_first() else { return };
         for tail in self.tails.values_mut().filter(|tail| tail.next <= number) {
-            if let Some(indexes) = lost.of(tail.expression) {
-                tail.missed += indexes.len() as u64;
-            }
+            tail.missed += lost.records(tail.expression).unwrap_or(0);
         }
     }
 
-    fn pop_first(&mut self) -> Option<Found> {
-        let first = self.backlog.pop_front()?;
-        self.backlog_bytes -= first.batch.memory_bytes() as u64;
+    fn pop_first(&mut self) -> Option<Entry> {
+        let first = self.backlog.pop_front()?.entry;
+        self.backlog_bytes -= first.bytes();
         self.first += 1;
         Some(first)
     }
 
     /// Lets go of what everybody has taken.
     fn let_go(&mut self) {
-        while self.backlog.front().is_some_and(|found| found.unread == 0) {
+        while self.backlog.front().is_some_and(|waiting| waiting.unread == 0) {
             self.pop_first();
         }
     }
@@ -277,16 +304,25 @@ impl State {
             return Taken::Event(LiveEvent::Gap { records });
         }
         let from = tail.next.max(self.first);
-        let waiting = (from..end).zip(self.backlog.iter_mut().skip((from - self.first) as usize));
-        for (number, found) in waiting {
-            let Some(indexes) = found.of(tail.expression).cloned() else { continue };
-            let (batch, source) = (found.batch.clone(), found.source.clone());
-            found.unread -= 1;
+        let seen = (from - self.first) as usize;
+        for (number, waiting) in (from..end).zip(self.backlog.iter_mut().skip(seen)) {
+            let event = match &waiting.entry {
+                Entry::Gap(records) => LiveEvent::Gap { records: *records },
+                Entry::Found(found) => {
+                    let Some(indexes) = found.of(tail.expression).cloned() else { continue };
+                    let (batch, source) = (found.batch.clone(), found.source.clone());
+                    LiveEvent::Rows(Rows { batch, source, indexes })
+                }
+            };
+            waiting.unread -= 1;
             tail.next = number + 1;
             self.let_go();
-            return Taken::Event(LiveEvent::Rows(Rows { batch, source, indexes }));
+            return Taken::Event(event);
         }
         tail.next = end;
         if tail.is_over { Taken::Over } else { Taken::Nothing }
     }
 }
+
+#[cfg(test)]
+mod tests;

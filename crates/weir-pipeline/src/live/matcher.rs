@@ -12,12 +12,10 @@ use weir_expr::{CompileError, Computed, Expr, Hits, Limits, NamedMeasure, Rule, 
 use weir_journal::{Next, Subscriber};
 use weir_model::{Batch, SourceId};
 
-use super::hub::{BACKLOG_BYTES, Found, Hub, Matches, Names, Wanted};
+use super::hub::{Found, Hub, Matches, Names, Wanted};
+use super::limits::{BACKLOG_BYTES, REGEXP_BYTES_MAX};
 use crate::rule::{Draft, Origin, RecordFields};
 use crate::view::PipelineView;
-
-/// Bytes that the compiled regular expressions of one tail may take: two of the largest.
-const REGEXP_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Whether a tail may look for this.
 pub(super) fn check(expression: &Expr) -> Result<(), CompileError> {

@@ -9,6 +9,7 @@
 //! hidden here; without a tail there is neither reader nor thread.
 
 mod hub;
+mod limits;
 mod matcher;
 
 use std::io::Write as _;

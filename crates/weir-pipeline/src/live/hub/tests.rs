@@ -1,0 +1,169 @@
+//! What tails find in the backlog: everything in its place, each record or its count.
+
+use weir_model::{
+    BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
+    SourceId, StreamId,
+};
+
+use super::super::limits::BACKLOG_BYTES;
+use super::*;
+
+/// So many records of so many bytes each.
+fn batch(records: usize, bytes: usize) -> Arc<Batch> {
+    let mut builder = BatchBuilder::new(Position::default());
+    for end_offset in 1..=records as u64 {
+        let body = builder.append(&vec![b'x'; bytes]).unwrap();
+        let attributes = builder.append(b"").unwrap();
+        let record = NewRecord {
+            timestamp_ns: 0,
+            end_offset,
+            body,
+            attributes,
+            severity: Severity::UNSPECIFIED,
+            flags: RecordFlags::STDOUT,
+        };
+        builder.push(&record).unwrap();
+    }
+    builder.route_all(&[1]);
+    Arc::new(builder.seal(&Seal {
+        class: BatchClass::Logs,
+        repeatable: true,
+        stream: StreamId(1),
+        group: 0,
+        source: SourceId(1),
+        end: Position::new(0, records as u64),
+        observed_ns: 0,
+        rule_generation: 0,
+        keys: &[],
+        resource: &[],
+        book: &SourceBook::default(),
+        state: &[],
+    }))
+}
+
+/// All records of a batch, for those who ask for one of these.
+fn found(batch: &Arc<Batch>, expressions: &[u64]) -> Found {
+    let indexes: Arc<[u32]> = (0..batch.record_count() as u32).collect();
+    let matches = |expression: &u64| Matches { expression: *expression, indexes: indexes.clone() };
+    Found::new(batch.clone(), "app".into(), expressions.iter().map(matches).collect())
+}
+
+fn join(state: &mut State, query: &str) -> u64 {
+    state.join(&weir_expr::parse(query).unwrap(), Arc::default())
+}
+
+/// What a tail finds.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Rows(u64),
+    Gap(u64),
+}
+
+/// Takes everything that there is for a tail.
+fn take_all(state: &mut State, id: u64) -> Vec<Seen> {
+    let next = || match state.take(id) {
+        Taken::Event(LiveEvent::Rows(rows)) => Some(Seen::Rows(rows.indexes.len() as u64)),
+        Taken::Event(LiveEvent::Gap { records }) => Some(Seen::Gap(records)),
+        Taken::Nothing | Taken::Over => None,
+    };
+    std::iter::from_fn(next).collect()
+}
+
+fn count(seen: &[Seen]) -> u64 {
+    seen.iter().map(|(Seen::Rows(records) | Seen::Gap(records))| records).sum()
+}
+
+#[track_caller]
+fn assert_empty(state: &State) {
+    assert_eq!((state.backlog.len(), state.backlog_bytes), (0, 0));
+}
+
+#[test]
+fn a_gap_of_all_stands_where_it_is_missing_and_is_not_told_to_who_joined_later() {
+    let mut state = State::default();
+    let (all, slow) = (join(&mut state, "*"), join(&mut state, "x"));
+    state.push(Entry::Found(found(&batch(3, 1), &[0])));
+    state.push(Entry::Gap(7));
+    let late = join(&mut state, "*");
+    state.push(Entry::Found(found(&batch(2, 1), &[0, 1])));
+    assert_eq!(take_all(&mut state, all), [Seen::Rows(3), Seen::Gap(7), Seen::Rows(2)]);
+    assert_eq!(take_all(&mut state, late), [Seen::Rows(2)]);
+    assert_eq!(state.backlog.len(), 2, "one of them has not taken the gap");
+    assert_eq!(take_all(&mut state, slow), [Seen::Gap(7), Seen::Rows(2)]);
+    assert_empty(&state);
+    state.push(Entry::Gap(1));
+    assert_eq!(take_all(&mut state, late), [Seen::Gap(1)], "of this it is told");
+}
+
+#[test]
+fn what_is_lost_around_a_gap_is_counted_to_the_record_for_each() {
+    let mut state = State::default();
+    let early = join(&mut state, "*");
+    let large = batch(2, 64 * 1024);
+    let fitting = BACKLOG_BYTES / large.memory_bytes() as u64;
+    for _ in 0..fitting / 2 {
+        state.push(Entry::Found(found(&large, &[0])));
+    }
+    state.push(Entry::Gap(1000));
+    let late = join(&mut state, "*");
+    // The first half is lost, and the gap stands where it stood.
+    for _ in 0..fitting / 2 + 2 {
+        state.push(Entry::Found(found(&large, &[0])));
+    }
+    let pushed = 2 * (fitting / 2 + fitting / 2 + 2) + 1000;
+    let gap = take_of(&mut state, early);
+    assert!(gap < 20, "{gap} are lost so far");
+    let rest = take_all(&mut state, early);
+    let place = rest.iter().position(|seen| *seen == Seen::Gap(1000));
+    let before = fitting as usize / 2 - gap as usize / 2;
+    assert_eq!((place, gap + count(&rest)), (Some(before), pushed));
+    // Now the gap itself is lost, too, with what stood behind it.
+    for _ in 0..fitting {
+        state.push(Entry::Found(found(&large, &[0])));
+    }
+    let second = take_all(&mut state, early);
+    assert_eq!(gap + count(&rest) + count(&second), pushed + 2 * fitting);
+    let late = take_all(&mut state, late);
+    assert_eq!(count(&late), 2 * (fitting / 2 + 2 + fitting), "the gap is not its own");
+    assert!(matches!(late[..], [Seen::Gap(_), Seen::Rows(2), ..]), "lost first, then rows");
+    assert_empty(&state);
+}
+
+/// Takes the gap that must come next.
+#[track_caller]
+fn take_of(state: &mut State, id: u64) -> u64 {
+    match state.take(id) {
+        Taken::Event(LiveEvent::Gap { records }) => records,
+        other => panic!("no gap: {other:?}"),
+    }
+}
+
+#[test]
+fn a_lost_gap_is_told_with_what_was_lost_around_it() {
+    let mut state = State::default();
+    let (early, gone) = (join(&mut state, "*"), join(&mut state, "*"));
+    state.push(Entry::Found(found(&batch(3, 1), &[0])));
+    state.push(Entry::Gap(7));
+    let late = join(&mut state, "*");
+    state.push(Entry::Found(found(&batch(5, 1), &[0])));
+    state.leave(gone);
+    for _ in 0..3 {
+        state.lose_first();
+    }
+    assert_empty(&state);
+    assert_eq!(take_all(&mut state, early), [Seen::Gap(15)]);
+    assert_eq!(take_all(&mut state, late), [Seen::Gap(5)]);
+}
+
+#[test]
+fn gaps_without_end_take_no_memory_without_end() {
+    let mut state = State::default();
+    let (slow, gone) = (join(&mut state, "*"), join(&mut state, "*"));
+    for _ in 0..500_000 {
+        state.push(Entry::Gap(1));
+    }
+    assert!(state.backlog_bytes <= BACKLOG_BYTES && state.backlog.len() < 500_000);
+    state.leave(gone);
+    assert_eq!(count(&take_all(&mut state, slow)), 500_000);
+    assert_empty(&state);
+}
