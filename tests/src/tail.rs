@@ -207,6 +207,27 @@ fn more_tails_than_are_allowed_are_refused_until_one_ends() {
 }
 
 #[test]
+fn tails_with_more_regular_expressions_than_fit_are_refused() {
+    let (_scene, mut weir, mut file) = following();
+    let query = |n: usize| {
+        let patterns = ["a", "b", "c", "d"].map(|x| format!("/{x}{n}[a-z]%7B20000%7D/"));
+        format!("query={}", patterns.join("%20OR%20"))
+    };
+    let mut readers: Vec<Reader> = (0..8).map(|n| Reader::start(&weir, &query(n), None)).collect();
+    let (status, body) = weir.get(&format!("/weir/v1/tail?{}", query(8))).unwrap();
+    let problem: Value = serde_json::from_str(&body).unwrap();
+    let title = problem["title"].as_str().unwrap();
+    assert!(status == 503 && title.contains("may take 32MiB together"), "{problem}");
+    assert!(weir.metrics().contains("\nweir_live_tails_refused_total 1\n"));
+    // The others go on, and so do those that ask for little.
+    readers.push(Reader::start(&weir, "query=even", None));
+    write_numbers(&mut file, 0..10);
+    assert_eq!(messages(&readers[8].rows(5)), evens(0..10));
+    weir.books().assert_balanced();
+    weir.stop();
+}
+
+#[test]
 fn computed_attributes_of_the_configuration_can_be_followed() {
     let scene = Scene::new();
     let mut file = File::create(scene.logs().join("app.log")).unwrap();

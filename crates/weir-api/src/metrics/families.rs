@@ -318,7 +318,8 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_live_tails_refused_total",
         Counter,
-        "Live tails that were refused, since as many ran as may.",
+        "Live tails that were refused, since as many ran as may, or their regular expressions took \
+         as much memory as they may.",
     ),
     family("weir_queries_waiting", Gauge, "Questions that wait for their turn."),
     family(

@@ -73,7 +73,8 @@ pub(crate) struct TailQuery {
     responses(
         (status = 200, description = "Events `row`, `gap`, `stat` and `end`",
          content_type = "text/event-stream", body = String),
-        (status = 503, description = "As many live tails run as may"),
+        (status = 503, description = "As many live tails run as may, or their regular expressions \
+         take as much memory as they may"),
     )
 )]
 pub(crate) async fn tail(
@@ -138,7 +139,12 @@ async fn session(
         Ok(Err(error @ LiveError::Expression(_))) => {
             return Err(problem(StatusCode::BAD_REQUEST, &error.to_string()));
         }
-        Ok(Err(error)) => return Err(unavailable(&error.to_string())),
+        Ok(Err(error)) => {
+            if matches!(error, LiveError::TooLargeTogether { .. }) {
+                shared.tails.count_refused();
+            }
+            return Err(unavailable(&error.to_string()));
+        }
         Err(error) => return Err(unavailable(&error.to_string())),
     };
     let session = Session::new(&asked.query, tail, max_rate);

@@ -62,9 +62,14 @@ impl Sessions {
     pub(super) fn admit(&self) -> Option<OwnedSemaphorePermit> {
         let permit = self.permits.clone().try_acquire_owned().ok();
         if permit.is_none() {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+            self.count_refused();
         }
         permit
+    }
+
+    /// One more was not admitted.
+    pub(super) fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many were not admitted.

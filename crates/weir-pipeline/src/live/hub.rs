@@ -2,7 +2,8 @@
 //!
 //! Invariants: a tail gets what was found for it in order, each once, or counted in a gap that
 //! stands where it is missing; what nobody waits for any more is let go; the lock is held for no
-//! work but this.
+//! work but this, and for none that depends on what is asked for. What a tail asks for is compiled
+//! by whoever joins, one after the other, before anything changes for others.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -14,13 +15,16 @@ use weir_expr::{Expr, NamedMeasure};
 use weir_model::Batch;
 
 use super::limits::BACKLOG_BYTES;
-use super::{LiveEvent, Rows, matcher};
+use super::matcher::{self, Set};
+use super::{LiveError, LiveEvent, Rows};
 use crate::view::PipelineView;
 
 /// All live tails of a pipeline.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     state: Mutex<State>,
+    /// Held by the one who compiles.
+    turn: Mutex<()>,
     /// What is asked for has changed.
     pub(super) changed: Notify,
 }
@@ -29,11 +33,13 @@ pub(crate) struct Hub {
 struct State {
     tails: HashMap<u64, Tail>,
     next_tail: u64,
-    /// What is asked for, each expression once, by the numbers of `Tail::expression`.
-    expressions: Vec<(u64, Expr)>,
+    /// What is looked for: everything that a tail asks for, and what one asked for that has left
+    /// since it was compiled.
+    set: Option<Arc<Set>>,
+    /// Number of the next expression, as in `Tail::expression`.
     next_expression: u64,
     names: Names,
-    /// Counts changes of expressions and names.
+    /// Counts changes of set and names.
     version: u64,
     backlog: VecDeque<Waiting>,
     /// Number of the first of `backlog`, counted over all that were ever in it.
@@ -104,7 +110,7 @@ pub(super) enum Wanted {
     /// Nothing: the thread ends.
     Nothing,
     /// This.
-    Changed { version: u64, expressions: Vec<(u64, Expr)>, names: Names },
+    Changed { version: u64, set: Arc<Set>, names: Names },
 }
 
 /// What attributes are called that records do not have by that name.
@@ -150,20 +156,53 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a tail, which sees everything that is appended from now on.
+    /// Adds a tail, which sees everything that is appended from now on; while others follow, also
+    /// what was appended shortly before and nobody has looked at yet.
     pub(super) fn join(
         self: &Arc<Self>,
         view: &PipelineView,
         query: &Expr,
         wake: Arc<Notify>,
-    ) -> io::Result<u64> {
+    ) -> Result<u64, LiveError> {
         let mut state = self.state();
+        if let Some(expression) = state.followed(query) {
+            return Ok(self.enter(&mut state, view, expression, wake)?);
+        }
+        drop(state);
+        matcher::check(query)?;
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
+        // Another may have asked for it meanwhile, or until now.
+        let compiled = state.set.as_ref().and_then(|set| set.number_of(query));
+        let expression = if let Some(expression) = compiled {
+            expression
+        } else {
+            let (expression, wanted) = state.wanted_with(query);
+            drop(state);
+            // Meanwhile tails may leave, and others join that ask for what one of these asks for:
+            // nobody comes to need what is not in this set.
+            let set = Set::compile(wanted)?;
+            state = self.state();
+            state.set = Some(Arc::new(set));
+            state.version += 1;
+            expression
+        };
+        Ok(self.enter(&mut state, view, expression, wake)?)
+    }
+
+    /// Adds a tail that asks for an expression of the set.
+    fn enter(
+        self: &Arc<Self>,
+        state: &mut State,
+        view: &PipelineView,
+        expression: u64,
+        wake: Arc<Notify>,
+    ) -> io::Result<u64> {
         if !state.is_running {
             matcher::spawn(self.clone(), view)?;
             state.is_running = true;
         }
-        let id = state.join(query, wake);
-        drop(state);
+        let id = state.add(expression, wake);
         self.changed.notify_one();
         Ok(id)
     }
@@ -184,18 +223,20 @@ impl Hub {
     }
 
     /// What to look for, when it is not that of this version. With nothing to look for the thread
-    /// that asks must end: the next tail starts another one.
+    /// that asks must end: the next tail starts another one. What was compiled goes with it.
     pub(super) fn wanted(&self, version: u64) -> Wanted {
         let mut state = self.state();
         if state.tails.is_empty() {
-            state.is_running = false;
+            (state.is_running, state.set) = (false, None);
             return Wanted::Nothing;
         }
-        if state.version == version {
-            return Wanted::Same;
+        match &state.set {
+            Some(set) if state.version != version => {
+                let (set, names) = (set.clone(), state.names.clone());
+                Wanted::Changed { version: state.version, set, names }
+            }
+            _ => Wanted::Same,
         }
-        let (expressions, names) = (state.expressions.clone(), state.names.clone());
-        Wanted::Changed { version: state.version, expressions, names }
     }
 
     /// Something was found.
@@ -225,14 +266,25 @@ impl Hub {
 }
 
 impl State {
-    fn join(&mut self, query: &Expr, wake: Arc<Notify>) -> u64 {
-        let known = self.expressions.iter().find(|(_, expr)| expr == query);
-        let expression = known.map_or(self.next_expression, |(number, _)| *number);
-        if expression == self.next_expression {
-            self.next_expression += 1;
-            self.expressions.push((expression, query.clone()));
-            self.version += 1;
-        }
+    /// The number of this expression, if a tail asks for it.
+    fn followed(&self, query: &Expr) -> Option<u64> {
+        self.set.as_ref()?.number_of(query).filter(|number| self.is_followed(*number))
+    }
+
+    fn is_followed(&self, expression: u64) -> bool {
+        self.tails.values().any(|tail| tail.expression == expression)
+    }
+
+    /// What tails ask for, and this, with the number that it gets.
+    fn wanted_with(&mut self, query: &Expr) -> (u64, Vec<(u64, Expr)>) {
+        let expression = self.next_expression;
+        self.next_expression += 1;
+        let known = self.set.iter().flat_map(|set| set.expressions());
+        let followed = known.filter(|(number, _)| self.is_followed(*number)).cloned();
+        (expression, followed.chain([(expression, query.clone())]).collect())
+    }
+
+    fn add(&mut self, expression: u64, wake: Arc<Notify>) -> u64 {
         let id = self.next_tail;
         self.next_tail += 1;
         let next = self.first + self.backlog.len() as u64;
@@ -249,10 +301,6 @@ impl State {
             }
         }
         self.let_go();
-        if self.tails.values().all(|other| other.expression != tail.expression) {
-            self.expressions.retain(|(number, _)| *number != tail.expression);
-            self.version += 1;
-        }
     }
 
     fn push(&mut self, entry: Entry) {
@@ -263,6 +311,7 @@ impl State {
                 tail.wake.notify_one();
             }
         }
+        // Also when nobody asks any more for what was found.
         if unread == 0 {
             return;
         }

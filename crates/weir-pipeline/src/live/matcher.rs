@@ -1,7 +1,8 @@
 //! The thread that looks at every record for all live tails.
 //!
 //! Invariants: a batch is looked at for all who had joined when it was appended; expressions are
-//! compiled as one set, so many of them cost little more than one; it ends with the last tail.
+//! compiled as one set, so many of them cost little more than one; the thread compiles nothing,
+//! whoever joins does; it ends with the last tail.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,8 +13,9 @@ use weir_expr::{CompileError, Computed, Expr, Hits, Limits, NamedMeasure, Rule, 
 use weir_journal::{Next, Subscriber};
 use weir_model::{Batch, SourceId};
 
+use super::LiveError;
 use super::hub::{Found, Hub, Matches, Names, Wanted};
-use super::limits::{BACKLOG_BYTES, REGEXP_BYTES_MAX};
+use super::limits::{BACKLOG_BYTES, REGEXP_BYTES_MAX, SET_BYTES_MAX};
 use crate::rule::{Draft, Origin, RecordFields};
 use crate::view::PipelineView;
 
@@ -25,6 +27,38 @@ pub(super) fn check(expression: &Expr) -> Result<(), CompileError> {
 
 fn rule(expression: &Expr) -> Rule {
     Rule { name: String::new(), when: expression.clone() }
+}
+
+/// All expressions that are looked for, compiled as one.
+#[derive(Debug)]
+pub(super) struct Set {
+    rules: RuleSet,
+    /// Each once with its number, in the order of the rules.
+    expressions: Vec<(u64, Expr)>,
+}
+
+impl Set {
+    /// Compiles expressions of which each was compiled by itself before ([`check`]).
+    pub(super) fn compile(expressions: Vec<(u64, Expr)>) -> Result<Self, LiveError> {
+        let rules: Vec<Rule> = expressions.iter().map(|(_, expr)| rule(expr)).collect();
+        let limits = Limits { rules: rules.len(), regexp_bytes: SET_BYTES_MAX };
+        match RuleSet::compile(&rules, limits) {
+            Ok(rules) => Ok(Self { rules, expressions }),
+            Err(CompileError::TooLarge { max, .. }) => Err(LiveError::TooLargeTogether { max }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The expressions with their numbers.
+    pub(super) fn expressions(&self) -> &[(u64, Expr)] {
+        &self.expressions
+    }
+
+    /// The number of this expression.
+    pub(super) fn number_of(&self, query: &Expr) -> Option<u64> {
+        let known = self.expressions.iter().find(|(_, expr)| expr == query);
+        known.map(|(number, _)| *number)
+    }
 }
 
 /// Starts it, with everything that is appended from now on.
@@ -66,13 +100,7 @@ async fn run(hub: &Hub, mut subscriber: Subscriber, mut matcher: Matcher) {
         match hub.wanted(matcher.version) {
             Wanted::Same => {}
             Wanted::Nothing => return,
-            Wanted::Changed { version, expressions, names } => {
-                if let Err(error) = matcher.compile(version, &expressions, names) {
-                    // Each was compiled by itself before.
-                    tracing::error!(%error, "live tails end");
-                    return hub.end();
-                }
-            }
+            Wanted::Changed { version, set, names } => matcher.change(version, set, names),
         }
         match next {
             None => {}
@@ -94,12 +122,12 @@ struct Source {
     origin: Origin,
 }
 
-/// All expressions as one set.
+/// What is looked for, and what that takes.
 #[derive(Debug)]
 struct Matcher {
     sources: HashMap<SourceId, Source>,
     version: u64,
-    set: Option<(RuleSet, Scratch)>,
+    set: Option<(Arc<Set>, Scratch)>,
     /// Number of each expression of the set, and which records of the batch it describes.
     found: Vec<(u64, Vec<u32>)>,
     measures: Arc<[NamedMeasure]>,
@@ -121,21 +149,13 @@ impl Matcher {
         }
     }
 
-    fn compile(
-        &mut self,
-        version: u64,
-        expressions: &[(u64, Expr)],
-        names: Names,
-    ) -> Result<(), CompileError> {
-        let rules: Vec<Rule> = expressions.iter().map(|(_, expr)| rule(expr)).collect();
-        let limits = Limits { rules: rules.len(), regexp_bytes: usize::MAX };
-        let set = RuleSet::compile(&rules, limits)?;
-        let scratch = set.scratch();
+    /// From now on looks for this.
+    fn change(&mut self, version: u64, set: Arc<Set>, names: Names) {
+        self.found = set.expressions.iter().map(|(number, _)| (*number, Vec::new())).collect();
+        let scratch = set.rules.scratch();
         self.set = Some((set, scratch));
-        self.found = expressions.iter().map(|(number, _)| (*number, Vec::new())).collect();
         (self.version, self.measures) = (version, names.measures);
         self.draft.get_mut().set_renames(names.renames);
-        Ok(())
     }
 
     /// The name of the batch's source, and what each expression describes.
@@ -148,7 +168,7 @@ impl Matcher {
         let Some((set, scratch)) = set else { return (source.name.clone(), Vec::new()) };
         source.origin.set_resource(batch.resource());
         let origin = &source.origin;
-        let mut pass = set.batch(origin, scratch);
+        let mut pass = set.rules.batch(origin, scratch);
         for (index, view) in (0..).zip(batch.records()) {
             draft.get_mut().begin(&view);
             pass.record(&Computed::new(&RecordFields { origin, view, draft }, measures), hits);

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use weir_codec::Renames;
 use weir_expr::{CompileError, Expr, NamedMeasure};
+use weir_host::units::format_size;
 use weir_model::Batch;
 
 use crate::output::lines;
@@ -40,6 +41,15 @@ pub enum LiveError {
     /// The expression cannot be compiled.
     #[error(transparent)]
     Expression(#[from] CompileError),
+    /// The regular expressions of all live tails would take too much memory with these.
+    #[error(
+        "the regular expressions of all live tails may take {} together when they are compiled, and with these they would take more; end a live tail, or try again later",
+        format_size(*max as u64)
+    )]
+    TooLargeTogether {
+        /// Bytes that they may take.
+        max: usize,
+    },
     /// No thread to look at records.
     #[error("no thread can be started: {0}")]
     Thread(#[from] std::io::Error),
@@ -69,12 +79,15 @@ pub struct Rows {
 }
 
 impl LiveTail {
-    /// Begins with what is appended from now on.
+    /// Begins with what is appended from now on, and misses nothing of it. While there are other
+    /// live tails, what was appended shortly before may come first, and may be counted in a gap.
+    ///
+    /// The expression is compiled here, together with those of the others, which takes up to a
+    /// second.
     ///
     /// # Errors
     /// See [`LiveError`].
     pub fn new(view: &PipelineView, expression: &Expr) -> Result<Self, LiveError> {
-        matcher::check(expression)?;
         let wake = Arc::new(Notify::new());
         let id = view.live.join(view, expression, wake.clone())?;
         Ok(Self { hub: view.live.clone(), id, wake })

@@ -7,6 +7,7 @@ use weir_model::{
 
 use super::super::limits::BACKLOG_BYTES;
 use super::*;
+use crate::rule::{RuleSwitch, Rules};
 
 /// So many records of so many bytes each.
 fn batch(records: usize, bytes: usize) -> Arc<Batch> {
@@ -48,8 +49,15 @@ fn found(batch: &Arc<Batch>, expressions: &[u64]) -> Found {
     Found::new(batch.clone(), "app".into(), expressions.iter().map(matches).collect())
 }
 
+/// Adds a tail without a thread that would look for it.
 fn join(state: &mut State, query: &str) -> u64 {
-    state.join(&weir_expr::parse(query).unwrap(), Arc::default())
+    let query = weir_expr::parse(query).unwrap();
+    let expression = state.followed(&query).unwrap_or_else(|| {
+        let (expression, wanted) = state.wanted_with(&query);
+        state.set = Some(Arc::new(Set::compile(wanted).unwrap()));
+        expression
+    });
+    state.add(expression, Arc::default())
 }
 
 /// What a tail finds.
@@ -166,4 +174,106 @@ fn gaps_without_end_take_no_memory_without_end() {
     state.leave(gone);
     assert_eq!(count(&take_all(&mut state, slow)), 500_000);
     assert_empty(&state);
+}
+
+#[test]
+fn what_nobody_asks_for_any_more_is_looked_for_until_the_next_one_joins_and_goes_nowhere() {
+    let hub = Hub::default();
+    let even = join(&mut hub.state(), "even");
+    let odd = join(&mut hub.state(), "odd");
+    let set = hub.state().set.clone().unwrap();
+    let version = hub.state().version;
+    hub.leave(even);
+    assert!(matches!(hub.wanted(version), Wanted::Same), "the reader goes on");
+    assert!(Arc::ptr_eq(&set, hub.state().set.as_ref().unwrap()), "nothing is compiled");
+    hub.push(found(&batch(3, 1), &[0]));
+    assert_empty(&hub.state());
+    hub.push(found(&batch(2, 1), &[0, 1]));
+    assert_eq!(take_all(&mut hub.state(), odd), [Seen::Rows(2)]);
+    assert_empty(&hub.state());
+    // The next one that is compiled does not have it any more.
+    join(&mut hub.state(), "third");
+    let numbers = |set: &Set| set.expressions().iter().map(|(number, _)| *number).collect();
+    let now: Vec<u64> = numbers(hub.state().set.as_ref().unwrap());
+    assert_eq!(now, [1, 2]);
+}
+
+#[test]
+fn with_the_last_tail_goes_what_was_compiled() {
+    let hub = Hub::default();
+    let only = join(&mut hub.state(), "even");
+    hub.leave(only);
+    assert!(matches!(hub.wanted(0), Wanted::Nothing));
+    assert!(hub.state().set.is_none());
+}
+
+#[test]
+fn new_names_change_what_is_looked_for_without_compiling_it_again() {
+    let hub = Hub::default();
+    join(&mut hub.state(), "@delay:5");
+    let set = hub.state().set.clone().unwrap();
+    let version = hub.state().version;
+    let measure = weir_expr::Measure::parse("@total - @service").unwrap();
+    let measures = [NamedMeasure { path: "delay".to_owned(), measure }];
+    let names = Names { measures: measures.into(), renames: Arc::default() };
+    hub.set_names(names.clone());
+    let Wanted::Changed { version, set: same, names: told } = hub.wanted(version) else {
+        panic!("the reader is not told");
+    };
+    assert!(Arc::ptr_eq(&set, &same));
+    assert_eq!(told, names);
+    hub.set_names(names);
+    assert!(matches!(hub.wanted(version), Wanted::Same), "they are the same");
+}
+
+#[test]
+fn while_one_compiles_others_join_with_what_is_known_and_take_what_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let view = view(dir.path());
+    let hub = &view.live;
+    let tail = |query: &str| {
+        let query = weir_expr::parse(query).unwrap();
+        hub.join(&view, &query, Arc::default()).unwrap()
+    };
+    let first = tail("even");
+    std::thread::scope(|scope| {
+        // As if somebody compiled.
+        let turn = hub.turn.lock().unwrap();
+        let waiting = scope.spawn(|| tail("odd"));
+        let second = tail("even");
+        hub.push(found(&batch(2, 1), &[0]));
+        for id in [first, second] {
+            assert_eq!(take_all(&mut hub.state(), id), [Seen::Rows(2)]);
+        }
+        hub.leave(second);
+        assert!(!waiting.is_finished(), "it waits for its turn");
+        drop(turn);
+        let third = waiting.join().unwrap();
+        hub.push(found(&batch(3, 1), &[0, 1]));
+        for id in [first, third] {
+            assert_eq!(take_all(&mut hub.state(), id), [Seen::Rows(3)]);
+            hub.leave(id);
+        }
+    });
+    assert_empty(&hub.state());
+    view.journal.close();
+    view.journal.shutdown();
+}
+
+/// A pipeline of nothing but a journal.
+fn view(dir: &std::path::Path) -> PipelineView {
+    let clock: Arc<dyn weir_host::Clock> = Arc::new(weir_host::RealClock::new());
+    let config = weir_journal::JournalConfig {
+        dir: dir.to_owned(),
+        ring_bytes: 1 << 20,
+        limit_bytes: 1 << 30,
+        free_bytes_min: 0,
+        segment_bytes: 1 << 20,
+        commit_interval: std::time::Duration::from_millis(20),
+        spill_after: std::time::Duration::from_secs(1),
+    };
+    let disk = Arc::new(weir_host::RealDisk);
+    let journal = weir_journal::Journal::open(config, disk, clock.clone()).unwrap();
+    let rules = RuleSwitch::new(Rules::to_all(1, []), 0);
+    PipelineView::new(journal, Vec::new(), Vec::new(), Arc::new(rules), clock)
 }
