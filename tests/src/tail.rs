@@ -327,7 +327,9 @@ fn a_tail_in_the_terminal_outlives_weir_and_waits_for_the_next() {
     plan.lines_per_second = Some(500.0);
     let writing = Writing::start(plan);
     let mut row = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut row).unwrap();
+    // Kept to the end: a tail ends when nobody reads what it prints.
+    let mut rows = BufReader::new(child.stdout.take().unwrap());
+    rows.read_line(&mut row).unwrap();
     assert!(!row.is_empty(), "it ended");
     writing.stop();
     weir.stop();
