@@ -2,7 +2,9 @@
 //!
 //! Invariants: the port is bound before the thread starts, so a port in use is an error of
 //! [`Api::bind`]; at most [`connections_max`] connections are served at once and further ones
-//! wait in the kernel's backlog; no connection outlives the thread.
+//! wait in the kernel's backlog; who sends no request, or half of one, holds a connection no longer
+//! than [`HEAD_TIMEOUT`] and [`BODY_TIMEOUT`](crate::explore::limits::BODY_TIMEOUT); no connection
+//! outlives the thread.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -32,7 +34,8 @@ use crate::tail::{IsLive, Sessions};
 const CONNECTIONS_SPARE: usize = 64;
 /// Longest request head. The longest path that is known has 20 bytes; the rest is headers.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Longest wait for a request head, also between two requests.
+/// Longest wait for a request head, also between two requests. Who sends it byte by byte holds a
+/// connection for no longer.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Age at which a connection is asked to end after its present request.
 const CONNECTION_AGE_MAX: Duration = Duration::from_mins(10);
@@ -59,14 +62,7 @@ impl Api {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(false);
-        let shared = Arc::new(Shared {
-            version,
-            view: RwLock::new(None),
-            reloads: Reloads::default(),
-            tails: Sessions::new(limits.tails_max),
-            explore: Explore::new(Arc::new(RealClock::new()), *limits),
-            stopped: stopped.clone(),
-        });
+        let shared = shared(version, limits, stopped.clone());
         let router = router(shared.clone());
         let connections_max = connections_max(limits);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -116,6 +112,21 @@ impl Api {
         }
         self.shared.explore.admission.stop();
     }
+}
+
+fn shared(
+    version: &'static str,
+    limits: &QueryLimits,
+    stopped: watch::Receiver<bool>,
+) -> Arc<Shared> {
+    Arc::new(Shared {
+        version,
+        view: RwLock::new(None),
+        reloads: Reloads::default(),
+        tails: Sessions::new(limits.tails_max),
+        explore: Explore::new(Arc::new(RealClock::new()), *limits),
+        stopped,
+    })
 }
 
 /// Everybody who may search, wait or follow has a connection, and some are left.
@@ -209,3 +220,6 @@ async fn has_aged(is_live: &IsLive) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,9 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
@@ -30,7 +28,7 @@ use super::limits::{
 };
 use super::meta::{Meta, NextPage, Warning};
 use super::question::{
-    FilterBody, Names, OptionsBody, Question, WeirOptions, body, bounded, field,
+    FilterBody, Names, OptionsBody, Question, Received, WeirOptions, body, bounded, field,
 };
 use super::record::json_value;
 use crate::problem::{DatadogProblem, Problem};
@@ -190,9 +188,9 @@ pub struct AggregateBucket {
 pub(crate) async fn post(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
-    bytes: Result<Bytes, BytesRejection>,
+    received: Received,
 ) -> Result<Response, DatadogProblem> {
-    Ok(answer(&shared, &headers, body(&headers, bytes)?).await?)
+    Ok(answer(&shared, &headers, body(&headers, received)?).await?)
 }
 
 async fn answer(

@@ -7,8 +7,7 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
@@ -22,7 +21,7 @@ use weir_store::query::{
 
 use super::limits::{DEADLINE_MAX, DELETE_TIMEOUT};
 use super::meta::Meta;
-use super::question::body;
+use super::question::{Received, body};
 use super::record::precise_time;
 use super::time::TimeText;
 use super::{Answer, Coverage, Kind};
@@ -177,10 +176,10 @@ pub(crate) async fn post(
     State(shared): State<Arc<Shared>>,
     Extension(is_local): Extension<IsLocal>,
     headers: HeaderMap,
-    bytes: Result<Bytes, BytesRejection>,
+    received: Received,
 ) -> Result<Response, Problem> {
     check_sender(is_local, &headers)?;
-    let asked: DeletionBody = body(&headers, bytes)?;
+    let asked: DeletionBody = body(&headers, received)?;
     let arrival = shared.explore.arrival();
     let query = query_of(&asked)?;
     let range = range_of(&asked, arrival.now_ns())?;

@@ -7,6 +7,10 @@ use std::time::Duration;
 /// Longest body of a request: sixteen of the longest expressions.
 pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;
 
+/// Longest wait for the whole body of a request: the longest over a line of 300 kbit/s. Who sends
+/// it byte by byte, or not to its end, holds a connection for no longer.
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Most records of a page. Clients know this number.
 pub(super) const PAGE_RECORDS_MAX: usize = 1000;
 

@@ -2,11 +2,12 @@
 //! wrong.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::Query;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{FromRequest, Query, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use weir_host::units::{format_rfc3339, parse_duration};
 use weir_store::query::{Access, Filter, NamedMeasure, PageKey, TimeRange};
 
 use super::cursor::Cursor;
-use super::limits::{BODY_BYTES_MAX, DEADLINE_MAX, MEASURES_MAX};
+use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, DEADLINE_MAX, MEASURES_MAX};
 use super::time::TimeText;
 use crate::problem::Problem;
 
@@ -256,24 +257,46 @@ pub(super) fn measures_of(
         .map_err(|error| Problem::parameter(name, format!("is no JSON object of texts: {error}")))
 }
 
+/// The body of a request, read within its bounds of bytes and time, or why there is none.
+#[derive(Debug)]
+pub(crate) struct Received(Result<Bytes, Problem>);
+
+impl<S: Send + Sync> FromRequest<S> for Received {
+    type Rejection = Infallible;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Infallible> {
+        let reading = Bytes::from_request(request, state);
+        let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
+        Ok(Self(read.map_or_else(|_| Err(late()), |read| read.map_err(|error| broken(&error)))))
+    }
+}
+
+fn late() -> Problem {
+    let seconds = BODY_TIMEOUT.as_secs();
+    let title = format!("the body did not come to its end within {seconds} s");
+    Problem::new(StatusCode::REQUEST_TIMEOUT, title)
+}
+
+fn broken(error: &BytesRejection) -> Problem {
+    let title = match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            format!("the body is longer than {BODY_BYTES_MAX} bytes")
+        }
+        _ => error.body_text(),
+    };
+    Problem::new(error.status(), title)
+}
+
 /// The body of a request, as what it should be. No body is an empty object.
 pub(super) fn body<T: DeserializeOwned>(
     headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Received(body): Received,
 ) -> Result<T, Problem> {
     if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         let title = "the body must not be compressed";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, title));
     }
-    let bytes = body.map_err(|error| {
-        let title = match error.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                format!("the body is longer than {BODY_BYTES_MAX} bytes")
-            }
-            _ => error.body_text(),
-        };
-        Problem::new(error.status(), title)
-    })?;
+    let bytes = body?;
     let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { &bytes[..] };
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value: T = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -323,7 +346,8 @@ mod tests {
     #[test]
     fn a_body_says_where_it_is_wrong() {
         let read = |text: &'static str| {
-            body::<FilterBody>(&HeaderMap::new(), Ok(Bytes::from_static(text.as_bytes())))
+            let received = Received(Ok(Bytes::from_static(text.as_bytes())));
+            body::<FilterBody>(&HeaderMap::new(), received)
         };
         assert!(read("").is_ok() && read(" {} ").is_ok());
         let wrong = |text| serde_json::to_value(read(text).unwrap_err()).unwrap();

@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
@@ -21,7 +20,8 @@ use super::cursor::Cursor;
 use super::limits::{PAGE_RECORDS, PAGE_RECORDS_MAX};
 use super::meta::{Meta, NextPage, Warning};
 use super::question::{
-    FilterBody, Names, OptionsBody, Question, WeirOptions, body, bounded, measures_of, parameters,
+    FilterBody, Names, OptionsBody, Question, Received, WeirOptions, body, bounded, measures_of,
+    parameters,
 };
 use super::record::LogEntry;
 use super::time::TimeText;
@@ -141,9 +141,9 @@ pub struct Links {
 pub(crate) async fn post(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
-    bytes: Result<Bytes, BytesRejection>,
+    received: Received,
 ) -> Result<Response, DatadogProblem> {
-    let asked: SearchBody = body(&headers, bytes)?;
+    let asked: SearchBody = body(&headers, received)?;
     Ok(answer(&shared, &headers, asked, Names::BODY).await?)
 }
 

@@ -1,0 +1,163 @@
+//! What a client that stalls can hold, and for how long: real sockets, and a clock that jumps to
+//! the next timer whenever nothing else can happen.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::Instant;
+
+use super::*;
+use crate::explore::limits::BODY_TIMEOUT;
+
+/// A server with room for one connection, so that who comes next is answered only when the one
+/// before is gone.
+struct Served {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+impl Served {
+    fn start() -> Self {
+        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let router = router(shared("1.2.3", &QueryLimits::default(), stopped.clone()));
+        Self { address, stop, serving: tokio::spawn(serve(listener, router, 1, stopped)) }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Somebody else has the slot now.
+    async fn finish(self) {
+        let mut next = self.connect().await;
+        let head = b"GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        next.write_all(head).await.unwrap();
+        let begun = Instant::now();
+        let answer = rest(&mut next).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(begun.elapsed() < Duration::from_secs(1), "the slot is free at once");
+        self.stop.send_replace(true);
+        self.serving.await.unwrap();
+    }
+}
+
+/// Everything up to the end of the connection.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    // A reset ends it as well.
+    let _reset = stream.read_to_end(&mut bytes).await;
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Sends a byte each second, until the connection ends; how long that took, and what came.
+async fn trickle(stream: &mut TcpStream, byte: u8) -> (Duration, String) {
+    let begun = Instant::now();
+    let (mut reader, mut writer) = stream.split();
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    let send = async {
+        loop {
+            seconds.tick().await;
+            if writer.write_all(&[byte]).await.is_err() {
+                return std::future::pending::<()>().await;
+            }
+        }
+    };
+    let mut answer = Vec::new();
+    tokio::select! {
+        () = send => {}
+        _ = reader.read_to_end(&mut answer) => {}
+    }
+    (begun.elapsed(), String::from_utf8(answer).unwrap())
+}
+
+#[track_caller]
+fn assert_about(took: Duration, limit: Duration) {
+    let slack = Duration::from_secs(1);
+    assert!(took + slack >= limit && took <= limit + slack, "{took:?} instead of {limit:?}");
+}
+
+const SEARCH: &[u8] = b"POST /api/v2/logs/events/search HTTP/1.1\r\nhost: a\r\n\
+    content-type: application/json\r\ncontent-length: 1000\r\n\r\n{\"filter\":";
+
+#[tokio::test(start_paused = true)]
+async fn who_sends_nothing_or_half_a_head_is_cut_off() {
+    for sent in ["", "G", "GET /health/live HTTP/1.1\r\nhost: a\r\nx-padding: 0123"] {
+        let served = Served::start();
+        let mut stalled = served.connect().await;
+        stalled.write_all(sent.as_bytes()).await.unwrap();
+        let begun = Instant::now();
+        let answer = rest(&mut stalled).await;
+        assert_about(begun.elapsed(), HEAD_TIMEOUT);
+        assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+        served.finish().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_byte_by_byte_takes_no_longer_than_one_that_stalls() {
+    let served = Served::start();
+    let mut slow = served.connect().await;
+    slow.write_all(b"GET /health/live HTTP/1.1\r\nx-padding: ").await.unwrap();
+    let (took, _) = trickle(&mut slow, b'0').await;
+    assert_about(took, HEAD_TIMEOUT);
+    served.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_further_request_is_closed() {
+    let served = Served::start();
+    let mut idle = served.connect().await;
+    for _ in 0..3 {
+        idle.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"}\n") {
+            assert!(idle.read_buf(&mut answer).await.unwrap() > 0, "it ended too early");
+        }
+        // Much later the next one is still welcome.
+        tokio::time::advance(HEAD_TIMEOUT * 5 / 6).await;
+    }
+    let begun = Instant::now();
+    assert_eq!(rest(&mut idle).await, "");
+    assert_about(begun.elapsed(), HEAD_TIMEOUT / 6);
+    served.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_body_is_answered_in_time_and_its_connection_closed() {
+    let served = Served::start();
+    let mut stalled = served.connect().await;
+    stalled.write_all(SEARCH).await.unwrap();
+    let begun = Instant::now();
+    let answer = rest(&mut stalled).await;
+    assert_about(begun.elapsed(), BODY_TIMEOUT);
+    assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("within 30 s"), "{answer}");
+    served.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_byte_by_byte_takes_no_longer_than_one_that_stalls() {
+    let served = Served::start();
+    let mut slow = served.connect().await;
+    slow.write_all(SEARCH).await.unwrap();
+    let (took, answer) = trickle(&mut slow, b' ').await;
+    assert_about(took, BODY_TIMEOUT);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
+    served.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_nobody_wants_is_not_waited_for() {
+    for line in ["GET /health/live", "POST /health", "POST /nowhere"] {
+        let served = Served::start();
+        let mut stalled = served.connect().await;
+        let head = format!("{line} HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\nhalf");
+        stalled.write_all(head.as_bytes()).await.unwrap();
+        let begun = Instant::now();
+        let answer = rest(&mut stalled).await;
+        assert!(begun.elapsed() < Duration::from_secs(1), "{line}: {:?}", begun.elapsed());
+        assert!(answer.starts_with("HTTP/1.1 "), "{line}: {answer}");
+        served.finish().await;
+    }
+}
