@@ -276,6 +276,7 @@ impl Page {
         for rule in stats.figures() {
             let labels = [("rule", rule.name.as_str())];
             self.row("weir_rule_hits_total", &labels, rule.hits);
+            self.row("weir_rule_unparsed_events_total", &labels, rule.unparsed);
             self.row("weir_rule_cpu_seconds_total", &labels, seconds(rule.time_ns));
             let last = rule.last_hit_ns.unwrap_or(0).cast_unsigned();
             self.row("weir_rule_last_hit_timestamp_seconds", &labels, seconds(last));

@@ -33,6 +33,9 @@ pub struct RuleEntry {
     pub name: String,
     /// Records that it matched.
     pub hits: u64,
+    /// Of these, records that are in none of the formats of its `parse`, and stay as they are.
+    #[serde(default)]
+    pub unparsed: u64,
     /// When it last matched, RFC 3339.
     pub last_hit: Option<String>,
     /// CPU time that it took by itself, seconds, estimated from samples.
@@ -47,6 +50,7 @@ impl RulesDocument {
         let entries = stats.figures().into_iter().map(|figures| RuleEntry {
             name: figures.name,
             hits: figures.hits,
+            unparsed: figures.unparsed,
             last_hit: figures.last_hit_ns.map(format_rfc3339),
             cpu_seconds: seconds(figures.time_ns),
         });

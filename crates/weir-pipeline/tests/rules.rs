@@ -384,6 +384,41 @@ fn what_no_rule_changes_stays_byte_for_byte() {
 }
 
 #[test]
+fn what_a_rule_cannot_parse_stays_as_it_is_and_is_counted_for_that_rule() {
+    let line = weir_codec::LineFormat::parse("$remote_addr - $status").unwrap();
+    let parse = |name: &str, formats: Vec<BodyFormat>| RulePlan {
+        actions: vec![Action::Parse(formats), set("@rule", name)],
+        ..rule(name, "-ignored", &[])
+    };
+    let plans = [
+        parse("json", vec![BodyFormat::Json]),
+        parse("either", vec![BodyFormat::Line(line), BodyFormat::Json]),
+        RulePlan { actions: vec![set("@a", "b")], ..rule("none", "*", &[]) },
+    ];
+    let rules = Rules::new(1, &plans, &[0], |_| Some(0)).unwrap();
+    let (resource, mut work) = (resource().encode(), Workspace::new("app"));
+    for text in ["10.0.0.1 - 200", "no access log", "{\"status\":200}", "{broken", "ignored"] {
+        let mut batch = decode(Format::Raw, &format!("{text}\n"));
+        let mut book = SourceBook { lines: 1, records: 1, ..SourceBook::default() };
+        let clock = weir_host::RealClock::new();
+        let mut subject = Subject {
+            batch: &mut batch,
+            stream: StreamId(1),
+            resource: &resource,
+            book: &mut book,
+            clock: &clock,
+            must_fit: true,
+        };
+        rules.apply(&mut work, &mut subject).unwrap();
+        assert_eq!((batch.record(0).body, book.unaccounted_lines()), (text.as_bytes(), 0));
+    }
+    let figures = rules.stats().figures().into_iter();
+    let counts: Vec<_> = figures.map(|rule| (rule.name, rule.hits, rule.unparsed)).collect();
+    let want = [("json", 4, 3), ("either", 4, 2), ("none", 5, 0)];
+    assert_eq!(counts, want.map(|(name, hits, unparsed)| (name.to_owned(), hits, unparsed)));
+}
+
+#[test]
 fn hostile_values_are_values() {
     let rules = acting(vec![set("@path", "/log/{@file}/{host}"), set("@n", "{@n}")]);
     for value in ["../../etc", "a\u{0}b", "line\nbreak", &"x".repeat(30_000)] {

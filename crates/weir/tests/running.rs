@@ -114,7 +114,7 @@ fn top_prints_plain_lines_where_there_is_no_terminal() {
 #[test]
 fn top_shows_what_rules_match() {
     let dir = tempfile::tempdir().unwrap();
-    let rules = "[[rule]]\nname = \"ones\"\nwhen = 'one'\n\
+    let rules = "[[rule]]\nname = \"ones\"\nwhen = 'one'\nparse = [\"json\"]\n\
                  [[rule]]\nname = \"nothing\"\nwhen = 'nowhere'\n";
     let config = config(dir.path(), rules);
     write(dir.path(), "in/a.log", "one\ntwo\n");
@@ -129,8 +129,13 @@ fn top_shows_what_rules_match() {
     };
     let cells = |name: &str| line(name).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(cells("RULE")[..3], ["RULE", "HITS/S", "SHARE"]);
-    assert_eq!((cells("ones")[4].as_str(), cells("nothing")[4].as_str()), ("1", "0"));
-    assert_eq!(cells("nothing")[5], "never");
+    assert_eq!(cells("ones")[4..6], ["1", "1"], "it matched, and is no JSON");
+    assert_eq!(cells("nothing")[4..7], ["0", "0", "never"]);
+    let (_, page) = running.get("/metrics");
+    for (rule, count) in [("ones", 1), ("nothing", 0)] {
+        let row = format!("\nweir_rule_unparsed_events_total{{rule=\"{rule}\"}} {count}\n");
+        assert!(page.contains(&row), "{page}");
+    }
 }
 
 #[test]

@@ -210,6 +210,11 @@ pub const FAMILIES: &[FamilyInfo] = &[
     ),
     family("weir_rule_hits_total", Counter, "Records that matched the rule."),
     family(
+        "weir_rule_unparsed_events_total",
+        Counter,
+        "Of these, records that are in none of the formats of the rule's `parse`, and stay as they are.",
+    ),
+    family(
         "weir_rule_cpu_seconds_total",
         Counter,
         "CPU time that the rule took by itself, estimated from samples.",

@@ -1,10 +1,11 @@
 //! What a rule does to a record that it matches.
 //!
 //! Invariant: an action that finds nothing to work on changes nothing; none can fail on a record.
+//! Of a rule's actions at most one parses.
 
 use weir_codec::{Attributes, Change, LineFormat, Part, Scalar, Stated, read_text, rewrite_json};
 use weir_expr::{Field, MESSAGE_PATHS, Measure, Reserved, Status};
-use weir_model::{RecordView, Severity};
+use weir_model::RecordView;
 
 use super::draft::{Draft, DraftFields, Origin};
 use super::redact::{Pattern, Redaction, Scope};
@@ -95,38 +96,50 @@ impl Target {
 }
 
 impl Action {
-    /// Does it.
-    pub(super) fn apply(&self, origin: &Origin, view: &RecordView<'_>, draft: &mut Draft) {
+    /// Does it. False when it parses, and the message is in none of its formats.
+    pub(super) fn apply(&self, origin: &Origin, view: &RecordView<'_>, draft: &mut Draft) -> bool {
         draft.read_own(view);
         match self {
-            Self::Parse(formats) => parse(formats, view, draft),
+            Self::Parse(formats) => return parse(formats, view, draft),
             Self::Extract(pattern) => extract(pattern, view, draft),
             Self::Set(target, value) => set(target, value, origin, view, draft),
             Self::Remove(path) => remove(path, view, draft),
             Self::Redact(redaction) => redact(redaction, view, draft),
         }
+        true
     }
 }
 
-fn parse(formats: &[BodyFormat], view: &RecordView<'_>, draft: &mut Draft) {
+/// False when none of the formats fits.
+fn parse(formats: &[BodyFormat], view: &RecordView<'_>, draft: &mut Draft) -> bool {
     draft.read(view);
     let Draft { own, inside, wrapped, message, .. } = draft;
-    let body = message.text(view);
     let count = own.len();
+    let body = message.text(view);
     let is_object = body.trim_ascii_start().first() == Some(&b'{');
-    let line = is_object.then(|| wrapped_line(inside)).flatten();
-    let Some((path, line)) = line else {
-        if let Some(stated) = read(formats, body, view, own) {
-            draft.are_attributes_changed |= draft.own.len() > count;
-            draft.state(stated, false);
-        }
-        return;
+    let (of_body, of_line) = if is_object && let Some((path, line)) = wrapped_line(inside) {
+        wrapped.clear();
+        let of_line = read(formats, line, view, wrapped);
+        let wants_body = formats.iter().any(|format| matches!(format, BodyFormat::Json));
+        let of_body = if wants_body { own.read_json(body.trim_ascii()) } else { None };
+        unwrap_line(path, wrapped, own);
+        (of_body, of_line)
+    } else {
+        (read(formats, body, view, own), None)
     };
-    wrapped.clear();
-    let of_line = read(formats, line, view, wrapped);
-    let is_wanted = formats.iter().any(|format| matches!(format, BodyFormat::Json));
-    let of_body = if is_wanted { own.read_json(body.trim_ascii()) } else { None };
-    // The line stays what it is: the message of the body.
+    draft.are_attributes_changed |= own.len() != count || of_line.is_some();
+    if let Some(stated) = of_body {
+        draft.state(stated, false);
+    }
+    if let Some(stated) = of_line {
+        draft.state(stated, true);
+    }
+    of_body.or(of_line).is_some()
+}
+
+/// Puts what a line says in place of what its agent says. The line itself, at `path`, stays what it
+/// is: the message of the body.
+fn unwrap_line(path: &str, wrapped: &mut Attributes, own: &mut Attributes) {
     own.remove(path.as_bytes());
     wrapped.remove(path.as_bytes());
     for (path, _) in wrapped.iter() {
@@ -134,13 +147,6 @@ fn parse(formats: &[BodyFormat], view: &RecordView<'_>, draft: &mut Draft) {
     }
     for (path, value) in wrapped.iter() {
         own.add(path, value);
-    }
-    draft.are_attributes_changed |= draft.own.len() > count;
-    if let Some(stated) = of_body {
-        draft.state(stated, false);
-    }
-    if let Some(stated) = of_line {
-        draft.state(stated, true);
     }
 }
 

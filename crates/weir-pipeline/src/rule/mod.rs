@@ -313,7 +313,8 @@ impl Rules {
             }
             merge(&mut work.mask, &rule.mask);
             for action in &rule.actions {
-                action.apply(&work.origin, &view, draft);
+                let fits = action.apply(&work.origin, &view, draft);
+                work.tally.unparsed[hit] += u64::from(!fits);
             }
             if rule.is_final {
                 break;

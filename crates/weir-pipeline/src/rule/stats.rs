@@ -1,4 +1,4 @@
-//! What rules did: hits, time and last match of each.
+//! What rules did: hits, time and last match of each, and what it could not parse.
 //!
 //! Times are sampled: one record in [`SAMPLE_EVERY`] is measured and counts for that many.
 
@@ -30,6 +30,7 @@ struct Totals {
 struct Figures {
     name: String,
     hits: AtomicU64,
+    unparsed: AtomicU64,
     last_hit_ns: AtomicI64,
     time_ns: AtomicU64,
 }
@@ -41,6 +42,8 @@ pub struct RuleFigures {
     pub name: String,
     /// Records that it matched.
     pub hits: u64,
+    /// Of these, records that are in none of the formats that it parses.
+    pub unparsed: u64,
     /// When it last matched, nanoseconds since 1970; `None`: not yet.
     pub last_hit_ns: Option<i64>,
     /// CPU time that it took by itself, nanoseconds.
@@ -52,14 +55,18 @@ pub struct RuleFigures {
 pub(super) struct Tally {
     /// Hits of each rule.
     pub(super) hits: Vec<u64>,
+    /// Of these, records that each rule could not parse.
+    pub(super) unparsed: Vec<u64>,
     pub(super) records: u64,
     pub(super) unrouted: u64,
 }
 
 impl Tally {
     pub(super) fn clear(&mut self, rules: usize) {
-        self.hits.clear();
-        self.hits.resize(rules, 0);
+        for counts in [&mut self.hits, &mut self.unparsed] {
+            counts.clear();
+            counts.resize(rules, 0);
+        }
         (self.records, self.unrouted) = (0, 0);
     }
 }
@@ -71,6 +78,7 @@ impl RuleStats {
             Arc::new(Figures {
                 name,
                 hits: AtomicU64::new(0),
+                unparsed: AtomicU64::new(0),
                 last_hit_ns: AtomicI64::new(i64::MIN),
                 time_ns: AtomicU64::new(0),
             })
@@ -92,9 +100,11 @@ impl RuleStats {
 
     /// Adds what a batch did.
     pub(super) fn add(&self, tally: &Tally, now_ns: i64) {
-        for (figures, hits) in self.by_rule.iter().zip(&tally.hits) {
+        let counts = tally.hits.iter().zip(&tally.unparsed);
+        for (figures, (hits, unparsed)) in self.by_rule.iter().zip(counts) {
             if *hits > 0 {
                 figures.hits.fetch_add(*hits, Ordering::Relaxed);
+                figures.unparsed.fetch_add(*unparsed, Ordering::Relaxed);
                 figures.last_hit_ns.fetch_max(now_ns, Ordering::Relaxed);
             }
         }
@@ -129,6 +139,7 @@ impl RuleStats {
             .map(|figures| RuleFigures {
                 name: figures.name.clone(),
                 hits: load(&figures.hits),
+                unparsed: load(&figures.unparsed),
                 last_hit_ns: Some(figures.last_hit_ns.load(Ordering::Relaxed))
                     .filter(|at| *at > i64::MIN),
                 time_ns: load(&figures.time_ns),

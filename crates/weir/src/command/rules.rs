@@ -26,12 +26,13 @@ pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<
 }
 
 fn text(document: &RulesDocument, paint: Paint) -> String {
-    let mut table = Table::new(&["RULE", "HITS", "SHARE", "CPU", "LAST MATCH"], 1);
+    let mut table = Table::new(&["RULE", "HITS", "SHARE", "UNPARSED", "CPU", "LAST MATCH"], 1);
     for rule in &document.rules {
         table.row(vec![
             rule.name.clone(),
             group_digits(rule.hits),
             share(rule.hits, document.records),
+            group_digits(rule.unparsed),
             cpu(rule.cpu_seconds, document.records),
             rule.last_hit.clone().unwrap_or_else(|| "never".to_owned()),
         ]);
@@ -66,6 +67,7 @@ mod tests {
         let rule = |name: &str, hits, last: Option<&str>| RuleEntry {
             name: name.to_owned(),
             hits,
+            unparsed: hits / 4,
             last_hit: last.map(str::to_owned),
             cpu_seconds: 0.000_1,
         };
@@ -80,9 +82,9 @@ mod tests {
         };
         let want = "\
 Rules, generation 3 since 2026-01-01T00:00:00Z
-  RULE   HITS  SHARE    CPU            LAST MATCH
-  web     500  25.0%  50 ns  2026-01-01T00:00:01Z
-  never     0   0.0%  50 ns                 never
+  RULE   HITS  SHARE  UNPARSED    CPU            LAST MATCH
+  web     500  25.0%       125  50 ns  2026-01-01T00:00:01Z
+  never     0   0.0%         0  50 ns                 never
 
   2,000 records looked at, 10 routed by no rule; all rules 500 ns CPU per record
 ";

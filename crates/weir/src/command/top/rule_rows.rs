@@ -9,7 +9,8 @@ use weir_host::units::group_digits;
 use super::model::{Rates, Row, State};
 
 /// Columns of rules.
-pub(super) const RULE_HEAD: [&str; 6] = ["RULE", "HITS/S", "SHARE", "CPU", "HITS", "LAST MATCH"];
+pub(super) const RULE_HEAD: [&str; 7] =
+    ["RULE", "HITS/S", "SHARE", "CPU", "HITS", "UNPARSED", "LAST MATCH"];
 
 /// Most rules that are shown.
 pub(super) const ROWS_MAX: usize = 10;
@@ -64,6 +65,7 @@ impl<'a> Change<'a> {
                 share,
                 rates.share(earlier.cpu_seconds, self.now.cpu_seconds),
                 group_digits(self.now.hits),
+                group_digits(self.now.unparsed),
                 last,
             ],
             state: State::Ok,
@@ -88,6 +90,7 @@ mod tests {
         let rule = |(name, hits): &(&str, u64)| RuleEntry {
             name: (*name).to_owned(),
             hits: *hits,
+            unparsed: *hits / 10,
             last_hit: (*hits > 0).then(|| "2026-01-01T00:00:01Z".to_owned()),
             cpu_seconds: *hits as f64 / 1e4,
         };
@@ -109,8 +112,8 @@ mod tests {
         let rows = rows(&earlier, &now, &Rates::over(2.0));
         let names: Vec<&str> = rows.iter().map(|row| row.cells[0].as_str()).collect();
         assert_eq!(names, ["new", "old", "never"]);
-        assert_eq!(rows[0].cells[1..5], ["50", "25.0%", "0.5%", "110"]);
-        assert_eq!(rows[2].cells[1..], ["0", "0.0%", "0.0%", "0", "never"]);
+        assert_eq!(rows[0].cells[1..6], ["50", "25.0%", "0.5%", "110", "11"]);
+        assert_eq!(rows[2].cells[1..], ["0", "0.0%", "0.0%", "0", "0", "never"]);
         assert_eq!(title(&now), "Rules");
     }
 

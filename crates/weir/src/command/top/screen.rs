@@ -32,7 +32,8 @@ LINES/S    lines read            LAG       age of the oldest byte not read,
 RECORDS/S  records acknowledged            or record not acknowledged
 FILL       buffer in use         LOST      records and bytes given up
 SERVICE    request to answer     QUEUEING  read to sent
-HITS/S     records matched       SHARE     of the records of the interval";
+HITS/S     records matched       SHARE     of the records of the interval
+                                 UNPARSED  in no format of the rule's parse";
 
 /// Shows until a key ends it.
 pub(super) fn run(client: &Client, interval: Duration, paint: Paint) -> Result<Exit> {
@@ -212,9 +213,10 @@ impl Screen {
 }
 
 /// Columns that go first where the terminal is narrow.
-const LEAST_NEEDED: [&str; 14] = [
+const LEAST_NEEDED: [&str; 15] = [
     "HITS",
     "LAST MATCH",
+    "UNPARSED",
     "TYPE",
     "CPU",
     "RETRIES",
@@ -248,7 +250,7 @@ fn bold() -> Style {
 
 fn help(frame: &mut Frame<'_>) {
     let area = frame.area();
-    let (width, height) = (area.width.min(78), area.height.min(15));
+    let (width, height) = (area.width.min(78), area.height.min(16));
     let centred =
         Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
     frame.render_widget(Clear, centred);
