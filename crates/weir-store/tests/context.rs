@@ -120,15 +120,22 @@ fn of_a_stream_of_few_records_only_row_groups_that_have_it_are_read() {
 }
 
 #[test]
-fn a_record_that_was_not_looked_for_long_enough_is_not_said_to_be_missing() {
+fn a_record_that_was_not_looked_for_everywhere_is_not_said_to_be_missing() {
     let snapshot = two_streams_and_a_third(HIGH);
     let id = id_of(&records_of(&snapshot, 1 | HIGH)[0]);
     let request = ContextRequest { id, before: 1, after: 1, access: Access::all() };
     let late = scan::context(&snapshot, &request, &budget(Some(Duration::ZERO)));
-    assert!(matches!(late, Err(QueryError::Late)), "{late:?}");
+    assert!(matches!(late, Err(QueryError::Unfound(Shortfall::Deadline))), "{late:?}");
     let missing = RecordId { stream: StreamId(9), ..id };
     let request = ContextRequest { id: missing, ..request };
     assert_eq!(scan::context(&snapshot, &request, &budget(None)).unwrap(), None);
+    // Nor one that may come yet, or be in a segment that cannot be read.
+    let catching_up = Snapshot { is_catching_up: true, ..snapshot.clone() };
+    let damaged = Snapshot { damaged: vec!["seg-7".to_owned()], ..snapshot };
+    for (snapshot, reason) in [(catching_up, "is catching up"), (damaged, "damaged: seg-7")] {
+        let unknown = scan::context(&snapshot, &request, &budget(None)).unwrap_err();
+        assert!(unknown.to_string().ends_with(reason), "{unknown}");
+    }
 }
 
 /// A step of a stream: which one, how much later, whether its file was truncated before.

@@ -56,7 +56,7 @@ pub struct ContextAnswer {
     responses(
         (status = 200, description = "The records", body = ContextAnswer),
         (status = 404, description = "There is no such record, or it may not be seen"),
-        (status = 503, description = "The time was up before the record was found"),
+        (status = 503, description = "It was not found, but may be where could not be looked in time, or at all"),
     )
 )]
 pub(crate) async fn get(

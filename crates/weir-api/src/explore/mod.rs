@@ -39,7 +39,7 @@ use tokio::sync::Semaphore;
 use weir_host::Clock;
 use weir_store::query::{
     Aggregate, Budget, Coverage, FieldInfo, LogStore, NamedMeasure, Patterns, QueryError,
-    RecordContext, SearchPage, StoreFigures,
+    RecordContext, SearchPage, Shortfall, StoreFigures,
 };
 
 use crate::problem::{NO_STORE, Problem};
@@ -220,12 +220,12 @@ fn failed(error: &QueryError) -> Problem {
         QueryError::Expression(_) | QueryError::Invalid(_) => StatusCode::BAD_REQUEST,
         // Nobody reads this.
         QueryError::Cancelled => StatusCode::REQUEST_TIMEOUT,
-        QueryError::Late | QueryError::Read(_) => StatusCode::SERVICE_UNAVAILABLE,
+        QueryError::Unfound(_) | QueryError::Read(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     let problem = Problem::new(code, error.to_string());
     match error {
         QueryError::Expression(weir_expr::CompileError::Regexp { span, .. }) => problem.at(*span),
-        QueryError::Read(_) => problem.retry_after(5),
+        QueryError::Unfound(Shortfall::CatchingUp) | QueryError::Read(_) => problem.retry_after(5),
         _ => problem,
     }
 }

@@ -104,7 +104,7 @@ impl LogStore for MemoryStore {
         _budget: &Budget,
     ) -> Result<Option<RecordContext>, QueryError> {
         if self.is_late {
-            return Err(QueryError::Late);
+            return Err(QueryError::Unfound(Shortfall::Deadline));
         }
         let records = self.records.lock().unwrap();
         let mut stream: Vec<&StoredRecord> =

@@ -2,6 +2,7 @@
 
 use weir_expr::CompileError;
 
+use super::answer::Shortfall;
 use crate::embedded::segment::SegmentError;
 use crate::limits::DELETIONS_PENDING_MAX;
 
@@ -14,15 +15,27 @@ pub enum QueryError {
     /// The question contradicts itself: says how.
     #[error("{0}")]
     Invalid(String),
-    /// The budget was used up before there was anything to answer with.
-    #[error("the time was up before the record was found: whether there is one is not known")]
-    Late,
+    /// A record was not found where it could be looked for, which was not everywhere.
+    #[error("the record was not found, but may be there: {}", reason(.0))]
+    Unfound(Shortfall),
     /// Nobody waits for the answer any more.
     #[error("nobody waits for the answer any more")]
     Cancelled,
     /// The disk failed: try again.
     #[error("{0}")]
     Read(#[from] SegmentError),
+}
+
+/// Why not everything was looked at.
+fn reason(shortfall: &Shortfall) -> String {
+    match shortfall {
+        Shortfall::Deadline => "the time was up".to_owned(),
+        Shortfall::Memory => "the memory of a query was used up".to_owned(),
+        Shortfall::CatchingUp => "the store is catching up".to_owned(),
+        Shortfall::Damaged { segments } => {
+            format!("these segments are damaged: {}", segments.join(", "))
+        }
+    }
 }
 
 /// Why a deletion is not cancelled.

@@ -36,8 +36,7 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
     /// The records around one; `None` when there is no such record, or it may not be seen.
     ///
     /// # Errors
-    /// As [`Self::search`]; [`QueryError::Late`] when the budget was used up before the record was
-    /// found.
+    /// As [`Self::search`]; [`QueryError::Unfound`] when it may be where nobody could look.
     fn context(
         &self,
         request: &ContextRequest,

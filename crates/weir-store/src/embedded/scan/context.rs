@@ -26,8 +26,7 @@ use crate::embedded::columns::StoredRecord;
 use crate::embedded::segment::{Dictionary, Fixed, Role};
 use crate::embedded::snapshot::Snapshot;
 use crate::query::{
-    Budget, ContextRequest, Coverage, Filter, QueryError, RecordContext, RecordId, Shortfall,
-    TimeRange,
+    Budget, ContextRequest, Coverage, Filter, QueryError, RecordContext, RecordId, TimeRange,
 };
 
 const DAY_NS: i64 = 86_400_000_000_000;
@@ -181,8 +180,7 @@ fn rounds(units: &[Unit], time_ns: i64) -> impl Iterator<Item = Range<usize>> {
 /// The records around one; `None` when there is no such record, or it may not be seen.
 ///
 /// # Errors
-/// See [`QueryError`]; [`QueryError::Late`] when the budget was used up before the record was
-/// found.
+/// See [`QueryError`]; [`QueryError::Unfound`] when it may be where nobody could look.
 pub fn context(
     snapshot: &Snapshot,
     request: &ContextRequest,
@@ -205,10 +203,9 @@ pub fn context(
         }
         near.trim();
         coverage.add(done.coverage);
-        let is_cut = |shortfall| matches!(shortfall, &Shortfall::Deadline | &Shortfall::Memory);
         if !near.has_record() {
-            let is_late = coverage.shortfalls.iter().any(is_cut);
-            return if is_late { Err(QueryError::Late) } else { Ok(None) };
+            let shortfall = coverage.shortfalls.into_iter().next();
+            return shortfall.map_or(Ok(None), |shortfall| Err(QueryError::Unfound(shortfall)));
         }
     }
     let spots: Vec<Spot> = near.found.into_values().map(|found| found.spot).collect();
