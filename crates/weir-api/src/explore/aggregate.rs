@@ -26,7 +26,7 @@ use super::limits::{
     COMPUTES_MAX, GROUP_FIELDS_MAX, GROUP_VALUES, GROUP_VALUES_MAX, HISTOGRAM_STEPS_MAX,
     PAGE_BUCKETS, SERIES_POINTS, SERIES_POINTS_MAX,
 };
-use super::meta::{Meta, NextPage, Warning};
+use super::meta::{Meta, NextPage, Warning, figure_name};
 use super::question::{
     FilterBody, Names, OptionsBody, Question, Received, WeirOptions, body, bounded, field,
 };
@@ -241,7 +241,7 @@ fn units(computes: &[Compute], measures: &[NamedMeasure]) -> BTreeMap<String, St
         let is_number =
             matches!(compute.aggregation, Aggregation::Count | Aggregation::Cardinality);
         let field = compute.field.as_ref().filter(|_| !is_number)?;
-        Some((format!("c{index}"), Unit::of(field, measures)?.symbol().to_owned()))
+        Some((figure_name(index), Unit::of(field, measures)?.symbol().to_owned()))
     };
     computes.iter().enumerate().filter_map(unit).collect()
 }
@@ -252,7 +252,7 @@ fn bucket_document(bucket: &Bucket, facets: &[&str]) -> AggregateBucket {
         .computes
         .iter()
         .enumerate()
-        .filter_map(|(index, value)| Some((format!("c{index}"), compute_json(value)?)));
+        .filter_map(|(index, value)| Some((figure_name(index), compute_json(value)?)));
     AggregateBucket { by: by.collect(), computes: computes.collect() }
 }
 

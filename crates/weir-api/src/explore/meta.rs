@@ -83,10 +83,15 @@ pub struct ScanMeta {
     pub bytes: u64,
 }
 
+/// What the figure with that number is called.
+pub(super) fn figure_name(index: usize) -> String {
+    format!("c{index}")
+}
+
 impl ScanMeta {
     /// What the figure with that number measures.
     pub fn unit(&self, index: usize) -> Option<Unit> {
-        Unit::from_symbol(self.units.get(&format!("c{index}"))?)
+        Unit::from_symbol(self.units.get(&figure_name(index))?)
     }
 
     /// Says which range it was.

@@ -109,12 +109,12 @@ impl Explore {
         *self.slot.write().unwrap_or_else(PoisonError::into_inner) = Slot::Starting;
     }
 
-    /// The store, or why there is none.
     /// Attributes that are computed for a question: its own, then those of every question.
     fn measures(&self, own: &[NamedMeasure]) -> Result<Vec<NamedMeasure>, Problem> {
         Ok(own.iter().chain(self.store()?.measures()).cloned().collect())
     }
 
+    /// The store, or why there is none.
     fn store(&self) -> Result<Arc<dyn LogStore>, Problem> {
         match self.slot.read().unwrap_or_else(PoisonError::into_inner).clone() {
             Slot::On(store) => Ok(store),

@@ -16,6 +16,7 @@ use crate::embedded::segment::SegmentError;
 const WORDS_MAX: usize = 128;
 /// The number of a word that is none of them.
 const NOT_KEPT: u8 = u8::MAX;
+const _: () = assert!(WORDS_MAX <= NOT_KEPT as usize, "each word has a number of its own");
 /// Messages that are looked at to choose the words.
 const SAMPLES: usize = 4096;
 /// A word is frequent when one message of so many has it, and more than one.
