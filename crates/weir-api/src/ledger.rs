@@ -87,8 +87,11 @@ pub struct FileBytes {
     /// Times that a file was found shorter than before.
     #[serde(default)]
     pub files_cut: u64,
-    /// True once bytes may have come and gone unseen (a file was cut, or vanished while weir did
-    /// not run): `bytes_seen` and `bytes_abandoned` are then "at least".
+    /// Files that were made and removed before they could be read.
+    #[serde(default)]
+    pub files_unseen: u64,
+    /// True once bytes may have come and gone unseen (a file was cut, came and went between two
+    /// looks, or vanished while weir did not run): `bytes_seen` and `bytes_abandoned` are then "at least".
     pub at_least: bool,
     /// 0 when the book balances. While files are being read the terms are of slightly different
     /// moments; at rest they are exact.
@@ -192,6 +195,7 @@ impl SourceEntry {
                 bytes_seen,
                 bytes_unread,
                 files_cut: book.files_cut,
+                files_unseen: book.files_unseen,
                 at_least: book.is_at_least(),
                 unaccounted_bytes: bytes_seen as i64 - settled as i64,
             }),

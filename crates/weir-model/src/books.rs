@@ -93,6 +93,9 @@ pub struct SourceBook {
     /// Times that a file was found shorter than before. What was written and cut between two looks
     /// was never seen, so from the first time on the book of bytes is "at least".
     pub files_cut: u64,
+    /// Files that were made and removed between two looks: nobody can say how much stood in them,
+    /// so they too make the book of bytes "at least".
+    pub files_unseen: u64,
     /// Bytes given up, by reason.
     pub bytes_abandoned: [u64; AbandonReason::COUNT],
 }
@@ -145,7 +148,9 @@ impl SourceBook {
     /// True once bytes may have come and gone unseen: then the terms of the book of bytes are
     /// "at least".
     pub fn is_at_least(&self) -> bool {
-        self.files_cut > 0 || self.bytes_abandoned[AbandonReason::Vanished as usize] > 0
+        self.files_cut > 0
+            || self.files_unseen > 0
+            || self.bytes_abandoned[AbandonReason::Vanished as usize] > 0
     }
 
     /// Counts lines that became nothing.
@@ -172,6 +177,7 @@ impl SourceBook {
         self.truncated += other.truncated;
         self.bytes_read += other.bytes_read;
         self.files_cut += other.files_cut;
+        self.files_unseen += other.files_unseen;
         for (sum, n) in self.discarded.iter_mut().zip(other.discarded) {
             *sum += n;
         }
@@ -190,6 +196,7 @@ impl SourceBook {
             self.truncated,
             self.bytes_read,
             self.files_cut,
+            self.files_unseen,
         ];
         encode_counts((0..).zip(plain), out);
         encode_counts((DISCARDED_AT..).zip(self.discarded), out);
@@ -207,6 +214,7 @@ impl SourceBook {
             4 => book.truncated = value,
             5 => book.bytes_read = value,
             6 => book.files_cut = value,
+            7 => book.files_unseen = value,
             n if n >= ABANDONED_AT => {
                 if let Some(slot) = book.bytes_abandoned.get_mut(usize::from(n - ABANDONED_AT)) {
                     *slot = value;
@@ -286,7 +294,7 @@ impl Serialize for SourceBook {
             by_reason(&self.discarded, |i| DiscardReason::ALL[i].text()).collect();
         let abandoned: std::collections::BTreeMap<_, _> =
             by_reason(&self.bytes_abandoned, |i| AbandonReason::ALL[i].text()).collect();
-        let mut out = serializer.serialize_struct("SourceBook", 9)?;
+        let mut out = serializer.serialize_struct("SourceBook", 10)?;
         out.serialize_field("lines", &self.lines)?;
         out.serialize_field("records", &self.records)?;
         out.serialize_field("joined", &self.joined)?;
@@ -295,6 +303,7 @@ impl Serialize for SourceBook {
         out.serialize_field("truncated", &self.truncated)?;
         out.serialize_field("bytes_read", &self.bytes_read)?;
         out.serialize_field("files_cut", &self.files_cut)?;
+        out.serialize_field("files_unseen", &self.files_unseen)?;
         out.serialize_field("bytes_abandoned", &abandoned)?;
         out.end()
     }
@@ -321,8 +330,14 @@ mod tests {
 
     #[test]
     fn books_survive_encoding() {
-        let mut book =
-            SourceBook { lines: 10, records: 7, joined: 1, files_cut: 3, ..SourceBook::default() };
+        let mut book = SourceBook {
+            lines: 10,
+            records: 7,
+            joined: 1,
+            files_cut: 3,
+            files_unseen: 4,
+            ..SourceBook::default()
+        };
         book.discard(DiscardReason::RateLimit, 2);
         book.abandon(AbandonReason::Unreadable, 5);
         let mut bytes = Vec::new();

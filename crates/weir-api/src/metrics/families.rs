@@ -131,9 +131,14 @@ pub const FAMILIES: &[FamilyInfo] = &[
         "Times that a file was found shorter than before.",
     ),
     family(
+        "weir_source_unseen_files_total",
+        Counter,
+        "Files that were made and removed before they could be read.",
+    ),
+    family(
         "weir_source_seen_bytes_at_least",
         Gauge,
-        "1 once bytes may have come and gone unseen (a file was cut, or vanished while weir did not run): seen and abandoned bytes are then lower bounds.",
+        "1 once bytes may have come and gone unseen (a file was cut, came and went between two looks, or vanished while weir did not run): seen and abandoned bytes are then lower bounds.",
     ),
     family("weir_source_open_files", Gauge, "Files that are followed."),
     family("weir_source_unreadable_files", Gauge, "Files that cannot be opened or read."),

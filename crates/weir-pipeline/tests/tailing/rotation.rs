@@ -176,6 +176,8 @@ fn a_deleted_file_is_read_to_its_end_and_its_late_writes_too() {
     let running = world.start();
     let mut app = Writer::append(&world.log("app.log"));
     app.block(&lines(0..20_000));
+    // As long as weir has opened the file, it may be removed at any time.
+    eventually("it is being read", || running.book().records > 0);
     remove_file(world.log("app.log")).unwrap();
     app.lines(&lines(20_000..20_010));
     running.inbox.wait(20_010);
@@ -183,6 +185,32 @@ fn a_deleted_file_is_read_to_its_end_and_its_late_writes_too() {
     running.expect(&lines(0..20_020));
     eventually("its stream ends after the time of grace", || running.streams() == 0);
     running.assert_books();
+}
+
+#[test]
+fn a_file_that_came_and_went_is_read_or_said_to_be_unseen() {
+    let world = World::files(&["*.log"], |_| {});
+    let running = world.start();
+    for n in 0..200 {
+        let path = world.log(&format!("{n}.log"));
+        Writer::append(&path).block(&lines(n..n + 1));
+        remove_file(&path).unwrap();
+        // Of other files, and of names that it had only for a while, nothing is said.
+        std::fs::write(world.log("noise.txt"), "x").unwrap();
+        remove_file(world.log("noise.txt")).unwrap();
+    }
+    Writer::append(&world.log("last.tmp")).block(&lines(200..201));
+    rename(world.log("last.tmp"), world.log("last.log")).unwrap();
+    eventually("each is in the book", || {
+        let book = running.book();
+        book.records + book.files_unseen == 201
+    });
+    running.assert_books();
+    let book = running.book();
+    assert_eq!(book.is_at_least(), book.files_unseen > 0);
+    running.stop();
+    let running = world.start();
+    assert_eq!(running.book().files_unseen, book.files_unseen, "a restart forgets nothing");
 }
 
 #[test]

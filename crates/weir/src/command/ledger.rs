@@ -94,10 +94,12 @@ fn at_least(ledger: &LedgerDocument) -> Option<String> {
         return None;
     }
     let cut: u64 = files().map(|files| files.files_cut).sum();
+    let unseen: u64 = files().map(|files| files.files_unseen).sum();
     Some(format!(
-        "  >= at least: files were cut ({}) or vanished while weir did not run; what was written and \
-         gone between two looks was never seen.\n",
-        group_digits(cut)
+        "  >= at least: files were cut ({}), came and went between two looks ({}), or vanished \
+         while weir did not run; what stood in them unread was never seen.\n",
+        group_digits(cut),
+        group_digits(unseen)
     ))
 }
 

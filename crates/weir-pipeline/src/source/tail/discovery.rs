@@ -17,9 +17,13 @@ use rustix::io::Errno;
 
 use super::identity::Look;
 use super::layout::{Class, Layout, Rule, single};
-use super::watch::{Event, Interest, Watcher};
+use super::watch::{Change, Event, Interest, Watcher};
 use crate::source::OwnPath;
 use crate::stats::{SourceStats, set};
+
+use touched::{Touched, Trace};
+
+mod touched;
 
 /// Number of a directory.
 pub(super) type DirId = usize;
@@ -60,19 +64,9 @@ pub(super) struct Report {
     pub gone: Vec<(Place, FileKey)>,
     /// Directories whose container metadata was written.
     pub described: Vec<DirId>,
+    /// Paths, as the operator knows them, of files that came and went between two looks.
+    pub unseen: Vec<PathBuf>,
 }
-
-#[derive(Debug, Default)]
-enum Touched {
-    #[default]
-    Nothing,
-    /// Names, and whether a file was made there.
-    Names(HashMap<OsString, bool>),
-    Everything,
-}
-
-/// Names touched in one directory beyond which listing it is cheaper.
-const TOUCHED_NAMES_MAX: usize = 256;
 
 #[derive(Debug)]
 struct Dir {
@@ -162,7 +156,7 @@ impl Discovery {
 
     /// Names in the directory were touched that [`Self::look`] has not looked at yet.
     pub(super) fn is_touched(&self, dir: DirId) -> bool {
-        !matches!(self.dirs[dir].touched, Touched::Nothing)
+        !self.dirs[dir].touched.is_nothing()
     }
 
     /// The file that a place is bound to.
@@ -187,7 +181,13 @@ impl Discovery {
 
     /// Looks at this name again at the next [`Self::look`].
     pub(super) fn touch(&mut self, place: &Place) {
-        touch(&mut self.dirs, &mut self.dirty, place.dir, &place.name, None);
+        touch(&mut self.dirs, &mut self.dirty, place.dir, &place.name, Change::Unknown);
+    }
+
+    /// The file that was sighted under this name has gone before it could be opened: the kernel
+    /// tells next whether it was removed or has another name.
+    pub(super) fn touch_lost(&mut self, place: &Place) {
+        touch(&mut self.dirs, &mut self.dirty, place.dir, &place.name, Change::Made);
     }
 
     /// Lists a directory again at the next [`Self::look`].
@@ -208,9 +208,9 @@ impl Discovery {
                     written.extend(dirs[*dir].bound.get(name));
                 }
             }
-            Event::Touched(wd, name, is_born) => {
+            Event::Touched(wd, name, change) => {
                 for dir in by_wd.get(&wd).into_iter().flatten() {
-                    touch(dirs, dirty, *dir, name, is_born);
+                    touch(dirs, dirty, *dir, name, change);
                 }
             }
             Event::Gone(wd) => gone.push(wd),
@@ -263,26 +263,64 @@ impl Discovery {
         if self.missing_roots {
             self.ensure_roots();
         }
+        let mut awaited = Vec::new();
         while let Some(dir) = self.dirty.pop() {
-            match std::mem::take(&mut self.dirs[dir].touched) {
-                Touched::Nothing => {}
-                Touched::Names(names) => {
-                    for (name, is_born_here) in names {
-                        let found = report.sightings.len();
-                        self.examine(dir, &name, is_known, &mut report);
-                        if let Some(sighting) = report.sightings.get_mut(found) {
-                            sighting.is_born_here = is_born_here;
-                        }
-                    }
+            let touched = std::mem::take(&mut self.dirs[dir].touched);
+            let found = report.sightings.len();
+            if touched.is_everything {
+                self.list(dir, is_known, &mut report);
+            } else {
+                for name in touched.names.keys() {
+                    self.examine(dir, name, is_known, &mut report);
                 }
-                Touched::Everything => self.list(dir, is_known, &mut report),
             }
+            let lost = self.trace_back(dir, touched.names, found, &mut report);
+            awaited.extend(lost);
             if self.missing_roots || self.dirs[dir].rules.contains(&Rule::Ancestor) {
                 self.ensure_roots();
             }
         }
+        for (place, trace) in awaited {
+            self.resume(&place, trace);
+        }
         set(&self.stats.unwatched_dirs, self.unwatched());
         report
+    }
+
+    /// Adds to what a look found in a directory, from `found` on, what the kernel told of the names.
+    /// Returns wanted files that were made and are not there, with what to remember of them.
+    fn trace_back(
+        &self,
+        dir: DirId,
+        mut traces: HashMap<OsString, Trace>,
+        found: usize,
+        report: &mut Report,
+    ) -> Vec<(Place, Trace)> {
+        for sighting in report.sightings[found..].iter_mut().filter(|s| s.place.dir == dir) {
+            let trace = traces.get(&sighting.place.name);
+            sighting.is_born_here = trace.is_some_and(|trace| trace.is_born);
+        }
+        let is_wanted = |name: &OsStr| self.class_of(dir, name).is_some_and(|class| class.wanted);
+        traces.retain(|name, trace| (trace.is_born || trace.unseen > 0) && is_wanted(name));
+        let mut lost = Vec::new();
+        for (name, trace) in traces {
+            let entry = &self.dirs[dir];
+            let shown = entry.shown.join(&name);
+            report.unseen.extend(std::iter::repeat_n(shown, trace.unseen as usize));
+            let is_there = || Look::at_link(&entry.path.join(&name)).is_ok();
+            let awaited = trace.not_found().filter(|_| !is_there());
+            lost.extend(awaited.map(|trace| (Place { dir, name }, trace)));
+        }
+        lost
+    }
+
+    /// Waits for what the kernel tells of a name that was made and is not there, as long as it is
+    /// watched.
+    fn resume(&mut self, place: &Place, trace: Trace) {
+        let dir = &self.dirs[place.dir];
+        if dir.alive && dir.wd.is_some() {
+            touched(&mut self.dirs, &mut self.dirty, place.dir).resume(&place.name, trace);
+        }
     }
 
     fn ensure_roots(&mut self) {
@@ -364,7 +402,7 @@ impl Discovery {
             rules: Vec::new(),
             wd: None,
             is_refused: false,
-            touched: Touched::Nothing,
+            touched: Touched::default(),
             bound: HashMap::new(),
             links: Vec::new(),
             alive: true,
@@ -428,7 +466,7 @@ impl Discovery {
         self.unmap_watch(dir);
         let entry = &mut self.dirs[dir];
         entry.alive = false;
-        entry.touched = Touched::Nothing;
+        entry.touched = Touched::default();
         entry.links.clear();
         let gone = entry.bound.drain().map(|(name, key)| (Place { dir, name }, key));
         report.gone.extend(gone);
@@ -635,45 +673,22 @@ impl Discovery {
     }
 }
 
-fn mark(dirs: &mut [Dir], dirty: &mut Vec<DirId>, dir: DirId, touched: Touched) {
-    if matches!(dirs[dir].touched, Touched::Nothing) {
+/// What is to be looked at in a directory; it is looked at next.
+fn touched<'a>(dirs: &'a mut [Dir], dirty: &mut Vec<DirId>, dir: DirId) -> &'a mut Touched {
+    let touched = &mut dirs[dir].touched;
+    if touched.is_nothing() {
         dirty.push(dir);
     }
-    dirs[dir].touched = touched;
+    touched
 }
 
 fn touch_all(dirs: &mut [Dir], dirty: &mut Vec<DirId>, dir: DirId) {
-    mark(dirs, dirty, dir, Touched::Everything);
+    touched(dirs, dirty, dir).is_everything = true;
 }
 
-/// Notes a touched name; `is_born` says whether a file was made there, when that is known.
-fn touch(
-    dirs: &mut [Dir],
-    dirty: &mut Vec<DirId>,
-    dir: DirId,
-    name: &OsStr,
-    is_born: Option<bool>,
-) {
-    let touched = &mut dirs[dir].touched;
-    match touched {
-        Touched::Everything => return,
-        Touched::Nothing => {
-            *touched = Touched::Names(HashMap::new());
-            dirty.push(dir);
-        }
-        Touched::Names(names) if names.len() >= TOUCHED_NAMES_MAX => {
-            *touched = Touched::Everything;
-            return;
-        }
-        Touched::Names(_) => {}
-    }
-    let Touched::Names(names) = touched else { return };
-    match names.get_mut(name) {
-        Some(known) => *known = is_born.unwrap_or(*known),
-        None => {
-            names.insert(name.to_owned(), is_born.unwrap_or(false));
-        }
-    }
+/// Notes what happened to a name.
+fn touch(dirs: &mut [Dir], dirty: &mut Vec<DirId>, dir: DirId, name: &OsStr, change: Change) {
+    touched(dirs, dirty, dir).note(name, change);
 }
 
 #[cfg(test)]

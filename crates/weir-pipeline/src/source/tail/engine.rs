@@ -91,6 +91,8 @@ pub(super) struct Engine {
     pub(super) copies: HashSet<FileId>,
     /// Files that could not be opened, each reported once.
     pub(super) unreadable: HashSet<PathBuf>,
+    /// Files that came and went unseen since the start.
+    pub(super) files_unseen: u64,
     /// The first look of the very first start of this source.
     pub(super) is_first_look: bool,
     pub(super) is_starting: bool,
@@ -137,6 +139,7 @@ impl Engine {
             started_ns: i64::MAX,
             copies: HashSet::new(),
             unreadable: HashSet::new(),
+            files_unseen: 0,
             is_first_look: false,
             is_starting: true,
             ready: VecDeque::new(),

@@ -6,16 +6,16 @@
 //! start of the source; a file of the last run that is gone leaves its unread bytes in the book.
 
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use weir_journal::{KnownStream, StreamSpec};
-use weir_model::{AbandonReason, Position, Resource, hash64};
+use weir_model::{AbandonReason, Position, Resource, SourceBook, hash64};
 
 use super::containers::{self, Container};
 use super::discovery::{DirId, FileKey, Report, Sighting};
 use super::engine::{Engine, Next};
 use super::file::{File, Phase};
-use super::identity::Look;
+use super::identity::{FileId, Look};
 use super::layout::Class;
 use super::limit::Bucket;
 use super::reader::start_of_last_line;
@@ -76,6 +76,7 @@ impl Engine {
         for (key, dir) in displaced {
             self.lost_name(key, dir);
         }
+        self.account_unseen(&report.unseen);
         for dir in report.described {
             for key in self.discovery.bound_in(dir) {
                 self.describe_again(key);
@@ -183,13 +184,12 @@ impl Engine {
         let path = self.discovery.dir_path(sighting.place.dir).join(&sighting.place.name);
         let fd = match self.open_path(&path) {
             Ok(fd) => fd,
-            // Gone or replaced meanwhile: the kernel tells, or told already.
-            Err(rustix::io::Errno::NOENT) => return,
+            Err(rustix::io::Errno::NOENT) => return self.discovery.touch_lost(&sighting.place),
             Err(error) => return self.cannot_open(&path, error),
         };
         let Ok(look) = Look::of(fd.as_fd()) else { return };
         if look.id != sighting.look.id {
-            return self.discovery.touch(&sighting.place);
+            return self.discovery.touch_lost(&sighting.place);
         }
         self.readable_again(&path);
         let now = self.now();
@@ -296,7 +296,7 @@ impl Engine {
             source: self.source,
             start: Position::default(),
             state: &[],
-            book: weir_model::SourceBook::default(),
+            book: SourceBook::default(),
             gone: file.is_unlinked,
         });
         file.is_claimed = true;
@@ -331,7 +331,7 @@ impl Engine {
         for known in std::mem::take(&mut self.remembered).into_values() {
             let now = self.now();
             let id = state::decode(&known.resume.state).map(|saved| saved.id);
-            let id = id.unwrap_or(super::identity::FileId { device: 0, inode: 0, born_ns: 0 });
+            let id = id.unwrap_or(FileId { device: 0, inode: 0, born_ns: 0 });
             let mut file = Box::new(File::new(self.new_key(), id, known.stream, now));
             file.group = known.group;
             file.is_unlinked = true;
@@ -350,6 +350,31 @@ impl Engine {
                 _ => self.parts.journal.close_stream(file.stream),
             }
         }
+    }
+
+    /// Files that came and went between two looks have no stream: one is made for their count.
+    fn account_unseen(&mut self, unseen: &[PathBuf]) {
+        let Some(first) = unseen.first() else { return };
+        if self.files_unseen == 0 {
+            tracing::warn!(
+                file = %first.display(),
+                "a file was made and removed before it could be read; the next are only counted"
+            );
+        }
+        let born_ns = self.parts.clock.unix_ns();
+        let stream = FileId { device: 0, inode: 0, born_ns }.stream(self.source);
+        let files_unseen = unseen.len() as u64;
+        self.files_unseen += files_unseen;
+        self.parts.journal.open_stream(&StreamSpec {
+            stream,
+            group: 0,
+            source: self.source,
+            start: Position::default(),
+            state: &[],
+            book: SourceBook { files_unseen, ..SourceBook::default() },
+            gone: true,
+        });
+        self.parts.journal.close_stream(stream);
     }
 
     /// A file whose successor is known already handed its open lines over before the restart.

@@ -12,13 +12,28 @@ use std::path::Path;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
+/// What happened to a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// A file was made under it.
+    Made,
+    /// The file that had it was removed.
+    Removed,
+    /// A rename gave it to something, and took it from what had it.
+    MovedHere,
+    /// A rename took it away.
+    MovedAway,
+    /// Anything else: other rights, fewer links, whatever happens to a directory.
+    Unknown,
+}
+
 /// What the kernel told about a watched directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event<'a> {
     /// A file of that name was written to.
     Written(i32, &'a OsStr),
-    /// A name was made (`Some(true)`), removed or moved (`Some(false)`), or given other rights.
-    Touched(i32, &'a OsStr, Option<bool>),
+    /// Something happened to a name.
+    Touched(i32, &'a OsStr, Change),
     /// The directory itself was removed or moved away.
     Gone(i32),
     /// Events were lost.
@@ -128,10 +143,20 @@ fn translate(event: &inotify::Event<'_>, tell: &mut impl FnMut(Event<'_>)) {
     if flags.contains(ReadFlags::MODIFY) {
         return tell(Event::Written(event.wd(), name));
     }
-    let moves = ReadFlags::MOVED_TO | ReadFlags::MOVED_FROM | ReadFlags::DELETE;
-    let is_born = flags.contains(ReadFlags::CREATE);
-    let is_known = is_born || flags.intersects(moves);
-    tell(Event::Touched(event.wd(), name, is_known.then_some(is_born)));
+    let change = if flags.contains(ReadFlags::ISDIR) {
+        Change::Unknown
+    } else if flags.contains(ReadFlags::CREATE) {
+        Change::Made
+    } else if flags.contains(ReadFlags::DELETE) {
+        Change::Removed
+    } else if flags.contains(ReadFlags::MOVED_TO) {
+        Change::MovedHere
+    } else if flags.contains(ReadFlags::MOVED_FROM) {
+        Change::MovedAway
+    } else {
+        Change::Unknown
+    };
+    tell(Event::Touched(event.wd(), name, change));
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Discovery where the kernel does not help: refused watches, lost events, links in circles.
 
-use std::fs::{create_dir, remove_file, write};
+use std::fs::{create_dir, remove_file, rename, write};
 
 use super::*;
 use crate::config::{FileSource, Format, ReadFrom, TailSettings};
@@ -103,4 +103,33 @@ fn ten_thousand_foreign_files_are_not_even_looked_at() {
     write(dir.path().join("one.log"), "").unwrap();
     discovery.drain(&mut Vec::new());
     assert_eq!(found(&mut discovery), ["one.log"]);
+}
+
+#[test]
+fn a_file_that_goes_before_it_is_looked_at_is_unseen_and_one_that_was_renamed_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let mut discovery = discovery(&format!("{}/*.log", dir.path().display()));
+    assert!(found(&mut discovery).is_empty());
+    let unseen = |discovery: &mut Discovery| {
+        discovery.drain(&mut Vec::new());
+        let unseen = discovery.look(&|_| false).unseen;
+        unseen.iter().map(|path| path.file_name().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    write(path("a.log"), "").unwrap();
+    write(path("b.log"), "").unwrap();
+    discovery.drain(&mut Vec::new());
+    remove_file(path("a.log")).unwrap();
+    rename(path("b.log"), path("b.old")).unwrap();
+    // The kernel has told that they were made, and not yet what became of them.
+    assert!(discovery.look(&|_| false).unseen.is_empty());
+    assert!(discovery.has_touched(), "that is waited for");
+    assert_eq!(unseen(&mut discovery), ["a.log"]);
+    assert!(!discovery.has_touched());
+    write(path("c.log"), "").unwrap();
+    write(path("c.new"), "").unwrap();
+    rename(path("c.new"), path("c.log")).unwrap();
+    write(path("d.txt"), "").unwrap();
+    remove_file(path("d.txt")).unwrap();
+    assert_eq!(unseen(&mut discovery), ["c.log"], "another took its name");
 }
