@@ -261,6 +261,8 @@ pub(crate) fn several_batches_are_taken_together_or_not_at_all(opener: &mut impl
     assert_eq!(journal.ledger().cursors[0].book.routed, 40);
     assert_books_balance(&journal);
     assert_eq!(drain(&mut hec).len(), 40);
+    // They were told to be safe a moment before their memory is free.
+    until("nothing is held", || journal.ledger().journal.ring_bytes == 0);
     let tickets = journal.append_all(refused.batches, WritePolicy::OnAppend).unwrap();
     assert_eq!(tickets.len(), 12);
     assert!(journal.append_all(Vec::new(), LAG).unwrap().is_empty());
