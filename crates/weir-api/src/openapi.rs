@@ -1,9 +1,10 @@
 //! The document of the API for programs: what can be asked and what is answered, made from the
 //! types that read requests and write answers.
 
-use utoipa::OpenApi;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response};
+use utoipa::{Modify, OpenApi};
 
-use crate::problem::{Place, ProblemDocument};
+use crate::problem::{DatadogErrors, Place, ProblemDocument};
 use crate::{explore, routes, tail};
 
 /// What weir says over HTTP, and what can be asked of its store.
@@ -38,7 +39,8 @@ use crate::{explore, routes, tail};
         routes::ready,
         routes::openapi,
     ),
-    components(schemas(ProblemDocument, Place)),
+    components(schemas(ProblemDocument, DatadogErrors<'_>, Place)),
+    modifiers(&Refusals),
     tags(
         (name = "search", description = "Records that are stored, and as they come in"),
         (name = "complete", description = "What can be searched for"),
@@ -49,6 +51,46 @@ use crate::{explore, routes, tail};
     )
 )]
 struct Document;
+
+/// Whatever can be asked can be refused, and each refusal has a body.
+struct Refusals;
+
+impl Refusals {
+    /// The content type and schema of errors on a path; `None` where it says what they are.
+    fn shape(path: &str) -> Option<(&'static str, &'static str)> {
+        match path {
+            _ if path.starts_with("/api/") => Some(("application/json", "DatadogErrors")),
+            _ if path.starts_with("/weir/") => {
+                Some(("application/problem+json", "ProblemDocument"))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Modify for Refusals {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        for (path, item) in &mut document.paths.paths {
+            let Some((content_type, schema)) = Self::shape(path) else { continue };
+            let operations = [&mut item.get, &mut item.post, &mut item.delete];
+            for operation in operations.into_iter().flatten() {
+                let responses = &mut operation.responses.responses;
+                let others =
+                    [("4XX", "What is wrong with the request"), ("5XX", "It may go well later")];
+                for (status, description) in others {
+                    let response = || RefOr::T(Response::new(description));
+                    responses.entry(status.to_owned()).or_insert_with(response);
+                }
+                for (_, response) in responses.iter_mut().filter(|(s, _)| s.as_str() >= "4") {
+                    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(schema)));
+                    if let RefOr::T(response) = response {
+                        response.content.insert(content_type.to_owned(), content.build().into());
+                    }
+                }
+            }
+        }
+    }
+}
 
 /// The document (`OpenAPI` 3.1).
 pub fn openapi() -> serde_json::Value {
@@ -68,6 +110,21 @@ mod tests {
             document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
         let served: BTreeSet<&str> = routes::paths().into_iter().collect();
         assert_eq!(known, served);
+    }
+
+    #[test]
+    fn every_refusal_has_a_body() {
+        let document = openapi();
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            for operation in operations.as_object().unwrap().values() {
+                let responses = operation["responses"].as_object().unwrap();
+                let refusals = responses.iter().filter(|(status, _)| status.as_str() >= "4");
+                let has_body = |response: &serde_json::Value| response["content"].is_object();
+                let is_health = path.starts_with("/health") || path == "/metrics";
+                assert!(is_health || responses.contains_key("4XX"), "{path}");
+                assert!(refusals.clone().all(|(_, r)| is_health || has_body(r)), "{path}");
+            }
+        }
     }
 
     #[test]

@@ -126,6 +126,15 @@ impl IntoResponse for Problem {
     }
 }
 
+/// What is wrong, as clients of Datadog read it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DatadogErrors<'a> {
+    /// One text, at length.
+    errors: [&'a str; 1],
+    /// The same for programs.
+    weir: &'a ProblemDocument,
+}
+
 /// A problem on a path that is Datadog's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DatadogProblem(pub(crate) Problem);
@@ -139,8 +148,8 @@ impl From<Problem> for DatadogProblem {
 impl IntoResponse for DatadogProblem {
     fn into_response(self) -> Response {
         let document = &self.0.0;
-        let errors = [document.detail.as_ref().unwrap_or(&document.title)];
-        self.0.response("application/json", &json!({ "errors": errors, "weir": document }))
+        let errors = [document.detail.as_ref().unwrap_or(&document.title).as_str()];
+        self.0.response("application/json", &json!(DatadogErrors { errors, weir: document }))
     }
 }
 

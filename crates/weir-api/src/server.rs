@@ -3,11 +3,13 @@
 //! Invariants: the port is bound before the thread starts, so a port in use is an error of
 //! [`Api::bind`]; at most [`connections_max`] connections are served at once and further ones
 //! wait in the kernel's backlog; who sends no request, or half of one, holds a connection no longer
-//! than [`HEAD_TIMEOUT`] and [`BODY_TIMEOUT`](crate::explore::limits::BODY_TIMEOUT); no connection
-//! outlives the thread.
+//! than [`HEAD_TIMEOUT`] and [`BODY_TIMEOUT`](crate::explore::limits::BODY_TIMEOUT), and who takes
+//! nothing of an answer no longer than [`WRITE_TIMEOUT`], however long the answer is; no
+//! connection outlives the thread.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -20,6 +22,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutStream;
 use weir_host::RealClock;
 use weir_pipeline::view::PipelineView;
 use weir_store::query::LogStore;
@@ -37,9 +40,12 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Longest wait for a request head, also between two requests. Who sends it byte by byte holds a
 /// connection for no longer.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time in which a client takes nothing of what it is sent. Somebody who reads an export or
+/// a live tail page by page may look at one for that long.
+const WRITE_TIMEOUT: Duration = Duration::from_mins(5);
 /// Age at which a connection is asked to end after its present request.
 const CONNECTION_AGE_MAX: Duration = Duration::from_mins(10);
-/// How long an ending connection may still take to send its answer.
+/// How long connections may still take to send their answers when weir stops.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A bound port, and later the thread that serves it.
@@ -192,23 +198,40 @@ async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Recei
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(bounded(stream)), service);
     let mut serving = std::pin::pin!(serving);
+    let shall_end = async {
+        tokio::select! {
+            () = has_aged(&is_live) => {}
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+        }
+    };
     let ended = tokio::select! {
         ended = serving.as_mut() => Some(ended),
-        () = has_aged(&is_live) => None,
-        _ = stopped.wait_for(|stopped| *stopped) => None,
+        () = shall_end => None,
     };
     let ended = if let Some(ended) = ended {
         ended
     } else {
         serving.as_mut().graceful_shutdown();
-        let Ok(ended) = tokio::time::timeout(GRACE, serving).await else { return };
-        ended
+        // An answer under way is sent to its end, unless weir stops meanwhile.
+        serving.await
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection to the API ended with an error");
     }
+}
+
+/// With a bound for clients that take nothing of what they are sent, or are gone without a word.
+fn bounded(stream: TcpStream) -> Pin<Box<TimeoutStream<TcpStream>>> {
+    // For what the kernel has taken and the client has not.
+    let millis = WRITE_TIMEOUT.as_millis() as u32;
+    if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(&stream, millis) {
+        tracing::debug!(%error, "the kernel does not bound how long a client may be gone");
+    }
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_TIMEOUT));
+    Box::pin(stream)
 }
 
 /// Waits for the age at which a connection ends; one with a live tail does not age.

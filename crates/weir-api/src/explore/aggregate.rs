@@ -179,11 +179,7 @@ pub struct AggregateBucket {
 #[utoipa::path(
     post, path = "/api/v2/logs/analytics/aggregate", tag = "search",
     request_body = AggregateBody,
-    responses(
-        (status = 200, description = "The figures", body = AggregateAnswer),
-        (status = "4XX", description = "What is wrong with the question"),
-        (status = "5XX", description = "Try again later"),
-    )
+    responses((status = 200, description = "The figures", body = AggregateAnswer))
 )]
 pub(crate) async fn post(
     State(shared): State<Arc<Shared>>,

@@ -132,11 +132,7 @@ pub struct Links {
 #[utoipa::path(
     post, path = "/api/v2/logs/events/search", tag = "search",
     request_body = SearchBody,
-    responses(
-        (status = 200, description = "The records", body = SearchAnswer),
-        (status = "4XX", description = "What is wrong with the question"),
-        (status = "5XX", description = "Try again later"),
-    )
+    responses((status = 200, description = "The records", body = SearchAnswer))
 )]
 pub(crate) async fn post(
     State(shared): State<Arc<Shared>>,
@@ -150,11 +146,7 @@ pub(crate) async fn post(
 /// Records of a range that an expression describes, page by page
 #[utoipa::path(
     get, path = "/api/v2/logs/events", tag = "search", params(SearchQuery),
-    responses(
-        (status = 200, description = "The records", body = SearchAnswer),
-        (status = "4XX", description = "What is wrong with the question"),
-        (status = "5XX", description = "Try again later"),
-    )
+    responses((status = 200, description = "The records", body = SearchAnswer))
 )]
 pub(crate) async fn get(
     State(shared): State<Arc<Shared>>,

@@ -1,6 +1,7 @@
 //! What a client that stalls can hold, and for how long: real sockets, and a clock that jumps to
 //! the next timer whenever nothing else can happen.
 
+use bytes::Bytes;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
@@ -17,11 +18,15 @@ struct Served {
 
 impl Served {
     fn start() -> Self {
+        Self::serving(|stopped| router(shared("1.2.3", &QueryLimits::default(), stopped)))
+    }
+
+    fn serving(router: impl FnOnce(watch::Receiver<bool>) -> Router) -> Self {
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let router = router(shared("1.2.3", &QueryLimits::default(), stopped.clone()));
+        let router = router(stopped.clone());
         Self { address, stop, serving: tokio::spawn(serve(listener, router, 1, stopped)) }
     }
 
@@ -29,15 +34,20 @@ impl Served {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Somebody else has the slot now.
-    async fn finish(self) {
+    /// How long somebody else waits for the slot.
+    async fn wait_for_slot(&self) -> Duration {
         let mut next = self.connect().await;
         let head = b"GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
         next.write_all(head).await.unwrap();
         let begun = Instant::now();
         let answer = rest(&mut next).await;
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        assert!(begun.elapsed() < Duration::from_secs(1), "the slot is free at once");
+        assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+        begun.elapsed()
+    }
+
+    /// Somebody else has the slot now.
+    async fn finish(self) {
+        assert!(self.wait_for_slot().await < Duration::from_secs(1), "the slot is free at once");
         self.stop.send_replace(true);
         self.serving.await.unwrap();
     }
@@ -160,4 +170,38 @@ async fn a_body_that_nobody_wants_is_not_waited_for() {
         assert!(answer.starts_with("HTTP/1.1 "), "{line}: {answer}");
         served.finish().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_nothing_of_the_answers_is_cut_off() {
+    let served = Served::start();
+    let mut deaf = served.connect().await;
+    // Together they are longer than whatever kernels keep for both sides.
+    let head = "GET /weir/v1/openapi.json HTTP/1.1\r\nhost: a\r\n\r\n";
+    deaf.write_all(head.repeat(1000).as_bytes()).await.unwrap();
+    assert_about(served.wait_for_slot().await, WRITE_TIMEOUT);
+    assert!(rest(&mut deaf).await.starts_with("HTTP/1.1 200"));
+    served.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_takes_longer_than_a_connection_lasts_comes_to_its_end() {
+    const MINUTES: usize = 3 * CONNECTION_AGE_MAX.as_secs() as usize / 60;
+    let long = async || {
+        let (mut body, answer) = http_body_util::channel::Channel::<Bytes>::new(1);
+        tokio::spawn(async move {
+            for _ in 0..MINUTES {
+                tokio::time::sleep(Duration::from_mins(1)).await;
+                body.send_data(Bytes::from_static(b"minute ")).await.unwrap();
+            }
+        });
+        axum::body::Body::new(answer)
+    };
+    let served = Served::serving(|_| Router::new().route("/long", axum::routing::get(long)));
+    let mut client = served.connect().await;
+    client.write_all(b"GET /long HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    let answer = rest(&mut client).await;
+    assert_eq!(answer.matches("minute ").count(), MINUTES, "{answer}");
+    assert!(answer.ends_with("\r\n0\r\n\r\n"), "{answer}");
+    served.finish().await;
 }
