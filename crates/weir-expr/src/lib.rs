@@ -30,6 +30,7 @@ mod print;
 mod regexp;
 mod set;
 mod status;
+mod stretch;
 mod unit;
 mod value;
 

@@ -5,12 +5,14 @@
 
 use memchr::memmem;
 use regex_automata::meta;
+use regex_syntax::hir::Hir;
 
 use crate::ast::{Field, Phrase, Span, Term, Test};
 use crate::error::CompileError;
 use crate::fields::Value;
 use crate::glob::{Glob, Piece};
 use crate::set::literal::{self, Literal};
+use crate::stretch::Stretches;
 use crate::value::{canonical, has_phrase, passes};
 use crate::words::is_word_byte;
 
@@ -31,8 +33,30 @@ enum Search {
     Each,
     /// Some have this in them, in lower case, and only those can pass.
     Word { finder: Box<memmem::Finder<'static>>, around: Option<Around> },
-    /// A regular expression; whether it says the same of a text in the middle of others.
-    Regexp { regexp: meta::Regex, is_context_free: bool },
+    /// A regular expression.
+    Regexp { regexp: meta::Regex, way: Way },
+}
+
+/// How many texts are searched for a regular expression.
+#[derive(Debug, Clone)]
+enum Way {
+    /// As one: it says the same of a text in the middle of others.
+    AsOne,
+    /// Where there is a stretch of characters that it asks for. It has no literal to look for.
+    Stretches(Stretches),
+    /// Each by itself.
+    Each,
+}
+
+impl Way {
+    fn of(hir: &Hir, has_literals: bool) -> Self {
+        let stretches = if has_literals { None } else { Stretches::of(hir) };
+        match stretches {
+            Some(stretches) => Self::Stretches(stretches),
+            None if hir.properties().look_set().is_empty() => Self::AsOne,
+            None => Self::Each,
+        }
+    }
 }
 
 /// The other words of a phrase without wildcards, in lower case: what has to stand around the one
@@ -105,10 +129,10 @@ impl TermMatcher {
                     message,
                 };
                 let hir = regexp.hir().map_err(|refused| error(refused.message))?;
-                let is_context_free = hir.properties().look_set().is_empty();
                 let literals = literal::required(&hir);
+                let way = Way::of(&hir, literals.is_some());
                 required = literals.map(|all| all.iter().map(Literal::certain_parts).collect());
-                Search::Regexp { regexp: regexp.compile().map_err(error)?, is_context_free }
+                Search::Regexp { regexp: regexp.compile().map_err(error)?, way }
             }
             _ => Search::Each,
         };
@@ -170,8 +194,11 @@ impl TermMatcher {
             Search::Word { finder, around } => {
                 self.texts_with_word(bytes, ends, (finder, around.as_ref()), found);
             }
-            Search::Regexp { regexp, is_context_free: true } => {
+            Search::Regexp { regexp, way: Way::AsOne } => {
                 texts_with_regexp(bytes, ends, regexp, found);
+            }
+            Search::Regexp { regexp, way: Way::Stretches(stretches) } => {
+                texts_with_stretch(bytes, ends, (stretches, regexp), found);
             }
             _ => self.texts_one_by_one(bytes, ends, found),
         }
@@ -247,6 +274,30 @@ fn texts_with_regexp(
     }
 }
 
+/// Of a regular expression that matches only where there is a stretch: the texts that have one are
+/// asked, each once.
+fn texts_with_stretch(
+    bytes: &[u8],
+    ends: &[u32],
+    (stretches, regexp): (&Stretches, &meta::Regex),
+    mut found: impl FnMut(usize),
+) {
+    let mut texts = TextCursor { ends, number: 0 };
+    let mut from = 0;
+    while let Some(stretch) = stretches.find(bytes, from) {
+        let Some((start, end)) = texts.of(stretch.end - 1) else { return };
+        if stretch.start < start {
+            // Over the end of a text: the next one may have all of it.
+            from = start;
+            continue;
+        }
+        if regexp.is_match(bytes.get(start..end).unwrap_or_default()) {
+            found(texts.number);
+        }
+        from = end;
+    }
+}
+
 /// Where the first match behind `from` ends.
 fn find_end(regexp: &meta::Regex, bytes: &[u8], from: usize) -> Option<usize> {
     let input = regex_automata::Input::new(bytes).range(from.min(bytes.len())..).earliest(true);
@@ -301,7 +352,7 @@ mod tests {
         (expr, matcher)
     }
 
-    const QUERIES: [&str; 23] = [
+    const QUERIES: [&str; 27] = [
         "error",
         "\"b a\"",
         "\"a b a\"",
@@ -323,6 +374,10 @@ mod tests {
         "/b A/i",
         "/(a|éb*)b b/",
         "/[aé]B+a?/",
+        "/[0-9]{5}/",
+        "/\\b[0-9]{7}\\b/",
+        "/^[0-3]{5}[0-9]?$/",
+        "/x\\d{5}[a-f]/",
         "é",
         "message:*",
     ];
@@ -330,7 +385,10 @@ mod tests {
     proptest! {
         #[test]
         fn texts_that_are_searched_together_pass_as_each_does_by_itself(
-            texts in prop::collection::vec("[abAB é\n-]{0,9}|error|a b ERROR", 0..20),
+            texts in prop::collection::vec(
+                "[abAB é\n-]{0,9}|error|a b ERROR|[0-3]{3,8}[a٣]?|[x ]?[0-9]{4,8}[ ab]?",
+                0..20,
+            ),
         ) {
             let mut bytes = Vec::new();
             let mut ends = Vec::new();

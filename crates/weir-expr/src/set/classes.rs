@@ -32,10 +32,10 @@ const BLOCK: usize = 16;
 const BITS_MIN: f32 = 14.0;
 
 /// Which of the 128 characters of ASCII are in a class.
-type Set = u128;
+pub(crate) type Set = u128;
 
 /// Consecutive characters, each of a certain class.
-pub(super) type Run = Vec<Set>;
+pub(crate) type Run = Vec<Set>;
 
 /// Runs of many regexps.
 #[derive(Debug, Default)]
@@ -183,17 +183,30 @@ fn block_at(text: &[u8], place: usize) -> Option<&[u8; BLOCK]> {
     text.get(place..).and_then(<[u8]>::first_chunk)
 }
 
-/// The run of a pattern that tells most; `None` when there is none that tells enough.
+/// The run of a pattern that tells most, of those that can be searched for together; `None` when
+/// there is none that tells enough.
 pub(super) fn required(hir: &Hir) -> Option<Run> {
-    let mut finder = Finder { run: Vec::new(), best: Vec::new(), parts_left: PARTS_MAX };
+    required_up_to(hir, STEPS)
+}
+
+/// The same of at most so many steps.
+pub(crate) fn required_up_to(hir: &Hir, steps: usize) -> Option<Run> {
+    let parts_left = PARTS_MAX;
+    let mut finder = Finder { steps, run: Vec::new(), best: Vec::new(), parts_left };
     finder.follow(hir);
     finder.end_run();
-    let best = finder.best;
-    (bits(&best) >= BITS_MIN).then_some(best)
+    Some(finder.best).filter(|best| tells_enough(best))
+}
+
+/// Few texts have such a run in them.
+pub(crate) fn tells_enough(run: &[Set]) -> bool {
+    bits(run) >= BITS_MIN
 }
 
 /// Goes over what every match consists of, in order.
 struct Finder {
+    /// Of the longest run.
+    steps: usize,
     run: Run,
     best: Run,
     parts_left: u32,
@@ -216,7 +229,7 @@ impl Finder {
             HirKind::Capture(capture) => self.follow(&capture.sub),
             HirKind::Concat(parts) => parts.iter().for_each(|part| self.follow(part)),
             HirKind::Repetition(repetition) => {
-                let least = repetition.min.min(2 * STEPS as u32);
+                let least = repetition.min.min(2 * self.steps as u32);
                 for _ in 0..least {
                     self.follow(&repetition.sub);
                 }
@@ -238,7 +251,7 @@ impl Finder {
 
     fn end_run(&mut self) {
         let run = std::mem::take(&mut self.run);
-        let windows = run.windows(STEPS.min(run.len()).max(1));
+        let windows = run.windows(self.steps.min(run.len()).max(1));
         for window in windows {
             if bits(window) > bits(&self.best) {
                 self.best = window.to_vec();

@@ -6,7 +6,7 @@
 //! Invariant: the result is exactly what [`crate::naive::matches`] gives for each rule by itself,
 //! whatever the order of the rules.
 
-mod classes;
+pub(crate) mod classes;
 mod field;
 mod findings;
 mod gate;

@@ -1,0 +1,84 @@
+//! Where a regexp without a literal could match: stretches of characters that are all of the kinds
+//! that a run of its classes asks for, as `/[0-9]{9}/` does.
+//!
+//! The last byte of a possible stretch is looked at first: when it is of none of those kinds, the next
+//! stretch begins behind it at the earliest, so most bytes are never looked at.
+//!
+//! Invariant: each match has a stretch in it. Bytes beyond ASCII are of every kind, since a class can
+//! match characters of several bytes.
+
+use regex_syntax::hir::Hir;
+
+use crate::set::classes::{self, Set};
+
+/// Longest stretch that is looked for: that of a hash in hexadecimal digits, about.
+const LEN_MAX: usize = 32;
+
+/// The stretches of one regexp.
+#[derive(Debug, Clone)]
+pub(crate) struct Stretches {
+    is_of_kind: Box<[bool; 256]>,
+    len: usize,
+}
+
+impl Stretches {
+    /// `None` when every other text would have one.
+    pub(crate) fn of(hir: &Hir) -> Option<Self> {
+        let run = classes::required_up_to(hir, LEN_MAX)?;
+        let all = run.iter().fold(0, |all: Set, set| all | set);
+        if !classes::tells_enough(&vec![all; run.len()]) {
+            return None;
+        }
+        let is_of_kind = |byte: usize| byte >= 128 || all >> byte & 1 == 1;
+        Some(Self { is_of_kind: Box::new(std::array::from_fn(is_of_kind)), len: run.len() })
+    }
+
+    /// The first bytes of the first stretch that begins at `from` or behind: as many as count.
+    pub(crate) fn find(&self, bytes: &[u8], from: usize) -> Option<std::ops::Range<usize>> {
+        let mut start = from;
+        while let Some(window) = bytes.get(start..start + self.len) {
+            match window.iter().rposition(|byte| !self.is_of_kind[usize::from(*byte)]) {
+                Some(other) => start += other + 1,
+                None => return Some(start..start + self.len),
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretches(pattern: &str) -> Option<Stretches> {
+        Stretches::of(&regex_syntax::parse(pattern).unwrap())
+    }
+
+    #[test]
+    fn the_first_stretch_is_found_wherever_it_is() {
+        let nine = stretches("[0-9]{9}").unwrap();
+        for before in 0..40 {
+            let text = format!("{}12345678 a 1234567890 b", "x".repeat(before));
+            let place = before + 11;
+            assert_eq!(nine.find(text.as_bytes(), 0), Some(place..place + 9), "{before}");
+            assert_eq!(nine.find(text.as_bytes(), place + 1), Some(place + 1..place + 10));
+            assert_eq!(nine.find(text.as_bytes(), place + 2), None);
+            assert_eq!(nine.find(text.as_bytes(), text.len() + 1), None);
+        }
+    }
+
+    #[test]
+    fn only_patterns_that_tell_enough_have_stretches() {
+        for pattern in ["[a-z]{8}", ".*", "[0-9]", "[0-9]{4} [a-z]{4}", "[0-9]{9}|x", "a?b?c?d?"] {
+            assert!(stretches(pattern).is_none(), "{pattern}");
+        }
+        assert!(stretches(r"\b[0-9a-f]{16}\b").is_some());
+    }
+
+    #[test]
+    fn characters_of_several_bytes_may_be_of_any_class() {
+        let digits = stretches(r"\d{8}").unwrap();
+        let arabic = "x ٠١٢٣٤٥٦٧ y";
+        assert!(digits.find(arabic.as_bytes(), 0).is_some());
+    }
+}
