@@ -5,13 +5,15 @@
 //! are those of the last one. Routing itself does not depend on it: a frame holds its own.
 //!
 //! Invariants: the file is replaced as a whole, by rename; one of a later release is refused and
-//! left untouched; a damaged one is set aside; that it cannot be written stops nothing.
+//! left untouched; a damaged one is set aside, and a check tells it from one of a later release;
+//! that it cannot be written stops nothing.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use weir_host::units::format_rfc3339;
 use weir_host::{Disk, OpenMode};
 use weir_model::hash64;
@@ -56,10 +58,13 @@ struct Document {
     generations: Vec<Generation>,
 }
 
-/// What every release can read of the file, whatever else a later one has in it.
-#[derive(Debug, Deserialize)]
-struct Header {
-    format: String,
+/// The member of the document that tells whether the others are as they were written, in every
+/// release's format.
+const CHECK: &str = "check";
+
+/// The check of all other members.
+fn check_of(document: &Value) -> Value {
+    Value::String(format!("{:016x}", hash64(document.to_string().as_bytes())))
 }
 
 impl Generations {
@@ -100,6 +105,8 @@ impl Generations {
 
     fn write(&self) -> io::Result<()> {
         let document = Document { format: FORMAT.to_owned(), generations: self.all.clone() };
+        let mut document = serde_json::to_value(document)?;
+        document[CHECK] = check_of(&document);
         let text = serde_json::to_vec_pretty(&document)?;
         let temporary = self.path.with_extension("json.tmp");
         let file = self.disk.open(&temporary, OpenMode::Create)?;
@@ -127,11 +134,15 @@ fn read(disk: &dyn Disk, path: &Path) -> io::Result<Contents> {
     };
     let mut bytes = vec![0; file.len()?.min(FILE_BYTES_MAX) as usize];
     file.read_exact_at(&mut bytes, 0)?;
-    let Header { format } = serde_json::from_slice(&bytes)?;
-    if format != FORMAT {
-        return Ok(Contents::Later(format));
+    let mut document: Value = serde_json::from_slice(&bytes)?;
+    let check = document.as_object_mut().and_then(|members| members.remove(CHECK));
+    if check != Some(check_of(&document)) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "its check is wrong"));
     }
-    Ok(Contents::Known(serde_json::from_slice(&bytes)?))
+    match document["format"].as_str() {
+        Some(FORMAT) => Ok(Contents::Known(serde_json::from_value(document)?)),
+        later => Ok(Contents::Later(later.unwrap_or_default().to_owned())),
+    }
 }
 
 fn set_aside(disk: &dyn Disk, path: &Path, error: &io::Error) {
@@ -143,8 +154,10 @@ fn set_aside(disk: &dyn Disk, path: &Path, error: &io::Error) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::json;
     use weir_host::RealDisk;
+
+    use super::*;
 
     fn plan(dir: &Path, default_to: &[&str]) -> PipelinePlan {
         PipelinePlan {
@@ -180,13 +193,33 @@ mod tests {
         std::fs::write(&path, b"{\"format\": \"weir.ru").unwrap();
         assert_eq!(open(dir.path()).unwrap().number(&plan(dir.path(), &[]), &[], 0), 1);
         assert!(dir.path().join("rules.json.damaged").exists());
-        for later in [
-            r#"{"format":"weir.rules.v9","other":1}"#,
-            r#"{"format":"weir.rules.v9","generations":[{"number":"one"}]}"#,
+        for mut later in [
+            json!({"format": "weir.rules.v9", "other": 1}),
+            json!({"format": "weir.rules.v9", "generations": [{"number": "one"}]}),
         ] {
-            std::fs::write(&path, later).unwrap();
+            later[CHECK] = check_of(&later);
+            let later = later.to_string();
+            std::fs::write(&path, &later).unwrap();
             assert!(open(dir.path()).unwrap_err().to_string().contains("weir.rules.v9"));
             assert_eq!(std::fs::read_to_string(&path).unwrap(), later);
+        }
+    }
+
+    #[test]
+    fn no_damaged_byte_is_taken_for_a_later_release_or_for_another_generation() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rules.json");
+        let plan = plan(dir.path(), &["a"]);
+        assert_eq!(open(dir.path()).unwrap().number(&plan, &[], 0), 1);
+        let whole = std::fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << bit;
+                std::fs::write(&path, damaged).unwrap();
+                // Set aside, and begun anew; or a space was damaged into another.
+                assert_eq!(open(dir.path()).unwrap().number(&plan, &[], 0), 1, "{at} {bit}");
+            }
         }
     }
 }
