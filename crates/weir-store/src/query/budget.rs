@@ -58,6 +58,11 @@ impl Budget {
         }
     }
 
+    /// Memory that nobody has taken.
+    pub fn memory_left_bytes(&self) -> usize {
+        self.memory_left_bytes.load(Ordering::Relaxed)
+    }
+
     /// Takes memory for what is gathered.
     ///
     /// # Errors

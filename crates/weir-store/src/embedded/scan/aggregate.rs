@@ -3,8 +3,13 @@
 //! Each thread counts by itself, groups by the numbers that it gave to their values; at the end
 //! all is brought together by the texts of the values. Groups are ordered and cut field by field:
 //! of the first field so many, in each of them so many of the second.
+//!
+//! Where there are more groups than fit into memory, the smaller half of them is put together, again
+//! and again, as far as their first values are the same: what is frequent stays, with a count that is
+//! too low by what was counted before it was, and figures of the fields before are exact.
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use weir_expr::{Field, Reserved};
@@ -17,7 +22,7 @@ use super::group::{ByRow, GroupField, NONE};
 use super::page::{Source, whole_numbers};
 use super::plan::Plan;
 use super::row_set::RowSet;
-use super::run::{Halt, Sink, run};
+use super::run::{Halt, Sink, run, thread_count};
 use super::unit::{Place, Unit};
 use crate::embedded::columns::Texts;
 use crate::embedded::hash::{FoldState, Interner, hash_bytes};
@@ -26,13 +31,19 @@ use crate::embedded::sidecar::MinuteCounts;
 use crate::embedded::snapshot::Snapshot;
 use crate::query::{
     Aggregate, AggregateRequest, Bucket, Budget, Compute, ComputeValue, GroupKey, QueryError,
-    SortBy, compare_keys, compare_ranks, rank_of,
+    Shortfall, SortBy, Stop, compare_keys, compare_ranks, rank_of,
 };
 
 const MINUTE_NS: i64 = 60_000_000_000;
 
 /// Bytes that a group takes beside its figures.
 const GROUP_BYTES: usize = 128;
+
+/// Bytes that a stretch of time of a group takes beside its figures.
+const STRETCH_BYTES: usize = 48;
+
+/// Fewer groups than that are not made fewer: what does not fit then never will.
+const GROUPS_MIN: usize = 32;
 
 /// Stretches of time of groups.
 #[derive(Debug)]
@@ -66,7 +77,8 @@ struct Counted {
     cells: Vec<Cells>,
     series: Vec<Series>,
     matched: u64,
-    budget: Budget,
+    /// Memory for groups.
+    limit_bytes: usize,
     is_approximate: bool,
 }
 
@@ -82,31 +94,84 @@ fn specs_of(request: &AggregateRequest) -> Vec<Spec> {
             specs.push(spec);
         }
     }
+    if !request.group_by.is_empty() && !specs.contains(&Spec::ROWS) {
+        // Says which groups are small.
+        specs.push(Spec::ROWS);
+    }
     specs
 }
 
 impl Counted {
-    fn new(request: &AggregateRequest, budget: &Budget) -> Self {
-        let specs = specs_of(request);
+    fn new(request: &AggregateRequest, limit_bytes: usize) -> Self {
+        let fields = request.group_by.iter().map(GroupField::new).collect();
+        let mut counted = Self::empty(fields, specs_of(request), limit_bytes);
+        if counted.fields.is_empty() {
+            counted.group(&[]);
+        }
+        counted
+    }
+
+    fn empty(fields: Vec<GroupField>, specs: Vec<Spec>, limit_bytes: usize) -> Self {
         let mut intervals: Vec<i64> = specs.iter().filter_map(|spec| spec.interval_ns).collect();
         intervals.sort_unstable();
         intervals.dedup();
         let series =
             |interval_ns| Series { interval_ns, cells: HashMap::default(), keys: Vec::new() };
-        let mut counted = Self {
-            fields: request.group_by.iter().map(GroupField::new).collect(),
+        Self {
+            fields,
             groups: Interner::default(),
             cells: specs.iter().map(|spec| Cells::new(spec.kind)).collect(),
             series: intervals.into_iter().map(series).collect(),
             specs,
             matched: 0,
-            budget: budget.clone(),
+            limit_bytes,
             is_approximate: false,
-        };
-        if counted.fields.is_empty() {
-            counted.group(&[]);
         }
-        counted
+    }
+
+    /// How many groups there are.
+    fn len(&self) -> usize {
+        self.groups.texts().len()
+    }
+
+    /// Memory that the groups take, roughly.
+    fn bytes(&self) -> usize {
+        let of_spec = |spec| {
+            let cells = self.series_of(spec).map_or(self.len(), |of| self.series[of].keys.len());
+            cells * self.cells[spec].cell_bytes()
+        };
+        let stretches: usize = self.series.iter().map(|series| series.keys.len()).sum();
+        let figures: usize = (0..self.specs.len()).map(of_spec).sum();
+        self.len() * GROUP_BYTES + stretches * STRETCH_BYTES + figures
+    }
+
+    /// Makes the groups fewer until they fit. A single one may have as many stretches of time as
+    /// were asked for.
+    fn fit(&mut self) -> Result<(), Stop> {
+        while !self.fields.is_empty() && self.bytes() > self.limit_bytes {
+            if self.len() < GROUPS_MIN {
+                return Err(Stop::Memory);
+            }
+            self.halve();
+        }
+        Ok(())
+    }
+
+    /// Keeps the larger half of the groups, and puts the others together.
+    fn halve(&mut self) {
+        let rows = self.specs.iter().position(|spec| *spec == Spec::ROWS);
+        let Some(Cells::Counts(counts)) = rows.map(|rows| &self.cells[rows]) else { return };
+        let size = |group: &u32| (Reverse(counts[*group as usize]), *group);
+        let mut groups: Vec<u32> = (0..self.len() as u32).collect();
+        let half = groups.len() / 2;
+        groups.select_nth_unstable_by_key(half, size);
+        let mut is_kept = vec![false; groups.len()];
+        groups[..half].iter().for_each(|group| is_kept[*group as usize] = true);
+        let fields = self.fields.iter().map(|field| GroupField::new(&field.by)).collect();
+        let fewer = Self::empty(fields, self.specs.clone(), self.limit_bytes);
+        let all = std::mem::replace(self, fewer);
+        self.merge(&all, |group| is_kept[group]);
+        self.is_approximate = true;
     }
 
     fn series_of(&self, spec: usize) -> Option<usize> {
@@ -114,7 +179,7 @@ impl Counted {
         self.series.iter().position(|series| series.interval_ns == interval_ns)
     }
 
-    /// The number of a group; [`NONE`] when there is no memory for another one.
+    /// The number of a group.
     fn group(&mut self, numbers: &[u32]) -> u32 {
         let mut key = [0; 4 * 8];
         let numbers = &numbers[..numbers.len().min(8)];
@@ -124,11 +189,6 @@ impl Counted {
         let key = &key[..numbers.len() * 4];
         if let Some(known) = self.groups.number(key) {
             return known;
-        }
-        let cells: usize = self.cells.iter().map(Cells::cell_bytes).sum();
-        if self.budget.take(GROUP_BYTES + cells).is_err() {
-            self.is_approximate = true;
-            return NONE;
         }
         let group = self.groups.intern(key);
         self.make_cells();
@@ -140,7 +200,7 @@ impl Counted {
         for spec in 0..self.specs.len() {
             let count = match self.series_of(spec) {
                 Some(series) => self.series[series].keys.len(),
-                None => self.groups.texts().len(),
+                None => self.len(),
             };
             self.cells[spec].resize(count);
         }
@@ -173,9 +233,9 @@ impl Counted {
             combine(&numbers, row, &mut Vec::new(), &mut combined);
             for (place, key) in combined.into_iter().enumerate() {
                 let group = self.group(&key);
-                if group != NONE && (place == 0 || groups.first[row] == NONE) {
+                if place == 0 {
                     groups.first[row] = group;
-                } else if group != NONE {
+                } else {
                     groups.extra.push((row as u16, group));
                 }
             }
@@ -287,9 +347,6 @@ impl Counted {
             self.matched += entry.rows;
             let Some(numbers) = numbers.into_iter().collect::<Option<Vec<u32>>>() else { continue };
             let group = self.group(&numbers);
-            if group == NONE {
-                continue;
-            }
             for series in &mut self.series {
                 series.cell(group, entry.minute.saturating_mul(MINUTE_NS));
             }
@@ -308,19 +365,36 @@ impl Counted {
         }
     }
 
-    /// Adds what another thread has counted.
-    fn merge(&mut self, other: &Self) {
+    /// The group of another that is to be `kept`, or that of those it is put together with;
+    /// [`NONE`] when they have not even the first value in common.
+    fn group_like(&mut self, other: &Self, key: &[u8], kept: bool) -> u32 {
+        let numbers: Vec<u32> = numbers_of(key).collect();
+        let is_value = |field: usize| !other.fields[field].is_rest(numbers[field]);
+        let last = || (0..numbers.len()).rev().find(|field| is_value(*field)).unwrap_or(0);
+        let values = if kept { numbers.len() } else { last() };
+        if values == 0 && !kept {
+            return NONE;
+        }
+        let fields = self.fields.iter_mut().zip(&other.fields).zip(&numbers).enumerate();
+        let numbers: Vec<u32> = fields
+            .map(|(place, ((mine, theirs), number))| {
+                if place >= values {
+                    return mine.rest();
+                }
+                let key = &theirs.keys[*number as usize];
+                mine.number_of(theirs.text(*number), || key.clone())
+            })
+            .collect();
+        self.group(&numbers)
+    }
+
+    /// Adds what another has counted: groups that are to be kept as they are, others together.
+    fn merge(&mut self, other: &Self, is_kept: impl Fn(usize) -> bool) {
         self.matched += other.matched;
         self.is_approximate |= other.is_approximate;
         let mut group_of = Vec::new();
-        for key in other.groups.texts().iter() {
-            let numbers = numbers_of(key).enumerate().map(|(field, number)| {
-                let text = other.fields[field].text(number);
-                let key = &other.fields[field].keys[number as usize];
-                self.fields[field].number_of(text, || key.clone())
-            });
-            let numbers: Vec<u32> = numbers.collect();
-            group_of.push(self.group(&numbers));
+        for (group, key) in other.groups.texts().iter().enumerate() {
+            group_of.push(self.group_like(other, key, is_kept(group)));
         }
         let mut cell_of: Vec<Vec<u32>> = Vec::new();
         for (mine, theirs) in self.series.iter_mut().zip(&other.series) {
@@ -454,6 +528,8 @@ impl Sink for Counted {
             self.count_total(rows.count() as u64);
             return Ok(());
         }
+        // A page may go beyond it.
+        self.fit()?;
         let groups = self.groups_of(at, rows)?;
         let times = if self.series.is_empty() {
             None
@@ -495,10 +571,23 @@ pub fn aggregate(
     check(request)?;
     let plan = Plan::new(&request.filter, &snapshot.deletions)?;
     let units = Unit::of(snapshot, plan.range);
-    let done = run(snapshot, &units, &plan, budget, || Counted::new(request, budget))?;
-    let mut counted = Counted::new(request, budget);
-    done.sinks.iter().for_each(|sink| counted.merge(sink));
-    let mut coverage = done.coverage;
+    let memory_bytes = budget.memory_left_bytes();
+    let limit_bytes = memory_bytes / thread_count(&units);
+    let done = run(snapshot, &units, &plan, budget, || Counted::new(request, limit_bytes))?;
+    let (mut counted, mut coverage) = (Counted::new(request, memory_bytes), done.coverage);
+    for sink in done.sinks {
+        if counted.len() < sink.len() {
+            // The smaller one is added to the larger one.
+            let smaller = std::mem::replace(&mut counted, sink);
+            counted.limit_bytes = memory_bytes;
+            counted.merge(&smaller, |_| true);
+        } else {
+            counted.merge(&sink, |_| true);
+        }
+        if counted.fit().is_err() {
+            coverage.shortfalls.push(Shortfall::Memory);
+        }
+    }
     let of_computes = request.computes.iter().filter_map(|compute| compute.field.as_ref());
     let named = of_computes.chain(request.group_by.iter().map(|group| &group.field));
     coverage.unknown_fields = unknown_fields(snapshot, &request.filter, named, budget)?;
@@ -578,7 +667,10 @@ impl<'a> Report<'a> {
         };
         let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for group in groups {
-            members.entry(self.keys[*group as usize][level]).or_default().push(*group);
+            let number = self.keys[*group as usize][level];
+            if !field.is_rest(number) {
+                members.entry(number).or_default().push(*group);
+            }
         }
         let mut found: Vec<(&GroupKey, Vec<u32>)> = members
             .into_iter()

@@ -25,6 +25,9 @@ pub(super) struct Spec {
 }
 
 impl Spec {
+    /// How many records.
+    pub(super) const ROWS: Self = Self { kind: Kind::Rows, field: None, interval_ns: None };
+
     pub(super) fn of(compute: &Compute) -> Self {
         let kind = match (compute.aggregation, &compute.field) {
             (_, None) => Kind::Rows,

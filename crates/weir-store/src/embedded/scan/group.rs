@@ -71,6 +71,7 @@ pub(super) struct GroupField {
 /// Tell groups from values, whose texts are never these.
 const MISSING_TEXT: &[u8] = b"\xff";
 const TOTAL_TEXT: &[u8] = b"\xfe";
+const REST_TEXT: &[u8] = b"\xfd";
 
 impl GroupField {
     pub(super) fn new(by: &GroupBy) -> Self {
@@ -96,6 +97,17 @@ impl GroupField {
             self.keys.push(key());
         }
         number
+    }
+
+    /// The number of what was put together to save memory. It is no group of its own, but counts
+    /// among those of the fields before.
+    pub(super) fn rest(&mut self) -> u32 {
+        self.number_of(REST_TEXT, || GroupKey::Total(String::new()))
+    }
+
+    /// Whether it is that.
+    pub(super) fn is_rest(&self, number: u32) -> bool {
+        self.text(number) == REST_TEXT
     }
 
     /// The number of a value; `None` when it is in no group.

@@ -88,7 +88,7 @@ pub(super) fn run<S: Sink>(
 ) -> Result<Done<S>, QueryError> {
     let next = AtomicUsize::new(0);
     let work = || work(units, &next, plan, budget, make());
-    let threads = thread_count().min(units.len()).max(1);
+    let threads = thread_count(units);
     let results: Vec<_> = if threads == 1 {
         vec![work()]
     } else {
@@ -125,8 +125,10 @@ pub(super) fn run<S: Sink>(
     Ok(Done { sinks, coverage })
 }
 
-fn thread_count() -> usize {
-    std::thread::available_parallelism().map_or(1, NonZero::get).min(QUERY_THREADS_MAX)
+/// How many threads, and so sinks, there are for so many units.
+pub(super) fn thread_count(units: &[Unit]) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    processors.min(QUERY_THREADS_MAX).min(units.len()).max(1)
 }
 
 /// What one thread has done.
