@@ -40,7 +40,7 @@ use crate::{explore, routes, tail};
         routes::openapi,
     ),
     components(schemas(ProblemDocument, DatadogErrors<'_>, Place)),
-    modifiers(&Refusals),
+    modifiers(&Refusals, &Names),
     tags(
         (name = "search", description = "Records that are stored, and as they come in"),
         (name = "complete", description = "What can be searched for"),
@@ -92,6 +92,26 @@ impl Modify for Refusals {
     }
 }
 
+/// Every operation has a name of its own: programs that are made of the document call their functions
+/// by it.
+struct Names;
+
+impl Modify for Names {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        for (path, item) in &mut document.paths.paths {
+            let words = path.split(['/', '{', '}', '.']).filter(|word| !word.is_empty());
+            let of_path = words.collect::<Vec<_>>().join("_");
+            let operations =
+                [("get", &mut item.get), ("post", &mut item.post), ("delete", &mut item.delete)];
+            for (method, operation) in operations {
+                if let Some(operation) = operation {
+                    operation.operation_id = Some(format!("{method}_{of_path}"));
+                }
+            }
+        }
+    }
+}
+
 /// The document (`OpenAPI` 3.1).
 pub fn openapi() -> serde_json::Value {
     serde_json::to_value(Document::openapi()).unwrap_or_default()
@@ -110,6 +130,17 @@ mod tests {
             document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
         let served: BTreeSet<&str> = routes::paths().into_iter().collect();
         assert_eq!(known, served);
+    }
+
+    #[test]
+    fn every_operation_has_a_name_of_its_own() {
+        let document = openapi();
+        let paths = document["paths"].as_object().unwrap().values();
+        let operations = paths.flat_map(|operations| operations.as_object().unwrap().values());
+        let names: Vec<&str> =
+            operations.map(|operation| operation["operationId"].as_str().unwrap()).collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
+        assert!(names.contains(&"post_api_v2_logs_events_search"));
     }
 
     #[test]

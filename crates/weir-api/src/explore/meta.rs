@@ -144,7 +144,12 @@ impl Warning {
     }
 
     fn unknown_field(name: &str) -> Self {
-        let detail = format!("no record has a field {name}; is it misspelt?");
+        let mut detail = format!("no record has a field {name}; is it misspelt?");
+        if let Some(tag) = name.strip_prefix('@') {
+            let hint =
+                format!(" What records have from their source is a tag: {tag}:..., without @.");
+            detail.push_str(&hint);
+        }
         Self::new("unknown_field", "a field is unknown", detail)
     }
 }
