@@ -13,7 +13,7 @@ use weir_store::query::{LogStore, Patterns, PatternsRequest};
 use super::Kind;
 use super::access::access;
 use super::limits::{PATTERNS, PATTERNS_MAX};
-use super::meta::Meta;
+use super::meta::{Meta, Warning};
 use super::question::{Question, bounded, parameters};
 use super::record::LogEntry;
 use crate::problem::Problem;
@@ -82,6 +82,7 @@ pub(crate) async fn get(
     let request = PatternsRequest { filter, limit };
     let document = move |answer: Patterns, mut meta: Meta| {
         meta.weir.matched = Some(answer.matched);
+        meta.warnings.extend(answer.is_approximate.then(Warning::approximate));
         let all = answer.matched.max(1) as f64;
         let entry = |record| LogEntry::new(record, false, &measures);
         let entries = answer.patterns.into_iter().map(|pattern| PatternEntry {

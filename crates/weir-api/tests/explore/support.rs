@@ -143,7 +143,7 @@ impl LogStore for MemoryStore {
             .collect();
         patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.count));
         patterns.truncate(request.limit);
-        Ok(Patterns { patterns, matched, coverage: Coverage::default() })
+        Ok(Patterns { patterns, matched, is_approximate: false, coverage: Coverage::default() })
     }
 
     fn fields(

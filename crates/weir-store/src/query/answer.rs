@@ -200,6 +200,9 @@ pub struct Patterns {
     pub patterns: Vec<Pattern>,
     /// Records that match, also those of patterns that were left out.
     pub matched: u64,
+    /// There were more templates than fit into memory: rare ones are missing, and counts of others
+    /// may be too low.
+    pub is_approximate: bool,
     /// What the answer rests on.
     pub coverage: Coverage,
 }

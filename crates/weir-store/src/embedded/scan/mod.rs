@@ -9,6 +9,7 @@
 //! pruned, and wherever the records are.
 
 mod aggregate;
+mod clusters;
 mod column;
 mod context;
 mod doomed;

@@ -1,26 +1,30 @@
 //! Messages by what they have in common: the words that are no numbers and no identifiers.
 //!
-//! A template is the message with `*` in place of every word that has a digit in it, or that is
-//! longer than a word is; neighbouring `*` are one. That needs one look at each message, and puts
-//! together what a program wrote by one statement, unless it puts plain words into it.
+//! A template is the message with `*` in place of every word that has a digit in it, is the name of
+//! a day or a month, or is longer than a word is; neighbouring `*` are one. That needs one look at
+//! each message. In the end templates that differ in some words only are put together.
+//!
+//! Where there are more templates than fit into memory, the rarer half of them is forgotten, again
+//! and again; the answer says so.
 
 use std::collections::HashMap;
 
 use weir_expr::words::is_word_byte;
 
+use super::clusters::clusters;
 use super::column::View;
 use super::eval::Evaluator;
 use super::fields::unknown_fields;
 use super::page::Source;
 use super::plan::Plan;
 use super::row_set::RowSet;
-use super::run::{Halt, Sink, run};
+use super::run::{Halt, Sink, run, thread_count};
 use super::search::{Spot, records_of};
 use super::unit::Unit;
 use crate::embedded::hash::{FoldState, hash_bytes};
 use crate::embedded::segment::Fixed;
 use crate::embedded::snapshot::Snapshot;
-use crate::query::{Budget, Pattern, Patterns, PatternsRequest, QueryError, Stop};
+use crate::query::{Budget, Pattern, Patterns, PatternsRequest, QueryError};
 
 /// Records that are shown of each pattern.
 const EXAMPLES: usize = 3;
@@ -31,6 +35,15 @@ const TEMPLATE_BYTES_MAX: usize = 512;
 /// A longer run of letters is no word.
 const WORD_BYTES_MAX: usize = 40;
 
+/// Bytes that a template takes beside its text.
+const KNOWN_BYTES: usize = 256;
+
+/// Parts of a time that have no digits.
+const NAMES: [&[u8]; 19] = [
+    b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun", b"Jan", b"Feb", b"Mar", b"Apr", b"May",
+    b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+];
+
 /// What is known of a template.
 struct Known {
     template: Vec<u8>,
@@ -40,14 +53,41 @@ struct Known {
 
 /// The templates that one thread has seen.
 struct Seen {
-    budget: Budget,
     templates: HashMap<u64, Known, FoldState>,
     matched: u64,
-    is_cut: bool,
+    /// Memory for templates, and what they take of it.
+    limit_bytes: usize,
+    bytes: usize,
+    is_approximate: bool,
     buffer: Vec<u8>,
 }
 
 impl Seen {
+    fn new(limit_bytes: usize) -> Self {
+        Self {
+            templates: HashMap::default(),
+            matched: 0,
+            limit_bytes,
+            bytes: 0,
+            is_approximate: false,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Forgets the rarer half of the templates until they fit.
+    fn fit(&mut self) {
+        while self.bytes > self.limit_bytes && self.templates.len() > 1 {
+            let mut counts: Vec<(u64, u64)> =
+                self.templates.iter().map(|(hash, known)| (known.count, *hash)).collect();
+            let half = counts.len() / 2;
+            let (_, first_kept, _) = counts.select_nth_unstable(half);
+            let first_kept = *first_kept;
+            self.templates.retain(|hash, known| (known.count, *hash) >= first_kept);
+            self.bytes = self.templates.values().map(Known::bytes).sum();
+            self.is_approximate = true;
+        }
+    }
+
     fn add(&mut self, message: &[u8], spot: Spot) {
         self.buffer.clear();
         template_of(message, &mut self.buffer);
@@ -57,33 +97,45 @@ impl Seen {
             if known.examples.len() < EXAMPLES {
                 known.examples.push(spot);
             }
-        } else if self.budget.take(self.buffer.len() + 256).is_ok() {
-            let known = Known { template: self.buffer.clone(), count: 1, examples: vec![spot] };
-            self.templates.insert(hash, known);
         } else {
-            self.is_cut = true;
+            let known = Known { template: self.buffer.clone(), count: 1, examples: vec![spot] };
+            self.bytes += known.bytes();
+            self.templates.insert(hash, known);
         }
     }
 
     fn merge(&mut self, other: Self) {
         self.matched += other.matched;
-        self.is_cut |= other.is_cut;
+        self.is_approximate |= other.is_approximate;
         for (hash, theirs) in other.templates {
-            match self.templates.get_mut(&hash) {
-                Some(known) => {
-                    known.count += theirs.count;
-                    known.examples.extend(theirs.examples);
-                    known.examples.truncate(EXAMPLES);
-                }
-                None => drop(self.templates.insert(hash, theirs)),
+            if let Some(known) = self.templates.get_mut(&hash) {
+                known.merge(theirs);
+            } else {
+                self.bytes += theirs.bytes();
+                self.templates.insert(hash, theirs);
             }
         }
+        self.fit();
+    }
+}
+
+impl Known {
+    fn bytes(&self) -> usize {
+        self.template.len() + KNOWN_BYTES
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        self.examples.extend(other.examples);
+        self.examples.truncate(EXAMPLES);
     }
 }
 
 impl Sink for Seen {
     fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
         self.matched += rows.count() as u64;
+        // A page may go beyond it.
+        self.fit();
         let unit = at.reader.unit_number;
         let first = at.reader.first_row();
         let messages = at.reader.column(&Source::Fixed(Fixed::Message))?;
@@ -100,25 +152,28 @@ impl Sink for Seen {
         for row in left.iter() {
             self.add(b"", Spot { rank: (0, 0), unit, row: first + row });
         }
-        if self.is_cut { Err(Halt::Stop(Stop::Memory)) } else { Ok(()) }
+        Ok(())
     }
 }
 
 /// Writes the template of a message.
 fn template_of(message: &[u8], template: &mut Vec<u8>) {
-    let mut rest = message;
+    let mut rest = message.trim_ascii_end();
     while let Some(first) = rest.first() {
         let is_word = is_word_byte(*first);
         let len = rest.iter().position(|byte| is_word_byte(*byte) != is_word).unwrap_or(rest.len());
         let (run, behind) = rest.split_at(len);
         rest = behind;
-        let differs = is_word && (len > WORD_BYTES_MAX || run.iter().any(u8::is_ascii_digit));
-        if !differs {
+        let differs = is_word
+            && (len > WORD_BYTES_MAX || run.iter().any(u8::is_ascii_digit) || NAMES.contains(&run));
+        if differs {
+            push_star(template);
+        } else if run.iter().all(|byte| *byte == b' ') {
+            // What was aligned has now more and now fewer.
+            template.push(b' ');
+        } else {
             template.extend_from_slice(run);
-        } else if template.last() != Some(&b'*') {
-            template.push(b'*');
         }
-        merge_stars(template);
         if template.len() > TEMPLATE_BYTES_MAX {
             template.truncate(TEMPLATE_BYTES_MAX);
             return;
@@ -126,11 +181,47 @@ fn template_of(message: &[u8], template: &mut Vec<u8>) {
     }
 }
 
-/// `*.*` and `*-*` are one: addresses, times and identifiers have parts.
-fn merge_stars(template: &mut Vec<u8>) {
-    if let [.., b'*', b'.' | b'-' | b':' | b'/' | b',' | b'_', b'*'] = template[..] {
-        template.truncate(template.len() - 2);
+/// `*.*` and `*-*` are one: addresses, times and identifiers have parts. A sign is one of its number
+/// and does not tell messages apart: `= -*` is `= *`.
+fn push_star(template: &mut Vec<u8>) {
+    match template[..] {
+        [.., b'*'] => return,
+        [.., b'*', b'.' | b'-' | b':' | b'/' | b',' | b'_'] => {
+            template.truncate(template.len() - 2);
+        }
+        [.., before, b'-' | b'+'] if !is_word_byte(before) => drop(template.pop()),
+        [b'-' | b'+'] => template.clear(),
+        _ => {}
     }
+    template.push(b'*');
+}
+
+/// Templates, the most frequent first, those that are one together.
+fn clustered(mut templates: Vec<Known>) -> Vec<Known> {
+    let order =
+        |a: &Known, b: &Known| b.count.cmp(&a.count).then_with(|| a.template.cmp(&b.template));
+    templates.sort_by(order);
+    let texts: Vec<&[u8]> = templates.iter().map(|known| &known.template[..]).collect();
+    let clusters = clusters(&texts);
+    let mut templates: Vec<Option<Known>> = templates.into_iter().map(Some).collect();
+    let together = clusters.into_iter().filter_map(|cluster| {
+        let mut members = cluster.members.iter().filter_map(|number| templates[*number].take());
+        let mut known = members.next()?;
+        members.for_each(|member| known.merge(member));
+        known.template = cluster.template;
+        Some(known)
+    });
+    // What had a number where others have a word is the same in the end.
+    let mut same: HashMap<Vec<u8>, Known> = HashMap::new();
+    for known in together {
+        match same.get_mut(&known.template) {
+            Some(first) => first.merge(known),
+            None => drop(same.insert(known.template.clone(), known)),
+        }
+    }
+    let mut found: Vec<Known> = same.into_values().collect();
+    found.sort_by(order);
+    found
 }
 
 /// Messages by what they have in common.
@@ -144,18 +235,12 @@ pub fn patterns(
 ) -> Result<Patterns, QueryError> {
     let plan = Plan::new(&request.filter, &snapshot.deletions)?;
     let units = Unit::of(snapshot, plan.range);
-    let make = || Seen {
-        budget: budget.clone(),
-        templates: HashMap::default(),
-        matched: 0,
-        is_cut: false,
-        buffer: Vec::new(),
-    };
-    let done = run(snapshot, &units, &plan, budget, make)?;
-    let mut seen = make();
+    let memory_bytes = budget.memory_left_bytes();
+    let limit_bytes = memory_bytes / thread_count(&units);
+    let done = run(snapshot, &units, &plan, budget, || Seen::new(limit_bytes))?;
+    let mut seen = Seen::new(memory_bytes);
     done.sinks.into_iter().for_each(|sink| seen.merge(sink));
-    let mut found: Vec<Known> = seen.templates.into_values().collect();
-    found.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.template.cmp(&b.template)));
+    let mut found = clustered(seen.templates.into_values().collect());
     found.truncate(request.limit);
     let mut coverage = done.coverage;
     let mut patterns = Vec::with_capacity(found.len());
@@ -167,7 +252,8 @@ pub fn patterns(
         });
     }
     coverage.unknown_fields = unknown_fields(snapshot, &request.filter, [], budget)?;
-    Ok(Patterns { patterns, matched: seen.matched, coverage })
+    let Seen { matched, is_approximate, .. } = seen;
+    Ok(Patterns { patterns, matched, is_approximate, coverage })
 }
 
 #[cfg(test)]
@@ -182,6 +268,10 @@ mod tests {
             ("GET /a/17/b from 10.0.0.1:80", "GET /a/*/b from *"),
             ("id=4f1c-99aa-00bc done", "id=* done"),
             ("no number", "no number"),
+            ("boot = -17 or +4, -1.5\r", "boot = * or *, *"),
+            ("got blk_-16 and blk_17 of x-1", "got blk_* and blk_* of x-*"),
+            ("Sun Dec  4 04:47:44 2005 Monday", "* * * * * Monday"),
+            ("-1", "*"),
             ("", ""),
         ] {
             let mut template = Vec::new();
