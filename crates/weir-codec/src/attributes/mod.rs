@@ -217,6 +217,14 @@ impl Attributes {
         self.attempt(|attributes| logfmt::read(line, attributes))
     }
 
+    /// The same of a line that need not be logfmt: one that does not begin with a pair is prose, in
+    /// which some programs have pairs too.
+    pub fn read_if_logfmt(&mut self, line: &[u8]) -> Option<Stated> {
+        let first = structured::next_pair(line.trim_ascii_start());
+        let is_pair = first.is_some_and(|(_, value, _)| value.is_some());
+        if is_pair { self.read_logfmt(line) } else { None }
+    }
+
     /// Adds the variables of a line in an access-log format. `None`, and nothing added, when the
     /// line is in another format.
     pub fn read_line(&mut self, line: &[u8], format: &LineFormat) -> Option<Stated> {
@@ -410,12 +418,21 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_logfmt_begins_with_a_pair() {
+        let mut attributes = Attributes::new();
+        assert!(attributes.read_if_logfmt(b" at=info cached rows=3").is_some());
+        assert_eq!(json(&attributes), r#"{"at":"info","cached":true,"rows":3}"#);
+    }
+
+    #[test]
     fn what_does_not_parse_leaves_no_trace() {
         let mut attributes = Attributes::new();
         attributes.add(b"kept", Scalar::Int(1));
         assert_eq!(attributes.read_json(br#"{"a":1,"b":"#), None);
         assert_eq!(attributes.read_json(b"[1]"), None);
         assert_eq!(attributes.read_logfmt(b"just words"), None);
+        let prose = b"Dec 10 11:04:43 host sshd[1]: authentication failure; logname= uid=0 euid=0";
+        assert_eq!(attributes.read_if_logfmt(prose), None);
         assert_eq!(attributes.read_syslog(b"no header here"), None);
         assert_eq!(json(&attributes), r#"{"kept":1}"#);
     }

@@ -5,7 +5,7 @@
 
 use weir_codec::{Attributes, Change, LineFormat, Part, Scalar, Stated, read_text, rewrite_json};
 use weir_expr::{Field, MESSAGE_PATHS, Measure, Reserved, Status};
-use weir_model::RecordView;
+use weir_model::{RecordFlags, RecordView};
 
 use super::draft::{Draft, DraftFields, Origin};
 use super::redact::{Pattern, Redaction, Scope};
@@ -159,7 +159,10 @@ fn read(
 ) -> Option<Stated> {
     formats.iter().find_map(|format| match format {
         BodyFormat::Json => attributes.read_json(text.trim_ascii()),
-        BodyFormat::Logfmt => attributes.read_logfmt(text),
+        BodyFormat::Logfmt if view.flags.contains(RecordFlags::LOGFMT) => {
+            attributes.read_logfmt(text)
+        }
+        BodyFormat::Logfmt => attributes.read_if_logfmt(text),
         BodyFormat::Line(format) => attributes.read_line(text, format),
         BodyFormat::Syslog => attributes.read_syslog(text),
         BodyFormat::Text => read_text(text, view.timestamp_ns),
