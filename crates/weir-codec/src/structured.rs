@@ -1,8 +1,9 @@
-//! A cheap look at JSON lines and logfmt: time and severity, if they stand near the front under
-//! their usual names. The body stays as it is; whoever needs its fields parses it there.
+//! A cheap look at JSON lines and logfmt: the time, wherever it stands under its usual names, and
+//! the severity, if it stands near the front. The body stays as it is; whoever needs its fields
+//! parses it there.
 //!
-//! Invariants: looks at no more than [`LOOK_BYTES`] of a line and allocates nothing; whatever it
-//! does not understand it leaves alone.
+//! Invariants: looks at [`LOOK_BYTES`] of a line, and at more only until it has the time; allocates
+//! nothing; whatever it does not understand it leaves alone.
 
 use weir_model::{RecordFlags, Severity};
 
@@ -10,7 +11,8 @@ use crate::Format;
 use crate::json::Scanner;
 use crate::time::TimeParser;
 
-/// How far into a line the look goes. Loggers write time and level first.
+/// How far into a line the look goes once the time is found. Most loggers write time and level
+/// first; without the level the record is found all the same, without its time in the wrong place.
 pub(crate) const LOOK_BYTES: usize = 512;
 
 /// What the look found.
@@ -32,6 +34,11 @@ impl Seen {
 
     pub(crate) fn is_complete(&self) -> bool {
         self.time_ns.is_some() && self.severity != Severity::UNSPECIFIED
+    }
+
+    /// Nothing behind that many bytes is worth looking at.
+    pub(crate) fn is_enough_at(&self, bytes: usize) -> bool {
+        self.is_complete() || (bytes >= LOOK_BYTES && self.time_ns.is_some())
     }
 
     /// Takes what a field says. `is_text` tells `"30"` from `30`.
@@ -68,52 +75,52 @@ impl Seen {
 
 /// Looks at a line of `format` (JSON or logfmt).
 pub(crate) fn look(format: Format, line: &[u8]) -> Seen {
-    let head = line.get(..LOOK_BYTES).unwrap_or(line);
     let mut seen = Seen::default();
     if format == Format::Logfmt {
-        let pairs = look_logfmt(head, &mut seen);
+        let pairs = look_logfmt(line, &mut seen);
         seen.flags = if pairs > 0 { RecordFlags::LOGFMT } else { RecordFlags::MALFORMED };
         return seen;
     }
     match line.trim_ascii() {
         [b'{', .., b'}'] => {
             seen.flags = RecordFlags::JSON_OBJECT;
-            let _: Option<()> = look_json(head, &mut seen);
+            let _: Option<()> = look_json(line, &mut seen);
         }
         _ => seen.flags = RecordFlags::MALFORMED,
     }
     seen
 }
 
-/// Goes over the members of an object until everything is found or the head ends.
-fn look_json(head: &[u8], seen: &mut Seen) -> Option<()> {
-    let mut scanner = Scanner::new(head);
+/// Goes over the members of an object until enough is found or it ends.
+fn look_json(line: &[u8], seen: &mut Seen) -> Option<()> {
+    let mut scanner = Scanner::new(line);
     scanner.take(b'{')?;
     loop {
-        let key = head.get(scanner.string()?)?;
+        let key = line.get(scanner.string()?)?;
         scanner.take(b':')?;
-        match head.get(scanner.value()?)? {
+        let place = scanner.value()?;
+        if seen.is_enough_at(place.start) {
+            return Some(());
+        }
+        match line.get(place)? {
             [b'"', text @ .., b'"'] => seen.field(key, text, true),
             value => seen.field(key, value, false),
-        }
-        if seen.is_complete() {
-            return Some(());
         }
         scanner.take(b',')?;
     }
 }
 
 /// Goes over `key=value` pairs; returns how many there are before the first thing that is none,
-/// or before everything is found.
-fn look_logfmt(head: &[u8], seen: &mut Seen) -> usize {
-    let mut rest = head;
+/// or before enough is found.
+fn look_logfmt(line: &[u8], seen: &mut Seen) -> usize {
+    let mut rest = line;
     let mut pairs = 0;
     while let Some((key, value, after)) = next_pair(rest.trim_ascii_start()) {
         pairs += usize::from(value.is_some());
         if let Some(value) = value {
             seen.field(key, value, true);
         }
-        if seen.is_complete() {
+        if seen.is_enough_at(line.len() - after.len()) {
             break;
         }
         rest = after;
@@ -298,10 +305,15 @@ mod tests {
     }
 
     #[test]
-    fn the_look_ends_after_its_bound() {
-        let far = format!(r#"{{"msg":"{}","level":"info"}}"#, "x".repeat(LOOK_BYTES));
-        assert_eq!(seen(Format::Json, &far), (None, 0, RecordFlags::JSON_OBJECT));
-        let far = format!(r#"msg="{}" level=info"#, "x".repeat(LOOK_BYTES));
-        assert_eq!(seen(Format::Logfmt, &format!("a=b {far}")), (None, 0, RecordFlags::LOGFMT));
+    fn the_time_is_found_however_far_it_is_and_the_rest_within_a_bound() {
+        let (time, x) = (Some(1_000_000_000), "x".repeat(LOOK_BYTES));
+        let far = format!(r#"{{"ts":1,"msg":"{x}","level":"info"}}"#);
+        assert_eq!(seen(Format::Json, &far), (time, 0, RecordFlags::JSON_OBJECT));
+        let far = format!(r#"{{"msg":"{x}","more":{{"ts":7}},"level":"info","ts":1}}"#);
+        assert_eq!(seen(Format::Json, &far), (time, 9, RecordFlags::JSON_OBJECT));
+        let far = format!(r#"ts=1 msg="{x}" level=info"#);
+        assert_eq!(seen(Format::Logfmt, &far), (time, 0, RecordFlags::LOGFMT));
+        let far = format!(r#"a=b msg="{x}" level=info ts=1"#);
+        assert_eq!(seen(Format::Logfmt, &far), (time, 9, RecordFlags::LOGFMT));
     }
 }

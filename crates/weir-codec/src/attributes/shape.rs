@@ -13,7 +13,7 @@ use std::ops::Range;
 use super::json::bare_value;
 use super::{ATTRIBUTES_MAX, Cell, Entry, Scalar, Stated};
 use crate::json::text_len;
-use crate::structured::{LOOK_BYTES, Seen};
+use crate::structured::Seen;
 use crate::time::TimeParser;
 use weir_model::unescape_json_into;
 
@@ -113,8 +113,8 @@ impl Shapes {
                 Kind::Bare => bare_cell(rest, base + at)?,
                 _ => text_cell(rest, base + at, text)?,
             };
-            let is_stated = IS_ASKED && !node.stated.is_empty() && at + len <= LOOK_BYTES;
-            if is_stated && !seen.is_complete() {
+            let is_stated = IS_ASKED && !node.stated.is_empty();
+            if is_stated && !seen.is_enough_at(at) {
                 let key = self.texts.get(node.stated.clone())?;
                 seen.next_field(key, rest.get(..len)?, node.kind == Kind::Text, times);
             }
