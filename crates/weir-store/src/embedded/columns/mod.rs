@@ -17,6 +17,7 @@ mod texts;
 pub use form::{Form, MESSAGE_PATHS, TIME_PATHS, TimeStyle};
 pub use intake::Intake;
 pub use original::Original;
+pub(crate) use path::EXACT_INT_MAX;
 pub use path::{PathColumn, canonical};
 pub use record::{AttributeValue, StoredRecord};
 pub use rows::{CodeColumn, Full, NewRow, Rows, Spilled};

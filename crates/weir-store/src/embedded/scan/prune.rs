@@ -11,6 +11,7 @@ use super::number::IntRange;
 use super::page::Source;
 use super::plan::{Node, TermId};
 use super::unit::Place;
+use crate::embedded::columns::EXACT_INT_MAX;
 use crate::embedded::segment::{ChunkInfo, Fixed, MinMax, Role, ValueKind};
 use crate::embedded::sidecar::value_term;
 
@@ -116,16 +117,32 @@ impl Evaluator {
         }
     }
 
-    /// Pages that may hold a value that equals the literal: its text, or its number as it is
-    /// written.
+    /// Pages that may hold a value that equals the literal: its text, or its number in any form.
     fn value_pages(&self, column: &str, literal: &Literal) -> u64 {
-        let number = literal.number.map(|number| match number.value {
-            Numeric::Int(whole) => Scalar::Int(whole),
-            Numeric::Float(float) => Scalar::Float(float),
-        });
-        let values = [Some(Scalar::Text(literal.text.as_bytes())), number];
-        let terms = values.into_iter().flatten().filter_map(|value| value_term(column, value));
+        let text = Scalar::Text(literal.text.as_bytes());
+        let numbers = literal.number.map_or([None; 2], |number| forms_of(number.value));
+        let values = [Some(text)].into_iter().chain(numbers).flatten();
+        let terms = values.filter_map(|value| value_term(column, value));
         terms.fold(0, |mask, term| mask | self.filter_pages(term))
+    }
+}
+
+/// The forms in which numbers are kept that are equal to this one: a whole number beyond 2^53 is also
+/// a float, and zero is with and without its sign.
+fn forms_of(number: Numeric) -> [Option<Scalar<'static>>; 2] {
+    let is_large = |float: f64| float.abs() >= EXACT_INT_MAX as f64;
+    match number {
+        Numeric::Int(0) => [Some(Scalar::Int(0)), Some(Scalar::Float(-0.0))],
+        Numeric::Int(whole) => {
+            let float = whole as f64;
+            [Some(Scalar::Int(whole)), is_large(float).then_some(Scalar::Float(float))]
+        }
+        Numeric::Float(0.0) => forms_of(Numeric::Int(0)),
+        // One that is beyond all whole numbers is equal to none; the nearest finds too much, if any.
+        Numeric::Float(float) => {
+            let whole = is_large(float).then_some(Scalar::Int(float as i64));
+            [Some(Scalar::Float(float)), whole]
+        }
     }
 }
 
