@@ -1,0 +1,117 @@
+//! `weir store export`: all records that an expression describes, as a file.
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use weir_host::net::percent_encoded;
+
+use super::progress::Progress;
+use crate::cli::{ExportArgs, ExportFormat, RowOrder};
+use crate::client::Client;
+use crate::command::search::from;
+use crate::exit::{Exit, ExitError};
+use crate::term::note;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// The address of an export, without the cursor of its piece.
+fn export_path(args: &ExportArgs) -> String {
+    let format = match args.format {
+        ExportFormat::Ndjson => "ndjson",
+        ExportFormat::Csv => "csv",
+        ExportFormat::Parquet => "parquet",
+    };
+    let mut path = format!("/weir/v1/export?format={format}");
+    let mut add = |name: &str, value: &str| {
+        path.extend(["&", name, "=", &percent_encoded(value)]);
+    };
+    add("query", &args.query.join(" "));
+    add("from", &from(&args.range));
+    // The end of the range stays where it is over all pieces only if it is in the cursor.
+    add("to", args.range.to.as_deref().unwrap_or("now"));
+    add("sort", if args.order == RowOrder::Newest { "-timestamp" } else { "timestamp" });
+    if let Some(limit) = args.limit {
+        add("limit", &limit.to_string());
+    }
+    if !args.columns.is_empty() {
+        add("columns", &args.columns.join(","));
+    }
+    path
+}
+
+/// Writes all records that are asked for, piece by piece.
+pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
+    if args.format == ExportFormat::Parquet && args.file.is_none() && io::stdout().is_terminal() {
+        let message = "Parquet is not for terminals: name a --file, or send it elsewhere";
+        return Err(ExitError::with(Exit::Usage, message));
+    }
+    let client = Client::new(&args.api)?;
+    let path = export_path(args);
+    let (mut piece, mut cursor, mut is_partial) = (1, None, false);
+    let mut progress = Progress::new("written");
+    loop {
+        let path = match &cursor {
+            Some(cursor) => format!("{path}&cursor={cursor}"),
+            None => path.clone(),
+        };
+        let (headers, mut body) = client.download(&path)?;
+        if let Some(why) = headers.get("x-weir-partial") {
+            note(&format!("not all records are there: {why}"));
+            is_partial = true;
+        }
+        let mut out = open(args.file.as_deref(), piece)?;
+        if !copy(&mut body, &mut *out, &mut progress)? {
+            return Ok(Exit::Ok);
+        }
+        cursor = headers.get("x-weir-next").map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+        if args.file.is_none() {
+            let message = "it does not fit into one Parquet file: name a --file, and it goes on in FILE.2, FILE.3 ...";
+            return Err(ExitError::with(Exit::Failed, message));
+        }
+        piece += 1;
+    }
+    progress.end();
+    Ok(if is_partial { Exit::Partial } else { Exit::Ok })
+}
+
+/// Where a piece goes.
+fn open(file: Option<&Path>, piece: u32) -> Result<Box<dyn Write>> {
+    let Some(file) = file else { return Ok(Box::new(io::stdout().lock())) };
+    let path: PathBuf = match piece {
+        1 => file.to_owned(),
+        piece => {
+            let mut name = file.as_os_str().to_owned();
+            name.push(format!(".{piece}"));
+            name.into()
+        }
+    };
+    let file =
+        File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
+    Ok(Box::new(file))
+}
+
+/// False: nobody reads any more.
+fn copy(body: &mut impl io::Read, out: &mut dyn Write, progress: &mut Progress) -> Result<bool> {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let read = body.read(&mut buffer).context("the export was cut off")?;
+        let written = match read {
+            0 => out.flush(),
+            read => out.write_all(&buffer[..read]),
+        };
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(false),
+            written => written.context("the export cannot be written")?,
+        }
+        if read == 0 {
+            return Ok(true);
+        }
+        progress.add(read as u64);
+    }
+}
