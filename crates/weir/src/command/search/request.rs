@@ -1,6 +1,7 @@
 //! What the API is asked, as it follows from the arguments.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -101,11 +102,13 @@ impl Request {
 }
 
 /// The first time, as the API reads it.
-pub(crate) fn from(range: &RangeArgs) -> String {
-    match &range.from {
-        Some(from) => from.clone(),
-        None => format!("now-{}ms", range.since.as_millis()),
-    }
+fn from(range: &RangeArgs) -> String {
+    range.from.clone().unwrap_or_else(|| back(range.since))
+}
+
+/// A time so far back, as the API reads it.
+pub(crate) fn back(time: Duration) -> String {
+    format!("now-{}ms", time.as_millis())
 }
 
 /// A figure of a group.

@@ -10,7 +10,7 @@ use weir_host::net::percent_encoded;
 use super::progress::Progress;
 use crate::cli::{ExportArgs, ExportFormat, RowOrder};
 use crate::client::Client;
-use crate::command::search::from;
+use crate::command::search::back;
 use crate::exit::{Exit, ExitError};
 use crate::term::note;
 
@@ -29,9 +29,12 @@ fn export_path(args: &ExportArgs) -> String {
         path.extend(["&", name, "=", &percent_encoded(value)]);
     };
     add("query", &args.query.join(" "));
-    add("from", &from(&args.range));
+    // Without a first time it is all that is stored.
+    if let Some(from) = args.from.clone().or_else(|| args.since.map(back)) {
+        add("from", &from);
+    }
     // The end of the range stays where it is over all pieces only if it is in the cursor.
-    add("to", args.range.to.as_deref().unwrap_or("now"));
+    add("to", args.to.as_deref().unwrap_or("now"));
     add("sort", if args.order == RowOrder::Newest { "-timestamp" } else { "timestamp" });
     if let Some(limit) = args.limit {
         add("limit", &limit.to_string());
@@ -113,5 +116,35 @@ fn copy(body: &mut impl io::Read, out: &mut dyn Write, progress: &mut Progress) 
             return Ok(true);
         }
         progress.add(read as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command, StoreCommand};
+
+    fn args(words: &[&str]) -> ExportArgs {
+        let words = ["weir", "store", "export"].iter().chain(words);
+        match Cli::try_parse_from(words).unwrap().command {
+            Command::Store(StoreCommand::Export(args)) => *args,
+            _ => unreachable!("an export was asked for"),
+        }
+    }
+
+    #[test]
+    fn an_export_is_of_all_time_unless_it_says_since_when() {
+        let from = |words: &[&str]| {
+            let path = export_path(&args(words));
+            let found = path.split(['?', '&']).find_map(|part| part.strip_prefix("from="));
+            found.map(str::to_owned)
+        };
+        assert_eq!(from(&[]), None);
+        assert_eq!(from(&["--to", "2026-01-01"]), None);
+        assert_eq!(from(&["--since", "1d"]).as_deref(), Some("now-86400000ms"));
+        assert_eq!(from(&["--from", "2026-01-01"]).as_deref(), Some("2026-01-01"));
+        assert!(export_path(&args(&[])).contains("&to=now&"), "{}", export_path(&args(&[])));
     }
 }
