@@ -19,6 +19,7 @@ use progress::Progress;
 mod delete;
 mod export;
 mod progress;
+mod target;
 
 /// Services and columns that are listed; `--output json` has all.
 const LISTED: usize = 20;

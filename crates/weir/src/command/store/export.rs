@@ -1,6 +1,5 @@
 //! `weir store export`: all records that an expression describes, as a file.
 
-use std::fs::File;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,7 @@ use anyhow::{Context as _, Result};
 use weir_host::net::percent_encoded;
 
 use super::progress::Progress;
+use super::target::{Pieces, Target, with_suffix};
 use crate::cli::{ExportArgs, ExportFormat, RowOrder};
 use crate::client::Client;
 use crate::command::search::back;
@@ -45,16 +45,36 @@ fn export_path(args: &ExportArgs) -> String {
     path
 }
 
-/// Writes all records that are asked for, piece by piece.
+/// Writes all records that are asked for.
 pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
     if args.format == ExportFormat::Parquet && args.file.is_none() && io::stdout().is_terminal() {
         let message = "Parquet is not for terminals: name a --file, or send it elsewhere";
         return Err(ExitError::with(Exit::Usage, message));
     }
     let client = Client::new(&args.api)?;
+    let pieces = match args.file {
+        Some(_) => Pieces::kept_whole_by_signals()?,
+        None => Pieces::default(),
+    };
+    let mut progress = Progress::new("written");
+    let written = write_pieces(args, &client, &pieces, &mut progress);
+    let exit = written.map_err(|error| match pieces.whole() {
+        Some(whole) => error.context(whole),
+        None => error,
+    })?;
+    progress.end();
+    Ok(exit)
+}
+
+/// Writes piece by piece until the last, or until nobody reads any more.
+fn write_pieces(
+    args: &ExportArgs,
+    client: &Client,
+    pieces: &Pieces,
+    progress: &mut Progress,
+) -> Result<Exit> {
     let path = export_path(args);
     let (mut piece, mut cursor, mut is_partial) = (1, None, false);
-    let mut progress = Progress::new("written");
     loop {
         let path = match &cursor {
             Some(cursor) => format!("{path}&cursor={cursor}"),
@@ -65,10 +85,12 @@ pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
             note(&format!("not all records are there: {why}"));
             is_partial = true;
         }
-        let mut out = open(args.file.as_deref(), piece)?;
-        if !copy(&mut body, &mut *out, &mut progress)? {
-            return Ok(Exit::Ok);
+        let name = args.file.as_deref().map(|file| name_of(file, piece));
+        let mut target = Target::open(name.as_deref(), pieces)?;
+        if !copy(&mut body, &mut target, progress)? {
+            break;
         }
+        target.complete().context("the export cannot be written")?;
         cursor = headers.get("x-weir-next").map(str::to_owned);
         if cursor.is_none() {
             break;
@@ -79,24 +101,12 @@ pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
         }
         piece += 1;
     }
-    progress.end();
     Ok(if is_partial { Exit::Partial } else { Exit::Ok })
 }
 
-/// Where a piece goes.
-fn open(file: Option<&Path>, piece: u32) -> Result<Box<dyn Write>> {
-    let Some(file) = file else { return Ok(Box::new(io::stdout().lock())) };
-    let path: PathBuf = match piece {
-        1 => file.to_owned(),
-        piece => {
-            let mut name = file.as_os_str().to_owned();
-            name.push(format!(".{piece}"));
-            name.into()
-        }
-    };
-    let file =
-        File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
-    Ok(Box::new(file))
+/// `FILE`, `FILE.2`, `FILE.3`.
+fn name_of(file: &Path, piece: u32) -> PathBuf {
+    if piece == 1 { file.to_owned() } else { with_suffix(file, &piece.to_string()) }
 }
 
 /// False: nobody reads any more.
