@@ -14,7 +14,7 @@ use crate::command::config::locate;
 use crate::exit::Exit;
 use crate::table::Table;
 use crate::term::{ColorChoice, Paint, Style, note, print_data};
-use progress::Progress;
+use progress::{Progress, Total};
 
 mod delete;
 mod export;
@@ -48,12 +48,17 @@ pub(crate) fn run(command: &StoreCommand, color: ColorChoice) -> Result<Exit> {
 /// Names what is damaged, one line each, then says how much was read.
 fn verify(args: &ConfigArgs) -> Result<Exit> {
     let dir = locate(args)?.data_dir.join("store");
-    let mut progress = Progress::new("read");
+    let mut progress = Progress::new("read", true);
+    if progress.is_shown()
+        && let Ok(bytes) = weir_store::embedded::bytes_to_verify(&dir, &RealDisk)
+    {
+        progress.set_total(Total::Bytes(bytes));
+    }
     let (mut segments, mut rows, mut faults) = (0_u64, 0, String::new());
     let read = weir_store::embedded::verify(&dir, &RealDisk, |found| {
         segments += 1;
         rows += found.rows;
-        progress.add(found.bytes);
+        progress.add(found.bytes, found.file_bytes);
         let path = found.path.display();
         let segment = found.fault.map(|fault| format!("{path}: {fault}\n"));
         let sidecar = found.sidecar_fault.map(|fault| {

@@ -112,6 +112,11 @@ fn draw(bars: &BTreeMap<i64, Bar>, unit: Option<Unit>, width: usize, paint: Pain
     text
 }
 
+/// A bar for `done` of `most`, at most `width` characters.
+pub(crate) fn bar(done: f64, most: f64, width: usize) -> String {
+    draw_bar(Bar { value: done, bad: 0.0 }, most, width, Paint::off())
+}
+
 /// A bar in eighths of characters; what is there at all is seen.
 fn draw_bar(bar: Bar, most: f64, width: usize, paint: Paint) -> String {
     let eighths = |value: f64| match value {

@@ -21,6 +21,7 @@ use crate::exit::Exit;
 use crate::term::{ColorChoice, Paint, Style, note};
 use request::Request;
 
+pub(crate) use histogram::bar;
 pub(crate) use request::back;
 
 /// Runs the command.

@@ -4,15 +4,20 @@ use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use serde_json::json;
+use weir_api::{AggregateAnswer, ScanMeta};
 use weir_host::net::percent_encoded;
 
-use super::progress::Progress;
+use super::progress::{Progress, Total};
 use super::target::{Pieces, Target, with_suffix};
 use crate::cli::{ExportArgs, ExportFormat, RowOrder};
 use crate::client::Client;
 use crate::command::search::back;
 use crate::exit::{Exit, ExitError};
 use crate::term::note;
+
+/// Before all records, as the API reads it.
+const FIRST: &str = "now-400000d";
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 * 1024;
@@ -56,7 +61,12 @@ pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
         Some(_) => Pieces::kept_whole_by_signals()?,
         None => Pieces::default(),
     };
-    let mut progress = Progress::new("written");
+    // Data on a terminal shows by itself how far it is.
+    let has_terminal = args.file.is_some() || !io::stdout().is_terminal();
+    let mut progress = Progress::new("written", has_terminal);
+    if progress.is_shown() && args.format == ExportFormat::Ndjson {
+        progress.set_total(count(args, &client));
+    }
     let written = write_pieces(args, &client, &pieces, &mut progress);
     let exit = written.map_err(|error| match pieces.whole() {
         Some(whole) => error.context(whole),
@@ -64,6 +74,25 @@ pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
     })?;
     progress.end();
     Ok(exit)
+}
+
+/// How many records there will be. It is only for the looks: without an answer, nobody knows.
+fn count(args: &ExportArgs, client: &Client) -> Total {
+    let from = args.from.clone().or_else(|| args.since.map(back));
+    let question = json!({
+        "filter": {
+            "query": args.query.join(" "),
+            "from": from.as_deref().unwrap_or(FIRST),
+            "to": args.to.as_deref().unwrap_or("now"),
+        },
+    });
+    let answer = client.post::<AggregateAnswer>("/api/v2/logs/analytics/aggregate", &question);
+    match answer.ok().map(|answer| answer.meta.weir) {
+        Some(ScanMeta { partial: false, matched: Some(matched), .. }) => {
+            Total::Records(matched.min(args.limit.unwrap_or(u64::MAX)))
+        }
+        _ => Total::Unknown,
+    }
 }
 
 /// Writes piece by piece until the last, or until nobody reads any more.
@@ -125,7 +154,9 @@ fn copy(body: &mut impl io::Read, out: &mut dyn Write, progress: &mut Progress) 
         if read == 0 {
             return Ok(true);
         }
-        progress.add(read as u64);
+        // Of other forms than NDJSON nobody asks how many there are.
+        let records = buffer[..read].split(|byte| *byte == b'\n').count() - 1;
+        progress.add(read as u64, records as u64);
     }
 }
 
