@@ -29,6 +29,8 @@ fn line(n: u32) -> String {
         "level": level, "service": service, "message": format!("request {n} done"), "n": n,
         "http": { "status_code": code }, "duration": u64::from(n) * 1_000_000,
         "total": n + 5, "work": n,
+        // An array without a value is no value.
+        "rare": if n == 7 { json!("seven") } else { json!([]) },
     });
     format!("{record}\n")
 }
@@ -142,6 +144,43 @@ fn a_search_that_is_followed_shows_every_record_once() {
     writing.join().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
+    weir.stop();
+}
+
+#[test]
+fn a_search_that_is_followed_has_one_shape_for_programs() {
+    let (_scene, mut weir, mut file) = storing();
+    write_lines(&mut file, 0..1);
+    wait_found(&weir, 1);
+    let mut child = weir_command(&weir, &["search"], &["--follow", "-o", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut row = || -> Value { serde_json::from_str(&rows.next().unwrap().unwrap()).unwrap() };
+    let stored = row();
+    let mut notes = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(notes.any(|note| note.unwrap().contains("now following")));
+    write_lines(&mut file, 1..2);
+    let coming = row();
+    for (row, n, code) in [(&stored, 0, 500), (&coming, 1, 200)] {
+        let attributes = &row["attributes"]["attributes"];
+        assert_eq!(attributes["http"]["status_code"], code, "{row}");
+        assert_eq!(attributes["n"], n, "{row}");
+        assert!(attributes["log"]["file"]["path"].is_string(), "{row}");
+    }
+    let names = |row: &Value| -> Vec<String> {
+        let attributes = row["attributes"]["attributes"].as_object().unwrap();
+        attributes.keys().cloned().collect()
+    };
+    assert_eq!(names(&stored), names(&coming));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_found(&weir, 2);
+    let found = json_lines(&said(&weir, &["search"], &["@n:1", "-o", "json"])).remove(0);
+    assert_eq!(found, coming, "it is what it will be when it is stored");
+    weir.books().assert_balanced();
     weir.stop();
 }
 
