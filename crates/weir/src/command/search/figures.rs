@@ -67,7 +67,7 @@ fn table(
     for bucket in buckets {
         let by = fields.iter().map(|field| cell(bucket.by.get(field).unwrap_or(&Value::Null)));
         let computes = units.iter().enumerate().map(|(index, unit)| {
-            let number = bucket.computes.get(&format!("c{index}")).and_then(Value::as_f64);
+            let number = bucket.figure(index).and_then(Value::as_f64);
             number.map_or_else(|| "-".to_owned(), |number| unit::show(number, *unit))
         });
         table.row(by.chain(computes).collect());

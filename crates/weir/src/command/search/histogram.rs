@@ -74,7 +74,7 @@ fn bars(answer: &AggregateAnswer, interval_ns: i64) -> BTreeMap<i64, Bar> {
         let is_bad = status
             .and_then(|text| Status::parse(text.as_bytes()))
             .is_some_and(|status| status >= Status::Error);
-        for point in bucket.computes.get("c0").and_then(Value::as_array).into_iter().flatten() {
+        for point in bucket.figure(0).and_then(Value::as_array).into_iter().flatten() {
             let (Some(at), Some(value)) = (time(point["time"].as_str()), point["value"].as_f64())
             else {
                 continue;
