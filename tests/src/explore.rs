@@ -29,6 +29,8 @@ fn line(n: u32) -> String {
         "level": level, "service": service, "message": format!("request {n} done"), "n": n,
         "http": { "status_code": code }, "duration": u64::from(n) * 1_000_000,
         "total": n + 5, "work": n,
+        // An array without a value is no value.
+        "rare": if n == 7 { json!("seven") } else { json!([]) },
     });
     format!("{record}\n")
 }
@@ -68,7 +70,7 @@ pub(crate) fn wait_found(weir: &Weir, records: u64) {
         let counted = output(weir, &["search"], &["--compute", "count", "-o", "json"]);
         let text = String::from_utf8(counted.stdout).unwrap();
         // While the store catches up the answer is not the whole one, and the code says so.
-        let is_all = json_lines(&text)[0]["computes"]["c0"] == records;
+        let is_all = json_lines(&text)[0]["computes"]["count"] == records;
         (counted.status.success() && is_all).then_some(())
     };
     assert!(wait_for(PATIENCE, found).is_some(), "{records} records are not found");
@@ -86,13 +88,18 @@ fn what_was_received_is_found_counted_and_exported_exactly() {
     let groups = ["--group-by", "service", "--compute", "count,max:@duration", "-o", "json"];
     let groups = json_lines(&said(&weir, &["search"], &groups));
     assert_eq!(groups[0]["by"]["service"], "api");
-    assert_eq!(groups[0]["computes"]["c0"], 2700);
-    assert_eq!(groups[1]["computes"]["c1"], 2990e6);
+    assert_eq!(groups[0]["computes"]["count"], 2700);
+    assert_eq!(groups[1]["computes"]["max:@duration"], 2990e6);
     let table = said(&weir, &["search"], &["--group-by", "@http.status_code"]);
     assert_eq!(
         table,
         "  @http.status_code  count\n  200                2,700\n  500                  300\n"
     );
+    let rare = output(&weir, &["search"], &["*", "--group-by", "@rare,service"]);
+    let notes = String::from_utf8_lossy(&rare.stderr).into_owned();
+    assert!(notes.contains("2,999 records have no @rare or no service"), "{notes}");
+    let all = output(&weir, &["search"], &["--group-by", "service"]);
+    assert!(!String::from_utf8_lossy(&all.stderr).contains("have no"), "{all:?}");
     let delay = ["@delay:5", "--measure", "delay=@total - @work", "--compute", "count,avg:@delay"];
     assert!(said(&weir, &["search"], &delay).ends_with("  3,000            5\n"));
     let bars = said(&weir, &["search"], &["--histogram", "-o", "json"]);
@@ -142,6 +149,43 @@ fn a_search_that_is_followed_shows_every_record_once() {
     writing.join().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
+    weir.stop();
+}
+
+#[test]
+fn a_search_that_is_followed_has_one_shape_for_programs() {
+    let (_scene, mut weir, mut file) = storing();
+    write_lines(&mut file, 0..1);
+    wait_found(&weir, 1);
+    let mut child = weir_command(&weir, &["search"], &["--follow", "-o", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut row = || -> Value { serde_json::from_str(&rows.next().unwrap().unwrap()).unwrap() };
+    let stored = row();
+    let mut notes = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(notes.any(|note| note.unwrap().contains("now following")));
+    write_lines(&mut file, 1..2);
+    let coming = row();
+    for (row, n, code) in [(&stored, 0, 500), (&coming, 1, 200)] {
+        let attributes = &row["attributes"]["attributes"];
+        assert_eq!(attributes["http"]["status_code"], code, "{row}");
+        assert_eq!(attributes["n"], n, "{row}");
+        assert!(attributes["log"]["file"]["path"].is_string(), "{row}");
+    }
+    let names = |row: &Value| -> Vec<String> {
+        let attributes = row["attributes"]["attributes"].as_object().unwrap();
+        attributes.keys().cloned().collect()
+    };
+    assert_eq!(names(&stored), names(&coming));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_found(&weir, 2);
+    let found = json_lines(&said(&weir, &["search"], &["@n:1", "-o", "json"])).remove(0);
+    assert_eq!(found, coming, "it is what it will be when it is stored");
+    weir.books().assert_balanced();
     weir.stop();
 }
 

@@ -3,11 +3,15 @@
 //! Invariant: nothing that stands in a record reaches the terminal as a control character, nor
 //! turns the direction of what follows it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
-use weir_api::{LogAttributes, LogDetails, LogEntry};
+use weir_api::{LogAttributes, LogDetails, LogEntry, nested_attributes};
+use weir_codec::parse_rfc3339;
 use weir_expr::{Expr, ExprKind, Glob, MESSAGE_PATHS, Piece, Reserved, Status, Test};
+use weir_host::units::format_rfc3339;
+use weir_store::embedded::columns::TIME_PATHS;
 
 use crate::term::{Paint, Style};
 
@@ -131,9 +135,17 @@ impl Row {
 }
 
 /// A record of a live tail as a search shows it, once it is stored: message, service and status are
-/// found where the store finds them. It has no id yet.
+/// found where the store finds them, attributes are nested as there, and its id is the one that it
+/// will have.
 pub(crate) fn entry_of_tail(record: &Value) -> LogEntry {
     let text = |value: &Value| value.as_str().map(str::to_owned);
+    let details = LogDetails {
+        timestamp: text(&record["timestamp"]).unwrap_or_default(),
+        stream: text(&record["stream"]).unwrap_or_default(),
+        position: text(&record["position"]).unwrap_or_default(),
+        source: text(&record["source"]),
+    };
+    let time_ns = parse_rfc3339(details.timestamp.as_bytes());
     let body = record["body"].as_str().unwrap_or_default();
     let inside: Option<Map<String, Value>> =
         Some(body).filter(|body| body.starts_with('{')).and_then(|b| serde_json::from_str(b).ok());
@@ -149,20 +161,35 @@ pub(crate) fn entry_of_tail(record: &Value) -> LogEntry {
         inside.as_ref().is_some_and(|inside| inside.get(**path).is_some_and(Value::is_string))
     });
     let message = found.and_then(|path| own.remove(*path)).as_ref().and_then(text);
+    let is_its_time = |path: &&&str| {
+        let value = inside.as_ref().and_then(|inside| inside.get(**path));
+        value.zip(time_ns).is_some_and(|(value, time_ns)| says_time(value, time_ns))
+    };
+    if let Some(path) = TIME_PATHS.iter().find(is_its_time) {
+        own.remove(*path);
+    }
     let status = text(&record["severity_text"]).or_else(|| find(&own, Reserved::Status));
     let status = status.map(|status| match Status::parse(status.as_bytes()) {
         Some(known) => known.name().to_owned(),
         None => status,
     });
     let (service, host) = (find(&own, Reserved::Service), find(&own, Reserved::Host));
-    let mut attributes = resource;
-    attributes.extend(own);
-    let timestamp = text(&record["timestamp"]).unwrap_or_default();
+    let (mut flat, mut beside) = (BTreeMap::new(), BTreeMap::new());
+    flatten("", Value::Object(own), &mut flat);
+    flatten("", Value::Object(resource), &mut beside);
+    for (path, values) in beside {
+        flat.entry(path).or_insert(values);
+    }
+    let one_or_list = |(path, mut values): (String, Vec<Value>)| match values.len() {
+        1 => (path, values.remove(0)),
+        _ => (path, Value::Array(values)),
+    };
+    let attributes = nested_attributes(flat.into_iter().map(one_or_list).collect());
     LogEntry {
-        id: String::new(),
+        id: details.id().unwrap_or_default(),
         type_name: "log".to_owned(),
         attributes: LogAttributes {
-            timestamp: timestamp.clone(),
+            timestamp: time_ns.map_or_else(|| details.timestamp.clone(), format_rfc3339),
             host,
             service,
             status,
@@ -174,12 +201,40 @@ pub(crate) fn entry_of_tail(record: &Value) -> LogEntry {
                 .collect(),
             attributes,
         },
-        weir: Some(LogDetails {
-            timestamp,
-            stream: text(&record["stream"]).unwrap_or_default(),
-            position: text(&record["position"]).unwrap_or_default(),
-            source: text(&record["source"]),
+        weir: Some(details),
+    }
+}
+
+/// Whether a value says this time, in one of the ways in which the store need not keep it.
+fn says_time(value: &Value, time_ns: i64) -> bool {
+    match value {
+        Value::String(text) => {
+            text.ends_with('Z') && parse_rfc3339(text.as_bytes()) == Some(time_ns)
+        }
+        Value::Number(number) => number.as_i64().is_some_and(|number| {
+            let units = [1_000_000_000, 1_000_000, 1_000, 1];
+            units.iter().any(|unit| number.checked_mul(*unit) == Some(time_ns))
         }),
+        _ => false,
+    }
+}
+
+/// Adds the values of nested objects by their paths, and each value of an array. An object or an
+/// array without any has none.
+fn flatten(path: &str, value: Value, flat: &mut BTreeMap<String, Vec<Value>>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let path = if path.is_empty() { name } else { format!("{path}.{name}") };
+                flatten(&path, value, flat);
+            }
+        }
+        Value::Array(values) => {
+            for value in values {
+                flatten(path, value, flat);
+            }
+        }
+        value => flat.entry(path.to_owned()).or_default().push(value),
     }
 }
 
@@ -297,7 +352,7 @@ mod tests {
         let record = json!({
             "timestamp": "2026-01-01T00:00:00.000000001Z", "source": "app", "stream": "07",
             "position": "1:5", "resource": { "log.file.path": "/var/log/a.log" },
-            "body": "{\"msg\":\"m\",\"level\":\"WARNING\",\"service\":\"web\",\"a\":{\"b\":1}}",
+            "body": "{\"msg\":\"m\",\"level\":\"WARNING\",\"service\":\"web\",\"a\":{\"b\":1},\"e\":{},\"l\":[[],1],\"ts\":1767225600000000001}",
         });
         let entry = entry_of_tail(&record);
         let mut painter = Painter::new("", Paint::off());
@@ -307,6 +362,17 @@ mod tests {
         );
         assert_eq!(attribute(&entry.attributes.attributes, "a.b"), Some(&json!(1)));
         assert_eq!(entry.attributes.attributes.get("msg"), None);
+        let json = serde_json::to_value(&entry).unwrap();
+        let want = json!({
+            "timestamp": "2026-01-01T00:00:00.000Z", "service": "web", "status": "warn",
+            "message": "m", "tags": ["source:app"],
+            "attributes": {
+                "a": { "b": 1 }, "l": 1, "level": "WARNING", "log": { "file": { "path": "/var/log/a.log" } },
+                "service": "web",
+            },
+        });
+        assert_eq!(json["attributes"], want);
+        assert_eq!(json["id"], json!(entry.weir.as_ref().unwrap().id().unwrap()));
         let plain = entry_of_tail(&json!({ "body": "{no json", "severity_text": "ERROR" }));
         assert_eq!(plain.attributes.message.as_deref(), Some("{no json"));
         assert_eq!(plain.attributes.status.as_deref(), Some("error"));

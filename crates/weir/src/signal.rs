@@ -12,15 +12,20 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) fn interrupted() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let raised = flag.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new().name("weir-signal".to_owned()).spawn(move || {
-        runtime.block_on(async move {
-            let Ok(mut signals) = Signals::new() else { return };
-            signals.next().await;
-            raised.store(true, Ordering::Relaxed);
-        });
-    })?;
+    when_interrupted(move || raised.store(true, Ordering::Relaxed))?;
     Ok(flag)
+}
+
+/// Runs this at the first signal. For commands that wait where they cannot look at a flag.
+pub(crate) fn when_interrupted(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // From here on, not from when the thread gets to it, is a signal heard.
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    std::thread::Builder::new().name("weir-signal".to_owned()).spawn(move || {
+        runtime.block_on(signals.next());
+        run();
+    })?;
+    Ok(())
 }
 
 /// The signal that asks for the configuration to be read again, where there is one.

@@ -115,8 +115,17 @@ pub(crate) fn print_data(text: &str) -> io::Result<bool> {
 
 /// Characters of a line on stdout: of the terminal, else as `COLUMNS` says, else 80.
 pub(crate) fn stdout_width() -> usize {
+    width(io::stdout().is_terminal())
+}
+
+/// Characters of a line on stderr, as of one on stdout.
+pub(crate) fn stderr_width() -> usize {
+    width(io::stderr().is_terminal())
+}
+
+fn width(is_terminal: bool) -> usize {
     const WIDTH: usize = 80;
-    if io::stdout().is_terminal()
+    if is_terminal
         && let Ok((columns, _)) = crossterm::terminal::size()
         && columns > 0
     {

@@ -175,6 +175,13 @@ pub struct AggregateBucket {
     pub computes: Map<String, Value>,
 }
 
+impl AggregateBucket {
+    /// The figure that was asked for as the number `index`, counted from 0.
+    pub fn figure(&self, index: usize) -> Option<&Value> {
+        self.computes.get(&figure_name(index))
+    }
+}
+
 /// Figures of groups of records
 #[utoipa::path(
     post, path = "/api/v2/logs/analytics/aggregate", tag = "search",

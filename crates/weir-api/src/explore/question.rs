@@ -125,6 +125,8 @@ pub(super) struct Question {
     query: String,
     from: Option<TimeText>,
     to: Option<TimeText>,
+    /// Without `from` it begins with the first record, not 15 minutes ago.
+    is_from_first: bool,
     measures: BTreeMap<String, String>,
 }
 
@@ -136,7 +138,7 @@ impl Question {
         measures: &BTreeMap<String, String>,
     ) -> Self {
         let FilterBody { query, from, to, .. } = filter.clone();
-        Self { names, query, from, to, measures: measures.clone() }
+        Self { names, query, from, to, is_from_first: false, measures: measures.clone() }
     }
 
     /// As it stands in an address of our own; `measures` are a JSON object of texts.
@@ -149,7 +151,12 @@ impl Question {
         let names = Names::OWN;
         let measures = measures_of(names.measures, measures)?;
         let [from, to] = [from, to].map(|time| time.map(TimeText::from));
-        Ok(Self { names, query: query.to_owned(), from, to, measures })
+        Ok(Self { names, query: query.to_owned(), from, to, is_from_first: false, measures })
+    }
+
+    /// The same, but without `from` it begins with the first record.
+    pub(super) fn of_all_time(self) -> Self {
+        Self { is_from_first: true, ..self }
     }
 
     /// Which records they are.
@@ -165,7 +172,10 @@ impl Question {
             let text = text.cloned().unwrap_or_else(|| default.into());
             text.resolve(now_ns).map_err(|error| Problem::parameter(name, error))
         };
-        let from_ns = time(self.names.from, self.from.as_ref(), "now-15m")?;
+        let from_ns = match &self.from {
+            None if self.is_from_first => TimeRange::ALL.from_ns,
+            from => time(self.names.from, from.as_ref(), "now-15m")?,
+        };
         let to_ns = time(self.names.to, self.to.as_ref(), "now")?;
         if from_ns >= to_ns {
             let (from, to) = (format_rfc3339(from_ns), format_rfc3339(to_ns));

@@ -11,9 +11,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
-use weir_codec::format_rfc3339_ns;
+use weir_codec::{format_rfc3339_ns, parse_rfc3339};
 use weir_expr::{Computed, Field, Fields as _};
 use weir_host::units::format_rfc3339;
+use weir_model::{Position, StreamId};
 use weir_store::embedded::columns::{AttributeValue, StoredRecord};
 use weir_store::query::{NamedMeasure, RecordId, StoredFields};
 
@@ -73,6 +74,18 @@ pub struct LogDetails {
     /// The source that took it in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+}
+
+impl LogDetails {
+    /// The id of the record; `None` where these are not the details of one. So a record that comes
+    /// in has its id before it is stored.
+    pub fn id(&self) -> Option<String> {
+        let time_ns = parse_rfc3339(self.timestamp.as_bytes())?;
+        let stream = StreamId(u64::from_str_radix(&self.stream, 16).ok()?);
+        let (epoch, offset) = self.position.split_once(':')?;
+        let position = Position::new(epoch.parse().ok()?, offset.parse().ok()?);
+        Some(encode_id(&RecordId { time_ns, stream, position }))
+    }
 }
 
 impl LogEntry {
@@ -174,6 +187,12 @@ fn nested(record: &StoredRecord, computed: Vec<(String, Value)>) -> Map<String, 
             flat.push((path, value));
         }
     }
+    nested_attributes(flat)
+}
+
+/// Attributes as a [`LogEntry`] has them: by paths with dots before, in nested objects now. Where
+/// a path goes on from one that has a value, the rest of it stays one name.
+pub fn nested_attributes(mut flat: Vec<(String, Value)>) -> Map<String, Value> {
     // A path stands before those that go on from it.
     flat.sort_by(|a, b| a.0.cmp(&b.0));
     let mut objects = Map::new();
@@ -205,13 +224,23 @@ mod tests {
     use super::*;
 
     fn nest(pairs: &[(&str, Value)]) -> Value {
-        let mut objects = Map::new();
-        let mut pairs = pairs.to_vec();
-        pairs.sort_by(|a, b| a.0.cmp(b.0));
-        for (path, value) in pairs {
-            insert(&mut objects, path, value, DEPTH_MAX);
-        }
-        objects.into()
+        let pairs = pairs.iter().map(|(path, value)| ((*path).to_owned(), value.clone()));
+        nested_attributes(pairs.collect()).into()
+    }
+
+    #[test]
+    fn the_details_of_a_record_tell_its_id() {
+        let (time_ns, stream) = (1_767_225_600_123_456_789, StreamId(0xab00_0000_0000_0001));
+        let position = Position::new(7, 1 << 40);
+        let details = LogDetails {
+            timestamp: precise_time(time_ns),
+            stream: stream.to_string(),
+            position: position.to_string(),
+            source: None,
+        };
+        let id = encode_id(&RecordId { time_ns, stream, position });
+        assert_eq!(details.id(), Some(id));
+        assert_eq!(LogDetails { position: "7".to_owned(), ..details }.id(), None);
     }
 
     #[test]

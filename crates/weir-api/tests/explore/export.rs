@@ -29,6 +29,22 @@ fn ndjson_has_every_record_once_in_order() {
 }
 
 #[test]
+fn an_export_without_a_first_time_begins_with_the_first_record() {
+    let (api, _store) = api(1200);
+    let lines = |parameters: &str| {
+        let reply = get(&api, &format!("/weir/v1/export?{parameters}"));
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.text.lines().count()
+    };
+    assert_eq!(lines(""), 1200, "all of them are older than 15 minutes");
+    assert_eq!(lines("to=2026-01-02"), 1200, "an end long ago is behind the first record");
+    assert_eq!(lines("from=now-15m"), 0);
+    let search = get(&api, "/api/v2/logs/events").json();
+    assert_eq!(search["data"], json!([]), "a search keeps its 15 minutes");
+    api.shutdown();
+}
+
+#[test]
 fn csv_has_the_columns_that_were_asked_for() {
     let (api, store) = api(1);
     store.records.lock().unwrap()[0].message = Some("a \"b\",\nc".to_owned());

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use weir_host::Disk;
+use weir_host::{Disk, OpenMode};
 
 use super::files::{SegmentFiles, has_extension};
 use super::segment::{ChunkInfo, PageBuffer, Segment, SegmentError};
@@ -21,6 +21,8 @@ pub struct Verified {
     pub rows: u64,
     /// Bytes of the file and its sidecar that were read.
     pub bytes: u64,
+    /// Bytes that both have on the disk: of [`bytes_to_verify`], those that this one was.
+    pub file_bytes: u64,
     /// What is wrong with the segment.
     pub fault: Option<SegmentError>,
     /// What is wrong with its sidecar, which can be built anew.
@@ -41,6 +43,22 @@ pub fn verify(dir: &Path, disk: &dyn Disk, mut each: impl FnMut(Verified)) -> io
     Ok(())
 }
 
+/// Bytes of all that [`verify`] would read, as far as they can be told: of the segments and their
+/// sidecars.
+///
+/// # Errors
+/// A directory cannot be listed.
+pub fn bytes_to_verify(dir: &Path, disk: &dyn Disk) -> io::Result<u64> {
+    let segments = segments_below(dir, disk)?.into_iter();
+    Ok(segments.map(|path| file_bytes(&SegmentFiles::of(path), disk)).sum())
+}
+
+/// What was removed in the meantime has none.
+fn file_bytes(files: &SegmentFiles, disk: &dyn Disk) -> u64 {
+    let len = |path: &PathBuf| disk.open(path, OpenMode::Read).and_then(|file| file.len());
+    [&files.segment, &files.sidecar].into_iter().filter_map(|path| len(path).ok()).sum()
+}
+
 /// Directories are those of days, and in them of hours.
 fn segments_below(dir: &Path, disk: &dyn Disk) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
@@ -58,7 +76,14 @@ fn segments_below(dir: &Path, disk: &dyn Disk) -> io::Result<Vec<PathBuf>> {
 /// `None` when it was removed in the meantime.
 fn verify_segment(path: PathBuf, disk: &dyn Disk) -> Option<Verified> {
     let files = SegmentFiles::of(path.clone());
-    let mut verified = Verified { path, rows: 0, bytes: 0, fault: None, sidecar_fault: None };
+    let mut verified = Verified {
+        path,
+        rows: 0,
+        bytes: 0,
+        file_bytes: file_bytes(&files, disk),
+        fault: None,
+        sidecar_fault: None,
+    };
     let segment = match files.open_segment(disk) {
         Ok(segment) => segment,
         Err(SegmentError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -105,7 +130,7 @@ fn read_sidecar(sidecar: &Sidecar, segment: &Segment) -> Result<(), SidecarError
 
 #[cfg(test)]
 mod tests {
-    use weir_host::{OpenMode, RealDisk};
+    use weir_host::RealDisk;
 
     use super::*;
     use crate::embedded::columns::{NewRow, Rows};
@@ -141,6 +166,13 @@ mod tests {
         damage("seg-4.widx", |len| len / 2);
         std::fs::remove_file(hour.join("seg-3.widx")).unwrap();
 
+        let files = ["seg-1", "seg-2", "seg-4"].iter().flat_map(|name| {
+            ["parquet", "widx"].map(|extension| hour.join(name).with_extension(extension))
+        });
+        let files = files.chain([hour.join("seg-3.parquet")]);
+        let bytes: u64 = files.map(|path| std::fs::metadata(path).unwrap().len()).sum();
+        assert_eq!(bytes_to_verify(dir.path(), &RealDisk).unwrap(), bytes);
+
         let mut found = Vec::new();
         verify(dir.path(), &RealDisk, |verified| found.push(verified)).unwrap();
         let faults: Vec<_> =
@@ -148,5 +180,6 @@ mod tests {
         let wanted = [(false, false), (true, false), (false, true), (false, true)];
         assert_eq!(faults, wanted.map(|(segment, sidecar)| (100, segment, sidecar)));
         assert_eq!(found[1].path, damaged);
+        assert_eq!(found.iter().map(|verified| verified.file_bytes).sum::<u64>(), bytes);
     }
 }

@@ -121,7 +121,7 @@ pub(crate) enum StoreCommand {
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Write all records that an expression describes, as NDJSON, CSV or Parquet.
+    /// Write all records that an expression describes, of all time, as NDJSON, CSV or Parquet.
     Export(Box<ExportArgs>),
     /// Delete records for good: count those that an expression describes, ask, hide them at once,
     /// and remove them from the disk in the background.
@@ -172,8 +172,20 @@ pub(crate) struct DeleteArgs {
 pub(crate) struct ExportArgs {
     /// An expression, as for `weir search`. Default: every record.
     pub(crate) query: Vec<String>,
-    #[command(flatten)]
-    pub(crate) range: RangeArgs,
+    /// How far back. Default: to the first record.
+    #[arg(
+        long,
+        value_parser = units::parse_duration,
+        value_name = "DURATION",
+        conflicts_with = "from"
+    )]
+    pub(crate) since: Option<Duration>,
+    /// The first time, as for `weir search`. Default: that of the first record.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) from: Option<String>,
+    /// Behind the last time. Default: now.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) to: Option<String>,
     /// Form of the records.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: ExportFormat,

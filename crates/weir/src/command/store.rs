@@ -2,35 +2,27 @@
 //! to be deleted of it.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, IsTerminal as _, Write};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use weir_api::StoreDocument;
 use weir_host::RealDisk;
-use weir_host::net::percent_encoded;
 use weir_host::units::{approx_size, group_digits};
 
-use crate::cli::{ConfigArgs, ExportArgs, ExportFormat, Output, RowOrder, StoreCommand};
+use crate::cli::{ConfigArgs, Output, StoreCommand};
 use crate::client::Client;
 use crate::command::config::locate;
-use crate::command::search::from;
-use crate::exit::{Exit, ExitError};
+use crate::exit::Exit;
 use crate::table::Table;
-use crate::term::{ColorChoice, Paint, Style, note, note_in_place, print_data};
+use crate::term::{ColorChoice, Paint, Style, note, print_data};
+use progress::{Progress, Total};
 
 mod delete;
+mod export;
+mod progress;
+mod target;
 
 /// Services and columns that are listed; `--output json` has all.
 const LISTED: usize = 20;
-
-/// Bytes that are read at once.
-const READ_BYTES: usize = 64 * 1024;
-
-/// How often progress is shown.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Runs the command.
 pub(crate) fn run(command: &StoreCommand, color: ColorChoice) -> Result<Exit> {
@@ -45,7 +37,7 @@ pub(crate) fn run(command: &StoreCommand, color: ColorChoice) -> Result<Exit> {
             };
             Ok(Exit::Ok)
         }
-        StoreCommand::Export(args) => export(args),
+        StoreCommand::Export(args) => export::export(args),
         StoreCommand::Verify { config } => verify(config),
         StoreCommand::Delete(args) => delete::delete(args),
         StoreCommand::Deletions { cancel: Some(id), api, .. } => delete::cancel(api, *id),
@@ -56,12 +48,17 @@ pub(crate) fn run(command: &StoreCommand, color: ColorChoice) -> Result<Exit> {
 /// Names what is damaged, one line each, then says how much was read.
 fn verify(args: &ConfigArgs) -> Result<Exit> {
     let dir = locate(args)?.data_dir.join("store");
-    let mut progress = Progress::new("read");
+    let mut progress = Progress::new("read", true);
+    if progress.is_shown()
+        && let Ok(bytes) = weir_store::embedded::bytes_to_verify(&dir, &RealDisk)
+    {
+        progress.set_total(Total::Bytes(bytes));
+    }
     let (mut segments, mut rows, mut faults) = (0_u64, 0, String::new());
     let read = weir_store::embedded::verify(&dir, &RealDisk, |found| {
         segments += 1;
         rows += found.rows;
-        progress.add(found.bytes);
+        progress.add(found.bytes, found.file_bytes);
         let path = found.path.display();
         let segment = found.fault.map(|fault| format!("{path}: {fault}\n"));
         let sidecar = found.sidecar_fault.map(|fault| {
@@ -160,142 +157,6 @@ fn columns(store: &StoreDocument) -> Table {
         ]);
     }
     table
-}
-
-/// The address of an export, without the cursor of its piece.
-fn export_path(args: &ExportArgs) -> String {
-    let format = match args.format {
-        ExportFormat::Ndjson => "ndjson",
-        ExportFormat::Csv => "csv",
-        ExportFormat::Parquet => "parquet",
-    };
-    let mut path = format!("/weir/v1/export?format={format}");
-    let mut add = |name: &str, value: &str| {
-        path.extend(["&", name, "=", &percent_encoded(value)]);
-    };
-    add("query", &args.query.join(" "));
-    add("from", &from(&args.range));
-    // The end of the range stays where it is over all pieces only if it is in the cursor.
-    add("to", args.range.to.as_deref().unwrap_or("now"));
-    add("sort", if args.order == RowOrder::Newest { "-timestamp" } else { "timestamp" });
-    if let Some(limit) = args.limit {
-        add("limit", &limit.to_string());
-    }
-    if !args.columns.is_empty() {
-        add("columns", &args.columns.join(","));
-    }
-    path
-}
-
-fn export(args: &ExportArgs) -> Result<Exit> {
-    if args.format == ExportFormat::Parquet && args.file.is_none() && io::stdout().is_terminal() {
-        let message = "Parquet is not for terminals: name a --file, or send it elsewhere";
-        return Err(ExitError::with(Exit::Usage, message));
-    }
-    let client = Client::new(&args.api)?;
-    let path = export_path(args);
-    let (mut piece, mut cursor, mut is_partial) = (1, None, false);
-    let mut progress = Progress::new("written");
-    loop {
-        let path = match &cursor {
-            Some(cursor) => format!("{path}&cursor={cursor}"),
-            None => path.clone(),
-        };
-        let (headers, mut body) = client.download(&path)?;
-        if let Some(why) = headers.get("x-weir-partial") {
-            note(&format!("not all records are there: {why}"));
-            is_partial = true;
-        }
-        let mut out = open(args.file.as_deref(), piece)?;
-        if !copy(&mut body, &mut *out, &mut progress)? {
-            return Ok(Exit::Ok);
-        }
-        cursor = headers.get("x-weir-next").map(str::to_owned);
-        if cursor.is_none() {
-            break;
-        }
-        if args.file.is_none() {
-            let message = "it does not fit into one Parquet file: name a --file, and it goes on in FILE.2, FILE.3 ...";
-            return Err(ExitError::with(Exit::Failed, message));
-        }
-        piece += 1;
-    }
-    progress.end();
-    Ok(if is_partial { Exit::Partial } else { Exit::Ok })
-}
-
-/// Where a piece goes.
-fn open(file: Option<&Path>, piece: u32) -> Result<Box<dyn Write>> {
-    let Some(file) = file else { return Ok(Box::new(io::stdout().lock())) };
-    let path: PathBuf = match piece {
-        1 => file.to_owned(),
-        piece => {
-            let mut name = file.as_os_str().to_owned();
-            name.push(format!(".{piece}"));
-            name.into()
-        }
-    };
-    let file =
-        File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
-    Ok(Box::new(file))
-}
-
-/// False: nobody reads any more.
-fn copy(body: &mut impl io::Read, out: &mut dyn Write, progress: &mut Progress) -> Result<bool> {
-    let mut buffer = vec![0; READ_BYTES];
-    loop {
-        let read = body.read(&mut buffer).context("the export was cut off")?;
-        let written = match read {
-            0 => out.flush(),
-            read => out.write_all(&buffer[..read]),
-        };
-        match written {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(false),
-            written => written.context("the export cannot be written")?,
-        }
-        if read == 0 {
-            return Ok(true);
-        }
-        progress.add(read as u64);
-    }
-}
-
-/// How far it is, on a terminal.
-struct Progress {
-    /// What was done with the bytes.
-    done: &'static str,
-    is_shown: bool,
-    bytes: u64,
-    begun: Instant,
-    shown: Instant,
-}
-
-impl Progress {
-    fn new(done: &'static str) -> Self {
-        let (begun, is_shown) = (Instant::now(), io::stderr().is_terminal());
-        Self { done, is_shown, bytes: 0, begun, shown: begun }
-    }
-
-    fn add(&mut self, bytes: u64) {
-        self.bytes += bytes;
-        if self.is_shown && self.shown.elapsed() >= PROGRESS_INTERVAL {
-            note_in_place(&self.text());
-            self.shown = Instant::now();
-        }
-    }
-
-    fn end(&self) {
-        if self.is_shown {
-            note_in_place("");
-        }
-        note(&self.text());
-    }
-
-    fn text(&self) -> String {
-        let per_second = self.bytes as f64 / self.begun.elapsed().as_secs_f64().max(0.001);
-        let (bytes, per_second) = (approx_size(self.bytes), approx_size(per_second as u64));
-        format!("{bytes} {}, {per_second}/s", self.done)
-    }
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ pub(crate) struct ExportQuery {
     /// An expression; empty: every record.
     #[serde(default)]
     query: String,
-    /// The first time. Default: `now-15m`.
+    /// The first time. Default: that of the first record.
     from: Option<String>,
     /// Behind the last time. Default: `now`.
     to: Option<String>,
@@ -142,7 +142,7 @@ fn request(
     asked: &ExportQuery,
 ) -> Result<(SearchRequest, u64), Problem> {
     let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
-    let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
+    let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?.of_all_time();
     let mut filter = question.filter(shared.explore.arrival().now_ns(), access(headers))?;
     let hash = question.hash(&format!("export {:?} {:?}", asked.sort, asked.limit));
     if asked.cursor.is_some() && asked.format != Format::Parquet {

@@ -1,8 +1,8 @@
 //! Figures of groups, as a table.
 
 use anyhow::Result;
-use serde_json::Value;
-use weir_api::{AggregateAnswer, AggregateBucket};
+use serde_json::{Map, Value, json};
+use weir_api::{AggregateAnswer, AggregateBucket, ScanMeta};
 use weir_expr::Unit;
 
 use super::request::Figure;
@@ -11,7 +11,7 @@ use super::unit;
 use super::{Search, counted};
 use crate::cli::SearchOutput;
 use crate::table::Table;
-use crate::term::print_data;
+use crate::term::{note, print_data};
 
 /// Values of a field, unless asked otherwise.
 const GROUPS: u64 = 10;
@@ -31,16 +31,38 @@ impl Search<'_> {
         };
         let matched = meta.matched.unwrap_or(0);
         let text = match self.args.output {
-            SearchOutput::Json => json_lines(&buckets),
+            SearchOutput::Json => json_lines(&figures, &buckets),
             SearchOutput::Text | SearchOutput::Raw => {
                 let units: Vec<_> = (0..figures.len()).map(|index| meta.unit(index)).collect();
                 table(&self.args.group_by, &figures, &units, &buckets)
             }
         };
         print_data(&text)?;
+        if matched > 0 && !self.args.group_by.is_empty() {
+            self.note_without(&meta)?;
+        }
         let groups = counted(buckets.len() as u64, "group");
         self.notes.end(&format!("{groups} of {}", counted(matched, "record")));
         Ok(matched)
+    }
+
+    /// Says how many records are in no group, since they have no value to be grouped by.
+    fn note_without(&mut self, meta: &ScanMeta) -> Result<()> {
+        let fields = &self.args.group_by;
+        let body = self.request.without(fields, meta.from.as_deref(), meta.to.as_deref());
+        let answer = self.aggregate(&body)?;
+        match answer.meta.weir.matched {
+            None | Some(0) => {}
+            Some(records) => {
+                let have = if records == 1 { "has" } else { "have" };
+                note(&format!(
+                    "{} {have} no {}",
+                    counted(records, "record"),
+                    fields.join(" or no ")
+                ));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn aggregate(&mut self, body: &Value) -> Result<AggregateAnswer> {
@@ -50,8 +72,14 @@ impl Search<'_> {
     }
 }
 
-fn json_lines(buckets: &[AggregateBucket]) -> String {
-    let line = |bucket| serde_json::to_string(bucket).unwrap_or_default() + "\n";
+/// Figures have the names that they were asked for by.
+fn json_lines(figures: &[Figure], buckets: &[AggregateBucket]) -> String {
+    let line = |bucket: &AggregateBucket| {
+        let named = figures.iter().enumerate();
+        let named = named.filter_map(|(index, f)| Some((f.name(), bucket.figure(index)?.clone())));
+        let computes: Map<String, Value> = named.collect();
+        json!({ "by": bucket.by, "computes": computes }).to_string() + "\n"
+    };
     buckets.iter().map(line).collect()
 }
 
@@ -67,7 +95,7 @@ fn table(
     for bucket in buckets {
         let by = fields.iter().map(|field| cell(bucket.by.get(field).unwrap_or(&Value::Null)));
         let computes = units.iter().enumerate().map(|(index, unit)| {
-            let number = bucket.computes.get(&format!("c{index}")).and_then(Value::as_f64);
+            let number = bucket.figure(index).and_then(Value::as_f64);
             number.map_or_else(|| "-".to_owned(), |number| unit::show(number, *unit))
         });
         table.row(by.chain(computes).collect());
@@ -77,8 +105,6 @@ fn table(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -94,5 +120,10 @@ mod tests {
         let units = [None, Some(Unit::Nanosecond)];
         let want = "  service    count  avg(@duration)\n  web        1,200         2.50 ms\n  \\u{1b}[2J      3               -\n";
         assert_eq!(table(&["service".to_owned()], &figures, &units, &buckets), want);
+        let lines = json_lines(&figures, &buckets);
+        let want =
+            r#"{"by":{"service":"web"},"computes":{"avg:@duration":2500000.0,"count":1200}}"#;
+        assert_eq!(lines.lines().next(), Some(want));
+        assert!(lines.lines().nth(1).unwrap().ends_with(r#""computes":{"count":3}}"#), "{lines}");
     }
 }

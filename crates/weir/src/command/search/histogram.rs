@@ -74,7 +74,7 @@ fn bars(answer: &AggregateAnswer, interval_ns: i64) -> BTreeMap<i64, Bar> {
         let is_bad = status
             .and_then(|text| Status::parse(text.as_bytes()))
             .is_some_and(|status| status >= Status::Error);
-        for point in bucket.computes.get("c0").and_then(Value::as_array).into_iter().flatten() {
+        for point in bucket.figure(0).and_then(Value::as_array).into_iter().flatten() {
             let (Some(at), Some(value)) = (time(point["time"].as_str()), point["value"].as_f64())
             else {
                 continue;
@@ -110,6 +110,11 @@ fn draw(bars: &BTreeMap<i64, Bar>, unit: Option<Unit>, width: usize, paint: Pain
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+/// A bar for `done` of `most`, at most `width` characters.
+pub(crate) fn bar(done: f64, most: f64, width: usize) -> String {
+    draw_bar(Bar { value: done, bad: 0.0 }, most, width, Paint::off())
 }
 
 /// A bar in eighths of characters; what is there at all is seen.

@@ -21,7 +21,8 @@ use crate::exit::Exit;
 use crate::term::{ColorChoice, Paint, Style, note};
 use request::Request;
 
-pub(crate) use request::from;
+pub(crate) use histogram::bar;
+pub(crate) use request::back;
 
 /// Runs the command.
 pub(crate) fn run(args: &SearchArgs, color: ColorChoice) -> Result<Exit> {

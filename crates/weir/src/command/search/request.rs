@@ -1,6 +1,7 @@
 //! What the API is asked, as it follows from the arguments.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -84,6 +85,25 @@ impl Request {
         body
     }
 
+    /// How many of the records of a range lack one of the fields.
+    pub(super) fn without(&self, fields: &[String], from: Option<&str>, to: Option<&str>) -> Value {
+        let mut body = self.body();
+        let lacks: Vec<String> = fields.iter().map(|field| format!("-{field}:*")).collect();
+        let lacks = lacks.join(" OR ");
+        body["filter"]["query"] = match self.query.trim() {
+            "" => lacks,
+            query => format!("({query}) AND ({lacks})"),
+        }
+        .into();
+        for (name, time) in [("from", from), ("to", to)] {
+            if let Some(time) = time {
+                body["filter"][name] = time.into();
+            }
+        }
+        body["compute"] = json!([{ "aggregation": "count" }]);
+        body
+    }
+
     /// A figure over time; counts by status.
     pub(super) fn series(&self, figure: &Figure, interval: Option<&str>) -> Value {
         let mut body = self.body();
@@ -101,11 +121,13 @@ impl Request {
 }
 
 /// The first time, as the API reads it.
-pub(crate) fn from(range: &RangeArgs) -> String {
-    match &range.from {
-        Some(from) => from.clone(),
-        None => format!("now-{}ms", range.since.as_millis()),
-    }
+fn from(range: &RangeArgs) -> String {
+    range.from.clone().unwrap_or_else(|| back(range.since))
+}
+
+/// A time so far back, as the API reads it.
+pub(crate) fn back(time: Duration) -> String {
+    format!("now-{}ms", time.as_millis())
 }
 
 /// A figure of a group.
@@ -130,6 +152,14 @@ impl Figure {
         match &args.compute[..] {
             [] => vec![Self::parse("count")],
             figures => figures.iter().map(|text| Self::parse(text)).collect(),
+        }
+    }
+
+    /// As it is asked for: `count`, `avg:@duration`.
+    pub(super) fn name(&self) -> String {
+        match &self.metric {
+            Some(metric) => format!("{}:{metric}", self.aggregation),
+            None => self.aggregation.clone(),
         }
     }
 

@@ -1,0 +1,191 @@
+//! `weir store export`: all records that an expression describes, as a file.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use weir_api::{AggregateAnswer, ScanMeta};
+use weir_host::net::percent_encoded;
+
+use super::progress::{Progress, Total};
+use super::target::{Pieces, Target, with_suffix};
+use crate::cli::{ExportArgs, ExportFormat, RowOrder};
+use crate::client::Client;
+use crate::command::search::back;
+use crate::exit::{Exit, ExitError};
+use crate::term::note;
+
+/// Before all records, as the API reads it.
+const FIRST: &str = "now-400000d";
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// The address of an export, without the cursor of its piece.
+fn export_path(args: &ExportArgs) -> String {
+    let format = match args.format {
+        ExportFormat::Ndjson => "ndjson",
+        ExportFormat::Csv => "csv",
+        ExportFormat::Parquet => "parquet",
+    };
+    let mut path = format!("/weir/v1/export?format={format}");
+    let mut add = |name: &str, value: &str| {
+        path.extend(["&", name, "=", &percent_encoded(value)]);
+    };
+    add("query", &args.query.join(" "));
+    // Without a first time it is all that is stored.
+    if let Some(from) = args.from.clone().or_else(|| args.since.map(back)) {
+        add("from", &from);
+    }
+    // The end of the range stays where it is over all pieces only if it is in the cursor.
+    add("to", args.to.as_deref().unwrap_or("now"));
+    add("sort", if args.order == RowOrder::Newest { "-timestamp" } else { "timestamp" });
+    if let Some(limit) = args.limit {
+        add("limit", &limit.to_string());
+    }
+    if !args.columns.is_empty() {
+        add("columns", &args.columns.join(","));
+    }
+    path
+}
+
+/// Writes all records that are asked for.
+pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
+    if args.format == ExportFormat::Parquet && args.file.is_none() && io::stdout().is_terminal() {
+        let message = "Parquet is not for terminals: name a --file, or send it elsewhere";
+        return Err(ExitError::with(Exit::Usage, message));
+    }
+    let client = Client::new(&args.api)?;
+    let pieces = match args.file {
+        Some(_) => Pieces::kept_whole_by_signals()?,
+        None => Pieces::default(),
+    };
+    // Data on a terminal shows by itself how far it is.
+    let has_terminal = args.file.is_some() || !io::stdout().is_terminal();
+    let mut progress = Progress::new("written", has_terminal);
+    if progress.is_shown() && args.format == ExportFormat::Ndjson {
+        progress.set_total(count(args, &client));
+    }
+    let written = write_pieces(args, &client, &pieces, &mut progress);
+    let exit = written.map_err(|error| match pieces.whole() {
+        Some(whole) => error.context(whole),
+        None => error,
+    })?;
+    progress.end();
+    Ok(exit)
+}
+
+/// How many records there will be. It is only for the looks: without an answer, nobody knows.
+fn count(args: &ExportArgs, client: &Client) -> Total {
+    let from = args.from.clone().or_else(|| args.since.map(back));
+    let question = json!({
+        "filter": {
+            "query": args.query.join(" "),
+            "from": from.as_deref().unwrap_or(FIRST),
+            "to": args.to.as_deref().unwrap_or("now"),
+        },
+    });
+    let answer = client.post::<AggregateAnswer>("/api/v2/logs/analytics/aggregate", &question);
+    match answer.ok().map(|answer| answer.meta.weir) {
+        Some(ScanMeta { partial: false, matched: Some(matched), .. }) => {
+            Total::Records(matched.min(args.limit.unwrap_or(u64::MAX)))
+        }
+        _ => Total::Unknown,
+    }
+}
+
+/// Writes piece by piece until the last, or until nobody reads any more.
+fn write_pieces(
+    args: &ExportArgs,
+    client: &Client,
+    pieces: &Pieces,
+    progress: &mut Progress,
+) -> Result<Exit> {
+    let path = export_path(args);
+    let (mut piece, mut cursor, mut is_partial) = (1, None, false);
+    loop {
+        let path = match &cursor {
+            Some(cursor) => format!("{path}&cursor={cursor}"),
+            None => path.clone(),
+        };
+        let (headers, mut body) = client.download(&path)?;
+        if let Some(why) = headers.get("x-weir-partial") {
+            note(&format!("not all records are there: {why}"));
+            is_partial = true;
+        }
+        let name = args.file.as_deref().map(|file| name_of(file, piece));
+        let mut target = Target::open(name.as_deref(), pieces)?;
+        if !copy(&mut body, &mut target, progress)? {
+            break;
+        }
+        target.complete().context("the export cannot be written")?;
+        cursor = headers.get("x-weir-next").map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+        if args.file.is_none() {
+            let message = "it does not fit into one Parquet file: name a --file, and it goes on in FILE.2, FILE.3 ...";
+            return Err(ExitError::with(Exit::Failed, message));
+        }
+        piece += 1;
+    }
+    Ok(if is_partial { Exit::Partial } else { Exit::Ok })
+}
+
+/// `FILE`, `FILE.2`, `FILE.3`.
+fn name_of(file: &Path, piece: u32) -> PathBuf {
+    if piece == 1 { file.to_owned() } else { with_suffix(file, &piece.to_string()) }
+}
+
+/// False: nobody reads any more.
+fn copy(body: &mut impl io::Read, out: &mut dyn Write, progress: &mut Progress) -> Result<bool> {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let read = body.read(&mut buffer).context("the export was cut off")?;
+        let written = match read {
+            0 => out.flush(),
+            read => out.write_all(&buffer[..read]),
+        };
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(false),
+            written => written.context("the export cannot be written")?,
+        }
+        if read == 0 {
+            return Ok(true);
+        }
+        // Of other forms than NDJSON nobody asks how many there are.
+        let records = buffer[..read].split(|byte| *byte == b'\n').count() - 1;
+        progress.add(read as u64, records as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command, StoreCommand};
+
+    fn args(words: &[&str]) -> ExportArgs {
+        let words = ["weir", "store", "export"].iter().chain(words);
+        match Cli::try_parse_from(words).unwrap().command {
+            Command::Store(StoreCommand::Export(args)) => *args,
+            _ => unreachable!("an export was asked for"),
+        }
+    }
+
+    #[test]
+    fn an_export_is_of_all_time_unless_it_says_since_when() {
+        let from = |words: &[&str]| {
+            let path = export_path(&args(words));
+            let found = path.split(['?', '&']).find_map(|part| part.strip_prefix("from="));
+            found.map(str::to_owned)
+        };
+        assert_eq!(from(&[]), None);
+        assert_eq!(from(&["--to", "2026-01-01"]), None);
+        assert_eq!(from(&["--since", "1d"]).as_deref(), Some("now-86400000ms"));
+        assert_eq!(from(&["--from", "2026-01-01"]).as_deref(), Some("2026-01-01"));
+        assert!(export_path(&args(&[])).contains("&to=now&"), "{}", export_path(&args(&[])));
+    }
+}

@@ -1,0 +1,222 @@
+//! Where an export goes: standard output, or a file that has its name only when it is whole.
+//!
+//! Invariants: what is under the name of a file was written to its end and is durable, or is what
+//! was there before; whatever ends a piece before its end, error or signal, removes what there is
+//! of it (`FILE.part`); a signal comes before the name is given, or after, never between.
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal as _, StdoutLock, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context as _, Result};
+use weir_host::{Disk as _, RealDisk};
+
+use crate::exit::Exit;
+use crate::signal;
+use crate::term::{note, note_in_place};
+
+/// What there is of an export on the disk.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pieces(Arc<Mutex<PiecesState>>);
+
+#[derive(Debug, Default)]
+struct PiecesState {
+    /// The one that is being written.
+    part: Option<PathBuf>,
+    whole: Vec<PathBuf>,
+}
+
+impl Pieces {
+    /// From now on a signal that ends the command removes the piece that is not whole first.
+    pub(super) fn kept_whole_by_signals() -> Result<Self> {
+        let pieces = Self::default();
+        let seen = pieces.clone();
+        signal::when_interrupted(move || {
+            // Held to the end, so that no name is given any more.
+            let mut state = seen.lock();
+            state.remove_part();
+            let whole = state.whole().map(|whole| format!("; {whole}")).unwrap_or_default();
+            if io::stderr().is_terminal() {
+                note_in_place("");
+            }
+            note(&format!("interrupted: the export is not complete{whole}"));
+            std::process::exit(Exit::Interrupted.code().into());
+        })?;
+        Ok(pieces)
+    }
+
+    /// Those that are left when the next one failed.
+    pub(super) fn whole(&self) -> Option<String> {
+        self.lock().whole()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PiecesState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PiecesState {
+    fn whole(&self) -> Option<String> {
+        let names: Vec<_> = self.whole.iter().map(|path| path.display().to_string()).collect();
+        (!names.is_empty()).then(|| format!("only the beginning is there: {}", names.join(", ")))
+    }
+
+    /// Says so where it cannot be removed: it is left over.
+    fn remove_part(&mut self) {
+        if let Some(part) = self.part.take()
+            && let Err(error) = fs::remove_file(&part)
+        {
+            note(&format!("{} is left over: {error}", part.display()));
+        }
+    }
+}
+
+/// Where a piece goes.
+pub(super) enum Target {
+    /// Standard output.
+    Stdout(StdoutLock<'static>),
+    /// A pipe or a device: what was written there cannot be taken back.
+    Direct(File),
+    /// A file.
+    Part(Part),
+}
+
+impl Target {
+    /// Standard output without a name.
+    pub(super) fn open(name: Option<&Path>, pieces: &Pieces) -> Result<Self> {
+        let Some(name) = name else { return Ok(Self::Stdout(io::stdout().lock())) };
+        let opened = match fs::metadata(name) {
+            Ok(old) if !old.is_file() => File::options().write(true).open(name).map(Self::Direct),
+            // What a link leads to is replaced, not the link.
+            Ok(_) => {
+                name.canonicalize().and_then(|name| Part::create(name, pieces)).map(Self::Part)
+            }
+            Err(_) => Part::create(name.to_owned(), pieces).map(Self::Part),
+        };
+        opened.with_context(|| format!("{} cannot be written", name.display()))
+    }
+
+    /// All of it was written.
+    pub(super) fn complete(self) -> io::Result<()> {
+        match self {
+            Self::Stdout(mut out) => out.flush(),
+            Self::Direct(_) => Ok(()),
+            Self::Part(part) => part.complete(),
+        }
+    }
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stdout(out) => out.write(bytes),
+            Self::Direct(file) => file.write(bytes),
+            Self::Part(part) => part.file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stdout(out) => out.flush(),
+            Self::Direct(file) => file.flush(),
+            Self::Part(part) => part.file.flush(),
+        }
+    }
+}
+
+/// A file beside the one that it becomes; removed when dropped before.
+pub(super) struct Part {
+    file: File,
+    path: PathBuf,
+    name: PathBuf,
+    pieces: Pieces,
+}
+
+impl Part {
+    fn create(name: PathBuf, pieces: &Pieces) -> io::Result<Self> {
+        let path = with_suffix(&name, "part");
+        let mut state = pieces.lock();
+        let file = File::create(&path)?;
+        state.part = Some(path.clone());
+        drop(state);
+        let created = Self { file, path, name, pieces: pieces.clone() };
+        // Who might read the older one may read the new one, and nobody else.
+        if let Ok(old) = fs::metadata(&created.name) {
+            created.file.set_permissions(old.permissions())?;
+        }
+        Ok(created)
+    }
+
+    fn complete(self) -> io::Result<()> {
+        self.file.sync_all()?;
+        let mut state = self.pieces.lock();
+        RealDisk.rename(&self.path, &self.name)?;
+        state.part = None;
+        state.whole.push(self.name.clone());
+        drop(state);
+        let dir = self.name.parent().filter(|dir| !dir.as_os_str().is_empty());
+        RealDisk.sync_dir(dir.unwrap_or(Path::new(".")))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.pieces.lock().remove_part();
+    }
+}
+
+/// `FILE.suffix`.
+pub(super) fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".");
+    name.push(suffix);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_its_name_only_when_it_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("out");
+        let names = || {
+            let names = fs::read_dir(dir.path()).unwrap();
+            let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let pieces = Pieces::default();
+        let mut target = Target::open(Some(&name), &pieces).unwrap();
+        target.write_all(b"first").unwrap();
+        assert_eq!(names(), ["out.part"]);
+        target.complete().unwrap();
+        assert_eq!((names(), fs::read(&name).unwrap()), (vec!["out".into()], b"first".to_vec()));
+        let mut target = Target::open(Some(&name), &pieces).unwrap();
+        target.write_all(b"sec").unwrap();
+        assert_eq!(fs::read(&name).unwrap(), b"first");
+        drop(target);
+        assert_eq!((names(), fs::read(&name).unwrap()), (vec!["out".into()], b"first".to_vec()));
+        assert_eq!(pieces.lock().part, None);
+    }
+
+    #[test]
+    fn a_link_stays_one_and_a_device_is_written_as_it_is() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        symlink(&file, &link).unwrap();
+        let mut target = Target::open(Some(&link), &Pieces::default()).unwrap();
+        target.write_all(b"new").unwrap();
+        target.complete().unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let null = Target::open(Some(Path::new("/dev/null")), &Pieces::default()).unwrap();
+        assert!(matches!(null, Target::Direct(_)));
+    }
+}
