@@ -15,12 +15,13 @@ use super::number::IntRange;
 use super::page::{PageReader, Source, whole_numbers};
 use super::plan::{Deleted, Node, Plan, TermId};
 use super::row_set::RowSet;
+use super::run::Halt;
 use super::sources::{Alternatives, is_below};
 use super::unit::Place;
 use super::words::WordRows;
 use crate::embedded::columns::value_of;
-use crate::embedded::segment::{CodeSet, Fixed, Role, SegmentError};
-use crate::query::NamedMeasure;
+use crate::embedded::segment::{CodeSet, Fixed, PageTexts, Role, SegmentError};
+use crate::query::{Budget, NamedMeasure, Stop};
 
 /// Evaluates a plan page by page.
 #[derive(Debug)]
@@ -33,14 +34,43 @@ pub(super) struct Evaluator {
     sources: HashMap<(Field, bool), Rc<Alternatives>>,
     /// What is known about the words of terms in the present unit.
     pub(super) word_rows: HashMap<TermId, Option<Rc<WordRows>>>,
+    budget: Budget,
+    /// Why the present page was not searched to its end.
+    stopped: Option<Stop>,
+}
+
+/// Texts are searched in pieces of so many bytes, and after each it is asked whether to go on: a
+/// regular expression may take a second for a megabyte.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Texts that are read one by one.
+struct Reading<'a> {
+    budget: &'a Budget,
+    /// Since it was last asked whether to go on.
+    bytes: usize,
+    stopped: Option<Stop>,
+}
+
+impl Reading<'_> {
+    /// Whether to read this one too.
+    fn goes_on(&mut self, text: &[u8]) -> bool {
+        self.bytes += text.len();
+        if self.bytes > PIECE_BYTES && self.stopped.is_none() {
+            self.bytes = 0;
+            self.stopped = self.budget.check().err();
+        }
+        self.stopped.is_none()
+    }
 }
 
 /// Of so many rows fewer than one in this many: each is looked at by itself.
 const SPARSE: usize = 16;
 
 impl Evaluator {
-    pub(super) fn new(plan: Plan, reader: PageReader) -> Self {
+    pub(super) fn new(plan: Plan, reader: PageReader, budget: Budget) -> Self {
         Self {
+            budget,
+            stopped: None,
             plan,
             reader,
             computing: Vec::new(),
@@ -80,7 +110,7 @@ impl Evaluator {
     }
 
     /// Of these rows those that the query describes.
-    pub(super) fn matching(&mut self, candidates: &RowSet) -> Result<RowSet, SegmentError> {
+    pub(super) fn matching(&mut self, candidates: &RowSet) -> Result<RowSet, Halt> {
         self.reader.scanned.rows += candidates.count() as u64;
         let node = Arc::clone(&self.plan.node);
         let mut found = self.node(&node, candidates)?;
@@ -91,7 +121,7 @@ impl Evaluator {
             let deleted = self.plan.deleted[number].clone();
             self.subtract_deleted(&deleted, &mut found)?;
         }
-        Ok(found)
+        self.stopped.take().map_or(Ok(found), |stop| Err(Halt::Stop(stop)))
     }
 
     fn subtract_deleted(
@@ -293,14 +323,31 @@ impl Evaluator {
                 None => self.one_by_one(id, column, candidates),
             },
             View::Texts(texts) if self.plan.terms[id].is_search() && !is_sparse(candidates) => {
-                let mut found = RowSet::none(rows);
-                let add = |n| found.insert(column.row(n));
-                let matcher = &self.plan.terms[id];
-                matcher.texts(column.bytes_for(matcher, texts), texts.ends, add);
-                found
+                self.search(id, column, texts, rows)
             }
             _ => self.one_by_one(id, column, candidates),
         }
+    }
+
+    /// Rows whose texts pass, all of them searched.
+    fn search(&mut self, id: TermId, column: &Column, texts: PageTexts<'_>, rows: usize) -> RowSet {
+        let mut found = RowSet::none(rows);
+        let matcher = &self.plan.terms[id];
+        let (bytes, ends) = (column.bytes_for(matcher, texts), texts.ends);
+        let (mut first, mut start) = (0, 0);
+        while first < ends.len() && self.stopped.is_none() {
+            let is_within = |end: &u32| *end as usize <= start + PIECE_BYTES;
+            let behind = first + ends[first..].partition_point(is_within).max(1);
+            let end = ends[behind - 1] as usize;
+            let of_piece = ends[first..behind].iter().map(|end| end - start as u32);
+            let piece = bytes.get(start..end).unwrap_or_default();
+            matcher.texts(piece, &of_piece.collect::<Vec<_>>(), |n| {
+                found.insert(column.row(first + n));
+            });
+            (first, start) = (behind, end);
+            self.stopped = self.budget.check().err();
+        }
+        found
     }
 
     fn one_by_one(&mut self, id: TermId, column: &Column, candidates: &RowSet) -> RowSet {
@@ -328,16 +375,18 @@ impl Evaluator {
         let View::Texts(texts) = column.view() else {
             return self.messages_of_codes(id, &column, rows);
         };
-        let matcher = &self.plan.terms[id];
-        let mut found = RowSet::none(rows);
-        if is_sparse(candidates) {
-            found = column.rows_where(rows, |n| {
-                candidates.contains(column.row(n)) && matcher.text(texts.get(n))
+        let mut found = if is_sparse(candidates) {
+            let mut reading = Reading { budget: &self.budget, bytes: 0, stopped: self.stopped };
+            let matcher = &self.plan.terms[id];
+            let found = column.rows_where(rows, |n| {
+                let text = texts.get(n);
+                candidates.contains(column.row(n)) && reading.goes_on(text) && matcher.text(text)
             });
+            self.stopped = reading.stopped;
+            found
         } else {
-            let bytes = column.bytes_for(matcher, texts);
-            matcher.texts(bytes, texts.ends, |n| found.insert(column.row(n)));
-        }
+            self.search(id, &column, texts, rows)
+        };
         self.add_without_message(id, &column, &mut found);
         Ok(found)
     }

@@ -148,7 +148,7 @@ fn work<S: Sink>(
 ) -> Result<Worked<S>, QueryError> {
     let mut worked = Worked { sink, scanned: Scanned::default(), damaged: Vec::new(), stop: None };
     let Some(first) = units.first() else { return Ok(worked) };
-    let mut at = Evaluator::new(plan.clone(), PageReader::new(first.clone()));
+    let mut at = Evaluator::new(plan.clone(), PageReader::new(first.clone()), budget.clone());
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         let Some(unit) = units.get(number) else { break };

@@ -1,0 +1,77 @@
+//! A question ends at its deadline also within a page: a regular expression may take long for the
+//! texts of a single one.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use weir_host::Clock;
+use weir_model::Position;
+use weir_store::embedded::columns::NewRow;
+use weir_store::embedded::scan;
+use weir_store::embedded::snapshot::{HeadChunk, Snapshot};
+use weir_store::query::{
+    Access, AggregateRequest, Aggregation, Budget, Compute, Filter, Shortfall, TimeRange,
+};
+
+use support::{Input, rows_of};
+
+/// Of a page, so that it is one page; all together they are far more than is searched at once.
+const RECORDS: usize = 64;
+const MESSAGE_BYTES: usize = 100_000;
+
+/// Every look at it takes a second.
+#[derive(Debug, Default)]
+struct SlowClock(AtomicU64);
+
+impl Clock for SlowClock {
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn unix_ns(&self) -> i64 {
+        0
+    }
+}
+
+fn snapshot() -> Snapshot {
+    let message = "ab".repeat(MESSAGE_BYTES / 2);
+    let row = |number: usize| NewRow {
+        sequence: number as u64,
+        position: Position::new(1, number as u64),
+        message: Some(message.as_bytes()),
+        ..NewRow::default()
+    };
+    let input = |number| Input { row: row(number), attributes: Vec::new() };
+    let rows = rows_of(&(0..RECORDS).map(input).collect::<Vec<_>>());
+    let len = rows.len();
+    Snapshot { chunks: vec![(Arc::new(HeadChunk::new(rows)), len)], ..Snapshot::default() }
+}
+
+fn request(query: &str) -> AggregateRequest {
+    let filter = Filter {
+        query: weir_expr::parse(query).unwrap(),
+        range: TimeRange::ALL,
+        access: Access::all(),
+        measures: Vec::new(),
+    };
+    let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
+    AggregateRequest { filter, computes: vec![count], group_by: Vec::new() }
+}
+
+#[test]
+fn the_texts_of_a_page_are_not_searched_to_their_end_when_the_time_is_up() {
+    let snapshot = snapshot();
+    for query in ["/[ab]*[c-z]/", "/b$/", "\"ab ab\""] {
+        let found = |seconds| {
+            let time = Some(Duration::from_secs(seconds));
+            let budget = Budget::new(Arc::new(SlowClock::default()), time, usize::MAX);
+            scan::aggregate(&snapshot, &request(query), &budget).unwrap().coverage.shortfalls
+        };
+        // The time is looked at before and between pages, and then within this one.
+        assert_eq!(found(8), [Shortfall::Deadline], "{query}");
+        assert_eq!(found(1000), [], "{query}");
+    }
+}
