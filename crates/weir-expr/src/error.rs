@@ -89,7 +89,7 @@ pub enum CompileError {
         max: usize,
     },
     /// A regular expression is wrong, or too large when it is compiled.
-    #[error("rule \"{rule}\": /{pattern}/ {message}")]
+    #[error("{}/{pattern}/ {message}", of_rule(rule))]
     Regexp {
         /// The rule that it is in; empty for a single expression.
         rule: String,
@@ -102,7 +102,8 @@ pub enum CompileError {
     },
     /// All regular expressions together take more memory than is allowed.
     #[error(
-        "rule \"{rule}\": the regular expressions up to here take {bytes} bytes; at most {max} are allowed"
+        "{}the regular expressions up to here take {bytes} bytes; at most {max} are allowed",
+        of_rule(rule)
     )]
     TooLarge {
         /// The rule at which the limit was passed.
@@ -112,4 +113,9 @@ pub enum CompileError {
         /// What they may take.
         max: usize,
     },
+}
+
+/// The rule that something is wrong with, for errors of expressions that are in one.
+fn of_rule(rule: &str) -> String {
+    if rule.is_empty() { String::new() } else { format!("rule \"{rule}\": ") }
 }

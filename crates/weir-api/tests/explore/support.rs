@@ -305,7 +305,7 @@ pub(crate) fn send_post(api: &Api, path: &str, body: &str) -> TcpStream {
     let len = body.len();
     write!(
         stream,
-        "POST {path} HTTP/1.0\r\nhost: weir\r\ncontent-type: application/json\r\n\
+        "POST {path} HTTP/1.0\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
          content-length: {len}\r\n\r\n{body}"
     )
     .unwrap();
@@ -318,7 +318,7 @@ pub(crate) fn post(api: &Api, path: &str, body: &Value) -> Reply {
 
 pub(crate) fn get(api: &Api, path: &str) -> Reply {
     let mut stream = connect(api);
-    write!(stream, "GET {path} HTTP/1.0\r\nhost: weir\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n").unwrap();
     read(stream)
 }
 
