@@ -78,7 +78,8 @@ fn pages_hold_every_record_once_also_while_records_come_in() {
         let Some(after) = page["meta"]["page"]["after"].as_str() else { break };
         asked["page"]["cursor"] = after.into();
         // The address of the next page gives the same page.
-        let next = page["links"]["next"].as_str().unwrap().strip_prefix("http://127.0.0.1").unwrap();
+        let next =
+            page["links"]["next"].as_str().unwrap().strip_prefix("http://127.0.0.1").unwrap();
         assert_eq!(messages(&get(&api, next)), messages(&post(&api, SEARCH, &asked)));
         let newer = 1000 + seen.len() as i64;
         store.records.lock().unwrap().push(record(newer));
