@@ -54,6 +54,19 @@ fn what_is_not_said_is_not_deleted() {
             .unwrap();
         assert_eq!(read(stream).status, 415);
     }
+    // What it can send when its own name leads to this machine.
+    for request in [format!("POST {PATH}"), format!("DELETE {PATH}/1")] {
+        let mut stream = connect(&api);
+        let body = json!({ "query": "*" }).to_string();
+        let len = body.len();
+        write!(
+            stream,
+            "{request} HTTP/1.0\r\nhost: evil.example\r\ncontent-type: application/json\r\n\
+             content-length: {len}\r\n\r\n{body}"
+        )
+        .unwrap();
+        assert_eq!(read(stream).status, 403, "{request}");
+    }
     assert_eq!(store.records.lock().unwrap().len(), 3);
     assert!(store.deletions.lock().unwrap().is_empty());
 }
