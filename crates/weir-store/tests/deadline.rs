@@ -12,11 +12,9 @@ use weir_model::Position;
 use weir_store::embedded::columns::NewRow;
 use weir_store::embedded::scan;
 use weir_store::embedded::snapshot::{HeadChunk, Snapshot};
-use weir_store::query::{
-    Access, AggregateRequest, Aggregation, Budget, Compute, Filter, Shortfall, TimeRange,
-};
+use weir_store::query::{Budget, Shortfall};
 
-use support::{Input, rows_of};
+use support::{Input, count_of, rows_of};
 
 /// Of a page, so that it is one page; all together they are far more than is searched at once.
 const RECORDS: usize = 64;
@@ -50,17 +48,6 @@ fn snapshot() -> Snapshot {
     Snapshot { chunks: vec![(Arc::new(HeadChunk::new(rows)), len)], ..Snapshot::default() }
 }
 
-fn request(query: &str) -> AggregateRequest {
-    let filter = Filter {
-        query: weir_expr::parse(query).unwrap(),
-        range: TimeRange::ALL,
-        access: Access::all(),
-        measures: Vec::new(),
-    };
-    let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
-    AggregateRequest { filter, computes: vec![count], group_by: Vec::new() }
-}
-
 #[test]
 fn the_texts_of_a_page_are_not_searched_to_their_end_when_the_time_is_up() {
     let snapshot = snapshot();
@@ -68,7 +55,7 @@ fn the_texts_of_a_page_are_not_searched_to_their_end_when_the_time_is_up() {
         let found = |seconds| {
             let time = Some(Duration::from_secs(seconds));
             let budget = Budget::new(Arc::new(SlowClock::default()), time, usize::MAX);
-            scan::aggregate(&snapshot, &request(query), &budget).unwrap().coverage.shortfalls
+            scan::aggregate(&snapshot, &count_of(query), &budget).unwrap().coverage.shortfalls
         };
         // The time is looked at before and between pages, and then within this one.
         assert_eq!(found(8), [Shortfall::Deadline], "{query}");

@@ -15,11 +15,11 @@ use weir_store::embedded::segment::Segment;
 use weir_store::embedded::sidecar::write_segment_with_sidecar;
 use weir_store::embedded::snapshot::{OpenSegment, Snapshot};
 use weir_store::query::{
-    Access, Aggregate, AggregateRequest, Aggregation, Bucket, Budget, Compute, ComputeValue,
-    Filter, GroupBy, GroupKey, TimeRange,
+    Aggregate, AggregateRequest, Aggregation, Bucket, Budget, Compute, ComputeValue, GroupBy,
+    GroupKey,
 };
 
-use support::{Input, file, rows_of};
+use support::{Input, count_of, file, rows_of};
 
 const SEGMENTS: usize = 3;
 const SEGMENT_RECORDS: usize = 20_000;
@@ -74,13 +74,7 @@ fn count(interval_ns: Option<i64>) -> Compute {
 }
 
 fn grouped(fields: Vec<GroupBy>, computes: Vec<Compute>, memory_bytes: usize) -> Aggregate {
-    let filter = Filter {
-        query: weir_expr::parse("*").unwrap(),
-        range: TimeRange::ALL,
-        access: Access::all(),
-        measures: Vec::new(),
-    };
-    let request = AggregateRequest { filter, computes, group_by: fields };
+    let request = AggregateRequest { computes, group_by: fields, ..count_of("*") };
     let budget = Budget::new(Arc::new(RealClock::new()), None, memory_bytes);
     let found = scan::aggregate(&snapshot(), &request, &budget).unwrap();
     assert_eq!((found.matched, found.coverage.is_partial()), (RECORDS as u64, false));

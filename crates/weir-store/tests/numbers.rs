@@ -13,11 +13,9 @@ use weir_store::embedded::scan;
 use weir_store::embedded::segment::Segment;
 use weir_store::embedded::sidecar::{Sidecar, write_segment_with_sidecar};
 use weir_store::embedded::snapshot::{HeadChunk, OpenSegment, Snapshot};
-use weir_store::query::{
-    Access, AggregateRequest, Aggregation, Budget, Compute, ComputeValue, Filter, TimeRange,
-};
+use weir_store::query::{Budget, ComputeValue};
 
-use support::{Input, file, rows_of};
+use support::{Input, count_of, file, rows_of};
 
 /// Texts of their own, so that the column has no dictionary, and every page a number.
 const RECORDS: usize = 40_000;
@@ -59,16 +57,8 @@ fn snapshots() -> [Snapshot; 2] {
 }
 
 fn count(snapshot: &Snapshot, query: &str) -> ComputeValue {
-    let filter = Filter {
-        query: weir_expr::parse(query).unwrap(),
-        range: TimeRange::ALL,
-        access: Access::all(),
-        measures: Vec::new(),
-    };
-    let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
-    let request = AggregateRequest { filter, computes: vec![count], group_by: Vec::new() };
     let budget = Budget::new(Arc::new(RealClock::new()), None, usize::MAX);
-    let found = scan::aggregate(snapshot, &request, &budget).unwrap();
+    let found = scan::aggregate(snapshot, &count_of(query), &budget).unwrap();
     found.buckets[0].computes[0].clone()
 }
 

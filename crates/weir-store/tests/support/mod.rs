@@ -8,6 +8,7 @@ use weir_codec::Scalar;
 use weir_host::{Disk, DiskFile, OpenMode};
 use weir_store::embedded::columns::{NewRow, Rows, StoredRecord};
 use weir_store::embedded::segment::{Segment, write_segment};
+use weir_store::query::{Access, AggregateRequest, Aggregation, Compute, Filter};
 use weir_testkit::FaultyDisk;
 
 /// A row with its attributes.
@@ -59,4 +60,12 @@ pub(crate) fn read_all(segment: &Segment) -> Vec<StoredRecord> {
     };
     segment.for_each_record(add).unwrap();
     records
+}
+
+/// How many records an expression describes, asked of all of them.
+pub(crate) fn count_of(query: &str) -> AggregateRequest {
+    let query = weir_expr::parse(query).unwrap();
+    let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
+    let filter = Filter { query, ..Filter::all(Access::all()) };
+    AggregateRequest { filter, computes: vec![count], group_by: Vec::new() }
 }

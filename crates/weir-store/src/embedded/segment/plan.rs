@@ -12,11 +12,8 @@ use weir_expr::{Dimension, Numeric, Value};
 
 use super::chunk::{Chunk, Values};
 use super::column::{Column, Fixed, Role, ValueKind};
-use crate::embedded::columns::{CodeColumn, PathColumn, Rows, SparseTexts, Texts};
+use crate::embedded::columns::{CodeColumn, EXACT_INT_MAX, PathColumn, Rows, SparseTexts, Texts};
 use crate::limits::ATTRIBUTE_COLUMNS_MAX;
-
-/// A whole number beyond this is not exact as a float.
-const EXACT_INT_MAX: i64 = 1 << 53;
 
 /// Texts of which fewer than one in this many are numbers get no column of numbers.
 const NUMBER_SHARE: usize = 16;

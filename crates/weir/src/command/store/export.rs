@@ -22,6 +22,11 @@ const FIRST: &str = "now-400000d";
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 * 1024;
 
+/// The first time that was asked for.
+fn from(args: &ExportArgs) -> Option<String> {
+    args.from.clone().or_else(|| args.since.map(back))
+}
+
 /// The address of an export, without the cursor of its piece.
 fn export_path(args: &ExportArgs) -> String {
     let format = match args.format {
@@ -35,7 +40,7 @@ fn export_path(args: &ExportArgs) -> String {
     };
     add("query", &args.query.join(" "));
     // Without a first time it is all that is stored.
-    if let Some(from) = args.from.clone().or_else(|| args.since.map(back)) {
+    if let Some(from) = from(args) {
         add("from", &from);
     }
     // The end of the range stays where it is over all pieces only if it is in the cursor.
@@ -78,7 +83,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
 
 /// How many records there will be. It is only for the looks: without an answer, nobody knows.
 fn count(args: &ExportArgs, client: &Client) -> Total {
-    let from = args.from.clone().or_else(|| args.since.map(back));
+    let from = from(args);
     let question = json!({
         "filter": {
             "query": args.query.join(" "),
