@@ -80,7 +80,7 @@ fn record() -> impl Strategy<Value = Record> {
     ];
     let select = |values: &[Option<&'static str>]| prop::sample::select(values.to_vec());
     (
-        (0_i64..50, 0_u64..3, form),
+        (prop_oneof![9 => 0_i64..50, 1 => Just(i64::MIN), 1 => Just(i64::MAX)], 0_u64..3, form),
         (select(&[None, Some("web"), Some("db")]), select(&[None, Some("error"), Some("info")])),
         select(&[None, Some(r#"["env:prod","urgent"]"#), Some(r#"["env:test"]"#)]),
         select(&[None, Some(r#"{"env":"lab","source_id":"s1","k":5}"#), Some("{}")]),

@@ -318,11 +318,12 @@ fn range_of(asked: &DeletionBody, now_ns: i64) -> Result<TimeRange, Problem> {
     };
     let from_ns = time("from", &asked.from, TimeRange::ALL.from_ns)?;
     let to_ns = time("to", &asked.to, TimeRange::ALL.to_ns)?;
-    if from_ns >= to_ns {
+    let range = TimeRange { from_ns, to_ns };
+    if range.is_empty() {
         let what = format!("{} is not before {}", precise_time(from_ns), precise_time(to_ns));
         return Err(Problem::parameter("from", what));
     }
-    Ok(TimeRange { from_ns, to_ns })
+    Ok(range)
 }
 
 fn refused(error: &DeleteError) -> Problem {

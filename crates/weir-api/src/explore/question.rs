@@ -177,12 +177,13 @@ impl Question {
             from => time(self.names.from, from.as_ref(), "now-15m")?,
         };
         let to_ns = time(self.names.to, self.to.as_ref(), "now")?;
-        if from_ns >= to_ns {
+        let range = TimeRange { from_ns, to_ns };
+        if range.is_empty() {
             let (from, to) = (format_rfc3339(from_ns), format_rfc3339(to_ns));
             let what = format!("{from} is not before {to}, where the range ends");
             return Err(Problem::parameter(self.names.from, what));
         }
-        Ok(TimeRange { from_ns, to_ns })
+        Ok(range)
     }
 
     fn measures(&self) -> Result<Vec<NamedMeasure>, Problem> {

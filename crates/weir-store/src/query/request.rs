@@ -26,27 +26,45 @@ impl Access {
     }
 }
 
-/// Times from `from_ns` on and before `to_ns`, nanoseconds since 1970.
+/// Times from `from_ns` on and before `to_ns`, nanoseconds since 1970. A range up to [`Self::END`]
+/// has no end: that is also the time of all records that say a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TimeRange {
     /// The first time.
     pub from_ns: i64,
-    /// Behind the last time.
+    /// Behind the last time, or [`Self::END`].
     pub to_ns: i64,
 }
 
 impl TimeRange {
-    /// Every time but the very last nanosecond that can be expressed.
-    pub const ALL: Self = Self { from_ns: i64::MIN, to_ns: i64::MAX };
+    /// The last time that can be expressed, 2262-04-11T23:47:16.854775807Z.
+    pub const END: i64 = i64::MAX;
+
+    /// Every time.
+    pub const ALL: Self = Self { from_ns: i64::MIN, to_ns: Self::END };
+
+    /// Whether no time is in the range.
+    pub fn is_empty(self) -> bool {
+        !self.ends_behind(self.from_ns)
+    }
 
     /// Whether the time is in the range.
     pub fn contains(self, time_ns: i64) -> bool {
-        self.from_ns <= time_ns && time_ns < self.to_ns
+        self.from_ns <= time_ns && self.ends_behind(time_ns)
     }
 
     /// Whether some time from `first_ns` to `last_ns`, ends included, is in the range.
     pub fn overlaps(self, first_ns: i64, last_ns: i64) -> bool {
-        self.from_ns <= last_ns && first_ns < self.to_ns
+        self.from_ns <= last_ns && self.ends_behind(first_ns)
+    }
+
+    /// Whether some time is in both ranges.
+    pub fn meets(self, other: Self) -> bool {
+        self.ends_behind(other.from_ns) && other.ends_behind(self.from_ns)
+    }
+
+    fn ends_behind(self, time_ns: i64) -> bool {
+        time_ns < self.to_ns || self.to_ns == Self::END
     }
 }
 
@@ -231,4 +249,24 @@ pub struct PatternsRequest {
     pub filter: Filter,
     /// How many patterns at most, those of most records.
     pub limit: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_range_without_an_end_has_the_last_time() {
+        let range = |from_ns, to_ns| TimeRange { from_ns, to_ns };
+        for endless in [TimeRange::ALL, range(5, TimeRange::END), range(i64::MAX, TimeRange::END)] {
+            assert!(endless.contains(i64::MAX) && endless.overlaps(i64::MAX, i64::MAX));
+            assert!(endless.meets(TimeRange::ALL) && TimeRange::ALL.meets(endless));
+            assert!(!endless.is_empty());
+        }
+        let ends = range(5, i64::MAX - 1);
+        assert!(ends.contains(5) && ends.contains(i64::MAX - 2) && !ends.contains(i64::MAX - 1));
+        assert!(!ends.contains(i64::MAX) && !ends.overlaps(i64::MAX - 1, i64::MAX));
+        assert!(!ends.meets(range(i64::MAX, TimeRange::END)) && !range(7, 9).meets(range(9, 12)));
+        assert!(range(5, 5).is_empty() && range(6, 5).is_empty() && !ends.is_empty());
+    }
 }

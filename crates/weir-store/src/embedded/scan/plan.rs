@@ -63,10 +63,7 @@ impl Plan {
             Some(only) => Node::And(vec![query, node_of(&only.normalised(), &mut terms)?]),
             None => query,
         };
-        let is_of_range = |deletion: &&Deletion| {
-            deletion.range.from_ns < filter.range.to_ns
-                && filter.range.from_ns < deletion.range.to_ns
-        };
+        let is_of_range = |deletion: &&Deletion| deletion.range.meets(filter.range);
         let deleted = deletions.iter().filter(is_of_range).map(|deletion| {
             Ok(Deleted {
                 node: Arc::new(node_of(&deletion.query.normalised(), &mut terms)?),
