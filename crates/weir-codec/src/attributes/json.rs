@@ -43,12 +43,15 @@ pub(super) fn number(text: &[u8]) -> Option<Scalar<'static>> {
     number_value(text)
 }
 
-/// The value of what is written as a JSON number; `None` when it is beyond any type.
+/// The value of what is written as a JSON number; `None` when it is beyond any type. A whole number
+/// beyond 64 bits is: it is an identifier more often than a quantity, and as a float it would be
+/// that of a thousand others.
 fn number_value(text: &[u8]) -> Option<Scalar<'static>> {
     let text = std::str::from_utf8(text).ok()?;
     let is_whole = !text.contains(['.', 'e', 'E']);
     match text.parse::<i64>() {
         Ok(number) if is_whole && text != "-0" => Some(Scalar::Int(number)),
+        Err(_) if is_whole => None,
         _ => text.parse::<f64>().ok().filter(|n| n.is_finite()).map(Scalar::Float),
     }
 }
@@ -191,17 +194,34 @@ mod tests {
 
     #[test]
     fn nested_members_become_paths_and_elements_values_of_one_path() {
-        let found = paths(
-            r#"{"a":{"b":[{"c":1},{"c":2.5}]},"t":true,"n":null,"big":18446744073709551616}"#,
-        );
+        let found = paths(r#"{"a":{"b":[{"c":1},{"c":2.5}]},"t":true,"n":null,"huge":1e400}"#);
         let want = [
             ("a.b.c", "Int(1)"),
             ("a.b.c", "Float(2.5)"),
             ("t", "Bool(true)"),
             ("n", "Null"),
-            ("big", "Float(1.8446744073709552e19)"),
+            ("huge", &format!("{:?}", Scalar::Text(b"1e400"))),
         ];
         assert_eq!(found, want.map(|(path, value)| (path.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn whole_numbers_beyond_their_type_keep_every_digit() {
+        for text in ["18446744073709551615", "18446744073709551614", "-9223372036854775809"] {
+            let mut attributes = Attributes::new();
+            attributes.read_json(format!("{{\"id\":{text}}}").as_bytes()).unwrap();
+            let values: Vec<_> = attributes.values(b"id").collect();
+            assert_eq!(values, [Scalar::Text(text.as_bytes())]);
+            assert_eq!(Scalar::of_word(text.as_bytes()), Scalar::Text(text.as_bytes()));
+        }
+        for (text, want) in [
+            ("9223372036854775807", Scalar::Int(i64::MAX)),
+            ("-9223372036854775808", Scalar::Int(i64::MIN)),
+            ("1e19", Scalar::Float(1e19)),
+            ("-0", Scalar::Float(-0.0)),
+        ] {
+            assert_eq!(Scalar::of_word(text.as_bytes()), want, "{text}");
+        }
     }
 
     #[test]
