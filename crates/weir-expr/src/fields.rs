@@ -51,7 +51,7 @@ impl Value<'_> {
             Self::Text(text) => return Number::parse_bytes(text),
             Self::Bool(_) | Self::Null | Self::Object => return None,
         };
-        Some(Number { value, dimension: None })
+        Some(Number::plain(value))
     }
 
     /// Its text, in `buffer` when it is not text already. `None` for nulls and objects.

@@ -7,12 +7,13 @@
 //! field   := "@" path | name          letters, digits, "_" and "."; others in quotes: @"a-b"
 //! ```
 //!
-//! A number may have a unit (`250ms`, `4KiB`) and then means nanoseconds or bytes, which is what
-//! attributes of time and size are kept in. Units are checked where they are known: a time is not
-//! added to a size. Whole numbers stay whole while they fit.
+//! A number may have a unit (`250ms`, `4KiB`). What is added up or divided is brought to one unit
+//! where units are known: a number to that of the field beside it, of two fields the coarser to the
+//! finer; elsewhere a number with a unit means nanoseconds or bytes. A time is not added to a size.
+//! Whole numbers stay whole while they fit.
 //!
-//! Invariant: the value of a record is a finite number or none; none when a field has no number,
-//! or a division is by zero.
+//! Invariants: the value of a record is a finite number or none; none when a field has no number,
+//! or a division is by zero. The unit of a measure ([`Unit::of`]) is that of its value.
 
 use std::cell::RefCell;
 
@@ -26,7 +27,10 @@ use crate::unit::{Mixed, Unit};
 /// An arithmetic expression, ready to be evaluated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measure {
+    /// As it was written.
     root: Node,
+    /// The same, with what is put together in one unit.
+    evaluated: Node,
     dimension: Option<Dimension>,
 }
 
@@ -37,6 +41,55 @@ pub struct NamedMeasure {
     pub path: String,
     /// How it is computed.
     pub measure: Measure,
+}
+
+impl NamedMeasure {
+    /// Measures that know each other: the value of one is taken in the unit that it has. Of two
+    /// with the same path the first counts.
+    #[must_use]
+    pub fn together(measures: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut measures: Vec<Self> = measures.into_iter().collect();
+        let known = measures.clone();
+        for named in &mut measures {
+            named.measure.set_units(&mut |field| Unit::of(field, &known));
+        }
+        measures
+    }
+
+    /// The paths through which the first measure that has no value because it is computed from
+    /// itself comes back to itself.
+    pub fn circle(measures: &[Self]) -> Option<Vec<&str>> {
+        measures.iter().find_map(|named| {
+            let mut trail = Vec::new();
+            comes_back(&named.path, measures, &mut trail, &mut Vec::new()).then_some(trail)
+        })
+    }
+}
+
+/// Whether the measure of the path, behind those of the trail, leads to the first of them again.
+fn comes_back<'a>(
+    path: &'a str,
+    measures: &'a [NamedMeasure],
+    trail: &mut Vec<&'a str>,
+    dead_ends: &mut Vec<&'a str>,
+) -> bool {
+    if trail.contains(&path) {
+        return trail.first() == Some(&path);
+    }
+    if dead_ends.contains(&path) {
+        return false;
+    }
+    let Some(named) = measures.iter().find(|named| named.path == path) else { return false };
+    trail.push(path);
+    let leads = |field: &&'a Field| match field {
+        Field::Attribute(next) => comes_back(next, measures, trail, dead_ends),
+        _ => false,
+    };
+    let found = named.measure.fields().iter().any(leads);
+    if !found {
+        dead_ends.extend(trail.pop());
+    }
+    found
 }
 
 /// A record with attributes that are computed beside those that it has.
@@ -88,9 +141,12 @@ impl Fields for Computed<'_> {
 #[derive(Debug, Clone, PartialEq)]
 enum Node {
     Number(Number),
-    Field(Field),
+    /// A field, and what it is in, where that is known.
+    Field(Field, Option<Unit>),
     Negated(Box<Node>),
     Both(Operator, Box<(Node, Node)>),
+    /// So many times as much, which is the same in a finer unit.
+    Finer(i64, Box<Node>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +173,14 @@ impl Measure {
         if parser.at < text.len() {
             return Err(parser.error("this is no part of the measure", "+, -, *, / or the end"));
         }
-        Ok(Self { root, dimension })
+        let mut measure = Self { evaluated: root.clone(), root, dimension };
+        measure.set_units(&mut |field| Unit::of(field, &[]));
+        Ok(measure)
+    }
+
+    fn set_units(&mut self, of_field: &mut dyn FnMut(&Field) -> Option<Unit>) {
+        // What is mixed stays as it is.
+        self.evaluated = self.root.in_one_unit(&mut |field| Ok(of_field(field))).0;
     }
 
     /// What it measures, where the units say so.
@@ -134,12 +197,12 @@ impl Measure {
 
     /// Its value in a record.
     pub fn value(&self, record: &dyn Fields) -> Option<Numeric> {
-        self.root.value(record)
+        self.evaluated.value(record)
     }
 
     /// Its unit, by those of the fields.
     pub(crate) fn unit(&self, of_field: &mut UnitOfField<'_>) -> Result<Option<Unit>, Mixed> {
-        self.root.unit(of_field)
+        self.root.in_one_unit(of_field).1
     }
 }
 
@@ -147,22 +210,68 @@ impl Measure {
 type UnitOfField<'a> = dyn FnMut(&Field) -> Result<Option<Unit>, Mixed> + 'a;
 
 impl Node {
-    fn unit(&self, of_field: &mut UnitOfField<'_>) -> Result<Option<Unit>, Mixed> {
+    /// The same with what is put together in one unit, and the unit of its value.
+    fn in_one_unit(&self, of_field: &mut UnitOfField<'_>) -> (Self, Result<Option<Unit>, Mixed>) {
         match self {
-            Self::Number(number) => Ok(number.dimension.map(Unit::base)),
-            Self::Field(field) => of_field(field),
-            Self::Negated(inner) => inner.unit(of_field),
-            Self::Both(operator, parts) => {
-                operator.unit(parts.0.unit(of_field)?, parts.1.unit(of_field)?)
+            Self::Number(number) => (self.clone(), Ok(number.dimension.map(Unit::base))),
+            Self::Field(field, _) => {
+                let unit = of_field(field);
+                (Self::Field(field.clone(), unit.ok().flatten()), unit)
             }
+            Self::Negated(inner) => {
+                let (inner, unit) = inner.in_one_unit(of_field);
+                (Self::Negated(Box::new(inner)), unit)
+            }
+            Self::Both(operator, parts) => {
+                let (mut left, left_unit) = parts.0.in_one_unit(of_field);
+                let (mut right, right_unit) = parts.1.in_one_unit(of_field);
+                let unit = match (left_unit, right_unit) {
+                    (Ok(Some(a)), Ok(Some(b))) if operator.wants_one_unit(a, b) => {
+                        let unit = left.common_unit(a, &right, b);
+                        left = left.told_in(a, unit);
+                        right = right.told_in(b, unit);
+                        operator.unit(Some(unit), Some(unit))
+                    }
+                    (Ok(a), Ok(b)) => operator.unit(a, b),
+                    (Err(mixed), _) | (_, Err(mixed)) => Err(mixed),
+                };
+                (Self::Both(*operator, Box::new((left, right))), unit)
+            }
+            Self::Finer(_, inner) => inner.in_one_unit(of_field),
         }
+    }
+
+    /// The unit to which both are brought: that of the field beside a number, otherwise the finer.
+    fn common_unit(&self, own: Unit, other: &Self, of_other: Unit) -> Unit {
+        match (self, other) {
+            (Self::Number(_), Self::Number(_)) => own,
+            (Self::Number(_), _) => of_other,
+            (_, Self::Number(_)) => own,
+            _ if own.base_units() <= of_other.base_units() => own,
+            _ => of_other,
+        }
+    }
+
+    /// What is in the one unit, in the other.
+    fn told_in(self, own: Unit, unit: Unit) -> Self {
+        match self {
+            Self::Number(number) => Self::Number(number.in_unit(unit)),
+            node if own == unit => node,
+            node => Self::Finer(own.base_units() / unit.base_units(), Box::new(node)),
+        }
+    }
+
+    /// What it measures, as the names of its fields tell.
+    fn dimension(&self) -> Option<Dimension> {
+        let (_, unit) = self.in_one_unit(&mut |field| Ok(Unit::of(field, &[])));
+        unit.ok().flatten().map(Unit::dimension)
     }
 
     fn add_fields<'a>(&'a self, fields: &mut Vec<&'a Field>) {
         match self {
             Self::Number(_) => {}
-            Self::Field(field) => fields.push(field),
-            Self::Negated(inner) => inner.add_fields(fields),
+            Self::Field(field, _) => fields.push(field),
+            Self::Negated(inner) | Self::Finer(_, inner) => inner.add_fields(fields),
             Self::Both(_, parts) => {
                 parts.0.add_fields(fields);
                 parts.1.add_fields(fields);
@@ -173,31 +282,28 @@ impl Node {
     fn value(&self, record: &dyn Fields) -> Option<Numeric> {
         match self {
             Self::Number(number) => Some(number.value),
-            Self::Field(field) => {
+            Self::Field(field, unit) => {
                 let mut first = None;
-                record.visit(field, &mut |value| {
-                    if first.is_none() {
-                        first = value.number().map(|number| number.value);
-                    }
-                });
-                first
+                record.visit(field, &mut |value| first = first.or_else(|| value.number()));
+                first.map(|number| unit.map_or(number, |unit| number.in_unit(unit)).value)
             }
             Self::Negated(inner) => Operator::Subtract.apply(Numeric::Int(0), inner.value(record)?),
             Self::Both(operator, parts) => {
                 operator.apply(parts.0.value(record)?, parts.1.value(record)?)
             }
+            Self::Finer(times, inner) => {
+                Operator::Multiply.apply(inner.value(record)?, Numeric::Int(*times))
+            }
         }
     }
 }
 
-fn float(number: Numeric) -> f64 {
-    match number {
-        Numeric::Int(number) => number as f64,
-        Numeric::Float(number) => number,
-    }
-}
-
 impl Operator {
+    /// Both sides have to be told in the same unit, and can be.
+    fn wants_one_unit(self, left: Unit, right: Unit) -> bool {
+        self != Self::Multiply && left.dimension() == right.dimension()
+    }
+
     fn apply(self, left: Numeric, right: Numeric) -> Option<Numeric> {
         if let (Numeric::Int(a), Numeric::Int(b)) = (left, right) {
             let whole = match self {
@@ -210,7 +316,7 @@ impl Operator {
                 return Some(Numeric::Int(whole));
             }
         }
-        let (a, b) = (float(left), float(right));
+        let (a, b) = (left.float(), right.float());
         let value = match self {
             Self::Add => a + b,
             Self::Subtract => a - b,
@@ -298,9 +404,13 @@ impl Parser<'_> {
                 return Err(self.error("the measure has too many parts", "at most 100"));
             }
             let (right, right_dimension) = part(self)?;
-            dimension = operator.dimension(dimension, right_dimension).map_err(|reason| {
+            let error = |reason: &str| {
                 ParseError::new(self.text, Span { start: place, end: place + 1 }, reason)
-            })?;
+            };
+            dimension = operator.dimension(dimension, right_dimension).map_err(error)?;
+            if matches!(operator, Operator::Add | Operator::Subtract) {
+                operator.dimension(node.dimension(), right.dimension()).map_err(error)?;
+            }
             node = Node::Both(operator, Box::new((node, right)));
         }
         Ok((node, dimension))
@@ -321,7 +431,7 @@ impl Parser<'_> {
             }
             Some('@') => {
                 self.at += 1;
-                self.path().map(|path| (Node::Field(Field::Attribute(path)), None))
+                self.path().map(|path| (Node::Field(Field::Attribute(path), None), None))
             }
             Some(c) if c.is_ascii_digit() || c == '.' => self.number(),
             Some(c) if c.is_alphabetic() || c == '_' || c == '"' => {
@@ -330,7 +440,7 @@ impl Parser<'_> {
                     Some(key) => Field::Reserved(key),
                     None => Field::Tag(name),
                 };
-                Ok((Node::Field(field), None))
+                Ok((Node::Field(field, None), None))
             }
             _ => Err(self
                 .error("something is missing here", "a number, a field such as @duration, or (")),
@@ -405,6 +515,9 @@ mod tests {
                     "half" => visit(Value::Float(0.5)),
                     "a-b" => visit(Value::Int(7)),
                     "name" => visit(Value::Text(b"joe")),
+                    "wait_ms" => visit(Value::Int(250)),
+                    "text_ms" => visit(Value::Text(b"0.1s")),
+                    "pause_seconds" => visit(Value::Float(1.5)),
                     _ => {}
                 },
                 Field::Tag(key) if key == "replicas" => visit(Value::Int(3)),
@@ -449,9 +562,61 @@ mod tests {
         assert_eq!(dimension("@a - 5ms"), Some(Dimension::Time));
         assert_eq!(dimension("4KiB * 3"), Some(Dimension::Size));
         assert_eq!(dimension("10s / 5ms"), None);
-        for text in ["5ms + 4KiB", "5ms * 5ms", "4KiB / 1s"] {
+        for text in ["5ms + 4KiB", "5ms * 5ms", "4KiB / 1s", "@a_ms + @b_bytes", "@a_ms - 4KiB"] {
             assert!(Measure::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_put_together_is_brought_to_one_unit() {
+        for (text, want) in [
+            ("@wait_ms - 100ms", Numeric::Int(150)),
+            ("1s - @wait_ms", Numeric::Int(750)),
+            ("@pause_seconds + @wait_ms", Numeric::Float(1_750.0)),
+            ("@pause_seconds / @wait_ms", Numeric::Float(6.0)),
+            ("@wait_ms / 1s", Numeric::Float(0.25)),
+            ("@wait_ms * 2", Numeric::Int(500)),
+            ("@wait_ms - @text_ms", Numeric::Int(150)),
+            ("@pause_seconds - (@wait_ms - 100ms) - 1s", Numeric::Float(350.0)),
+        ] {
+            assert_eq!(value(text), Some(want), "{text}");
+        }
+    }
+
+    fn named(measures: &[(&str, &str)]) -> Vec<NamedMeasure> {
+        let named = |(path, text): &(&str, &str)| NamedMeasure {
+            path: (*path).to_owned(),
+            measure: Measure::parse(text).unwrap(),
+        };
+        measures.iter().map(named).collect()
+    }
+
+    #[test]
+    fn measures_know_the_units_of_each_other() {
+        let measures = named(&[("delay", "@wait_ms + 5"), ("late", "@delay - 100ms")]);
+        let late = Field::Attribute("late".to_owned());
+        let value = |measures: &[NamedMeasure]| {
+            let mut found = None;
+            Computed::new(&Sample, measures).visit(&late, &mut |value| found = value.number());
+            found.unwrap().value
+        };
+        assert_eq!(value(&measures), Numeric::Int(255 - 100_000_000), "alone they do not");
+        let together = NamedMeasure::together(measures);
+        assert_eq!(value(&together), Numeric::Int(155));
+        assert_eq!(Unit::of(&late, &together), Some(Unit::Millisecond));
+        assert_eq!(NamedMeasure::together(together.clone()), together);
+    }
+
+    #[test]
+    fn a_circle_of_measures_is_found() {
+        let circle = |measures: &[(&str, &str)]| {
+            let measures = named(measures);
+            NamedMeasure::circle(&measures).map(|trail| trail.join(" "))
+        };
+        assert_eq!(circle(&[("a", "@a + 1")]).as_deref(), Some("a"));
+        let three = [("x", "@a"), ("a", "@u + @b"), ("b", "@c"), ("c", "@a + @a"), ("u", "1")];
+        assert_eq!(circle(&three).as_deref(), Some("a b c"));
+        assert_eq!(circle(&[("a", "@b + @c"), ("b", "@c"), ("c", "@d + @d")]), None);
     }
 
     #[test]

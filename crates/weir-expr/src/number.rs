@@ -1,10 +1,12 @@
 //! Numbers of the language: whole, with a fraction, or with a unit of time or size.
 //!
 //! Invariant: a number with a unit means its value in the base unit of its dimension,
-//! nanoseconds or bytes, exactly wherever that fits in 64 bits. Not-a-number and infinity are
+//! nanoseconds or bytes, exactly wherever that fits in 64 bits, or in the unit of its field. Not-a-number and infinity are
 //! not numbers here.
 
 use std::cmp::Ordering;
+
+use crate::unit::Unit;
 
 /// What a unit measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,6 +27,14 @@ pub enum Numeric {
 }
 
 impl Numeric {
+    /// As a float, rounded where it must be.
+    pub(crate) fn float(self) -> f64 {
+        match self {
+            Self::Int(number) => number as f64,
+            Self::Float(number) => number,
+        }
+    }
+
     /// Compares by value, exactly, also a whole number with a fraction. `None` when one of them
     /// is not a number.
     pub fn compare(self, other: Self) -> Option<Ordering> {
@@ -52,13 +62,16 @@ fn compare_mixed(whole: i64, float: f64) -> Option<Ordering> {
     }
 }
 
-/// A number as it was written, in its base unit.
+/// A number as it was written, in its base unit, or in that of the field that it stands beside.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Number {
-    /// The value: nanoseconds, bytes, or as it stands when there is no unit.
+    /// The value: as it stands when there is no unit, otherwise nanoseconds, bytes, or how many of
+    /// the unit in which the field has them ([`Self::in_unit`]).
     pub value: Numeric,
     /// What the unit measures, when one was written.
     pub dimension: Option<Dimension>,
+    /// Nanoseconds or bytes, whatever the unit of `value`.
+    base: Numeric,
 }
 
 /// Names of units, their dimension, and how many base units one is.
@@ -99,10 +112,41 @@ impl Number {
     pub fn parse(text: &str) -> Option<Self> {
         let (digits, unit) = text.split_at(number_len(text.as_bytes())?);
         if unit.is_empty() {
-            return Some(Self { value: scaled(digits, 1)?, dimension: None });
+            return Some(Self::plain(scaled(digits, 1)?));
         }
         let (_, dimension, factor) = UNITS.iter().find(|(name, _, _)| *name == unit)?;
-        Some(Self { value: scaled(digits, *factor)?, dimension: Some(*dimension) })
+        let base = scaled(digits, *factor)?;
+        Some(Self { value: base, dimension: Some(*dimension), base })
+    }
+
+    /// A number without a unit.
+    pub(crate) fn plain(value: Numeric) -> Self {
+        Self { value, dimension: None, base: value }
+    }
+
+    /// The same, as so many of the unit; as it is where the unit is of something else, or none was
+    /// written.
+    pub(crate) fn in_unit(self, unit: Unit) -> Self {
+        if self.dimension != Some(unit.dimension()) {
+            return self;
+        }
+        let value = match (self.base, unit.base_units()) {
+            (Numeric::Int(whole), units) if whole % units == 0 => Numeric::Int(whole / units),
+            (base, units) => Numeric::Float(base.float() / units as f64),
+        };
+        Self { value, ..self }
+    }
+
+    /// The same in nanoseconds or bytes.
+    pub(crate) fn in_base(self) -> Self {
+        Self { value: self.base, ..self }
+    }
+
+    /// How the number, a value of a field, stands to this one beside the field. A value with a unit
+    /// of its own, which only a text has, does not care for that of the field.
+    pub(crate) fn compare(self, beside: Self) -> Option<Ordering> {
+        let beside = if self.dimension.is_some() { beside.base } else { beside.value };
+        self.value.compare(beside)
     }
 
     /// The same from bytes that came with a record.
@@ -229,6 +273,30 @@ mod tests {
         assert_eq!(Number::parse("0.5").unwrap().value, Numeric::Float(0.5));
         assert_eq!(Number::parse("1e30").unwrap().value, Numeric::Float(1e30));
         assert_eq!(Number::parse(".5").unwrap().value, Numeric::Float(0.5));
+    }
+
+    #[test]
+    fn a_number_is_told_in_the_unit_of_its_field() {
+        let told = |text: &str, unit| Number::parse(text).unwrap().in_unit(unit);
+        for (text, unit, value) in [
+            ("300ms", Unit::Millisecond, Numeric::Int(300)),
+            ("1.5s", Unit::Millisecond, Numeric::Int(1_500)),
+            ("300ms", Unit::Second, Numeric::Float(0.3)),
+            ("1us", Unit::Nanosecond, Numeric::Int(1_000)),
+            ("1e11s", Unit::Millisecond, Numeric::Float(1e14)),
+            ("300ms", Unit::Byte, Numeric::Int(300_000_000)),
+            ("2KiB", Unit::Byte, Numeric::Int(2_048)),
+            ("300", Unit::Millisecond, Numeric::Int(300)),
+        ] {
+            assert_eq!(told(text, unit).value, value, "{text} in {}", unit.symbol());
+            assert_eq!(told(text, unit).in_base(), Number::parse(text).unwrap());
+            assert_eq!(told(text, Unit::Nanosecond).in_unit(unit), told(text, unit));
+        }
+        let value = |text: &str| Number::parse(text).unwrap();
+        let limit = told("300ms", Unit::Second);
+        assert_eq!(value("0.3").compare(limit), Some(Ordering::Equal));
+        assert_eq!(value("300ms").compare(limit), Some(Ordering::Equal));
+        assert_eq!(value("299ms").compare(limit), Some(Ordering::Less));
     }
 
     #[test]

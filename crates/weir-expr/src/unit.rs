@@ -2,9 +2,10 @@
 //! names that say so, of measures by what they are computed from.
 //!
 //! Invariant: a unit is stated only where the convention, the name or the arithmetic leaves no
-//! other; whatever is mixed has none.
+//! other; whatever is mixed has none. What is written with a unit beside a field of another one is
+//! told in that of the field, so that `@wait_ms:>2s` means what it says.
 
-use crate::ast::Field;
+use crate::ast::{Bound, Expr, ExprKind, Field, Literal, Term, Test};
 use crate::measure::{NamedMeasure, Operator};
 use crate::number::Dimension;
 
@@ -44,8 +45,27 @@ impl Unit {
         Self::ALL.into_iter().find(|unit| unit.symbol() == symbol)
     }
 
+    /// What it measures.
+    pub(crate) fn dimension(self) -> Dimension {
+        match self {
+            Self::Byte => Dimension::Size,
+            _ => Dimension::Time,
+        }
+    }
+
+    /// How many nanoseconds or bytes one is.
+    pub(crate) fn base_units(self) -> i64 {
+        match self {
+            Self::Nanosecond | Self::Byte => 1,
+            Self::Microsecond => 1_000,
+            Self::Millisecond => 1_000_000,
+            Self::Second => 1_000_000_000,
+        }
+    }
+
     /// That of a field in records with these computed attributes. `duration` is nanoseconds, as in
-    /// Datadog's standard attributes; other attributes say it by the end of their names.
+    /// Datadog's standard attributes; other attributes say it by the end of their names. So does a
+    /// measure, before its arithmetic does: `wait_ms = @wait_seconds * 1000`.
     pub fn of(field: &Field, measures: &[NamedMeasure]) -> Option<Self> {
         Self::of_within(field, measures, &mut Vec::new()).ok().flatten()
     }
@@ -60,6 +80,9 @@ impl Unit {
         let Some(number) = measures.iter().position(|named| named.path == *path) else {
             return Ok(Self::of_name(path));
         };
+        if let Some(unit) = Self::of_suffix(path) {
+            return Ok(Some(unit));
+        }
         if computing.contains(&number) {
             return Ok(None);
         }
@@ -72,9 +95,13 @@ impl Unit {
     }
 
     fn of_name(path: &str) -> Option<Self> {
-        let name = path.rsplit('.').next().unwrap_or(path);
-        Some(match name.rsplit('_').next().unwrap_or(name) {
-            "duration" | "ns" | "nanos" => Self::Nanosecond,
+        if last_word(path) == "duration" { Some(Self::Nanosecond) } else { Self::of_suffix(path) }
+    }
+
+    /// That which the end of the name spells out.
+    fn of_suffix(path: &str) -> Option<Self> {
+        Some(match last_word(path) {
+            "ns" | "nanos" => Self::Nanosecond,
             "us" | "micros" => Self::Microsecond,
             "ms" | "millis" => Self::Millisecond,
             "seconds" | "secs" => Self::Second,
@@ -89,6 +116,59 @@ impl Unit {
             Dimension::Time => Self::Nanosecond,
             Dimension::Size => Self::Byte,
         }
+    }
+}
+
+fn last_word(path: &str) -> &str {
+    path.rsplit(['.', '_']).next().unwrap_or(path)
+}
+
+impl Expr {
+    /// The same in records with these computed attributes: what is written with a unit is told in
+    /// the unit of its field, where that is known, and in nanoseconds or bytes elsewhere.
+    /// [`crate::parse`] knows units by the names of fields alone.
+    #[must_use]
+    pub fn in_units(mut self, measures: &[NamedMeasure]) -> Self {
+        self.set_units(measures);
+        self
+    }
+
+    fn set_units(&mut self, measures: &[NamedMeasure]) {
+        match &mut self.kind {
+            ExprKind::All => {}
+            ExprKind::Not(inner) => inner.set_units(measures),
+            ExprKind::And(parts) | ExprKind::Or(parts) => {
+                for part in parts {
+                    part.set_units(measures);
+                }
+            }
+            ExprKind::Term(Term { field, test }) => {
+                let unit = Unit::of(field, measures);
+                literals(test).for_each(|literal| literal.set_unit(unit));
+            }
+        }
+    }
+}
+
+/// What a test compares with.
+fn literals(test: &mut Test) -> impl Iterator<Item = &mut Literal> {
+    let found: [Option<&mut Literal>; 2] = match test {
+        Test::Equals(literal) => [Some(literal), None],
+        Test::Range(range) => [&mut range.low, &mut range.high].map(|bound| match bound {
+            Bound::Unbounded => None,
+            Bound::Included(literal) | Bound::Excluded(literal) => Some(literal),
+        }),
+        _ => [None, None],
+    };
+    found.into_iter().flatten()
+}
+
+impl Literal {
+    fn set_unit(&mut self, unit: Option<Unit>) {
+        self.number = self.number.map(|number| match unit {
+            Some(unit) => number.in_unit(unit),
+            None => number.in_base(),
+        });
     }
 }
 
@@ -140,17 +220,60 @@ mod tests {
             ("-(@a_ms - @b_ms) * 3", Some(Unit::Millisecond)),
             ("@a_ms - @b", Some(Unit::Millisecond)),
             ("@a - 5ms", Some(Unit::Nanosecond)),
-            ("@a_ms - 5ms", None),
-            ("@a_ms + @duration", None),
-            ("@a_ms + @duration + 1s", None),
+            ("@a_ms - 5ms", Some(Unit::Millisecond)),
+            ("5ms - @a_ms", Some(Unit::Millisecond)),
+            ("@a_ms + @duration", Some(Unit::Nanosecond)),
+            ("@a_ms + @duration + 1s", Some(Unit::Nanosecond)),
+            ("@b_seconds - (@a_ms - 5ms)", Some(Unit::Millisecond)),
             ("@a_ms / @b_ms", None),
             ("@a_ms / @b_seconds", None),
+            ("@a_ms * @b_ms + @c_ms", None),
             ("@duration * @a_ms", None),
             ("@delay / 2", Some(Unit::Nanosecond)),
             ("@loop", Some(Unit::Nanosecond)),
             ("@it + @a_ms", Some(Unit::Millisecond)),
         ] {
             assert_eq!(unit(text), wanted, "{text}");
+        }
+        let named = |path: &str| NamedMeasure {
+            path: path.to_owned(),
+            measure: Measure::parse("@wait_seconds * 1000").unwrap(),
+        };
+        for (path, unit) in [("wait_ms", Unit::Millisecond), ("wait", Unit::Second)] {
+            assert_eq!(Unit::of(&Field::Attribute(path.to_owned()), &[named(path)]), Some(unit));
+        }
+    }
+
+    #[test]
+    fn what_is_written_with_a_unit_is_told_in_that_of_its_field() {
+        let measure = Measure::parse("@a_ms - @b_ms").unwrap();
+        let measures = [NamedMeasure { path: "delay".to_owned(), measure }];
+        for (text, alone, with_measures) in [
+            ("@a.wait_ms:>2s", 2_000, 2_000),
+            ("@a.wait_ms:[* TO 3us]", 0, 0),
+            ("@duration:>=2s", 2_000_000_000, 2_000_000_000),
+            ("@duration_seconds:2s", 2, 2),
+            ("NOT (a OR @delay:<2s)", 2_000_000_000, 2_000),
+            ("@size_bytes:2KiB", 2_048, 2_048),
+            ("@wait_ms:>2KiB", 2_048, 2_048),
+            ("@other:>2s", 2_000_000_000, 2_000_000_000),
+        ] {
+            let number = |mut expr: Expr| {
+                let mut found = None;
+                expr.for_each_term(&mut |term, _| {
+                    let mut test = term.test.clone();
+                    if let Some(literal) = literals(&mut test).next() {
+                        found = literal.number.map(|number| number.value.float() as i64);
+                    }
+                });
+                expr.set_units(&[]);
+                (found.unwrap(), expr)
+            };
+            let parsed = crate::parse(text).unwrap();
+            let (value, again) = number(parsed.clone());
+            assert_eq!((value, &again), (alone, &parsed), "{text}");
+            let (value, again) = number(parsed.clone().in_units(&measures));
+            assert_eq!((value, &again), (with_measures, &parsed), "{text}");
         }
     }
 

@@ -5,7 +5,6 @@ use std::cmp::Ordering;
 use crate::ast::{Bound, Field, Literal, Range, Reserved, Test};
 use crate::fields::Value;
 use crate::glob::Glob;
-use crate::number::{Number, Numeric};
 use crate::status::Status;
 use crate::words;
 
@@ -60,11 +59,7 @@ fn equals(field: &Field, literal: &Literal, value: Value<'_>, buffer: &mut Vec<u
 fn number_in_range(range: &Range, value: Value<'_>) -> bool {
     let Some(number) = value.number() else { return false };
     let is_comparable = number.dimension.is_none() || number.dimension == range.dimension();
-    is_comparable && in_range(range, |end| compare_numbers(number.value, end.number))
-}
-
-fn compare_numbers(value: Numeric, end: Option<Number>) -> Option<Ordering> {
-    value.compare(end?.value)
+    is_comparable && in_range(range, |end| number.compare(end.number?))
 }
 
 fn status_in_range(range: &Range, value: Value<'_>) -> bool {

@@ -111,7 +111,7 @@ impl Explore {
 
     /// Attributes that are computed for a question: its own, then those of every question.
     fn measures(&self, own: &[NamedMeasure]) -> Result<Vec<NamedMeasure>, Problem> {
-        Ok(own.iter().chain(self.store()?.measures()).cloned().collect())
+        Ok(self.store()?.measures_with(own))
     }
 
     /// The store, or why there is none.

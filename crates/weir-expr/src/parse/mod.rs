@@ -39,7 +39,7 @@ pub fn parse(text: &str) -> Result<Expr, ParseError> {
     if parser.peek() == Some(')') {
         return Err(parser.error(parser.here(), "this parenthesis closes nothing"));
     }
-    Ok(expr)
+    Ok(expr.in_units(&[]))
 }
 
 /// Reads the name of a field as it stands before a colon: `service`, `@http.status_code`.

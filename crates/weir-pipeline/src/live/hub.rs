@@ -157,7 +157,8 @@ impl Hub {
     }
 
     /// Adds a tail, which sees everything that is appended from now on; while others follow, also
-    /// what was appended shortly before and nobody has looked at yet.
+    /// what was appended shortly before and nobody has looked at yet. Measures that are changed
+    /// later are told in the units that they have now.
     pub(super) fn join(
         self: &Arc<Self>,
         view: &PipelineView,
@@ -165,6 +166,7 @@ impl Hub {
         wake: Arc<Notify>,
     ) -> Result<u64, LiveError> {
         let mut state = self.state();
+        let query = &query.clone().in_units(&state.names.measures);
         if let Some(expression) = state.followed(query) {
             return Ok(self.enter(&mut state, view, expression, wake)?);
         }

@@ -67,9 +67,9 @@ impl<S> Explorer<S> {
     }
 
     fn filter(&self, filter: &Filter) -> Filter {
-        let mut filter = filter.clone();
-        filter.measures.extend(self.measures.iter().cloned());
-        filter
+        let measures = filter.measures.iter().chain(&self.measures).cloned();
+        let measures = NamedMeasure::together(measures);
+        Filter { measures, ..filter.clone() }
     }
 
     /// A computed attribute that the expression names.

@@ -20,7 +20,8 @@ pub fn matches(filter: &Filter, record: &StoredRecord) -> bool {
         None => true,
     };
     let computed = Computed::new(&fields, &filter.measures);
-    filter.range.contains(record.time_ns) && may_be_seen && naive::matches(&filter.query, &computed)
+    let query = filter.query.clone().in_units(&filter.measures);
+    filter.range.contains(record.time_ns) && may_be_seen && naive::matches(&query, &computed)
 }
 
 fn key_of(record: &StoredRecord) -> PageKey {

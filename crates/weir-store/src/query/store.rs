@@ -23,6 +23,11 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
     /// Attributes that are computed for every question, behind those of the question.
     fn measures(&self) -> &[NamedMeasure];
 
+    /// Attributes that are computed for a question that has such measures of its own.
+    fn measures_with(&self, own: &[NamedMeasure]) -> Vec<NamedMeasure> {
+        NamedMeasure::together(own.iter().chain(self.measures()).cloned())
+    }
+
     /// Figures of groups of records.
     ///
     /// # Errors

@@ -32,7 +32,8 @@ fn value() -> impl Strategy<Value = AttributeValue> {
     ]
 }
 
-pub(crate) const PATHS: [&str; 6] = ["a", "a.b", "n", "http.status_code", "trace_id", "message"];
+pub(crate) const PATHS: [&str; 7] =
+    ["a", "a.b", "n", "http.status_code", "wait_ms", "trace_id", "message"];
 
 fn attributes() -> impl Strategy<Value = Vec<(&'static str, AttributeValue)>> {
     prop::collection::vec((prop::sample::select(PATHS.to_vec()), value()), 0..5)
@@ -178,6 +179,12 @@ fn term() -> impl Strategy<Value = String> {
         "@n:18446744073709551615",
         "@n:>9223372036854775807",
         "@sum:>3",
+        "@wait_ms:>3ms",
+        "@wait_ms:[1us TO 2s]",
+        "@wait_ms:5ms",
+        "@wait_ms:<0.001s",
+        "@late:>2ms",
+        "@late:4ms",
         "@sum:*",
         "@n:[a TO x]",
         "k:5",

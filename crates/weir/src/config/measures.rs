@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is wrong is named at its place in the text of the measure.
 
-use weir_expr::{Field, Measure};
+use weir_expr::Measure;
 use weir_store::query::NamedMeasure;
 
 use super::diagnostic::Diagnostics;
@@ -13,11 +13,30 @@ use super::tree::{Entry, NodeValue};
 /// Reads them; those that are wrong are noted and left out.
 pub(crate) fn measures(store: &Section, diagnostics: &mut Diagnostics) -> Vec<NamedMeasure> {
     let entries = store.values("measures").iter();
-    entries.filter_map(|entry| measure(store, entry, diagnostics)).collect()
+    let found = entries.filter_map(|entry| measure(store, entry, diagnostics));
+    let found = NamedMeasure::together(found);
+    if let Some(trail) = NamedMeasure::circle(&found) {
+        let is_first = |entry: &&Entry| path_of(entry) == trail[0];
+        let place = store.values("measures").iter().find(is_first).map(|e| e.node.place.clone());
+        let key_path = format!("{}.{}", store.key_path("measures"), trail[0]);
+        let through = match &trail[1..] {
+            [] => String::new(),
+            others => format!(" through {}", others.join(", ")),
+        };
+        let message =
+            format!("{key_path} is computed from itself{through}, so it never has a value");
+        diagnostics.error(place, &key_path, message).help("give it another name");
+    }
+    found
+}
+
+/// The attribute that the entry computes.
+fn path_of(entry: &Entry) -> &str {
+    entry.key.strip_prefix('@').unwrap_or(&entry.key)
 }
 
 fn measure(store: &Section, entry: &Entry, diagnostics: &mut Diagnostics) -> Option<NamedMeasure> {
-    let path = entry.key.strip_prefix('@').unwrap_or(&entry.key).to_owned();
+    let path = path_of(entry).to_owned();
     let key_path = format!("{}.{}", store.key_path("measures"), entry.key);
     let place = &entry.node.place;
     let NodeValue::Text(text) = &entry.node.value else {
@@ -31,11 +50,6 @@ fn measure(store: &Section, entry: &Entry, diagnostics: &mut Diagnostics) -> Opt
         Ok(_) if path.is_empty() => {
             let message = format!("{key_path}: a measure needs a name");
             diagnostics.error(Some(place.clone()), &key_path, message);
-            None
-        }
-        Ok(measure) if measure.fields().contains(&&Field::Attribute(path.clone())) => {
-            let message = format!("{key_path} is computed from itself, so it never has a value");
-            diagnostics.error(Some(place.clone()), &key_path, message).help("give it another name");
             None
         }
         Ok(measure) => Some(NamedMeasure { path, measure }),

@@ -367,7 +367,9 @@ pub(crate) const TABLES: &[Table] = &[
                 None("none"),
                 "Attributes that no record has and every search can use, computed from others: \
                  `{ queueing_delay = \"@request_time - @service_time\" }`. Arithmetic with \
-                 `+ - * /`, parentheses, numbers with units (`250ms`, `4KiB`) and fields.",
+                 `+ - * /`, parentheses, numbers with units (`250ms`, `4KiB`) and fields; what is \
+                 added up or divided is brought to one unit where the names of fields tell it \
+                 (`_ms`, `_bytes`).",
             ),
         ],
     },

@@ -57,7 +57,8 @@ impl Plan {
     /// A regular expression that is too large when it is compiled.
     pub(super) fn new(filter: &Filter, deletions: &[Deletion]) -> Result<Self, CompileError> {
         let mut terms = Vec::new();
-        let query = node_of(&filter.query.normalised(), &mut terms)?;
+        let query = filter.query.clone().in_units(&filter.measures).normalised();
+        let query = node_of(&query, &mut terms)?;
         let first_plain_term = terms.len();
         let node = match filter.access.restriction() {
             Some(only) => Node::And(vec![query, node_of(&only.normalised(), &mut terms)?]),

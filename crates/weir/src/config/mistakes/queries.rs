@@ -8,6 +8,13 @@ fn wrong_measures() {
         ("[store]\nmeasures = { delay = \"@a - \" }", 2, "store.measures.delay: ", ""),
         ("[store]\nmeasures = { delay = 5 }", 2, "store.measures.delay must be text", "measures ="),
         ("[store]\nmeasures = { a = \"@a + 1\" }", 2, "computed from itself", "another name"),
+        (
+            "[store]\nmeasures = { x = \"@a\", a = \"@b + 1\", b = \"2 * @a\" }",
+            2,
+            "computed from itself through b",
+            "another name",
+        ),
+        ("[store]\nmeasures = { a = \"@b_ms + @c_bytes\" }", 2, "a time and a size", ""),
         ("[store.measures]\ndelay = \"250ms + 4KiB\"", 2, "store.measures.delay: ", ""),
     ]);
 }
