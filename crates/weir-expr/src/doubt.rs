@@ -1,5 +1,6 @@
 //! What is allowed, but probably not meant: a misspelt key is a tag that no record has, a value
-//! that only looks like a number or a block of addresses is compared as text.
+//! that only looks like a number or a block of addresses is compared as text, a size beside a time
+//! is a bare number.
 //!
 //! Invariant: nothing here decides what an expression means; it is only said to whoever wrote it.
 
@@ -7,7 +8,11 @@ use std::net::IpAddr;
 
 use crate::ast::{Expr, Field, Literal, Range, Reserved, Span, Term, Test};
 use crate::network::Network;
-use crate::number;
+use crate::number::{self, Dimension};
+use crate::unit::Unit;
+
+const TIME_UNITS: &str = "ns us ms s m h d";
+const SIZE_UNITS: &str = "B kB MB GB TB KiB MiB GiB TiB";
 
 /// Something that its writer should look at again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +23,8 @@ pub struct Doubt {
     pub message: String,
     /// What may have been meant.
     pub help: String,
+    /// The tag of which the name is in doubt; `None` = something else is.
+    pub tag: Option<String>,
 }
 
 impl Expr {
@@ -27,9 +34,16 @@ impl Expr {
         let mut doubts = Vec::new();
         self.for_each_term(&mut |term, span| {
             let is_quoted = text.get(span.start..span.end).is_some_and(|text| text.contains('"'));
-            let said = [of_key(&term.field), of_test(term).filter(|_| !is_quoted)];
-            let said = said.into_iter().flatten();
-            doubts.extend(said.map(|(message, help)| Doubt { span, message, help }));
+            let mut add = |(message, help), tag| doubts.push(Doubt { span, message, help, tag });
+            if let Field::Tag(key) = &term.field
+                && let Some(near) = key_like(key)
+            {
+                let message = format!("{key} is a tag here, and no key of weir");
+                add((message, format!("did you mean {near}?")), Some(key.clone()));
+            }
+            if let Some(said) = of_test(term).filter(|_| !is_quoted) {
+                add(said, None);
+            }
         });
         doubts
     }
@@ -37,13 +51,10 @@ impl Expr {
 
 type Said = (String, String);
 
-/// A tag with nearly the name of a key that every record may have.
-fn of_key(field: &Field) -> Option<Said> {
-    let Field::Tag(key) = field else { return None };
+/// The key that every record may have of which this is nearly the name.
+pub fn key_like(written: &str) -> Option<&'static str> {
     let known = Reserved::ALL.iter().map(|key| key.name()).chain(["message", "tags"]);
-    let near =
-        known.filter(|known| is_near(key, known)).min_by_key(|known| distance(key, known))?;
-    Some((format!("{key} is a tag here, and no key of weir"), format!("did you mean {near}?")))
+    known.filter(|known| is_near(written, known)).min_by_key(|known| distance(written, known))
 }
 
 /// Whether the one is probably the other, misspelt. Short words that begin differently (`post` and
@@ -79,7 +90,9 @@ fn distance(a: &str, b: &str) -> usize {
 fn of_test(term: &Term) -> Option<Said> {
     match &term.test {
         Test::Equals(literal) => of_block(&term.field, literal),
-        Test::Range(range) if term.field != Field::Reserved(Reserved::Status) => of_range(range),
+        Test::Range(range) if term.field != Field::Reserved(Reserved::Status) => {
+            of_unit(&term.field, range).or_else(|| of_range(range))
+        }
         _ => None,
     }
 }
@@ -103,6 +116,20 @@ fn of_block(field: &Field, literal: &Literal) -> Option<Said> {
     Some((message, help))
 }
 
+/// A size beside a field of times, or the other way round.
+fn of_unit(field: &Field, range: &Range) -> Option<Said> {
+    let own = Unit::of(field, &[])?.dimension();
+    let literal = range.literals().find(|literal| {
+        literal.number.and_then(|number| number.dimension).is_some_and(|written| written != own)
+    })?;
+    let (kind, units) = match own {
+        Dimension::Time => ("a time", TIME_UNITS),
+        Dimension::Size => ("a size", SIZE_UNITS),
+    };
+    let message = format!("{field} is {kind}, and {} is none", literal.text);
+    Some((message, format!("units are {units}")))
+}
+
 /// A number with letters behind it that are no unit.
 fn of_range(range: &Range) -> Option<Said> {
     let (text, unit) = range.literals().find_map(|literal| {
@@ -112,7 +139,7 @@ fn of_range(range: &Range) -> Option<Said> {
     let message = format!("{unit} is no unit: {text} is compared as text");
     let help = match number::unit_like(unit) {
         Some(known) => format!("did you mean {}{known}?", &text[..text.len() - unit.len()]),
-        None => "units are ns us ms s m h d, and B kB MB GB TB KiB MiB GiB TiB".to_owned(),
+        None => format!("units are {TIME_UNITS}, and {SIZE_UNITS}"),
     };
     Some((message, help))
 }
@@ -143,6 +170,8 @@ mod tests {
             ("@d:>5sec", "@d:>5sec", "did you mean 5s?"),
             ("@d:[1 TO 5M]", "@d:[1 TO 5M]", "did you mean 5MB?"),
             ("@d:<=5MIB", "@d:<=5MIB", "did you mean 5MiB?"),
+            ("@wait_ms:>5MB", "@wait_ms:>5MB", "units are ns us ms s m h d"),
+            ("@sent.bytes:[1s TO 2s]", "@sent.bytes:[1s TO 2s]", "units are B kB"),
         ] {
             let said = said(text);
             let [(place, advised)] = &said[..] else { panic!("{text}: {said:?}") };
@@ -164,6 +193,7 @@ mod tests {
             "@version:>1.2.3",
             "@date:>2026-01-02",
             "@d:>300ms @size:[1KiB TO 2MiB}",
+            "@d_ms:>2s @d_bytes:>2 @duration:>1h @size_bytes:<5MB",
             "@d:>\"5sec\" @name:>m host:\"10.0.0.0/8\"",
             "status:>=warn",
             "servce",

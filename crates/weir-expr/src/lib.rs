@@ -38,7 +38,7 @@ pub use ast::{
     Bound, Expr, ExprKind, Field, Literal, Phrase, Range, Regexp, Reserved, Span, Term, Test,
 };
 pub use convention::{MESSAGE_PATHS, tag_path};
-pub use doubt::Doubt;
+pub use doubt::{Doubt, key_like};
 pub use error::{CompileError, ParseError};
 pub use fields::{Body, Constants, Fields, NoConstants, Value, Visitor};
 pub use glob::{Glob, Piece};

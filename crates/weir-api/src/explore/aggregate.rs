@@ -202,9 +202,10 @@ async fn answer(
     asked: AggregateBody,
 ) -> Result<Response, Problem> {
     let names = Names::BODY;
-    let arrival = shared.explore.arrival();
+    let mut arrival = shared.explore.arrival();
     let question = Question::new(names, &asked.filter, &asked.weir.measures);
     let mut filter = question.filter(arrival.now_ns(), access(headers))?;
+    arrival.look_at(&question.query, &filter.query);
     let hash = question.hash(&format!("aggregate {}", json!([asked.compute, asked.group_by])));
     let begin = question.go_on(asked.page.cursor.as_deref(), hash, &mut filter)?;
     let first = begin.map_or(0, |key| key.sequence as usize);

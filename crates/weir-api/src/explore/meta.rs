@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use weir_expr::Unit;
+use weir_expr::{Doubt, Expr, Unit, key_like};
 use weir_host::Clock;
 use weir_store::query::{Coverage, Shortfall, TimeRange};
 
@@ -41,8 +41,8 @@ pub struct NextPage {
 /// Something that should be known about an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Warning {
-    /// One of `deadline`, `memory`, `catching_up`, `damaged`, `unknown_field`, `approximate`,
-    /// `ignored`.
+    /// One of `deadline`, `memory`, `catching_up`, `damaged`, `unknown_field`, `doubtful`, `never`,
+    /// `approximate`, `ignored`.
     pub code: String,
     /// In short.
     pub title: String,
@@ -144,13 +144,24 @@ impl Warning {
     }
 
     fn unknown_field(name: &str) -> Self {
-        let mut detail = format!("no record has a field {name}; is it misspelt?");
-        if let Some(tag) = name.strip_prefix('@') {
-            let hint =
-                format!(" What records have from their source is a tag: {tag}:..., without @.");
-            detail.push_str(&hint);
-        }
+        let detail = match (name.strip_prefix('@'), key_like(name)) {
+            (Some(tag), _) => format!(
+                "no record has a field {name}; is it misspelt? What records have from their \
+                 source is a tag: {tag}:..., without @."
+            ),
+            (None, Some(near)) => format!("no record has a tag {name}; did you mean {near}?"),
+            (None, None) => format!("no record has a tag {name}; attributes are written @{name}"),
+        };
         Self::new("unknown_field", "a field is unknown", detail)
+    }
+
+    fn doubtful(doubt: &Doubt) -> Self {
+        let detail = format!("{}; {}", doubt.message, doubt.help);
+        Self::new("doubtful", "this may not be meant", detail)
+    }
+
+    fn never(reason: &str) -> Self {
+        Self::new("never", "no record can match", reason)
     }
 }
 
@@ -160,13 +171,22 @@ pub(super) struct Arrival {
     clock: Arc<dyn Clock>,
     since: Duration,
     request_id: u64,
+    doubts: Vec<Doubt>,
+    /// Why no record can match.
+    never: Option<String>,
 }
 
 impl Arrival {
     /// Now.
     pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
         let (clock, request_id) = (Arc::clone(clock), fastrand::u64(..));
-        Self { since: clock.monotonic(), clock, request_id }
+        let since = clock.monotonic();
+        Self { since, clock, request_id, doubts: Vec::new(), never: None }
+    }
+
+    /// The answer is to say what is probably not meant by the query.
+    pub(super) fn look_at(&mut self, text: &str, query: &Expr) {
+        (self.doubts, self.never) = (query.doubts(text), query.never());
     }
 
     /// When it arrived, nanoseconds since 1970.
@@ -179,6 +199,11 @@ impl Arrival {
         let is_late = coverage.shortfalls.contains(&Shortfall::Deadline);
         let shortfalls = coverage.shortfalls.iter().map(Warning::of_shortfall);
         let unknown = coverage.unknown_fields.iter().map(|name| Warning::unknown_field(name));
+        let is_new = |doubt: &&Doubt| {
+            doubt.tag.as_ref().is_none_or(|tag| !coverage.unknown_fields.contains(tag))
+        };
+        let doubts = self.doubts.iter().filter(is_new).map(Warning::doubtful);
+        let never = self.never.as_deref().map(Warning::never);
         let scanned = coverage.scanned;
         let elapsed = self.clock.monotonic().saturating_sub(self.since);
         Meta {
@@ -186,7 +211,7 @@ impl Arrival {
             request_id: format!("{:016x}", self.request_id),
             status: if is_late { "timeout" } else { "done" }.to_owned(),
             page: None,
-            warnings: shortfalls.chain(unknown).collect(),
+            warnings: shortfalls.chain(unknown).chain(doubts).chain(never).collect(),
             weir: ScanMeta {
                 partial: coverage.is_partial(),
                 from: None,

@@ -72,10 +72,11 @@ pub(crate) async fn get(
     query: Result<Query<PatternsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let asked = parameters(query)?;
-    let arrival = shared.explore.arrival();
+    let mut arrival = shared.explore.arrival();
     let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
     let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
     let filter = question.filter(arrival.now_ns(), access(&headers))?;
+    arrival.look_at(&question.query, &filter.query);
     let limit = bounded("limit", asked.limit, PATTERNS, PATTERNS_MAX)?;
     let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
     let measures = shared.explore.measures(&filter.measures)?;

@@ -122,7 +122,7 @@ pub(super) struct WeirOptions {
 #[derive(Debug, Clone)]
 pub(super) struct Question {
     names: Names,
-    query: String,
+    pub(super) query: String,
     from: Option<TimeText>,
     to: Option<TimeText>,
     /// Without `from` it begins with the first record, not 15 minutes ago.

@@ -197,9 +197,10 @@ async fn answer(
     asked: SearchBody,
     names: Names,
 ) -> Result<Response, Problem> {
-    let arrival = shared.explore.arrival();
+    let mut arrival = shared.explore.arrival();
     let question = Question::new(names, &asked.filter, &asked.weir.measures);
     let mut filter = question.filter(arrival.now_ns(), access(headers))?;
+    arrival.look_at(&question.query, &filter.query);
     let hash = question.hash(&format!("search {:?}", asked.sort));
     let after = question.go_on(asked.page.cursor.as_deref(), hash, &mut filter)?;
     let range = filter.range;

@@ -295,6 +295,31 @@ fn bodies_and_methods_have_bounds() {
 }
 
 #[test]
+fn what_is_probably_not_meant_is_said_beside_the_answer() {
+    let api = api_of(Arc::new(MemoryStore::new(vec![record(0)])));
+    let said = |query: &str| {
+        let reply = post(&api, SEARCH, &json!({ "filter": filter(query) })).json();
+        let warnings = reply["meta"]["warnings"].as_array().cloned().unwrap_or_default();
+        let text = |warning: &Value, key: &str| warning[key].as_str().unwrap().to_owned();
+        warnings.iter().map(|warning| (text(warning, "code"), text(warning, "detail"))).collect()
+    };
+    for (query, code, detail) in [
+        ("sevice:web", "doubtful", "did you mean service?"),
+        ("@n:>5xs", "doubtful", "xs is no unit"),
+        ("@wait_ms:>5MB", "doubtful", "units are ns us ms"),
+        ("status:eror", "never", "eror is no status"),
+        ("@n:[5 TO 1]", "never", "contains nothing"),
+    ] {
+        let said: Vec<(String, String)> = said(query);
+        let [(found, told)] = &said[..] else { panic!("{query}: {said:?}") };
+        assert_eq!(found, code, "{query}");
+        assert!(told.contains(detail), "{query}: {told}");
+    }
+    assert_eq!(said("service:web status:error"), []);
+    api.shutdown();
+}
+
+#[test]
 fn an_answer_that_is_not_the_whole_one_says_so() {
     let store = MemoryStore { is_late: true, ..MemoryStore::new(vec![record(0)]) };
     let api = api_of(Arc::new(store));

@@ -45,6 +45,13 @@ fn without_literal(rule: usize, expr: &Expr, findings: &mut Vec<Finding>) {
     });
 }
 
+impl Expr {
+    /// Why no record can match, if that is certain.
+    pub fn never(&self) -> Option<String> {
+        never(&self.normalised())
+    }
+}
+
 /// Why no record can match, if that is certain. `expr` is in its normal form.
 fn never(expr: &Expr) -> Option<String> {
     match &expr.kind {

@@ -67,13 +67,10 @@ fn budget() -> Budget {
 }
 
 fn filter(query: &str, range: TimeRange) -> Filter {
-    let measure = Measure::parse("@a + @n").unwrap();
-    Filter {
-        query: parse(query).unwrap(),
-        range,
-        access: Access::all(),
-        measures: vec![NamedMeasure { path: "sum".to_owned(), measure }],
-    }
+    let measures = [("sum", "@a + @n"), ("late", "@wait_ms - 1ms")].map(|(path, measure)| {
+        NamedMeasure { path: path.to_owned(), measure: Measure::parse(measure).unwrap() }
+    });
+    Filter { query: parse(query).unwrap(), range, access: Access::all(), measures: measures.into() }
 }
 
 proptest! {
@@ -519,6 +516,36 @@ fn fields_that_no_record_has_are_named() {
     }
 }
 
+#[test]
+fn tags_that_no_record_has_are_named_where_nothing_was_found() {
+    let records: Vec<Record> = numbered(5)
+        .into_iter()
+        .map(|record| Record { tags: Some(r#"["env:prod"]"#), ..record })
+        .collect();
+    let (_, snapshots) = snapshots(&records, &records);
+    let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
+    for snapshot in &snapshots {
+        let mut request = AggregateRequest {
+            filter: filter("env:test sevice:web", TimeRange::ALL),
+            computes: vec![count.clone()],
+            group_by: Vec::new(),
+        };
+        let mut unknown = |query: &str, group_by: Option<&str>, access: &Access| {
+            request.filter.query = parse(query).unwrap();
+            request.filter.access = access.clone();
+            let top = |key: &str| GroupBy::top(weir_expr::Field::Tag(key.to_owned()), 10);
+            request.group_by = group_by.map(top).into_iter().collect();
+            scan::aggregate(snapshot, &request, &budget()).unwrap().coverage.unknown_fields
+        };
+        assert_eq!(unknown("env:test sevice:web", None, &Access::all()), ["sevice"]);
+        assert!(unknown("env:prod -sevice:web", None, &Access::all()).is_empty());
+        assert_eq!(unknown("*", Some("sevice"), &Access::all()), ["sevice"]);
+        assert!(unknown("*", Some("env"), &Access::all()).is_empty());
+        let none = Access::only(parse("service:nobody").unwrap());
+        assert_eq!(unknown("env:prod", None, &none), ["env"], "as unknown as what nobody has");
+    }
+}
+
 fn field_names(snapshot: &Snapshot, range: TimeRange, access: &Access) -> BTreeSet<String> {
     let fields = scan::fields(snapshot, range, access, &budget()).unwrap();
     let names: BTreeSet<String> = fields.iter().map(|field| field.name.clone()).collect();
@@ -552,9 +579,19 @@ proptest! {
         let is_own = |name: &String| ["@message", "@trace_id"].contains(&name.as_str());
         for (number, snapshot) in snapshots.iter().enumerate() {
             let found = field_names(snapshot, range, &access);
-            let found: BTreeSet<String> =
-                found.into_iter().filter(|name| name.starts_with('@')).collect();
+            let (found, others): (BTreeSet<String>, BTreeSet<String>) =
+                found.into_iter().partition(|name| name.starts_with('@'));
             prop_assert_eq!(&found, &seen, "{:?} in snapshot {}", only, number);
+            let has_tag = |key: &str| {
+                let query = parse(&format!("{key}:*")).unwrap();
+                let filter = Filter { query, ..visible.clone() };
+                all.iter().any(|record| naive::matches(&filter, record))
+            };
+            for key in ["env", "k", "source_id"] {
+                let is_reserved = key == "source_id";
+                prop_assert_eq!(others.contains(key), is_reserved || has_tag(key), "{} of {:?}", key, only);
+            }
+            prop_assert!(!others.contains("urgent"), "a word is no key");
             let named = PATHS.map(|path| format!("@{path}:*")).join(" OR ");
             let mut request = SearchRequest {
                 filter: filter(&named, range), order: Order::NewestFirst, limit: 1, after: None,

@@ -590,8 +590,9 @@ pub fn aggregate(
     }
     let of_computes = request.computes.iter().filter_map(|compute| compute.field.as_ref());
     let named = of_computes.chain(request.group_by.iter().map(|group| &group.field));
-    coverage.unknown_fields = unknown_fields(snapshot, &request.filter, named, budget)?;
     let matched = counted.matched;
+    coverage.unknown_fields =
+        unknown_fields(snapshot, &request.filter, named, matched > 0, budget)?;
     let is_approximate = counted.is_approximate;
     let buckets = Report::new(&counted, request).buckets();
     Ok(Aggregate { buckets, matched, is_approximate, coverage })

@@ -17,6 +17,7 @@ use super::plan::Plan;
 use super::row_set::RowSet;
 use super::run::{Halt, Sink, run};
 use super::sources::{is_below, taken_paths};
+use super::tags::{may_have_tag, tag_keys};
 use super::unit::{Place, Unit};
 use crate::embedded::columns::AttributeValue;
 use crate::embedded::segment::{Dictionary, Role, ValueKind};
@@ -215,21 +216,23 @@ pub fn fields(
         parts: seen.units,
     });
     let mut fields: Vec<FieldInfo> = reserved.collect();
-    let attributes = seen.attributes.into_iter();
-    let mut attributes: Vec<FieldInfo> = attributes
-        .map(|(path, (value_type, parts))| FieldInfo {
-            name: format!("@{path}"),
-            value_type,
-            parts,
-        })
-        .collect();
-    attributes.sort_by(|a, b| b.parts.cmp(&a.parts).then_with(|| a.name.cmp(&b.name)));
-    fields.extend(attributes);
+    let attributes = seen.attributes.into_iter().map(|(path, (value_type, parts))| FieldInfo {
+        name: format!("@{path}"),
+        value_type,
+        parts,
+    });
+    let tags = tag_keys(snapshot, &filter, budget)?.into_iter();
+    let tags = tags.filter(|(key, _)| Reserved::from_name(key).is_none());
+    let tags = tags.map(|(name, parts)| FieldInfo { name, value_type: ValueType::Text, parts });
+    let mut others: Vec<FieldInfo> = attributes.chain(tags).collect();
+    others.sort_by(|a, b| b.parts.cmp(&a.parts).then_with(|| a.name.cmp(&b.name)));
+    fields.extend(others);
     Ok(fields)
 }
 
-/// Attributes of the query, and of other `fields` that were named, that no record of the range has
-/// that may be seen. Empty when that is not known.
+/// Attributes and tags of the query, and of other `fields` that were named, that no record of the
+/// range has that may be seen: `@path` or the tag's key. Empty when that is not known. The tags of a
+/// query that `has_found` something are not looked for.
 ///
 /// # Errors
 /// See [`QueryError`].
@@ -237,16 +240,38 @@ pub(super) fn unknown_fields<'a>(
     snapshot: &Snapshot,
     filter: &Filter,
     fields: impl IntoIterator<Item = &'a Field>,
+    has_found: bool,
     budget: &Budget,
 ) -> Result<Vec<String>, QueryError> {
-    let mut named = BTreeSet::new();
-    let mut add = |field: &Field| {
-        if let Field::Attribute(path) = field {
-            named.insert(path.clone());
+    let (mut attributes, mut tags) = (BTreeSet::new(), BTreeSet::new());
+    filter.query.for_each_term(&mut |term, _| match &term.field {
+        Field::Attribute(path) => drop(attributes.insert(path.clone())),
+        Field::Tag(key) if !has_found => drop(tags.insert(key.clone())),
+        _ => {}
+    });
+    for field in fields {
+        match field {
+            Field::Attribute(path) => drop(attributes.insert(path.clone())),
+            Field::Tag(key) => drop(tags.insert(key.clone())),
+            _ => {}
         }
-    };
-    filter.query.for_each_term(&mut |term, _| add(&term.field));
-    fields.into_iter().for_each(add);
+    }
+    let mut unknown = unknown_attributes(snapshot, filter, attributes, budget)?;
+    for key in tags {
+        if !may_have_tag(snapshot, filter, &key, budget)? {
+            unknown.push(key);
+        }
+    }
+    Ok(unknown)
+}
+
+/// Of these attributes those that no record of the range has, as they are written.
+fn unknown_attributes(
+    snapshot: &Snapshot,
+    filter: &Filter,
+    named: BTreeSet<String>,
+    budget: &Budget,
+) -> Result<Vec<String>, QueryError> {
     let is_own = |path: &str| {
         filter.measures.iter().any(|measure| measure.path == path)
             || taken_paths().any(|taken| taken == path)

@@ -27,6 +27,7 @@ mod run;
 mod search;
 mod sketch;
 mod sources;
+mod tags;
 mod unit;
 mod words;
 

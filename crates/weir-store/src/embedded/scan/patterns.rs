@@ -251,8 +251,8 @@ pub fn patterns(
             examples: records_of(&units, &known.examples, &mut coverage)?,
         });
     }
-    coverage.unknown_fields = unknown_fields(snapshot, &request.filter, [], budget)?;
     let Seen { matched, is_approximate, .. } = seen;
+    coverage.unknown_fields = unknown_fields(snapshot, &request.filter, [], matched > 0, budget)?;
     Ok(Patterns { patterns, matched, is_approximate, coverage })
 }
 

@@ -207,7 +207,9 @@ pub fn search(
     if has_more || (is_cut && !found.is_empty()) {
         page.next = found.last().map(|last| turn.key(last.rank));
     }
-    page.coverage.unknown_fields = unknown_fields(snapshot, &request.filter, [], budget)?;
+    let has_found = !page.records.is_empty();
+    page.coverage.unknown_fields =
+        unknown_fields(snapshot, &request.filter, [], has_found, budget)?;
     Ok(page)
 }
 

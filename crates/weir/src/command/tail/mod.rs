@@ -30,6 +30,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(45);
 pub(crate) fn run(args: &TailArgs, color: ColorChoice) -> Result<Exit> {
     let query = args.query.join(" ");
     let mut tail = Tail::connect(Client::new(&args.api)?, &query, args.max_rate, color)?;
+    tail.say_doubts(&query);
     tail.output = args.output;
     tail.rows_left = args.limit;
     tail.run()
@@ -74,6 +75,17 @@ impl Tail {
             known: None,
             last_id: None,
         })
+    }
+
+    /// Says what is probably not meant: nothing may come for a long time.
+    fn say_doubts(&self, query: &str) {
+        let Ok(expression) = weir_expr::parse(query) else { return };
+        for doubt in expression.doubts(query) {
+            self.say(Style::Warn, &format!("{}; {}", doubt.message, doubt.help));
+        }
+        if let Some(reason) = expression.never() {
+            self.say(Style::Warn, &format!("no record can match: {reason}"));
+        }
     }
 
     /// Prints until no more is wanted.
