@@ -42,11 +42,15 @@ enum Search {
 enum Way {
     /// As one: it says the same of a text in the middle of others.
     AsOne,
-    /// Where there is a stretch of characters that it asks for. It has no literal to look for.
+    /// Where there is a stretch of characters that it asks for. It has no literal that is worth
+    /// looking for.
     Stretches(Stretches),
     /// Each by itself.
     Each,
 }
+
+/// Shortest literals that are looked for rather than stretches.
+const LITERAL_BYTES_MIN: usize = 3;
 
 impl Way {
     fn of(hir: &Hir, has_literals: bool) -> Self {
@@ -130,7 +134,10 @@ impl TermMatcher {
                 };
                 let hir = regexp.hir().map_err(|refused| error(refused.message))?;
                 let literals = literal::required(&hir);
-                let way = Way::of(&hir, literals.is_some());
+                // Shorter ones, such as the ten digits, are in nearly every text.
+                let is_rare = |literal: &Literal| literal.len() >= LITERAL_BYTES_MIN;
+                let has_literals = literals.as_ref().is_some_and(|all| all.iter().all(is_rare));
+                let way = Way::of(&hir, has_literals);
                 required = literals.map(|all| all.iter().map(Literal::certain_parts).collect());
                 Search::Regexp { regexp: regexp.compile().map_err(error)?, way }
             }
@@ -350,6 +357,23 @@ mod tests {
         let ExprKind::Term(term) = &expr.kind else { panic!("{text} is no term") };
         let matcher = TermMatcher::new(term).unwrap();
         (expr, matcher)
+    }
+
+    #[test]
+    fn what_is_looked_for_of_a_regexp_is_rare() {
+        let way = |text: &str| match matcher(text).1.search {
+            Search::Regexp { way: Way::Stretches(_), .. } => "stretches",
+            Search::Regexp { way: Way::AsOne, .. } => "as one",
+            _ => "each",
+        };
+        // The ten digits, and two letters, are literals too.
+        for text in ["/[0-9]{9}/", "/\\b[0-9a-f]{16}\\b/", "/10[0-9]{6}/", "/#[0-9]{7}/"] {
+            assert_eq!(way(text), "stretches", "{text}");
+        }
+        for text in ["/user[0-9]{9}/", "/zqx[0-9]+/", "/[0-9]+/"] {
+            assert_eq!(way(text), "as one", "{text}");
+        }
+        assert_eq!(way("/[0-9]$/"), "each");
     }
 
     const QUERIES: [&str; 27] = [

@@ -35,11 +35,18 @@ impl Stretches {
 
     /// The first bytes of the first stretch that begins at `from` or behind: as many as count.
     pub(crate) fn find(&self, bytes: &[u8], from: usize) -> Option<std::ops::Range<usize>> {
-        let mut start = from;
-        while let Some(window) = bytes.get(start..start + self.len) {
-            match window.iter().rposition(|byte| !self.is_of_kind[usize::from(*byte)]) {
-                Some(other) => start += other + 1,
-                None => return Some(start..start + self.len),
+        let is_of_kind = |byte: &u8| self.is_of_kind[usize::from(*byte)];
+        let mut end = from + self.len;
+        while let Some(last) = bytes.get(end - 1) {
+            if is_of_kind(last) {
+                let start = end - self.len;
+                let before = bytes.get(start..end - 1)?;
+                match before.iter().rposition(|byte| !is_of_kind(byte)) {
+                    Some(other) => end = start + other + 1 + self.len,
+                    None => return Some(start..end),
+                }
+            } else {
+                end += self.len;
             }
         }
         None
