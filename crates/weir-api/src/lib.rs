@@ -23,7 +23,7 @@ pub use explore::{
     DeletionAnswer, DeletionEntry, DeletionsAnswer, FieldEntry, FieldsAnswer, Links, LogAttributes,
     LogDetails, LogEntry, NextPage, PatternEntry, PatternsAnswer, QueryLimits, ScanMeta,
     SearchAnswer, StoreColumn, StoreDocument, StoreService, ValueEntry, ValuesAnswer, Warning,
-    nested_attributes,
+    nested_attributes, resource_tags,
 };
 pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, SourceCounts, SourceEntry,

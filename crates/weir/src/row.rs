@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
-use weir_api::{LogAttributes, LogDetails, LogEntry, nested_attributes};
+use weir_api::{LogAttributes, LogDetails, LogEntry, nested_attributes, resource_tags};
 use weir_codec::parse_rfc3339;
 use weir_expr::{Expr, ExprKind, Glob, MESSAGE_PATHS, Piece, Reserved, Status, Test};
 use weir_host::units::format_rfc3339;
@@ -117,13 +117,12 @@ impl Row {
     /// Of a search.
     pub(crate) fn of_entry(entry: &LogEntry) -> Self {
         let LogEntry { attributes: record, weir, .. } = entry;
-        let text = |path: &str| attribute(&record.attributes, path).and_then(Value::as_str);
         let name = record
             .service
             .as_deref()
-            .or_else(|| text("container.name"))
-            .or_else(|| text("k8s.pod.name"))
-            .or_else(|| text("log.file.path").and_then(file_name))
+            .or_else(|| record.tag("container.name"))
+            .or_else(|| record.tag("k8s.pod.name"))
+            .or_else(|| record.tag("log.file.path").and_then(file_name))
             .or_else(|| weir.as_ref()?.source.as_deref());
         Self {
             time: weir.as_ref().map_or(&record.timestamp, |weir| &weir.timestamp).clone(),
@@ -174,12 +173,10 @@ pub(crate) fn entry_of_tail(record: &Value) -> LogEntry {
         None => status,
     });
     let (service, host) = (find(&own, Reserved::Service), find(&own, Reserved::Host));
-    let (mut flat, mut beside) = (BTreeMap::new(), BTreeMap::new());
+    let mut flat = BTreeMap::new();
     flatten("", Value::Object(own), &mut flat);
-    flatten("", Value::Object(resource), &mut beside);
-    for (path, values) in beside {
-        flat.entry(path).or_insert(values);
-    }
+    let source = record["source"].as_str().map(|name| format!("source:{name}"));
+    let beside = resource_tags(&Value::Object(resource).to_string());
     let one_or_list = |(path, mut values): (String, Vec<Value>)| match values.len() {
         1 => (path, values.remove(0)),
         _ => (path, Value::Array(values)),
@@ -194,11 +191,7 @@ pub(crate) fn entry_of_tail(record: &Value) -> LogEntry {
             service,
             status,
             message: message.or_else(|| Some(body.to_owned())),
-            tags: record["source"]
-                .as_str()
-                .map(|name| format!("source:{name}"))
-                .into_iter()
-                .collect(),
+            tags: source.into_iter().chain(beside).collect(),
             attributes,
         },
         weir: Some(details),
@@ -337,8 +330,8 @@ mod tests {
     fn a_row_of_a_search_looks_like_one_of_a_live_tail() {
         let entry: LogEntry = serde_json::from_value(json!({
             "id": "i", "type": "log",
-            "attributes": { "timestamp": "2026", "status": "error", "message": "m", "tags": [],
-                "attributes": { "log": { "file": { "path": "/var/log/a.log" } }, "a": 1, "a.b": 2 } },
+            "attributes": { "timestamp": "2026", "status": "error", "message": "m",
+                "tags": ["log.file.path:/var/log/a.log"], "attributes": { "a": 1, "a.b": 2 } },
             "weir": { "timestamp": "2026-01-01T00:00:00Z", "stream": "", "position": "" },
         }))
         .unwrap();
@@ -365,11 +358,8 @@ mod tests {
         let json = serde_json::to_value(&entry).unwrap();
         let want = json!({
             "timestamp": "2026-01-01T00:00:00.000Z", "service": "web", "status": "warn",
-            "message": "m", "tags": ["source:app"],
-            "attributes": {
-                "a": { "b": 1 }, "l": 1, "level": "WARNING", "log": { "file": { "path": "/var/log/a.log" } },
-                "service": "web",
-            },
+            "message": "m", "tags": ["source:app", "log.file.path:/var/log/a.log"],
+            "attributes": { "a": { "b": 1 }, "l": 1, "level": "WARNING", "service": "web" },
         });
         assert_eq!(json["attributes"], want);
         assert_eq!(json["id"], json!(entry.weir.as_ref().unwrap().id().unwrap()));

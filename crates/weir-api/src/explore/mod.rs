@@ -57,7 +57,7 @@ pub use deletions::{DeletionAnswer, DeletionEntry, DeletionsAnswer};
 pub use limits::{DEADLINE_MAX, QueryLimits};
 pub use meta::{Meta as AnswerMeta, NextPage, ScanMeta, Warning};
 pub use patterns::{PatternEntry, PatternsAnswer};
-pub use record::{LogAttributes, LogDetails, LogEntry, nested_attributes};
+pub use record::{LogAttributes, LogDetails, LogEntry, nested_attributes, resource_tags};
 pub use report::{StoreColumn, StoreDocument, StoreService};
 pub use search::{Links, SearchAnswer};
 

@@ -3,16 +3,16 @@
 //! Attributes stand in nested objects: `http.status_code` is `status_code` inside `http`. Where
 //! that cannot be, since a part of the path has a value of its own, the rest of the path stays one
 //! name with dots: of `a` = 1 and `a.b` = 2 comes `{"a": 1, "a.b": 2}`. Several values of one path
-//! are a list. Beside the record's own attributes stand those of its resource; where both have
-//! a path, the record's own counts. What is computed of it stands among them.
+//! are a list. What is computed of a record stands among its attributes; those of its resource are
+//! tags, since that is how a query asks for them.
 //!
 //! Invariant: what is made depends on the record alone, not on the order of its attributes.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
-use weir_codec::{format_rfc3339_ns, parse_rfc3339};
-use weir_expr::{Computed, Field, Fields as _};
+use weir_codec::{Attributes, Scalar, format_rfc3339_ns, parse_rfc3339};
+use weir_expr::{Computed, Field, Fields as _, Reserved, tag_path};
 use weir_host::units::format_rfc3339;
 use weir_model::{Position, StreamId};
 use weir_store::embedded::columns::{AttributeValue, StoredRecord};
@@ -56,9 +56,10 @@ pub struct LogAttributes {
     /// The message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Its tags, `key:value` or bare words, and `source:` with the source that took it in.
+    /// Its tags, `key:value` or bare words: its own, `source:` with the source that took it in, and
+    /// the attributes of its resource, but for host and service.
     pub tags: Vec<String>,
-    /// All other attributes, nested, with those of its resource.
+    /// All other attributes, nested.
     pub attributes: Map<String, Value>,
 }
 
@@ -85,6 +86,17 @@ impl LogDetails {
         let (epoch, offset) = self.position.split_once(':')?;
         let position = Position::new(epoch.parse().ok()?, offset.parse().ok()?);
         Some(encode_id(&RecordId { time_ns, stream, position }))
+    }
+}
+
+impl LogAttributes {
+    /// The first value of the tag, as a query would find it.
+    pub fn tag(&self, key: &str) -> Option<&str> {
+        let path = tag_path(key);
+        let of = |wanted: &str| {
+            self.tags.iter().find_map(|tag| tag.strip_prefix(wanted)?.strip_prefix(':'))
+        };
+        of(path).or_else(|| of(key))
     }
 }
 
@@ -125,6 +137,33 @@ pub(super) fn tags(record: &StoredRecord) -> Vec<String> {
     let json = record.tags.as_deref().unwrap_or("[]");
     let mut tags: Vec<String> = serde_json::from_str(json).unwrap_or_default();
     tags.extend(record.source.iter().map(|source| format!("source:{source}")));
+    tags.extend(resource_tags(record.resource.as_deref().unwrap_or("{}")));
+    tags
+}
+
+/// The attributes of a resource, given as JSON, as tags: that is how a query asks for them. Host and
+/// service are left out: they stand beside the tags of a record.
+pub fn resource_tags(resource: &str) -> Vec<String> {
+    let mut attributes = Attributes::new();
+    // What is no object is an empty resource, as everywhere.
+    let _ = attributes.read_json(resource.as_bytes());
+    let is_beside = |path: &str| {
+        let mut keys = [Reserved::Host, Reserved::Service].into_iter();
+        keys.any(|key| key.resource_paths().contains(&path))
+    };
+    let mut tags = Vec::new();
+    for (path, value) in attributes.iter() {
+        let path = String::from_utf8_lossy(path);
+        if value == Scalar::Null || is_beside(&path) {
+            continue;
+        }
+        let mut text = Vec::new();
+        match value {
+            Scalar::Text(value) => text.extend_from_slice(value),
+            value => value.write_json(&mut text),
+        }
+        tags.push(format!("{path}:{}", String::from_utf8_lossy(&text)));
+    }
     tags
 }
 
@@ -178,13 +217,6 @@ fn nested(record: &StoredRecord, computed: Vec<(String, Value)>) -> Map<String, 
     for (path, text) in ids {
         if let (Some(path), Some(text)) = (path, text) {
             flat.push((path.to_owned(), text.as_str().into()));
-        }
-    }
-    let resource = record.resource.as_deref().unwrap_or("{}");
-    let resource: Map<String, Value> = serde_json::from_str(resource).unwrap_or_default();
-    for (path, value) in resource {
-        if !flat.iter().any(|(known, _)| *known == path) {
-            flat.push((path, value));
         }
     }
     nested_attributes(flat)

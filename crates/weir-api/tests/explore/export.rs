@@ -49,10 +49,10 @@ fn csv_has_the_columns_that_were_asked_for() {
     let (api, store) = api(1);
     store.records.lock().unwrap()[0].message = Some("a \"b\",\nc".to_owned());
     let path = format!(
-        "/weir/v1/export?format=csv&columns=timestamp,service,@http.status_code,@none,message&{RANGE}"
+        "/weir/v1/export?format=csv&columns=timestamp,pod_name,env,@http.status_code,@none,message&{RANGE}"
     );
-    let want = "timestamp,service,@http.status_code,@none,message\r\n\
-                2026-01-01T00:00:00.123456789Z,web,500,,\"a \"\"b\"\",\nc\"\r\n";
+    let want = "timestamp,pod_name,env,@http.status_code,@none,message\r\n\
+                2026-01-01T00:00:00.123456789Z,p,prod,500,,\"a \"\"b\"\",\nc\"\r\n";
     assert_eq!(get(&api, &path).text, want);
     let wrong = get(&api, &format!("/weir/v1/export?format=csv&columns=sevice&{RANGE}"));
     assert_eq!(wrong.status, 400);

@@ -42,10 +42,10 @@ fn a_record_looks_as_clients_of_datadog_know_it() {
         json!({
             "timestamp": "2026-01-01T00:00:00.123Z",
             "host": "h1", "service": "web", "status": "error", "message": "request 0 done",
-            "tags": ["env:prod", "blue", "source:app"],
+            "tags": ["env:prod", "blue", "source:app", "k8s.pod.name:p"],
             "attributes": {
                 "duration": 0, "http": { "status_code": 500 }, "request_time": 5,
-                "service_time": 0, "host": { "name": "h1" }, "k8s": { "pod": { "name": "p" } },
+                "service_time": 0,
             },
         })
     );

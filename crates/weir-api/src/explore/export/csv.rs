@@ -1,7 +1,7 @@
 //! Records as comma-separated values (RFC 4180).
 
 use serde_json::{Map, Value};
-use weir_expr::Field;
+use weir_expr::{Field, key_like};
 use weir_store::embedded::columns::StoredRecord;
 use weir_store::query::NamedMeasure;
 
@@ -29,6 +29,8 @@ enum Column {
     Attributes,
     /// One of them.
     Attribute(String),
+    /// The first value of a tag.
+    Tag(String),
 }
 
 impl CsvColumns {
@@ -79,17 +81,18 @@ impl Column {
             "source" => Self::Source,
             "tags" => Self::Tags,
             "attributes" => Self::Attributes,
-            _ => {
-                let Field::Attribute(path) = field("columns", name)? else {
+            _ => match field("columns", name)? {
+                Field::Attribute(path) => Self::Attribute(path),
+                Field::Tag(key) if key_like(&key).is_none() => Self::Tag(key),
+                _ => {
                     let what = format!(
                         "there is no column {name:?}; there are id, timestamp, host, service, \
-                         status, message, source, tags, attributes, and attributes such as \
-                         @http.url"
+                         status, message, source, tags, attributes, attributes such as @http.url, \
+                         and tags such as pod_name"
                     );
                     return Err(Problem::parameter("columns", what));
-                };
-                Self::Attribute(path)
-            }
+                }
+            },
         })
     }
 
@@ -103,6 +106,7 @@ impl Column {
             Self::Message => text(&record.message),
             Self::Tags => record.tags.join(" "),
             Self::Attributes => Value::Object(record.attributes.clone()).to_string(),
+            Self::Tag(key) => record.tag(key).unwrap_or_default().to_owned(),
             Self::Attribute(path) => match attribute(&record.attributes, path) {
                 None | Some(Value::Null) => String::new(),
                 Some(Value::String(text)) => text.clone(),

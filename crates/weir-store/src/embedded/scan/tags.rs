@@ -67,8 +67,8 @@ impl Sink for Keys {
                 if let View::Codes(codes, dictionary) = view {
                     let read = &mut self.read[number];
                     read.resize(dictionary.len(), false);
-                    let is_new = read.get_mut(codes[value] as usize);
-                    if !is_new.is_some_and(|read| !std::mem::replace(read, true)) {
+                    let of_code = read.get_mut(codes[value] as usize);
+                    if of_code.is_none_or(|is_read| std::mem::replace(is_read, true)) {
                         continue;
                     }
                 }

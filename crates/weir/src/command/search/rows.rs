@@ -148,8 +148,9 @@ fn value(entry: &LogEntry, column: &str) -> Value {
         "source" => entry.weir.as_ref().map_or(Value::Null, |weir| text(&weir.source)),
         "tags" => record.tags.join(" ").into(),
         path => {
-            let path = path.strip_prefix('@').unwrap_or(path);
-            attribute(&record.attributes, path).cloned().unwrap_or_default()
+            let name = path.strip_prefix('@').unwrap_or(path);
+            let tag = || record.tag(path).map(Value::from);
+            attribute(&record.attributes, name).cloned().or_else(tag).unwrap_or_default()
         }
     }
 }
