@@ -126,7 +126,8 @@ impl Number {
 
     /// The same, as so many of the unit; as it is where the unit is of something else, or none was
     /// written.
-    pub(crate) fn in_unit(self, unit: Unit) -> Self {
+    #[must_use]
+    pub fn in_unit(self, unit: Unit) -> Self {
         if self.dimension != Some(unit.dimension()) {
             return self;
         }

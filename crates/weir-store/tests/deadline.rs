@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use weir_codec::Scalar;
 use weir_host::Clock;
 use weir_model::Position;
 use weir_store::embedded::columns::NewRow;
@@ -35,14 +36,20 @@ impl Clock for SlowClock {
 }
 
 fn snapshot() -> Snapshot {
-    let message = "ab".repeat(MESSAGE_BYTES / 2);
+    let text = "ab".repeat(MESSAGE_BYTES / 2);
+    let texts: Vec<String> = (0..RECORDS).map(|number| format!("{text}{number}")).collect();
     let row = |number: usize| NewRow {
         sequence: number as u64,
         position: Position::new(1, number as u64),
-        message: Some(message.as_bytes()),
+        message: Some(text.as_bytes()),
         ..NewRow::default()
     };
-    let input = |number| Input { row: row(number), attributes: Vec::new() };
+    let attributes = |number: usize| {
+        [("same", &text), ("own", &texts[number])]
+            .map(|(path, text)| (path.as_bytes(), Scalar::Text(text.as_bytes())))
+            .into()
+    };
+    let input = |number| Input { row: row(number), attributes: attributes(number) };
     let rows = rows_of(&(0..RECORDS).map(input).collect::<Vec<_>>());
     let len = rows.len();
     Snapshot { chunks: vec![(Arc::new(HeadChunk::new(rows)), len)], ..Snapshot::default() }
@@ -51,7 +58,7 @@ fn snapshot() -> Snapshot {
 #[test]
 fn the_texts_of_a_page_are_not_searched_to_their_end_when_the_time_is_up() {
     let snapshot = snapshot();
-    for query in ["/[ab]*[c-z]/", "/b$/", "\"ab ab\""] {
+    for query in ["/[ab]*[c-z]/", "/b$/", "\"ab ab\"", "@own:/[ab]*[c-z]/", "@own:*x", "@same:*x"] {
         let found = |seconds| {
             let time = Some(Duration::from_secs(seconds));
             let budget = Budget::new(Arc::new(SlowClock::default()), time, usize::MAX);

@@ -517,6 +517,27 @@ fn fields_that_no_record_has_are_named() {
 }
 
 #[test]
+fn units_of_fields_texts_and_measures_are_one() {
+    let wait = [AttributeValue::Int(2_000), AttributeValue::Text("2s".to_owned())];
+    let waits = |record: Record, value: &AttributeValue| Record {
+        attributes: vec![("wait_ms", value.clone())],
+        ..record
+    };
+    let records: Vec<Record> =
+        numbered(2).into_iter().zip(&wait).map(|(r, v)| waits(r, v)).collect();
+    let (all, snapshots) = snapshots(&records, &records);
+    for query in ["@wait_ms:>1s", "@wait_ms:[1s TO 2000ms]", "@late:[1s TO 2s]", "@late:1999ms"] {
+        let filter = filter(query, TimeRange::ALL);
+        let request = SearchRequest { filter, order: Order::NewestFirst, limit: 9, after: None };
+        assert_eq!(naive::search(&all, &request).records.len(), 4, "{query}");
+        for snapshot in &snapshots {
+            let found = scan::search(snapshot, &request, &budget()).unwrap();
+            assert_eq!(found.records.len(), 4, "{query}");
+        }
+    }
+}
+
+#[test]
 fn tags_that_no_record_has_are_named_where_nothing_was_found() {
     let records: Vec<Record> = numbered(5)
         .into_iter()

@@ -185,6 +185,7 @@ fn term() -> impl Strategy<Value = String> {
         "@wait_ms:<0.001s",
         "@late:>2ms",
         "@late:4ms",
+        "@late:[1s TO 3s]",
         "@sum:*",
         "@n:[a TO x]",
         "k:5",

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_codec::Scalar;
-use weir_expr::{Field, Fields, Numeric, Test, Value, Visitor};
+use weir_expr::{Field, Fields, Number, Numeric, Test, Unit, Value, Visitor};
 
 use super::column::{Column, Data, Gathered, View, entry, float};
 use super::number::IntRange;
@@ -288,10 +288,18 @@ impl Evaluator {
         if let Some(known) = self.reader.verdicts.get(&key) {
             return Rc::clone(known);
         }
+        let mut reading = Reading { budget: &self.budget, bytes: 0, stopped: self.stopped };
         let matcher = &mut self.plan.terms[id];
-        let of_code = |code| matcher.value(entry(dictionary, code));
+        let of_code = |code| {
+            let value = entry(dictionary, code);
+            let text = if let Value::Text(text) = value { text } else { b"" };
+            reading.goes_on(text) && matcher.value(value)
+        };
         let verdict = Rc::new(CodeSet::new((0..dictionary.len()).map(of_code).collect()));
-        self.reader.verdicts.insert(key, Rc::clone(&verdict));
+        self.stopped = reading.stopped;
+        if self.stopped.is_none() {
+            self.reader.verdicts.insert(key, Rc::clone(&verdict));
+        }
         verdict
     }
 
@@ -352,10 +360,18 @@ impl Evaluator {
 
     fn one_by_one(&mut self, id: TermId, column: &Column, candidates: &RowSet) -> RowSet {
         let view = column.view();
+        let mut reading = Reading { budget: &self.budget, bytes: 0, stopped: self.stopped };
         let matcher = &mut self.plan.terms[id];
-        column.rows_where(candidates.len(), |n| {
-            candidates.contains(column.row(n)) && matcher.value(view.value(n))
-        })
+        let found = column.rows_where(candidates.len(), |n| {
+            if !candidates.contains(column.row(n)) {
+                return false;
+            }
+            let value = view.value(n);
+            let text = if let Value::Text(text) = value { text } else { b"" };
+            reading.goes_on(text) && matcher.value(value)
+        });
+        self.stopped = reading.stopped;
+        found
     }
 
     /// Rows whose message passes, by what is known about its words, and else by reading it.
@@ -516,8 +532,10 @@ impl Evaluator {
         Ok(gathered.finish())
     }
 
-    /// For each row the first value of the field that is a number.
+    /// For each row the first value of the field that is a number, in the unit of the field.
     fn first_numbers(&mut self, field: &Field) -> Result<Vec<Option<Numeric>>, SegmentError> {
+        let unit = Unit::of(field, &self.plan.measures);
+        let told = |number: Number| unit.map_or(number, |unit| number.in_unit(unit)).value;
         let mut numbers = vec![None; self.reader.rows()];
         let mut is_decided = RowSet::none(numbers.len());
         for columns in self.columns_of(field)? {
@@ -528,7 +546,7 @@ impl Evaluator {
                     let row = column.row(n);
                     present.insert(row);
                     if !is_decided.contains(row) && numbers[row].is_none() {
-                        numbers[row] = view.value(n).number().map(|number| number.value);
+                        numbers[row] = view.value(n).number().map(told);
                     }
                 }
             }
