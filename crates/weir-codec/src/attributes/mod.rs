@@ -232,9 +232,10 @@ impl Attributes {
     }
 
     /// Adds the header of a syslog line (RFC 5424 or RFC 3164, with or without its priority).
-    /// `None`, and nothing added, when there is none.
-    pub fn read_syslog(&mut self, line: &[u8]) -> Option<Stated> {
-        self.attempt(|attributes| syslog::read(line, attributes))
+    /// `None`, and nothing added, when there is none. What has neither year nor zone is UTC in the
+    /// year in which it is nearest to `near_ns`, nanoseconds since 1970.
+    pub fn read_syslog(&mut self, line: &[u8], near_ns: i64) -> Option<Stated> {
+        self.attempt(|attributes| syslog::read(line, near_ns, attributes))
     }
 
     fn attempt(&mut self, read: impl FnOnce(&mut Self) -> Option<Stated>) -> Option<Stated> {
@@ -433,7 +434,7 @@ mod tests {
         assert_eq!(attributes.read_logfmt(b"just words"), None);
         let prose = b"Dec 10 11:04:43 host sshd[1]: authentication failure; logname= uid=0 euid=0";
         assert_eq!(attributes.read_if_logfmt(prose), None);
-        assert_eq!(attributes.read_syslog(b"no header here"), None);
+        assert_eq!(attributes.read_syslog(b"no header here", 0), None);
         assert_eq!(json(&attributes), r#"{"kept":1}"#);
     }
 

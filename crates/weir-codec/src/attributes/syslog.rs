@@ -11,6 +11,7 @@ use weir_model::Severity;
 use super::{Attributes, Scalar, Stated, month_number};
 use crate::parse_rfc3339;
 use crate::structured::quoted_len;
+use crate::text::time_of_text;
 
 const FACILITIES: [&str; 24] = [
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",
@@ -29,7 +30,7 @@ const SEVERITIES: [(&str, Severity); 8] = [
     ("debug", Severity::DEBUG),
 ];
 
-pub(super) fn read(line: &[u8], attributes: &mut Attributes) -> Option<Stated> {
+pub(super) fn read(line: &[u8], near_ns: i64, attributes: &mut Attributes) -> Option<Stated> {
     let mut stated = Stated::default();
     let rest = match priority(line) {
         Some((priority, rest)) => {
@@ -44,7 +45,7 @@ pub(super) fn read(line: &[u8], attributes: &mut Attributes) -> Option<Stated> {
     };
     match rest.strip_prefix(b"1 ") {
         Some(rest) if rest.len() < line.len() => rfc5424(rest, attributes, &mut stated)?,
-        _ => rfc3164(rest, attributes, &mut stated)?,
+        _ => rfc3164(rest, near_ns, attributes, &mut stated)?,
     }
     Some(stated)
 }
@@ -137,12 +138,18 @@ fn unescape_value(text: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// `Oct 11 22:14:15 host app[123]: text`, or with an RFC 3339 time in front. The old form has no
-/// year and no zone, so it states no time.
-fn rfc3164(text: &[u8], attributes: &mut Attributes, stated: &mut Stated) -> Option<()> {
+/// year and no zone: it is UTC in the year in which it is nearest to `near_ns`.
+fn rfc3164(
+    text: &[u8],
+    near_ns: i64,
+    attributes: &mut Attributes,
+    stated: &mut Stated,
+) -> Option<()> {
     let rest = match text.get(..16) {
         Some([month @ .., b' ', _, _, b' ', _, _, b':', _, _, b':', _, _, b' '])
             if month_number(month).is_some() =>
         {
+            stated.time_ns = time_of_text(text, near_ns);
             text.get(16..)?
         }
         _ => {
@@ -172,9 +179,12 @@ fn rfc3164(text: &[u8], attributes: &mut Attributes, stated: &mut Stated) -> Opt
 mod tests {
     use super::*;
 
+    /// 2026-01-01.
+    const NEAR_NS: i64 = 1_767_225_600_000_000_000;
+
     fn read_all(line: &str) -> Option<(String, Stated)> {
         let mut attributes = Attributes::new();
-        let stated = attributes.read_syslog(line.as_bytes())?;
+        let stated = attributes.read_syslog(line.as_bytes(), NEAR_NS)?;
         let mut out = Vec::new();
         attributes.write_json(&mut out);
         Some((String::from_utf8(out).unwrap(), stated))
@@ -202,8 +212,11 @@ mod tests {
             json,
             r#"{"syslog.facility":"auth","syslog.severity":"critical","syslog.hostname":"mymachine","syslog.appname":"su"}"#
         );
-        assert_eq!(stated, Stated { time_ns: None, severity: Severity(18) });
-        let (json, _) = read_all("Jun  4 15:16:01 combo sshd(pam_unix)[19939]: failure").unwrap();
+        let time_ns = parse_rfc3339(b"2025-10-11T22:14:15Z");
+        assert_eq!(stated, Stated { time_ns, severity: Severity(18) });
+        let (json, stated) =
+            read_all("Jan  4 15:16:01 combo sshd(pam_unix)[19939]: failure").unwrap();
+        assert_eq!(stated.time_ns, parse_rfc3339(b"2026-01-04T15:16:01Z"));
         assert_eq!(
             json,
             r#"{"syslog.hostname":"combo","syslog.appname":"sshd(pam_unix)","syslog.procid":"19939"}"#

@@ -58,10 +58,15 @@ pub fn severity_of_escaped_text(line: &[u8]) -> Severity {
 /// nearest to `near_ns`, nanoseconds since 1970.
 pub fn read_text(line: &[u8], near_ns: i64) -> Option<Stated> {
     let stated = Stated {
-        time_ns: time::read(without_priority(line), near_ns),
+        time_ns: time_of_text(without_priority(line), near_ns),
         severity: severity_of_text(line),
     };
     (stated != Stated::default()).then_some(stated)
+}
+
+/// The time at the beginning of a line: see [`read_text`].
+pub(crate) fn time_of_text(line: &[u8], near_ns: i64) -> Option<i64> {
+    time::read(line, near_ns)
 }
 
 fn without_priority(line: &[u8]) -> &[u8] {

@@ -164,7 +164,7 @@ fn read(
         }
         BodyFormat::Logfmt => attributes.read_if_logfmt(text),
         BodyFormat::Line(format) => attributes.read_line(text, format),
-        BodyFormat::Syslog => attributes.read_syslog(text),
+        BodyFormat::Syslog => attributes.read_syslog(text, view.timestamp_ns),
         BodyFormat::Text => read_text(text, view.timestamp_ns),
     })
 }

@@ -35,4 +35,4 @@ pub use head::Upstream;
 pub use log_store::{Explorer, Snapshots};
 pub use manifest::ManifestError;
 pub use store::{EmbeddedStore, StoreConfig};
-pub use verify::{Verified, bytes_to_verify, verify};
+pub use verify::{Fault, Verified, bytes_to_verify, verify};

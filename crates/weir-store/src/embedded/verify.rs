@@ -1,7 +1,8 @@
-//! Reads everything that is stored, to say what of it is damaged.
+//! Reads everything that is stored, to say what of it is damaged or missing.
 //!
 //! Invariant: nothing is changed, so it can be run beside a running weir. What that removes in the
-//! meantime is passed over.
+//! meantime is passed over: it takes a segment out of the manifest before it removes the file, so
+//! one that is gone is missing only if the manifest, read after that, still names it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use weir_host::{Disk, OpenMode};
 
 use super::files::{SegmentFiles, has_extension};
+use super::manifest::{Manifest, ManifestError, SegmentEntry};
 use super::segment::{ChunkInfo, PageBuffer, Segment, SegmentError};
 use super::sidecar::{Sidecar, SidecarError};
 
@@ -24,23 +26,80 @@ pub struct Verified {
     /// Bytes that both have on the disk: of [`bytes_to_verify`], those that this one was.
     pub file_bytes: u64,
     /// What is wrong with the segment.
-    pub fault: Option<SegmentError>,
+    pub fault: Option<Fault>,
     /// What is wrong with its sidecar, which can be built anew.
     pub sidecar_fault: Option<SidecarError>,
 }
 
+/// What is wrong with a segment.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// It cannot be read.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// It is in the manifest and not on the disk.
+    #[error("the segment is missing, with {rows} records")]
+    Missing {
+        /// How many records it had.
+        rows: u64,
+    },
+    /// It was damaged and is kept for people.
+    #[error("the segment was damaged and is set aside; no search looks into it")]
+    SetAside,
+}
+
+impl Verified {
+    /// Of a file that is not read.
+    fn unread(path: PathBuf, fault: Fault) -> Self {
+        let fault = Some(fault);
+        Self { path, rows: 0, bytes: 0, file_bytes: 0, fault, sidecar_fault: None }
+    }
+}
+
 /// Reads every page of every segment below the directory of a store, and its sidecar; calls
-/// `each` after each of them, in the order of their names.
+/// `each` after each of them, in the order of their names, then for each that was set aside, or is
+/// missing.
 ///
 /// # Errors
-/// A directory cannot be listed.
-pub fn verify(dir: &Path, disk: &dyn Disk, mut each: impl FnMut(Verified)) -> io::Result<()> {
-    for path in segments_below(dir, disk)? {
+/// A directory cannot be listed, or the manifest is of a later release.
+pub fn verify(
+    dir: &Path,
+    disk: &dyn Disk,
+    mut each: impl FnMut(Verified),
+) -> Result<(), ManifestError> {
+    let io_error = |error| ManifestError::Io { what: "cannot read", path: dir.into(), error };
+    for path in files_below(dir, disk, "parquet").map_err(io_error)? {
         if let Some(verified) = verify_segment(path, disk) {
             each(verified);
         }
     }
+    for path in files_below(dir, disk, "bad").map_err(io_error)? {
+        each(Verified::unread(path, Fault::SetAside));
+    }
+    for (path, rows) in missing(dir, disk)? {
+        each(Verified::unread(path, Fault::Missing { rows }));
+    }
     Ok(())
+}
+
+/// Segments that the manifest names, and that are not there when it is read again: with the number
+/// of their records. One that was set aside is not among them.
+fn missing(dir: &Path, disk: &dyn Disk) -> Result<Vec<(PathBuf, u64)>, ManifestError> {
+    let file = |entry: &SegmentEntry| SegmentFiles::new(dir, entry.id, entry.hour).segment;
+    let is_gone = |path: &Path| {
+        let opened = disk.open(path, OpenMode::Read);
+        opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    let is_missing = |entry: &&SegmentEntry| {
+        is_gone(&file(entry)) && is_gone(&file(entry).with_extension("bad"))
+    };
+    let named = Manifest::read(disk, dir)?.segments;
+    let mut missing: Vec<SegmentEntry> = named.values().filter(is_missing).copied().collect();
+    if !missing.is_empty() {
+        let named = Manifest::read(disk, dir)?.segments;
+        missing.retain(|entry| named.contains_key(&entry.id));
+    }
+    Ok(missing.iter().map(|entry| (file(entry), entry.rows)).collect())
 }
 
 /// Bytes of all that [`verify`] would read, as far as they can be told: of the segments and their
@@ -49,7 +108,7 @@ pub fn verify(dir: &Path, disk: &dyn Disk, mut each: impl FnMut(Verified)) -> io
 /// # Errors
 /// A directory cannot be listed.
 pub fn bytes_to_verify(dir: &Path, disk: &dyn Disk) -> io::Result<u64> {
-    let segments = segments_below(dir, disk)?.into_iter();
+    let segments = files_below(dir, disk, "parquet")?.into_iter();
     Ok(segments.map(|path| file_bytes(&SegmentFiles::of(path), disk)).sum())
 }
 
@@ -60,13 +119,13 @@ fn file_bytes(files: &SegmentFiles, disk: &dyn Disk) -> u64 {
 }
 
 /// Directories are those of days, and in them of hours.
-fn segments_below(dir: &Path, disk: &dyn Disk) -> io::Result<Vec<PathBuf>> {
+fn files_below(dir: &Path, disk: &dyn Disk, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for day in disk.list(dir)? {
         // What is no directory lists nothing.
         for hour in disk.list(&day).unwrap_or_default() {
             let files = disk.list(&hour).unwrap_or_default();
-            found.extend(files.into_iter().filter(|path| has_extension(path, "parquet")));
+            found.extend(files.into_iter().filter(|path| has_extension(path, extension)));
         }
     }
     found.sort();
@@ -88,12 +147,12 @@ fn verify_segment(path: PathBuf, disk: &dyn Disk) -> Option<Verified> {
         Ok(segment) => segment,
         Err(SegmentError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => {
-            verified.fault = Some(error);
+            verified.fault = Some(error.into());
             return Some(verified);
         }
     };
     verified.rows = segment.row_count();
-    verified.fault = read_all(&segment, &mut verified.bytes).err();
+    verified.fault = read_all(&segment, &mut verified.bytes).err().map(Fault::from);
     match files.open_sidecar(disk, &segment) {
         Ok(sidecar) => {
             verified.bytes += sidecar.file_bytes();
@@ -134,6 +193,7 @@ mod tests {
 
     use super::*;
     use crate::embedded::columns::{NewRow, Rows};
+    use crate::embedded::manifest::Change;
     use crate::embedded::sidecar::write_segment_with_sidecar;
 
     #[test]
@@ -141,7 +201,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let hour = dir.path().join("20260101/07");
         std::fs::create_dir_all(&hour).unwrap();
-        std::fs::write(dir.path().join("MANIFEST-1.log"), "not a directory").unwrap();
+        std::fs::write(dir.path().join("other"), "not a directory").unwrap();
         let mut rows = Rows::new();
         for number in 0..100 {
             let row = NewRow { sequence: number, message: Some(b"hello"), ..NewRow::default() };
@@ -181,5 +241,28 @@ mod tests {
         assert_eq!(faults, wanted.map(|(segment, sidecar)| (100, segment, sidecar)));
         assert_eq!(found[1].path, damaged);
         assert_eq!(found.iter().map(|verified| verified.file_bytes).sum::<u64>(), bytes);
+    }
+
+    #[test]
+    fn what_the_manifest_names_and_is_not_there_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut manifest, _) = Manifest::open(&RealDisk, dir.path(), &[]).unwrap();
+        let entry = |id, rows| SegmentEntry { id, rows, hour: 7, ..SegmentEntry::default() };
+        let added = vec![entry(1, 10), entry(2, 20), entry(3, 30)];
+        manifest.commit(&RealDisk, &Change { added, ..Change::default() }).unwrap();
+        manifest.commit(&RealDisk, &Change { removed: vec![1], ..Change::default() }).unwrap();
+        let files = SegmentFiles::new(dir.path(), 3, 7);
+        std::fs::create_dir_all(files.segment.parent().unwrap()).unwrap();
+        let aside = files.segment.with_extension("bad");
+        std::fs::write(&aside, "damaged").unwrap();
+
+        let mut found = Vec::new();
+        verify(dir.path(), &RealDisk, |verified| found.push(verified)).unwrap();
+        let [set_aside, missing] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(set_aside.path, aside);
+        assert!(matches!(set_aside.fault, Some(Fault::SetAside)), "{set_aside:?}");
+        assert_eq!(missing.path, SegmentFiles::new(dir.path(), 2, 7).segment);
+        assert!(matches!(missing.fault, Some(Fault::Missing { rows: 20 })), "{missing:?}");
+        assert_eq!(missing.rows, 0, "none of them was read");
     }
 }

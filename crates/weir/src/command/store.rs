@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use weir_api::StoreDocument;
 use weir_host::RealDisk;
 use weir_host::units::{approx_size, group_digits};
+use weir_store::embedded::{self, Fault, bytes_to_verify};
 
 use crate::cli::{ConfigArgs, Output, StoreCommand};
 use crate::client::Client;
@@ -50,13 +51,14 @@ fn verify(args: &ConfigArgs) -> Result<Exit> {
     let dir = locate(args)?.data_dir.join("store");
     let mut progress = Progress::new("read", true);
     if progress.is_shown()
-        && let Ok(bytes) = weir_store::embedded::bytes_to_verify(&dir, &RealDisk)
+        && let Ok(bytes) = bytes_to_verify(&dir, &RealDisk)
     {
         progress.set_total(Total::Bytes(bytes));
     }
     let (mut segments, mut rows, mut faults) = (0_u64, 0, String::new());
-    let read = weir_store::embedded::verify(&dir, &RealDisk, |found| {
-        segments += 1;
+    let read = embedded::verify(&dir, &RealDisk, |found| {
+        let is_there = !matches!(found.fault, Some(Fault::Missing { .. } | Fault::SetAside));
+        segments += u64::from(is_there);
         rows += found.rows;
         progress.add(found.bytes, found.file_bytes);
         let path = found.path.display();

@@ -87,6 +87,38 @@ fn generation_of(path: &Path) -> Option<u64> {
     name.strip_prefix("MANIFEST-")?.strip_suffix(".log")?.parse().ok()
 }
 
+/// Older before newer.
+fn generations_of(files: &[PathBuf]) -> Vec<u64> {
+    let mut generations: Vec<u64> = files.iter().filter_map(|p| generation_of(p)).collect();
+    generations.sort_unstable();
+    generations
+}
+
+/// All generations, of which every version is looked at before anything is done with one.
+fn read_logs(
+    disk: &dyn Disk,
+    dir: &Path,
+    generations: &[u64],
+) -> Result<Vec<(PathBuf, Vec<u8>)>, ManifestError> {
+    let read = |generation: &u64| {
+        let path = file_name(dir, *generation);
+        let bytes = record_file::read(disk, &path);
+        let bytes = bytes.or_else(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                Err(ManifestError::Io { what: "cannot read", path: path.clone(), error })
+            }
+            // Unreadable is damaged: weir starts.
+            _ => Ok(Vec::new()),
+        })?;
+        let header = bytes.get(..HEADER_LEN).unwrap_or_default();
+        match record_file::version(header, FILE_MAGIC) {
+            None | Some(VERSION) => Ok((path, bytes)),
+            Some(version) => Err(ManifestError::Version { file: path, version }),
+        }
+    };
+    generations.iter().map(read).collect()
+}
+
 impl Manifest {
     /// Replays all generations in `dir`, older before newer. Nothing is written.
     pub(crate) fn open(
@@ -94,26 +126,8 @@ impl Manifest {
         dir: &Path,
         files: &[PathBuf],
     ) -> Result<(Self, Recovered), ManifestError> {
-        let mut generations: Vec<u64> = files.iter().filter_map(|p| generation_of(p)).collect();
-        generations.sort_unstable();
-        let read = |generation: &u64| {
-            let path = file_name(dir, *generation);
-            let bytes = record_file::read(disk, &path);
-            let bytes = bytes.or_else(|error| match error.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    Err(ManifestError::Io { what: "cannot read", path: path.clone(), error })
-                }
-                // Unreadable is damaged: weir starts.
-                _ => Ok(Vec::new()),
-            })?;
-            let header = bytes.get(..HEADER_LEN).unwrap_or_default();
-            match record_file::version(header, FILE_MAGIC) {
-                None | Some(VERSION) => Ok((path, bytes)),
-                Some(version) => Err(ManifestError::Version { file: path, version }),
-            }
-        };
-        // Every version is looked at before anything is changed.
-        let logs = generations.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let generations = generations_of(files);
+        let logs = read_logs(disk, dir, &generations)?;
         let mut contents = Contents::default();
         let mut recovered = Recovered::default();
         for (place, (path, bytes)) in logs.iter().enumerate() {
@@ -139,6 +153,17 @@ impl Manifest {
             contents,
         };
         Ok((manifest, recovered))
+    }
+
+    /// What the manifest in `dir` says, for those who only look: damage is passed over.
+    pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<Contents, ManifestError> {
+        let io_error = |error| ManifestError::Io { what: "cannot read", path: dir.into(), error };
+        let generations = generations_of(&disk.list(dir).map_err(io_error)?);
+        let mut contents = Contents::default();
+        for (_, bytes) in read_logs(disk, dir, &generations)? {
+            replay(&bytes, &mut contents);
+        }
+        Ok(contents)
     }
 
     /// What it says now.
