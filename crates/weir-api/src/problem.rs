@@ -99,6 +99,12 @@ impl Problem {
         self
     }
 
+    /// It is about this parameter.
+    pub(crate) fn of(mut self, parameter: &str) -> Self {
+        self.0.parameter = Some(parameter.to_owned());
+        self
+    }
+
     /// With a place in the text of the parameter.
     pub(crate) fn at(mut self, span: Span) -> Self {
         self.0.span = Some(span.into());

@@ -2,8 +2,9 @@
 //!
 //! NDJSON and CSV are sent page by page: a page is asked for when the reader has taken the one
 //! before but [`CHUNKS_WAITING`], so an export holds two pages in memory, whatever its length.
-//! Parquet needs to know all columns before its first row: it comes in pieces that fit into
-//! memory, each a whole file; the header [`NEXT`] has the cursor of the next.
+//! Parquet needs to know all columns before its first row: a file is made whole, and what does not
+//! fit into one is refused, unless pieces were asked for, each a whole file; the header [`NEXT`] has
+//! the cursor of the next.
 //!
 //! Invariants: what was begun is ended whole, or the connection is cut, which every client
 //! notices; an export ends when its reader leaves; no more than [`exports_max`] run at once, so
@@ -38,6 +39,7 @@ use super::{Kind, failed, refused};
 use crate::problem::{NO_STORE, Problem};
 use crate::routes::Shared;
 use csv::CsvColumns;
+use parquet::Piece;
 use stream::StreamBody;
 
 /// Chunks that may wait for the reader.
@@ -95,8 +97,18 @@ pub(crate) struct ExportQuery {
     columns: Option<String>,
     /// Attributes that are computed: a JSON object from name to measure.
     measures: Option<String>,
+    /// Parquet: what does not fit into one file comes in pieces; without it, that is refused (422).
+    /// Default: `false`, but `true` with a `cursor`.
+    #[serde(default)]
+    pieces: bool,
     /// Parquet: the header `x-weir-next` of the piece before.
     cursor: Option<String>,
+}
+
+impl ExportQuery {
+    fn wants_pieces(&self) -> bool {
+        self.pieces || self.cursor.is_some()
+    }
 }
 
 /// All records that an expression describes, as a stream
@@ -105,8 +117,18 @@ pub(crate) struct ExportQuery {
 #[utoipa::path(
     get, path = "/weir/v1/export", tag = "export", params(ExportQuery),
     responses(
-        (status = 200, description = "The records", content_type = "application/x-ndjson",
-         body = String),
+        (status = 200, description = "The records", headers(
+            ("x-weir-next" = String, description = "Parquet: there are more records; the `cursor` \
+             of the next piece"),
+            ("x-weir-partial" = String, description = "The answer is not the whole one: why, with \
+             commas between: `damaged`, `catching_up`, `memory`, `deadline`"),
+         ), content(
+            (String = "application/x-ndjson"),
+            (String = "text/csv; charset=utf-8; header=present"),
+            (String = "application/vnd.apache.parquet"),
+         )),
+        (status = 422, description = "The records do not fit into one Parquet file, and pieces \
+         were not asked for"),
         (status = 503, description = "As many exports run as may"),
     )
 )]
@@ -116,7 +138,7 @@ pub(crate) async fn get(
     query: Result<Query<ExportQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let asked = parameters(query)?;
-    let (request, question) = request(&shared, &headers, &asked)?;
+    let (request, question, left) = request(&shared, &headers, &asked)?;
     let columns = CsvColumns::parse(asked.columns.as_deref())?;
     let measures = shared.explore.measures(&request.filter.measures)?.into();
     let store = shared.explore.store()?;
@@ -124,36 +146,43 @@ pub(crate) async fn get(
         let title = "as many exports run as may; try again when one has ended";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, title).retry_after(10)
     })?;
-    let limit = asked.limit.unwrap_or(u64::MAX);
-    let export = Export { shared, store, request, left: limit, is_done: limit == 0 };
+    let export = Export { shared, store, request, left, is_done: left == 0 };
     match asked.format {
         Format::Ndjson => lines(export, Lines { measures, columns: None }, permit).await,
         Format::Csv => {
             lines(export, Lines { measures, columns: Some(Arc::new(columns)) }, permit).await
         }
-        Format::Parquet => parquet::file(export, question).await,
+        Format::Parquet => {
+            let piece =
+                Piece { question, limit: asked.limit, is_one_of_many: asked.wants_pieces() };
+            parquet::file(export, piece).await
+        }
     }
 }
 
-/// The first page, and the hash of the question.
+/// The first page, the hash of the question, and how many records are wanted.
 fn request(
     shared: &Shared,
     headers: &HeaderMap,
     asked: &ExportQuery,
-) -> Result<(SearchRequest, u64), Problem> {
+) -> Result<(SearchRequest, u64, u64), Problem> {
     let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
     let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?.of_all_time();
     let mut filter = question.filter(shared.explore.arrival().now_ns(), access(headers))?;
     let hash = question.hash(&format!("export {:?} {:?}", asked.sort, asked.limit));
-    if asked.cursor.is_some() && asked.format != Format::Parquet {
-        return Err(Problem::parameter("cursor", "belongs to format=parquet"));
+    if asked.wants_pieces() && asked.format != Format::Parquet {
+        let name = if asked.cursor.is_some() { "cursor" } else { "pieces" };
+        return Err(Problem::parameter(name, "belongs to format=parquet"));
     }
-    let after = question.go_on(asked.cursor.as_deref(), hash, &mut filter)?;
+    let (cursor, left) = parquet::parts_of(asked.cursor.as_deref());
+    let after = question.go_on(cursor, hash, &mut filter)?;
+    // What was wanted of the pieces before is not wanted again.
+    let left = left.or(asked.limit).unwrap_or(u64::MAX);
     let order = match asked.sort {
         Some(super::search::Sort::Newest) => Order::NewestFirst,
         _ => Order::OldestFirst,
     };
-    Ok((SearchRequest { filter, order, limit: PAGE_RECORDS_MAX, after }, hash))
+    Ok((SearchRequest { filter, order, limit: PAGE_RECORDS_MAX, after }, hash, left))
 }
 
 /// An export under way.

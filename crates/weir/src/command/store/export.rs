@@ -49,6 +49,9 @@ fn export_path(args: &ExportArgs) -> String {
     if let Some(limit) = args.limit {
         add("limit", &limit.to_string());
     }
+    if args.format == ExportFormat::Parquet {
+        add("pieces", "true");
+    }
     if !args.columns.is_empty() {
         add("columns", &args.columns.join(","));
     }
