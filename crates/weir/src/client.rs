@@ -118,10 +118,10 @@ impl Client {
         Ok(stream)
     }
 
-    /// The body at a path, as it comes, and the headers before it. A body that does not come to
-    /// its end is an error of the reader.
+    /// The body at a path, as it comes, and the headers before it; what turns up later stands in
+    /// its trailers. A body that does not come to its end is an error of the reader.
     pub(crate) fn download(&self, path: &str) -> Result<(Headers, Chunked<BufReader<TcpStream>>)> {
-        let request = format!("GET {path} HTTP/1.1\r\nconnection: close\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nconnection: close, te\r\nte: trailers\r\n");
         let (stream, head) = self.begin(&request, "")?;
         stream.set_read_timeout(Some(SILENCE_MAX))?;
         let headers = Headers(head);
@@ -178,7 +178,7 @@ impl Client {
     }
 }
 
-/// Lines of the head of an answer.
+/// Lines of the head of an answer, or of its trailers.
 #[derive(Debug)]
 pub(crate) struct Headers(String);
 

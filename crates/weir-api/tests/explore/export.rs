@@ -1,13 +1,14 @@
 //! All records, as a stream.
 
 use std::io::{Read as _, Write as _};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
 use weir_api::Api;
 
-use crate::support::{api, connect, get, wait_until};
+use crate::support::{MemoryStore, api, api_of, connect, get, read, record, wait_until};
 
 const RANGE: &str = "from=2026-01-01&to=2026-01-02";
 
@@ -43,6 +44,49 @@ fn an_export_without_a_first_time_begins_with_the_first_record() {
     assert_eq!(lines("from=now-15m"), 0);
     let search = get(&api, "/api/v2/logs/events").json();
     assert_eq!(search["data"], json!([]), "a search keeps its 15 minutes");
+    api.shutdown();
+}
+
+#[test]
+fn what_turns_out_to_be_missing_behind_the_first_page_is_said_at_the_end() {
+    let records = (0..2500).map(record).collect();
+    let store = MemoryStore { damaged_behind: Some(0), ..MemoryStore::new(records) };
+    let answer = |api: &Api, format: &str, te: &str| {
+        let mut stream = connect(api);
+        let path = format!("/weir/v1/export?format={format}&{RANGE}");
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{te}\r\n").unwrap();
+        read(stream)
+    };
+    let damaged_api = api_of(Arc::new(store));
+    for format in ["ndjson", "csv"] {
+        let told = answer(&damaged_api, format, "te: trailers\r\n");
+        assert!(told.head.contains("\r\ntrailer: x-weir-partial\r\n"), "{}", told.head);
+        assert!(told.text.ends_with("\r\n0\r\nx-weir-partial: damaged\r\n\r\n"));
+        let cut = answer(&damaged_api, format, "");
+        assert!(!cut.head.contains("x-weir-partial") && !cut.text.ends_with("0\r\n\r\n"));
+        for text in [told.text, cut.text] {
+            assert_eq!(text.matches("request ").count(), 2500, "nothing else is missing");
+        }
+    }
+    damaged_api.shutdown();
+    let store = MemoryStore { is_late: true, ..MemoryStore::new((0..2500).map(record).collect()) };
+    let api = api_of(Arc::new(store));
+    let told = answer(&api, "ndjson", "");
+    assert!(told.head.contains("x-weir-partial: deadline"), "{}", told.head);
+    assert!(told.text.ends_with("0\r\n\r\n"), "it was said before");
+    api.shutdown();
+}
+
+#[test]
+fn an_export_reads_more_records_at_once_where_they_are_small() {
+    let (api, store) = api(5000);
+    for record in store.records.lock().unwrap().iter_mut() {
+        (record.attributes, record.resource, record.tags) = (Vec::new(), None, None);
+    }
+    let reply = get(&api, &format!("/weir/v1/export?{RANGE}"));
+    assert_eq!(reply.text.lines().count(), 5000);
+    let pages = store.begun.load(Ordering::SeqCst);
+    assert!(pages < 5, "{pages} pages");
     api.shutdown();
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct MemoryStore {
     pub(crate) measures: Vec<NamedMeasure>,
     /// Says that time was up before it was done.
     pub(crate) is_late: bool,
+    /// Has a damaged segment behind the record with this sequence.
+    pub(crate) damaged_behind: Option<u64>,
     /// What was asked to be deleted.
     pub(crate) deletions: Mutex<Vec<Filter>>,
     pub(crate) cancelled_deletion: Mutex<Option<u64>>,
@@ -80,6 +82,11 @@ impl LogStore for MemoryStore {
         let mut page = naive::search(&self.records.lock().unwrap(), request);
         if self.is_late {
             page.coverage.shortfalls.push(Shortfall::Deadline);
+        }
+        if let (Some(key), Some(first)) = (request.after, self.damaged_behind)
+            && key.sequence >= first
+        {
+            page.coverage.shortfalls.push(Shortfall::Damaged { segments: vec!["7".to_owned()] });
         }
         page.coverage.unknown_fields = unknown(&request.filter.query);
         Ok(page)

@@ -6,12 +6,13 @@
 //! fit into one is refused, unless pieces were asked for, each a whole file; the header [`NEXT`] has
 //! the cursor of the next.
 //!
-//! Invariants: what was begun is ended whole, or the connection is cut, which every client
-//! notices; an export ends when its reader leaves; no more than [`exports_max`] run at once, so
+//! Invariants: what was begun is ended whole, or the connection is cut, which every client of
+//! HTTP/1.1 notices; that records are missing is said, whenever it turns up ([`partial`]); an export ends when its reader leaves; no more than [`exports_max`] run at once, so
 //! that searches have workers left.
 
 mod csv;
 mod parquet;
+mod partial;
 mod stream;
 
 use std::sync::Arc;
@@ -19,20 +20,21 @@ use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use hyper::body::Frame;
 use serde::{Deserialize, Serialize};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use utoipa::{IntoParams, ToSchema};
-use weir_store::embedded::columns::StoredRecord;
+use weir_store::embedded::columns::{AttributeValue, StoredRecord};
 use weir_store::query::{
     LogStore, NamedMeasure, Order, PageKey, SearchPage, SearchRequest, Shortfall,
 };
 
 use super::access::access;
 use super::admission::{Ending, Refused};
-use super::limits::PAGE_RECORDS_MAX;
+use super::limits::{EXPORT_BYTES_MAX, EXPORT_RECORDS_MAX, PAGE_RECORDS_MAX};
 use super::question::{Question, parameters};
 use super::record::LogEntry;
 use super::{Kind, failed, refused};
@@ -40,7 +42,8 @@ use crate::problem::{NO_STORE, Problem};
 use crate::routes::Shared;
 use csv::CsvColumns;
 use parquet::Piece;
-use stream::StreamBody;
+use partial::{LINGER, PARTIAL, Reasons, takes_trailers};
+use stream::{Part, StreamBody};
 
 /// Chunks that may wait for the reader.
 const CHUNKS_WAITING: usize = 1;
@@ -50,9 +53,6 @@ const TRIES_MAX: usize = 30;
 
 /// Cursor of the next piece.
 const NEXT: HeaderName = HeaderName::from_static("x-weir-next");
-
-/// Why the answer is not the whole one.
-const PARTIAL: HeaderName = HeaderName::from_static("x-weir-partial");
 
 /// Exports at once: half of the workers.
 pub(super) fn exports_max(workers: usize) -> usize {
@@ -113,7 +113,10 @@ impl ExportQuery {
 
 /// All records that an expression describes, as a stream
 ///
-/// A connection that ends before the answer does means that it is not complete.
+/// A connection that ends before the answer does means that it is not complete. When it turns out
+/// behind the first page that records are missing (`x-weir-partial`), NDJSON and CSV go on to
+/// their end all the same; then `x-weir-partial` is a trailer for those who ask with `TE: trailers`,
+/// and for others the connection ends before the answer does.
 #[utoipa::path(
     get, path = "/weir/v1/export", tag = "export", params(ExportQuery),
     responses(
@@ -134,6 +137,7 @@ impl ExportQuery {
 )]
 pub(crate) async fn get(
     State(shared): State<Arc<Shared>>,
+    version: Version,
     headers: HeaderMap,
     query: Result<Query<ExportQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
@@ -146,11 +150,14 @@ pub(crate) async fn get(
         let title = "as many exports run as may; try again when one has ended";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, title).retry_after(10)
     })?;
-    let export = Export { shared, store, request, left, is_done: left == 0 };
+    let reasons = Reasons::default();
+    let (records_max, is_done) = (EXPORT_RECORDS_MAX, left == 0);
+    let export = Export { shared, store, request, records_max, left, is_done, reasons };
     match asked.format {
-        Format::Ndjson => lines(export, Lines { measures, columns: None }, permit).await,
-        Format::Csv => {
-            lines(export, Lines { measures, columns: Some(Arc::new(columns)) }, permit).await
+        Format::Ndjson | Format::Csv => {
+            let columns = (asked.format == Format::Csv).then(|| Arc::new(columns));
+            let takes_trailers = takes_trailers(version, &headers);
+            lines(export, Lines { measures, columns }, takes_trailers, permit).await
         }
         Format::Parquet => {
             let piece =
@@ -191,40 +198,52 @@ struct Export {
     store: Arc<dyn LogStore>,
     /// The next page.
     request: SearchRequest,
+    /// Most records of a page.
+    records_max: usize,
     /// Records that are still wanted.
     left: u64,
     is_done: bool,
+    /// Why it is not the whole one, as far as it has come.
+    reasons: Reasons,
 }
 
 /// A page, made into something by a worker.
 struct Made<T> {
-    made: T,
+    product: T,
+    rows: usize,
+    /// Memory of the records, about.
+    bytes: usize,
+    next: Option<PageKey>,
     shortfalls: Vec<Shortfall>,
 }
 
 impl Export {
     /// Asks for the next page and makes something of its records, both on a worker. Tries again
     /// when too much is asked at the moment, and with fewer records when they need too much
-    /// memory.
+    /// memory. The page behind has as many records as fit into [`EXPORT_BYTES_MAX`] if they are as
+    /// large as these.
     async fn next<T: Send + 'static>(
         &mut self,
         make: impl Fn(Vec<StoredRecord>) -> T + Clone + Send + 'static,
-    ) -> Result<Made<T>, Problem> {
+    ) -> Result<T, Problem> {
         let mut tries = 0;
         loop {
             let mut request = self.request.clone();
             request.limit = request.limit.min(usize::try_from(self.left).unwrap_or(usize::MAX));
             match self.page(request, make.clone()).await {
-                Ok(Ok((rows, next, made))) => {
+                Ok(Ok(made)) => {
                     let needs_less = made.shortfalls.contains(&Shortfall::Memory);
                     if needs_less && self.request.limit > 1 {
                         self.request.limit /= 2;
+                        self.records_max = self.request.limit;
                         continue;
                     }
-                    self.left -= (rows as u64).min(self.left);
-                    self.is_done = next.is_none() || self.left == 0;
-                    self.request.after = next;
-                    return Ok(made);
+                    self.request.limit = self.fitting(made.rows, made.bytes);
+                    self.left -= (made.rows as u64).min(self.left);
+                    self.is_done = made.next.is_none() || self.left == 0;
+                    self.request.after = made.next;
+                    self.reasons.add(&made.shortfalls);
+                    return Ok(made.product);
                 }
                 Ok(Err(problem)) => return Err(problem),
                 Err(Refused::Full(seconds) | Refused::Late(seconds)) if tries < TRIES_MAX => {
@@ -236,23 +255,50 @@ impl Export {
         }
     }
 
+    /// Records of the next page, when so many took so much memory.
+    fn fitting(&self, rows: usize, bytes: usize) -> usize {
+        let fitting = rows * EXPORT_BYTES_MAX / bytes.max(1);
+        // What few records took says little about many; and where they are large, the store ends
+        // a page before it has all.
+        let most = self.request.limit.saturating_mul(4).min(self.records_max);
+        fitting.clamp(PAGE_RECORDS_MAX.min(most), most)
+    }
+
     async fn page<T: Send + 'static>(
         &self,
         request: SearchRequest,
         make: impl FnOnce(Vec<StoredRecord>) -> T + Send + 'static,
-    ) -> Result<Result<(usize, Option<PageKey>, Made<T>), Problem>, Refused> {
+    ) -> Result<Result<Made<T>, Problem>, Refused> {
         let store = Arc::clone(&self.store);
         let work = move |budget: &_| match store.search(&request, budget) {
             Ok(SearchPage { records, next, coverage }) => {
                 let rows = records.len();
+                let bytes = records.iter().map(memory_bytes).sum();
                 let ending = if coverage.is_partial() { Ending::Partial } else { Ending::Complete };
-                let made = Made { made: make(records), shortfalls: coverage.shortfalls };
-                (Ok((rows, next, made)), ending)
+                let shortfalls = coverage.shortfalls;
+                let made = Made { product: make(records), rows, bytes, next, shortfalls };
+                (Ok(made), ending)
             }
             Err(error) => (Err(failed(&error)), Ending::Failed),
         };
         self.shared.explore.admission.run(Kind::Export, None, work).await
     }
+}
+
+/// What a record takes in memory, about.
+fn memory_bytes(record: &StoredRecord) -> usize {
+    let StoredRecord { service, host, source, status, tags, resource, message, .. } = record;
+    let texts = [service, host, source, status, tags, resource, message];
+    let texts = texts.into_iter().flatten().map(String::len).sum::<usize>();
+    let value = |value: &AttributeValue| match value {
+        AttributeValue::Text(text) => size_of::<AttributeValue>() + text.len(),
+        _ => size_of::<AttributeValue>(),
+    };
+    let attributes = record.attributes.iter().map(|attribute| {
+        let (path, values) = attribute;
+        size_of_val(attribute) + path.len() + values.iter().map(value).sum::<usize>()
+    });
+    size_of::<StoredRecord>() + texts + attributes.sum::<usize>()
 }
 
 /// Forms that are written record by record.
@@ -275,8 +321,14 @@ impl Lines {
         self.columns.as_ref().map(|columns| columns.head()).unwrap_or_default()
     }
 
+    /// What makes the text of a page.
+    fn maker(self) -> impl Fn(Vec<StoredRecord>) -> Vec<u8> + Clone + Send + 'static {
+        move |records| self.page(records)
+    }
+
     fn page(&self, records: Vec<StoredRecord>) -> Vec<u8> {
-        let mut text = Vec::new();
+        // About as long as what it is made of.
+        let mut text = Vec::with_capacity(records.iter().map(memory_bytes).sum());
         for record in records {
             match &self.columns {
                 None => {
@@ -296,63 +348,66 @@ impl Lines {
 async fn lines(
     mut export: Export,
     lines: Lines,
+    takes_trailers: bool,
     permit: OwnedSemaphorePermit,
 ) -> Result<Response, Problem> {
-    let make = {
-        let lines = lines.clone();
-        move |records| lines.page(records)
-    };
     let mut first = lines.head();
-    let mut headers = HeaderMap::new();
     if !export.is_done {
-        let made = export.next(make.clone()).await?;
-        first.extend_from_slice(&made.made);
-        mark_partial(&mut headers, &made.shortfalls);
+        first.extend_from_slice(&export.next(lines.clone().maker()).await?);
     }
+    let mut headers = export.reasons.headers();
+    let said = export.reasons.clone();
+    let content_type = HeaderValue::from_static(lines.content_type());
     let (sender, body) = StreamBody::new(CHUNKS_WAITING);
     tokio::spawn(async move {
-        let mut chunk = Bytes::from(first);
-        loop {
-            if !chunk.is_empty() && sender.send(Ok(chunk)).await.is_err() {
-                return;
+        // The reader may leave by itself.
+        let end = match send(&mut export, lines, first.into(), &sender).await {
+            Err(None) => return,
+            Err(Some(problem)) => {
+                tracing::warn!(?problem, "an export was cut off");
+                Some(Err(stream::CutOff))
             }
-            if export.is_done {
-                break;
+            Ok(()) if export.reasons == said => None,
+            Ok(()) if takes_trailers => Some(Ok(Frame::trailers(export.reasons.headers()))),
+            Ok(()) => {
+                tokio::time::sleep(LINGER).await;
+                Some(Err(stream::CutOff))
             }
-            let page = tokio::select! {
-                page = export.next(make.clone()) => page,
-                () = sender.closed() => return,
-            };
-            match page {
-                Ok(made) => chunk = made.made.into(),
-                Err(problem) => {
-                    tracing::warn!(?problem, "an export was cut off");
-                    // The reader may have left by itself.
-                    let _gone = sender.send(Err(stream::CutOff)).await;
-                    return;
-                }
-            }
+        };
+        if let Some(end) = end {
+            let _gone = sender.send(end).await;
         }
         drop(permit);
     });
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(lines.content_type()));
+    headers.insert(header::CONTENT_TYPE, content_type);
+    if takes_trailers {
+        headers.insert(header::TRAILER, PARTIAL.into());
+    }
     Ok((headers, [NO_STORE], axum::body::Body::new(body)).into_response())
 }
 
-/// Says in a header why the answer is not the whole one.
-fn mark_partial(headers: &mut HeaderMap, shortfalls: &[Shortfall]) {
-    let names: Vec<&str> = shortfalls
-        .iter()
-        .map(|shortfall| match shortfall {
-            Shortfall::Deadline => "deadline",
-            Shortfall::Memory => "memory",
-            Shortfall::CatchingUp => "catching_up",
-            Shortfall::Damaged { .. } => "damaged",
-        })
-        .collect();
-    if let Ok(names) = HeaderValue::from_str(&names.join(","))
-        && !names.is_empty()
-    {
-        headers.insert(PARTIAL, names);
+/// Sends the first page and all others.
+///
+/// # Errors
+/// Why there is no further page; `None`: the reader has left.
+async fn send(
+    export: &mut Export,
+    lines: Lines,
+    first: Bytes,
+    sender: &mpsc::Sender<Part>,
+) -> Result<(), Option<Problem>> {
+    let make = lines.maker();
+    let mut chunk = first;
+    loop {
+        if !chunk.is_empty() {
+            sender.send(Ok(Frame::data(chunk))).await.map_err(|_| None)?;
+        }
+        if export.is_done {
+            return Ok(());
+        }
+        chunk = tokio::select! {
+            page = export.next(make.clone()) => page.map_err(Some)?.into(),
+            () = sender.closed() => return Err(None),
+        };
     }
 }

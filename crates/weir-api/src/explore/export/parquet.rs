@@ -5,7 +5,7 @@
 use std::io::{self, IoSlice};
 use std::sync::{Mutex, PoisonError};
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use weir_host::DiskFile;
 use weir_host::units::{approx_size, group_digits};
@@ -16,7 +16,7 @@ use weir_store::query::PageKey;
 use super::super::admission::Ending;
 use super::super::cursor::Cursor;
 use super::super::{Kind, refused, unexpected};
-use super::{Export, NEXT, mark_partial};
+use super::{Export, NEXT};
 use crate::problem::{NO_STORE, Problem};
 
 /// Bytes of the records of a piece, about.
@@ -47,11 +47,11 @@ impl Piece {
     /// were asked for by number.
     fn next(self, export: &Export, key: PageKey) -> String {
         let range = export.request.filter.range;
-        let mut text = Cursor { question: self.question, range, key }.encode();
-        if self.limit.is_some() {
-            text.push_str(&format!("{LEFT}{}", export.left));
+        let place = Cursor { question: self.question, range, key }.encode();
+        match self.limit {
+            Some(_) => format!("{place}{LEFT}{}", export.left),
+            None => place,
         }
-        text
     }
 }
 
@@ -72,17 +72,21 @@ pub(super) fn parts_of(cursor: Option<&str>) -> (Option<&str>, Option<u64>) {
 
 /// Answers with a piece as a file.
 pub(super) async fn file(mut export: Export, piece: Piece) -> Result<Response, Problem> {
-    let mut headers = HeaderMap::new();
     let mut rows = Rows::new();
     let mut bytes = 0;
-    while !export.is_done && bytes < PIECE_BYTES_MAX && rows.len() + 1000 <= PIECE_ROWS_MAX {
-        let made = export.next(|records| records).await?;
-        mark_partial(&mut headers, &made.shortfalls);
-        for record in &made.made {
-            bytes += size(record);
-            rows.push_record(record).map_err(|error| unexpected(&error))?;
-        }
+    while !export.is_done && bytes < PIECE_BYTES_MAX && rows.len() < PIECE_ROWS_MAX {
+        export.request.limit = export.request.limit.min(PIECE_ROWS_MAX - rows.len());
+        let records = export.next(|records| records).await?;
+        bytes += records.iter().map(size).sum::<usize>();
+        let push = move || {
+            let pushed = records.iter().try_for_each(|record| rows.push_record(record));
+            pushed.map(|()| rows)
+        };
+        // Many records at once would hold up others.
+        let pushed = tokio::task::spawn_blocking(push).await.map_err(|error| unexpected(&error))?;
+        rows = pushed.map_err(|error| unexpected(&error))?;
     }
+    let mut headers = export.reasons.headers();
     if let Some(key) = export.request.after.filter(|_| !export.is_done) {
         if !piece.is_one_of_many {
             return Err(too_many(rows.len(), bytes));

@@ -1,4 +1,4 @@
-//! A body that is sent while it is made.
+//! A body that is sent while it is made: chunks, and trailers behind them.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,13 +12,16 @@ use tokio::sync::mpsc;
 #[error("the answer could not be completed")]
 pub(super) struct CutOff;
 
-/// Chunks as they come.
+/// What is sent next.
+pub(super) type Part = Result<Frame<Bytes>, CutOff>;
+
+/// Parts as they come.
 #[derive(Debug)]
-pub(super) struct StreamBody(mpsc::Receiver<Result<Bytes, CutOff>>);
+pub(super) struct StreamBody(mpsc::Receiver<Part>);
 
 impl StreamBody {
-    /// A body, and where its chunks go, of which so many may wait.
-    pub(super) fn new(waiting_max: usize) -> (mpsc::Sender<Result<Bytes, CutOff>>, Self) {
+    /// A body, and where its parts go, of which so many may wait.
+    pub(super) fn new(waiting_max: usize) -> (mpsc::Sender<Part>, Self) {
         let (sender, receiver) = mpsc::channel(waiting_max);
         (sender, Self(receiver))
     }
@@ -28,10 +31,7 @@ impl Body for StreamBody {
     type Data = Bytes;
     type Error = CutOff;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, CutOff>>> {
-        self.0.poll_recv(context).map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Part>> {
+        self.0.poll_recv(context)
     }
 }

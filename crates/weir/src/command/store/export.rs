@@ -11,7 +11,7 @@ use weir_host::net::percent_encoded;
 use super::progress::{Progress, Total};
 use super::target::{Pieces, Target, with_suffix};
 use crate::cli::{ExportArgs, ExportFormat, RowOrder};
-use crate::client::Client;
+use crate::client::{Client, Headers};
 use crate::command::search::back;
 use crate::exit::{Exit, ExitError};
 use crate::term::note;
@@ -118,15 +118,13 @@ fn write_pieces(
             None => path.clone(),
         };
         let (headers, mut body) = client.download(&path)?;
-        if let Some(why) = headers.get("x-weir-partial") {
-            note(&format!("not all records are there: {why}"));
-            is_partial = true;
-        }
+        is_partial |= is_said_partial(&headers);
         let name = args.file.as_deref().map(|file| name_of(file, piece));
         let mut target = Target::open(name.as_deref(), pieces)?;
         if !copy(&mut body, &mut target, progress)? {
             break;
         }
+        is_partial |= is_said_partial(body.trailers());
         target.complete().context("the export cannot be written")?;
         cursor = headers.get("x-weir-next").map(str::to_owned);
         if cursor.is_none() {
@@ -139,6 +137,15 @@ fn write_pieces(
         piece += 1;
     }
     Ok(if is_partial { Exit::Partial } else { Exit::Ok })
+}
+
+/// Says why records are missing, before the body or behind it; false: none are.
+fn is_said_partial(headers: &Headers) -> bool {
+    let why = headers.get("x-weir-partial");
+    if let Some(why) = why {
+        note(&format!("not all records are there: {why}"));
+    }
+    why.is_some()
 }
 
 /// `FILE`, `FILE.2`, `FILE.3`.
@@ -170,6 +177,9 @@ fn copy(body: &mut impl io::Read, out: &mut dyn Write, progress: &mut Progress) 
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader, Read as _};
+    use std::net::TcpListener;
+
     use clap::Parser as _;
 
     use super::*;
@@ -181,6 +191,41 @@ mod tests {
             Command::Store(StoreCommand::Export(args)) => *args,
             _ => unreachable!("an export was asked for"),
         }
+    }
+
+    /// What becomes of an export that is answered like this.
+    fn exported(answer: &'static str, file: &Path) -> Result<Exit> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let api = listener.local_addr().unwrap().to_string();
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let head: Vec<String> =
+                lines.by_ref().map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+            stream.write_all(answer.as_bytes()).unwrap();
+            head
+        });
+        let args = args(&["--api", &api, "--file", file.to_str().unwrap()]);
+        let client = Client::new(&args.api).unwrap();
+        let mut progress = Progress::new("written", false);
+        let exit = write_pieces(&args, &client, &Pieces::default(), &mut progress);
+        let head = answering.join().unwrap();
+        assert!(head.iter().any(|line| line == "te: trailers"), "{head:?}");
+        exit
+    }
+
+    #[test]
+    fn what_is_missing_behind_the_first_page_makes_an_export_partial() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("out");
+        let whole = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{}\n\r\n0\r\n\r\n";
+        assert_eq!(exported(whole, &file).unwrap(), Exit::Ok);
+        let partial = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{}\n\r\n0\r\n\
+                       x-weir-partial: damaged\r\n\r\n";
+        assert_eq!(exported(partial, &file).unwrap(), Exit::Partial);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "{}\n");
+        let cut = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{}\n\r\n";
+        assert!(exported(cut, &file).is_err());
     }
 
     #[test]
