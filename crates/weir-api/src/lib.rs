@@ -16,6 +16,7 @@ mod routes;
 mod rules;
 mod server;
 mod status;
+mod stream;
 mod tail;
 
 pub use explore::{

@@ -26,6 +26,7 @@ mod record;
 pub(crate) mod report;
 pub(crate) mod search;
 mod time;
+mod words;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -36,6 +37,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use serde::Serialize;
 use tokio::sync::Semaphore;
+use weir_expr::CompileError;
 use weir_host::Clock;
 use weir_store::query::{
     Aggregate, Budget, Coverage, FieldInfo, LogStore, NamedMeasure, Patterns, QueryError,
@@ -49,6 +51,7 @@ use meta::{Arrival, Meta};
 
 pub(crate) use admission::Admission;
 pub(crate) use figures::{Kind, Outcome, TIME_BUCKETS_SECONDS, Times};
+pub(crate) use question::parameters;
 
 pub use aggregate::{AggregateAnswer, AggregateBucket, AggregateData};
 pub use complete::{FieldEntry, FieldsAnswer, ValueEntry, ValuesAnswer};
@@ -224,7 +227,7 @@ fn failed(error: &QueryError) -> Problem {
     };
     let problem = Problem::new(code, error.to_string());
     match error {
-        QueryError::Expression(weir_expr::CompileError::Regexp { span, .. }) => problem.at(*span),
+        QueryError::Expression(CompileError::Regexp { pattern, .. }) => problem.of_regexp(pattern),
         QueryError::Unfound(Shortfall::CatchingUp) | QueryError::Read(_) => problem.retry_after(5),
         _ => problem,
     }

@@ -79,6 +79,7 @@ impl MemoryStore {
 impl LogStore for MemoryStore {
     fn search(&self, request: &SearchRequest, budget: &Budget) -> Result<SearchPage, QueryError> {
         self.pass(budget)?;
+        compiled(&request.filter.query)?;
         let mut page = naive::search(&self.records.lock().unwrap(), request);
         if self.is_late {
             page.coverage.shortfalls.push(Shortfall::Deadline);
@@ -102,6 +103,7 @@ impl LogStore for MemoryStore {
         budget: &Budget,
     ) -> Result<Aggregate, QueryError> {
         self.pass(budget)?;
+        compiled(&request.filter.query)?;
         Ok(naive::aggregate(&self.records.lock().unwrap(), request))
     }
 
@@ -219,6 +221,17 @@ impl LogStore for MemoryStore {
         let rows = self.records.lock().unwrap().len() as u64;
         StoreReport { rows, first_time_ns: Some(FIRST_NS), ..StoreReport::default() }
     }
+}
+
+/// As a store does it: without knowing what was asked but by the parsed query.
+fn compiled(query: &weir_expr::Expr) -> Result<(), QueryError> {
+    let mut result = Ok(());
+    query.for_each_term(&mut |term, _| {
+        if let Err(error) = weir_expr::TermMatcher::new(term) {
+            result = Err(error.into());
+        }
+    });
+    result
 }
 
 /// Fields with an x in their name are unknown.

@@ -13,7 +13,6 @@
 mod csv;
 mod parquet;
 mod partial;
-mod stream;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,10 +39,10 @@ use super::record::LogEntry;
 use super::{Kind, failed, refused};
 use crate::problem::{NO_STORE, Problem};
 use crate::routes::Shared;
+use crate::stream::{CutOff, Part, StreamBody};
 use csv::CsvColumns;
 use parquet::Piece;
 use partial::{LINGER, PARTIAL, Reasons, takes_trailers};
-use stream::{Part, StreamBody};
 
 /// Chunks that may wait for the reader.
 const CHUNKS_WAITING: usize = 1;
@@ -142,7 +141,7 @@ pub(crate) async fn get(
     query: Result<Query<ExportQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let asked = parameters(query)?;
-    let (request, question, left) = request(&shared, &headers, &asked)?;
+    let First { request, question, hash, left } = First::of(&shared, &headers, &asked)?;
     let columns = CsvColumns::parse(asked.columns.as_deref())?;
     let measures = shared.explore.measures(&request.filter.measures)?.into();
     let store = shared.explore.store()?;
@@ -153,7 +152,7 @@ pub(crate) async fn get(
     let reasons = Reasons::default();
     let (records_max, is_done) = (EXPORT_RECORDS_MAX, left == 0);
     let export = Export { shared, store, request, records_max, left, is_done, reasons };
-    match asked.format {
+    let exporting = match asked.format {
         Format::Ndjson | Format::Csv => {
             let columns = (asked.format == Format::Csv).then(|| Arc::new(columns));
             let takes_trailers = takes_trailers(version, &headers);
@@ -161,35 +160,46 @@ pub(crate) async fn get(
         }
         Format::Parquet => {
             let piece =
-                Piece { question, limit: asked.limit, is_one_of_many: asked.wants_pieces() };
+                Piece { question: hash, limit: asked.limit, is_one_of_many: asked.wants_pieces() };
             parquet::file(export, piece).await
         }
-    }
+    };
+    exporting.map_err(|problem| question.placed(problem))
 }
 
-/// The first page, the hash of the question, and how many records are wanted.
-fn request(
-    shared: &Shared,
-    headers: &HeaderMap,
-    asked: &ExportQuery,
-) -> Result<(SearchRequest, u64, u64), Problem> {
-    let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
-    let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?.of_all_time();
-    let mut filter = question.filter(shared.explore.arrival().now_ns(), access(headers))?;
-    let hash = question.hash(&format!("export {:?} {:?}", asked.sort, asked.limit));
-    if asked.wants_pieces() && asked.format != Format::Parquet {
-        let name = if asked.cursor.is_some() { "cursor" } else { "pieces" };
-        return Err(Problem::parameter(name, "belongs to format=parquet"));
+/// Where an export begins.
+struct First {
+    /// The first page.
+    request: SearchRequest,
+    question: Question,
+    /// Hash of the question.
+    hash: u64,
+    /// Records that are wanted.
+    left: u64,
+}
+
+impl First {
+    fn of(shared: &Shared, headers: &HeaderMap, asked: &ExportQuery) -> Result<Self, Problem> {
+        let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
+        let question =
+            Question::own(&asked.query, from, to, asked.measures.as_deref())?.of_all_time();
+        let mut filter = question.filter(shared.explore.arrival().now_ns(), access(headers))?;
+        let hash = question.hash(&format!("export {:?} {:?}", asked.sort, asked.limit));
+        if asked.wants_pieces() && asked.format != Format::Parquet {
+            let name = if asked.cursor.is_some() { "cursor" } else { "pieces" };
+            return Err(Problem::parameter(name, "belongs to format=parquet"));
+        }
+        let (cursor, left) = parquet::parts_of(asked.cursor.as_deref());
+        let after = question.go_on(cursor, hash, &mut filter)?;
+        // What was wanted of the pieces before is not wanted again.
+        let left = left.or(asked.limit).unwrap_or(u64::MAX);
+        let order = match asked.sort {
+            Some(super::search::Sort::Newest) => Order::NewestFirst,
+            _ => Order::OldestFirst,
+        };
+        let request = SearchRequest { filter, order, limit: PAGE_RECORDS_MAX, after };
+        Ok(Self { request, question, hash, left })
     }
-    let (cursor, left) = parquet::parts_of(asked.cursor.as_deref());
-    let after = question.go_on(cursor, hash, &mut filter)?;
-    // What was wanted of the pieces before is not wanted again.
-    let left = left.or(asked.limit).unwrap_or(u64::MAX);
-    let order = match asked.sort {
-        Some(super::search::Sort::Newest) => Order::NewestFirst,
-        _ => Order::OldestFirst,
-    };
-    Ok((SearchRequest { filter, order, limit: PAGE_RECORDS_MAX, after }, hash, left))
 }
 
 /// An export under way.
@@ -365,13 +375,13 @@ async fn lines(
             Err(None) => return,
             Err(Some(problem)) => {
                 tracing::warn!(?problem, "an export was cut off");
-                Some(Err(stream::CutOff))
+                Some(Err(CutOff))
             }
             Ok(()) if export.reasons == said => None,
             Ok(()) if takes_trailers => Some(Ok(Frame::trailers(export.reasons.headers()))),
             Ok(()) => {
                 tokio::time::sleep(LINGER).await;
-                Some(Err(stream::CutOff))
+                Some(Err(CutOff))
             }
         };
         if let Some(end) = end {

@@ -10,18 +10,18 @@ use tokio::sync::mpsc;
 /// It cannot be completed: the connection is cut, so that nobody takes it for whole.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer could not be completed")]
-pub(super) struct CutOff;
+pub(crate) struct CutOff;
 
 /// What is sent next.
-pub(super) type Part = Result<Frame<Bytes>, CutOff>;
+pub(crate) type Part = Result<Frame<Bytes>, CutOff>;
 
 /// Parts as they come.
 #[derive(Debug)]
-pub(super) struct StreamBody(mpsc::Receiver<Part>);
+pub(crate) struct StreamBody(mpsc::Receiver<Part>);
 
 impl StreamBody {
     /// A body, and where its parts go, of which so many may wait.
-    pub(super) fn new(waiting_max: usize) -> (mpsc::Sender<Part>, Self) {
+    pub(crate) fn new(waiting_max: usize) -> (mpsc::Sender<Part>, Self) {
         let (sender, receiver) = mpsc::channel(waiting_max);
         (sender, Self(receiver))
     }
