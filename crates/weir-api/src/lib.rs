@@ -7,6 +7,7 @@
 //! are bounded; an error is `application/problem+json`, on Datadog's paths with their `errors`.
 #![forbid(unsafe_code)]
 
+mod compression;
 mod explore;
 mod ledger;
 mod metrics;

@@ -44,6 +44,7 @@ use weir_store::query::{
     RecordContext, SearchPage, Shortfall, StoreFigures,
 };
 
+use crate::compression::compressed;
 use crate::problem::{NO_STORE, Problem};
 use crate::routes::{Router, Shared};
 use admission::{Ending, Refused};
@@ -283,4 +284,5 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/weir/v1/store/deletions", get(deletions::get).post(deletions::post))
         .route("/weir/v1/store/deletions/{id}", delete(deletions::cancel))
         .layer(DefaultBodyLimit::max(limits::BODY_BYTES_MAX))
+        .layer(axum::middleware::from_fn(compressed))
 }

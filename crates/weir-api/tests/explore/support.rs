@@ -336,6 +336,18 @@ pub(crate) fn post(api: &Api, path: &str, body: &Value) -> Reply {
     read(send_post(api, path, &body.to_string()))
 }
 
+/// An answer as its bytes are, asked for in HTTP/1.1 with further lines in the head.
+pub(crate) fn get_bytes(api: &Api, path: &str, head: &str) -> (String, Vec<u8>) {
+    let mut stream = connect(api);
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n{head}\r\n")
+        .unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let at = answer.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
+    let body = answer.split_off(at);
+    (String::from_utf8(answer).unwrap().to_lowercase(), body)
+}
+
 pub(crate) fn get(api: &Api, path: &str) -> Reply {
     let mut stream = connect(api);
     write!(stream, "GET {path} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n").unwrap();
