@@ -94,6 +94,7 @@ impl Client {
                 let title = title.unwrap_or("no reason given");
                 let message = format!("{} answers with status {status}: {title}", self.address);
                 let exit = match status {
+                    400 => Exit::Usage,
                     429 | 503 => Exit::Temporary,
                     404 => Exit::NotFound,
                     _ => Exit::Failed,

@@ -1,6 +1,7 @@
 //! `weir store export`: all records that an expression describes, as a file.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -128,6 +129,11 @@ fn write_pieces(
         target.complete().context("the export cannot be written")?;
         cursor = headers.get("x-weir-next").map(str::to_owned);
         if cursor.is_none() {
+            if let Some(file) =
+                args.file.as_deref().filter(|_| args.format == ExportFormat::Parquet)
+            {
+                remove_older(file, piece)?;
+            }
             break;
         }
         if args.file.is_none() {
@@ -151,6 +157,28 @@ fn is_said_partial(headers: &Headers) -> bool {
 /// `FILE`, `FILE.2`, `FILE.3`.
 fn name_of(file: &Path, piece: u32) -> PathBuf {
     if piece == 1 { file.to_owned() } else { with_suffix(file, &piece.to_string()) }
+}
+
+/// Removes pieces that an older and longer export has left behind the last one of this: all of them
+/// together would be no export of anything. Files that are not Parquet are somebody else's.
+fn remove_older(file: &Path, last: u32) -> Result<()> {
+    for piece in last + 1.. {
+        let name = name_of(file, piece);
+        if !is_parquet(&name) {
+            break;
+        }
+        let removed = std::fs::remove_file(&name);
+        removed.with_context(|| format!("{} is of an older export", name.display()))?;
+        note(&format!("{} was of an older export and is removed", name.display()));
+    }
+    Ok(())
+}
+
+fn is_parquet(path: &Path) -> bool {
+    let is_file = path.symlink_metadata().is_ok_and(|found| found.is_file());
+    let mut begin = [0; 4];
+    let mut read = || File::open(path)?.read_exact(&mut begin);
+    is_file && read().is_ok() && begin == *b"PAR1"
 }
 
 /// False: nobody reads any more.
@@ -177,7 +205,7 @@ fn copy(body: &mut impl io::Read, out: &mut dyn Write, progress: &mut Progress) 
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead as _, BufReader, Read as _};
+    use std::io::{BufRead as _, BufReader};
     use std::net::TcpListener;
 
     use clap::Parser as _;
@@ -212,6 +240,20 @@ mod tests {
         let head = answering.join().unwrap();
         assert!(head.iter().any(|line| line == "te: trailers"), "{head:?}");
         exit
+    }
+
+    #[test]
+    fn pieces_of_an_older_export_do_not_stay_behind_those_of_a_shorter_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("day.parquet");
+        for (suffix, text) in [("2", "PAR1 new"), ("3", "PAR1 old"), ("4", "PAR1"), ("5", "notes")]
+        {
+            std::fs::write(with_suffix(&file, suffix), text).unwrap();
+        }
+        std::fs::write(with_suffix(&file, "6"), "PAR1").unwrap();
+        remove_older(&file, 2).unwrap();
+        let is_there = |suffix| with_suffix(&file, suffix).exists();
+        assert_eq!(["2", "3", "4", "5", "6"].map(is_there), [true, false, false, true, true]);
     }
 
     #[test]
