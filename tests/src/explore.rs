@@ -190,13 +190,34 @@ fn a_search_that_is_followed_has_one_shape_for_programs() {
 }
 
 #[test]
+fn a_search_that_is_followed_has_the_columns_that_were_asked_for() {
+    let (_scene, mut weir, mut file) = storing();
+    write_lines(&mut file, 0..1);
+    wait_found(&weir, 1);
+    let mut child = weir_command(&weir, &["search"], &["--follow", "--columns", "service,@n"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || rows.next().unwrap().unwrap();
+    assert_eq!([next(), next()], ["service  @n", "web      0"]);
+    write_lines(&mut file, 1..2);
+    assert_eq!(next(), "api      1");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    weir.books().assert_balanced();
+    weir.stop();
+}
+
+#[test]
 fn a_search_says_what_is_wrong_and_what_was_not_found() {
     let (_scene, mut weir, mut file) = storing();
     write_lines(&mut file, 0..10);
     wait_found(&weir, 10);
     let wrong = output(&weir, &["search"], &["service:(web OR"]);
     let notes = String::from_utf8_lossy(&wrong.stderr).into_owned();
-    assert_eq!(wrong.status.code(), Some(1), "{notes}");
+    assert_eq!(wrong.status.code(), Some(2), "{notes}");
     assert!(notes.contains("ends too early") && notes.contains('^'), "{notes}");
     let empty = output(&weir, &["search"], &["@no.such.field:1", "--exit-on-empty"]);
     let notes = String::from_utf8_lossy(&empty.stderr).into_owned();

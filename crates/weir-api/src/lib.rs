@@ -7,6 +7,7 @@
 //! are bounded; an error is `application/problem+json`, on Datadog's paths with their `errors`.
 #![forbid(unsafe_code)]
 
+mod compression;
 mod explore;
 mod ledger;
 mod metrics;
@@ -16,6 +17,7 @@ mod routes;
 mod rules;
 mod server;
 mod status;
+mod stream;
 mod tail;
 
 pub use explore::{

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
-use weir_expr::{ParseError, Span};
+use weir_expr::{Expr, ParseError, Span, Test};
 
 /// Figures of this moment are of no use later.
 pub(crate) const NO_STORE: (HeaderName, &str) = (header::CACHE_CONTROL, "no-store");
@@ -48,6 +48,10 @@ pub(crate) struct ProblemDocument {
     /// When to try again.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_seconds: Option<u64>,
+    /// The pattern of the regular expression that is wrong, until its place is known.
+    #[serde(skip)]
+    #[schema(ignore)]
+    regexp: Option<String>,
 }
 
 /// Bytes of a text.
@@ -99,10 +103,31 @@ impl Problem {
         self
     }
 
-    /// With a place in the text of the parameter.
-    pub(crate) fn at(mut self, span: Span) -> Self {
-        self.0.span = Some(span.into());
+    /// It is about this parameter.
+    pub(crate) fn of(mut self, parameter: &str) -> Self {
+        self.0.parameter = Some(parameter.to_owned());
         self
+    }
+
+    /// It is about a regular expression with this pattern, wherever that stands.
+    pub(crate) fn of_regexp(mut self, pattern: &str) -> Self {
+        self.0.regexp = Some(pattern.to_owned());
+        self
+    }
+
+    /// The same with its place, if it is about a regular expression of the expression that the
+    /// parameter is: `text` as it was parsed.
+    pub(crate) fn placed(self, parameter: &str, text: &str, expr: &Expr) -> Self {
+        let Some(pattern) = &self.0.regexp else { return self };
+        let mut place = None;
+        expr.for_each_term(&mut |term, span| match &term.test {
+            Test::Regexp(regexp) if regexp.pattern == *pattern => place = place.or(Some(span)),
+            _ => {}
+        });
+        let Some(span) = place else { return self };
+        let (text, message) = (text.to_owned(), self.0.title);
+        let error = ParseError { text, span, message, expected: None, suggestion: None };
+        Self::expression(parameter, &error)
     }
 
     fn code(&self) -> StatusCode {

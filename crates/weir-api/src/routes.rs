@@ -21,7 +21,7 @@ pub(crate) use axum::Router;
 use crate::explore::{self, Explore};
 use crate::ledger::LedgerDocument;
 use crate::metrics;
-use crate::problem::{NO_STORE, problem};
+use crate::problem::{DatadogProblem, NO_STORE, Problem, problem};
 use crate::rules::RulesDocument;
 use crate::status::StatusDocument;
 use crate::tail::{Sessions, tail};
@@ -211,14 +211,24 @@ async fn other_method(method: Method, uri: Uri) -> Response {
         _ => "GET, HEAD",
     };
     let title = format!("{} only answers {allowed}, not {method}", shown(&uri));
-    let mut response = problem(StatusCode::METHOD_NOT_ALLOWED, &title);
+    let mut response = wrong_path(&uri, StatusCode::METHOD_NOT_ALLOWED, title);
     response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allowed));
     response
 }
 
 async fn not_found(uri: Uri) -> Response {
     let title = format!("{} does not exist; there are {}", shown(&uri), paths().join(", "));
-    problem(StatusCode::NOT_FOUND, &title)
+    wrong_path(&uri, StatusCode::NOT_FOUND, title)
+}
+
+/// What is wrong with a path or its method, in the form of those beside it.
+fn wrong_path(uri: &Uri, code: StatusCode, title: String) -> Response {
+    let problem = Problem::new(code, title);
+    if uri.path().starts_with("/api/") {
+        DatadogProblem(problem).into_response()
+    } else {
+        problem.into_response()
+    }
 }
 
 /// A path is shown up to a length that fits on a line.

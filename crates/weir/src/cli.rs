@@ -9,8 +9,10 @@ use weir_host::units;
 
 use crate::term::ColorChoice;
 
+mod negation;
 mod search;
 
+pub(crate) use negation::arguments;
 pub(crate) use search::{
     DeleteArgs, ExportArgs, ExportFormat, RangeArgs, RowOrder, SearchArgs, SearchOutput,
     StoreCommand,
@@ -20,7 +22,7 @@ const AFTER_HELP: &str = "\
 Exit codes:
   0    done
   1    failed
-  2    wrong usage
+  2    wrong usage, such as a query that cannot be read
   3    the configuration is not valid
   4    what was named does not exist; nothing was found, with --exit-on-empty
   5    the answer is not the whole one
@@ -127,6 +129,7 @@ pub(crate) enum Command {
 pub(crate) struct TailArgs {
     /// An expression: words, "a phrase", service:web, status:error, @duration:>300ms, /regexp/,
     /// with AND, OR, NOT and parentheses. Default: every record.
+    #[arg(value_parser = negation::word)]
     pub(crate) query: Vec<String>,
     #[command(flatten)]
     pub(crate) api: ApiArgs,

@@ -94,6 +94,7 @@ impl Client {
                 let title = title.unwrap_or("no reason given");
                 let message = format!("{} answers with status {status}: {title}", self.address);
                 let exit = match status {
+                    400 => Exit::Usage,
                     429 | 503 => Exit::Temporary,
                     404 => Exit::NotFound,
                     _ => Exit::Failed,
@@ -118,10 +119,10 @@ impl Client {
         Ok(stream)
     }
 
-    /// The body at a path, as it comes, and the headers before it. A body that does not come to
-    /// its end is an error of the reader.
+    /// The body at a path, as it comes, and the headers before it; what turns up later stands in
+    /// its trailers. A body that does not come to its end is an error of the reader.
     pub(crate) fn download(&self, path: &str) -> Result<(Headers, Chunked<BufReader<TcpStream>>)> {
-        let request = format!("GET {path} HTTP/1.1\r\nconnection: close\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nconnection: close, te\r\nte: trailers\r\n");
         let (stream, head) = self.begin(&request, "")?;
         stream.set_read_timeout(Some(SILENCE_MAX))?;
         let headers = Headers(head);
@@ -178,7 +179,7 @@ impl Client {
     }
 }
 
-/// Lines of the head of an answer.
+/// Lines of the head of an answer, or of its trailers.
 #[derive(Debug)]
 pub(crate) struct Headers(String);
 

@@ -14,7 +14,7 @@ pub(crate) enum Exit {
     Failed,
     /// The configuration is not valid.
     ConfigInvalid,
-    /// The arguments cannot be used together.
+    /// The arguments cannot be used together, or a query, a time or a field among them is wrong.
     Usage,
     /// What was named does not exist.
     NotFound,

@@ -28,7 +28,7 @@ use exit::{Exit, ExitError};
 use term::{Paint, Style, note};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(cli::arguments(std::env::args_os()));
     let color = cli.color;
     let exit = dispatch(cli).unwrap_or_else(|error| {
         let (exit, message) = match error.downcast_ref::<ExitError>() {

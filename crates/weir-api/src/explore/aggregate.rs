@@ -31,6 +31,7 @@ use super::question::{
     FilterBody, Names, OptionsBody, Question, Received, WeirOptions, body, bounded, field,
 };
 use super::record::json_value;
+use super::words::{object, objects, optional_object};
 use crate::problem::{DatadogProblem, Problem};
 use crate::routes::Shared;
 
@@ -39,16 +40,22 @@ use crate::routes::Shared;
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AggregateBody {
     /// Which records.
+    #[serde(deserialize_with = "object")]
     filter: FilterBody,
     /// Which figures. Default: how many records.
+    #[serde(deserialize_with = "objects")]
     compute: Vec<ComputeBody>,
     /// The groups; without any there is one of all records.
+    #[serde(deserialize_with = "objects")]
     group_by: Vec<GroupByBody>,
     /// Which page of groups.
+    #[serde(deserialize_with = "object")]
     page: GroupPageBody,
     /// Settings that Datadog has given up.
+    #[serde(deserialize_with = "object")]
     options: OptionsBody,
     /// What only weir knows.
+    #[serde(deserialize_with = "object")]
     weir: WeirOptions,
 }
 
@@ -95,8 +102,10 @@ struct GroupByBody {
     /// How many of its values, at most 10000. Default: 10.
     limit: Option<usize>,
     /// Which of them come first. Default: those of most records.
+    #[serde(default, deserialize_with = "optional_object")]
     sort: Option<SortBody>,
     /// Groups of numbers that are close to each other.
+    #[serde(default, deserialize_with = "optional_object")]
     histogram: Option<HistogramBody>,
     /// What to call the group of records that have no value; without it they are left out.
     missing: Option<Value>,
@@ -236,7 +245,8 @@ async fn answer(
         Ok(AggregateAnswer { data: AggregateData { buckets }, meta })
     };
     let ask = move |store: &dyn LogStore, budget: &_| store.aggregate(&request, budget);
-    shared.explore.ask(Kind::Aggregate, Some(time), arrival, ask, document).await
+    let asking = shared.explore.ask(Kind::Aggregate, Some(time), arrival, ask, document).await;
+    asking.map_err(|problem| question.placed(problem))
 }
 
 /// What the figures measure.

@@ -14,6 +14,14 @@ pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most records of a page. Clients know this number.
 pub(super) const PAGE_RECORDS_MAX: usize = 1000;
 
+/// Most records that an export reads at once: a page of the store's columns. Each is decoded whole,
+/// however few of its rows are wanted.
+pub(super) const EXPORT_RECORDS_MAX: usize = weir_store::limits::PAGE_ROWS;
+
+/// Memory of the records that an export reads at once, about: what it has beside the text of two
+/// pages.
+pub(super) const EXPORT_BYTES_MAX: usize = 1024 * 1024;
+
 /// Records of a page, unless asked otherwise. Clients know this number.
 pub(super) const PAGE_RECORDS: usize = 10;
 

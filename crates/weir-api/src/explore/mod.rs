@@ -26,6 +26,7 @@ mod record;
 pub(crate) mod report;
 pub(crate) mod search;
 mod time;
+mod words;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -36,12 +37,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use serde::Serialize;
 use tokio::sync::Semaphore;
+use weir_expr::CompileError;
 use weir_host::Clock;
 use weir_store::query::{
     Aggregate, Budget, Coverage, FieldInfo, LogStore, NamedMeasure, Patterns, QueryError,
     RecordContext, SearchPage, Shortfall, StoreFigures,
 };
 
+use crate::compression::compressed;
 use crate::problem::{NO_STORE, Problem};
 use crate::routes::{Router, Shared};
 use admission::{Ending, Refused};
@@ -49,6 +52,7 @@ use meta::{Arrival, Meta};
 
 pub(crate) use admission::Admission;
 pub(crate) use figures::{Kind, Outcome, TIME_BUCKETS_SECONDS, Times};
+pub(crate) use question::parameters;
 
 pub use aggregate::{AggregateAnswer, AggregateBucket, AggregateData};
 pub use complete::{FieldEntry, FieldsAnswer, ValueEntry, ValuesAnswer};
@@ -224,7 +228,7 @@ fn failed(error: &QueryError) -> Problem {
     };
     let problem = Problem::new(code, error.to_string());
     match error {
-        QueryError::Expression(weir_expr::CompileError::Regexp { span, .. }) => problem.at(*span),
+        QueryError::Expression(CompileError::Regexp { pattern, .. }) => problem.of_regexp(pattern),
         QueryError::Unfound(Shortfall::CatchingUp) | QueryError::Read(_) => problem.retry_after(5),
         _ => problem,
     }
@@ -280,4 +284,5 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/weir/v1/store/deletions", get(deletions::get).post(deletions::post))
         .route("/weir/v1/store/deletions/{id}", delete(deletions::cancel))
         .layer(DefaultBodyLimit::max(limits::BODY_BYTES_MAX))
+        .layer(axum::middleware::from_fn(compressed))
 }

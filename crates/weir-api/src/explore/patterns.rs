@@ -95,5 +95,6 @@ pub(crate) async fn get(
         Ok(PatternsAnswer { patterns: entries.collect(), meta })
     };
     let ask = move |store: &dyn LogStore, budget: &_| store.patterns(&request, budget);
-    shared.explore.ask(Kind::Patterns, Some(time), arrival, ask, document).await
+    let asking = shared.explore.ask(Kind::Patterns, Some(time), arrival, ask, document).await;
+    asking.map_err(|problem| question.placed(problem))
 }

@@ -19,6 +19,7 @@ use weir_store::query::{Access, Filter, NamedMeasure, PageKey, TimeRange};
 use super::cursor::Cursor;
 use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, DEADLINE_MAX, MEASURES_MAX};
 use super::time::TimeText;
+use super::words::{Object, plain};
 use crate::problem::Problem;
 
 /// What the parts of a question are called where it stands.
@@ -167,6 +168,14 @@ impl Question {
         Ok(Filter { query, range, access, measures: self.measures()? })
     }
 
+    /// What the store says of the query, with its place in it.
+    pub(super) fn placed(&self, problem: Problem) -> Problem {
+        match parse(&self.query) {
+            Ok(expr) => problem.placed(self.names.query, &self.query, &expr),
+            Err(_) => problem,
+        }
+    }
+
     fn range(&self, now_ns: i64) -> Result<TimeRange, Problem> {
         let time = |name: &str, text: Option<&TimeText>, default: &str| {
             let text = text.cloned().unwrap_or_else(|| default.into());
@@ -310,13 +319,15 @@ pub(super) fn body<T: DeserializeOwned>(
     let bytes = body?;
     let bytes = if bytes.trim_ascii().is_empty() { b"{}" } else { &bytes[..] };
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value: T = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+    let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let what = plain(&error.inner().to_string());
         match error.path().to_string() {
             // The document itself.
             path if path == "." || path == "?" => {
-                Problem::new(StatusCode::BAD_REQUEST, format!("the body: {}", error.inner()))
+                let colon = if what.starts_with("is ") { "" } else { ":" };
+                Problem::new(StatusCode::BAD_REQUEST, format!("the body{colon} {what}"))
             }
-            path => Problem::parameter(&path, error.inner()),
+            path => Problem::parameter(&path, what),
         }
     })?;
     reader.end().map_err(|error| {
@@ -326,10 +337,20 @@ pub(super) fn body<T: DeserializeOwned>(
 }
 
 /// The parameters of an address, as what they should be.
-pub(super) fn parameters<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
-    query
-        .map(|Query(parameters)| parameters)
-        .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.body_text()))
+pub(crate) fn parameters<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+    query.map(|Query(parameters)| parameters).map_err(|error| unreadable(&error.body_text()))
+}
+
+/// What is wrong with the parameters of an address: a parameter, and what of it.
+fn unreadable(error: &str) -> Problem {
+    let error = error.strip_prefix("Failed to deserialize query string: ").unwrap_or(error);
+    let named = error.split_once(": ").filter(|(name, _)| !name.contains(char::is_whitespace));
+    let missing = error.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+    match (named, missing) {
+        (Some((name, what)), _) => Problem::parameter(name, plain(what)),
+        (None, Some(name)) => Problem::parameter(name, "is missing"),
+        (None, None) => Problem::new(StatusCode::BAD_REQUEST, plain(error)),
+    }
 }
 
 #[cfg(test)]

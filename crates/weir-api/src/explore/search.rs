@@ -25,6 +25,7 @@ use super::question::{
 };
 use super::record::LogEntry;
 use super::time::TimeText;
+use super::words::object;
 use crate::problem::{DatadogProblem, Problem};
 use crate::routes::Shared;
 
@@ -33,14 +34,18 @@ use crate::routes::Shared;
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SearchBody {
     /// Which records.
+    #[serde(deserialize_with = "object")]
     filter: FilterBody,
     /// Which come first.
     sort: Sort,
     /// Which page.
+    #[serde(deserialize_with = "object")]
     page: PageBody,
     /// Settings that Datadog has given up.
+    #[serde(deserialize_with = "object")]
     options: OptionsBody,
     /// What only weir knows.
+    #[serde(deserialize_with = "object")]
     weir: WeirOptions,
 }
 
@@ -227,7 +232,8 @@ async fn answer(
     };
     let ask =
         move |store: &dyn weir_store::query::LogStore, budget: &_| store.search(&request, budget);
-    shared.explore.ask(Kind::Search, Some(time), arrival, ask, document).await
+    let asking = shared.explore.ask(Kind::Search, Some(time), arrival, ask, document).await;
+    asking.map_err(|problem| question.placed(problem))
 }
 
 /// The address of the next page.

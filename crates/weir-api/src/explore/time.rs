@@ -9,7 +9,10 @@
 //!
 //! Invariant: nothing panics on any text, and no time leaves the range of `i64` nanoseconds.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 use weir_codec::parse_rfc3339;
 
@@ -25,13 +28,43 @@ const EXPECTED: &str = "write now-15m, now-1d/d, an ISO 8601 time such as 2026-1
                         or milliseconds since 1970";
 
 /// A time as it stands in a request.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum TimeText {
     /// Milliseconds since 1970.
     Number(i64),
     /// `now-15m`, ISO 8601, or milliseconds since 1970.
     Text(String),
+}
+
+/// Derived, it would say that no variant of an enumeration matches.
+impl<'de> Deserialize<'de> for TimeText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OfTime;
+
+        impl Visitor<'_> for OfTime {
+            type Value = TimeText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a time: {EXPECTED}")
+            }
+
+            fn visit_i64<E: Error>(self, ms: i64) -> Result<TimeText, E> {
+                Ok(TimeText::Number(ms))
+            }
+
+            fn visit_u64<E: Error>(self, ms: u64) -> Result<TimeText, E> {
+                // Which is out of range, too.
+                Ok(TimeText::Number(i64::try_from(ms).unwrap_or(i64::MAX)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<TimeText, E> {
+                Ok(TimeText::from(text))
+            }
+        }
+
+        deserializer.deserialize_any(OfTime)
+    }
 }
 
 impl TimeText {

@@ -25,9 +25,11 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::channel::Channel;
 use serde::Deserialize;
 use utoipa::IntoParams;
+use weir_expr::CompileError;
 use weir_pipeline::live::{LiveError, LiveTail};
 
-use crate::problem::{NO_STORE, problem, wrong_expression};
+use crate::explore::parameters;
+use crate::problem::{NO_STORE, Problem, problem, wrong_expression};
 use crate::routes::{Shared, starting};
 use session::Session;
 pub(crate) use sessions::Sessions;
@@ -83,9 +85,9 @@ pub(crate) async fn tail(
     query: Result<Query<TailQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Response {
-    let asked = match query {
-        Ok(Query(asked)) => asked,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, &error.body_text()),
+    let asked = match parameters(query) {
+        Ok(asked) => asked,
+        Err(problem) => return problem.into_response(),
     };
     let Some(permit) = shared.tails.admit() else {
         let title = "as many live tails run as are allowed (api.queries.tails); end one, or try again later";
@@ -110,6 +112,18 @@ fn unavailable(title: &str) -> Response {
     problem(StatusCode::SERVICE_UNAVAILABLE, title)
 }
 
+/// The answer that the expression, which can be read, cannot be compiled.
+fn uncompiled(query: &str, error: &CompileError) -> Response {
+    let problem = Problem::new(StatusCode::BAD_REQUEST, error.to_string());
+    let CompileError::Regexp { pattern, .. } = error else {
+        return problem.of("query").into_response();
+    };
+    match weir_expr::parse(query) {
+        Ok(expr) => problem.of_regexp(pattern).placed("query", query, &expr).into_response(),
+        Err(error) => wrong_expression(&error),
+    }
+}
+
 /// The session that the reader goes on with or a new one, and the events it begins with.
 async fn session(
     shared: &Arc<Shared>,
@@ -118,8 +132,8 @@ async fn session(
 ) -> Result<(Session, Vec<u8>), Response> {
     let max_rate = asked.max_rate.unwrap_or(ROWS_PER_SECOND);
     if !(1..=ROWS_PER_SECOND_MAX).contains(&max_rate) {
-        let title = format!("max_rate must be from 1 to {ROWS_PER_SECOND_MAX}");
-        return Err(problem(StatusCode::BAD_REQUEST, &title));
+        let what = format!("is {max_rate}; it must be from 1 to {ROWS_PER_SECOND_MAX}");
+        return Err(Problem::parameter("max_rate", what).into_response());
     }
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     if let Some(last) = last
@@ -136,9 +150,7 @@ async fn session(
     let joining = tokio::task::spawn_blocking(move || LiveTail::new(&view, &expression)).await;
     let tail = match joining {
         Ok(Ok(tail)) => tail,
-        Ok(Err(error @ LiveError::Expression(_))) => {
-            return Err(problem(StatusCode::BAD_REQUEST, &error.to_string()));
-        }
+        Ok(Err(LiveError::Expression(error))) => return Err(uncompiled(&asked.query, &error)),
         Ok(Err(error)) => {
             if matches!(error, LiveError::TooLargeTogether { .. }) {
                 shared.tails.count_refused();

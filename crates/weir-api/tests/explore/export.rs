@@ -1,11 +1,14 @@
 //! All records, as a stream.
 
 use std::io::{Read as _, Write as _};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use crate::support::{api, connect, get, wait_until};
+use weir_api::Api;
+
+use crate::support::{MemoryStore, api, api_of, connect, get, read, record, wait_until};
 
 const RANGE: &str = "from=2026-01-01&to=2026-01-02";
 
@@ -45,6 +48,49 @@ fn an_export_without_a_first_time_begins_with_the_first_record() {
 }
 
 #[test]
+fn what_turns_out_to_be_missing_behind_the_first_page_is_said_at_the_end() {
+    let records = (0..2500).map(record).collect();
+    let store = MemoryStore { damaged_behind: Some(0), ..MemoryStore::new(records) };
+    let answer = |api: &Api, format: &str, te: &str| {
+        let mut stream = connect(api);
+        let path = format!("/weir/v1/export?format={format}&{RANGE}");
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{te}\r\n").unwrap();
+        read(stream)
+    };
+    let damaged_api = api_of(Arc::new(store));
+    for format in ["ndjson", "csv"] {
+        let told = answer(&damaged_api, format, "te: trailers\r\n");
+        assert!(told.head.contains("\r\ntrailer: x-weir-partial\r\n"), "{}", told.head);
+        assert!(told.text.ends_with("\r\n0\r\nx-weir-partial: damaged\r\n\r\n"));
+        let cut = answer(&damaged_api, format, "");
+        assert!(!cut.head.contains("x-weir-partial") && !cut.text.ends_with("0\r\n\r\n"));
+        for text in [told.text, cut.text] {
+            assert_eq!(text.matches("request ").count(), 2500, "nothing else is missing");
+        }
+    }
+    damaged_api.shutdown();
+    let store = MemoryStore { is_late: true, ..MemoryStore::new((0..2500).map(record).collect()) };
+    let api = api_of(Arc::new(store));
+    let told = answer(&api, "ndjson", "");
+    assert!(told.head.contains("x-weir-partial: deadline"), "{}", told.head);
+    assert!(told.text.ends_with("0\r\n\r\n"), "it was said before");
+    api.shutdown();
+}
+
+#[test]
+fn an_export_reads_more_records_at_once_where_they_are_small() {
+    let (api, store) = api(5000);
+    for record in store.records.lock().unwrap().iter_mut() {
+        (record.attributes, record.resource, record.tags) = (Vec::new(), None, None);
+    }
+    let reply = get(&api, &format!("/weir/v1/export?{RANGE}"));
+    assert_eq!(reply.text.lines().count(), 5000);
+    let pages = store.begun.load(Ordering::SeqCst);
+    assert!(pages < 5, "{pages} pages");
+    api.shutdown();
+}
+
+#[test]
 fn csv_has_the_columns_that_were_asked_for() {
     let (api, store) = api(1);
     store.records.lock().unwrap()[0].message = Some("a \"b\",\nc".to_owned());
@@ -63,24 +109,82 @@ fn csv_has_the_columns_that_were_asked_for() {
 #[test]
 fn parquet_is_a_whole_file() {
     let (api, _store) = api(1200);
-    let mut stream = connect(&api);
-    write!(stream, "GET /weir/v1/export?format=parquet&{RANGE} HTTP/1.0\r\n\r\n").unwrap();
+    let (head, file) = parquet(&api, "");
+    assert!(head.starts_with("HTTP/1.0 200") && next(&head).is_none(), "{head}");
+    assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
+    api.shutdown();
+}
+
+/// So many records, of which a thousand fill a Parquet file.
+fn large_records(records: i64) -> Api {
+    let (api, store) = api(records);
+    for record in store.records.lock().unwrap().iter_mut() {
+        record.message = Some("m".repeat(68_000));
+    }
+    api
+}
+
+/// Head and body of an export as Parquet.
+fn parquet(api: &Api, parameters: &str) -> (String, Vec<u8>) {
+    let mut stream = connect(api);
+    let path = format!("/weir/v1/export?format=parquet&{parameters}&{RANGE}");
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     let at = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
-    let (head, file) = answer.split_at(at);
-    let head = String::from_utf8_lossy(head).to_lowercase();
-    assert!(head.starts_with("http/1.0 200") && !head.contains("x-weir-next"), "{head}");
+    let file = answer.split_off(at);
+    (String::from_utf8(answer).unwrap(), file)
+}
+
+fn next(head: &str) -> Option<String> {
+    head.lines().find_map(|line| line.strip_prefix("x-weir-next: ")).map(str::to_owned)
+}
+
+#[test]
+fn parquet_that_does_not_fit_into_a_file_is_refused_unless_pieces_were_asked_for() {
+    let api = large_records(1010);
+    let (head, text) = parquet(&api, "");
+    assert!(head.starts_with("HTTP/1.0 422"), "{head}");
+    let problem: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!((&problem["status"], &problem["parameter"]), (&json!(422), &json!("pieces")));
+    let title = problem["title"].as_str().unwrap();
+    for part in ["first 1,000 of them", "MiB", "pieces=true"] {
+        assert!(title.contains(part), "{title}");
+    }
+    let (head, file) = parquet(&api, "limit=1000");
+    assert!(head.starts_with("HTTP/1.0 200") && next(&head).is_none(), "{head}");
+    assert!(file.starts_with(b"PAR1"));
+    let (head, file) = parquet(&api, "pieces=true");
+    assert!(head.starts_with("HTTP/1.0 200"), "{head}");
     assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
+    // Who has a cursor knows of pieces.
+    let cursor = next(&head).unwrap();
+    let (head, _) = parquet(&api, &format!("cursor={cursor}"));
+    assert!(head.starts_with("HTTP/1.0 200") && next(&head).is_none(), "{head}");
+    api.shutdown();
+}
+
+#[test]
+fn pieces_have_as_many_records_together_as_were_asked_for() {
+    let api = large_records(2010);
+    let (head, _) = parquet(&api, "pieces=true&limit=1500");
+    let cursor = next(&head).unwrap();
+    let (head, _) = parquet(&api, &format!("limit=1500&cursor={cursor}"));
+    assert!(head.starts_with("HTTP/1.0 200"), "{head}");
+    assert_eq!(next(&head), None, "500 are left, which fit");
     api.shutdown();
 }
 
 #[test]
 fn what_is_wrong_with_an_export_is_said_before_it_begins() {
     let (api, _store) = api(1);
-    for (parameters, named) in
-        [("query=(a", "query"), ("format=xml", "format"), ("cursor=a", "cursor"), ("foo=1", "foo")]
-    {
+    for (parameters, named) in [
+        ("query=(a", "query"),
+        ("format=xml", "format"),
+        ("cursor=a", "cursor"),
+        ("pieces=true", "pieces"),
+        ("foo=1", "foo"),
+    ] {
         let reply = get(&api, &format!("/weir/v1/export?{parameters}"));
         assert_eq!(reply.status, 400, "{reply:?}");
         assert!(reply.text.contains(named), "{reply:?}");

@@ -1,5 +1,6 @@
 //! The explore API over a real socket, with a store that answers as the specification says.
 
+mod compression;
 mod datadog;
 mod deletions;
 mod export;

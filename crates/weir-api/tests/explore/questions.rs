@@ -255,17 +255,108 @@ fn what_is_wrong_with_a_question_is_named() {
         (AGGREGATE, json!({ "compute": [{ "aggregation": "mean" }] }), "compute[0].aggregation"),
         (AGGREGATE, json!({ "group_by": [{ "facet": "a b" }] }), "group_by[0].facet"),
         (AGGREGATE, json!({ "group_by": [{ "facet": "a", "limit": 0 }] }), "group_by[0].limit"),
+        (SEARCH, json!({ "filter": { "from": { "a": 1 } } }), "filter.from"),
+        (SEARCH, json!({ "filter": ["a"] }), "filter"),
+        (SEARCH, json!({ "page": { "limit": "ten" } }), "page.limit"),
+        (SEARCH, json!({ "sort": 5 }), "sort"),
+        (AGGREGATE, json!({ "compute": [["count"]] }), "compute[0]"),
+        (
+            AGGREGATE,
+            json!({ "group_by": [{ "facet": "a", "sort": ["measure"] }] }),
+            "group_by[0].sort",
+        ),
     ];
     for (path, asked, parameter) in cases {
         let reply = post(&api, path, &asked);
         let document = reply.json();
         assert_eq!(reply.status, 400, "{asked}: {document}");
         assert_eq!(document["weir"]["parameter"], parameter, "{document}");
-        assert!(document["errors"][0].is_string() && document["weir"]["title"].is_string());
+        let title = document["weir"]["title"].as_str().unwrap();
+        assert!(document["errors"][0].is_string());
+        for word in ["struct", "variant", "enum", "Body", "usize", "sequence", "line 1"] {
+            assert!(!title.contains(word), "{title}");
+        }
     }
     let document = post(&api, SEARCH, &json!({ "filter": { "query": "a (b" } })).json();
     assert_eq!(document["weir"]["span"], json!({ "start": 2, "end": 3 }), "{document}");
     assert!(document["errors"][0].as_str().unwrap().contains("\n  a (b\n    ^"), "{document}");
+    api.shutdown();
+}
+
+#[test]
+fn a_regular_expression_that_is_too_large_is_shown_with_its_place() {
+    let (api, _store) = api(1);
+    let large = "a AND /((a{100}){100}){100}/";
+    let asked = json!({ "filter": { "query": large } });
+    for path in [SEARCH, AGGREGATE] {
+        let reply = post(&api, path, &asked);
+        let problem = &reply.json()["weir"];
+        assert_eq!(
+            (reply.status, &problem["parameter"]),
+            (400, &json!("filter.query")),
+            "{reply:?}"
+        );
+        assert_eq!(problem["span"], json!({ "start": 6, "end": large.len() }), "{reply:?}");
+        assert!(problem["detail"].as_str().unwrap().contains("\n        ^^^"), "{reply:?}");
+    }
+    let path = format!("/weir/v1/export?query={}", weir_host::net::percent_encoded(large));
+    let problem = get(&api, &path).json();
+    assert_eq!((&problem["parameter"], &problem["span"]["start"]), (&json!("query"), &json!(6)));
+    api.shutdown();
+}
+
+#[test]
+fn a_body_is_an_object_and_nothing_else() {
+    let (api, _store) = api(1);
+    for (path, body, found) in [
+        (SEARCH, json!([]), "an array"),
+        (SEARCH, json!([{ "query": "(a" }, "timestamp"]), "an array"),
+        (AGGREGATE, json!("a"), "the text \"a\""),
+        (AGGREGATE, json!(5), "the number 5"),
+    ] {
+        let reply = post(&api, path, &body);
+        let want = format!("the body is {found}, but must be an object");
+        assert_eq!((reply.status, &reply.json()["errors"][0]), (400, &json!(want)), "{reply:?}");
+    }
+    api.shutdown();
+}
+
+#[test]
+fn what_is_wrong_with_a_parameter_is_said_in_plain_words() {
+    let (api, _store) = api(1);
+    for (path, parameter, what) in [
+        ("/api/v2/logs/events?page[limit]=ten", "page[limit]", "must be a whole number"),
+        ("/weir/v1/patterns?limit=-1", "limit", "must be a whole number"),
+        ("/weir/v1/tail?max_rate=x", "max_rate", "must be a whole number"),
+        ("/weir/v1/tail?max_rate=0", "max_rate", "must be from 1"),
+        ("/weir/v1/tail?foo=1", "foo", "unknown field"),
+        ("/weir/v1/export?pieces=maybe", "pieces", "must be true or false"),
+        ("/weir/v1/values", "field", "is missing"),
+    ] {
+        let reply = get(&api, path);
+        let document = reply.json();
+        let problem = document.get("weir").unwrap_or(&document);
+        assert_eq!((reply.status, &problem["parameter"]), (400, &json!(parameter)), "{reply:?}");
+        assert!(problem["title"].as_str().unwrap().contains(what), "{reply:?}");
+    }
+    api.shutdown();
+}
+
+#[test]
+fn every_error_below_a_path_of_datadogs_has_its_form() {
+    let (api, _store) = api(1);
+    for (reply, status) in [
+        (get(&api, "/api/v2/nothing"), 404),
+        (get(&api, "/api/v1/validate"), 404),
+        (get(&api, AGGREGATE), 405),
+    ] {
+        let document = reply.json();
+        assert_eq!((reply.status, &document["weir"]["status"]), (status, &json!(status)));
+        assert_eq!(document["errors"][0], document["weir"]["title"], "{reply:?}");
+        assert!(reply.head.contains("content-type: application/json"), "{reply:?}");
+    }
+    let own = get(&api, "/weir/v1/nothing");
+    assert_eq!((own.status, &own.json()["status"]), (404, &json!(404)));
     api.shutdown();
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct MemoryStore {
     pub(crate) measures: Vec<NamedMeasure>,
     /// Says that time was up before it was done.
     pub(crate) is_late: bool,
+    /// Has a damaged segment behind the record with this sequence.
+    pub(crate) damaged_behind: Option<u64>,
     /// What was asked to be deleted.
     pub(crate) deletions: Mutex<Vec<Filter>>,
     pub(crate) cancelled_deletion: Mutex<Option<u64>>,
@@ -77,9 +79,15 @@ impl MemoryStore {
 impl LogStore for MemoryStore {
     fn search(&self, request: &SearchRequest, budget: &Budget) -> Result<SearchPage, QueryError> {
         self.pass(budget)?;
+        compiled(&request.filter.query)?;
         let mut page = naive::search(&self.records.lock().unwrap(), request);
         if self.is_late {
             page.coverage.shortfalls.push(Shortfall::Deadline);
+        }
+        if let (Some(key), Some(first)) = (request.after, self.damaged_behind)
+            && key.sequence >= first
+        {
+            page.coverage.shortfalls.push(Shortfall::Damaged { segments: vec!["7".to_owned()] });
         }
         page.coverage.unknown_fields = unknown(&request.filter.query);
         Ok(page)
@@ -95,6 +103,7 @@ impl LogStore for MemoryStore {
         budget: &Budget,
     ) -> Result<Aggregate, QueryError> {
         self.pass(budget)?;
+        compiled(&request.filter.query)?;
         Ok(naive::aggregate(&self.records.lock().unwrap(), request))
     }
 
@@ -214,6 +223,17 @@ impl LogStore for MemoryStore {
     }
 }
 
+/// As a store does it: without knowing what was asked but by the parsed query.
+fn compiled(query: &weir_expr::Expr) -> Result<(), QueryError> {
+    let mut result = Ok(());
+    query.for_each_term(&mut |term, _| {
+        if let Err(error) = weir_expr::TermMatcher::new(term) {
+            result = Err(error.into());
+        }
+    });
+    result
+}
+
 /// Fields with an x in their name are unknown.
 fn unknown(query: &weir_expr::Expr) -> Vec<String> {
     let mut names = Vec::new();
@@ -314,6 +334,18 @@ pub(crate) fn send_post(api: &Api, path: &str, body: &str) -> TcpStream {
 
 pub(crate) fn post(api: &Api, path: &str, body: &Value) -> Reply {
     read(send_post(api, path, &body.to_string()))
+}
+
+/// An answer as its bytes are, asked for in HTTP/1.1 with further lines in the head.
+pub(crate) fn get_bytes(api: &Api, path: &str, head: &str) -> (String, Vec<u8>) {
+    let mut stream = connect(api);
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n{head}\r\n")
+        .unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let at = answer.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
+    let body = answer.split_off(at);
+    (String::from_utf8(answer).unwrap().to_lowercase(), body)
 }
 
 pub(crate) fn get(api: &Api, path: &str) -> Reply {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use weir_host::units;
 
-use super::{ApiArgs, ConfigArgs, Output, key_value};
+use super::{ApiArgs, ConfigArgs, Output, key_value, negation};
 
 /// Of which time.
 #[derive(Debug, Clone, Args)]
@@ -34,6 +34,7 @@ pub(crate) struct RangeArgs {
 pub(crate) struct SearchArgs {
     /// An expression: words, "a phrase", service:web, status:error, @duration:>300ms, /regexp/,
     /// with AND, OR, NOT and parentheses. Default: every record.
+    #[arg(value_parser = negation::word)]
     pub(crate) query: Vec<String>,
     #[command(flatten)]
     pub(crate) range: RangeArgs,
@@ -75,7 +76,7 @@ pub(crate) struct SearchArgs {
     #[arg(
         short,
         long,
-        conflicts_with_all = ["group_by", "compute", "histogram", "patterns", "columns", "measures", "to", "order"]
+        conflicts_with_all = ["group_by", "compute", "histogram", "patterns", "measures", "to", "order"]
     )]
     pub(crate) follow: bool,
     /// How long to wait for an answer: what was found by then is shown. Default: 1500ms.
@@ -149,7 +150,7 @@ pub(crate) enum StoreCommand {
 pub(crate) struct DeleteArgs {
     /// An expression, as for `weir search`; '*' is every record. Records that come in later are not
     /// deleted.
-    #[arg(required = true)]
+    #[arg(required = true, value_parser = negation::word)]
     pub(crate) query: Vec<String>,
     /// The first time, as for `weir search`. Default: the first of all.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -171,6 +172,7 @@ pub(crate) struct DeleteArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// An expression, as for `weir search`. Default: every record.
+    #[arg(value_parser = negation::word)]
     pub(crate) query: Vec<String>,
     /// How far back. Default: to the first record.
     #[arg(

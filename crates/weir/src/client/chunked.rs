@@ -4,8 +4,13 @@
 
 use std::io::{self, BufRead, Read};
 
-/// Longest line with the size of a chunk.
-const LINE_BYTES_MAX: u64 = 64;
+use super::Headers;
+
+/// Longest line with the size of a chunk, or of a trailer.
+const LINE_BYTES_MAX: u64 = 256;
+
+/// Longest trailers.
+const TRAILERS_BYTES_MAX: usize = 4096;
 
 /// Reads a body.
 #[derive(Debug)]
@@ -15,13 +20,20 @@ pub(crate) struct Chunked<R> {
     left: u64,
     has_chunks: bool,
     is_over: bool,
+    trailers: Headers,
 }
 
 impl<R: BufRead> Chunked<R> {
     /// `content_length` as the head has it; without it the body has chunks.
     pub(crate) fn new(reader: R, content_length: Option<&str>) -> Self {
         let len = content_length.and_then(|len| len.parse().ok());
-        Self { reader, left: len.unwrap_or(0), has_chunks: len.is_none(), is_over: len == Some(0) }
+        let (left, has_chunks, is_over) = (len.unwrap_or(0), len.is_none(), len == Some(0));
+        Self { reader, left, has_chunks, is_over, trailers: Headers(String::new()) }
+    }
+
+    /// What was said behind the body, once it has been read to its end.
+    pub(crate) fn trailers(&self) -> &Headers {
+        &self.trailers
     }
 
     fn line(&mut self) -> io::Result<String> {
@@ -38,7 +50,16 @@ impl<R: BufRead> Chunked<R> {
         if self.left == 0 {
             self.is_over = true;
             // Trailers, and the empty line behind them.
-            while self.line()?.trim_end() != "" {}
+            loop {
+                let line = self.line()?;
+                if line.trim_end().is_empty() {
+                    break;
+                }
+                if self.trailers.0.len() + line.len() > TRAILERS_BYTES_MAX {
+                    return Err(cut());
+                }
+                self.trailers.0.push_str(&line);
+            }
         }
         Ok(())
     }
@@ -89,6 +110,9 @@ mod tests {
         for end in 0..text.len() {
             assert!(all(&text[..end], None).is_err(), "{end}");
         }
+        let mut body = Chunked::new(text.as_bytes(), None);
+        body.read_to_string(&mut String::new()).unwrap();
+        assert_eq!((body.trailers().get("A"), body.trailers().get("x")), (Some("b"), None));
         assert_eq!(all("abcdef", Some("4")).unwrap(), "abcd");
         assert_eq!(all("", Some("0")).unwrap(), "");
         assert!(all("abc", Some("4")).is_err());

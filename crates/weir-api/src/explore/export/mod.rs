@@ -2,43 +2,47 @@
 //!
 //! NDJSON and CSV are sent page by page: a page is asked for when the reader has taken the one
 //! before but [`CHUNKS_WAITING`], so an export holds two pages in memory, whatever its length.
-//! Parquet needs to know all columns before its first row: it comes in pieces that fit into
-//! memory, each a whole file; the header [`NEXT`] has the cursor of the next.
+//! Parquet needs to know all columns before its first row: a file is made whole, and what does not
+//! fit into one is refused, unless pieces were asked for, each a whole file; the header [`NEXT`] has
+//! the cursor of the next.
 //!
-//! Invariants: what was begun is ended whole, or the connection is cut, which every client
-//! notices; an export ends when its reader leaves; no more than [`exports_max`] run at once, so
+//! Invariants: what was begun is ended whole, or the connection is cut, which every client of
+//! HTTP/1.1 notices; that records are missing is said, whenever it turns up ([`partial`]); an export ends when its reader leaves; no more than [`exports_max`] run at once, so
 //! that searches have workers left.
 
 mod csv;
 mod parquet;
-mod stream;
+mod partial;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use hyper::body::Frame;
 use serde::{Deserialize, Serialize};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use utoipa::{IntoParams, ToSchema};
-use weir_store::embedded::columns::StoredRecord;
+use weir_store::embedded::columns::{AttributeValue, StoredRecord};
 use weir_store::query::{
     LogStore, NamedMeasure, Order, PageKey, SearchPage, SearchRequest, Shortfall,
 };
 
 use super::access::access;
 use super::admission::{Ending, Refused};
-use super::limits::PAGE_RECORDS_MAX;
+use super::limits::{EXPORT_BYTES_MAX, EXPORT_RECORDS_MAX, PAGE_RECORDS_MAX};
 use super::question::{Question, parameters};
 use super::record::LogEntry;
 use super::{Kind, failed, refused};
 use crate::problem::{NO_STORE, Problem};
 use crate::routes::Shared;
+use crate::stream::{CutOff, Part, StreamBody};
 use csv::CsvColumns;
-use stream::StreamBody;
+use parquet::Piece;
+use partial::{LINGER, PARTIAL, Reasons, takes_trailers};
 
 /// Chunks that may wait for the reader.
 const CHUNKS_WAITING: usize = 1;
@@ -48,9 +52,6 @@ const TRIES_MAX: usize = 30;
 
 /// Cursor of the next piece.
 const NEXT: HeaderName = HeaderName::from_static("x-weir-next");
-
-/// Why the answer is not the whole one.
-const PARTIAL: HeaderName = HeaderName::from_static("x-weir-partial");
 
 /// Exports at once: half of the workers.
 pub(super) fn exports_max(workers: usize) -> usize {
@@ -95,28 +96,52 @@ pub(crate) struct ExportQuery {
     columns: Option<String>,
     /// Attributes that are computed: a JSON object from name to measure.
     measures: Option<String>,
+    /// Parquet: what does not fit into one file comes in pieces; without it, that is refused (422).
+    /// Default: `false`, but `true` with a `cursor`.
+    #[serde(default)]
+    pieces: bool,
     /// Parquet: the header `x-weir-next` of the piece before.
     cursor: Option<String>,
 }
 
+impl ExportQuery {
+    fn wants_pieces(&self) -> bool {
+        self.pieces || self.cursor.is_some()
+    }
+}
+
 /// All records that an expression describes, as a stream
 ///
-/// A connection that ends before the answer does means that it is not complete.
+/// A connection that ends before the answer does means that it is not complete. When it turns out
+/// behind the first page that records are missing (`x-weir-partial`), NDJSON and CSV go on to
+/// their end all the same; then `x-weir-partial` is a trailer for those who ask with `TE: trailers`,
+/// and for others the connection ends before the answer does.
 #[utoipa::path(
     get, path = "/weir/v1/export", tag = "export", params(ExportQuery),
     responses(
-        (status = 200, description = "The records", content_type = "application/x-ndjson",
-         body = String),
+        (status = 200, description = "The records", headers(
+            ("x-weir-next" = String, description = "Parquet: there are more records; the `cursor` \
+             of the next piece"),
+            ("x-weir-partial" = String, description = "The answer is not the whole one: why, with \
+             commas between: `damaged`, `catching_up`, `memory`, `deadline`"),
+         ), content(
+            (String = "application/x-ndjson"),
+            (String = "text/csv; charset=utf-8; header=present"),
+            (String = "application/vnd.apache.parquet"),
+         )),
+        (status = 422, description = "The records do not fit into one Parquet file, and pieces \
+         were not asked for"),
         (status = 503, description = "As many exports run as may"),
     )
 )]
 pub(crate) async fn get(
     State(shared): State<Arc<Shared>>,
+    version: Version,
     headers: HeaderMap,
     query: Result<Query<ExportQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let asked = parameters(query)?;
-    let (request, question) = request(&shared, &headers, &asked)?;
+    let First { request, question, hash, left } = First::of(&shared, &headers, &asked)?;
     let columns = CsvColumns::parse(asked.columns.as_deref())?;
     let measures = shared.explore.measures(&request.filter.measures)?.into();
     let store = shared.explore.store()?;
@@ -124,36 +149,57 @@ pub(crate) async fn get(
         let title = "as many exports run as may; try again when one has ended";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, title).retry_after(10)
     })?;
-    let limit = asked.limit.unwrap_or(u64::MAX);
-    let export = Export { shared, store, request, left: limit, is_done: limit == 0 };
-    match asked.format {
-        Format::Ndjson => lines(export, Lines { measures, columns: None }, permit).await,
-        Format::Csv => {
-            lines(export, Lines { measures, columns: Some(Arc::new(columns)) }, permit).await
+    let reasons = Reasons::default();
+    let (records_max, is_done) = (EXPORT_RECORDS_MAX, left == 0);
+    let export = Export { shared, store, request, records_max, left, is_done, reasons };
+    let exporting = match asked.format {
+        Format::Ndjson | Format::Csv => {
+            let columns = (asked.format == Format::Csv).then(|| Arc::new(columns));
+            let takes_trailers = takes_trailers(version, &headers);
+            lines(export, Lines { measures, columns }, takes_trailers, permit).await
         }
-        Format::Parquet => parquet::file(export, question).await,
-    }
+        Format::Parquet => {
+            let piece =
+                Piece { question: hash, limit: asked.limit, is_one_of_many: asked.wants_pieces() };
+            parquet::file(export, piece).await
+        }
+    };
+    exporting.map_err(|problem| question.placed(problem))
 }
 
-/// The first page, and the hash of the question.
-fn request(
-    shared: &Shared,
-    headers: &HeaderMap,
-    asked: &ExportQuery,
-) -> Result<(SearchRequest, u64), Problem> {
-    let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
-    let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?.of_all_time();
-    let mut filter = question.filter(shared.explore.arrival().now_ns(), access(headers))?;
-    let hash = question.hash(&format!("export {:?} {:?}", asked.sort, asked.limit));
-    if asked.cursor.is_some() && asked.format != Format::Parquet {
-        return Err(Problem::parameter("cursor", "belongs to format=parquet"));
+/// Where an export begins.
+struct First {
+    /// The first page.
+    request: SearchRequest,
+    question: Question,
+    /// Hash of the question.
+    hash: u64,
+    /// Records that are wanted.
+    left: u64,
+}
+
+impl First {
+    fn of(shared: &Shared, headers: &HeaderMap, asked: &ExportQuery) -> Result<Self, Problem> {
+        let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
+        let question =
+            Question::own(&asked.query, from, to, asked.measures.as_deref())?.of_all_time();
+        let mut filter = question.filter(shared.explore.arrival().now_ns(), access(headers))?;
+        let hash = question.hash(&format!("export {:?} {:?}", asked.sort, asked.limit));
+        if asked.wants_pieces() && asked.format != Format::Parquet {
+            let name = if asked.cursor.is_some() { "cursor" } else { "pieces" };
+            return Err(Problem::parameter(name, "belongs to format=parquet"));
+        }
+        let (cursor, left) = parquet::parts_of(asked.cursor.as_deref());
+        let after = question.go_on(cursor, hash, &mut filter)?;
+        // What was wanted of the pieces before is not wanted again.
+        let left = left.or(asked.limit).unwrap_or(u64::MAX);
+        let order = match asked.sort {
+            Some(super::search::Sort::Newest) => Order::NewestFirst,
+            _ => Order::OldestFirst,
+        };
+        let request = SearchRequest { filter, order, limit: PAGE_RECORDS_MAX, after };
+        Ok(Self { request, question, hash, left })
     }
-    let after = question.go_on(asked.cursor.as_deref(), hash, &mut filter)?;
-    let order = match asked.sort {
-        Some(super::search::Sort::Newest) => Order::NewestFirst,
-        _ => Order::OldestFirst,
-    };
-    Ok((SearchRequest { filter, order, limit: PAGE_RECORDS_MAX, after }, hash))
 }
 
 /// An export under way.
@@ -162,40 +208,52 @@ struct Export {
     store: Arc<dyn LogStore>,
     /// The next page.
     request: SearchRequest,
+    /// Most records of a page.
+    records_max: usize,
     /// Records that are still wanted.
     left: u64,
     is_done: bool,
+    /// Why it is not the whole one, as far as it has come.
+    reasons: Reasons,
 }
 
 /// A page, made into something by a worker.
 struct Made<T> {
-    made: T,
+    product: T,
+    rows: usize,
+    /// Memory of the records, about.
+    bytes: usize,
+    next: Option<PageKey>,
     shortfalls: Vec<Shortfall>,
 }
 
 impl Export {
     /// Asks for the next page and makes something of its records, both on a worker. Tries again
     /// when too much is asked at the moment, and with fewer records when they need too much
-    /// memory.
+    /// memory. The page behind has as many records as fit into [`EXPORT_BYTES_MAX`] if they are as
+    /// large as these.
     async fn next<T: Send + 'static>(
         &mut self,
         make: impl Fn(Vec<StoredRecord>) -> T + Clone + Send + 'static,
-    ) -> Result<Made<T>, Problem> {
+    ) -> Result<T, Problem> {
         let mut tries = 0;
         loop {
             let mut request = self.request.clone();
             request.limit = request.limit.min(usize::try_from(self.left).unwrap_or(usize::MAX));
             match self.page(request, make.clone()).await {
-                Ok(Ok((rows, next, made))) => {
+                Ok(Ok(made)) => {
                     let needs_less = made.shortfalls.contains(&Shortfall::Memory);
                     if needs_less && self.request.limit > 1 {
                         self.request.limit /= 2;
+                        self.records_max = self.request.limit;
                         continue;
                     }
-                    self.left -= (rows as u64).min(self.left);
-                    self.is_done = next.is_none() || self.left == 0;
-                    self.request.after = next;
-                    return Ok(made);
+                    self.request.limit = self.fitting(made.rows, made.bytes);
+                    self.left -= (made.rows as u64).min(self.left);
+                    self.is_done = made.next.is_none() || self.left == 0;
+                    self.request.after = made.next;
+                    self.reasons.add(&made.shortfalls);
+                    return Ok(made.product);
                 }
                 Ok(Err(problem)) => return Err(problem),
                 Err(Refused::Full(seconds) | Refused::Late(seconds)) if tries < TRIES_MAX => {
@@ -207,23 +265,50 @@ impl Export {
         }
     }
 
+    /// Records of the next page, when so many took so much memory.
+    fn fitting(&self, rows: usize, bytes: usize) -> usize {
+        let fitting = rows * EXPORT_BYTES_MAX / bytes.max(1);
+        // What few records took says little about many; and where they are large, the store ends
+        // a page before it has all.
+        let most = self.request.limit.saturating_mul(4).min(self.records_max);
+        fitting.clamp(PAGE_RECORDS_MAX.min(most), most)
+    }
+
     async fn page<T: Send + 'static>(
         &self,
         request: SearchRequest,
         make: impl FnOnce(Vec<StoredRecord>) -> T + Send + 'static,
-    ) -> Result<Result<(usize, Option<PageKey>, Made<T>), Problem>, Refused> {
+    ) -> Result<Result<Made<T>, Problem>, Refused> {
         let store = Arc::clone(&self.store);
         let work = move |budget: &_| match store.search(&request, budget) {
             Ok(SearchPage { records, next, coverage }) => {
                 let rows = records.len();
+                let bytes = records.iter().map(memory_bytes).sum();
                 let ending = if coverage.is_partial() { Ending::Partial } else { Ending::Complete };
-                let made = Made { made: make(records), shortfalls: coverage.shortfalls };
-                (Ok((rows, next, made)), ending)
+                let shortfalls = coverage.shortfalls;
+                let made = Made { product: make(records), rows, bytes, next, shortfalls };
+                (Ok(made), ending)
             }
             Err(error) => (Err(failed(&error)), Ending::Failed),
         };
         self.shared.explore.admission.run(Kind::Export, None, work).await
     }
+}
+
+/// What a record takes in memory, about.
+fn memory_bytes(record: &StoredRecord) -> usize {
+    let StoredRecord { service, host, source, status, tags, resource, message, .. } = record;
+    let texts = [service, host, source, status, tags, resource, message];
+    let texts = texts.into_iter().flatten().map(String::len).sum::<usize>();
+    let value = |value: &AttributeValue| match value {
+        AttributeValue::Text(text) => size_of::<AttributeValue>() + text.len(),
+        _ => size_of::<AttributeValue>(),
+    };
+    let attributes = record.attributes.iter().map(|attribute| {
+        let (path, values) = attribute;
+        size_of_val(attribute) + path.len() + values.iter().map(value).sum::<usize>()
+    });
+    size_of::<StoredRecord>() + texts + attributes.sum::<usize>()
 }
 
 /// Forms that are written record by record.
@@ -246,8 +331,14 @@ impl Lines {
         self.columns.as_ref().map(|columns| columns.head()).unwrap_or_default()
     }
 
+    /// What makes the text of a page.
+    fn maker(self) -> impl Fn(Vec<StoredRecord>) -> Vec<u8> + Clone + Send + 'static {
+        move |records| self.page(records)
+    }
+
     fn page(&self, records: Vec<StoredRecord>) -> Vec<u8> {
-        let mut text = Vec::new();
+        // About as long as what it is made of.
+        let mut text = Vec::with_capacity(records.iter().map(memory_bytes).sum());
         for record in records {
             match &self.columns {
                 None => {
@@ -267,63 +358,66 @@ impl Lines {
 async fn lines(
     mut export: Export,
     lines: Lines,
+    takes_trailers: bool,
     permit: OwnedSemaphorePermit,
 ) -> Result<Response, Problem> {
-    let make = {
-        let lines = lines.clone();
-        move |records| lines.page(records)
-    };
     let mut first = lines.head();
-    let mut headers = HeaderMap::new();
     if !export.is_done {
-        let made = export.next(make.clone()).await?;
-        first.extend_from_slice(&made.made);
-        mark_partial(&mut headers, &made.shortfalls);
+        first.extend_from_slice(&export.next(lines.clone().maker()).await?);
     }
+    let mut headers = export.reasons.headers();
+    let said = export.reasons.clone();
+    let content_type = HeaderValue::from_static(lines.content_type());
     let (sender, body) = StreamBody::new(CHUNKS_WAITING);
     tokio::spawn(async move {
-        let mut chunk = Bytes::from(first);
-        loop {
-            if !chunk.is_empty() && sender.send(Ok(chunk)).await.is_err() {
-                return;
+        // The reader may leave by itself.
+        let end = match send(&mut export, lines, first.into(), &sender).await {
+            Err(None) => return,
+            Err(Some(problem)) => {
+                tracing::warn!(?problem, "an export was cut off");
+                Some(Err(CutOff))
             }
-            if export.is_done {
-                break;
+            Ok(()) if export.reasons == said => None,
+            Ok(()) if takes_trailers => Some(Ok(Frame::trailers(export.reasons.headers()))),
+            Ok(()) => {
+                tokio::time::sleep(LINGER).await;
+                Some(Err(CutOff))
             }
-            let page = tokio::select! {
-                page = export.next(make.clone()) => page,
-                () = sender.closed() => return,
-            };
-            match page {
-                Ok(made) => chunk = made.made.into(),
-                Err(problem) => {
-                    tracing::warn!(?problem, "an export was cut off");
-                    // The reader may have left by itself.
-                    let _gone = sender.send(Err(stream::CutOff)).await;
-                    return;
-                }
-            }
+        };
+        if let Some(end) = end {
+            let _gone = sender.send(end).await;
         }
         drop(permit);
     });
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(lines.content_type()));
+    headers.insert(header::CONTENT_TYPE, content_type);
+    if takes_trailers {
+        headers.insert(header::TRAILER, PARTIAL.into());
+    }
     Ok((headers, [NO_STORE], axum::body::Body::new(body)).into_response())
 }
 
-/// Says in a header why the answer is not the whole one.
-fn mark_partial(headers: &mut HeaderMap, shortfalls: &[Shortfall]) {
-    let names: Vec<&str> = shortfalls
-        .iter()
-        .map(|shortfall| match shortfall {
-            Shortfall::Deadline => "deadline",
-            Shortfall::Memory => "memory",
-            Shortfall::CatchingUp => "catching_up",
-            Shortfall::Damaged { .. } => "damaged",
-        })
-        .collect();
-    if let Ok(names) = HeaderValue::from_str(&names.join(","))
-        && !names.is_empty()
-    {
-        headers.insert(PARTIAL, names);
+/// Sends the first page and all others.
+///
+/// # Errors
+/// Why there is no further page; `None`: the reader has left.
+async fn send(
+    export: &mut Export,
+    lines: Lines,
+    first: Bytes,
+    sender: &mpsc::Sender<Part>,
+) -> Result<(), Option<Problem>> {
+    let make = lines.maker();
+    let mut chunk = first;
+    loop {
+        if !chunk.is_empty() {
+            sender.send(Ok(Frame::data(chunk))).await.map_err(|_| None)?;
+        }
+        if export.is_done {
+            return Ok(());
+        }
+        chunk = tokio::select! {
+            page = export.next(make.clone()) => page.map_err(Some)?.into(),
+            () = sender.closed() => return Err(None),
+        };
     }
 }

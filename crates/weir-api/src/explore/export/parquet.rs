@@ -1,11 +1,14 @@
 //! Records as a Parquet file, in pieces that fit into memory.
+//!
+//! Invariant: who did not ask for pieces gets a file with all records, or none.
 
 use std::io::{self, IoSlice};
 use std::sync::{Mutex, PoisonError};
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use weir_host::DiskFile;
+use weir_host::units::{approx_size, group_digits};
 use weir_store::embedded::columns::{Rows, StoredRecord};
 use weir_store::embedded::segment::write_segment;
 use weir_store::query::PageKey;
@@ -13,7 +16,7 @@ use weir_store::query::PageKey;
 use super::super::admission::Ending;
 use super::super::cursor::Cursor;
 use super::super::{Kind, refused, unexpected};
-use super::{Export, NEXT, mark_partial};
+use super::{Export, NEXT};
 use crate::problem::{NO_STORE, Problem};
 
 /// Bytes of the records of a piece, about.
@@ -28,23 +31,67 @@ const ROW_BYTES: usize = 100;
 /// zstd's level where a file stays.
 const LEVEL: i32 = 3;
 
-/// Answers with a piece as a file.
-pub(super) async fn file(mut export: Export, question: u64) -> Result<Response, Problem> {
-    let range = export.request.filter.range;
-    let mut headers = HeaderMap::new();
-    let mut rows = Rows::new();
-    let mut bytes = 0;
-    while !export.is_done && bytes < PIECE_BYTES_MAX && rows.len() + 1000 <= PIECE_ROWS_MAX {
-        let made = export.next(|records| records).await?;
-        mark_partial(&mut headers, &made.shortfalls);
-        for record in &made.made {
-            bytes += size(record);
-            rows.push_record(record).map_err(|error| unexpected(&error))?;
+/// Which piece is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
+    /// Hash of the question.
+    pub(super) question: u64,
+    /// Records of all pieces together that were asked for.
+    pub(super) limit: Option<u64>,
+    /// Pieces were asked for.
+    pub(super) is_one_of_many: bool,
+}
+
+impl Piece {
+    /// The cursor of the piece behind: with the number of records that are still wanted, if they
+    /// were asked for by number.
+    fn next(self, export: &Export, key: PageKey) -> String {
+        let range = export.request.filter.range;
+        let place = Cursor { question: self.question, range, key }.encode();
+        match self.limit {
+            Some(_) => format!("{place}{LEFT}{}", export.left),
+            None => place,
         }
     }
+}
+
+/// Stands before the number of records that are still wanted; in no cursor otherwise.
+const LEFT: char = '.';
+
+/// A cursor, and how many records are still wanted behind it, if it says so.
+pub(super) fn parts_of(cursor: Option<&str>) -> (Option<&str>, Option<u64>) {
+    match cursor.and_then(|cursor| cursor.split_once(LEFT)) {
+        Some((place, left)) => match left.parse() {
+            Ok(left) => (Some(place), Some(left)),
+            // None that weir has given.
+            Err(_) => (cursor, None),
+        },
+        None => (cursor, None),
+    }
+}
+
+/// Answers with a piece as a file.
+pub(super) async fn file(mut export: Export, piece: Piece) -> Result<Response, Problem> {
+    let mut rows = Rows::new();
+    let mut bytes = 0;
+    while !export.is_done && bytes < PIECE_BYTES_MAX && rows.len() < PIECE_ROWS_MAX {
+        export.request.limit = export.request.limit.min(PIECE_ROWS_MAX - rows.len());
+        let records = export.next(|records| records).await?;
+        bytes += records.iter().map(size).sum::<usize>();
+        let push = move || {
+            let pushed = records.iter().try_for_each(|record| rows.push_record(record));
+            pushed.map(|()| rows)
+        };
+        // Many records at once would hold up others.
+        let pushed = tokio::task::spawn_blocking(push).await.map_err(|error| unexpected(&error))?;
+        rows = pushed.map_err(|error| unexpected(&error))?;
+    }
+    let mut headers = export.reasons.headers();
     if let Some(key) = export.request.after.filter(|_| !export.is_done) {
-        let key: PageKey = key;
-        let next = Cursor { question, range, key }.encode();
+        if !piece.is_one_of_many {
+            return Err(too_many(rows.len(), bytes));
+        }
+        let next = piece.next(&export, key);
         headers.extend(HeaderValue::from_str(&next).ok().map(|next| (NEXT, next)));
     }
     let work = move |_budget: &_| {
@@ -58,6 +105,17 @@ pub(super) async fn file(mut export: Export, question: u64) -> Result<Response, 
     let parquet = HeaderValue::from_static("application/vnd.apache.parquet");
     headers.insert(header::CONTENT_TYPE, parquet);
     Ok((StatusCode::OK, headers, [NO_STORE], bytes).into_response())
+}
+
+/// There are more records than these, which fill a file.
+fn too_many(rows: usize, bytes: usize) -> Problem {
+    let (rows, bytes) = (group_digits(rows as u64), approx_size(bytes as u64));
+    let title = format!(
+        "the records do not fit into one Parquet file: it is full with the first {rows} of them \
+         ({bytes} in memory), and there are more; narrow the query or the time, or ask for several \
+         files with pieces=true"
+    );
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, title).of("pieces")
 }
 
 /// Bytes of a record, about.

@@ -1,7 +1,8 @@
 //! A page of records, the newest or the oldest first.
 //!
 //! Each thread keeps the best that it has found; what cannot be among them by its time is not
-//! read. Whole records are put together at the end, for those that are shown.
+//! read. Whole records are put together at the end, for those that are shown, as far as the memory
+//! of the query goes: what follows is on the next page.
 
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -195,8 +196,9 @@ pub fn search(
     let done = run(snapshot, &units, &plan, budget, make)?;
     let mut found: Vec<Spot> = done.sinks.into_iter().flat_map(|best| best.found).collect();
     found.sort();
-    let has_more = found.len() > request.limit;
-    found.truncate(request.limit);
+    let fitting = fitting(&units, &found, budget.memory_left_bytes());
+    let has_more = found.len() > request.limit.min(fitting);
+    found.truncate(request.limit.min(fitting));
     let mut page = SearchPage { coverage: done.coverage, ..SearchPage::default() };
     page.records = records_of(&units, &found, &mut page.coverage)?;
     let is_cut = page
@@ -211,6 +213,17 @@ pub fn search(
     page.coverage.unknown_fields =
         unknown_fields(snapshot, &request.filter, [], has_found, budget)?;
     Ok(page)
+}
+
+/// How many of the records fit into memory, about; a page has one at least.
+fn fitting(units: &[Unit], found: &[Spot], memory_bytes: usize) -> usize {
+    let mut row_bytes = vec![None; units.len()];
+    let mut left = memory_bytes;
+    let fits = |spot: &&Spot| {
+        let bytes = *row_bytes[spot.unit].get_or_insert_with(|| units[spot.unit].row_bytes());
+        left.checked_sub(bytes).map(|rest| left = rest).is_some()
+    };
+    found.iter().take_while(fits).count().max(1)
 }
 
 /// The records of some places, in their order. Those of a segment that turns out to be damaged are

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::embedded::segment::{Fixed, MinMax, Role};
+use crate::embedded::columns::StoredRecord;
+use crate::embedded::segment::{ChunkInfo, Fixed, MinMax, Role};
 use crate::embedded::snapshot::{HeadChunk, OpenSegment, Snapshot};
 use crate::limits::PAGE_ROWS;
 use crate::query::TimeRange;
@@ -101,6 +102,20 @@ impl Unit {
     /// Rows of a page.
     pub(super) fn page_rows(&self, page: usize) -> usize {
         self.rows.saturating_sub(page * PAGE_ROWS).min(PAGE_ROWS)
+    }
+
+    /// Bytes of one of its rows, about, when it is put together as a record.
+    pub(super) fn row_bytes(&self) -> usize {
+        let bytes = match &self.place {
+            Place::Group { segment, group } => {
+                let segment = &segment.segment;
+                let chunks = 0..segment.columns().len();
+                let chunks = chunks.filter_map(|column| segment.chunk(*group, column));
+                chunks.map(ChunkInfo::plain_bytes).sum::<u64>() as usize
+            }
+            Place::Head(chunk) => chunk.read().memory_bytes(),
+        };
+        size_of::<StoredRecord>() + bytes / self.rows.max(1)
     }
 
     /// The name of its segment, for messages.

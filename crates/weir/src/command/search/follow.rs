@@ -13,8 +13,7 @@ use weir_api::{LedgerDocument, LogDetails, StoreDocument};
 
 use super::rows::{Printer, ROWS};
 use super::{Search, counted};
-use crate::cli::{SearchOutput, TailOutput};
-use crate::command::tail::Tail;
+use crate::command::tail::{Found, Tail};
 use crate::exit::Exit;
 use crate::term::{Style, note, print_data};
 
@@ -52,12 +51,7 @@ impl Search<'_> {
         }
         let known = entries.iter().filter_map(|entry| entry.weir.as_ref());
         let key = |weir: &LogDetails| (weir.stream.clone(), weir.position.clone());
-        tail.known = Some(known.map(key).collect());
-        tail.output = match self.args.output {
-            SearchOutput::Text => TailOutput::Text,
-            SearchOutput::Json => TailOutput::Json,
-            SearchOutput::Raw => TailOutput::Raw,
-        };
+        tail.found = Some(Found { known: known.map(key).collect(), printer });
         tail.run()
     }
 

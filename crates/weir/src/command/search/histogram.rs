@@ -28,7 +28,8 @@ const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// One stretch of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Bar {
-    value: f64,
+    /// None where there is nothing to be computed from: a gap, not a 0.
+    value: Option<f64>,
     /// The part of it that is of errors and worse.
     bad: f64,
 }
@@ -41,7 +42,9 @@ impl Search<'_> {
         let answer = self.aggregate(&body)?;
         let matched = answer.meta.weir.matched.unwrap_or(0);
         let interval_ns = answer.meta.weir.interval_ns.unwrap_or(0).max(1);
-        let bars = bars(&answer, interval_ns);
+        // Without records their number is 0; any other figure of none has no value.
+        let empty = Bar { value: figure.is_count().then_some(0.0), bad: 0.0 };
+        let bars = bars(&answer, interval_ns, empty);
         let text = match self.args.output {
             SearchOutput::Json => json_lines(&bars),
             SearchOutput::Text | SearchOutput::Raw => {
@@ -58,14 +61,14 @@ impl Search<'_> {
 }
 
 /// A bar for each stretch of the range, also for those without records.
-fn bars(answer: &AggregateAnswer, interval_ns: i64) -> BTreeMap<i64, Bar> {
+fn bars(answer: &AggregateAnswer, interval_ns: i64, empty: Bar) -> BTreeMap<i64, Bar> {
     let time = |text: Option<&str>| parse_rfc3339(text?.as_bytes());
     let mut bars: BTreeMap<i64, Bar> = BTreeMap::new();
     let meta = &answer.meta.weir;
     if let (Some(from_ns), Some(to_ns)) = (time(meta.from.as_deref()), time(meta.to.as_deref())) {
         let mut at = from_ns - from_ns.rem_euclid(interval_ns);
         while at < to_ns && bars.len() < BARS_MAX {
-            bars.insert(at, Bar::default());
+            bars.insert(at, empty);
             at = at.saturating_add(interval_ns);
         }
     }
@@ -80,7 +83,7 @@ fn bars(answer: &AggregateAnswer, interval_ns: i64) -> BTreeMap<i64, Bar> {
                 continue;
             };
             let bar = bars.entry(at).or_default();
-            bar.value += value;
+            bar.value = Some(bar.value.unwrap_or(0.0) + value);
             bar.bad += if is_bad { value } else { 0.0 };
         }
     }
@@ -95,8 +98,9 @@ fn json_lines(bars: &BTreeMap<i64, Bar>) -> String {
 }
 
 fn draw(bars: &BTreeMap<i64, Bar>, unit: Option<Unit>, width: usize, paint: Paint) -> String {
-    let most = bars.values().map(|bar| bar.value).fold(0.0, f64::max);
-    let values: Vec<String> = bars.values().map(|bar| unit::show(bar.value, unit)).collect();
+    let most = bars.values().filter_map(|bar| bar.value).fold(0.0, f64::max);
+    let shown = |value: Option<f64>| value.map_or("-".to_owned(), |value| unit::show(value, unit));
+    let values: Vec<String> = bars.values().map(|bar| shown(bar.value)).collect();
     let value_width = values.iter().map(|text| text.chars().count()).max().unwrap_or(0);
     // Time, value, and two spaces between.
     let taken = 19 + 2 + 2 + value_width;
@@ -114,7 +118,7 @@ fn draw(bars: &BTreeMap<i64, Bar>, unit: Option<Unit>, width: usize, paint: Pain
 
 /// A bar for `done` of `most`, at most `width` characters.
 pub(crate) fn bar(done: f64, most: f64, width: usize) -> String {
-    draw_bar(Bar { value: done, bad: 0.0 }, most, width, Paint::off())
+    draw_bar(Bar { value: Some(done), bad: 0.0 }, most, width, Paint::off())
 }
 
 /// A bar in eighths of characters; what is there at all is seen.
@@ -124,7 +128,7 @@ fn draw_bar(bar: Bar, most: f64, width: usize, paint: Paint) -> String {
         _ => 0,
     };
     let bad = eighths(bar.bad).div_ceil(8);
-    let rest = eighths(bar.value).saturating_sub(bad * 8);
+    let rest = eighths(bar.value.unwrap_or(0.0)).saturating_sub(bad * 8);
     let mut text = String::new();
     if bad > 0 {
         text.push_str(&paint.paint(Style::Bad, &"▓".repeat(bad)));
@@ -153,7 +157,9 @@ mod tests {
                 "parts": 0, "rows": 0, "pages": 0, "pages_pruned": 0, "bytes": 0 } },
         }))
         .unwrap();
-        let bars = bars(&answer, 60_000_000_000);
+        let counted = Bar { value: Some(0.0), bad: 0.0 };
+        let gaps = super::bars(&answer, 60_000_000_000, Bar::default());
+        let bars = bars(&answer, 60_000_000_000, counted);
         let text = draw(&bars, None, 40, Paint::off());
         let want = "\
 2026-01-01T00:00:00  8  ▓▓▓▓████████████
@@ -161,8 +167,12 @@ mod tests {
 2026-01-01T00:02:00  1  ██
 ";
         assert_eq!(text, want);
-        assert_eq!(draw_bar(Bar { value: 1.0, bad: 0.0 }, 100.0, 10, Paint::off()), "▏");
-        assert_eq!(draw_bar(Bar { value: 1.0, bad: 1.0 }, 100.0, 10, Paint::off()), "▓");
+        let text = draw(&gaps, None, 40, Paint::off());
+        assert_eq!(text.lines().nth(1), Some("2026-01-01T00:01:00  -"));
+        let lines = json_lines(&gaps);
+        assert!(lines.lines().nth(1).unwrap().ends_with("\"value\":null}"), "{lines}");
+        assert_eq!(draw_bar(Bar { value: Some(1.0), bad: 0.0 }, 100.0, 10, Paint::off()), "▏");
+        assert_eq!(draw_bar(Bar { value: Some(1.0), bad: 1.0 }, 100.0, 10, Paint::off()), "▓");
         assert!(
             json_lines(&bars).starts_with("{\"time\":\"2026-01-01T00:00:00.000Z\",\"value\":8.0}")
         );

@@ -23,6 +23,7 @@ use request::Request;
 
 pub(crate) use histogram::bar;
 pub(crate) use request::back;
+pub(crate) use rows::Printer;
 
 /// Runs the command.
 pub(crate) fn run(args: &SearchArgs, color: ColorChoice) -> Result<Exit> {

@@ -53,7 +53,7 @@ impl Search<'_> {
 }
 
 /// Records as text.
-pub(super) struct Printer {
+pub(crate) struct Printer {
     output: SearchOutput,
     columns: Vec<String>,
     widths: Vec<usize>,
@@ -71,7 +71,7 @@ impl Printer {
     }
 
     /// The text of a page.
-    pub(super) fn page(&mut self, entries: &[LogEntry]) -> String {
+    pub(crate) fn page(&mut self, entries: &[LogEntry]) -> String {
         if !self.columns.is_empty() && self.output == SearchOutput::Text {
             return self.table(entries);
         }

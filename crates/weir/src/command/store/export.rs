@@ -1,6 +1,7 @@
 //! `weir store export`: all records that an expression describes, as a file.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -11,7 +12,7 @@ use weir_host::net::percent_encoded;
 use super::progress::{Progress, Total};
 use super::target::{Pieces, Target, with_suffix};
 use crate::cli::{ExportArgs, ExportFormat, RowOrder};
-use crate::client::Client;
+use crate::client::{Client, Headers};
 use crate::command::search::back;
 use crate::exit::{Exit, ExitError};
 use crate::term::note;
@@ -48,6 +49,9 @@ fn export_path(args: &ExportArgs) -> String {
     add("sort", if args.order == RowOrder::Newest { "-timestamp" } else { "timestamp" });
     if let Some(limit) = args.limit {
         add("limit", &limit.to_string());
+    }
+    if args.format == ExportFormat::Parquet {
+        add("pieces", "true");
     }
     if !args.columns.is_empty() {
         add("columns", &args.columns.join(","));
@@ -115,18 +119,21 @@ fn write_pieces(
             None => path.clone(),
         };
         let (headers, mut body) = client.download(&path)?;
-        if let Some(why) = headers.get("x-weir-partial") {
-            note(&format!("not all records are there: {why}"));
-            is_partial = true;
-        }
+        is_partial |= is_said_partial(&headers);
         let name = args.file.as_deref().map(|file| name_of(file, piece));
         let mut target = Target::open(name.as_deref(), pieces)?;
         if !copy(&mut body, &mut target, progress)? {
             break;
         }
+        is_partial |= is_said_partial(body.trailers());
         target.complete().context("the export cannot be written")?;
         cursor = headers.get("x-weir-next").map(str::to_owned);
         if cursor.is_none() {
+            if let Some(file) =
+                args.file.as_deref().filter(|_| args.format == ExportFormat::Parquet)
+            {
+                remove_older(file, piece)?;
+            }
             break;
         }
         if args.file.is_none() {
@@ -138,9 +145,40 @@ fn write_pieces(
     Ok(if is_partial { Exit::Partial } else { Exit::Ok })
 }
 
+/// Says why records are missing, before the body or behind it; false: none are.
+fn is_said_partial(headers: &Headers) -> bool {
+    let why = headers.get("x-weir-partial");
+    if let Some(why) = why {
+        note(&format!("not all records are there: {why}"));
+    }
+    why.is_some()
+}
+
 /// `FILE`, `FILE.2`, `FILE.3`.
 fn name_of(file: &Path, piece: u32) -> PathBuf {
     if piece == 1 { file.to_owned() } else { with_suffix(file, &piece.to_string()) }
+}
+
+/// Removes pieces that an older and longer export has left behind the last one of this: all of them
+/// together would be no export of anything. Files that are not Parquet are somebody else's.
+fn remove_older(file: &Path, last: u32) -> Result<()> {
+    for piece in last + 1.. {
+        let name = name_of(file, piece);
+        if !is_parquet(&name) {
+            break;
+        }
+        let removed = std::fs::remove_file(&name);
+        removed.with_context(|| format!("{} is of an older export", name.display()))?;
+        note(&format!("{} was of an older export and is removed", name.display()));
+    }
+    Ok(())
+}
+
+fn is_parquet(path: &Path) -> bool {
+    let is_file = path.symlink_metadata().is_ok_and(|found| found.is_file());
+    let mut begin = [0; 4];
+    let mut read = || File::open(path)?.read_exact(&mut begin);
+    is_file && read().is_ok() && begin == *b"PAR1"
 }
 
 /// False: nobody reads any more.
@@ -167,6 +205,9 @@ fn copy(body: &mut impl io::Read, out: &mut dyn Write, progress: &mut Progress) 
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::net::TcpListener;
+
     use clap::Parser as _;
 
     use super::*;
@@ -178,6 +219,55 @@ mod tests {
             Command::Store(StoreCommand::Export(args)) => *args,
             _ => unreachable!("an export was asked for"),
         }
+    }
+
+    /// What becomes of an export that is answered like this.
+    fn exported(answer: &'static str, file: &Path) -> Result<Exit> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let api = listener.local_addr().unwrap().to_string();
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let head: Vec<String> =
+                lines.by_ref().map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+            stream.write_all(answer.as_bytes()).unwrap();
+            head
+        });
+        let args = args(&["--api", &api, "--file", file.to_str().unwrap()]);
+        let client = Client::new(&args.api).unwrap();
+        let mut progress = Progress::new("written", false);
+        let exit = write_pieces(&args, &client, &Pieces::default(), &mut progress);
+        let head = answering.join().unwrap();
+        assert!(head.iter().any(|line| line == "te: trailers"), "{head:?}");
+        exit
+    }
+
+    #[test]
+    fn pieces_of_an_older_export_do_not_stay_behind_those_of_a_shorter_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("day.parquet");
+        for (suffix, text) in [("2", "PAR1 new"), ("3", "PAR1 old"), ("4", "PAR1"), ("5", "notes")]
+        {
+            std::fs::write(with_suffix(&file, suffix), text).unwrap();
+        }
+        std::fs::write(with_suffix(&file, "6"), "PAR1").unwrap();
+        remove_older(&file, 2).unwrap();
+        let is_there = |suffix| with_suffix(&file, suffix).exists();
+        assert_eq!(["2", "3", "4", "5", "6"].map(is_there), [true, false, false, true, true]);
+    }
+
+    #[test]
+    fn what_is_missing_behind_the_first_page_makes_an_export_partial() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("out");
+        let whole = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{}\n\r\n0\r\n\r\n";
+        assert_eq!(exported(whole, &file).unwrap(), Exit::Ok);
+        let partial = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{}\n\r\n0\r\n\
+                       x-weir-partial: damaged\r\n\r\n";
+        assert_eq!(exported(partial, &file).unwrap(), Exit::Partial);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "{}\n");
+        let cut = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{}\n\r\n";
+        assert!(exported(cut, &file).is_err());
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //!
 //! Invariants: what is under the name of a file was written to its end and is durable, or is what
 //! was there before; whatever ends a piece before its end, error or signal, removes what there is
-//! of it (`FILE.part`); a signal comes before the name is given, or after, never between.
+//! of it (`FILE.part`); a signal comes before the name is given, or after, never between; one
+//! export at a time writes `FILE.part`, and what a crash has left of one holds up nobody.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, IsTerminal as _, StdoutLock, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -137,7 +139,7 @@ impl Part {
     fn create(name: PathBuf, pieces: &Pieces) -> io::Result<Self> {
         let path = with_suffix(&name, "part");
         let mut state = pieces.lock();
-        let file = File::create(&path)?;
+        let file = locked(&path)?;
         state.part = Some(path.clone());
         drop(state);
         let created = Self { file, path, name, pieces: pieces.clone() };
@@ -163,6 +165,31 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         self.pieces.lock().remove_part();
+    }
+}
+
+/// The file, empty, and nobody else's: who writes it has its lock, which ends with the process.
+fn locked(path: &Path) -> io::Result<File> {
+    loop {
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let what = format!("another export writes {}", path.display());
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
+            }
+            // Some file systems have no locks.
+            Err(TryLockError::Error(error)) if error.kind() != io::ErrorKind::Unsupported => {
+                return Err(error);
+            }
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        // Whoever had it before may have removed it, or given it its name, since it was opened.
+        let mine = file.metadata()?;
+        let is_there = |there: fs::Metadata| (there.dev(), there.ino()) == (mine.dev(), mine.ino());
+        if fs::metadata(path).is_ok_and(is_there) {
+            file.set_len(0)?;
+            return Ok(file);
+        }
     }
 }
 
@@ -200,6 +227,24 @@ mod tests {
         drop(target);
         assert_eq!((names(), fs::read(&name).unwrap()), (vec!["out".into()], b"first".to_vec()));
         assert_eq!(pieces.lock().part, None);
+    }
+
+    #[test]
+    fn one_export_at_a_time_writes_a_file_and_a_crash_holds_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("out");
+        // As a crash leaves it.
+        fs::write(dir.path().join("out.part"), "of a crash, and longer").unwrap();
+        let (pieces, others) = (Pieces::default(), Pieces::default());
+        let mut target = Target::open(Some(&name), &pieces).unwrap();
+        let refused = Target::open(Some(&name), &others).map(drop).unwrap_err();
+        assert!(format!("{refused:#}").contains("another export writes"), "{refused:#}");
+        assert_eq!(others.lock().part, None);
+        target.write_all(b"mine").unwrap();
+        target.complete().unwrap();
+        assert_eq!(fs::read(&name).unwrap(), b"mine");
+        Target::open(Some(&name), &others).unwrap().complete().unwrap();
+        assert_eq!(fs::read(&name).unwrap(), b"");
     }
 
     #[test]

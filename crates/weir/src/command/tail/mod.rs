@@ -15,6 +15,7 @@ use weir_host::units::group_digits;
 
 use crate::cli::{TailArgs, TailOutput};
 use crate::client::Client;
+use crate::command::search::Printer;
 use crate::event::{Event, Events};
 use crate::exit::Exit;
 use crate::row::{Painter, Row, entry_of_tail};
@@ -36,6 +37,13 @@ pub(crate) fn run(args: &TailArgs, color: ColorChoice) -> Result<Exit> {
     tail.run()
 }
 
+/// What a search has printed, and how.
+pub(crate) struct Found {
+    /// Stream and position of its records.
+    pub(crate) known: HashSet<(String, String)>,
+    pub(crate) printer: Printer,
+}
+
 /// A live tail.
 pub(crate) struct Tail {
     client: Client,
@@ -46,9 +54,8 @@ pub(crate) struct Tail {
     pub(crate) output: TailOutput,
     /// Rows that are still wanted; none: no end.
     pub(crate) rows_left: Option<u64>,
-    /// Stream and position of records that a search has printed, and before: rows then look like
-    /// those of a search.
-    pub(crate) known: Option<HashSet<(String, String)>>,
+    /// What a search has printed before: rows then look like those of a search.
+    pub(crate) found: Option<Found>,
     /// Of the last row that was printed.
     last_id: Option<String>,
 }
@@ -72,7 +79,7 @@ impl Tail {
             notes: Paint::for_stderr(color),
             output: TailOutput::Text,
             rows_left: None,
-            known: None,
+            found: None,
             last_id: None,
         })
     }
@@ -130,11 +137,11 @@ impl Tail {
     fn row(&mut self, event: &Event) -> Result<bool> {
         self.last_id.clone_from(&event.id);
         let record = parsed(&event.data);
-        if self.known.as_mut().is_some_and(|known| known.remove(&key(&record))) {
+        if self.found.as_mut().is_some_and(|found| found.known.remove(&key(&record))) {
             return Ok(true);
         }
-        let text = match self.known {
-            Some(_) => self.found_text(&record),
+        let text = match &mut self.found {
+            Some(found) => found.printer.page(&[entry_of_tail(&record)]),
             None => self.text(&event.data, &record),
         };
         let is_read = print_data(&text)?;
@@ -149,16 +156,6 @@ impl Tail {
             TailOutput::Json => format!("{data}\n"),
             TailOutput::Text => self.painter.line(&Row::of_tail(record)),
             TailOutput::Raw => Row::of_tail(record).message + "\n",
-        }
-    }
-
-    /// As a search shows it.
-    fn found_text(&mut self, record: &Value) -> String {
-        let entry = entry_of_tail(record);
-        match self.output {
-            TailOutput::Json => serde_json::to_string(&entry).unwrap_or_default() + "\n",
-            TailOutput::Text => self.painter.line(&Row::of_entry(&entry)),
-            TailOutput::Raw => Row::of_entry(&entry).message + "\n",
         }
     }
 

@@ -1,0 +1,214 @@
+//! Answers that are compressed, for clients that ask for it (`Accept-Encoding`): gzip or zstd.
+//!
+//! Invariants: an answer is compressed as it is made, chunk by chunk, so that it begins as early as
+//! without, and never as a whole in memory; what ends it, trailers or a cut, ends it compressed,
+//! too; nothing of size is compressed on the thread of the API.
+
+use std::io::{self, Write as _};
+
+use axum::body::{Body, HttpBody as _};
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::Bytes;
+use flate2::write::GzEncoder;
+use http_body_util::BodyExt as _;
+use hyper::body::Frame;
+use tokio::sync::mpsc;
+
+use crate::stream::{CutOff, Part, StreamBody};
+
+/// Shorter answers fit into a packet or two as they are.
+const BYTES_MIN: u64 = 1024;
+
+/// Larger chunks are compressed where they hold nobody up.
+const INLINE_BYTES_MAX: usize = 8 * 1024;
+
+/// Chunks that may wait for the reader.
+const CHUNKS_WAITING: usize = 1;
+
+/// Fast ones: who reads over a slow line saves most of it already.
+const GZIP_LEVEL: u32 = 1;
+const ZSTD_LEVEL: i32 = 1;
+
+/// Content types that are worth it; not events, each of which has to leave at once, nor Parquet,
+/// which is compressed.
+const TYPES: [&str; 3] = ["application/json", "application/x-ndjson", "text/csv"];
+
+/// How an answer is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Gzip,
+    Zstd,
+}
+
+impl Coding {
+    /// The best one that is accepted (RFC 9110, 12.5.3); `None`: the answer stays as it is.
+    fn accepted(headers: &HeaderMap) -> Option<Self> {
+        let lists = headers.get_all(header::ACCEPT_ENCODING);
+        let lists: Vec<&str> = lists.into_iter().filter_map(|list| list.to_str().ok()).collect();
+        let quality = |name: &str| {
+            let items = lists.iter().flat_map(|list| list.split(','));
+            let mut items = items.map(|item| item.split_once(';').unwrap_or((item, "")));
+            let (_, weight) = items.find(|(coding, _)| coding.trim().eq_ignore_ascii_case(name))?;
+            let number = weight.trim().strip_prefix("q=").map_or(Some(1.0), |q| q.parse().ok())?;
+            (number > 0.0).then_some(number)
+        };
+        match (quality("zstd"), quality("gzip").or_else(|| quality("x-gzip"))) {
+            (Some(zstd), gzip) if gzip.is_none_or(|gzip: f32| zstd >= gzip) => Some(Self::Zstd),
+            (_, Some(_)) => Some(Self::Gzip),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// A compressor with what it has made so far.
+enum Encoder {
+    Gzip(GzEncoder<Vec<u8>>),
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+}
+
+impl Encoder {
+    fn new(coding: Coding) -> io::Result<Self> {
+        Ok(match coding {
+            Coding::Gzip => {
+                Self::Gzip(GzEncoder::new(Vec::new(), flate2::Compression::new(GZIP_LEVEL)))
+            }
+            Coding::Zstd => Self::Zstd(zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL)?),
+        })
+    }
+
+    /// Compresses a chunk, to the last byte: it can be read without what follows.
+    fn chunk(&mut self, chunk: &[u8]) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Gzip(encoder) => {
+                encoder.write_all(chunk)?;
+                encoder.flush()?;
+                Ok(std::mem::take(encoder.get_mut()))
+            }
+            Self::Zstd(encoder) => {
+                encoder.write_all(chunk)?;
+                encoder.flush()?;
+                Ok(std::mem::take(encoder.get_mut()))
+            }
+        }
+    }
+
+    /// What stands at the end.
+    fn finish(self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Gzip(encoder) => encoder.finish(),
+            Self::Zstd(encoder) => encoder.finish(),
+        }
+    }
+}
+
+/// Compresses answers of what is behind it.
+pub(crate) async fn compressed(request: Request, next: Next) -> Response {
+    let coding = Coding::accepted(request.headers());
+    let is_head = request.method() == Method::HEAD;
+    let mut response = next.run(request).await;
+    if response.status() != StatusCode::OK || !is_compressible(response.headers()) {
+        return response;
+    }
+    let accept_encoding = HeaderValue::from_static("accept-encoding");
+    response.headers_mut().append(header::VARY, accept_encoding);
+    let is_short = response.body().size_hint().upper().is_some_and(|bytes| bytes < BYTES_MIN);
+    let Some(coding) = coding.filter(|_| !is_head && !is_short) else { return response };
+    let (mut parts, body) = response.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    let (sender, stream) = StreamBody::new(CHUNKS_WAITING);
+    tokio::spawn(async move {
+        if pass_on(body, coding, &sender).await.is_err() {
+            // The reader may have left by itself.
+            let _gone = sender.send(Err(CutOff)).await;
+        }
+    });
+    Response::from_parts(parts, Body::new(stream))
+}
+
+fn is_compressible(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|text| text.to_str().ok());
+    let kind = content_type.and_then(|text| text.split(';').next()).unwrap_or_default();
+    TYPES.contains(&kind.trim()) && !headers.contains_key(header::CONTENT_ENCODING)
+}
+
+/// Sends a body, compressed.
+///
+/// # Errors
+/// It does not come to its end, or nobody reads it any more.
+async fn pass_on(
+    mut body: Body,
+    coding: Coding,
+    sender: &mpsc::Sender<Part>,
+) -> Result<(), CutOff> {
+    let mut encoder = Encoder::new(coding).map_err(|_| CutOff)?;
+    let send = async |packed: Vec<u8>| {
+        let data = Frame::data(Bytes::from(packed));
+        sender.send(Ok(data)).await.map_err(|_| CutOff)
+    };
+    loop {
+        let frame = tokio::select! {
+            frame = body.frame() => frame,
+            () = sender.closed() => return Err(CutOff),
+        };
+        let Some(frame) = frame else { return send(encoder.finish().map_err(|_| CutOff)?).await };
+        match frame.map_err(|_| CutOff)?.into_data() {
+            Ok(chunk) => {
+                let packed;
+                (encoder, packed) = packed_chunk(encoder, chunk).await?;
+                send(packed).await?;
+            }
+            Err(trailers) => {
+                send(encoder.finish().map_err(|_| CutOff)?).await?;
+                return sender.send(Ok(trailers)).await.map_err(|_| CutOff);
+            }
+        }
+    }
+}
+
+async fn packed_chunk(mut encoder: Encoder, chunk: Bytes) -> Result<(Encoder, Vec<u8>), CutOff> {
+    let is_small = chunk.len() <= INLINE_BYTES_MAX;
+    let pack = move || encoder.chunk(&chunk).map(|packed| (encoder, packed));
+    let packed = if is_small {
+        pack()
+    } else {
+        tokio::task::spawn_blocking(pack).await.map_err(|_| CutOff)?
+    };
+    packed.map_err(|_| CutOff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_coding_that_is_accepted_is_taken() {
+        let accepted = |text: &'static str| {
+            let value = HeaderValue::from_static(text);
+            Coding::accepted(&HeaderMap::from_iter([(header::ACCEPT_ENCODING, value)]))
+        };
+        for (text, want) in [
+            ("gzip", Some(Coding::Gzip)),
+            ("gzip, deflate, br, zstd", Some(Coding::Zstd)),
+            ("GZIP;q=1.0, zstd;q=0.5", Some(Coding::Gzip)),
+            ("gzip;q=0, identity", None),
+            ("zstd; q=0, x-gzip", Some(Coding::Gzip)),
+            ("gzip;q=x", None),
+            ("identity", None),
+            ("", None),
+        ] {
+            assert_eq!(accepted(text), want, "{text}");
+        }
+        assert_eq!(Coding::accepted(&HeaderMap::new()), None);
+    }
+}
