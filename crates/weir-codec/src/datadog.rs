@@ -9,8 +9,8 @@
 //! a body as it stands.
 //!
 //! Invariants: every item that was read becomes one record and counts as one line; an item that is
-//! too long is cut at its `message`, so that it stays an object, and counted; nothing panics, and
-//! memory is bounded by the number of items.
+//! too long is cut at its `message`, or else at its longest text, so that it stays an object, and
+//! counted; nothing panics, and memory is bounded by the number of items.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use weir_model::{AbandonReason, BatchBuilder, Full, NewRecord, RecordFlags, Seve
 
 use crate::escape::escape_json_into;
 use crate::json::{Scanner, cut_content, cut_utf8};
-use crate::structured::Seen;
+use crate::structured::{Seen, quoted_len};
 
 /// Most items of a JSON array: that of the real intake.
 pub const DATADOG_ITEMS_MAX: usize = 1000;
@@ -433,17 +433,46 @@ impl Pieces<'_> {
     }
 }
 
-/// The object with as much of its message as fits; none when the rest alone does not.
+/// The object with as much of its message as fits, or, when the rest alone does not, of its longest
+/// text; none when that is not enough.
 fn cut<'a>(request: &DatadogRequest<'a>, item: &Item) -> Option<Pieces<'a>> {
+    cut_text(request, item, item.message.clone())
+        .or_else(|| cut_text(request, item, longest_text(request.body, item)?))
+}
+
+fn cut_text<'a>(
+    request: &DatadogRequest<'a>,
+    item: &Item,
+    span: Range<usize>,
+) -> Option<Pieces<'a>> {
     let body = request.body;
-    let message = body.get(item.message.clone())?;
+    let text = body.get(span.clone())?;
     let excess = item.span.len().checked_sub(request.item_bytes_max)?;
-    let keep = message.len().checked_sub(excess)?;
-    let before = body.get(item.span.start..item.message.start)?;
-    let after = body.get(item.message.end..item.span.end)?;
-    let kept = message.get(..cut_content(message, keep))?;
+    let keep = text.len().checked_sub(excess)?;
+    let before = body.get(item.span.start..span.start)?;
+    let after = body.get(span.end..item.span.end)?;
+    let kept = text.get(..cut_content(text, keep))?;
     let flags = item.flags.with(RecordFlags::TRUNCATED);
     Some(Pieces { flags, pieces: [before, kept, after] })
+}
+
+/// The inside of the longest string of an object, however deep it stands, that is no key.
+fn longest_text(body: &[u8], item: &Item) -> Option<Range<usize>> {
+    if !item.flags.contains(RecordFlags::JSON_OBJECT) {
+        return None;
+    }
+    let object = body.get(..item.span.end)?;
+    let (mut longest, mut at) = (0..0, item.span.start);
+    while let Some(quote) = memchr::memchr(b'"', object.get(at..)?) {
+        let start = at + quote + 1;
+        let end = start + quoted_len(object.get(start..)?)?;
+        at = end + 1;
+        let next = object.get(at..)?.iter().find(|byte| !byte.is_ascii_whitespace());
+        if next != Some(&b':') && end - start > longest.len() {
+            longest = start..end;
+        }
+    }
+    Some(longest)
 }
 
 /// The beginning of an item that cannot be cut as an object: it is one no more.

@@ -226,13 +226,43 @@ fn an_item_that_is_too_long_loses_the_end_of_its_message_only_and_that_is_counte
         assert_eq!((book.truncated, book.bytes_read), (1, record.body.len() as u64));
         assert_eq!(book.bytes_abandoned[AbandonReason::LineTooLong as usize], abandoned);
     }
-    // Without a message that is long enough it is an object no more.
-    let item = format!(r#"{{"message":"m","a":"{}"}}"#, "é".repeat(100));
-    let (batches, book) =
-        records(item.as_bytes(), DatadogFormat::Json, &DatadogDefaults::default(), 40).unwrap();
-    let record = &seen(&batches)[0];
-    assert!(item.starts_with(&record.body) && record.body.len() >= 39);
-    assert_eq!((record.flags, book.truncated), (RecordFlags::TRUNCATED, 1));
+}
+
+#[test]
+fn where_the_message_is_not_long_enough_the_longest_text_is_cut() {
+    let long = "é\\\"".repeat(100);
+    let key = "k".repeat(20);
+    for item in [
+        format!(r#"{{"message":"m","service":"web","a":"{long}","z":[2]}}"#),
+        format!(r#"{{"message":"m","a":{{"{key}":["x",{{"b" : "{long}"}}]}},"service":"web"}}"#),
+        format!(r#"{{"a":"{long}","service":"web","message":5}}"#),
+    ] {
+        let body = format!(r#"[{{"a":"{}"}},{item}]"#, "other".repeat(4));
+        let (batches, book) =
+            records(body.as_bytes(), DatadogFormat::Json, &DatadogDefaults::default(), 90).unwrap();
+        let record = &seen(&batches)[1];
+        let value: Value = serde_json::from_str(&record.body).unwrap();
+        assert_eq!(value["service"], "web", "{}", record.body);
+        assert!(record.body.len() <= 90 && record.body.len() + 5 > 90, "{}", record.body);
+        assert_eq!(record.flags, RecordFlags::JSON_OBJECT.with(RecordFlags::TRUNCATED));
+        let abandoned = (item.len() - record.body.len()) as u64;
+        assert_eq!(book.bytes_abandoned[AbandonReason::LineTooLong as usize], abandoned);
+    }
+}
+
+#[test]
+fn what_has_no_text_that_is_long_enough_is_an_object_no_more() {
+    for item in [
+        format!(r#"{{"message":"m","a":["{}"]}}"#, ["é"; 100].join("\",\"")),
+        format!(r#"no object with a "{}""#, "é".repeat(100)),
+    ] {
+        let (batches, book) =
+            records(item.as_bytes(), DatadogFormat::Lines, &DatadogDefaults::default(), 40)
+                .unwrap();
+        let record = &seen(&batches)[0];
+        assert!(item.starts_with(&record.body) && record.body.len() >= 39);
+        assert_eq!((record.flags, book.truncated), (RecordFlags::TRUNCATED, 1));
+    }
 }
 
 #[test]
