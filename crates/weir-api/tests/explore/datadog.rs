@@ -36,7 +36,7 @@ assert [log.attributes.message for log in page.data] == ["request 0 done", "requ
 first = page.data[0]
 assert first.attributes.timestamp == datetime(2026, 1, 1, 0, 0, 0, 123000, tzinfo=timezone.utc), first
 assert first.attributes.status == "error" and first.attributes.host == "h1", first
-assert first.attributes.tags == ["env:prod", "blue", "source:app"], first
+assert first.attributes.tags == ["env:prod", "blue", "source:app", "k8s.pod.name:p"], first
 assert first.attributes.attributes["http"]["status_code"] == 500, first
 assert str(page.meta.status) == "done" and page.meta.page.after and page.links.next, page
 
