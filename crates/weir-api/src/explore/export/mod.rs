@@ -7,8 +7,9 @@
 //! the cursor of the next.
 //!
 //! Invariants: what was begun is ended whole, or the connection is cut, which every client of
-//! HTTP/1.1 notices; that records are missing is said, whenever it turns up ([`partial`]); an export ends when its reader leaves; no more than [`exports_max`] run at once, so
-//! that searches have workers left.
+//! HTTP/1.1 notices; that records are missing is said, whenever it turns up ([`partial`]); an export
+//! ends when its reader leaves; no more than [`exports_max`] run at once, so that searches have
+//! workers left.
 
 mod csv;
 mod parquet;

@@ -61,6 +61,11 @@ impl Reading<'_> {
         }
         self.stopped.is_none()
     }
+
+    /// The same of a value, of which only a text takes long.
+    fn goes_on_with(&mut self, value: Value<'_>) -> bool {
+        self.goes_on(if let Value::Text(text) = value { text } else { b"" })
+    }
 }
 
 /// Of so many rows fewer than one in this many: each is looked at by itself.
@@ -292,8 +297,7 @@ impl Evaluator {
         let matcher = &mut self.plan.terms[id];
         let of_code = |code| {
             let value = entry(dictionary, code);
-            let text = if let Value::Text(text) = value { text } else { b"" };
-            reading.goes_on(text) && matcher.value(value)
+            reading.goes_on_with(value) && matcher.value(value)
         };
         let verdict = Rc::new(CodeSet::new((0..dictionary.len()).map(of_code).collect()));
         self.stopped = reading.stopped;
@@ -367,8 +371,7 @@ impl Evaluator {
                 return false;
             }
             let value = view.value(n);
-            let text = if let Value::Text(text) = value { text } else { b"" };
-            reading.goes_on(text) && matcher.value(value)
+            reading.goes_on_with(value) && matcher.value(value)
         });
         self.stopped = reading.stopped;
         found
