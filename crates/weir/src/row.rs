@@ -128,7 +128,7 @@ impl Row {
             time: weir.as_ref().map_or(&record.timestamp, |weir| &weir.timestamp).clone(),
             name: name.unwrap_or("-").to_owned(),
             severity: record.status.as_deref().unwrap_or_default().to_uppercase(),
-            message: record.message.clone().unwrap_or_default(),
+            message: record.message.clone().unwrap_or_else(|| attributes_text(record)),
         }
     }
 }
@@ -196,6 +196,14 @@ pub(crate) fn entry_of_tail(record: &Value) -> LogEntry {
         },
         weir: Some(details),
     }
+}
+
+/// What a record without a message says.
+fn attributes_text(record: &LogAttributes) -> String {
+    if record.attributes.is_empty() {
+        return String::new();
+    }
+    Value::Object(record.attributes.clone()).to_string()
 }
 
 /// Whether a value says this time, in one of the ways in which the store need not keep it.
@@ -338,6 +346,9 @@ mod tests {
         let line = Painter::new("", Paint::off()).line(&Row::of_entry(&entry));
         assert_eq!(line, "2026-01-01T00:00:00Z a.log ERROR m\n");
         assert_eq!(attribute(&entry.attributes.attributes, "a.b"), Some(&json!(2)));
+        let without = LogAttributes { message: None, ..entry.attributes.clone() };
+        let entry = LogEntry { attributes: without, ..entry };
+        assert_eq!(Row::of_entry(&entry).message, r#"{"a":1,"a.b":2}"#);
     }
 
     #[test]
