@@ -34,6 +34,10 @@ pub struct LedgerDocument {
     pub journal: Value,
     /// Every book of records balances.
     pub balanced: bool,
+    /// True for a moment after a start, until every source has opened what it reads: the books do
+    /// not have all yet of what an earlier run left.
+    #[serde(default)]
+    pub opening: bool,
 }
 
 /// A source.
@@ -162,7 +166,8 @@ impl LedgerDocument {
         let balanced = sources.iter().all(|source| source.unaccounted_lines == 0)
             && cursors.iter().all(|cursor| cursor.unaccounted_records == 0);
         let journal = serde_json::to_value(&ledger.journal).unwrap_or_default();
-        Self { schema: "weir.ledger.v1".to_owned(), time, sources, cursors, journal, balanced }
+        let (schema, opening) = ("weir.ledger.v1".to_owned(), ledger.opening);
+        Self { schema, time, sources, cursors, journal, balanced, opening }
     }
 }
 

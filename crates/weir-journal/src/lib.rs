@@ -347,6 +347,7 @@ impl Journal {
             sources: state.source_ledgers(),
             cursors: state.cursor_ledgers(now),
             journal: state.status(),
+            opening: !state.sources_are_open,
         }
     }
 

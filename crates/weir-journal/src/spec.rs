@@ -222,6 +222,9 @@ pub struct Ledger {
     pub cursors: Vec<CursorLedger>,
     /// The buffer.
     pub journal: JournalStatus,
+    /// Not every source has looked yet for what it reads: what an earlier run left of streams that
+    /// nobody has opened so far is in no book.
+    pub opening: bool,
 }
 
 /// Book 1 of a source: all its streams together, also those that ended.

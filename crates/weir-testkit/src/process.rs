@@ -124,8 +124,9 @@ impl Weir {
         self.signal(Signal::HUP);
     }
 
-    /// Waits until it serves its books: the journal is recovered, sources and outputs run. (It may
-    /// be unhealthy all the same, when an output fails.)
+    /// Waits until it serves its books and they have all of what an earlier run left: the journal is
+    /// recovered, outputs run, sources have opened what they read. (It may be unhealthy all the same,
+    /// when an output fails.)
     pub fn wait_ready(&mut self) {
         let ready = self.try_ready(PATIENCE);
         assert!(ready, "weir did not become ready; its log:\n{}", self.log());
@@ -139,7 +140,9 @@ impl Weir {
                 return Some(false);
             }
             self.find_api()?;
-            matches!(self.get("/weir/v1/ledger"), Ok((200, _))).then_some(true)
+            let books = self.get("/weir/v1/ledger").ok().filter(|(status, _)| *status == 200)?;
+            let books: Value = serde_json::from_str(&books.1).ok()?;
+            (books["opening"] == false).then_some(true)
         });
         ready == Some(true)
     }

@@ -230,9 +230,12 @@ pub(crate) fn frames_of_unclaimed_streams_are_released(opener: &mut impl Opener)
     let journal = opener.open();
     let mut hec = cursor(&journal, "hec");
     assert!(take(&mut hec).is_none(), "not before every source had its say");
+    let ledger = journal.ledger();
+    assert_eq!((ledger.opening, ledger.cursors[0].in_flight), (true, 0));
     journal.release_unclaimed();
     assert_eq!(drain(&mut hec).len(), 20);
     let ledger = journal.ledger();
+    assert!(!ledger.opening);
     assert_eq!(ledger.sources[0].streams, 0, "they have ended");
     assert_eq!(ledger.sources[0].book.lines, 20);
     opener.close(journal);

@@ -44,6 +44,11 @@ fn text(ledger: &LedgerDocument, paint: Paint) -> String {
         (Style::Bad, "The books do not balance.")
     };
     let _infallible = writeln!(out, "{} ({})", paint.paint(style, verdict), ledger.time);
+    if ledger.opening {
+        out.push_str(
+            "Weir has just started: what an earlier run left is not all in these books yet.\n",
+        );
+    }
     out
 }
 
