@@ -17,7 +17,7 @@ use std::ops::Range;
 use weir_model::{AbandonReason, BatchBuilder, Full, NewRecord, RecordFlags, Severity, SourceBook};
 
 use crate::escape::escape_json_into;
-use crate::json::{Scanner, cut_content, cut_utf8};
+use crate::json::{Scanner, cut_content, cut_utf8, mend_surrogates};
 use crate::structured::{Seen, quoted_len};
 
 /// Most items of a JSON array: that of the real intake.
@@ -216,7 +216,6 @@ impl Item {
             (Some(_), [b'"', inside @ .., b'"']) => inside,
             _ => value,
         };
-        let key = if key == b"date" { b"timestamp" } else { key };
         if key == b"status" && text.is_some() {
             // What is reserved for it counts before what loggers call by other names.
             let mut stated = Seen::default();
@@ -262,13 +261,17 @@ impl DatadogItems {
         self.items.is_empty()
     }
 
-    /// Reads a whole body in place of the one before. After an error there are no items.
-    pub fn read(&mut self, body: &[u8], format: DatadogFormat) -> Result<(), DatadogError> {
+    /// Reads a whole body in place of the one before. After an error there are no items. Lone
+    /// surrogates in JSON, which clients that cut texts send, become U+FFFD in `body`.
+    pub fn read(&mut self, body: &mut [u8], format: DatadogFormat) -> Result<(), DatadogError> {
         self.items.clear();
         self.is_utf8 = simdutf8::basic::from_utf8(body).is_ok();
         let read = match format {
             DatadogFormat::Json if !self.is_utf8 => Err(DatadogError::Utf8),
-            DatadogFormat::Json => self.read_json(body),
+            DatadogFormat::Json => self.read_json(body).or_else(|error| {
+                self.items.clear();
+                if mend_surrogates(body) { self.read_json(body) } else { Err(error) }
+            }),
             DatadogFormat::Lines => self.read_lines(body),
             DatadogFormat::Logplex => self.read_frames(body),
         };
@@ -519,7 +522,7 @@ fn object(body: &[u8], scanner: &mut Scanner<'_>) -> Option<Item> {
         }
     }
     item.span.end = scanner.offset();
-    item.time_ns = seen.time_ns;
+    item.time_ns = seen.time_ns();
     item.severity = seen.severity;
     item.flags = RecordFlags::JSON_OBJECT;
     Some(item)

@@ -417,7 +417,7 @@ impl LineDecoder {
                 let bytes = builder.arena().get(line.clone()).unwrap_or_default();
                 let seen = structured::look(format, bytes);
                 let record = NewRecord {
-                    timestamp_ns: seen.time_ns.unwrap_or(run.observed_ns),
+                    timestamp_ns: seen.time_ns().unwrap_or(run.observed_ns),
                     severity: seen.severity,
                     ..raw_record(run.observed_ns, end_offset, line, seen.flags)
                 };

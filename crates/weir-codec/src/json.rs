@@ -37,6 +37,28 @@ fn hex4(digits: &[u8]) -> Option<u32> {
     digits.iter().try_fold(0, |n, b| Some(n << 4 | char::from(*b).to_digit(16)?))
 }
 
+/// Writes U+FFFD in place of every escape of a lone surrogate, which stands for no character (half
+/// of a pair, where a program has cut a text). True when there was one.
+pub(crate) fn mend_surrogates(text: &mut [u8]) -> bool {
+    let (mut at, mut is_mended) = (0, false);
+    while let Some(found) = text.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
+        at += found;
+        let escape = text.get(at..).unwrap_or_default();
+        if let Some(len) = escape_len(escape) {
+            at += len;
+            continue;
+        }
+        if let Some([b'\\', b'u', digits @ ..]) = text.get_mut(at..at + 6)
+            && hex4(digits).is_some()
+        {
+            digits.copy_from_slice(b"fffd");
+            is_mended = true;
+        }
+        at += 2;
+    }
+    is_mended
+}
+
 /// Whether any byte is a control byte (below 0x20), which JSON strings must escape.
 pub(crate) fn has_control(bytes: &[u8]) -> bool {
     Extremes::of(bytes).lowest < 0x20
@@ -385,6 +407,26 @@ impl<'a> Scanner<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lone_surrogates_are_mended_and_nothing_else() {
+        let cases = [
+            (r"\ud800", r"\ufffd"),
+            (r"a\uDFFFb", r"a\ufffdb"),
+            (r"\ud83d\ude00", r"\ud83d\ude00"),
+            (r"\ud83d\ud83d\ude00", r"\ufffd\ud83d\ude00"),
+            (r"\ude00\ud83d", r"\ufffd\ufffd"),
+            (r"\\ud800 \\\ud800", r"\\ud800 \\\ufffd"),
+            (r"\u00e4\n\ud8", r"\u00e4\n\ud8"),
+            (r"\ud80", r"\ud80"),
+            (r"\x\", r"\x\"),
+        ];
+        for (text, want) in cases {
+            let mut mended = text.as_bytes().to_vec();
+            assert_eq!(mend_surrogates(&mut mended), text != want, "{text}");
+            assert_eq!(String::from_utf8(mended).unwrap(), want);
+        }
+    }
 
     #[test]
     fn the_scanner_accepts_what_a_strict_parser_accepts() {

@@ -9,6 +9,7 @@ use weir_model::{RecordFlags, Severity};
 
 use crate::Format;
 use crate::json::Scanner;
+use crate::text::time::of_field;
 use crate::time::TimeParser;
 
 /// How far into a line the look goes once the time is found. Most loggers write time and level
@@ -18,7 +19,10 @@ pub(crate) const LOOK_BYTES: usize = 512;
 /// What the look found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Seen {
-    pub(crate) time_ns: Option<i64>,
+    time_ns: Option<i64>,
+    /// What stands under `date`, which can be the day that a record is about: only when nothing else
+    /// is its time.
+    date_ns: Option<i64>,
     pub(crate) severity: Severity,
     /// `JSON_OBJECT`, `LOGFMT` or `MALFORMED`.
     pub(crate) flags: RecordFlags,
@@ -27,9 +31,14 @@ pub(crate) struct Seen {
 impl Seen {
     /// The key is one that [`Self::field`] takes something from.
     pub(crate) fn may_state(key: &[u8]) -> bool {
-        let keys: [&[u8]; 8] =
-            [b"time", b"timestamp", b"@timestamp", b"ts", b"level", b"severity", b"status", b"lvl"];
-        keys.contains(&key)
+        let times: [&[u8]; 5] = [b"time", b"timestamp", b"@timestamp", b"ts", b"date"];
+        let severities: [&[u8]; 4] = [b"level", b"severity", b"status", b"lvl"];
+        times.contains(&key) || severities.contains(&key)
+    }
+
+    /// When it happened, nanoseconds since 1970.
+    pub(crate) fn time_ns(&self) -> Option<i64> {
+        self.time_ns.or(self.date_ns)
     }
 
     pub(crate) fn is_complete(&self) -> bool {
@@ -56,7 +65,10 @@ impl Seen {
     ) {
         match key {
             b"time" | b"timestamp" | b"@timestamp" | b"ts" if self.time_ns.is_none() => {
-                self.time_ns = times.parse(value).or_else(|| parse_epoch(value));
+                self.time_ns = time_of_field(value, times);
+            }
+            b"date" if self.time_ns.is_none() && self.date_ns.is_none() => {
+                self.date_ns = time_of_field(value, times);
             }
             b"level" | b"severity" | b"status" | b"lvl"
                 if self.severity == Severity::UNSPECIFIED =>
@@ -173,6 +185,11 @@ pub(crate) fn quoted_len(text: &[u8]) -> Option<usize> {
     }
 }
 
+/// A time as loggers write it into a field.
+fn time_of_field(value: &[u8], times: &mut TimeParser) -> Option<i64> {
+    times.parse(value).or_else(|| parse_epoch(value)).or_else(|| of_field(value))
+}
+
 /// Reads seconds since 1970 with an optional fraction, or milli-, micro- or nanoseconds: which of
 /// them, the magnitude tells.
 fn parse_epoch(text: &[u8]) -> Option<i64> {
@@ -248,7 +265,7 @@ mod tests {
 
     fn seen(format: Format, line: &str) -> (Option<i64>, u8, RecordFlags) {
         let seen = look(format, line.as_bytes());
-        (seen.time_ns, seen.severity.0, seen.flags)
+        (seen.time_ns(), seen.severity.0, seen.flags)
     }
 
     #[test]
@@ -270,6 +287,20 @@ mod tests {
             (r#"{"status":200,"ts":1700000000123456789}"#, Some(1_700_000_000_123_456_789), 0),
             (r#"{"status":"error","time":"yesterday"}"#, None, 17),
             (r#"{"time":-5,"level":null}"#, None, 0),
+            (r#"{"time":"1970-01-01 00:00:01"}"#, Some(1_000_000_000), 0),
+            (r#"{"ts":"1970-01-01T00:00:01,25","level":"info"}"#, Some(1_250_000_000), 9),
+            (r#"{"@timestamp":"1970/01/01 01:00:01.5 +0100"}"#, Some(1_500_000_000), 0),
+            (r#"{"timestamp":"1970-01-01T00:00:01.5+0000"}"#, Some(1_500_000_000), 0),
+            (r#"{"time":"1970-01-01 00:00:01 UTC"}"#, Some(1_000_000_000), 0),
+            (r#"{"time":"1970-01-01 00:00:01 and more"}"#, None, 0),
+            (r#"{"time":"1970-01-01 00:00:01 "}"#, None, 0),
+            (r#"{"time":"1970-01-01 24:00:01"}"#, None, 0),
+            (r#"{"time":"1970-01-01"}"#, None, 0),
+            // What Fluent Bit writes; anything else is rather the time.
+            (r#"{"date":1700000000.25,"log":"x"}"#, Some(1_700_000_000_250_000_000), 0),
+            (r#"{"date":"1999-01-01T00:00:00Z","level":"info","ts":1}"#, Some(1_000_000_000), 9),
+            (r#"{"ts":1,"date":"1999-01-01T00:00:00Z"}"#, Some(1_000_000_000), 0),
+            (r#"{"date":"1999-01-01","level":"info"}"#, None, 9),
             (r#"{"a":1 "level":"info"}"#, None, 0),
             ("{}", None, 0),
         ];

@@ -22,8 +22,10 @@ fn records(
     item_bytes_max: usize,
 ) -> Result<(Vec<Batch>, SourceBook), DatadogError> {
     let mut items = DatadogItems::default();
-    items.read(body, format)?;
-    let request = DatadogRequest { body, defaults, observed_ns: OBSERVED_NS, item_bytes_max };
+    let mut body = body.to_vec();
+    items.read(&mut body, format)?;
+    let request =
+        DatadogRequest { body: &body, defaults, observed_ns: OBSERVED_NS, item_bytes_max };
     let mut book = SourceBook::default();
     let mut builder = BatchBuilder::new(Position::default());
     let mut batches = Vec::new();
@@ -159,8 +161,9 @@ fn what_is_wrong_is_named_and_nothing_is_taken() {
         assert_eq!(is_read, depth == 63);
     }
     let mut items = DatadogItems::default();
-    items.read(b"[{\"a\":1}]", DatadogFormat::Json).unwrap();
-    assert_eq!(items.read(b"{\"a\":\"\xff\"}", DatadogFormat::Json), Err(DatadogError::Utf8));
+    items.read(&mut b"[{\"a\":1}]".to_vec(), DatadogFormat::Json).unwrap();
+    let refused = items.read(&mut b"{\"a\":\"\xff\"}".to_vec(), DatadogFormat::Json);
+    assert_eq!(refused, Err(DatadogError::Utf8));
     assert!(items.is_empty());
     let lines = "x\n".repeat(DATADOG_LINES_MAX + 1);
     let many = DatadogError::TooMany { max: DATADOG_LINES_MAX };
@@ -169,6 +172,16 @@ fn what_is_wrong_is_named_and_nothing_is_taken() {
         let refused = read(body, DatadogFormat::Logplex);
         assert!(matches!(refused, Err(DatadogError::Frame { .. })), "{body:?}");
     }
+}
+
+#[test]
+fn half_a_pair_of_surrogates_does_not_refuse_a_request() {
+    let body = r#"[{"message":"x"},{"message":"cut \ud83d","n":"\\ud83d \ud83d\ude00"}]"#;
+    let seen = read(body, DatadogFormat::Json).unwrap();
+    assert_eq!(seen[1].body, r#"{"message":"cut \ufffd","n":"\\ud83d \ud83d\ude00"}"#);
+    assert_eq!((seen.len(), seen[1].flags), (2, RecordFlags::JSON_OBJECT));
+    let wrong = r#"[{"message":"x"},{"message":"cut \ud83d",]"#;
+    assert_eq!(read(wrong, DatadogFormat::Json), Err(DatadogError::Item { index: 1 }));
 }
 
 #[test]

@@ -119,6 +119,13 @@ fn a_json_body_is_its_attributes_and_one_of_them_the_message() {
 }
 
 #[test]
+fn half_a_pair_of_surrogates_does_not_make_a_text_of_an_object() {
+    let record = stored(r#"{"message":"cut \ud83d","n":1}"#);
+    assert_eq!(record.message.as_deref(), Some("cut \u{fffd}"));
+    assert_eq!(attributes_of(&record), json!({"n":[1]}));
+}
+
+#[test]
 fn a_body_that_is_no_object_stays_as_it_stands() {
     for body in ["plain text", "", "[1,2]", "{not json}", "{\"a\":1} and more", "a=b c=d"] {
         let record = stored(body);
@@ -258,6 +265,7 @@ fn key() -> impl Strategy<Value = String> {
         Just("message".to_owned()),
         Just("msg".to_owned()),
         Just("time".to_owned()),
+        Just("date".to_owned()),
         Just("trace_id".to_owned()),
         Just("tags".to_owned()),
         Just("level".to_owned()),

@@ -2,7 +2,7 @@
 
 use super::shape::ValueSpan;
 use super::{Attributes, PATH_BYTES_MAX, Scalar, Stated};
-use crate::json::Scanner;
+use crate::json::{Scanner, mend_surrogates};
 use crate::{Format, structured};
 use weir_model::unescape_json;
 
@@ -31,6 +31,14 @@ pub(super) fn read(object: &[u8], attributes: &mut Attributes) -> Option<Stated>
         shapes.learn(object, spans, paths);
     }
     Some(structured::look(Format::Json, object).into())
+}
+
+/// The same object with U+FFFD for its lone surrogates, which no strict parser takes; `None` when
+/// it has none.
+pub(super) fn mended(object: &[u8]) -> Option<Vec<u8>> {
+    memchr::memmem::find(object, b"\\u")?;
+    let mut object = object.to_vec();
+    mend_surrogates(&mut object).then_some(object)
 }
 
 /// The number that is the whole text.

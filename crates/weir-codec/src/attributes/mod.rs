@@ -91,7 +91,7 @@ pub struct Stated {
 
 impl From<structured::Seen> for Stated {
     fn from(seen: structured::Seen) -> Self {
-        Self { time_ns: seen.time_ns, severity: seen.severity }
+        Self { time_ns: seen.time_ns(), severity: seen.severity }
     }
 }
 
@@ -209,7 +209,10 @@ impl Attributes {
         }
         self.entries.truncate(first);
         self.text.truncate(start);
-        self.attempt(|attributes| json::read(object, attributes))
+        self.attempt(|attributes| json::read(object, attributes)).or_else(|| {
+            let mended = json::mended(object)?;
+            self.attempt(|attributes| json::read(&mended, attributes))
+        })
     }
 
     /// Adds `key=value` pairs. `None`, and nothing added, when there are none.

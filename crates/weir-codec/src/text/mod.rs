@@ -9,7 +9,7 @@
 //! allocates nothing; a level that the bound cuts through is none.
 
 mod items;
-mod time;
+pub(crate) mod time;
 
 use memchr::memmem;
 use weir_model::{Severity, unescape_json_into};

@@ -1,4 +1,5 @@
-//! The time at the beginning of a line of text, in the forms that loggers write it in.
+//! The time at the beginning of a line of text, in the forms that loggers write it in, and the one
+//! in a field, in the forms that RFC 3339 does not know.
 //!
 //! Invariant: a date whose order of day, month and year cannot be told (`17/06/09`) is none.
 
@@ -62,14 +63,31 @@ fn clock<'a>(text: &'a [u8], moment: &mut Moment) -> Option<&'a [u8]> {
 
 /// `2026-01-31T12:34:56.789+01:00`, `2026/01/31 12:34:56`, `2026-01-31 12:34:56,789 +0100`.
 fn year_first(line: &[u8]) -> Option<i64> {
+    let (time_ns, rest) = date_and_clock(line)?;
+    Some(time_ns.saturating_sub(zone(rest)?))
+}
+
+/// The same where `text` is nothing but the time: `2026-01-31 12:34:56,789`, `...56+0100`. Without
+/// a zone it is taken as UTC.
+pub(crate) fn of_field(text: &[u8]) -> Option<i64> {
+    let (time_ns, rest) = date_and_clock(text)?;
+    let east_ns = match rest.strip_prefix(b" ").unwrap_or(rest) {
+        b"" if rest.is_empty() => 0,
+        b"Z" | b"z" | b"UTC" | b"GMT" => 0,
+        zone => offset(zone)?,
+    };
+    Some(time_ns.saturating_sub(east_ns))
+}
+
+/// A date that begins with its year, and a time of day, as if they were UTC; with what follows.
+fn date_and_clock(line: &[u8]) -> Option<(i64, &[u8])> {
     let mut moment = Moment::default();
     let (year, rest) = number(line, 4)?;
     let (month, rest) = number(after(rest, b"-/")?, 2)?;
     let (day, rest) = number(after(rest, b"-/")?, 2)?;
     (moment.year, moment.month, moment.day) = (year, month, day);
     let rest = clock(after(rest, b"Tt _")?, &mut moment)?;
-    let zone = zone(rest)?;
-    Some(moment.time_ns()?.saturating_sub(zone))
+    Some((moment.time_ns()?, rest))
 }
 
 /// Nanoseconds east of UTC; 0 when no zone stands there, none when it is one of another name, or

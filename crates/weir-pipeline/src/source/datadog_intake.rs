@@ -178,7 +178,7 @@ impl Scratch {
         })?;
         // What came is not needed any more.
         drop(body);
-        self.items.read(&self.plain, format).map_err(|problem| {
+        self.items.read(&mut self.plain, format).map_err(|problem| {
             let status = match problem {
                 DatadogError::TooMany { .. } => StatusCode::PAYLOAD_TOO_LARGE,
                 _ => StatusCode::BAD_REQUEST,

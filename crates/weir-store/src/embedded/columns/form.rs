@@ -10,7 +10,8 @@ use weir_model::{RecordFlags, Severity};
 pub use weir_expr::MESSAGE_PATHS;
 
 /// Attributes of a JSON body that are its time, as the decoders read them.
-pub const TIME_PATHS: [&str; 4] = ["time", "timestamp", "@timestamp", "ts"];
+/// Their places are stored: new ones only at the end.
+pub const TIME_PATHS: [&str; 5] = ["time", "timestamp", "@timestamp", "ts", "date"];
 
 /// How a time was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
