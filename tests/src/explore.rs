@@ -225,6 +225,10 @@ fn a_search_says_what_is_wrong_and_what_was_not_found() {
     let notes = String::from_utf8_lossy(&empty.stderr).into_owned();
     assert_eq!((empty.status.code(), empty.stdout.len()), (Some(4), 0), "{notes}");
     assert!(notes.contains("no record has a field @no.such.field"), "{notes}");
+    let columns = output(&weir, &["search"], &["--columns", "service,@m", "-n", "1"]);
+    let notes = String::from_utf8_lossy(&columns.stderr).into_owned();
+    assert!(notes.contains("none of these rows has @m"), "{notes}");
+    assert!(!notes.contains("has service"), "{notes}");
     let reversed = output(&weir, &["search"], &["--from", "now", "--to", "now-1h"]);
     assert!(String::from_utf8_lossy(&reversed.stderr).contains("is not before"));
     weir.stop();

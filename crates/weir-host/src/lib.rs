@@ -13,6 +13,7 @@ pub mod net;
 pub mod process;
 pub mod record_file;
 pub mod secret;
+pub mod terminal;
 pub mod units;
 pub mod wake;
 

@@ -4,14 +4,14 @@
 //! turns the direction of what follows it.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 use weir_api::{LogAttributes, LogDetails, LogEntry, nested_attributes, resource_tags};
-use weir_codec::parse_rfc3339;
+use weir_codec::{Scalar, parse_rfc3339};
 use weir_expr::{Expr, ExprKind, Glob, MESSAGE_PATHS, Piece, Reserved, Status, Test};
+use weir_host::terminal::printable;
 use weir_host::units::format_rfc3339;
-use weir_store::embedded::columns::TIME_PATHS;
+use weir_store::embedded::columns::{TIME_PATHS, TimeStyle};
 
 use crate::term::{Paint, Style};
 
@@ -41,19 +41,19 @@ impl Painter {
 
     /// The row, with its newline.
     pub(crate) fn line(&mut self, row: &Row) -> String {
-        let name = shown(&row.name);
+        let name = printable(&row.name);
         self.name_chars = self.name_chars.max(name.chars().count()).min(NAME_CHARS_MAX);
         let fill = " ".repeat(self.name_chars.saturating_sub(name.chars().count()));
         let tint = name.bytes().fold(0_u64, |hash, byte| hash * 31 % 1009 + u64::from(byte));
-        let severity = match shown(&row.severity) {
-            text if text.is_empty() => text,
+        let severity = match printable(&row.severity) {
+            text if text.is_empty() => String::new(),
             text => {
                 format!("{} ", self.paint.paint(severity_style(&text), &format!("{text:<5}")))
             }
         };
         format!(
             "{} {}{fill} {severity}{}\n",
-            shown(&row.time),
+            printable(&row.time),
             self.paint.paint(Style::Tint((tint % TINTS) as u8), &name),
             self.message(&row.message),
         )
@@ -61,7 +61,7 @@ impl Painter {
 
     /// The message; further lines of it stand behind four spaces.
     fn message(&self, body: &str) -> String {
-        let lines: Vec<String> = body.lines().map(|line| self.marked(&shown(line))).collect();
+        let lines: Vec<String> = body.lines().map(|line| self.marked(&printable(line))).collect();
         lines.join("\n    ")
     }
 
@@ -98,20 +98,9 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Of a live tail.
+    /// Of a live tail: as it will look once it is stored.
     pub(crate) fn of_tail(record: &Value) -> Self {
-        let resource = &record["resource"];
-        let path = resource["log.file.path"].as_str();
-        let names =
-            ["service.name", "container.name", "k8s.pod.name"].map(|key| resource[key].as_str());
-        let name = names.into_iter().flatten().next().or(path.and_then(file_name));
-        let text = |value: Option<&str>, or: &str| value.unwrap_or(or).to_owned();
-        Self {
-            time: text(record["timestamp"].as_str(), "-"),
-            name: text(name.or(record["source"].as_str()), "-"),
-            severity: text(record["severity_text"].as_str(), ""),
-            message: text(record["body"].as_str(), ""),
-        }
+        Self::of_entry(&entry_of_tail(record))
     }
 
     /// Of a search.
@@ -124,8 +113,9 @@ impl Row {
             .or_else(|| record.tag("k8s.pod.name"))
             .or_else(|| record.tag("log.file.path").and_then(file_name))
             .or_else(|| weir.as_ref()?.source.as_deref());
+        let time = weir.as_ref().map_or(&record.timestamp, |weir| &weir.timestamp);
         Self {
-            time: weir.as_ref().map_or(&record.timestamp, |weir| &weir.timestamp).clone(),
+            time: if time.is_empty() { "-" } else { time }.to_owned(),
             name: name.unwrap_or("-").to_owned(),
             severity: record.status.as_deref().unwrap_or_default().to_uppercase(),
             message: record.message.clone().unwrap_or_else(|| attributes_text(record)),
@@ -190,7 +180,8 @@ pub(crate) fn entry_of_tail(record: &Value) -> LogEntry {
             host,
             service,
             status,
-            message: message.or_else(|| Some(body.to_owned())),
+            // An object without one is its attributes.
+            message: message.or_else(|| inside.is_none().then(|| body.to_owned())),
             tags: source.into_iter().chain(beside).collect(),
             attributes,
         },
@@ -208,16 +199,12 @@ fn attributes_text(record: &LogAttributes) -> String {
 
 /// Whether a value says this time, in one of the ways in which the store need not keep it.
 fn says_time(value: &Value, time_ns: i64) -> bool {
-    match value {
-        Value::String(text) => {
-            text.ends_with('Z') && parse_rfc3339(text.as_bytes()) == Some(time_ns)
-        }
-        Value::Number(number) => number.as_i64().is_some_and(|number| {
-            let units = [1_000_000_000, 1_000_000, 1_000, 1];
-            units.iter().any(|unit| number.checked_mul(*unit) == Some(time_ns))
-        }),
-        _ => false,
-    }
+    let scalar = match value {
+        Value::String(text) => Scalar::Text(text.as_bytes()),
+        Value::Number(number) => number.as_i64().map_or(Scalar::Null, Scalar::Int),
+        _ => return false,
+    };
+    TimeStyle::of(scalar, time_ns).is_some()
 }
 
 /// Adds the values of nested objects by their paths, and each value of an array. An object or an
@@ -258,26 +245,6 @@ fn severity_style(text: &str) -> Style {
         Some(b'W') => Style::Warn,
         _ => Style::Strong,
     }
-}
-
-/// Text that does nothing to a terminal.
-pub(crate) fn shown(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\t' => shown.push(c),
-            // Marks that turn the direction of the text behind them.
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                // Writing to a string cannot fail.
-                let _ = write!(shown, "{}", c.escape_unicode());
-            }
-            c if c.is_control() => {
-                let _ = write!(shown, "{}", c.escape_default());
-            }
-            c => shown.push(c),
-        }
-    }
-    shown
 }
 
 /// The words that a query looks for in messages, in lower case.
@@ -366,6 +333,11 @@ mod tests {
         );
         assert_eq!(attribute(&entry.attributes.attributes, "a.b"), Some(&json!(1)));
         assert_eq!(entry.attributes.attributes.get("msg"), None);
+        let bare = Row::of_tail(&json!({ "body": "{\"level\":\"info\",\"a\":{\"b\":1}}" }));
+        assert_eq!(
+            (bare.severity.as_str(), bare.message.as_str()),
+            ("INFO", r#"{"a":{"b":1},"level":"info"}"#)
+        );
         let json = serde_json::to_value(&entry).unwrap();
         let want = json!({
             "timestamp": "2026-01-01T00:00:00.000Z", "service": "web", "status": "warn",

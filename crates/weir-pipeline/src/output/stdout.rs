@@ -1,11 +1,13 @@
 //! `type = "stdout"`: one line per record on standard output.
 //!
 //! Invariants: a full pipe blocks this thread and nothing else; when the reader is gone the
-//! output ends with a message, and what is not delivered stays in the journal.
+//! output ends with a message, and what is not delivered stays in the journal. A terminal obeys
+//! nothing that stands in a record; a file or pipe gets it as it is.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
+use weir_host::terminal::printable;
 use weir_journal::{Cursor, Outcome};
 
 use super::parcel::Parcel;
@@ -18,7 +20,32 @@ const AGE: Duration = Duration::from_millis(50);
 const BYTES: u64 = 64 * 1024;
 
 pub(super) async fn run(job: &Job, encoding: Encoding, cursor: Cursor) {
-    write_lines(job, encoding, cursor, &mut io::stdout()).await;
+    let mut stdout = io::stdout();
+    if stdout.is_terminal() {
+        write_lines(job, encoding, cursor, &mut Screen(stdout)).await;
+    } else {
+        write_lines(job, encoding, cursor, &mut stdout).await;
+    }
+}
+
+/// A terminal, which must obey nothing that stands in a record.
+struct Screen<W>(W);
+
+impl<W: Write> Write for Screen<W> {
+    /// Whole lines.
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            let text = line.strip_suffix(b"\n");
+            let shown = String::from_utf8_lossy(text.unwrap_or(line));
+            self.0.write_all(printable(&shown).as_bytes())?;
+            self.0.write_all(if text.is_some() { b"\n" } else { b"" })?;
+        }
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Writes to `target` until the journal closes, a stop is requested, or the reader is gone.
@@ -172,6 +199,17 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), "one\nt\\nwo\nth\u{e9}\n");
         let book = &journal.ledger().cursors[0];
         assert_eq!((book.book.delivered, book.unaccounted()), (3, 0));
+    }
+
+    #[tokio::test]
+    async fn a_terminal_is_told_nothing_by_a_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let bodies = ["\u{1b}[31mred", "t\twice \u{e9}", "\u{202e}"];
+        let (_journal, cursor, job) = closed_journal(dir.path(), &bodies);
+        let mut out = Screen(Vec::new());
+        write_lines(&job, Encoding::Raw, cursor, &mut out).await;
+        let shown = String::from_utf8(out.0).unwrap();
+        assert_eq!(shown, "\\u{1b}[31mred\nt\twice \u{e9}\n\\u{202e}\n");
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 use weir_codec::{Format, LineDecoder};
 use weir_expr::{Status, tag_path};
+use weir_host::terminal::printable;
 use weir_model::limits::LINE_BYTES_MAX;
 use weir_model::{
     BatchBuilder, LogRecord, NewRecord, Position, RecordFlags, Resource, Severity, SourceBook,
@@ -288,24 +289,19 @@ fn explanation_text(
             let to =
                 if outcome.to.is_empty() { "nowhere".to_owned() } else { outcome.to.join(", ") };
             let _infallible = writeln!(text, "goes to   {to}");
-            let _infallible = writeln!(text, "message   {}", shown(&record.body));
+            let body = String::from_utf8_lossy(&record.body);
+            let _infallible = writeln!(text, "message   {}", printable(&body));
             for (label, value) in
                 [("status    ", record.severity_number.text()), ("attributes", &record.attributes)]
             {
                 if !value.is_empty() {
-                    let _infallible = writeln!(text, "{label} {}", shown(value.as_bytes()));
+                    let _infallible = writeln!(text, "{label} {}", printable(value));
                 }
             }
         }
         (None, None) => {}
     }
     text
-}
-
-/// Text from a log, without what a terminal would obey.
-fn shown(bytes: &[u8]) -> String {
-    let safe = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
-    String::from_utf8_lossy(bytes).chars().map(safe).collect()
 }
 
 fn write_reason(text: &mut String, reason: &Reason, depth: usize, paint: Paint) {

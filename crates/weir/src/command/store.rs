@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result};
 use weir_api::StoreDocument;
 use weir_host::RealDisk;
+use weir_host::terminal::printable;
 use weir_host::units::{approx_size, group_digits};
 use weir_store::embedded::{self, Fault, bytes_to_verify};
 
@@ -138,7 +139,7 @@ fn services(store: &StoreDocument) -> Table {
         let name = if service.name.is_empty() { "-" } else { &service.name };
         let share = service.rows as f64 * 100.0 / all.max(1) as f64;
         table.row(vec![
-            crate::row::shown(name),
+            printable(name).into_owned(),
             group_digits(service.rows),
             format!("{share:.1} %"),
         ]);
@@ -152,7 +153,7 @@ fn columns(store: &StoreDocument) -> Table {
     for column in store.columns.iter().take(LISTED) {
         let share = column.packed_bytes as f64 * 100.0 / all.max(1) as f64;
         table.row(vec![
-            crate::row::shown(&column.name),
+            printable(&column.name).into_owned(),
             approx_size(column.packed_bytes),
             approx_size(column.plain_bytes),
             format!("{share:.1} %"),

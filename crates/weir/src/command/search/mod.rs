@@ -96,6 +96,11 @@ impl Notes {
         }
     }
 
+    /// Says what may not be as it was meant.
+    fn warn(&self, text: &str) {
+        note(&self.paint.paint(Style::Warn, text));
+    }
+
     /// Says what it took to find `what`.
     fn end(&self, what: &str) {
         let partial = if self.is_partial { " (not the whole answer)" } else { "" };

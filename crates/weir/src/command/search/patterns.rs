@@ -3,11 +3,11 @@
 use anyhow::Result;
 use weir_api::PatternsAnswer;
 use weir_host::net::percent_encoded;
+use weir_host::terminal::printable;
 use weir_host::units::{format_duration, group_digits};
 
 use super::{Search, counted};
 use crate::cli::SearchOutput;
-use crate::row::shown;
 use crate::table::Table;
 use crate::term::print_data;
 
@@ -60,7 +60,7 @@ fn table(answer: &PatternsAnswer) -> String {
         };
         table.row(vec![group_digits(pattern.count), share]);
     }
-    let templates = answer.patterns.iter().map(|pattern| shown(&pattern.template));
+    let templates = answer.patterns.iter().map(|pattern| printable(&pattern.template).into_owned());
     let titles = std::iter::once("PATTERN".to_owned()).chain(templates);
     let lines = table.text();
     let mut text = String::new();

@@ -3,10 +3,11 @@
 use anyhow::Result;
 use serde_json::Value;
 use weir_api::{LogEntry, SearchAnswer};
+use weir_host::terminal::printable;
 
 use super::{Search, counted};
 use crate::cli::{SearchArgs, SearchOutput};
-use crate::row::{Painter, Row, attribute, shown};
+use crate::row::{Painter, Row, attribute};
 use crate::term::{Paint, Style, print_data};
 
 /// Rows, unless asked otherwise.
@@ -35,6 +36,10 @@ impl Search<'_> {
                 break;
             }
         }
+        let empty = printer.empty_columns().filter(|_| found > 0);
+        for name in empty {
+            self.notes.warn(&format!("none of these rows has {name}"));
+        }
         let more = if cursor.is_some() { ", and there are more (--limit)" } else { "" };
         self.notes.end(&format!("{}{more}", counted(found, "row")));
         Ok(found)
@@ -57,6 +62,8 @@ pub(crate) struct Printer {
     output: SearchOutput,
     columns: Vec<String>,
     widths: Vec<usize>,
+    /// Of which columns a row had a value.
+    filled: Vec<bool>,
     has_head: bool,
     paint: Paint,
     painter: Painter,
@@ -66,8 +73,22 @@ impl Printer {
     pub(super) fn new(args: &SearchArgs, query: &str, paint: Paint) -> Self {
         let columns = args.columns.clone();
         let widths = columns.iter().map(|name| name.chars().count()).collect();
-        let painter = Painter::new(query, paint);
-        Self { output: args.output, columns, widths, has_head: false, paint, painter }
+        let (painter, filled) = (Painter::new(query, paint), vec![false; columns.len()]);
+        Self { output: args.output, columns, widths, filled, has_head: false, paint, painter }
+    }
+
+    /// Columns of which no row had a value: perhaps misspelt.
+    fn empty_columns(&self) -> impl Iterator<Item = &str> {
+        let columns = self.columns.iter().zip(&self.filled);
+        columns.filter(|(_, filled)| !**filled).map(|(name, _)| name.as_str())
+    }
+
+    fn values(&mut self, entry: &LogEntry) -> Vec<Value> {
+        let values: Vec<Value> = self.columns.iter().map(|name| value(entry, name)).collect();
+        for (filled, value) in self.filled.iter_mut().zip(&values) {
+            *filled |= !value.is_null();
+        }
+        values
     }
 
     /// The text of a page.
@@ -84,12 +105,12 @@ impl Printer {
             SearchOutput::Raw => Row::of_entry(entry).message + "\n",
             SearchOutput::Json => {
                 // Only the columns that were asked for, if any were.
-                let json = match &self.columns[..] {
-                    [] => serde_json::to_string(entry).unwrap_or_default(),
-                    names => {
-                        let cell = |name: &String| (name.clone(), value(entry, name));
-                        Value::Object(names.iter().map(cell).collect()).to_string()
-                    }
+                let json = if self.columns.is_empty() {
+                    serde_json::to_string(entry).unwrap_or_default()
+                } else {
+                    let values = self.values(entry);
+                    let members = self.columns.iter().cloned().zip(values);
+                    Value::Object(members.collect()).to_string()
                 };
                 json + "\n"
             }
@@ -98,10 +119,8 @@ impl Printer {
 
     /// Columns that line up, also with those of the pages before.
     fn table(&mut self, entries: &[LogEntry]) -> String {
-        let cells: Vec<Vec<String>> = entries
-            .iter()
-            .map(|entry| self.columns.iter().map(|name| cell(&value(entry, name))).collect())
-            .collect();
+        let cells: Vec<Vec<String>> =
+            entries.iter().map(|entry| self.values(entry).iter().map(cell).collect()).collect();
         for row in &cells {
             for (width, cell) in self.widths.iter_mut().zip(row) {
                 *width = cell.chars().count().min(COLUMN_CHARS_MAX).max(*width);
@@ -159,7 +178,7 @@ fn value(entry: &LogEntry, column: &str) -> Value {
 pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) => shown(&text.replace('\n', "⏎").replace('\t', " ")),
-        value => shown(&value.to_string()),
+        Value::String(text) => printable(&text.replace('\n', "⏎").replace('\t', " ")).into_owned(),
+        value => printable(&value.to_string()).into_owned(),
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 use weir_api::{AnswerMeta, DeletionAnswer, DeletionEntry, DeletionsAnswer};
+use weir_host::terminal::printable;
 use weir_host::units::group_digits;
 
 use crate::cli::{ApiArgs, DeleteArgs, Output};
@@ -121,7 +122,7 @@ fn table(deletions: &[DeletionEntry]) -> Table {
             entry.id.to_string(),
             format!("{seconds}Z"),
             entry.status.clone(),
-            crate::row::shown(entry.query.as_deref().unwrap_or("(forgotten)")),
+            printable(entry.query.as_deref().unwrap_or("(forgotten)")).into_owned(),
             group_digits(entry.records),
             group_digits(entry.segments_left),
         ]);

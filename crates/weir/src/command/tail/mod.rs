@@ -155,7 +155,7 @@ impl Tail {
         match self.output {
             TailOutput::Json => format!("{data}\n"),
             TailOutput::Text => self.painter.line(&Row::of_tail(record)),
-            TailOutput::Raw => Row::of_tail(record).message + "\n",
+            TailOutput::Raw => record["body"].as_str().unwrap_or_default().to_owned() + "\n",
         }
     }
 
