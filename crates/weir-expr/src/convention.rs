@@ -7,7 +7,7 @@ use crate::status::Status;
 
 /// Attributes of a JSON body that are its message; the first that is a text counts. Stored records
 /// name one by its place here, which therefore never changes.
-pub const MESSAGE_PATHS: [&str; 2] = ["message", "msg"];
+pub const MESSAGE_PATHS: [&str; 3] = ["message", "msg", "log"];
 
 impl Reserved {
     /// Where a resource keeps the key; the first that is there counts, and counts before what

@@ -119,6 +119,15 @@ fn a_json_body_is_its_attributes_and_one_of_them_the_message() {
 }
 
 #[test]
+fn the_message_is_the_first_text_of_its_usual_names() {
+    let message = |body: &str| stored(body).message;
+    assert_eq!(message(r#"{"log":"c","msg":"b","message":"a"}"#).as_deref(), Some("a"));
+    assert_eq!(message(r#"{"log":"c","msg":"b","message":{"x":1}}"#).as_deref(), Some("b"));
+    assert_eq!(message(r#"{"log":"c\n","date":1700000000.5}"#).as_deref(), Some("c\n"));
+    assert_eq!(message(r#"{"log":{"level":"info"}}"#), None);
+}
+
+#[test]
 fn half_a_pair_of_surrogates_does_not_make_a_text_of_an_object() {
     let record = stored(r#"{"message":"cut \ud83d","n":1}"#);
     assert_eq!(record.message.as_deref(), Some("cut \u{fffd}"));
@@ -264,6 +273,7 @@ fn key() -> impl Strategy<Value = String> {
         "[a-z]{1,3}",
         Just("message".to_owned()),
         Just("msg".to_owned()),
+        Just("log".to_owned()),
         Just("time".to_owned()),
         Just("date".to_owned()),
         Just("trace_id".to_owned()),
