@@ -10,6 +10,10 @@ pub const DEPTH_MAX: usize = 100;
 /// Deepest nesting inside a regular expression.
 pub const REGEXP_DEPTH_MAX: u32 = 100;
 
+/// Fields that one measure may look at, those of the measures that it is computed from included. What
+/// somebody writes has tens.
+pub const MEASURE_STEPS_MAX: u64 = 10_000;
+
 /// Bytes that one compiled regular expression may take: `\w{1000}` does not fit, every pattern
 /// seen in configurations does.
 pub const REGEXP_BYTES_MAX: usize = 2 * 1024 * 1024;

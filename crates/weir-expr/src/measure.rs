@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use crate::ast::{Field, Reserved, Span};
 use crate::error::ParseError;
 use crate::fields::{Body, Fields, Value, Visitor};
-use crate::limits::{DEPTH_MAX, EXPRESSION_BYTES_MAX};
+use crate::limits::{DEPTH_MAX, EXPRESSION_BYTES_MAX, MEASURE_STEPS_MAX};
 use crate::number::{Dimension, Number, Numeric};
 use crate::unit::{Mixed, Unit};
 
@@ -45,10 +45,14 @@ pub struct NamedMeasure {
 
 impl NamedMeasure {
     /// Measures that know each other: the value of one is taken in the unit that it has. Of two
-    /// with the same path the first counts.
+    /// with the same path the first counts. Those that are [too long](Self::too_long) are left as
+    /// they are.
     #[must_use]
     pub fn together(measures: impl IntoIterator<Item = Self>) -> Vec<Self> {
         let mut measures: Vec<Self> = measures.into_iter().collect();
+        if Self::too_long(&measures).is_some() {
+            return measures;
+        }
         let known = measures.clone();
         for named in &mut measures {
             named.measure.set_units(&mut |field| Unit::of(field, &known));
@@ -64,6 +68,33 @@ impl NamedMeasure {
             comes_back(&named.path, measures, &mut trail, &mut Vec::new()).then_some(trail)
         })
     }
+
+    /// The path of the first measure that takes more than [`MEASURE_STEPS_MAX`] steps: each of ten
+    /// that has the one before twice takes twice as many.
+    pub fn too_long(measures: &[Self]) -> Option<&str> {
+        let mut known = vec![None; measures.len()];
+        let is_too_long = |number: &usize| steps(*number, measures, &mut known) > MEASURE_STEPS_MAX;
+        (0..measures.len()).find(is_too_long).map(|number| measures[number].path.as_str())
+    }
+}
+
+/// Fields that are looked at to compute a measure, those of others that it is computed from included.
+/// `known` is what was found for each so far.
+fn steps(number: usize, measures: &[NamedMeasure], known: &mut [Option<u64>]) -> u64 {
+    if let Some(steps) = known[number] {
+        return steps;
+    }
+    // One that comes back to itself has no value there.
+    known[number] = Some(1);
+    let mut total = 1_u64;
+    for field in measures[number].measure.fields() {
+        let Field::Attribute(path) = field else { continue };
+        let inner = measures.iter().position(|named| named.path == *path);
+        let of_inner = inner.map_or(1, |inner| steps(inner, measures, known));
+        total = total.saturating_add(of_inner);
+    }
+    known[number] = Some(total);
+    total
 }
 
 /// Whether the measure of the path, behind those of the trail, leads to the first of them again.
@@ -617,6 +648,22 @@ mod tests {
         let three = [("x", "@a"), ("a", "@u + @b"), ("b", "@c"), ("c", "@a + @a"), ("u", "1")];
         assert_eq!(circle(&three).as_deref(), Some("a b c"));
         assert_eq!(circle(&[("a", "@b + @c"), ("b", "@c"), ("c", "@d + @d")]), None);
+    }
+
+    #[test]
+    fn measures_that_multiply_are_too_long() {
+        let doubled = |count: usize| {
+            let text = |n: usize| format!("@m{n} + @m{n}");
+            let all = (1..=count).map(|n| (format!("m{}", n + 1), text(n)));
+            let all: Vec<(String, String)> = all.collect();
+            let all: Vec<(&str, &str)> =
+                all.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
+            NamedMeasure::too_long(&named(&all)).map(str::to_owned)
+        };
+        assert_eq!(doubled(10), None);
+        assert_eq!(doubled(32).as_deref(), Some("m14"));
+        let circle = named(&[("a", "@b + @b"), ("b", "@a + @a")]);
+        assert_eq!(NamedMeasure::too_long(&circle), None);
     }
 
     #[test]

@@ -160,6 +160,7 @@ pub(crate) async fn values(
     let (from, to) = (asked.from.as_deref(), asked.to.as_deref());
     let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
     let mut filter = question.filter(arrival.now_ns(), access(&headers))?;
+    let _can_be_computed = shared.explore.measures(&filter.measures)?;
     let field = field("field", &asked.field)?;
     if field == Field::Message {
         return Err(Problem::parameter("field", "messages are not listed; search for their words"));

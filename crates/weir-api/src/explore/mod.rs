@@ -113,9 +113,17 @@ impl Explore {
         *self.slot.write().unwrap_or_else(PoisonError::into_inner) = Slot::Starting;
     }
 
-    /// Attributes that are computed for a question: its own, then those of every question.
+    /// Attributes that are computed for a question: its own, then those of every question. An error
+    /// when that takes too long.
     fn measures(&self, own: &[NamedMeasure]) -> Result<Vec<NamedMeasure>, Problem> {
-        Ok(self.store()?.measures_with(own))
+        let measures = self.store()?.measures_with(own);
+        match NamedMeasure::too_long(&measures) {
+            None => Ok(measures),
+            Some(path) => Err(Problem::new(
+                StatusCode::BAD_REQUEST,
+                format!("the measure {path} is too long with those that it is computed from"),
+            )),
+        }
     }
 
     /// The store, or why there is none.

@@ -211,7 +211,11 @@ impl Question {
                 Err(error) => Err(Problem::expression(&at, &error)),
             }
         };
-        self.measures.iter().map(read).collect()
+        let measures: Vec<NamedMeasure> =
+            self.measures.iter().map(read).collect::<Result<_, _>>()?;
+        let Some(path) = NamedMeasure::too_long(&measures) else { return Ok(measures) };
+        let at = format!("{}.{path}", self.names.measures);
+        Err(Problem::parameter(&at, "is too long with those that it is computed from"))
     }
 
     /// Where the page of a cursor begins; the range is that of the first page then.

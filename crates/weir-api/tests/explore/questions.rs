@@ -1,5 +1,6 @@
 //! What is asked, and what comes back.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -241,6 +242,8 @@ fn groups_come_page_by_page() {
 #[test]
 fn what_is_wrong_with_a_question_is_named() {
     let (api, _store) = api(1);
+    let doubled = |n: u32| (format!("m{}", 32 - n), format!("@m{0} * @m{0}", 33 - n));
+    let doubled: BTreeMap<String, String> = (0..32).map(doubled).collect();
     let cases = [
         (SEARCH, json!({ "filter": { "query": "(a" } }), "filter.query"),
         (SEARCH, json!({ "filter": { "from": "now", "to": "now-1h" } }), "filter.from"),
@@ -250,6 +253,7 @@ fn what_is_wrong_with_a_question_is_named() {
         (SEARCH, json!({ "sort": "service" }), "sort"),
         (SEARCH, json!({ "filter": { "querry": "" } }), "filter.querry"),
         (SEARCH, json!({ "weir": { "measures": { "d": "@a +" } } }), "weir.measures.d"),
+        (SEARCH, json!({ "weir": { "measures": doubled } }), "weir.measures.m1"),
         (SEARCH, json!({ "weir": { "timeout": "2h" } }), "weir.timeout"),
         (AGGREGATE, json!({ "compute": [{ "aggregation": "avg" }] }), "compute[0].metric"),
         (AGGREGATE, json!({ "compute": [{ "aggregation": "mean" }] }), "compute[0].aggregation"),

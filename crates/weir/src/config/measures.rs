@@ -15,17 +15,22 @@ pub(crate) fn measures(store: &Section, diagnostics: &mut Diagnostics) -> Vec<Na
     let entries = store.values("measures").iter();
     let found = entries.filter_map(|entry| measure(store, entry, diagnostics));
     let found = NamedMeasure::together(found);
-    if let Some(trail) = NamedMeasure::circle(&found) {
-        let is_first = |entry: &&Entry| path_of(entry) == trail[0];
-        let place = store.values("measures").iter().find(is_first).map(|e| e.node.place.clone());
-        let key_path = format!("{}.{}", store.key_path("measures"), trail[0]);
+    let wrong = if let Some(trail) = NamedMeasure::circle(&found) {
         let through = match &trail[1..] {
             [] => String::new(),
             others => format!(" through {}", others.join(", ")),
         };
-        let message =
-            format!("{key_path} is computed from itself{through}, so it never has a value");
-        diagnostics.error(place, &key_path, message).help("give it another name");
+        let text = format!("is computed from itself{through}, so it never has a value");
+        Some((trail[0], text, "give it another name"))
+    } else {
+        let text = "is too long with those that it is computed from".to_owned();
+        NamedMeasure::too_long(&found).map(|path| (path, text, "use each of them fewer times"))
+    };
+    if let Some((path, text, help)) = wrong {
+        let is_it = |entry: &&Entry| path_of(entry) == path;
+        let place = store.values("measures").iter().find(is_it).map(|e| e.node.place.clone());
+        let key_path = format!("{}.{path}", store.key_path("measures"));
+        diagnostics.error(place, &key_path, format!("{key_path} {text}")).help(help);
     }
     found
 }

@@ -14,6 +14,15 @@ fn wrong_measures() {
             "computed from itself through b",
             "another name",
         ),
+        (
+            "[store.measures]\na = \"(@b + @b) * (@b + @b)\"\nb = \"(@c + @c) * (@c + @c)\"\n\
+             c = \"(@d + @d) * (@d + @d)\"\nd = \"(@e + @e) * (@e + @e)\"\n\
+             e = \"(@f + @f) * (@f + @f)\"\nf = \"(@g + @g) * (@g + @g)\"\n\
+             g = \"(@h + @h) * (@h + @h)\"\nh = \"(@i + @i) * (@i + @i)\"\n",
+            2,
+            "store.measures.a is too long",
+            "fewer times",
+        ),
         ("[store]\nmeasures = { a = \"@b_ms + @c_bytes\" }", 2, "a time and a size", ""),
         ("[store.measures]\ndelay = \"250ms + 4KiB\"", 2, "store.measures.delay: ", ""),
     ]);
