@@ -213,6 +213,31 @@ fn a_search_that_is_followed_has_the_columns_that_were_asked_for() {
 }
 
 #[test]
+fn a_search_that_is_followed_begins_with_as_many_rows_as_were_asked_for() {
+    let (_scene, mut weir, mut file) = storing();
+    write_lines(&mut file, 0..2_300);
+    wait_found(&weir, 2_300);
+    let arguments = ["--follow", "-n", "2200", "--columns", "@n"];
+    let mut child = weir_command(&weir, &["search"], &arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || rows.next().unwrap().unwrap();
+    assert_eq!(next(), "@n");
+    for n in 100..2_300 {
+        assert_eq!(next(), n.to_string());
+    }
+    write_lines(&mut file, 2_300..2_301);
+    assert_eq!(next(), "2300");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    weir.books().assert_balanced();
+    weir.stop();
+}
+
+#[test]
 fn a_search_says_what_is_wrong_and_what_was_not_found() {
     let (_scene, mut weir, mut file) = storing();
     write_lines(&mut file, 0..10);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use weir_api::{LedgerDocument, LogDetails, StoreDocument};
 
-use super::rows::{Printer, ROWS};
+use super::rows::Printer;
 use super::{Search, counted};
 use crate::command::tail::{Found, Tail};
 use crate::exit::Exit;
@@ -39,8 +39,11 @@ impl Search<'_> {
         }
         // No end: what came in after the tail was connected may have any time.
         self.request.to = Some("now+36500d".to_owned());
-        let page = self.page(self.args.limit.unwrap_or(ROWS).min(1000), None)?;
-        let mut entries = page.data;
+        let mut entries = Vec::new();
+        self.pages(|page| {
+            entries.extend(page);
+            Ok(true)
+        })?;
         entries.reverse();
         let mut printer = Printer::new(self.args, &self.request.query, self.paint());
         let is_read = print_data(&printer.page(&entries))?;

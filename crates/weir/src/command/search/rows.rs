@@ -11,7 +11,7 @@ use crate::row::{Painter, Row, attribute};
 use crate::term::{Paint, Style, print_data};
 
 /// Rows, unless asked otherwise.
-pub(super) const ROWS: u64 = 100;
+const ROWS: u64 = 100;
 
 /// Most records of a page.
 const PAGE: u64 = 1000;
@@ -22,34 +22,43 @@ const COLUMN_CHARS_MAX: usize = 40;
 impl Search<'_> {
     /// Prints records; returns how many.
     pub(super) fn rows(&mut self) -> Result<u64> {
-        let limit = self.args.limit.unwrap_or(ROWS);
         let mut printer = Printer::new(self.args, &self.request.query, self.paint());
-        let (mut found, mut cursor) = (0, None);
-        while found < limit {
-            let page = self.page((limit - found).min(PAGE), cursor.as_deref())?;
-            found += page.data.len() as u64;
-            if !print_data(&printer.page(&page.data))? {
-                return Ok(found);
-            }
-            cursor = page.meta.page.map(|page| page.after);
-            if cursor.is_none() {
-                break;
-            }
+        let (mut found, mut is_read) = (0, true);
+        let has_more = self.pages(|page| {
+            found += page.len() as u64;
+            is_read = print_data(&printer.page(&page))?;
+            Ok(is_read)
+        })?;
+        if !is_read {
+            return Ok(found);
         }
-        let empty = printer.empty_columns().filter(|_| found > 0);
-        for name in empty {
+        for name in printer.empty_columns().filter(|_| found > 0) {
             self.notes.warn(&format!("none of these rows has {name}"));
         }
-        let more = if cursor.is_some() { ", and there are more (--limit)" } else { "" };
+        let more = if has_more { ", and there are more (--limit)" } else { "" };
         self.notes.end(&format!("{}{more}", counted(found, "row")));
         Ok(found)
     }
 
-    pub(super) fn page(&mut self, limit: u64, cursor: Option<&str>) -> Result<SearchAnswer> {
-        let body = self.request.page(limit, cursor);
-        let page: SearchAnswer = self.client.post("/api/v2/logs/events/search", &body)?;
-        self.notes.add(&page.meta);
-        Ok(page)
+    /// Hands over as many records as were asked for, page by page, until that returns false. True
+    /// when there are more.
+    pub(super) fn pages(
+        &mut self,
+        mut take: impl FnMut(Vec<LogEntry>) -> Result<bool>,
+    ) -> Result<bool> {
+        let mut left = self.args.limit.unwrap_or(ROWS);
+        let mut cursor: Option<String> = None;
+        while left > 0 {
+            let body = self.request.page(left.min(PAGE), cursor.as_deref());
+            let page: SearchAnswer = self.client.post("/api/v2/logs/events/search", &body)?;
+            self.notes.add(&page.meta);
+            left = left.saturating_sub(page.data.len() as u64);
+            cursor = page.meta.page.map(|page| page.after);
+            if !take(page.data)? || cursor.is_none() {
+                break;
+            }
+        }
+        Ok(cursor.is_some())
     }
 
     pub(super) fn paint(&self) -> Paint {
