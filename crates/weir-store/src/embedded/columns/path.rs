@@ -10,14 +10,14 @@ use super::texts::{Texts, taken_bytes};
 pub(crate) const EXACT_INT_MAX: i64 = 1 << 53;
 
 /// A value as the store keeps it: a number is a number, however it was written. `1.0` is the whole
-/// number 1 (minus zero is not 0), and what is no finite number is nothing.
+/// number 1, `-0` is 0, and what is no finite number is nothing.
 #[inline]
 pub fn canonical(value: Scalar<'_>) -> Scalar<'_> {
     let Scalar::Float(number) = value else { return value };
     let is_whole = number.fract() == 0.0 && number.abs() <= EXACT_INT_MAX as f64;
     if !number.is_finite() {
         Scalar::Null
-    } else if is_whole && !(number == 0.0 && number.is_sign_negative()) {
+    } else if is_whole {
         Scalar::Int(number as i64)
     } else {
         value
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn numbers_are_values_and_not_spellings() {
         assert_eq!(canonical(Scalar::Float(1.0)), Scalar::Int(1));
-        assert_eq!(canonical(Scalar::Float(-0.0)), Scalar::Float(-0.0));
+        assert_eq!(canonical(Scalar::Float(-0.0)), Scalar::Int(0));
         assert_eq!(canonical(Scalar::Float(0.0)), Scalar::Int(0));
         assert_eq!(canonical(Scalar::Float(1e300)), Scalar::Float(1e300));
         assert_eq!(canonical(Scalar::Float(f64::NAN)), Scalar::Null);
