@@ -5,6 +5,9 @@
 
 /// Appends `bytes` escaped as the inside of a JSON string, without the quotes around it.
 pub fn escape_json_into(bytes: &[u8], out: &mut Vec<u8>) {
+    if is_plain(bytes) {
+        return out.extend_from_slice(bytes);
+    }
     out.reserve(bytes.len());
     // Checking all at once is many times faster than going over chunks.
     if std::str::from_utf8(bytes).is_ok() {
@@ -16,6 +19,13 @@ pub fn escape_json_into(bytes: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice("\u{fffd}".as_bytes());
         }
     }
+}
+
+/// Short, ASCII and without anything that needs an escape, as names and most values are.
+#[expect(clippy::needless_bitwise_bool, reason = "a lazy operator would be a branch per byte")]
+#[inline]
+fn is_plain(bytes: &[u8]) -> bool {
+    bytes.len() <= 64 && !bytes.iter().fold(false, |any, b| any | (*b >= 0x80) | needs_escape(*b))
 }
 
 fn escape_valid(text: &[u8], out: &mut Vec<u8>) {

@@ -211,7 +211,8 @@ fn parse_epoch(text: &[u8]) -> Option<i64> {
     Some(time)
 }
 
-fn digits(text: &[u8]) -> Option<i64> {
+/// The whole number that digits write.
+pub(crate) fn digits(text: &[u8]) -> Option<i64> {
     if text.is_empty() || text.len() > 19 {
         return None;
     }

@@ -252,7 +252,8 @@ fn pair(number: i64) -> [u8; 2] {
     [b'0' + number / 10 % 10, b'0' + number % 10]
 }
 
-fn push_number(mut number: u64, out: &mut Vec<u8>) {
+/// Appends the digits of a number.
+pub(crate) fn push_number(mut number: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut count = 0;
     for digit in digits.iter_mut().rev() {

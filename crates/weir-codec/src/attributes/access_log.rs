@@ -5,13 +5,12 @@
 //! stands as it is. Known variables become attributes of the naming convention with their types
 //! (times in nanoseconds); others keep their own name. A value of `-` is none.
 
-use std::io::Write as _;
-
-use memchr::memmem;
 use weir_model::Severity;
 
 use super::{Attributes, Scalar, Stated, month_number};
 use crate::parse_rfc3339;
+use crate::structured::digits;
+use crate::time::Moment;
 
 /// The formats that have a name.
 const PRESETS: [(&str, &str); 3] = [
@@ -180,7 +179,7 @@ impl Variable {
             until if self.kind == Kind::Seconds => {
                 let mut from = 0;
                 loop {
-                    let at = from + memmem::find(rest.get(from..)?, until)?;
+                    let at = from + find(rest.get(from..)?, until)?;
                     let (value, after) = rest.split_at_checked(at)?;
                     if !value.ends_with(b",") && !value.ends_with(b":") && !after.starts_with(b" :")
                     {
@@ -189,7 +188,7 @@ impl Variable {
                     from = at + 1;
                 }
             }
-            until => memmem::find(rest, until),
+            until => find(rest, until),
         }
     }
 
@@ -197,7 +196,7 @@ impl Variable {
     fn quoted_len(&self, rest: &[u8]) -> Option<usize> {
         let mut from = 0;
         loop {
-            let at = from + memmem::find(rest.get(from..)?, &self.until)?;
+            let at = from + find(rest.get(from..)?, &self.until)?;
             let before = rest.get(..at)?;
             let backslashes = before.iter().rev().take_while(|b| **b == b'\\').count();
             if backslashes % 2 == 0 {
@@ -230,6 +229,14 @@ impl Variable {
     }
 }
 
+/// Where `wanted`, which is not empty, stands first. Near, in a line: a search that has to be set up
+/// would take longer.
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    let first = *wanted.first()?;
+    memchr::memchr_iter(first, text)
+        .find(|at| text.get(*at..).is_some_and(|t| t.starts_with(wanted)))
+}
+
 /// `GET /a?b HTTP/1.1`; whatever else a client sent is kept as the URL.
 fn request(value: &[u8], attributes: &mut Attributes) {
     let mut words = value.splitn(3, |b| *b == b' ');
@@ -255,32 +262,37 @@ fn seconds(value: &[u8]) -> Option<i64> {
         Some(point) => (value.get(..point)?, value.get(point + 1..)?),
         None => (value, b"".as_slice()),
     };
-    let digits = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u32>().ok();
-    let whole = i64::from(digits(whole)?);
+    let whole = digits(whole)?;
     if fraction.is_empty() {
         return whole.checked_mul(1_000_000_000);
     }
     let scale = 10_i64.checked_pow(9_u32.checked_sub(fraction.len() as u32)?)?;
-    whole.checked_mul(1_000_000_000)?.checked_add(i64::from(digits(fraction)?) * scale)
+    whole.checked_mul(1_000_000_000)?.checked_add(digits(fraction)?.checked_mul(scale)?)
 }
 
-/// Twice what a time with nanoseconds and a zone takes.
-const RFC3339_BYTES_MAX: usize = 72;
-
-/// `10/Oct/2000:13:55:36 -0700`, by way of RFC 3339.
+/// `10/Oct/2000:13:55:36 -0700`.
 fn time_local(value: &[u8]) -> Option<i64> {
-    let text = std::str::from_utf8(value).ok()?;
-    let (date, zone) = text.split_once(' ')?;
-    let (date, time) = date.split_once(':')?;
-    let mut parts = date.split('/');
-    let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
-    let month = month_number(month.as_bytes())?;
-    let (hours, minutes) = zone.split_at_checked(3)?;
-    let mut text = [0; RFC3339_BYTES_MAX];
-    let mut rest = &mut text[..];
-    write!(rest, "{year}-{month:02}-{day}T{time}{hours}:{minutes}").ok()?;
-    let left = rest.len();
-    parse_rfc3339(text.get(..text.len() - left)?)
+    let [d1, d2, b'/', m1, m2, m3, b'/', rest @ ..] = value else { return None };
+    let ([y1, y2, y3, y4, b':', time @ ..], two) = (rest, |tens, ones| digits(&[tens, ones]))
+    else {
+        return None;
+    };
+    let [h1, h2, b':', mi1, mi2, b':', s1, s2, b' ', zone @ ..] = time else { return None };
+    let [sign @ (b'+' | b'-'), z1, z2, z3, z4] = zone else { return None };
+    let moment = Moment {
+        year: digits(&[*y1, *y2, *y3, *y4])?,
+        month: month_number(&[*m1, *m2, *m3])? as i64,
+        day: two(*d1, *d2)?,
+        hour: two(*h1, *h2)?,
+        minute: two(*mi1, *mi2)?,
+        second: two(*s1, *s2)?,
+        nanos: 0,
+    };
+    let (hours, minutes) = (two(*z1, *z2)?, two(*z3, *z4)?);
+    let east_ns = (hours * 3600 + minutes * 60) * 1_000_000_000;
+    let is_zone = hours < 24 && minutes < 60;
+    let west_ns = if *sign == b'+' { -east_ns } else { east_ns };
+    is_zone.then_some(moment.time_ns()?.saturating_add(west_ns))
 }
 
 #[cfg(test)]

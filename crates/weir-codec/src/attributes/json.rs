@@ -43,6 +43,11 @@ pub(super) fn mended(object: &[u8]) -> Option<Vec<u8>> {
 
 /// The number that is the whole text.
 pub(super) fn number(text: &[u8]) -> Option<Scalar<'static>> {
+    if let Some((len, number)) = short_number(text)
+        && len == text.len()
+    {
+        return Some(number);
+    }
     let mut scanner = Scanner::new(text);
     scanner.value().filter(|span| span.start == 0)?;
     if !scanner.is_at_end() || !matches!(text.first()?, b'-' | b'0'..=b'9') {

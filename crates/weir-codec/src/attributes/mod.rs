@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use weir_model::Severity;
 
-use crate::time::TimeParser;
+use crate::time::{TimeParser, push_number};
 use crate::{escape_json_into, structured};
 
 /// Most values of one record: far more than people write, and a bound for what a hostile record
@@ -68,7 +68,7 @@ impl<'a> Scalar<'a> {
         match self {
             Self::Bool(true) => out.extend_from_slice(b"true"),
             Self::Bool(false) => out.extend_from_slice(b"false"),
-            Self::Int(number) => drop(write!(out, "{number}")),
+            Self::Int(number) => push_int(number, out),
             Self::Float(number) if number.is_finite() => drop(write!(out, "{number:?}")),
             Self::Null | Self::Float(_) => out.extend_from_slice(b"null"),
             Self::Text(text) => {
@@ -78,6 +78,26 @@ impl<'a> Scalar<'a> {
             }
         }
     }
+}
+
+/// Ten bits that tell names apart, by their length and both their ends.
+#[inline]
+fn short_hash(name: &[u8]) -> usize {
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let ends = match (name.first_chunk(), name.last_chunk()) {
+        (Some(first), Some(last)) => {
+            u64::from_le_bytes(*first).wrapping_mul(3) ^ u64::from_le_bytes(*last)
+        }
+        _ => name.iter().fold(0, |ends, byte| ends << 8 | u64::from(*byte)),
+    };
+    ((ends ^ name.len() as u64).wrapping_mul(SPREAD) >> 54) as usize
+}
+
+fn push_int(number: i64, out: &mut Vec<u8>) {
+    if number < 0 {
+        out.push(b'-');
+    }
+    push_number(number.unsigned_abs(), out);
 }
 
 /// What a line says beside its attributes.
@@ -351,8 +371,9 @@ impl Attributes {
     /// array.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.push(b'{');
+        let may_repeat = self.may_repeat();
         for (index, (path, value)) in self.iter().enumerate() {
-            if self.iter().take(index).any(|(earlier, _)| earlier == path) {
+            if may_repeat && self.iter().take(index).any(|(earlier, _)| earlier == path) {
                 continue;
             }
             if index > 0 {
@@ -361,20 +382,42 @@ impl Attributes {
             out.push(b'"');
             escape_json_into(path, out);
             out.extend_from_slice(b"\":");
-            let mut others = self.iter().skip(index + 1).filter(|(later, _)| *later == path);
-            let Some((_, second)) = others.next() else {
-                value.write_json(out);
-                continue;
-            };
-            out.push(b'[');
-            value.write_json(out);
-            for value in std::iter::once(second).chain(others.map(|(_, value)| value)) {
-                out.push(b',');
+            if may_repeat {
+                self.write_values(path, out);
+            } else {
                 value.write_json(out);
             }
-            out.push(b']');
         }
         out.push(b'}');
+    }
+
+    /// The value of a path, or a list of them.
+    fn write_values(&self, path: &[u8], out: &mut Vec<u8>) {
+        let mut values = self.values(path);
+        let (Some(first), Some(second)) = (values.next(), values.next()) else {
+            return self.values(path).for_each(|value| value.write_json(out));
+        };
+        out.push(b'[');
+        first.write_json(out);
+        for value in std::iter::once(second).chain(values) {
+            out.push(b',');
+            value.write_json(out);
+        }
+        out.push(b']');
+    }
+
+    /// False when no path has several values, as far as that can be told without comparing each with
+    /// each.
+    fn may_repeat(&self) -> bool {
+        let mut seen = [0_u64; 16];
+        self.iter().any(|(path, _)| {
+            let hash = short_hash(path);
+            let bit = 1 << (hash % 64);
+            let Some(word) = seen.get_mut(hash / 64) else { return true };
+            let is_seen = *word & bit != 0;
+            *word |= bit;
+            is_seen
+        })
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
