@@ -297,6 +297,9 @@ fn run_flusher(mut flusher: Flusher) {
             // Whoever waits hears of it.
             queue.deletions.clear();
             queue.cancels.clear();
+            drop(queue);
+            // So that who counts in the files of a store that is stopped counts nothing twice.
+            flusher.bury();
             return;
         }
         let pause = match step {

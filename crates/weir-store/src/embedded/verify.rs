@@ -2,14 +2,15 @@
 //!
 //! Invariant: nothing is changed, so it can be run beside a running weir. What that removes in the
 //! meantime is passed over: it takes a segment out of the manifest before it removes the file, so
-//! one that is gone is missing only if the manifest, read after that, still names it.
+//! one that is gone is missing only if the manifest, read after that, still names it. Records count
+//! once: not those of a file that was replaced and waits for its removal, or is to replace others.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use weir_host::{Disk, OpenMode};
 
-use super::files::{SegmentFiles, has_extension};
+use super::files::{SegmentFiles, has_extension, id_of};
 use super::manifest::{Manifest, ManifestError, SegmentEntry};
 use super::segment::{ChunkInfo, PageBuffer, Segment, SegmentError};
 use super::sidecar::{Sidecar, SidecarError};
@@ -19,8 +20,10 @@ use super::sidecar::{Sidecar, SidecarError};
 pub struct Verified {
     /// Its file.
     pub path: PathBuf,
-    /// Records in it, as far as its footer can be read.
+    /// Records in it, as far as its footer can be read; 0 when the manifest does not name it.
     pub rows: u64,
+    /// The manifest does not name it: it was replaced by others, or is not finished.
+    pub is_spare: bool,
     /// Bytes of the file and its sidecar that were read.
     pub bytes: u64,
     /// Bytes that both have on the disk: of [`bytes_to_verify`], those that this one was.
@@ -51,8 +54,13 @@ pub enum Fault {
 impl Verified {
     /// Of a file that is not read.
     fn unread(path: PathBuf, fault: Fault) -> Self {
-        let fault = Some(fault);
-        Self { path, rows: 0, bytes: 0, file_bytes: 0, fault, sidecar_fault: None }
+        Self { fault: Some(fault), ..Self::of(path) }
+    }
+
+    /// Of a file of which nothing is known yet.
+    fn of(path: PathBuf) -> Self {
+        let (fault, sidecar_fault) = (None, None);
+        Self { path, rows: 0, is_spare: false, bytes: 0, file_bytes: 0, fault, sidecar_fault }
     }
 }
 
@@ -68,9 +76,14 @@ pub fn verify(
     mut each: impl FnMut(Verified),
 ) -> Result<(), ManifestError> {
     let io_error = |error| ManifestError::Io { what: "cannot read", path: dir.into(), error };
+    let named = Manifest::read(disk, dir)?.segments;
     for path in files_below(dir, disk, "parquet").map_err(io_error)? {
+        // Where the manifest is lost, all that is there counts.
+        let is_named = |id: u64| named.is_empty() || named.contains_key(&id);
+        let is_spare = !id_of(&path).is_some_and(is_named);
         if let Some(verified) = verify_segment(path, disk) {
-            each(verified);
+            let rows = if is_spare { 0 } else { verified.rows };
+            each(Verified { rows, is_spare, ..verified });
         }
     }
     for path in files_below(dir, disk, "bad").map_err(io_error)? {
@@ -135,14 +148,7 @@ fn files_below(dir: &Path, disk: &dyn Disk, extension: &str) -> io::Result<Vec<P
 /// `None` when it was removed in the meantime.
 fn verify_segment(path: PathBuf, disk: &dyn Disk) -> Option<Verified> {
     let files = SegmentFiles::of(path.clone());
-    let mut verified = Verified {
-        path,
-        rows: 0,
-        bytes: 0,
-        file_bytes: file_bytes(&files, disk),
-        fault: None,
-        sidecar_fault: None,
-    };
+    let mut verified = Verified { file_bytes: file_bytes(&files, disk), ..Verified::of(path) };
     let segment = match files.open_segment(disk) {
         Ok(segment) => segment,
         Err(SegmentError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -235,6 +241,13 @@ mod tests {
 
         let mut found = Vec::new();
         verify(dir.path(), &RealDisk, |verified| found.push(verified)).unwrap();
+        let (mut manifest, _) = Manifest::open(&RealDisk, dir.path(), &[]).unwrap();
+        let entry = SegmentEntry { id: 3, rows: 100, ..SegmentEntry::default() };
+        manifest.commit(&RealDisk, &Change { added: vec![entry], ..Change::default() }).unwrap();
+        let mut counted = Vec::new();
+        let count = |verified: Verified| counted.push((verified.rows, verified.is_spare));
+        verify(dir.path(), &RealDisk, count).unwrap();
+        assert_eq!(counted[..4], [(0, true), (0, true), (100, false), (0, true)]);
         let faults: Vec<_> =
             found.iter().map(|v| (v.rows, v.fault.is_some(), v.sidecar_fault.is_some())).collect();
         let wanted = [(false, false), (true, false), (false, true), (false, true)];

@@ -56,10 +56,11 @@ fn verify(args: &ConfigArgs) -> Result<Exit> {
     {
         progress.set_total(Total::Bytes(bytes));
     }
-    let (mut segments, mut rows, mut faults) = (0_u64, 0, String::new());
+    let (mut segments, mut spare, mut rows, mut faults) = (0_u64, 0_u64, 0, String::new());
     let read = embedded::verify(&dir, &RealDisk, |found| {
         let is_there = !matches!(found.fault, Some(Fault::Missing { .. } | Fault::SetAside));
-        segments += u64::from(is_there);
+        segments += u64::from(is_there && !found.is_spare);
+        spare += u64::from(found.is_spare);
         rows += found.rows;
         progress.add(found.bytes, found.file_bytes);
         let path = found.path.display();
@@ -74,6 +75,10 @@ fn verify(args: &ConfigArgs) -> Result<Exit> {
     print_data(&faults)?;
     let (count, records) = (group_digits(segments), group_digits(rows));
     note(&format!("{count} {} with {records} records", segments_word(segments)));
+    if spare > 0 {
+        let spare = group_digits(spare);
+        note(&format!("{spare} more do not count: they were replaced, or are not finished"));
+    }
     Ok(if faults.is_empty() { Exit::Ok } else { Exit::Failed })
 }
 
