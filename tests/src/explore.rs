@@ -118,6 +118,46 @@ fn what_was_received_is_found_counted_and_exported_exactly() {
 }
 
 #[test]
+fn a_day_of_25_hours_is_one_bar_in_its_zone() {
+    let (_scene, mut weir, mut file) = storing();
+    // The day on which clocks in Berlin are set back; the first hour is that of 22:00 of UTC.
+    for hour in 22..48 {
+        let (day, hour) = (24 + hour / 24, hour % 24);
+        let time = format!("2026-10-{day}T{hour:02}:00:00Z");
+        writeln!(file, "{}", json!({ "timestamp": time, "message": format!("at {time}") }))
+            .unwrap();
+    }
+    let day = ["--from", "2026-10-25", "--to", "2026-10-27", "--timezone", "europe/berlin"];
+    let search = |args: &[&str]| said(&weir, &["search"], &[&day, args].concat());
+    let all = || {
+        let rows = output(&weir, &["search"], &[&day[..], &["-o", "raw"]].concat());
+        let count = rows.stdout.as_slice().lines().count();
+        (rows.status.success() && count == 26).then_some(())
+    };
+    assert!(wait_for(PATIENCE, all).is_some(), "the records of 26 hours are not found");
+    let bars = json_lines(&search(&["--histogram", "--interval", "1d", "-o", "json"]));
+    let want = [
+        json!({ "time": "2026-10-25T00:00:00.000+02:00", "value": 25.0 }),
+        json!({ "time": "2026-10-26T00:00:00.000+01:00", "value": 1.0 }),
+    ];
+    assert_eq!(bars, want);
+    let night = ["--to", "2026-10-25 04:00:00", "--histogram", "--interval", "1h"];
+    let hours = said(&weir, &["search"], &[&day[..2], &day[4..], &night].concat());
+    let times: Vec<&str> = hours.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    let twice = ["2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00"];
+    assert_eq!((times.len(), &times[2..4]), (5, &twice[..]), "{hours}");
+    let rows = search(&["-n", "1", "--order", "oldest"]);
+    assert!(rows.starts_with("2026-10-25T00:00:00"), "{rows}");
+    assert!(rows.contains("+02:00 ") && rows.contains("at 2026-10-24T22:00:00Z"), "{rows}");
+    let wrong = output(&weir, &["search"], &["--timezone", "Europe/Berln"]);
+    let notes = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert_eq!(wrong.status.code(), Some(2), "{notes}");
+    assert!(notes.contains("did you mean Europe/Berlin?"), "{notes}");
+    weir.books().assert_balanced();
+    weir.stop();
+}
+
+#[test]
 fn a_search_that_is_followed_shows_every_record_once() {
     let (_scene, mut weir, mut file) = storing();
     write_lines(&mut file, 0..50);

@@ -1,4 +1,5 @@
-//! The world outside, injected: clock, disk, wake-ups, network, secrets, and values with units.
+//! The world outside, injected: clock, disk, wake-ups, network, secrets, values with units,
+//! and time zones.
 //!
 //! Invariants: a leaf (knows no other weir crate); nothing else in weir asks the operating system
 //! for the time or opens a data file, so that tests can put a fake in its place.
@@ -16,6 +17,7 @@ pub mod secret;
 pub mod terminal;
 pub mod units;
 pub mod wake;
+pub mod zone;
 
 pub use clock::{Clock, RealClock};
 pub use compress::{CompressError, Compression, Compressor};
@@ -28,3 +30,4 @@ pub use net::{
 pub use process::ProcessFigures;
 pub use secret::{Secret, SecretError};
 pub use wake::WakeFd;
+pub use zone::{Calendar, Zone, ZoneError};

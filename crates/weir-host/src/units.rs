@@ -88,7 +88,7 @@ const SIZE_UNITS: &[(&str, u64)] = &[
     ("TiB", 1 << 40),
 ];
 
-/// Units of durations in nanoseconds, small to large.
+/// Units of durations in nanoseconds, small to large. Weeks are read, and not printed.
 const DURATION_UNITS: &[(&str, u64)] = &[
     ("ns", 1),
     ("us", 1_000),
@@ -98,6 +98,8 @@ const DURATION_UNITS: &[(&str, u64)] = &[
     ("h", 3_600_000_000_000),
     ("d", 86_400_000_000_000),
 ];
+
+const WEEK: (&str, u64) = ("w", 7 * 86_400_000_000_000);
 
 const SIZE_EXAMPLE: &str = "64MiB";
 const DURATION_EXAMPLE: &str = "5s";
@@ -167,8 +169,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
 
 fn duration_factor(number: &str, unit: &str) -> Result<u64, UnitError> {
     let unit = if unit == "µs" || unit == "μs" { "us" } else { unit };
-    DURATION_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor).ok_or_else(
-        || UnitError::UnknownUnit {
+    DURATION_UNITS
+        .iter()
+        .chain(&[WEEK])
+        .find(|(name, _)| *name == unit)
+        .map(|(_, factor)| *factor)
+        .ok_or_else(|| UnitError::UnknownUnit {
             unit: unit.to_owned(),
             hint: match unit.to_ascii_lowercase().as_str() {
                 "sec" | "secs" | "second" | "seconds" | "s" => format!("write {number}s"),
@@ -176,10 +182,10 @@ fn duration_factor(number: &str, unit: &str) -> Result<u64, UnitError> {
                 "hour" | "hours" | "hr" | "hrs" | "h" => format!("write {number}h"),
                 "day" | "days" | "d" => format!("write {number}d"),
                 "msec" | "millis" | "milliseconds" | "ms" => format!("write {number}ms"),
-                _ => "the units are ns, us, ms, s, m, h and d".to_owned(),
+                "week" | "weeks" => format!("write {number}w"),
+                _ => "the units are ns, us, ms, s, m, h, d and w".to_owned(),
             },
-        },
-    )
+        })
 }
 
 /// Prints a size exactly, with the largest unit that leaves a whole number.
@@ -433,7 +439,7 @@ mod tests {
             ("5", "has no unit; write 5s or 5ms"),
             ("5 sec", "has the unknown unit \"sec\"; write 5s"),
             ("10S", "has the unknown unit \"S\"; write 10s"),
-            ("5x", "has the unknown unit \"x\"; the units are ns, us, ms, s, m, h and d"),
+            ("5x", "has the unknown unit \"x\"; the units are ns, us, ms, s, m, h, d and w"),
             ("30m1h", "has its parts out of order; write large units first, such as 1h30m"),
             ("0.1ns", "is not a whole number of nanoseconds"),
             ("999999999d", "is too large"),

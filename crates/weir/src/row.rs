@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use weir_api::{LogAttributes, LogDetails, LogEntry, nested_attributes, resource_tags};
 use weir_codec::{Scalar, parse_rfc3339};
 use weir_expr::{Expr, ExprKind, Glob, MESSAGE_PATHS, Piece, Reserved, Status, Test};
+use weir_host::Zone;
 use weir_host::terminal::printable;
 use weir_host::units::format_rfc3339;
 use weir_store::embedded::columns::{TIME_PATHS, TimeStyle};
@@ -97,7 +98,24 @@ pub(crate) struct Row {
     pub(crate) message: String,
 }
 
+/// A time of UTC as clocks of a zone show it, with as many digits.
+pub(crate) fn in_zone(time: &str, zone: &Zone) -> String {
+    let parts = time.strip_suffix('Z').and_then(|text| text.split_at_checked(19));
+    match (parts, parse_rfc3339(time.as_bytes())) {
+        (Some((_, fraction)), Some(time_ns)) if !zone.is_utc() => {
+            let local = zone.format_rfc3339(time_ns);
+            format!("{}{fraction}{}", &local[..19], &local[23..])
+        }
+        _ => time.to_owned(),
+    }
+}
+
 impl Row {
+    /// The same, with its time as clocks of a zone show it.
+    pub(crate) fn in_zone(self, zone: &Zone) -> Self {
+        Self { time: in_zone(&self.time, zone), ..self }
+    }
+
     /// Of a live tail: as it will look once it is stored.
     pub(crate) fn of_tail(record: &Value) -> Self {
         Self::of_entry(&entry_of_tail(record))
@@ -316,6 +334,21 @@ mod tests {
         let without = LogAttributes { message: None, ..entry.attributes.clone() };
         let entry = LogEntry { attributes: without, ..entry };
         assert_eq!(Row::of_entry(&entry).message, r#"{"a":1,"a.b":2}"#);
+    }
+
+    #[test]
+    fn times_are_shown_in_a_zone_with_all_their_digits() {
+        let berlin = Zone::parse("Europe/Berlin").unwrap();
+        for (time, want) in [
+            ("2026-10-25T00:59:59.123456789Z", "2026-10-25T02:59:59.123456789+02:00"),
+            ("2026-10-25T01:00:00Z", "2026-10-25T02:00:00+01:00"),
+            ("1890-01-01T00:00:00.5Z", "1890-01-01T00:00:00.5Z"),
+            ("-", "-"),
+            ("2026-10-25T01:00:00+00:00", "2026-10-25T01:00:00+00:00"),
+        ] {
+            assert_eq!(in_zone(time, &berlin), want);
+            assert_eq!(in_zone(time, &Zone::UTC), time);
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(crate) struct AggregateBody {
     /// Which page of groups.
     #[serde(deserialize_with = "object")]
     page: GroupPageBody,
-    /// Settings that Datadog has given up.
+    /// How times are meant.
     #[serde(deserialize_with = "object")]
     options: OptionsBody,
     /// What only weir knows.
@@ -77,7 +77,7 @@ struct ComputeBody {
     /// One figure, or one for each stretch of time.
     #[serde(rename = "type", default)]
     compute_type: ComputeType,
-    /// Length of a stretch of time, such as `5m`. Default: so that there are about 150.
+    /// Length of a stretch of time, such as `5m`, `1d` or `1w`. Default: so that there are about 150.
     interval: Option<String>,
     /// The field, such as `@duration`; for a count it can be left out.
     metric: Option<String>,
@@ -212,10 +212,12 @@ async fn answer(
 ) -> Result<Response, Problem> {
     let names = Names::BODY;
     let mut arrival = shared.explore.arrival();
-    let question = Question::new(names, &asked.filter, &asked.weir.measures);
+    let zone = asked.options.zone()?;
+    let question = Question::new(names, &asked.filter, &asked.weir.measures).in_zone(zone.clone());
     let mut filter = question.filter(arrival.now_ns(), access(headers))?;
     arrival.look_at(&question.query, &filter.query);
-    let hash = question.hash(&format!("aggregate {}", json!([asked.compute, asked.group_by])));
+    let rest = json!([asked.compute, asked.group_by, zone.name()]);
+    let hash = question.hash(&format!("aggregate {rest}"));
     let begin = question.go_on(asked.page.cursor.as_deref(), hash, &mut filter)?;
     let first = begin.map_or(0, |key| key.sequence as usize);
     let range = filter.range;
@@ -225,7 +227,7 @@ async fn answer(
     let time = shared.explore.time(names.timeout, asked.weir.timeout.as_deref())?;
     let interval_ns = computes.iter().find_map(|compute| compute.interval_ns);
     let units = units(&computes, &shared.explore.measures(&filter.measures)?);
-    let request = AggregateRequest { filter, computes, group_by };
+    let request = AggregateRequest { filter, computes, group_by, zone };
     let document = move |aggregate: Aggregate, mut meta: Meta| {
         meta.warnings.extend(asked.options.ignored().map(Warning::ignored));
         meta.warnings.extend(aggregate.is_approximate.then(Warning::approximate));

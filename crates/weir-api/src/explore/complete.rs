@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use weir_expr::{Expr, ExprKind, Field, Glob, Piece, Test};
+use weir_host::Zone;
 use weir_store::query::{
     Aggregate, AggregateRequest, Aggregation, Compute, ComputeValue, FieldInfo, GroupBy, GroupKey,
     LogStore, ValueType,
@@ -174,7 +175,7 @@ pub(crate) async fn values(
     }
     let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
     let group_by = vec![GroupBy::top(field, limit)];
-    let request = AggregateRequest { filter, computes: vec![count], group_by };
+    let request = AggregateRequest { filter, computes: vec![count], group_by, zone: Zone::UTC };
     let prefix = asked.prefix;
     let document = move |aggregate: Aggregate, mut meta: Meta| {
         meta.warnings.extend(aggregate.is_approximate.then(Warning::approximate));

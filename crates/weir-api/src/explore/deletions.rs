@@ -16,6 +16,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_expr::{Expr, parse};
+use weir_host::Zone;
 use weir_store::query::{
     Aggregate, AggregateRequest, Aggregation, CancelError, Compute, ComputeValue, DeleteError,
     DeletionReport, Filter, LogStore, QueryError, TimeRange,
@@ -264,7 +265,8 @@ fn count(
     budget: &weir_store::query::Budget,
 ) -> Result<Aggregate, QueryError> {
     let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
-    let request = AggregateRequest { filter, computes: vec![count], group_by: Vec::new() };
+    let (computes, group_by) = (vec![count], Vec::new());
+    let request = AggregateRequest { filter, computes, group_by, zone: Zone::UTC };
     store.aggregate(&request, budget)
 }
 
@@ -313,7 +315,9 @@ fn query_of(asked: &DeletionBody) -> Result<Expr, Problem> {
 
 fn range_of(asked: &DeletionBody, now_ns: i64) -> Result<TimeRange, Problem> {
     let time = |name: &str, text: &Option<TimeText>, open: i64| match text {
-        Some(text) => text.resolve(now_ns).map_err(|error| Problem::parameter(name, error)),
+        Some(text) => {
+            text.resolve(now_ns, &Zone::UTC).map_err(|error| Problem::parameter(name, error))
+        }
         None => Ok(open),
     };
     let from_ns = time("from", &asked.from, TimeRange::ALL.from_ns)?;

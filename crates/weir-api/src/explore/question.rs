@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_expr::{Expr, Field, Measure, parse, parse_field};
+use weir_host::Zone;
 use weir_host::units::{format_rfc3339, parse_duration};
 use weir_store::query::{Access, Filter, NamedMeasure, PageKey, TimeRange};
 
@@ -83,24 +84,30 @@ pub(crate) struct FilterBody {
     pub(super) storage_tier: Option<String>,
 }
 
-/// Settings that Datadog has given up.
+/// How times are meant.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct OptionsBody {
-    /// Only UTC is known.
+    /// Whose clocks say where days, weeks and stretches of time begin, and what a date without a
+    /// zone means: `Europe/Berlin`, `UTC+1`, `+02:00`. Default: `UTC`. Times in answers are in UTC.
     timezone: Option<String>,
-    /// Not known.
+    /// Not known; `timezone` can be an offset.
     #[serde(rename = "timeOffset")]
     time_offset: Option<i64>,
 }
 
 impl OptionsBody {
+    /// Whose clocks say when a day begins.
+    pub(super) fn zone(&self) -> Result<Zone, Problem> {
+        let Some(text) = &self.timezone else { return Ok(Zone::UTC) };
+        Zone::parse(text).map_err(|error| Problem::parameter("options.timezone", error))
+    }
+
     /// Why they are not followed.
     pub(super) fn ignored(&self) -> Option<String> {
-        let zone = self.timezone.as_deref().unwrap_or("UTC");
-        let is_utc = ["UTC", "GMT", "Etc/UTC"].contains(&zone);
-        (!is_utc || self.time_offset.is_some_and(|seconds| seconds != 0))
-            .then(|| "options: times are in UTC, without an offset".to_owned())
+        self.time_offset
+            .is_some_and(|seconds| seconds != 0)
+            .then(|| "options.timeOffset: write an offset as options.timezone".to_owned())
     }
 }
 
@@ -128,6 +135,8 @@ pub(super) struct Question {
     to: Option<TimeText>,
     /// Without `from` it begins with the first record, not 15 minutes ago.
     is_from_first: bool,
+    /// Whose days are meant.
+    zone: Zone,
     measures: BTreeMap<String, String>,
 }
 
@@ -139,7 +148,13 @@ impl Question {
         measures: &BTreeMap<String, String>,
     ) -> Self {
         let FilterBody { query, from, to, .. } = filter.clone();
-        Self { names, query, from, to, is_from_first: false, measures: measures.clone() }
+        let (is_from_first, zone) = (false, Zone::UTC);
+        Self { names, query, from, to, is_from_first, zone, measures: measures.clone() }
+    }
+
+    /// The same, by the clocks of a zone.
+    pub(super) fn in_zone(self, zone: Zone) -> Self {
+        Self { zone, ..self }
     }
 
     /// As it stands in an address of our own; `measures` are a JSON object of texts.
@@ -152,7 +167,8 @@ impl Question {
         let names = Names::OWN;
         let measures = measures_of(names.measures, measures)?;
         let [from, to] = [from, to].map(|time| time.map(TimeText::from));
-        Ok(Self { names, query: query.to_owned(), from, to, is_from_first: false, measures })
+        let (query, is_from_first, zone) = (query.to_owned(), false, Zone::UTC);
+        Ok(Self { names, query, from, to, is_from_first, zone, measures })
     }
 
     /// The same, but without `from` it begins with the first record.
@@ -179,7 +195,7 @@ impl Question {
     fn range(&self, now_ns: i64) -> Result<TimeRange, Problem> {
         let time = |name: &str, text: Option<&TimeText>, default: &str| {
             let text = text.cloned().unwrap_or_else(|| default.into());
-            text.resolve(now_ns).map_err(|error| Problem::parameter(name, error))
+            text.resolve(now_ns, &self.zone).map_err(|error| Problem::parameter(name, error))
         };
         let from_ns = match &self.from {
             None if self.is_from_first => TimeRange::ALL.from_ns,

@@ -41,7 +41,7 @@ pub(crate) struct SearchBody {
     /// Which page.
     #[serde(deserialize_with = "object")]
     page: PageBody,
-    /// Settings that Datadog has given up.
+    /// How times are meant.
     #[serde(deserialize_with = "object")]
     options: OptionsBody,
     /// What only weir knows.
@@ -203,7 +203,8 @@ async fn answer(
     names: Names,
 ) -> Result<Response, Problem> {
     let mut arrival = shared.explore.arrival();
-    let question = Question::new(names, &asked.filter, &asked.weir.measures);
+    let zone = asked.options.zone()?;
+    let question = Question::new(names, &asked.filter, &asked.weir.measures).in_zone(zone);
     let mut filter = question.filter(arrival.now_ns(), access(headers))?;
     arrival.look_at(&question.query, &filter.query);
     let hash = question.hash(&format!("search {:?}", asked.sort));

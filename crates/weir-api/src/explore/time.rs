@@ -1,11 +1,14 @@
 //! Times in questions.
 //!
 //! ```text
-//! time   := "now" step* round? | RFC 3339 | date | date and time without zone (UTC)
+//! time   := "now" step* round? | RFC 3339 | date | date and time without zone
 //!         | milliseconds since 1970
 //! step   := ("+" | "-") digits unit          units: ms s m h d w M y
-//! round  := "/" unit                         down to its beginning, in UTC
+//! round  := "/" unit                         down to its beginning
 //! ```
+//!
+//! Days, what is longer, and times without a zone are those of the question's zone; without one it
+//! is UTC.
 //!
 //! Invariant: nothing panics on any text, and no time leaves the range of `i64` nanoseconds.
 
@@ -15,14 +18,13 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 use weir_codec::parse_rfc3339;
+use weir_host::Zone;
 
 const MS_NS: i64 = 1_000_000;
 const SECOND_NS: i64 = 1_000 * MS_NS;
 const MINUTE_NS: i64 = 60 * SECOND_NS;
 const HOUR_NS: i64 = 60 * MINUTE_NS;
 const DAY_NS: i64 = 24 * HOUR_NS;
-/// 1970-01-01 was a Thursday; weeks begin on Mondays.
-const MONDAY_NS: i64 = 4 * DAY_NS;
 
 const EXPECTED: &str = "write now-15m, now-1d/d, an ISO 8601 time such as 2026-11-21T20:00:00Z, \
                         or milliseconds since 1970";
@@ -69,10 +71,10 @@ impl<'de> Deserialize<'de> for TimeText {
 
 impl TimeText {
     /// Nanoseconds since 1970.
-    pub(super) fn resolve(&self, now_ns: i64) -> Result<i64, String> {
+    pub(super) fn resolve(&self, now_ns: i64, zone: &Zone) -> Result<i64, String> {
         match self {
             Self::Number(ms) => from_ms(*ms),
-            Self::Text(text) => parse(text.trim(), now_ns),
+            Self::Text(text) => parse(text.trim(), now_ns, zone),
         }
     }
 }
@@ -97,20 +99,24 @@ fn from_ms(ms: i64) -> Result<i64, String> {
     ms.checked_mul(MS_NS).ok_or_else(|| format!("{ms} ms is out of range (1677 to 2262)"))
 }
 
-fn parse(text: &str, now_ns: i64) -> Result<i64, String> {
+fn parse(text: &str, now_ns: i64, zone: &Zone) -> Result<i64, String> {
     let wrong = || format!("{text:?} is no time; {EXPECTED}");
     if let Some(steps) = text.strip_prefix("now") {
-        return math(steps, now_ns).ok_or_else(wrong);
+        return math(steps, now_ns, zone).ok_or_else(wrong);
     }
     if let Ok(ms) = text.parse() {
         return from_ms(ms);
     }
-    let texts = [text.to_owned(), format!("{text}Z"), format!("{text}T00:00:00Z")];
-    texts.iter().find_map(|text| parse_rfc3339(text.as_bytes())).ok_or_else(wrong)
+    if let Some(time_ns) = parse_rfc3339(text.as_bytes()) {
+        return Ok(time_ns);
+    }
+    let local = [format!("{text}Z"), format!("{text}T00:00:00Z")];
+    let local_ns = local.iter().find_map(|text| parse_rfc3339(text.as_bytes()));
+    local_ns.map(|local_ns| zone.time_ns(local_ns)).ok_or_else(wrong)
 }
 
 /// What stands behind `now`.
-fn math(steps: &str, now_ns: i64) -> Option<i64> {
+fn math(steps: &str, now_ns: i64, zone: &Zone) -> Option<i64> {
     let (mut rest, mut time_ns) = (steps.trim_start(), now_ns);
     while let Some(sign) = rest.chars().next() {
         rest = rest[sign.len_utf8()..].trim_start();
@@ -119,9 +125,9 @@ fn math(steps: &str, now_ns: i64) -> Option<i64> {
         let unit_len = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(unit_len);
         time_ns = match sign {
-            '+' => step(time_ns, number.parse().ok()?, unit)?,
-            '-' => step(time_ns, number.parse::<i64>().ok()?.checked_neg()?, unit)?,
-            '/' if number.is_empty() && tail.trim().is_empty() => round(time_ns, unit)?,
+            '+' => step(time_ns, number.parse().ok()?, unit, zone)?,
+            '-' => step(time_ns, number.parse::<i64>().ok()?.checked_neg()?, unit, zone)?,
+            '/' if number.is_empty() && tail.trim().is_empty() => round(time_ns, unit, zone)?,
             _ => return None,
         };
         rest = tail.trim_start();
@@ -141,31 +147,39 @@ fn unit_ns(unit: &str) -> Option<i64> {
     })
 }
 
-fn step(time_ns: i64, count: i64, unit: &str) -> Option<i64> {
+fn step(time_ns: i64, count: i64, unit: &str, zone: &Zone) -> Option<i64> {
+    let local_ns = zone.local_ns(time_ns);
     let months = match unit {
         "M" => count,
         "y" => count.checked_mul(12)?,
         _ => {
-            let time_ns = i128::from(time_ns) + i128::from(count) * i128::from(unit_ns(unit)?);
+            let unit_ns = unit_ns(unit)?;
+            // A day ago the clock showed the same, however long the day was.
+            let is_local = unit_ns >= DAY_NS && !zone.is_utc();
+            let begin_ns = if is_local { local_ns } else { time_ns };
+            let end_ns = i128::from(begin_ns) + i128::from(count) * i128::from(unit_ns);
             // Before all times is a time, too: `now-400000d` means from the beginning.
-            return Some(time_ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+            let end_ns = end_ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+            return Some(if is_local { zone.time_ns(end_ns) } else { end_ns });
         }
     };
-    let (year, month, day) = civil(time_ns);
+    let (year, month, day) = civil(local_ns);
     let index = (year * 12 + month - 1).checked_add(months)?;
     let (year, month) = (index.div_euclid(12), index.rem_euclid(12) + 1);
     // The 31st of a month without one is its last day.
     let day = day.min(days_of_month(year, month));
-    Some(begin_of(year, month, day)?.saturating_add(time_ns.rem_euclid(DAY_NS)))
+    let local_ns = begin_of(year, month, day)?.saturating_add(local_ns.rem_euclid(DAY_NS));
+    Some(zone.time_ns(local_ns))
 }
 
-fn round(time_ns: i64, unit: &str) -> Option<i64> {
-    match unit {
-        "M" => begin_of(civil(time_ns).0, civil(time_ns).1, 1),
-        "y" => begin_of(civil(time_ns).0, 1, 1),
-        "w" => Some(time_ns - (time_ns - MONDAY_NS).rem_euclid(7 * DAY_NS)),
-        _ => Some(time_ns - time_ns.rem_euclid(unit_ns(unit)?)),
-    }
+fn round(time_ns: i64, unit: &str, zone: &Zone) -> Option<i64> {
+    let (year, month, _) = civil(zone.local_ns(time_ns));
+    let local_ns = match unit {
+        "M" => begin_of(year, month, 1)?,
+        "y" => begin_of(year, 1, 1)?,
+        _ => return Some(zone.begin_of(time_ns, unit_ns(unit)?)),
+    };
+    Some(zone.time_ns(local_ns))
 }
 
 /// Year, month and day, in the Gregorian calendar.
@@ -200,8 +214,12 @@ mod tests {
 
     /// 2026-03-31 is a Tuesday.
     fn at(text: &str) -> String {
-        let now_ns = parse_rfc3339(b"2026-03-31T13:14:15.678Z").unwrap();
-        match TimeText::from(text).resolve(now_ns) {
+        in_zone(text, "2026-03-31T13:14:15.678Z", &Zone::UTC)
+    }
+
+    fn in_zone(text: &str, now: &str, zone: &Zone) -> String {
+        let now_ns = parse_rfc3339(now.as_bytes()).unwrap();
+        match TimeText::from(text).resolve(now_ns, zone) {
             Ok(time_ns) => format_rfc3339(time_ns),
             Err(error) => error,
         }
@@ -232,7 +250,33 @@ mod tests {
         ] {
             assert_eq!(at(text), want, "{text}");
         }
-        assert_eq!(TimeText::Number(1000).resolve(0), Ok(SECOND_NS));
+        assert_eq!(TimeText::Number(1000).resolve(0, &Zone::UTC), Ok(SECOND_NS));
+    }
+
+    #[test]
+    fn days_and_times_without_a_zone_are_those_of_the_questions_zone() {
+        let zone = Zone::parse("Europe/Berlin").unwrap();
+        // Half an hour before midnight, on the day of 25 hours.
+        let now = "2026-10-25T22:30:00Z";
+        for (text, want) in [
+            ("now", "2026-10-25T22:30:00.000Z"),
+            ("now/d", "2026-10-24T22:00:00.000Z"),
+            ("now-1d", "2026-10-24T21:30:00.000Z"),
+            ("now-1d/d", "2026-10-23T22:00:00.000Z"),
+            ("now-24h", "2026-10-24T22:30:00.000Z"),
+            ("now/h", "2026-10-25T22:00:00.000Z"),
+            ("now+1d/d", "2026-10-25T23:00:00.000Z"),
+            ("now/w", "2026-10-18T22:00:00.000Z"),
+            ("now/M", "2026-09-30T22:00:00.000Z"),
+            ("now+1M/M", "2026-10-31T23:00:00.000Z"),
+            ("now/y", "2025-12-31T23:00:00.000Z"),
+            ("2026-10-25", "2026-10-24T22:00:00.000Z"),
+            ("2026-10-25 12:00:00", "2026-10-25T11:00:00.000Z"),
+            ("2026-10-25T12:00:00Z", "2026-10-25T12:00:00.000Z"),
+            ("now-400000d", "1677-09-21T00:12:43.145Z"),
+        ] {
+            assert_eq!(in_zone(text, now, &zone), want, "{text}");
+        }
     }
 
     #[test]
@@ -240,13 +284,16 @@ mod tests {
         for text in ["", "yesterday", "now-15", "now-m", "now-1x", "now/d-1h", "now15m", "15m"] {
             assert!(at(text).contains("is no time; write now-15m"), "{text}: {}", at(text));
         }
-        assert!(TimeText::Number(i64::MAX).resolve(0).is_err());
+        assert!(TimeText::Number(i64::MAX).resolve(0, &Zone::UTC).is_err());
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in "now[-+/0-9a-zM ]{0,24}", now_ns: i64) {
-            let _time = TimeText::Text(text).resolve(now_ns);
+            let text = TimeText::Text(text);
+            for zone in ["UTC", "Europe/Berlin", "-11:30"] {
+                let _time = text.resolve(now_ns, &Zone::parse(zone).unwrap());
+            }
         }
     }
 }

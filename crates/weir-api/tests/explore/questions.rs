@@ -165,6 +165,53 @@ fn figures_of_groups_come_back_as_from_datadog() {
 }
 
 #[test]
+fn days_and_dates_are_those_of_the_zone_that_is_asked_for() {
+    let (api, _store) = api(100);
+    let asked = |zone: &str| {
+        json!({
+            "filter": { "from": "2026-01-01", "to": "2026-01-02" },
+            "compute": [{ "aggregation": "count", "type": "timeseries", "interval": "1w" }],
+            "options": { "timezone": zone },
+        })
+    };
+    // Weeks begin on Mondays; the 1st of January was a Thursday.
+    for (zone, from, week) in [
+        ("UTC", "2026-01-01T00:00:00.000000000Z", "2025-12-29T00:00:00.000Z"),
+        ("Etc/UTC", "2026-01-01T00:00:00.000000000Z", "2025-12-29T00:00:00.000Z"),
+        ("Europe/Berlin", "2025-12-31T23:00:00.000000000Z", "2025-12-28T23:00:00.000Z"),
+        ("asia/kathmandu", "2025-12-31T18:15:00.000000000Z", "2025-12-28T18:15:00.000Z"),
+        ("UTC+1", "2025-12-31T23:00:00.000000000Z", "2025-12-28T23:00:00.000Z"),
+    ] {
+        let reply = post(&api, AGGREGATE, &asked(zone));
+        let answer = reply.json();
+        let series = json!([{ "time": week, "value": 100 }]);
+        assert_eq!(answer["data"]["buckets"][0]["computes"]["c0"], series, "{zone}: {answer}");
+        assert_eq!(answer["meta"]["weir"]["from"], from, "{zone}");
+        assert_eq!(answer["meta"]["warnings"].as_array(), None, "{zone}: {answer}");
+    }
+    let page = json!({ "filter": { "from": "2026-01-01", "to": "2026-01-02" },
+        "options": { "timezone": "-00:01" }, "sort": "timestamp" });
+    assert_eq!(messages(&post(&api, SEARCH, &page)), numbered(60..70), "from 00:01 of UTC on");
+    api.shutdown();
+}
+
+#[test]
+fn an_unknown_zone_is_refused_by_its_name() {
+    let (api, _store) = api(1);
+    for path in [SEARCH, AGGREGATE] {
+        let asked = json!({ "filter": filter(""), "options": { "timezone": "Europe/Berln" } });
+        let reply = post(&api, path, &asked);
+        let problem = &reply.json()["weir"];
+        assert_eq!((reply.status, &problem["parameter"]), (400, &"options.timezone".into()));
+        let title = problem["title"].as_str().unwrap();
+        assert!(title.contains("did you mean Europe/Berlin?"), "{title}");
+        let asked = json!({ "filter": filter(""), "options": { "timeOffset": 3600 } });
+        assert_eq!(post(&api, path, &asked).json()["meta"]["warnings"][0]["code"], "ignored");
+    }
+    api.shutdown();
+}
+
+#[test]
 fn measures_of_the_moment_can_be_searched_grouped_and_computed() {
     let (api, _store) = api(50);
     let asked = json!({

@@ -98,7 +98,7 @@ fn add_groups(
     buckets: &mut Vec<Bucket>,
 ) {
     let Some((group, inner)) = group_by.split_first() else {
-        let compute = |compute: &Compute| figure(records, &request.filter, compute);
+        let compute = |compute: &Compute| figure(records, request, compute);
         let computes = request.computes.iter().map(compute).collect();
         buckets.push(Bucket { by: by.clone(), computes });
         return;
@@ -171,7 +171,7 @@ fn sort_groups(groups: &mut Groups<'_>, request: &AggregateRequest, group: &Grou
         SortBy::Value => {}
         SortBy::Figure(compute) => {
             let rank = |members: &[&StoredRecord]| {
-                super::answer::rank_of(&figure(members, &request.filter, compute))
+                super::answer::rank_of(&figure(members, request, compute))
             };
             let descending = group.sort.descending;
             groups.sort_by(|a, b| super::answer::compare_ranks(rank(&a.1), rank(&b.1), descending));
@@ -179,13 +179,18 @@ fn sort_groups(groups: &mut Groups<'_>, request: &AggregateRequest, group: &Grou
     }
 }
 
-fn figure(records: &[&StoredRecord], filter: &Filter, compute: &Compute) -> ComputeValue {
+fn figure(
+    records: &[&StoredRecord],
+    request: &AggregateRequest,
+    compute: &Compute,
+) -> ComputeValue {
+    let filter = &request.filter;
     let Some(interval_ns) = compute.interval_ns else {
         return total(records, filter, compute);
     };
     let mut steps: BTreeMap<i64, Vec<&StoredRecord>> = BTreeMap::new();
     for record in records {
-        let step = record.time_ns.div_euclid(interval_ns).saturating_mul(interval_ns);
+        let step = request.zone.begin_of(record.time_ns, interval_ns);
         steps.entry(step).or_default().push(record);
     }
     let of_step =

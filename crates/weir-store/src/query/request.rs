@@ -1,6 +1,7 @@
 //! Questions.
 
 use weir_expr::{Expr, Field, NamedMeasure};
+use weir_host::Zone;
 use weir_model::{Position, StreamId};
 
 /// What the one who asks may see: it is part of every plan, not a check of the answer.
@@ -172,7 +173,8 @@ pub struct Compute {
     pub aggregation: Aggregation,
     /// Of which field; `None` only for [`Aggregation::Count`].
     pub field: Option<Field>,
-    /// A figure for each stretch of so many nanoseconds (counted from 1970) instead of one.
+    /// A figure for each stretch of so many nanoseconds instead of one, as clocks of the zone that
+    /// is asked for show them: [`Zone::begin_of`].
     pub interval_ns: Option<i64>,
 }
 
@@ -240,6 +242,8 @@ pub struct AggregateRequest {
     pub computes: Vec<Compute>,
     /// The groups; without any there is one of all records.
     pub group_by: Vec<GroupBy>,
+    /// Where stretches of time begin.
+    pub zone: Zone,
 }
 
 /// Messages that are alike.

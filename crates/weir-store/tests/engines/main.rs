@@ -17,7 +17,7 @@ use sql::Dialect;
 use support::{Input, bytes_of, file, rows_of};
 use weir_codec::Scalar;
 use weir_expr::{Field, Reserved, parse};
-use weir_host::RealClock;
+use weir_host::{RealClock, Zone};
 use weir_store::embedded::columns::{AttributeValue, NewRow, Rows};
 use weir_store::embedded::scan;
 use weir_store::embedded::segment::Segment;
@@ -213,7 +213,12 @@ fn questions() -> Vec<Question> {
                 Filter { query: parse(&query).unwrap(), range, ..Filter::all(Access::all()) };
             Question {
                 query,
-                request: AggregateRequest { filter, computes: computes(), group_by },
+                request: AggregateRequest {
+                    filter,
+                    computes: computes(),
+                    group_by,
+                    zone: Zone::UTC,
+                },
                 keys,
             }
         })

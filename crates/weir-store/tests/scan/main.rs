@@ -4,6 +4,7 @@
 mod support;
 
 mod random;
+mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use weir_expr::{Measure, parse};
-use weir_host::RealClock;
+use weir_host::{RealClock, Zone};
 use weir_store::embedded::columns::{AttributeValue, Form, Rows, StoredRecord};
 use weir_store::embedded::scan;
 use weir_store::embedded::segment::Segment;
@@ -253,7 +254,8 @@ proptest! {
         group_by in prop::collection::vec(group_by(), 0..3),
     ) {
         let (all, snapshots) = snapshots(&older, &newer);
-        let request = AggregateRequest { filter: filter(&query, TimeRange::ALL), computes, group_by };
+        let filter = filter(&query, TimeRange::ALL);
+        let request = AggregateRequest { filter, computes, group_by, zone: Zone::UTC };
         let wanted = naive::aggregate(&all, &request);
         for (number, snapshot) in snapshots.iter().enumerate() {
             let found = scan::aggregate(snapshot, &request, &budget()).unwrap();
@@ -306,6 +308,7 @@ fn groups_are_ordered_and_cut_field_by_field() {
             filter: filter("*", TimeRange::ALL),
             computes: vec![count.clone()],
             group_by: vec![by_service.clone(), by_status.clone()],
+            zone: Zone::UTC,
         };
         let wanted = naive::aggregate(&all, &request).buckets;
         for snapshot in &snapshots {
@@ -385,6 +388,7 @@ fn a_budget_cuts_the_answer_and_the_answer_says_so() {
         filter: filter("*", TimeRange::ALL),
         computes: vec![Compute { aggregation: Aggregation::Count, field: None, interval_ns: None }],
         group_by: vec![GroupBy::top(weir_expr::Field::Attribute("n".to_owned()), 10)],
+        zone: Zone::UTC,
     };
     let patterns = PatternsRequest { filter: filter("*", TimeRange::ALL), limit: 10 };
     for snapshot in &snapshots {
@@ -456,6 +460,7 @@ fn codes_numbers_and_words_in_any_case_are_found_on_every_page() {
                 interval_ns: None,
             }],
             group_by: Vec::new(),
+            zone: Zone::UTC,
         };
         let wanted = naive::aggregate(&all, &request);
         assert!(wanted.matched > 0, "{query}");
@@ -550,6 +555,7 @@ fn tags_that_no_record_has_are_named_where_nothing_was_found() {
             filter: filter("env:test sevice:web", TimeRange::ALL),
             computes: vec![count.clone()],
             group_by: Vec::new(),
+            zone: Zone::UTC,
         };
         let mut unknown = |query: &str, group_by: Option<&str>, access: &Access| {
             request.filter.query = parse(query).unwrap();
@@ -655,6 +661,7 @@ fn a_reader_learns_no_field_and_no_value_that_only_others_have() {
                 interval_ns: None,
             }],
             group_by: vec![GroupBy::top(weir_expr::Field::Attribute("of.web".to_owned()), 10)],
+            zone: Zone::UTC,
         };
         request.filter.access = access.clone();
         let found = scan::aggregate(snapshot, &request, &budget()).unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_codec::Scalar;
-use weir_host::{Disk, DiskFile, OpenMode};
+use weir_host::{Disk, DiskFile, OpenMode, Zone};
 use weir_store::embedded::columns::{NewRow, Rows, StoredRecord};
 use weir_store::embedded::segment::{Segment, write_segment};
 use weir_store::query::{Access, AggregateRequest, Aggregation, Compute, Filter};
@@ -67,5 +67,5 @@ pub(crate) fn count_of(query: &str) -> AggregateRequest {
     let query = weir_expr::parse(query).unwrap();
     let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
     let filter = Filter { query, ..Filter::all(Access::all()) };
-    AggregateRequest { filter, computes: vec![count], group_by: Vec::new() }
+    AggregateRequest { filter, computes: vec![count], group_by: Vec::new(), zone: Zone::UTC }
 }

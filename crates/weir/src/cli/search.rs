@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use weir_host::units;
+use weir_host::{Zone, units};
 
 use super::{ApiArgs, ConfigArgs, Output, key_value, negation};
 
@@ -68,8 +68,12 @@ pub(crate) struct SearchArgs {
     /// Length of a stretch of time. Default: so that there are about 30.
     #[arg(long, value_name = "DURATION", requires = "histogram")]
     pub(crate) interval: Option<String>,
+    /// Show times as clocks of this zone do, begin days and weeks there, and read dates so:
+    /// Europe/Berlin, UTC+1, +02:00. Default: UTC.
+    #[arg(long, value_name = "ZONE", value_parser = Zone::parse, allow_hyphen_values = true)]
+    pub(crate) timezone: Option<Zone>,
     /// What messages have in common, instead of rows.
-    #[arg(long, conflicts_with_all = ["group_by", "compute", "histogram", "columns"])]
+    #[arg(long, conflicts_with_all = ["group_by", "compute", "histogram", "columns", "timezone"])]
     pub(crate) patterns: bool,
     /// Go on with records as they come in, after those that are stored: none is left out, none
     /// comes twice.
@@ -87,6 +91,13 @@ pub(crate) struct SearchArgs {
     pub(crate) exit_on_empty: bool,
     #[command(flatten)]
     pub(crate) api: ApiArgs,
+}
+
+impl SearchArgs {
+    /// Whose clocks times are shown by.
+    pub(crate) fn zone(&self) -> Zone {
+        self.timezone.clone().unwrap_or_default()
+    }
 }
 
 /// Which rows come first.

@@ -27,7 +27,7 @@ an error. `weir config schema` prints a JSON Schema for editors.
 | --- | --- |
 | size | a number and `B`, `kB`, `KiB`, `MB`, `MiB`, `GB`, `GiB`, `TB` or `TiB`: `\"64MiB\"` |
 | share | per cent of the disk: `\"10%\"` |
-| duration | numbers and `ns`, `us`, `ms`, `s`, `m`, `h`, `d`, large ones first: `\"300ms\"`, `\"1h30m\"` |
+| duration | numbers and `ns`, `us`, `ms`, `s`, `m`, `h`, `d`, `w`, large ones first: `\"300ms\"`, `\"1h30m\"` |
 | secret | where it is, never the value: `{ env = \"NAME\" }` or `{ file = \"/path\" }` |
 | pattern | `*` within a name, `**` over directories, `?`, `[a-z]`, `{a,b}` |
 

@@ -11,7 +11,7 @@ use super::tree::{NodeValue, parse_value};
 
 const SIZE: &str = r"^\s*[0-9]+(\.[0-9]+)?\s*(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)\s*$|^0$";
 const SHARE: &str = r"^\s*[0-9]+(\.[0-9]+)?\s*(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB|%)\s*$|^0$";
-const DURATION: &str = r"^\s*([0-9]+(\.[0-9]+)?\s*(ns|us|µs|μs|ms|s|m|h|d)\s*)+$|^0$";
+const DURATION: &str = r"^\s*([0-9]+(\.[0-9]+)?\s*(ns|us|µs|μs|ms|s|m|h|d|w)\s*)+$|^0$";
 
 /// The whole schema.
 pub(crate) fn json_schema() -> Value {

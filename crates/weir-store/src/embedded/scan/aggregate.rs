@@ -11,8 +11,10 @@
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use weir_expr::{Field, Reserved};
+use weir_host::Calendar;
 
 use super::column::{Column, View, entry};
 use super::eval::Evaluator;
@@ -48,16 +50,26 @@ const GROUPS_MIN: usize = 32;
 /// Stretches of time of groups.
 #[derive(Debug)]
 struct Series {
-    interval_ns: i64,
+    calendar: Arc<Calendar>,
     cells: HashMap<(u32, i64), u32, FoldState>,
     /// Group and beginning of each cell.
     keys: Vec<(u32, i64)>,
+    /// Beginning and end of the stretch that was looked up last.
+    last: (i64, i64),
 }
 
 impl Series {
+    fn new(calendar: &Arc<Calendar>) -> Self {
+        let (cells, keys) = (HashMap::default(), Vec::new());
+        Self { calendar: Arc::clone(calendar), cells, keys, last: (0, 0) }
+    }
+
     fn cell(&mut self, group: u32, time_ns: i64) -> u32 {
-        let begin = time_ns.div_euclid(self.interval_ns).saturating_mul(self.interval_ns);
         // Neighbours are in the same stretch more often than not.
+        if !(self.last.0..self.last.1).contains(&time_ns) {
+            self.last = self.calendar.stretch(time_ns);
+        }
+        let begin = self.last.0;
         let next = self.keys.len() as u32;
         let cell = *self.cells.entry((group, begin)).or_insert(next);
         if cell == next {
@@ -101,27 +113,38 @@ fn specs_of(request: &AggregateRequest) -> Vec<Spec> {
     specs
 }
 
+/// The stretches of time of the figures that were asked for, one of each interval.
+fn calendars_of(request: &AggregateRequest) -> Vec<Arc<Calendar>> {
+    let mut intervals: Vec<i64> =
+        specs_of(request).iter().filter_map(|spec| spec.interval_ns).collect();
+    intervals.sort_unstable();
+    intervals.dedup();
+    let calendar = |interval_ns| Arc::new(Calendar::new(&request.zone, interval_ns));
+    intervals.into_iter().map(calendar).collect()
+}
+
 impl Counted {
-    fn new(request: &AggregateRequest, limit_bytes: usize) -> Self {
+    fn new(request: &AggregateRequest, calendars: &[Arc<Calendar>], limit_bytes: usize) -> Self {
         let fields = request.group_by.iter().map(GroupField::new).collect();
-        let mut counted = Self::empty(fields, specs_of(request), limit_bytes);
+        let series = calendars.iter().map(Series::new).collect();
+        let mut counted = Self::empty(fields, specs_of(request), series, limit_bytes);
         if counted.fields.is_empty() {
             counted.group(&[]);
         }
         counted
     }
 
-    fn empty(fields: Vec<GroupField>, specs: Vec<Spec>, limit_bytes: usize) -> Self {
-        let mut intervals: Vec<i64> = specs.iter().filter_map(|spec| spec.interval_ns).collect();
-        intervals.sort_unstable();
-        intervals.dedup();
-        let series =
-            |interval_ns| Series { interval_ns, cells: HashMap::default(), keys: Vec::new() };
+    fn empty(
+        fields: Vec<GroupField>,
+        specs: Vec<Spec>,
+        series: Vec<Series>,
+        limit_bytes: usize,
+    ) -> Self {
         Self {
             fields,
             groups: Interner::default(),
             cells: specs.iter().map(|spec| Cells::new(spec.kind)).collect(),
-            series: intervals.into_iter().map(series).collect(),
+            series,
             specs,
             matched: 0,
             limit_bytes,
@@ -168,7 +191,8 @@ impl Counted {
         let mut is_kept = vec![false; groups.len()];
         groups[..half].iter().for_each(|group| is_kept[*group as usize] = true);
         let fields = self.fields.iter().map(|field| GroupField::new(&field.by)).collect();
-        let fewer = Self::empty(fields, self.specs.clone(), self.limit_bytes);
+        let series = self.series.iter().map(|series| Series::new(&series.calendar)).collect();
+        let fewer = Self::empty(fields, self.specs.clone(), series, self.limit_bytes);
         let all = std::mem::replace(self, fewer);
         self.merge(&all, |group| is_kept[group]);
         self.is_approximate = true;
@@ -176,7 +200,7 @@ impl Counted {
 
     fn series_of(&self, spec: usize) -> Option<usize> {
         let interval_ns = self.specs[spec].interval_ns?;
-        self.series.iter().position(|series| series.interval_ns == interval_ns)
+        self.series.iter().position(|series| series.calendar.interval_ns() == interval_ns)
     }
 
     /// The number of a group.
@@ -319,17 +343,18 @@ impl Counted {
     }
 
     /// Only records are counted, and groups are by service and status: the counts of the sidecar
-    /// know it.
-    fn is_in_counts(&self) -> bool {
+    /// know it, unless a stretch of time begins within a minute.
+    fn is_in_counts(&self, unit: &Unit) -> bool {
         let is_known = |field: &GroupField| {
             let by_name = [Reserved::Service, Reserved::Status].map(Field::Reserved);
             let is_plain = field.by.histogram.is_none() && field.by.total.is_none();
             by_name.contains(&field.by.field) && is_plain
         };
-        let is_whole = |spec: &Spec| {
-            spec.kind == Kind::Rows && spec.interval_ns.is_none_or(|ns| ns % MINUTE_NS == 0)
-        };
-        self.fields.iter().all(is_known) && self.specs.iter().all(is_whole)
+        let is_of_minutes =
+            |series: &Series| series.calendar.is_of_minutes(unit.first_ns, unit.last_ns);
+        self.fields.iter().all(is_known)
+            && self.specs.iter().all(|spec| spec.kind == Kind::Rows)
+            && self.series.iter().all(is_of_minutes)
     }
 
     fn add_counts(&mut self, counts: &MinuteCounts) {
@@ -514,7 +539,7 @@ impl Sink for Counted {
             return true;
         }
         let Place::Group { segment, group } = &unit.place else { return false };
-        let sidecar = segment.sidecar.as_ref().filter(|_| self.is_in_counts());
+        let sidecar = segment.sidecar.as_ref().filter(|_| self.is_in_counts(unit));
         let counts = sidecar.and_then(|sidecar| sidecar.counts(*group).ok().flatten());
         counts.is_some_and(|counts| {
             self.add_counts(&counts);
@@ -573,8 +598,10 @@ pub fn aggregate(
     let units = Unit::of(snapshot, plan.range);
     let memory_bytes = budget.memory_left_bytes();
     let limit_bytes = memory_bytes / thread_count(&units);
-    let done = run(snapshot, &units, &plan, budget, || Counted::new(request, limit_bytes))?;
-    let (mut counted, mut coverage) = (Counted::new(request, memory_bytes), done.coverage);
+    let calendars = calendars_of(request);
+    let empty = |limit_bytes| Counted::new(request, &calendars, limit_bytes);
+    let done = run(snapshot, &units, &plan, budget, || empty(limit_bytes))?;
+    let (mut counted, mut coverage) = (empty(memory_bytes), done.coverage);
     for sink in done.sinks {
         if counted.len() < sink.len() {
             // The smaller one is added to the larger one.

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use weir_api::AggregateAnswer;
 use weir_codec::parse_rfc3339;
 use weir_expr::{Status, Unit};
-use weir_host::units::{format_duration, format_rfc3339};
+use weir_host::units::format_duration;
+use weir_host::{Calendar, Zone};
 
 use super::request::Figure;
 use super::unit;
@@ -44,11 +45,12 @@ impl Search<'_> {
         let interval_ns = answer.meta.weir.interval_ns.unwrap_or(0).max(1);
         // Without records their number is 0; any other figure of none has no value.
         let empty = Bar { value: figure.is_count().then_some(0.0), bad: 0.0 };
-        let bars = bars(&answer, interval_ns, empty);
+        let zone = self.args.zone();
+        let bars = bars(&answer, &Calendar::new(&zone, interval_ns), empty);
         let text = match self.args.output {
-            SearchOutput::Json => json_lines(&bars),
+            SearchOutput::Json => json_lines(&bars, &zone),
             SearchOutput::Text | SearchOutput::Raw => {
-                draw(&bars, answer.meta.weir.unit(0), stdout_width(), self.paint())
+                draw(&bars, &zone, answer.meta.weir.unit(0), stdout_width(), self.paint())
             }
         };
         print_data(&text)?;
@@ -61,15 +63,15 @@ impl Search<'_> {
 }
 
 /// A bar for each stretch of the range, also for those without records.
-fn bars(answer: &AggregateAnswer, interval_ns: i64, empty: Bar) -> BTreeMap<i64, Bar> {
+fn bars(answer: &AggregateAnswer, calendar: &Calendar, empty: Bar) -> BTreeMap<i64, Bar> {
     let time = |text: Option<&str>| parse_rfc3339(text?.as_bytes());
     let mut bars: BTreeMap<i64, Bar> = BTreeMap::new();
     let meta = &answer.meta.weir;
     if let (Some(from_ns), Some(to_ns)) = (time(meta.from.as_deref()), time(meta.to.as_deref())) {
-        let mut at = from_ns - from_ns.rem_euclid(interval_ns);
+        let mut at = calendar.stretch(from_ns).0;
         while at < to_ns && bars.len() < BARS_MAX {
             bars.insert(at, empty);
-            at = at.saturating_add(interval_ns);
+            at = calendar.stretch(at).1;
         }
     }
     for bucket in &answer.data.buckets {
@@ -90,27 +92,41 @@ fn bars(answer: &AggregateAnswer, interval_ns: i64, empty: Bar) -> BTreeMap<i64,
     bars
 }
 
-fn json_lines(bars: &BTreeMap<i64, Bar>) -> String {
+fn json_lines(bars: &BTreeMap<i64, Bar>, zone: &Zone) -> String {
     let line = |(time_ns, bar): (&i64, &Bar)| {
-        format!("{}\n", json!({ "time": format_rfc3339(*time_ns), "value": bar.value }))
+        format!("{}\n", json!({ "time": zone.format_rfc3339(*time_ns), "value": bar.value }))
     };
     bars.iter().map(line).collect()
 }
 
-fn draw(bars: &BTreeMap<i64, Bar>, unit: Option<Unit>, width: usize, paint: Paint) -> String {
+/// With the distance from UTC, unless that is what it is in: an hour may come twice.
+fn time_text(time_ns: i64, zone: &Zone) -> String {
+    let text = zone.format_rfc3339(time_ns);
+    let offset = if zone.is_utc() { "" } else { &text[23..] };
+    format!("{}{offset}", &text[..19])
+}
+
+fn draw(
+    bars: &BTreeMap<i64, Bar>,
+    zone: &Zone,
+    unit: Option<Unit>,
+    width: usize,
+    paint: Paint,
+) -> String {
     let most = bars.values().filter_map(|bar| bar.value).fold(0.0, f64::max);
     let shown = |value: Option<f64>| value.map_or("-".to_owned(), |value| unit::show(value, unit));
     let values: Vec<String> = bars.values().map(|bar| shown(bar.value)).collect();
     let value_width = values.iter().map(|text| text.chars().count()).max().unwrap_or(0);
+    let times: Vec<String> = bars.keys().map(|time_ns| time_text(*time_ns, zone)).collect();
+    let time_width = times.iter().map(String::len).max().unwrap_or(0);
     // Time, value, and two spaces between.
-    let taken = 19 + 2 + 2 + value_width;
+    let taken = time_width + 2 + 2 + value_width;
     let bar_width = width.saturating_sub(taken).max(BAR_CHARS_MIN);
     let mut text = String::new();
-    for ((time_ns, bar), value) in bars.iter().zip(&values) {
-        let time = format_rfc3339(*time_ns);
+    for ((time, bar), value) in times.iter().zip(bars.values()).zip(&values) {
         let drawn = draw_bar(*bar, most, bar_width, paint);
         // Writing to a string cannot fail.
-        let line = format!("{}  {value:>value_width$}  {drawn}", &time[..19]);
+        let line = format!("{time:time_width$}  {value:>value_width$}  {drawn}");
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
@@ -158,23 +174,48 @@ mod tests {
         }))
         .unwrap();
         let counted = Bar { value: Some(0.0), bad: 0.0 };
-        let gaps = super::bars(&answer, 60_000_000_000, Bar::default());
-        let bars = bars(&answer, 60_000_000_000, counted);
-        let text = draw(&bars, None, 40, Paint::off());
+        let minutes = Calendar::new(&Zone::UTC, 60_000_000_000);
+        let gaps = super::bars(&answer, &minutes, Bar::default());
+        let bars = bars(&answer, &minutes, counted);
+        let text = draw(&bars, &Zone::UTC, None, 40, Paint::off());
         let want = "\
 2026-01-01T00:00:00  8  ▓▓▓▓████████████
 2026-01-01T00:01:00  0
 2026-01-01T00:02:00  1  ██
 ";
         assert_eq!(text, want);
-        let text = draw(&gaps, None, 40, Paint::off());
+        let text = draw(&gaps, &Zone::UTC, None, 40, Paint::off());
         assert_eq!(text.lines().nth(1), Some("2026-01-01T00:01:00  -"));
-        let lines = json_lines(&gaps);
+        let lines = json_lines(&gaps, &Zone::UTC);
         assert!(lines.lines().nth(1).unwrap().ends_with("\"value\":null}"), "{lines}");
         assert_eq!(draw_bar(Bar { value: Some(1.0), bad: 0.0 }, 100.0, 10, Paint::off()), "▏");
         assert_eq!(draw_bar(Bar { value: Some(1.0), bad: 1.0 }, 100.0, 10, Paint::off()), "▓");
         assert!(
-            json_lines(&bars).starts_with("{\"time\":\"2026-01-01T00:00:00.000Z\",\"value\":8.0}")
+            json_lines(&bars, &Zone::UTC)
+                .starts_with("{\"time\":\"2026-01-01T00:00:00.000Z\",\"value\":8.0}")
         );
+    }
+
+    #[test]
+    fn bars_are_days_of_a_zone_also_those_without_records() {
+        let answer: AggregateAnswer = serde_json::from_value(json!({
+            "data": { "buckets": [{ "by": {}, "computes": { "c0": [
+                { "time": "2026-10-25T23:00:00.000Z", "value": 2 }] } }] },
+            "meta": { "elapsed": 1, "request_id": "", "status": "done", "weir": {
+                "partial": false, "from": "2026-10-24T12:00:00Z", "to": "2026-10-26T12:00:00Z",
+                "parts": 0, "rows": 0, "pages": 0, "pages_pruned": 0, "bytes": 0 } },
+        }))
+        .unwrap();
+        let zone = Zone::parse("Europe/Berlin").unwrap();
+        let days = Calendar::new(&zone, 86_400_000_000_000);
+        let bars = bars(&answer, &days, Bar { value: Some(0.0), bad: 0.0 });
+        let want = "\
+2026-10-24T00:00:00+02:00  0
+2026-10-25T00:00:00+02:00  0
+2026-10-26T00:00:00+01:00  2  ██████████
+";
+        assert_eq!(draw(&bars, &zone, None, 40, Paint::off()), want);
+        let lines = json_lines(&bars, &zone);
+        assert!(lines.ends_with("{\"time\":\"2026-10-26T00:00:00.000+01:00\",\"value\":2.0}\n"));
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use weir_host::Zone;
 use weir_host::units::format_duration;
 
 use crate::cli::{RangeArgs, RowOrder, SearchArgs};
@@ -21,6 +22,7 @@ pub(super) struct Request {
     pub(super) to: Option<String>,
     pub(super) measures: BTreeMap<String, String>,
     timeout: Option<String>,
+    zone: Option<String>,
     newest_first: bool,
 }
 
@@ -41,6 +43,7 @@ impl Request {
             to: args.range.to.clone(),
             measures,
             timeout: args.timeout.map(format_duration),
+            zone: args.timezone.as_ref().map(Zone::name),
             newest_first: args.order == RowOrder::Newest,
         })
     }
@@ -52,6 +55,9 @@ impl Request {
         });
         if let Some(to) = &self.to {
             body["filter"]["to"] = to.as_str().into();
+        }
+        if let Some(zone) = &self.zone {
+            body["options"] = json!({ "timezone": zone });
         }
         if let Some(timeout) = &self.timeout {
             body["weir"]["timeout"] = timeout.as_str().into();

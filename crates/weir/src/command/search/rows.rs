@@ -3,11 +3,12 @@
 use anyhow::Result;
 use serde_json::Value;
 use weir_api::{LogEntry, SearchAnswer};
+use weir_host::Zone;
 use weir_host::terminal::printable;
 
 use super::{Search, counted};
 use crate::cli::{SearchArgs, SearchOutput};
-use crate::row::{Painter, Row, attribute};
+use crate::row::{Painter, Row, attribute, in_zone};
 use crate::term::{Paint, Style, print_data};
 
 /// Rows, unless asked otherwise.
@@ -74,6 +75,7 @@ pub(crate) struct Printer {
     /// Of which columns a row had a value.
     filled: Vec<bool>,
     has_head: bool,
+    zone: Zone,
     paint: Paint,
     painter: Painter,
 }
@@ -83,7 +85,8 @@ impl Printer {
         let columns = args.columns.clone();
         let widths = columns.iter().map(|name| name.chars().count()).collect();
         let (painter, filled) = (Painter::new(query, paint), vec![false; columns.len()]);
-        Self { output: args.output, columns, widths, filled, has_head: false, paint, painter }
+        let (output, zone) = (args.output, args.zone());
+        Self { output, columns, widths, filled, has_head: false, zone, paint, painter }
     }
 
     /// Columns of which no row had a value: perhaps misspelt.
@@ -110,7 +113,7 @@ impl Printer {
 
     fn row(&mut self, entry: &LogEntry) -> String {
         match self.output {
-            SearchOutput::Text => self.painter.line(&Row::of_entry(entry)),
+            SearchOutput::Text => self.painter.line(&Row::of_entry(entry).in_zone(&self.zone)),
             SearchOutput::Raw => Row::of_entry(entry).message + "\n",
             SearchOutput::Json => {
                 // Only the columns that were asked for, if any were.
@@ -128,8 +131,7 @@ impl Printer {
 
     /// Columns that line up, also with those of the pages before.
     fn table(&mut self, entries: &[LogEntry]) -> String {
-        let cells: Vec<Vec<String>> =
-            entries.iter().map(|entry| self.values(entry).iter().map(cell).collect()).collect();
+        let cells: Vec<Vec<String>> = entries.iter().map(|entry| self.cells(entry)).collect();
         for row in &cells {
             for (width, cell) in self.widths.iter_mut().zip(row) {
                 *width = cell.chars().count().min(COLUMN_CHARS_MAX).max(*width);
@@ -146,6 +148,16 @@ impl Printer {
             text.push('\n');
         }
         text
+    }
+
+    fn cells(&mut self, entry: &LogEntry) -> Vec<String> {
+        let values = self.values(entry);
+        let columns = self.columns.iter().zip(&values);
+        let shown = columns.map(|(column, value)| match value {
+            Value::String(time) if column == "timestamp" => cell(&in_zone(time, &self.zone).into()),
+            value => cell(value),
+        });
+        shown.collect()
     }
 
     fn line(&self, cells: &[String]) -> String {
