@@ -162,7 +162,7 @@ pub enum Aggregation {
     Min,
     /// Of the numbers.
     Max,
-    /// Of the numbers, 0 to 100, with a relative error of 1 %.
+    /// Of the numbers, 0 to 100; of more than a few with a relative error of 1 %.
     Percentile(f64),
 }
 

@@ -222,11 +222,11 @@ fn by_name(found: &Aggregate) -> Figures {
     figures
 }
 
-/// Sums may be rounded, percentiles are off by one percent.
+/// Sums may be rounded. Percentiles are those of few numbers, and exact.
 fn is_close(a: &ComputeValue, b: &ComputeValue) -> bool {
     match (a, b) {
         (ComputeValue::Number(a), ComputeValue::Number(b)) => {
-            (a - b).abs() <= a.abs().max(b.abs()) * 0.01 + 1e-9 || a.to_bits() == b.to_bits()
+            (a - b).abs() <= a.abs().max(b.abs()) * 1e-12 + 1e-9 || a.to_bits() == b.to_bits()
         }
         (ComputeValue::Series(a), ComputeValue::Series(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && is_close(&a.1, &b.1))

@@ -1,6 +1,6 @@
 //! What is counted and summed for each group, and what becomes of it.
 
-use super::sketch::{Distinct, Sketch};
+use super::sketch::{Distinct, SKETCH_BYTES, Sketch};
 use crate::query::{Aggregation, Compute, ComputeValue};
 use weir_expr::{Field, Numeric, Value};
 
@@ -150,7 +150,7 @@ impl Cells {
             Self::Counts(_) => size_of::<u64>(),
             Self::Numbers(_) => size_of::<Numbers>(),
             Self::Distinct(_) => size_of::<Distinct>(),
-            Self::Sketches(_) => size_of::<Sketch>() + 512,
+            Self::Sketches(_) => size_of::<Sketch>() + SKETCH_BYTES,
         }
     }
 

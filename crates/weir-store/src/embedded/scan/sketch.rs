@@ -1,7 +1,7 @@
 //! Figures that are estimated: percentiles, and how many values are distinct.
 //!
-//! Percentiles: numbers are counted in classes, 64 to each power of two, so that the middle of a
-//! class differs from any number in it by at most 1/128. (The idea is that of `DDSketch` by Masson,
+//! Percentiles: a few numbers are kept; more are counted in classes, 64 to each power of two, so
+//! that the middle of a class differs from any number in it by at most 1/128. (The idea is that of `DDSketch` by Masson,
 //! Rim and Lee, VLDB 2019; classes are told by the bits of the number instead of its logarithm.)
 //! Distinct values: all hashes while they are few, then `HyperLogLog` with 16,384 registers and the
 //! estimator of Ertl ("New cardinality estimation algorithms for `HyperLogLog` sketches", 2017), off
@@ -14,9 +14,24 @@ use crate::embedded::hash::FoldState;
 /// Bits of a number that do not tell its class.
 const CLASS_SHIFT: u32 = 46;
 
+/// Numbers that are kept before they are counted in classes.
+const NUMBERS_MAX: usize = 64;
+
+/// Bytes that the numbers of a sketch take beside it: few that are kept, or counts of as many
+/// neighbouring classes, which is a power of two.
+pub(super) const SKETCH_BYTES: usize = NUMBERS_MAX * size_of::<f64>();
+
+/// Numbers, of which percentiles are asked for.
+#[derive(Debug, Clone)]
+pub(super) enum Sketch {
+    /// Each of them, at most [`NUMBERS_MAX`].
+    Few(Vec<f64>),
+    Many(Classified),
+}
+
 /// Numbers by class.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sketch {
+pub(super) struct Classified {
     positive: Classes,
     negative: Classes,
     zeros: u64,
@@ -75,10 +90,67 @@ fn number_of(class: u32) -> f64 {
     f64::from_bits(bits | 1 << (CLASS_SHIFT - 1))
 }
 
+impl Default for Sketch {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
 impl Sketch {
     /// Adds a number, which must be finite.
     #[inline]
     pub(super) fn add(&mut self, number: f64) {
+        match self {
+            Self::Many(classified) => classified.add(number),
+            Self::Few(numbers) if numbers.len() < NUMBERS_MAX => numbers.push(number),
+            Self::Few(numbers) => *self = Self::Many(Classified::of(numbers, number)),
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        match (&mut *self, other) {
+            (_, Self::Few(others)) => others.iter().for_each(|number| self.add(*number)),
+            (Self::Many(classified), Self::Many(others)) => classified.merge(others),
+            (Self::Few(numbers), Self::Many(others)) => {
+                let mut classified = others.clone();
+                for number in numbers {
+                    classified.add(*number);
+                }
+                *self = Self::Many(classified);
+            }
+        }
+    }
+
+    /// The number below which `percent` of all are: exactly that of a few, the middle of its class
+    /// of many; `None` when there is none.
+    pub(super) fn percentile(&self, percent: f64) -> Option<f64> {
+        match self {
+            Self::Many(classified) => classified.percentile(percent),
+            Self::Few(numbers) => {
+                let mut sorted = numbers.clone();
+                sorted.sort_unstable_by(f64::total_cmp);
+                let last = sorted.len().checked_sub(1)?;
+                sorted.get(place_of(percent, last as u64) as usize).copied()
+            }
+        }
+    }
+}
+
+/// Which of the numbers from 0 to `last`, in their order.
+fn place_of(percent: f64, last: u64) -> u64 {
+    (percent.clamp(0.0, 100.0) / 100.0 * last as f64).round() as u64
+}
+
+impl Classified {
+    #[cold]
+    fn of(numbers: &[f64], last: f64) -> Self {
+        let mut classified = Self::default();
+        numbers.iter().chain([&last]).for_each(|number| classified.add(*number));
+        classified
+    }
+
+    #[inline]
+    fn add(&mut self, number: f64) {
         if self.count == 0 {
             (self.least, self.most) = (number, number);
         }
@@ -94,7 +166,7 @@ impl Sketch {
         }
     }
 
-    pub(super) fn merge(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
         }
@@ -109,10 +181,9 @@ impl Sketch {
         self.negative.merge(&other.negative);
     }
 
-    /// The number below which `percent` of all are; `None` when there is none.
-    pub(super) fn percentile(&self, percent: f64) -> Option<f64> {
+    fn percentile(&self, percent: f64) -> Option<f64> {
         let last = self.count.checked_sub(1)?;
-        let wanted = (percent.clamp(0.0, 100.0) / 100.0 * last as f64).round() as u64;
+        let wanted = place_of(percent, last);
         let negative = self
             .negative
             .counts
@@ -278,8 +349,43 @@ mod tests {
             sorted.sort_by(f64::total_cmp);
             let exact = sorted[(percent / 100.0 * (numbers.len() - 1) as f64).round() as usize];
             let found = sketch.percentile(percent).unwrap();
-            prop_assert!((found - exact).abs() <= exact.abs() * 0.01, "{} for {}", found, exact);
+            let is_close = (found - exact).abs() <= exact.abs() * 0.01;
+            let is_exact = found.to_bits() == exact.to_bits();
+            let is_right = if numbers.len() <= NUMBERS_MAX { is_exact } else { is_close };
+            prop_assert!(is_right, "{} for {} of {}", found, exact, numbers.len());
         }
+    }
+
+    #[test]
+    fn few_numbers_are_told_exactly_however_they_came_together() {
+        let sketch_of = |numbers: std::ops::Range<u32>| {
+            let mut sketch = Sketch::default();
+            numbers.for_each(|number| sketch.add(f64::from(number) + 1001.0));
+            sketch
+        };
+        let max = NUMBERS_MAX as u32;
+        for cut in [0, 1, max / 2, max] {
+            let mut sketch = sketch_of(0..cut);
+            sketch.merge(&sketch_of(cut..max));
+            assert_eq!(sketch.percentile(50.0), Some(1033.0), "{cut}");
+            assert_eq!(sketch.percentile(75.0), Some(1048.0), "{cut}");
+            assert!(matches!(sketch, Sketch::Few(_)), "{cut}");
+            // One more, and they are counted in classes 16 wide.
+            sketch.merge(&sketch_of(max..max + 1));
+            assert!(matches!(sketch, Sketch::Many(_)), "{cut}");
+            assert_eq!(sketch.percentile(50.0), Some(1032.0), "{cut}");
+            let mut few = sketch_of(0..1);
+            few.merge(&sketch);
+            assert!((few.percentile(50.0).unwrap() / 1032.0 - 1.0).abs() < 0.01, "{cut}");
+        }
+    }
+
+    #[test]
+    fn few_numbers_take_no_more_memory_than_is_counted() {
+        let mut sketch = Sketch::default();
+        (0..NUMBERS_MAX).for_each(|number| sketch.add(number as f64));
+        let Sketch::Few(numbers) = &sketch else { panic!("they are few") };
+        assert!(numbers.capacity() * size_of::<f64>() <= SKETCH_BYTES, "{}", numbers.capacity());
     }
 
     #[test]
