@@ -46,27 +46,32 @@ fn service(number: usize) -> &'static str {
 
 fn snapshot() -> Snapshot {
     let segment = |number: usize| {
-        let numbers = number * SEGMENT_RECORDS..(number + 1) * SEGMENT_RECORDS;
-        let addresses: Vec<String> = numbers.clone().map(address).collect();
-        let inputs: Vec<Input<'_>> = numbers
-            .zip(&addresses)
-            .map(|(number, address)| Input {
-                row: NewRow {
-                    time_ns: number as i64,
-                    sequence: number as u64,
-                    position: Position::new(1, number as u64),
-                    service: Some(service(number).as_bytes()),
-                    ..NewRow::default()
-                },
-                attributes: vec![(&b"ip"[..], Scalar::Text(address.as_bytes()))],
-            })
-            .collect();
-        let (data, filters) = (file(b""), file(b""));
-        write_segment_with_sidecar(&rows_of(&inputs), 1, None, &*data, &*filters).unwrap();
-        let segment = Segment::open(data).unwrap();
-        Arc::new(OpenSegment { name: format!("seg-{number}"), segment, sidecar: None })
+        let first = number * SEGMENT_RECORDS;
+        let addresses: Vec<String> = (first..first + SEGMENT_RECORDS).map(address).collect();
+        segment_of(first, &addresses)
     };
     Snapshot { segments: (0..SEGMENTS).map(segment).collect(), ..Snapshot::default() }
+}
+
+/// A segment of records that are numbered from `first` on, each with its address.
+fn segment_of(first: usize, addresses: &[String]) -> Arc<OpenSegment> {
+    let inputs: Vec<Input<'_>> = (first..)
+        .zip(addresses)
+        .map(|(number, address)| Input {
+            row: NewRow {
+                time_ns: number as i64,
+                sequence: number as u64,
+                position: Position::new(1, number as u64),
+                service: Some(service(number).as_bytes()),
+                ..NewRow::default()
+            },
+            attributes: vec![(&b"ip"[..], Scalar::Text(address.as_bytes()))],
+        })
+        .collect();
+    let (data, filters) = (file(b""), file(b""));
+    write_segment_with_sidecar(&rows_of(&inputs), 1, None, &*data, &*filters).unwrap();
+    let segment = Segment::open(data).unwrap();
+    Arc::new(OpenSegment { name: format!("seg-{first}"), segment, sidecar: None })
 }
 
 fn count(interval_ns: Option<i64>) -> Compute {
@@ -74,10 +79,21 @@ fn count(interval_ns: Option<i64>) -> Compute {
 }
 
 fn grouped(fields: Vec<GroupBy>, computes: Vec<Compute>, memory_bytes: usize) -> Aggregate {
-    let request = AggregateRequest { computes, group_by: fields, ..count_of("*") };
+    let found = grouped_of(&snapshot(), fields, computes, memory_bytes);
+    assert_eq!(found.matched, RECORDS as u64);
+    found
+}
+
+fn grouped_of(
+    snapshot: &Snapshot,
+    group_by: Vec<GroupBy>,
+    computes: Vec<Compute>,
+    memory_bytes: usize,
+) -> Aggregate {
+    let request = AggregateRequest { computes, group_by, ..count_of("*") };
     let budget = Budget::new(Arc::new(RealClock::new()), None, memory_bytes);
-    let found = scan::aggregate(&snapshot(), &request, &budget).unwrap();
-    assert_eq!((found.matched, found.coverage.is_partial()), (RECORDS as u64, false));
+    let found = scan::aggregate(snapshot, &request, &budget).unwrap();
+    assert!(!found.coverage.is_partial());
     found
 }
 
@@ -142,4 +158,30 @@ fn stretches_of_time_take_memory_too() {
     let ComputeValue::Series(steps) = &bucket.computes[0] else { panic!("no series") };
     assert_eq!((names(bucket), steps.len()), (vec!["often".to_owned()], RECORDS / 1000));
     assert!(steps.iter().all(|(_, count)| *count == ComputeValue::Count(50)), "{steps:?}");
+}
+
+#[test]
+fn long_values_take_memory_too() {
+    // Few groups, and 20 MB of texts on one page.
+    let long = |number: usize| match number {
+        n if n % 10 == 3 => "often".to_owned(),
+        n => format!("{n} ").repeat(2000),
+    };
+    let values: Vec<String> = (0..2000).map(long).collect();
+    let snapshot = Snapshot { segments: vec![segment_of(0, &values)], ..Snapshot::default() };
+    let found = |limit, memory_bytes| {
+        grouped_of(&snapshot, vec![by_ip(limit)], vec![count(None)], memory_bytes)
+    };
+    let exact = found(10_000, 64 << 20);
+    assert_eq!((exact.is_approximate, exact.buckets.len()), (false, 1801));
+    let some = found(10_000, 4 << 20);
+    assert!(some.is_approximate, "what was not frequent was put together");
+    assert!(some.buckets.len() < 4 * 1024 / 20, "{} of 10 KB each", some.buckets.len());
+    for found in [exact, some] {
+        let first = &found.buckets[0];
+        assert_eq!(
+            (names(first), &first.computes[0]),
+            (vec!["often".to_owned()], &ComputeValue::Count(200))
+        );
+    }
 }

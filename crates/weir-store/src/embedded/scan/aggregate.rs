@@ -38,8 +38,11 @@ use crate::query::{
 
 const MINUTE_NS: i64 = 60_000_000_000;
 
-/// Bytes that a group takes beside its figures.
-const GROUP_BYTES: usize = 128;
+/// Bytes that a group takes beside its figures and the texts of its values.
+const GROUP_BYTES: usize = 112;
+
+/// Of the memory for groups so much at most is for the values of rows that are added at once.
+const PART_SHARE: usize = 4;
 
 /// Bytes that a stretch of time of a group takes beside its figures.
 const STRETCH_BYTES: usize = 48;
@@ -165,7 +168,27 @@ impl Counted {
         };
         let stretches: usize = self.series.iter().map(|series| series.keys.len()).sum();
         let figures: usize = (0..self.specs.len()).map(of_spec).sum();
-        self.len() * GROUP_BYTES + stretches * STRETCH_BYTES + figures
+        let texts: usize = self.fields.iter().map(GroupField::text_bytes).sum();
+        self.len() * GROUP_BYTES + texts + stretches * STRETCH_BYTES + figures
+    }
+
+    /// Rows of a page in parts, between which memory can be made: a single part, unless values are
+    /// so long that those of a page would take more than there is.
+    fn parts(&self, at: &mut Evaluator, rows: &RowSet) -> Result<Vec<RowSet>, SegmentError> {
+        let mut bytes = 0;
+        for field in &self.fields {
+            let columns = at.columns_of(&field.by.field)?;
+            let texts = columns.iter().flatten().map(|column| column.view().text_bytes());
+            bytes += GroupField::bytes_of_texts(texts.sum());
+        }
+        let part_bytes = (self.limit_bytes / PART_SHARE).max(1);
+        let count = bytes.div_ceil(part_bytes).clamp(1, rows.len().max(1));
+        if count == 1 {
+            return Ok(vec![rows.clone()]);
+        }
+        let step = rows.len().div_ceil(count);
+        let part = |part| RowSet::of(rows.len(), |row| row / step == part && rows.contains(row));
+        Ok((0..count).map(part).collect())
     }
 
     /// Makes the groups fewer until they fit. A single one may have as many stretches of time as
@@ -553,8 +576,17 @@ impl Sink for Counted {
             self.count_total(rows.count() as u64);
             return Ok(());
         }
-        // A page may go beyond it.
-        self.fit()?;
+        for part in self.parts(at, rows)? {
+            // A part may go beyond it.
+            self.fit()?;
+            self.add_rows(at, &part)?;
+        }
+        Ok(())
+    }
+}
+
+impl Counted {
+    fn add_rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), SegmentError> {
         let groups = self.groups_of(at, rows)?;
         let times = if self.series.is_empty() {
             None

@@ -192,6 +192,19 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Bytes of the texts among the values that are no codes: of a dictionary they are few.
+    pub(super) fn text_bytes(self) -> usize {
+        let bytes = |value: &AttributeValue| match value {
+            AttributeValue::Text(text) => text.len(),
+            _ => 0,
+        };
+        match self {
+            Self::Texts(texts) => texts.bytes.len(),
+            Self::Picks(_, distinct) => distinct.iter().map(bytes).sum(),
+            _ => 0,
+        }
+    }
+
     /// A value; null when there is none of that number.
     #[inline]
     pub(super) fn value(self, number: usize) -> Value<'a> {

@@ -85,6 +85,16 @@ impl GroupField {
         }
     }
 
+    /// Bytes of the texts that it holds.
+    pub(super) fn text_bytes(&self) -> usize {
+        Self::bytes_of_texts(self.texts.texts().byte_count())
+    }
+
+    /// What so many bytes of texts take: each is there to be found and to be shown.
+    pub(super) fn bytes_of_texts(bytes: usize) -> usize {
+        2 * bytes
+    }
+
     /// The text by which a group is known.
     pub(super) fn text(&self, number: u32) -> &[u8] {
         self.texts.texts().get(number as usize)

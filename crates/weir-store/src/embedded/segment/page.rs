@@ -4,6 +4,8 @@
 //! statistics. The checksum covers the body; each field of the header is compared with what the
 //! footer, which has a checksum of its own, says about the page.
 
+use std::io::Cursor;
+
 use super::decode::Reader;
 use super::encode::zigzag;
 use super::error::SegmentError;
@@ -23,6 +25,9 @@ pub(super) enum PageEncoding {
 const LEVELS_ENCODING: i64 = 3;
 const DATA_PAGE: i64 = 0;
 const DICTIONARY_PAGE: i64 = 2;
+
+/// Most bytes of a header: ten numbers of at most ten bytes, and what is around them.
+const HEADER_BYTES_MAX: usize = 128;
 
 /// What a page's header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +53,9 @@ fn field(step: u8, kind: u8) -> u8 {
 }
 
 impl PageHeader {
-    fn write(&self, out: &mut Vec<u8>) {
+    fn bytes(&self) -> Vec<u8> {
+        let mut header = Vec::with_capacity(HEADER_BYTES_MAX);
+        let out = &mut header;
         let int = |step: u8, number: i64, out: &mut Vec<u8>| {
             out.push(field(step, I32));
             zigzag(number, out);
@@ -66,6 +73,7 @@ impl PageHeader {
             int(1, LEVELS_ENCODING, out);
         }
         out.extend_from_slice(&[0, 0]);
+        header
     }
 
     /// Reads the header at the front of a page, and leaves the reader behind it.
@@ -106,18 +114,20 @@ fn int(reader: &mut Reader<'_>) -> Option<i64> {
     reader.zigzag()
 }
 
-/// Compresses pages; its memory is used for one after the other.
+/// Compresses pages.
 pub(super) struct PageWriter {
     compressor: zstd::bulk::Compressor<'static>,
-    packed: Vec<u8>,
 }
 
 impl PageWriter {
     pub(super) fn new(level: i32) -> Result<Self, SegmentError> {
-        Ok(Self { compressor: zstd::bulk::Compressor::new(level)?, packed: Vec::new() })
+        Ok(Self { compressor: zstd::bulk::Compressor::new(level)? })
     }
 
     /// Appends a page; returns the length of its header and what it would be without compression.
+    ///
+    /// A page may be as large as all records in memory, so it is compressed where it is to stand,
+    /// and moved up to its header, which says how long it is.
     pub(super) fn append(
         &mut self,
         is_dictionary: bool,
@@ -129,22 +139,26 @@ impl PageWriter {
         if body.len() > PAGE_BYTES_MAX {
             return Err(SegmentError::Write("a page is too large".to_owned()));
         }
-        self.packed.clear();
-        self.packed.reserve(zstd::zstd_safe::compress_bound(body.len()));
-        self.compressor.compress_to_buffer(body, &mut self.packed)?;
         let start = out.len();
+        let packed_at = start + HEADER_BYTES_MAX;
+        out.resize(packed_at, 0);
+        out.reserve(zstd::zstd_safe::compress_bound(body.len()));
+        let mut room = Cursor::new(&mut *out);
+        room.set_position(packed_at as u64);
+        self.compressor.compress_to_buffer(body, &mut room)?;
+        let packed = &out[packed_at..];
         let header = PageHeader {
             is_dictionary,
             plain_len: body.len(),
-            packed_len: self.packed.len(),
-            crc: crc32fast::hash(&self.packed),
+            packed_len: packed.len(),
+            crc: crc32fast::hash(packed),
             value_count,
             encoding,
         };
-        header.write(out);
-        let header_len = out.len() - start;
-        out.extend_from_slice(&self.packed);
-        Ok(header_len + body.len())
+        let header = header.bytes();
+        out[start..start + header.len()].copy_from_slice(&header);
+        out.drain(start + header.len()..packed_at);
+        Ok(header.len() + body.len())
     }
 }
 

@@ -19,6 +19,9 @@ const NOT_KEPT: u8 = u8::MAX;
 const _: () = assert!(WORDS_MAX <= NOT_KEPT as usize, "each word has a number of its own");
 /// Messages that are looked at to choose the words.
 const SAMPLES: usize = 4096;
+/// Bytes of messages that are looked at for that: each word of them is in memory, and where every
+/// word is another one, as in encoded bytes, a word takes ten times its length.
+const SAMPLE_BYTES: usize = 2 * 1024 * 1024;
 /// A word is frequent when one message of so many has it, and more than one.
 const RARITY: usize = 256;
 /// Of so many bytes of messages one is spent on them.
@@ -127,9 +130,22 @@ impl FrequentWords {
     }
 }
 
+/// Some of the messages, from everywhere among them.
+fn samples<'a>(messages: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let bytes: usize = messages.iter().map(|text| text.len()).sum();
+    let step = messages.len().div_ceil(SAMPLES).max(bytes.div_ceil(SAMPLE_BYTES)).max(1);
+    // Long ones may be just those that are chosen.
+    let mut left = 2 * SAMPLE_BYTES;
+    let fits = |text: &&[u8]| {
+        let rest = left.checked_sub(text.len());
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    messages.iter().step_by(step).copied().filter(fits).collect()
+}
+
 /// The words of some of the messages that many of them have, the most frequent first.
 fn seen(messages: &[&[u8]]) -> Vec<Seen> {
-    let step = messages.len().div_ceil(SAMPLES).max(1);
     let mut seen: HashMap<u64, Seen, FoldState> = HashMap::default();
     let mut each = |word: Word<'_>, message: u32| {
         let of_word = seen.entry(word.term()).or_insert_with(|| {
@@ -142,9 +158,9 @@ fn seen(messages: &[&[u8]]) -> Vec<Seen> {
         }
     };
     let mut words = Words::default();
-    let samples = messages.iter().step_by(step);
+    let samples = samples(messages);
     let count = samples.len();
-    for (number, text) in samples.enumerate() {
+    for (number, text) in samples.into_iter().enumerate() {
         words.add(text, number as u32, &mut each);
     }
     words.end(&mut each);
@@ -184,4 +200,33 @@ pub(super) fn unpack(packed: &[u8], rows: usize) -> Option<Vec<u64>> {
     let words: Vec<u64> =
         bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     (words.len() == rows.div_ceil(64)).then_some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_long_messages_fewer_are_looked_at() {
+        let long: Vec<Vec<u8>> = (0..500)
+            .map(|number| {
+                let mut text = format!("begin {number} ").repeat(8000).into_bytes();
+                text.extend_from_slice(b"end");
+                text
+            })
+            .collect();
+        let messages: Vec<&[u8]> = long.iter().map(Vec::as_slice).collect();
+        let chosen = samples(&messages);
+        let bytes: usize = chosen.iter().map(|text| text.len()).sum();
+        assert!((SAMPLE_BYTES / 2..=2 * SAMPLE_BYTES).contains(&bytes), "{bytes}");
+        assert!(chosen.len() > 10 && chosen.contains(&messages[0]));
+        let words: Vec<String> =
+            seen(&messages).iter().map(|seen| String::from_utf8_lossy(&seen.text).into()).collect();
+        assert_eq!(words, ["begin", "end"], "what all have, to their ends");
+
+        let short = vec![b"a message".as_slice(); 10_000];
+        assert_eq!(samples(&short).len(), 10_000_usize.div_ceil(3), "a few thousand of short ones");
+        let giant = vec![b'x'; 3 * SAMPLE_BYTES];
+        assert!(samples(&[&giant, &giant]).is_empty(), "none that is too long by itself");
+    }
 }

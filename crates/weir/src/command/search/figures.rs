@@ -16,6 +16,9 @@ use crate::term::{note, print_data};
 /// Values of a field, unless asked otherwise.
 const GROUPS: u64 = 10;
 
+/// Characters of a value that a table shows; `--output json` has all.
+const VALUE_CHARS_MAX: usize = 100;
+
 impl Search<'_> {
     /// Prints groups; returns how many records are in them.
     pub(super) fn figures(&mut self) -> Result<u64> {
@@ -93,7 +96,8 @@ fn table(
     let head: Vec<&str> = fields.iter().chain(&titles).map(String::as_str).collect();
     let mut table = Table::new(&head, fields.len());
     for bucket in buckets {
-        let by = fields.iter().map(|field| cell(bucket.by.get(field).unwrap_or(&Value::Null)));
+        let by =
+            fields.iter().map(|field| short(cell(bucket.by.get(field).unwrap_or(&Value::Null))));
         let computes = units.iter().enumerate().map(|(index, unit)| {
             let number = bucket.figure(index).and_then(Value::as_f64);
             number.map_or_else(|| "-".to_owned(), |number| unit::show(number, *unit))
@@ -103,9 +107,24 @@ fn table(
     table.text()
 }
 
+/// The beginning of a value, when it is too long for a table.
+pub(super) fn short(value: String) -> String {
+    match value.char_indices().nth(VALUE_CHARS_MAX) {
+        None => value,
+        Some((end, _)) => format!("{}…", &value[..end]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_long_values_a_table_has_the_beginning() {
+        let most = "ü".repeat(VALUE_CHARS_MAX);
+        assert_eq!(short(most.clone()), most);
+        assert_eq!(short(most.clone() + "üx"), most + "…");
+    }
 
     #[test]
     fn groups_stand_in_a_table_with_their_units() {
