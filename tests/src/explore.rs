@@ -107,6 +107,14 @@ fn what_was_received_is_found_counted_and_exported_exactly() {
     assert!((sum - 3000.0).abs() < 0.1, "{bars}");
     let patterns = said(&weir, &["search"], &["--patterns", "-o", "json"]);
     assert_eq!(json_lines(&patterns)[0]["count"], 3000, "{patterns}");
+    let fields = json_lines(&said(&weir, &["search"], &["service:web", "--fields", "-o", "json"]));
+    let code = fields.iter().find(|field| field["name"] == "@http.status_code").unwrap();
+    let want = json!({ "name": "@http.status_code", "type": "number", "count": 300, "distinct": 1,
+        "values": [{ "value": 500, "count": 300 }] });
+    assert_eq!(*code, want);
+    let table = said(&weir, &["search"], &["--fields", "-n", "50"]);
+    let service = table.lines().find(|line| line.starts_with("  service ")).unwrap();
+    assert!(service.ends_with(" 3,000       2  api (2,700), web (300)"), "{table}");
     let export = said(&weir, &["store", "export"], &["service:web"]);
     let numbers: Vec<u64> = json_lines(&export)
         .iter()

@@ -22,10 +22,10 @@ mod tail;
 
 pub use explore::{
     AggregateAnswer, AggregateBucket, AggregateData, AnswerMeta, ContextAnswer, DEADLINE_MAX,
-    DeletionAnswer, DeletionEntry, DeletionsAnswer, FieldEntry, FieldsAnswer, Links, LogAttributes,
-    LogDetails, LogEntry, NextPage, PatternEntry, PatternsAnswer, QueryLimits, ScanMeta,
-    SearchAnswer, StoreColumn, StoreDocument, StoreService, ValueEntry, ValuesAnswer, Warning,
-    nested_attributes, resource_tags,
+    DeletionAnswer, DeletionEntry, DeletionsAnswer, FacetEntry, FacetsAnswer, FieldEntry,
+    FieldsAnswer, Links, LogAttributes, LogDetails, LogEntry, NextPage, PatternEntry,
+    PatternsAnswer, QueryLimits, ScanMeta, SearchAnswer, StoreColumn, StoreDocument, StoreService,
+    ValueEntry, ValuesAnswer, Warning, nested_attributes, resource_tags,
 };
 pub use ledger::{
     ByReason, CursorCounts, CursorEntry, FileBytes, LedgerDocument, SourceCounts, SourceEntry,

@@ -22,6 +22,7 @@ use crate::{explore, routes, tail};
         explore::aggregate::post,
         explore::complete::fields,
         explore::complete::values,
+        explore::facets::get,
         explore::context::get,
         explore::patterns::get,
         explore::export::get,

@@ -36,6 +36,13 @@ pub const PAGE_BYTES_MAX: usize = ROW_GROUP_BYTES_MAX + ROW_GROUP_ROWS_MAX * 16;
 /// Largest footer, indexes included: that of the largest file is a tenth of this.
 pub const FOOTER_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
+/// Fields whose values are counted at once: each has memory of its own, and is read.
+pub const FACET_FIELDS_MAX: usize = 200;
+
+/// Distinct values of a field that are counted, by each thread, before the rare ones are
+/// forgotten: more than anybody looks at.
+pub const FACET_VALUES_MAX: usize = 10_000;
+
 /// Threads of one query. More would leave none for taking records in.
 pub const QUERY_THREADS_MAX: usize = 4;
 

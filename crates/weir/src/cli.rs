@@ -83,8 +83,9 @@ pub(crate) enum Command {
     Tail(TailArgs),
     /// Search what a running weir has stored.
     ///
-    /// Prints records, newest first; with --group-by or --compute figures, with --histogram how
-    /// they are spread over time, with --patterns what their messages have in common.
+    /// Prints records, newest first; with --fields what fields they have, with --group-by or
+    /// --compute figures, with --histogram how they are spread over time, with --patterns what
+    /// their messages have in common.
     Search(Box<SearchArgs>),
     /// What is stored: how much of what, and all of it as a file.
     #[command(subcommand)]

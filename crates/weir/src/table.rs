@@ -23,6 +23,14 @@ impl Table {
         self.rows.len() <= 1
     }
 
+    /// The table as text, with one more column that is set left.
+    pub(crate) fn with_last(&self, title: &str, cells: impl Iterator<Item = String>) -> String {
+        let cells = std::iter::once(title.to_owned()).chain(cells);
+        let line =
+            |(line, cell): (&str, String)| format!("{line}  {cell}").trim_end().to_owned() + "\n";
+        self.text().lines().zip(cells).map(line).collect()
+    }
+
     /// The table as text; each line is indented by two spaces.
     pub(crate) fn text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);

@@ -95,12 +95,27 @@ pub(crate) async fn fields(
 }
 
 fn entry(field: FieldInfo) -> FieldEntry {
-    let type_name = match field.value_type {
+    let type_name = type_name(field.value_type).to_owned();
+    FieldEntry { name: field.name, type_name, parts: field.parts }
+}
+
+/// What values of a field are, as it is said in answers.
+pub(super) fn type_name(value_type: ValueType) -> &'static str {
+    match value_type {
         ValueType::Bool => "bool",
         ValueType::Number => "number",
         ValueType::Text => "text",
-    };
-    FieldEntry { name: field.name, type_name: type_name.to_owned(), parts: field.parts }
+    }
+}
+
+/// A field whose values can be listed.
+pub(super) fn listed_field(name: &str, text: &str) -> Result<Field, Problem> {
+    match field(name, text)? {
+        Field::Message => {
+            Err(Problem::parameter(name, "messages are not listed; search for their words"))
+        }
+        field => Ok(field),
+    }
 }
 
 /// Values of a field are asked for.
@@ -162,10 +177,7 @@ pub(crate) async fn values(
     let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
     let mut filter = question.filter(arrival.now_ns(), access(&headers))?;
     let _can_be_computed = shared.explore.measures(&filter.measures)?;
-    let field = field("field", &asked.field)?;
-    if field == Field::Message {
-        return Err(Problem::parameter("field", "messages are not listed; search for their words"));
-    }
+    let field = listed_field("field", &asked.field)?;
     let limit = bounded("limit", asked.limit, COMPLETIONS, COMPLETIONS_MAX)?;
     let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
     if !asked.prefix.is_empty() {

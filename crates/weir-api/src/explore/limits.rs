@@ -58,6 +58,18 @@ pub(super) const COMPLETIONS_MAX: usize = 1000;
 /// The same, unless asked otherwise.
 pub(super) const COMPLETIONS: usize = 20;
 
+/// Fields with their values.
+pub(super) const FACETS_MAX: usize = weir_store::limits::FACET_FIELDS_MAX;
+
+/// The same, unless asked otherwise.
+pub(super) const FACETS: usize = 20;
+
+/// Values of each of them: an answer has the product of both.
+pub(super) const FACET_VALUES_MAX: usize = 100;
+
+/// The same, unless asked otherwise.
+pub(super) const FACET_VALUES: usize = 5;
+
 /// Records on each side of one.
 pub(super) const CONTEXT_RECORDS_MAX: usize = 1000;
 

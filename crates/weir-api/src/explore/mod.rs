@@ -17,6 +17,7 @@ pub(crate) mod context;
 mod cursor;
 pub(crate) mod deletions;
 pub(crate) mod export;
+pub(crate) mod facets;
 mod figures;
 pub(crate) mod limits;
 mod meta;
@@ -40,7 +41,7 @@ use tokio::sync::Semaphore;
 use weir_expr::CompileError;
 use weir_host::Clock;
 use weir_store::query::{
-    Aggregate, Budget, Coverage, FieldInfo, LogStore, NamedMeasure, Patterns, QueryError,
+    Aggregate, Budget, Coverage, Facets, FieldInfo, LogStore, NamedMeasure, Patterns, QueryError,
     RecordContext, SearchPage, Shortfall, StoreFigures,
 };
 
@@ -58,6 +59,7 @@ pub use aggregate::{AggregateAnswer, AggregateBucket, AggregateData};
 pub use complete::{FieldEntry, FieldsAnswer, ValueEntry, ValuesAnswer};
 pub use context::ContextAnswer;
 pub use deletions::{DeletionAnswer, DeletionEntry, DeletionsAnswer};
+pub use facets::{FacetEntry, FacetsAnswer};
 pub use limits::{DEADLINE_MAX, QueryLimits};
 pub use meta::{Meta as AnswerMeta, NextPage, ScanMeta, Warning};
 pub use patterns::{PatternEntry, PatternsAnswer};
@@ -208,6 +210,12 @@ impl Answer for Aggregate {
     }
 }
 
+impl Answer for Facets {
+    fn coverage(&self) -> Coverage {
+        self.coverage.clone()
+    }
+}
+
 impl Answer for Patterns {
     fn coverage(&self) -> Coverage {
         self.coverage.clone()
@@ -263,12 +271,13 @@ fn unexpected(error: &dyn std::error::Error) -> Problem {
 }
 
 /// Every path.
-pub(crate) const PATHS: [&str; 11] = [
+pub(crate) const PATHS: [&str; 12] = [
     "/api/v2/logs/events",
     "/api/v2/logs/events/search",
     "/api/v2/logs/analytics/aggregate",
     "/weir/v1/fields",
     "/weir/v1/values",
+    "/weir/v1/facets",
     "/weir/v1/context",
     "/weir/v1/patterns",
     "/weir/v1/export",
@@ -285,6 +294,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/api/v2/logs/analytics/aggregate", post(aggregate::post))
         .route("/weir/v1/fields", get(complete::fields))
         .route("/weir/v1/values", get(complete::values))
+        .route("/weir/v1/facets", get(facets::get))
         .route("/weir/v1/context", get(context::get))
         .route("/weir/v1/patterns", get(patterns::get))
         .route("/weir/v1/export", get(export::get))

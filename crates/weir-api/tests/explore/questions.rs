@@ -383,6 +383,9 @@ fn what_is_wrong_with_a_parameter_is_said_in_plain_words() {
         ("/weir/v1/tail?foo=1", "foo", "unknown field"),
         ("/weir/v1/export?pieces=maybe", "pieces", "must be true or false"),
         ("/weir/v1/values", "field", "is missing"),
+        ("/weir/v1/facets?fields=service,message", "fields", "messages are not listed"),
+        ("/weir/v1/facets?fields=", "fields", "there is no key"),
+        ("/weir/v1/facets?values=0", "values", "must be from 1 to 100"),
     ] {
         let reply = get(&api, path);
         let document = reply.json();
@@ -496,6 +499,16 @@ fn fields_values_context_patterns_and_the_store_are_told() {
     assert_eq!(values["values"], want);
     let values = get(&api, &format!("/weir/v1/values?field=service&prefix=w&{range}")).json();
     assert_eq!(values["values"], json!([{ "value": "web", "count": 10 }]));
+    let facets = format!(
+        "/weir/v1/facets?fields=@service_time,service&values=1&query=@service_time:%3E49&{range}"
+    );
+    let facets = get(&api, &facets).json();
+    let want = json!([
+        { "name": "@service_time", "type": "text", "count": 50, "distinct": 50, "values": [{ "value": 50, "count": 1 }] },
+        { "name": "service", "type": "text", "count": 50, "distinct": 2, "values": [{ "value": "api", "count": 45 }] },
+    ]);
+    assert_eq!((&facets["facets"], &facets["left_out"]), (&want, &json!(0)));
+    assert_eq!(facets["meta"]["weir"]["matched"], 50);
     let asked = json!({ "filter": filter("\"request 50\"") });
     let id = post(&api, SEARCH, &asked).json()["data"][0]["id"].as_str().unwrap().to_owned();
     let context = get(&api, &format!("/weir/v1/context?id={id}&before=2&after=1")).json();

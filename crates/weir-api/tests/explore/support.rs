@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_api::{Api, QueryLimits};
+use weir_host::Zone;
 use weir_model::{Position, StreamId};
 use weir_store::embedded::columns::{AttributeValue, Form, StoredRecord};
 use weir_store::query::{
-    Access, Aggregate, AggregateRequest, Budget, CancelError, ContextRequest, Coverage,
-    DeleteError, DeletionReport, FieldInfo, Filter, LogStore, NamedMeasure, Pattern, Patterns,
+    Access, Aggregate, AggregateRequest, Aggregation, Bucket, Budget, CancelError, Compute,
+    ComputeValue, ContextRequest, Coverage, DeleteError, DeletionReport, Facet, Facets,
+    FacetsRequest, FieldInfo, Filter, GroupBy, GroupKey, LogStore, NamedMeasure, Pattern, Patterns,
     PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest, Shortfall, Stop,
     StoreFigures, StoreReport, TimeRange, ValueType, naive,
 };
@@ -153,6 +155,30 @@ impl LogStore for MemoryStore {
         patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.count));
         patterns.truncate(request.limit);
         Ok(Patterns { patterns, matched, is_approximate: false, coverage: Coverage::default() })
+    }
+
+    /// Of the fields that are asked for.
+    fn facets(&self, request: &FacetsRequest, budget: &Budget) -> Result<Facets, QueryError> {
+        let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
+        let mut answer = Facets::default();
+        for field in &request.fields {
+            let group_by = vec![GroupBy::top(field.clone(), usize::MAX)];
+            let (filter, computes) = (request.filter.clone(), vec![count.clone()]);
+            let asked = AggregateRequest { filter, computes, group_by, zone: Zone::UTC };
+            let found = self.aggregate(&asked, budget)?;
+            answer.matched = found.matched;
+            let value = |bucket: &Bucket| match (&bucket.by[0], &bucket.computes[0]) {
+                (GroupKey::Value(value), ComputeValue::Count(count)) => (value.clone(), *count),
+                other => panic!("{other:?}"),
+            };
+            let mut values: Vec<_> = found.buckets.iter().map(value).collect();
+            let records = values.iter().map(|(_, count)| count).sum();
+            let distinct = Some(values.len() as u64);
+            values.truncate(request.values);
+            let (name, value_type) = (field.to_string(), ValueType::Text);
+            answer.facets.push(Facet { name, value_type, records, distinct, values });
+        }
+        Ok(answer)
     }
 
     fn fields(

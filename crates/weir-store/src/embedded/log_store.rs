@@ -9,9 +9,9 @@ use super::scan;
 use super::snapshot::Snapshot;
 use crate::query::{
     Access, Aggregate, AggregateRequest, Budget, CancelError, ContextRequest, DeleteError,
-    DeletionReport, FieldInfo, Filter, LogStore, NamedMeasure, Patterns, PatternsRequest,
-    QueryError, RecordContext, SearchPage, SearchRequest, StoreFigures, StoreReport, TimeRange,
-    ValueType,
+    DeletionReport, Facets, FacetsRequest, FieldInfo, Filter, LogStore, NamedMeasure, Patterns,
+    PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest, StoreFigures,
+    StoreReport, TimeRange, ValueType,
 };
 
 /// What gives snapshots.
@@ -115,6 +115,11 @@ impl<S: Snapshots> LogStore for Explorer<S> {
     fn patterns(&self, request: &PatternsRequest, budget: &Budget) -> Result<Patterns, QueryError> {
         let request = PatternsRequest { filter: self.filter(&request.filter), ..request.clone() };
         scan::patterns(&self.store.snapshot(request.filter.range), &request, budget)
+    }
+
+    fn facets(&self, request: &FacetsRequest, budget: &Budget) -> Result<Facets, QueryError> {
+        let request = FacetsRequest { filter: self.filter(&request.filter), ..request.clone() };
+        scan::facets(&self.store.snapshot(request.filter.range), &request, budget)
     }
 
     fn fields(

@@ -182,6 +182,35 @@ pub struct FieldInfo {
     pub parts: u64,
 }
 
+/// A field of some records, with its values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facet {
+    /// The field, as it is written in an expression.
+    pub name: String,
+    /// What its values are.
+    pub value_type: ValueType,
+    /// Records that have it.
+    pub records: u64,
+    /// How many values it has; `None` when there were too many to count each: then `values` are
+    /// the most common ones, with counts that may be too low, or none when hardly one repeats.
+    pub distinct: Option<u64>,
+    /// Values and in how many records each is, the most common first.
+    pub values: Vec<(AttributeValue, u64)>,
+}
+
+/// Fields of some records.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Facets {
+    /// Those that most records have first.
+    pub facets: Vec<Facet>,
+    /// Fields that records have beside, as far as they were looked at.
+    pub left_out: u64,
+    /// Records that match.
+    pub matched: u64,
+    /// What the answer rests on.
+    pub coverage: Coverage,
+}
+
 /// Messages that differ in numbers and identifiers only.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pattern {

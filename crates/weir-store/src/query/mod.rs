@@ -14,14 +14,14 @@ mod request;
 mod store;
 
 pub use answer::{
-    Aggregate, Bucket, ComputeValue, Coverage, FieldInfo, GroupKey, Pattern, Patterns,
-    RecordContext, Scanned, SearchPage, Shortfall, ValueType,
+    Aggregate, Bucket, ComputeValue, Coverage, Facet, Facets, FieldInfo, GroupKey, Pattern,
+    Patterns, RecordContext, Scanned, SearchPage, Shortfall, ValueType,
 };
 pub use budget::{Budget, Stop};
 pub use error::{CancelError, DeleteError, QueryError};
 pub use fields::StoredFields;
 pub use request::{
-    Access, AggregateRequest, Aggregation, Compute, ContextRequest, Filter, GroupBy,
+    Access, AggregateRequest, Aggregation, Compute, ContextRequest, FacetsRequest, Filter, GroupBy,
     GroupHistogram, GroupSort, Order, PageKey, PatternsRequest, RecordId, SearchRequest, SortBy,
     TimeRange,
 };

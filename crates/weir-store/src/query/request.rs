@@ -255,6 +255,19 @@ pub struct PatternsRequest {
     pub limit: usize,
 }
 
+/// What fields records have, with their most common values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FacetsRequest {
+    /// Which records.
+    pub filter: Filter,
+    /// Which fields; empty = those that most records have.
+    pub fields: Vec<Field>,
+    /// How many fields at most.
+    pub limit: usize,
+    /// How many values of each at most.
+    pub values: usize,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

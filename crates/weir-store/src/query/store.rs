@@ -5,11 +5,12 @@ use std::time::Duration;
 use weir_expr::{Expr, NamedMeasure};
 use weir_model::RecordFlags;
 
-use super::answer::{Aggregate, FieldInfo, Patterns, RecordContext, SearchPage};
+use super::answer::{Aggregate, Facets, FieldInfo, Patterns, RecordContext, SearchPage};
 use super::budget::Budget;
 use super::error::{CancelError, DeleteError, QueryError};
 use super::request::{
-    Access, AggregateRequest, ContextRequest, PatternsRequest, SearchRequest, TimeRange,
+    Access, AggregateRequest, ContextRequest, FacetsRequest, PatternsRequest, SearchRequest,
+    TimeRange,
 };
 
 /// A store that can be asked. All calls block: they are made from threads that may wait.
@@ -53,6 +54,12 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// As [`Self::search`].
     fn patterns(&self, request: &PatternsRequest, budget: &Budget) -> Result<Patterns, QueryError>;
+
+    /// The fields of records, with their most common values.
+    ///
+    /// # Errors
+    /// As [`Self::search`].
+    fn facets(&self, request: &FacetsRequest, budget: &Budget) -> Result<Facets, QueryError>;
 
     /// Fields of records of the range that may be seen, the most common first.
     ///

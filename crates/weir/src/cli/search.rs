@@ -38,7 +38,8 @@ pub(crate) struct SearchArgs {
     pub(crate) query: Vec<String>,
     #[command(flatten)]
     pub(crate) range: RangeArgs,
-    /// Most rows; with --group-by, most values of each field. Default: 100 rows, 10 values.
+    /// Most rows; with --group-by, most values of each field; with --fields, most fields. Default:
+    /// 100 rows, 10 values, 20 fields.
     #[arg(short = 'n', long, value_name = "ROWS")]
     pub(crate) limit: Option<u64>,
     /// Which rows come first, and are shown when there are more than --limit.
@@ -75,12 +76,19 @@ pub(crate) struct SearchArgs {
     /// What messages have in common, instead of rows.
     #[arg(long, conflicts_with_all = ["group_by", "compute", "histogram", "columns", "timezone"])]
     pub(crate) patterns: bool,
+    /// What fields the records have, with their most common values, instead of rows.
+    #[arg(
+        long,
+        conflicts_with_all = ["group_by", "compute", "histogram", "patterns", "columns", "timezone"]
+    )]
+    pub(crate) fields: bool,
     /// Go on with records as they come in, after those that are stored: none is left out, none
     /// comes twice.
     #[arg(
         short,
         long,
-        conflicts_with_all = ["group_by", "compute", "histogram", "patterns", "measures", "to", "order"]
+        conflicts_with_all =
+            ["group_by", "compute", "histogram", "patterns", "fields", "measures", "to", "order"]
     )]
     pub(crate) follow: bool,
     /// How long to wait for an answer: what was found by then is shown. Default: 1500ms.

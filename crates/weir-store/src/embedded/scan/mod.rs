@@ -3,7 +3,7 @@
 //! A query becomes a [`plan`]; units (row groups, chunks of the head) are shared out over threads
 //! ([`run`]); of each unit the pages that may match are found ([`prune`]); on each page the query
 //! is evaluated column by column ([`eval`]) and a sink takes the rows: [`search()`],
-//! [`aggregate()`], [`context()`], [`patterns()`].
+//! [`aggregate()`], [`facets()`], [`context()`], [`patterns()`].
 //!
 //! Invariant: the answer is the one of [`crate::query::naive`] on the same records, whatever is
 //! pruned, and wherever the records are.
@@ -14,6 +14,7 @@ mod column;
 mod context;
 mod doomed;
 mod eval;
+mod facets;
 mod fields;
 mod figure;
 mod group;
@@ -34,6 +35,7 @@ mod words;
 pub use aggregate::aggregate;
 pub use context::context;
 pub(super) use doomed::{Doomed, doomed};
+pub use facets::facets;
 pub use fields::fields;
 pub use patterns::patterns;
 pub use search::search;

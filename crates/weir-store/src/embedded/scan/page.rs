@@ -8,13 +8,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_codec::Attributes;
+use weir_expr::Reserved;
 
 use super::column::{Column, Data, Gathered};
 use super::plan::TermId;
 use super::sources::is_below;
 use super::unit::{Place, Unit};
 use crate::embedded::columns::{
-    AttributeValue, CodeColumn, Form, PathColumn, Rows, SparseTexts, Texts,
+    AttributeValue, CodeColumn, Form, MESSAGE_PATHS, PathColumn, Rows, SparseTexts, TIME_PATHS,
+    Texts,
 };
 use crate::embedded::segment::{
     CodeSet, Dictionary, Fixed, PageBuffer, PageValues, Role, SegmentError, ValueKind,
@@ -328,34 +330,40 @@ impl PageReader {
 
     /// Values of an attribute in those rows in which it is kept in a column of the record's own.
     fn taken(&mut self, path: &str) -> Result<Column, SegmentError> {
-        let forms = self.column(&Source::Fixed(Fixed::Form))?;
-        let times = self.column(&Source::Fixed(Fixed::Time))?;
-        let mut texts = Vec::new();
-        for fixed in [Fixed::Message, Fixed::TraceId, Fixed::SpanId] {
-            texts.push(self.column(&Source::Fixed(fixed))?);
-        }
-        // The number of the next value of each.
-        let mut next = [0; 3];
+        type TakenPath = fn(Form) -> Option<&'static str>;
+        let texts: [(Fixed, &[&str], TakenPath); 3] = [
+            (Fixed::Message, &MESSAGE_PATHS, Form::message_path),
+            (Fixed::TraceId, Reserved::TraceId.record_paths(), Form::trace_path),
+            (Fixed::SpanId, Reserved::SpanId.record_paths(), Form::span_path),
+        ];
+        // Messages, which are long, are read for their own paths only.
+        let text = texts.into_iter().find(|(_, paths, _)| paths.contains(&path));
         let mut gathered = Gathered::default();
-        let mut buffer = Vec::new();
-        for row in 0..self.rows() {
-            let weir_expr::Value::Int(form) = forms.view().value(row) else { continue };
-            let form = Form(form.cast_unsigned());
-            let paths = [form.message_path(), form.trace_path(), form.span_path()];
-            for ((column, next), taken) in texts.iter().zip(&mut next).zip(paths) {
-                let is_there = *next < column.view().len() && column.row(*next) == row;
+        let forms = self.column(&Source::Fixed(Fixed::Form))?;
+        if let Some((fixed, _, taken)) = text {
+            let column = self.column(&Source::Fixed(fixed))?;
+            // The number of the next value.
+            let mut next = 0;
+            for row in 0..self.rows() {
+                let is_there = next < column.view().len() && column.row(next) == row;
                 if is_there
-                    && taken == Some(path)
-                    && let weir_expr::Value::Text(text) = column.view().value(*next)
+                    && form_of(&forms, row).and_then(taken) == Some(path)
+                    && let weir_expr::Value::Text(text) = column.view().value(next)
                 {
                     gathered.push(row, weir_codec::Scalar::Text(text));
                 }
-                *next += usize::from(is_there);
+                next += usize::from(is_there);
             }
-            if let Some((_, style)) = form.time_path().filter(|(taken, _)| *taken == path)
-                && let weir_expr::Value::Int(time_ns) = times.view().value(row)
-            {
-                gathered.push(row, style.value(time_ns, &mut buffer));
+        } else if TIME_PATHS.contains(&path) {
+            let times = self.column(&Source::Fixed(Fixed::Time))?;
+            let mut buffer = Vec::new();
+            for row in 0..self.rows() {
+                let style = form_of(&forms, row).and_then(Form::time_path);
+                if let Some((_, style)) = style.filter(|(taken, _)| *taken == path)
+                    && let weir_expr::Value::Int(time_ns) = times.view().value(row)
+                {
+                    gathered.push(row, style.value(time_ns, &mut buffer));
+                }
             }
         }
         Ok(gathered.finish())
@@ -365,8 +373,8 @@ impl PageReader {
         let forms = self.column(&Source::Fixed(Fixed::Form))?;
         let mut gathered = Gathered::default();
         for row in 0..self.rows() {
-            let weir_expr::Value::Int(form) = forms.view().value(row) else { continue };
-            if let Some(name) = Form(form.cast_unsigned()).flags().iostream() {
+            let form = form_of(&forms, row);
+            if let Some(name) = form.and_then(|form| form.flags().iostream()) {
                 gathered.push(row, weir_codec::Scalar::Text(name.as_bytes()));
             }
         }
@@ -419,6 +427,14 @@ impl PageReader {
         let values: Rc<[_]> = texts.iter().map(|text| derive(source, text)).collect();
         self.derived.insert(source.clone(), Rc::clone(&values));
         values
+    }
+}
+
+/// In what form the record of a row came.
+fn form_of(forms: &Column, row: usize) -> Option<Form> {
+    match forms.view().value(row) {
+        weir_expr::Value::Int(form) => Some(Form(form.cast_unsigned())),
+        _ => None,
     }
 }
 

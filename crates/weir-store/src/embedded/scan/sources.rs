@@ -108,3 +108,17 @@ impl PageReader {
 pub(super) fn is_below(attribute: &str, path: &str) -> bool {
     attribute.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attribute_is_kept_in_one_column_of_the_records_own() {
+        let mut paths: Vec<&str> = taken_paths().collect();
+        let count = paths.len();
+        paths.sort_unstable();
+        paths.dedup();
+        assert_eq!(paths.len(), count);
+    }
+}

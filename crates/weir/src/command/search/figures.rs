@@ -96,8 +96,9 @@ fn table(
     let head: Vec<&str> = fields.iter().chain(&titles).map(String::as_str).collect();
     let mut table = Table::new(&head, fields.len());
     for bucket in buckets {
-        let by =
-            fields.iter().map(|field| short(cell(bucket.by.get(field).unwrap_or(&Value::Null))));
+        let by = fields.iter().map(|field| {
+            short(cell(bucket.by.get(field).unwrap_or(&Value::Null)), VALUE_CHARS_MAX)
+        });
         let computes = units.iter().enumerate().map(|(index, unit)| {
             let number = bucket.figure(index).and_then(Value::as_f64);
             number.map_or_else(|| "-".to_owned(), |number| unit::show(number, *unit))
@@ -108,8 +109,8 @@ fn table(
 }
 
 /// The beginning of a value, when it is too long for a table.
-pub(super) fn short(value: String) -> String {
-    match value.char_indices().nth(VALUE_CHARS_MAX) {
+pub(super) fn short(value: String, chars_max: usize) -> String {
+    match value.char_indices().nth(chars_max) {
         None => value,
         Some((end, _)) => format!("{}…", &value[..end]),
     }
@@ -122,8 +123,9 @@ mod tests {
     #[test]
     fn of_long_values_a_table_has_the_beginning() {
         let most = "ü".repeat(VALUE_CHARS_MAX);
-        assert_eq!(short(most.clone()), most);
-        assert_eq!(short(most.clone() + "üx"), most + "…");
+        let short = |value: &str| short(value.to_owned(), VALUE_CHARS_MAX);
+        assert_eq!(short(&most), most);
+        assert_eq!(short(&format!("{most}üx")), most + "…");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Invariants: data goes to stdout, all that is said about it to stderr; an answer that is not the
 //! whole one is said to be so, and ends with a code of its own.
 
+mod fields;
 mod figures;
 mod follow;
 mod histogram;
@@ -32,6 +33,7 @@ pub(crate) fn run(args: &SearchArgs, color: ColorChoice) -> Result<Exit> {
     let mut search = Search { args, request, client, color, notes: Notes::new(color) };
     let found = match () {
         () if args.patterns => search.patterns()?,
+        () if args.fields => search.fields()?,
         () if args.histogram => search.histogram()?,
         () if !args.group_by.is_empty() || !args.compute.is_empty() => search.figures()?,
         () if args.follow => return search.follow(),

@@ -2,9 +2,8 @@
 
 use anyhow::Result;
 use weir_api::PatternsAnswer;
-use weir_host::net::percent_encoded;
 use weir_host::terminal::printable;
-use weir_host::units::{format_duration, group_digits};
+use weir_host::units::group_digits;
 
 use super::{Search, counted};
 use crate::cli::SearchOutput;
@@ -17,22 +16,8 @@ const PATTERNS: u64 = 20;
 impl Search<'_> {
     /// Prints patterns; returns how many records match.
     pub(super) fn patterns(&mut self) -> Result<u64> {
-        let (request, limit) = (&self.request, self.args.limit.unwrap_or(PATTERNS));
-        let mut path = format!("/weir/v1/patterns?limit={limit}");
-        let mut add = |name: &str, value: &str| {
-            path.extend(["&", name, "=", &percent_encoded(value)]);
-        };
-        add("query", &request.query);
-        add("from", &request.from);
-        if let Some(to) = &request.to {
-            add("to", to);
-        }
-        if !request.measures.is_empty() {
-            add("measures", &serde_json::json!(request.measures).to_string());
-        }
-        if let Some(timeout) = self.args.timeout {
-            add("timeout", &format_duration(timeout));
-        }
+        let limit = self.args.limit.unwrap_or(PATTERNS);
+        let path = self.request.address("/weir/v1/patterns", limit);
         let answer: PatternsAnswer = self.client.get(&path)?;
         self.notes.add(&answer.meta);
         let matched = answer.meta.weir.matched.unwrap_or(0);
@@ -61,11 +46,5 @@ fn table(answer: &PatternsAnswer) -> String {
         table.row(vec![group_digits(pattern.count), share]);
     }
     let templates = answer.patterns.iter().map(|pattern| printable(&pattern.template).into_owned());
-    let titles = std::iter::once("PATTERN".to_owned()).chain(templates);
-    let lines = table.text();
-    let mut text = String::new();
-    for (line, title) in lines.lines().zip(titles) {
-        text.extend([line, "  ", &title, "\n"]);
-    }
-    text
+    table.with_last("PATTERN", templates)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 use weir_host::Zone;
+use weir_host::net::percent_encoded;
 use weir_host::units::format_duration;
 
 use crate::cli::{RangeArgs, RowOrder, SearchArgs};
@@ -63,6 +64,26 @@ impl Request {
             body["weir"]["timeout"] = timeout.as_str().into();
         }
         body
+    }
+
+    /// The address of a path of weir's own, with what its answer has at most.
+    pub(super) fn address(&self, path: &str, limit: u64) -> String {
+        let mut address = format!("{path}?limit={limit}");
+        let mut add = |name: &str, value: &str| {
+            address.extend(["&", name, "=", &percent_encoded(value)]);
+        };
+        add("query", &self.query);
+        add("from", &self.from);
+        if let Some(to) = &self.to {
+            add("to", to);
+        }
+        if !self.measures.is_empty() {
+            add("measures", &json!(self.measures).to_string());
+        }
+        if let Some(timeout) = &self.timeout {
+            add("timeout", timeout);
+        }
+        address
     }
 
     /// A page of records.

@@ -1,0 +1,259 @@
+//! The fields that records have, with their most common values: all of them in one pass.
+//!
+//! Invariant: how many records have a field is exact. So are its values and their counts, unless
+//! there are too many to be held: then the rarer half is forgotten, again and again, which leaves
+//! what is frequent with counts that may be too low; or all, when hardly a value repeats, since
+//! those of an id are of no use.
+
+use std::cmp::Reverse;
+
+use weir_expr::{Field, Reserved};
+
+use super::eval::Evaluator;
+use super::fields::{fields, unknown_fields};
+use super::group::GroupField;
+use super::plan::Plan;
+use super::row_set::RowSet;
+use super::run::{Halt, Sink, run, thread_count};
+use super::unit::Unit;
+use crate::embedded::columns::AttributeValue;
+use crate::embedded::segment::SegmentError;
+use crate::embedded::snapshot::Snapshot;
+use crate::limits::{FACET_FIELDS_MAX, FACET_VALUES_MAX};
+use crate::query::{
+    Budget, Facet, Facets, FacetsRequest, FieldInfo, Filter, GroupBy, GroupKey, QueryError,
+    ValueType, compare_keys,
+};
+
+/// A field whose values come fewer times than that on average has values of no use.
+const REPEATS_MIN: u64 = 4;
+
+/// What one thread has counted.
+struct Counted {
+    fields: Vec<FieldCounts>,
+    matched: u64,
+}
+
+/// The values of one field.
+struct FieldCounts {
+    values: GroupField,
+    /// Of each value, by its number: in how many records it is.
+    counts: Vec<u64>,
+    /// Records that have the field.
+    records: u64,
+    certainty: Certainty,
+    /// Memory for the texts of values.
+    limit_bytes: usize,
+}
+
+/// How much is known about the values of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Certainty {
+    /// All of them are there.
+    Exact,
+    /// Rare ones were forgotten.
+    Frequent,
+    /// They are of no use.
+    Useless,
+}
+
+impl FieldCounts {
+    fn new(field: &Field, limit_bytes: usize) -> Self {
+        let values = GroupField::new(&GroupBy::top(field.clone(), usize::MAX));
+        Self { values, counts: Vec::new(), records: 0, certainty: Certainty::Exact, limit_bytes }
+    }
+
+    fn add(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), SegmentError> {
+        let columns = at.columns_of(&self.values.by.field)?;
+        let mut present = RowSet::none(rows.len());
+        let mut text_bytes = 0;
+        for column in columns.iter().flatten() {
+            present.unite(&column.present(rows.len()));
+            text_bytes += column.view().text_bytes();
+        }
+        present.intersect(rows);
+        if present.is_empty() {
+            return Ok(());
+        }
+        self.records += present.count() as u64;
+        if GroupField::bytes_of_texts(text_bytes) > self.limit_bytes {
+            // Values of such length are not what one looks for.
+            self.forget_all();
+        }
+        if self.certainty == Certainty::Useless {
+            return Ok(());
+        }
+        let numbers = self.values.numbers(at, &present)?;
+        self.counts.resize(self.values.keys.len(), 0);
+        for row in present.iter() {
+            numbers.each(row, |number| self.counts[number as usize] += 1);
+        }
+        self.fit();
+        Ok(())
+    }
+
+    /// Forgets values until the others can be held.
+    fn fit(&mut self) {
+        while self.counts.len() > FACET_VALUES_MAX || self.values.text_bytes() > self.limit_bytes {
+            let counted: u64 = self.counts.iter().sum();
+            if counted < REPEATS_MIN * self.counts.len() as u64 || self.counts.len() == 1 {
+                self.forget_all();
+            } else {
+                self.forget_rare();
+            }
+        }
+    }
+
+    fn forget_all(&mut self) {
+        self.certainty = Certainty::Useless;
+        self.values = GroupField::new(&self.values.by);
+        self.counts = Vec::new();
+    }
+
+    /// Keeps the more frequent half of the values.
+    fn forget_rare(&mut self) {
+        self.certainty = Certainty::Frequent;
+        let mut numbers: Vec<u32> = (0..self.counts.len() as u32).collect();
+        let half = numbers.len() / 2;
+        let size = |number: &u32| (Reverse(self.counts[*number as usize]), *number);
+        numbers.select_nth_unstable_by_key(half, size);
+        let fewer = GroupField::new(&self.values.by);
+        let all = std::mem::replace(&mut self.values, fewer);
+        let counts = std::mem::take(&mut self.counts);
+        for number in &numbers[..half] {
+            self.add_value(&all, *number, counts[*number as usize]);
+        }
+    }
+
+    /// Adds records with a value that another knows by this number.
+    fn add_value(&mut self, of: &GroupField, number: u32, records: u64) {
+        let key = || of.keys[number as usize].clone();
+        let mine = self.values.number_of(of.text(number), key);
+        self.counts.resize(self.values.keys.len(), 0);
+        self.counts[mine as usize] += records;
+    }
+
+    /// Adds what another thread has counted.
+    fn merge(&mut self, other: &Self) {
+        self.records += other.records;
+        self.certainty = self.certainty.max(other.certainty);
+        if self.certainty == Certainty::Useless {
+            return self.forget_all();
+        }
+        for (number, records) in (0..).zip(&other.counts) {
+            self.add_value(&other.values, number, *records);
+        }
+        self.fit();
+    }
+
+    /// The most common values.
+    fn top(&self, count: usize) -> Vec<(AttributeValue, u64)> {
+        let mut found: Vec<(&GroupKey, u64)> =
+            self.values.keys.iter().zip(self.counts.iter().copied()).collect();
+        found.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| compare_keys(a.0, b.0)));
+        found.truncate(count);
+        let value = |(key, records): (&GroupKey, u64)| match key {
+            GroupKey::Value(value) => Some((value.clone(), records)),
+            _ => None,
+        };
+        found.into_iter().filter_map(value).collect()
+    }
+}
+
+impl Sink for Counted {
+    fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
+        self.matched += rows.count() as u64;
+        for field in &mut self.fields {
+            field.add(at, rows)?;
+        }
+        Ok(())
+    }
+}
+
+/// The fields of records, with their most common values.
+///
+/// # Errors
+/// See [`QueryError`].
+pub fn facets(
+    snapshot: &Snapshot,
+    request: &FacetsRequest,
+    budget: &Budget,
+) -> Result<Facets, QueryError> {
+    let plan = Plan::new(&request.filter, &snapshot.deletions)?;
+    let units = Unit::of(snapshot, plan.range);
+    let wanted = wanted(snapshot, request, budget)?;
+    let parts = (wanted.len() * (thread_count(&units) + 1)).max(1);
+    let limit_bytes = budget.memory_left_bytes() / parts;
+    let make = || {
+        let counts = wanted.iter().map(|wanted| FieldCounts::new(&wanted.field, limit_bytes));
+        Counted { fields: counts.collect(), matched: 0 }
+    };
+    let done = run(snapshot, &units, &plan, budget, make)?;
+    let (mut counted, mut coverage) = (make(), done.coverage);
+    for sink in done.sinks {
+        counted.matched += sink.matched;
+        let pairs = counted.fields.iter_mut().zip(&sink.fields);
+        pairs.for_each(|(mine, theirs)| mine.merge(theirs));
+    }
+    let has_found = counted.matched > 0;
+    let named = request.fields.iter();
+    coverage.unknown_fields = unknown_fields(snapshot, &request.filter, named, has_found, budget)?;
+    let found = wanted.into_iter().zip(&counted.fields).filter(|(_, counts)| counts.records > 0);
+    let mut found: Vec<(Wanted, &FieldCounts)> = found.collect();
+    found.sort_by_key(|(_, counts)| Reverse(counts.records));
+    let left_out = found.len().saturating_sub(request.limit) as u64;
+    found.truncate(request.limit);
+    let facets = found.into_iter().map(|(wanted, counts)| Facet {
+        name: wanted.name,
+        value_type: wanted.value_type,
+        records: counts.records,
+        distinct: (counts.certainty == Certainty::Exact).then_some(counts.counts.len() as u64),
+        values: counts.top(request.values),
+    });
+    Ok(Facets { facets: facets.collect(), left_out, matched: counted.matched, coverage })
+}
+
+/// A field whose values are counted.
+struct Wanted {
+    field: Field,
+    name: String,
+    value_type: ValueType,
+}
+
+/// The fields that are asked for, or those that are common in the range.
+fn wanted(
+    snapshot: &Snapshot,
+    request: &FacetsRequest,
+    budget: &Budget,
+) -> Result<Vec<Wanted>, QueryError> {
+    let Filter { range, access, measures, .. } = &request.filter;
+    let computed = measures.iter().map(|measure| (&measure.path, ValueType::Number));
+    let computed = computed.map(|(path, value_type)| (Field::Attribute(path.clone()), value_type));
+    let mut known: Vec<(Field, ValueType)> = computed.collect();
+    for info in fields(snapshot, *range, access, budget)? {
+        let field = field_of(&info);
+        if known.iter().all(|(known, _)| *known != field) {
+            known.push((field, info.value_type));
+        }
+    }
+    if !request.fields.is_empty() {
+        let type_of = |field: &Field| known.iter().find(|(known, _)| known == field);
+        let value_type = |field| type_of(field).map_or(ValueType::Text, |(_, found)| *found);
+        known = request.fields.iter().map(|f| (f.clone(), value_type(f))).collect();
+    }
+    known.truncate(FACET_FIELDS_MAX);
+    let wanted = known.into_iter().map(|(field, value_type)| {
+        let name = field.to_string();
+        Wanted { field, name, value_type }
+    });
+    Ok(wanted.collect())
+}
+
+/// A field by its name.
+fn field_of(info: &FieldInfo) -> Field {
+    match (info.name.strip_prefix('@'), Reserved::from_name(&info.name)) {
+        (Some(path), _) => Field::Attribute(path.to_owned()),
+        (None, Some(key)) => Field::Reserved(key),
+        (None, None) => Field::Tag(info.name.clone()),
+    }
+}

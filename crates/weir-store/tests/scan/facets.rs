@@ -1,0 +1,157 @@
+//! Fields with their values are those of the naive program, and many values are told from an id.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use weir_expr::{Field, NamedMeasure, Reserved, parse};
+use weir_host::Zone;
+use weir_store::embedded::columns::{AttributeValue, StoredRecord};
+use weir_store::embedded::scan;
+use weir_store::embedded::snapshot::Snapshot;
+use weir_store::query::{
+    Access, AggregateRequest, Aggregation, Compute, ComputeValue, Facet, Facets, FacetsRequest,
+    Filter, GroupBy, GroupKey, TimeRange, ValueType, naive,
+};
+
+use crate::random::{query, record};
+use crate::{budget, filter, name_of, numbered, snapshots};
+
+/// Every field, every value.
+fn all_of(filter: Filter) -> FacetsRequest {
+    FacetsRequest { filter, fields: Vec::new(), limit: 1000, values: usize::MAX }
+}
+
+fn found(snapshot: &Snapshot, request: &FacetsRequest) -> Facets {
+    let found = scan::facets(snapshot, request, &budget()).unwrap();
+    assert!(!found.coverage.is_partial());
+    found
+}
+
+fn field_of(name: &str, measures: &[NamedMeasure]) -> Field {
+    let path = name.strip_prefix('@').filter(|path| measures.iter().any(|m| m.path == *path));
+    path.map_or_else(
+        || weir_expr::parse_field(name).unwrap(),
+        |path| Field::Attribute(path.to_owned()),
+    )
+}
+
+/// In how many records each value of a field is, and how many records have one.
+fn counts(all: &[StoredRecord], filter: &Filter, field: Field) -> (BTreeMap<String, u64>, u64) {
+    let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
+    let by = GroupBy { total: Some("all".to_owned()), ..GroupBy::top(field, usize::MAX) };
+    let request = AggregateRequest {
+        filter: filter.clone(),
+        computes: vec![count],
+        group_by: vec![by],
+        zone: Zone::UTC,
+    };
+    let (mut counts, mut records) = (BTreeMap::new(), 0);
+    for bucket in naive::aggregate(all, &request).buckets {
+        let ComputeValue::Count(count) = bucket.computes[0] else { panic!("{bucket:?}") };
+        match &bucket.by[0] {
+            GroupKey::Total(_) => records = count,
+            key => drop(counts.insert(name_of(key), count)),
+        }
+    }
+    (counts, records)
+}
+
+fn counts_of(facet: &Facet) -> BTreeMap<String, u64> {
+    let name = |value: &AttributeValue| name_of(&GroupKey::Value(value.clone()));
+    facet.values.iter().map(|(value, records)| (name(value), *records)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn fields_and_values_are_those_of_the_naive_program(
+        older in prop::collection::vec(record(), 0..12),
+        newer in prop::collection::vec(record(), 1..12),
+        query in prop_oneof![Just("*".to_owned()), query()],
+        only in prop_oneof![Just(None), query().prop_map(Some)],
+    ) {
+        let (all, snapshots) = snapshots(&older, &newer);
+        let access = only.as_ref().map_or(Access::all(), |only| Access::only(parse(only).unwrap()));
+        let filter = Filter { access: access.clone(), ..filter(&query, TimeRange::ALL) };
+        for (number, snapshot) in snapshots.iter().enumerate() {
+            let answer = found(snapshot, &all_of(filter.clone()));
+            let matched = all.iter().filter(|record| naive::matches(&filter, record)).count();
+            prop_assert_eq!((answer.matched, answer.left_out), (matched as u64, 0));
+            let records: Vec<u64> = answer.facets.iter().map(|facet| facet.records).collect();
+            prop_assert!(records.is_sorted_by(|a, b| a >= b), "{:?}", records);
+            for facet in &answer.facets {
+                let field = field_of(&facet.name, &filter.measures);
+                let wanted = counts(&all, &filter, field);
+                let what = format!("{} of {query} in snapshot {number}", facet.name);
+                prop_assert_eq!((counts_of(facet), facet.records), wanted.clone(), "{}", &what);
+                prop_assert_eq!(facet.distinct, Some(wanted.0.len() as u64), "{}", &what);
+                let sizes: Vec<u64> = facet.values.iter().map(|(_, records)| *records).collect();
+                prop_assert!(sizes.is_sorted_by(|a, b| a >= b), "{}: {:?}", what, sizes);
+            }
+            // Those that are not there are in no record.
+            let named: BTreeSet<&String> = answer.facets.iter().map(|facet| &facet.name).collect();
+            for info in scan::fields(snapshot, TimeRange::ALL, &access, &budget()).unwrap() {
+                if !named.contains(&info.name) {
+                    let (_, records) = counts(&all, &filter, field_of(&info.name, &[]));
+                    prop_assert_eq!(records, 0, "{} of {}", info.name, query);
+                }
+            }
+        }
+    }
+}
+
+/// A tenth of them has more values than are held.
+const RECORDS: usize = 150_000;
+
+#[test]
+fn an_id_has_no_values_of_use_and_what_is_frequent_has() {
+    let mut records = numbered(RECORDS);
+    for (number, record) in records.iter_mut().enumerate() {
+        let user = if number % 50 < 45 { number % 9 } else { number };
+        record.attributes.push(("id", AttributeValue::Text(format!("{number:016x}"))));
+        record.attributes.push(("user", AttributeValue::Text(format!("user {user}"))));
+    }
+    let (_, snapshots) = snapshots(&records, &[]);
+    for snapshot in &snapshots {
+        let answer =
+            found(snapshot, &FacetsRequest { values: 9, ..all_of(filter("*", TimeRange::ALL)) });
+        let facet = |name: &str| answer.facets.iter().find(|facet| facet.name == name).unwrap();
+        let id = facet("@id");
+        assert_eq!((id.records, id.distinct, &id.values[..]), (RECORDS as u64, None, &[][..]));
+        let user = facet("@user");
+        assert_eq!(
+            (user.records, user.distinct, user.value_type),
+            (RECORDS as u64, None, ValueType::Text)
+        );
+        let names: BTreeSet<String> = counts_of(user).into_keys().collect();
+        assert_eq!(names, (0..9).map(|n| format!("value user {n}")).collect());
+        assert!(
+            user.values.iter().all(|(_, records)| (13_000..=15_000).contains(records)),
+            "{user:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_asked_for_is_counted_and_cut_and_what_is_unknown_is_named() {
+    let (_, snapshots) = snapshots(&numbered(1000), &[]);
+    for snapshot in &snapshots {
+        let filter = filter("*", TimeRange::ALL);
+        let fields = ["n", "nosuch"].map(|path| Field::Attribute(path.to_owned()));
+        let fields = [fields.to_vec(), vec![Field::Reserved(Reserved::Service)]].concat();
+        let asked = FacetsRequest { fields, values: 2, ..all_of(filter.clone()) };
+        let answer = found(snapshot, &asked);
+        let named: Vec<(&str, ValueType, usize)> = answer
+            .facets
+            .iter()
+            .map(|facet| (facet.name.as_str(), facet.value_type, facet.values.len()))
+            .collect();
+        assert_eq!(named, [("@n", ValueType::Number, 2), ("service", ValueType::Text, 2)]);
+        assert_eq!(answer.coverage.unknown_fields, ["@nosuch"]);
+        let few = found(snapshot, &FacetsRequest { limit: 1, ..asked });
+        assert_eq!((few.facets.len(), few.left_out), (1, 1));
+        let all = found(snapshot, &all_of(filter));
+        assert!(all.facets.iter().any(|facet| facet.name == "@n"));
+    }
+}

@@ -1,0 +1,93 @@
+//! What fields records have.
+
+use anyhow::Result;
+use weir_api::{FacetEntry, FacetsAnswer};
+use weir_host::units::group_digits;
+
+use super::figures::short;
+use super::rows::cell;
+use super::{Search, counted};
+use crate::cli::SearchOutput;
+use crate::table::Table;
+use crate::term::{note, print_data};
+
+/// Fields, unless asked otherwise.
+const FIELDS: u64 = 20;
+
+/// Characters of a value that are shown.
+const VALUE_CHARS_MAX: usize = 40;
+
+impl Search<'_> {
+    /// Prints fields with their values; returns how many records match.
+    pub(super) fn fields(&mut self) -> Result<u64> {
+        let limit = self.args.limit.unwrap_or(FIELDS);
+        let answer: FacetsAnswer =
+            self.client.get(&self.request.address("/weir/v1/facets", limit))?;
+        self.notes.add(&answer.meta);
+        let matched = answer.meta.weir.matched.unwrap_or(0);
+        let text = match self.args.output {
+            SearchOutput::Json => answer
+                .facets
+                .iter()
+                .map(|facet| serde_json::to_string(facet).unwrap_or_default() + "\n")
+                .collect(),
+            SearchOutput::Text | SearchOutput::Raw => table(&answer.facets),
+        };
+        print_data(&text)?;
+        if answer.left_out > 0 {
+            note(&format!("{} more (--limit)", counted(answer.left_out, "field")));
+        }
+        let fields = counted(answer.facets.len() as u64, "field");
+        self.notes.end(&format!("{fields} of {}", counted(matched, "record")));
+        Ok(matched)
+    }
+}
+
+fn table(facets: &[FacetEntry]) -> String {
+    let mut table = Table::new(&["FIELD", "RECORDS", "VALUES"], 1);
+    for facet in facets {
+        let distinct = facet.distinct.map_or_else(|| "many".to_owned(), group_digits);
+        table.row(vec![facet.name.clone(), group_digits(facet.count), distinct]);
+    }
+    table.with_last("MOST COMMON", facets.iter().map(most_common))
+}
+
+/// Some values with the number of records that have each.
+fn most_common(facet: &FacetEntry) -> String {
+    if facet.values.first().is_some_and(|first| first.count == 1 && facet.count > 1) {
+        return "each once".to_owned();
+    }
+    let values = facet.values.iter().map(|value| {
+        let text = short(cell(&value.value), VALUE_CHARS_MAX);
+        format!("{text} ({})", group_digits(value.count))
+    });
+    values.collect::<Vec<String>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn fields_stand_in_a_table_with_their_values() {
+        let facet = |name: &str, count: u64, distinct: Option<u64>, values: &[(Value, u64)]| {
+            let value = |(value, count): &(Value, u64)| json!({ "value": value, "count": count });
+            let values: Vec<Value> = values.iter().map(value).collect();
+            let mut facet =
+                json!({ "name": name, "type": "text", "count": count, "values": values });
+            if let Some(distinct) = distinct {
+                facet["distinct"] = distinct.into();
+            }
+            serde_json::from_value(facet).unwrap()
+        };
+        let text = table(&[
+            facet("status", 3000, Some(2), &[(json!("info"), 2900), (json!("e\nr"), 100)]),
+            facet("@n", 20, Some(20), &[(json!(1), 1), (json!(2), 1)]),
+            facet("@id", 7, None, &[]),
+        ]);
+        let want = "  FIELD   RECORDS  VALUES  MOST COMMON\n  status    3,000       2  info (2,900), e⏎r (100)\n  @n           20      20  each once\n  @id           7    many\n";
+        assert_eq!(text, want);
+    }
+}
