@@ -7,6 +7,7 @@ use weir_model::unescape_json;
 
 use crate::ast::Field;
 use crate::number::{Number, Numeric};
+use crate::unit::Unit;
 
 /// The message of a record.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +44,14 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// Its value as a number, when it is one or, being text, reads as one without a unit.
+    /// Its value as so many of the unit of its field, where that has one: only a text can have a
+    /// unit of its own.
+    pub fn number_in(self, unit: Option<Unit>) -> Option<Numeric> {
+        let number = self.number()?;
+        Some(unit.map_or(number, |unit| number.in_unit(unit)).value)
+    }
+
+    /// Its value as a number, when it is one or, being text, reads as one.
     pub fn number(self) -> Option<Number> {
         let value = match self {
             Self::Int(value) => Numeric::Int(value),

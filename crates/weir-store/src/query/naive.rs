@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_expr::{Computed, Field, Fields as _, Value, naive};
+use weir_expr::{Computed, Field, Fields as _, Unit, Value, naive};
 
 use super::answer::{Aggregate, Bucket, ComputeValue, Coverage, GroupKey, SearchPage};
 use super::fields::StoredFields;
@@ -74,8 +74,9 @@ fn text_of(value: &AttributeValue) -> String {
     String::from_utf8_lossy(scalar.text(&mut buffer).unwrap_or_default()).into_owned()
 }
 
-fn number_of(value: &AttributeValue) -> Option<f64> {
-    match value_of(value.as_scalar()).number()?.value {
+/// In the unit of the field.
+fn number_of(value: &AttributeValue, unit: Option<Unit>) -> Option<f64> {
+    match value_of(value.as_scalar()).number_in(unit)? {
         weir_expr::Numeric::Int(number) => Some(number as f64),
         weir_expr::Numeric::Float(number) => Some(number),
     }
@@ -126,10 +127,11 @@ fn groups_of<'a>(
 ) -> (Groups<'a>, Vec<&'a StoredRecord>) {
     let mut found: BTreeMap<String, (GroupKey, Vec<&StoredRecord>)> = BTreeMap::new();
     let mut all = Vec::new();
+    let unit = Unit::of(&group.field, &request.filter.measures);
     for record in records {
         let mut keys: BTreeMap<String, GroupKey> = BTreeMap::new();
         for value in values(record, &request.filter, &group.field) {
-            if let Some((text, key)) = key_of_value(value, group) {
+            if let Some((text, key)) = key_of_value(value, group, unit) {
                 keys.entry(text).or_insert(key);
             }
         }
@@ -151,11 +153,15 @@ fn groups_of<'a>(
     (groups, all)
 }
 
-fn key_of_value(value: AttributeValue, group: &GroupBy) -> Option<(String, GroupKey)> {
+fn key_of_value(
+    value: AttributeValue,
+    group: &GroupBy,
+    unit: Option<Unit>,
+) -> Option<(String, GroupKey)> {
     let Some(histogram) = group.histogram else {
         return Some((text_of(&value), GroupKey::Value(value)));
     };
-    let number = number_of(&value)?;
+    let number = number_of(&value, unit)?;
     let is_within = histogram.min <= number && number <= histogram.max;
     let step = ((number - histogram.min) / histogram.interval).floor();
     let from = histogram.min + step * histogram.interval;
@@ -202,7 +208,9 @@ fn total(records: &[&StoredRecord], filter: &Filter, compute: &Compute) -> Compu
     let Some(field) = &compute.field else { return ComputeValue::Count(records.len() as u64) };
     let values: Vec<AttributeValue> =
         records.iter().flat_map(|record| values(record, filter, field)).collect();
-    let mut numbers: Vec<f64> = values.iter().filter_map(number_of).collect();
+    let unit = Unit::of(field, &filter.measures);
+    let numbers = values.iter().filter_map(|value| number_of(value, unit));
+    let mut numbers: Vec<f64> = numbers.collect();
     numbers.sort_by(f64::total_cmp);
     let sum: f64 = numbers.iter().sum();
     let or_none = |number: Option<f64>| number.map_or(ComputeValue::None, ComputeValue::Number);

@@ -541,6 +541,24 @@ fn units_of_fields_texts_and_measures_are_one() {
             assert_eq!(found.records.len(), 4, "{query}");
         }
     }
+    let figures = [Aggregation::Average, Aggregation::Max, Aggregation::Percentile(0.0)];
+    let field = weir_expr::Field::Attribute("wait_ms".to_owned());
+    let compute =
+        |aggregation| Compute { aggregation, field: Some(field.clone()), interval_ns: None };
+    let step = GroupHistogram { interval: 1000.0, min: 0.0, max: 1e4 };
+    let by_step = GroupBy { histogram: Some(step), ..GroupBy::top(field.clone(), 9) };
+    let request = AggregateRequest {
+        filter: filter("*", TimeRange::ALL),
+        computes: figures.map(compute).to_vec(),
+        group_by: vec![by_step],
+        zone: Zone::UTC,
+    };
+    let wanted = vec![ComputeValue::Number(2000.0); 3];
+    let wanted: Figures = [(vec![format!("{:?}", GroupKey::From(2000.0))], wanted)].into();
+    assert_eq!(by_name(&naive::aggregate(&all, &request)), wanted);
+    for snapshot in &snapshots {
+        assert_eq!(by_name(&scan::aggregate(snapshot, &request, &budget()).unwrap()), wanted);
+    }
 }
 
 #[test]

@@ -8,7 +8,6 @@
 //! and again, as far as their first values are the same: what is frequent stays, with a count that is
 //! too low by what was counted before it was, and figures of the fields before are exact.
 
-use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,10 +15,9 @@ use std::sync::Arc;
 use weir_expr::{Field, Reserved};
 use weir_host::Calendar;
 
-use super::column::{Column, View, entry};
 use super::eval::Evaluator;
 use super::fields::unknown_fields;
-use super::figure::{Cells, FigureNumber, Kind, Spec};
+use super::figure::{Cells, Kind, Spec};
 use super::group::{ByRow, GroupField, NONE};
 use super::page::{Source, whole_numbers};
 use super::plan::Plan;
@@ -27,7 +25,7 @@ use super::row_set::RowSet;
 use super::run::{Halt, Sink, run, thread_count};
 use super::unit::{Place, Unit};
 use crate::embedded::columns::Texts;
-use crate::embedded::hash::{FoldState, Interner, hash_bytes};
+use crate::embedded::hash::{FoldState, Interner};
 use crate::embedded::segment::{Fixed, SegmentError};
 use crate::embedded::sidecar::MinuteCounts;
 use crate::embedded::snapshot::Snapshot;
@@ -340,10 +338,11 @@ impl Counted {
         }
         let Some(field) = self.specs[spec].field.clone() else { return Ok(()) };
         let mut left = rows.clone();
+        let unit = at.unit_of(&field);
         for columns in at.columns_of(&field)? {
             let mut present = RowSet::none(rows.len());
             for column in columns {
-                add_column(&mut self.cells[spec], &column, &left, cells);
+                self.cells[spec].add_column(&column, unit, &left, cells);
                 present.unite(&column.present(rows.len()));
             }
             left.subtract(&present);
@@ -479,78 +478,6 @@ fn combine(numbers: &[ByRow], row: usize, key: &mut Vec<u32>, found: &mut Vec<Ve
         key.push(number);
         combine(rest, row, key, found);
         key.pop();
-    }
-}
-
-/// Adds the values of a column to the cells of their rows.
-fn add_column(into: &mut Cells, column: &Column, rows: &RowSet, cells: &ByRow) {
-    match into {
-        Cells::Counts(counts) => {
-            let count = column.view().len();
-            each_cell(column, rows, cells, count, |_| Some(()), |cell, ()| counts[cell] += 1);
-        }
-        Cells::Numbers(numbers) => {
-            add_numbers(column, rows, cells, |cell, number| numbers[cell].add(number));
-        }
-        Cells::Sketches(sketches) => {
-            add_numbers(column, rows, cells, |cell, number| sketches[cell].add(number.float()));
-        }
-        Cells::Distinct(distinct) => {
-            let view = column.view();
-            let buffer = RefCell::new(Vec::new());
-            let hash = |n| view.value(n).text(&mut buffer.borrow_mut()).map(hash_bytes);
-            each_cell(column, rows, cells, view.len(), hash, |cell, hash| distinct[cell].add(hash));
-        }
-    }
-}
-
-/// Calls `add` with every number of a column. Each type of column has a loop of its own.
-fn add_numbers(
-    column: &Column,
-    rows: &RowSet,
-    cells: &ByRow,
-    add: impl FnMut(usize, FigureNumber),
-) {
-    let view = column.view();
-    let len = view.len();
-    match view {
-        View::Ints(values) => {
-            each_cell(column, rows, cells, len, |n| Some(FigureNumber::Whole(values[n])), add);
-        }
-        View::Doubles(values) => {
-            each_cell(column, rows, cells, len, |n| Some(FigureNumber::Float(values[n])), add);
-        }
-        View::Codes(codes, dictionary) => {
-            let numbers =
-                (0..dictionary.len()).map(|code| FigureNumber::of(entry(dictionary, code)));
-            let numbers: Vec<_> = numbers.collect();
-            each_cell(column, rows, cells, len, |n| numbers[codes[n] as usize], add);
-        }
-        View::Bools(_) | View::Texts(_) | View::Picks(..) => {
-            each_cell(column, rows, cells, len, |n| FigureNumber::of(view.value(n)), add);
-        }
-    }
-}
-
-/// Calls `add` with the cells of the rows of each value for which there is something to add.
-#[inline]
-fn each_cell<T: Copy>(
-    column: &Column,
-    rows: &RowSet,
-    cells: &ByRow,
-    count: usize,
-    value: impl Fn(usize) -> Option<T>,
-    mut add: impl FnMut(usize, T),
-) {
-    let is_single = cells.extra.is_empty();
-    for n in 0..count {
-        let row = column.row(n);
-        let Some(value) = rows.contains(row).then(|| value(n)).flatten() else { continue };
-        if !is_single {
-            cells.each(row, |cell| add(cell as usize, value));
-        } else if cells.first[row] != NONE {
-            add(cells.first[row] as usize, value);
-        }
     }
 }
 

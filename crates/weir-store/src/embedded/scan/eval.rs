@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_codec::Scalar;
-use weir_expr::{Field, Fields, Number, Numeric, Test, Unit, Value, Visitor};
+use weir_expr::{Field, Fields, Numeric, Test, Unit, Value, Visitor};
 
 use super::column::{Column, Data, Gathered, View, entry, float};
 use super::number::IntRange;
@@ -535,10 +535,14 @@ impl Evaluator {
         Ok(gathered.finish())
     }
 
+    /// The unit of the numbers of a field.
+    pub(super) fn unit_of(&self, field: &Field) -> Option<Unit> {
+        Unit::of(field, &self.plan.measures)
+    }
+
     /// For each row the first value of the field that is a number, in the unit of the field.
     fn first_numbers(&mut self, field: &Field) -> Result<Vec<Option<Numeric>>, SegmentError> {
-        let unit = Unit::of(field, &self.plan.measures);
-        let told = |number: Number| unit.map_or(number, |unit| number.in_unit(unit)).value;
+        let unit = self.unit_of(field);
         let mut numbers = vec![None; self.reader.rows()];
         let mut is_decided = RowSet::none(numbers.len());
         for columns in self.columns_of(field)? {
@@ -549,7 +553,7 @@ impl Evaluator {
                     let row = column.row(n);
                     present.insert(row);
                     if !is_decided.contains(row) && numbers[row].is_none() {
-                        numbers[row] = view.value(n).number().map(told);
+                        numbers[row] = view.value(n).number_in(unit);
                     }
                 }
             }

@@ -1,8 +1,14 @@
 //! What is counted and summed for each group, and what becomes of it.
 
+use std::cell::RefCell;
+
+use super::column::{Column, View, entry};
+use super::group::{ByRow, NONE};
+use super::row_set::RowSet;
 use super::sketch::{Distinct, SKETCH_BYTES, Sketch};
+use crate::embedded::hash::hash_bytes;
 use crate::query::{Aggregation, Compute, ComputeValue};
-use weir_expr::{Field, Numeric, Value};
+use weir_expr::{Field, Numeric, Unit, Value};
 
 /// What has to be kept for a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,9 +54,9 @@ pub(super) enum FigureNumber {
 }
 
 impl FigureNumber {
-    /// A value as a number, if it is one or reads as one.
-    pub(super) fn of(value: Value<'_>) -> Option<Self> {
-        Some(match value.number()?.value {
+    /// A value as a number, if it is one or reads as one, in the unit of its field.
+    pub(super) fn of(value: Value<'_>, unit: Option<Unit>) -> Option<Self> {
+        Some(match value.number_in(unit)? {
             Numeric::Int(whole) => Self::Whole(whole),
             Numeric::Float(float) => Self::Float(float),
         })
@@ -180,6 +186,38 @@ impl Cells {
         }
     }
 
+    /// Adds the values of a column to the cells of their rows; numbers are in the unit of the field.
+    pub(super) fn add_column(
+        &mut self,
+        column: &Column,
+        unit: Option<Unit>,
+        rows: &RowSet,
+        cells: &ByRow,
+    ) {
+        match self {
+            Self::Counts(counts) => {
+                let count = column.view().len();
+                each_cell(column, rows, cells, count, |_| Some(()), |cell, ()| counts[cell] += 1);
+            }
+            Self::Numbers(numbers) => {
+                add_numbers(column, unit, rows, cells, |cell, number| numbers[cell].add(number));
+            }
+            Self::Sketches(sketches) => {
+                add_numbers(column, unit, rows, cells, |cell, number| {
+                    sketches[cell].add(number.float());
+                });
+            }
+            Self::Distinct(distinct) => {
+                let view = column.view();
+                let buffer = RefCell::new(Vec::new());
+                let hash = |n| view.value(n).text(&mut buffer.borrow_mut()).map(hash_bytes);
+                each_cell(column, rows, cells, view.len(), hash, |cell, hash| {
+                    distinct[cell].add(hash);
+                });
+            }
+        }
+    }
+
     /// The figure of some cells together.
     pub(super) fn value(&self, aggregation: Aggregation, cells: &[u32]) -> ComputeValue {
         let cells = cells.iter().map(|cell| *cell as usize);
@@ -211,6 +249,56 @@ impl Cells {
                 };
                 all.percentile(percent).map_or(ComputeValue::None, ComputeValue::Number)
             }
+        }
+    }
+}
+
+/// Calls `add` with every number of a column. Each type of column has a loop of its own.
+fn add_numbers(
+    column: &Column,
+    unit: Option<Unit>,
+    rows: &RowSet,
+    cells: &ByRow,
+    add: impl FnMut(usize, FigureNumber),
+) {
+    let view = column.view();
+    let len = view.len();
+    match view {
+        View::Ints(values) => {
+            each_cell(column, rows, cells, len, |n| Some(FigureNumber::Whole(values[n])), add);
+        }
+        View::Doubles(values) => {
+            each_cell(column, rows, cells, len, |n| Some(FigureNumber::Float(values[n])), add);
+        }
+        View::Codes(codes, dictionary) => {
+            let number = |code| FigureNumber::of(entry(dictionary, code), unit);
+            let numbers: Vec<_> = (0..dictionary.len()).map(number).collect();
+            each_cell(column, rows, cells, len, |n| numbers[codes[n] as usize], add);
+        }
+        View::Bools(_) | View::Texts(_) | View::Picks(..) => {
+            each_cell(column, rows, cells, len, |n| FigureNumber::of(view.value(n), unit), add);
+        }
+    }
+}
+
+/// Calls `add` with the cells of the rows of each value for which there is something to add.
+#[inline]
+fn each_cell<T: Copy>(
+    column: &Column,
+    rows: &RowSet,
+    cells: &ByRow,
+    count: usize,
+    value: impl Fn(usize) -> Option<T>,
+    mut add: impl FnMut(usize, T),
+) {
+    let is_single = cells.extra.is_empty();
+    for n in 0..count {
+        let row = column.row(n);
+        let Some(value) = rows.contains(row).then(|| value(n)).flatten() else { continue };
+        if !is_single {
+            cells.each(row, |cell| add(cell as usize, value));
+        } else if cells.first[row] != NONE {
+            add(cells.first[row] as usize, value);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use weir_expr::Value;
+use weir_expr::{Unit, Value};
 
 use super::column::{Column, View, entry};
 use super::eval::Evaluator;
@@ -66,6 +66,8 @@ pub(super) struct GroupField {
     /// The number of records without a value.
     missing: Option<u32>,
     buffer: Vec<u8>,
+    /// That of the field's numbers.
+    unit: Option<Unit>,
 }
 
 /// Tell groups from values, whose texts are never these.
@@ -82,6 +84,7 @@ impl GroupField {
             of_int: HashMap::default(),
             missing: None,
             buffer: Vec::new(),
+            unit: None,
         }
     }
 
@@ -123,7 +126,7 @@ impl GroupField {
     /// The number of a value; `None` when it is in no group.
     fn number(&mut self, value: Value<'_>) -> Option<u32> {
         if let Some(histogram) = self.by.histogram {
-            let from = step_of(value, histogram)?;
+            let from = step_of(value, self.unit, histogram)?;
             return Some(self.number_of(from.to_string().as_bytes(), || GroupKey::From(from)));
         }
         if let Value::Int(whole) = value
@@ -165,6 +168,7 @@ impl GroupField {
         rows: &RowSet,
     ) -> Result<ByRow, SegmentError> {
         let mut found = ByRow::none(rows.len());
+        self.unit = at.unit_of(&self.by.field);
         let mut left = rows.clone();
         for columns in at.columns_of(&self.by.field.clone())? {
             let mut present = RowSet::none(rows.len());
@@ -225,8 +229,8 @@ impl GroupField {
 }
 
 /// Where the step begins that a number is in.
-fn step_of(value: Value<'_>, histogram: GroupHistogram) -> Option<f64> {
-    let number = FigureNumber::of(value)?.float();
+fn step_of(value: Value<'_>, unit: Option<Unit>, histogram: GroupHistogram) -> Option<f64> {
+    let number = FigureNumber::of(value, unit)?.float();
     let is_within = histogram.min <= number && number <= histogram.max;
     let step = ((number - histogram.min) / histogram.interval).floor();
     is_within.then_some(histogram.min + step * histogram.interval)
