@@ -26,14 +26,32 @@ pub(super) fn name_of(id: u64) -> String {
     format!("seg-{id:012}")
 }
 
+/// The name of a segment that is damaged and kept for people: its footer, which says how many
+/// records are lost with it, cannot be read any more.
+pub(super) fn aside_of(segment: &Path, rows: Option<u64>) -> PathBuf {
+    let stem = segment.file_stem().unwrap_or_default().display().to_string();
+    let rows = rows.map_or_else(String::new, |rows| format!("-{rows}"));
+    segment.with_file_name(format!("{stem}{rows}.{ASIDE}"))
+}
+
+/// How many records a segment had that is kept for people, where that was known.
+pub(super) fn rows_of_aside(path: &Path) -> Option<u64> {
+    path.file_stem()?.to_str()?.rsplit_once('-').filter(|(name, _)| *name != "seg")?.1.parse().ok()
+}
+
 /// The number of a segment or sidecar that has its name.
 pub(super) fn id_of(path: &Path) -> Option<u64> {
-    path.file_stem()?.to_str()?.strip_prefix("seg-")?.parse().ok()
+    let name = path.file_stem()?.to_str()?.strip_prefix("seg-")?;
+    let is_aside = has_extension(path, ASIDE);
+    name.split_once('-').filter(|_| is_aside).map_or(name, |(id, _)| id).parse().ok()
 }
 
 pub(super) fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|found| found == extension)
 }
+
+/// Of segments that were set aside.
+pub(super) const ASIDE: &str = "bad";
 
 /// `DIR/20260131/23`.
 pub(super) fn hour_dir(dir: &Path, hour: u32) -> PathBuf {

@@ -17,12 +17,15 @@ use weir_host::Disk;
 use weir_model::{Position, StreamId};
 
 use super::catalog::{Catalog, Live};
-use super::files::{SegmentFiles, has_extension, id_of};
+use super::files::{ASIDE, SegmentFiles, aside_of, has_extension, id_of, name_of, rows_of_aside};
 use super::flusher::Pending;
 use super::manifest::{Change, Contents, DeletionEntry, Manifest, ManifestError, SegmentEntry};
 use super::segment::{Fixed, PageBuffer, PageValues, Role, Segment, SegmentError};
 use super::snapshot::OpenSegment;
 use crate::limits::SEQUENCE_GAP;
+
+/// What is wrong with a segment that is not the one that the manifest names.
+const OTHER_COUNT: &str = "it has another number of records";
 
 /// What opening gives.
 #[derive(Debug)]
@@ -41,7 +44,7 @@ struct Found {
     segments: BTreeMap<u64, PathBuf>,
     sidecars: Vec<PathBuf>,
     temporary: Vec<PathBuf>,
-    bad: BTreeSet<u64>,
+    bad: BTreeMap<u64, PathBuf>,
 }
 
 /// Opens what is in `dir`, which is created when missing.
@@ -91,7 +94,7 @@ pub(super) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError>
         counters.next_sequence = counters.next_sequence.max(next_sequence);
     }
     // Files that nobody knows any more keep their numbers.
-    let numbers = found.segments.keys().chain(&found.bad).max();
+    let numbers = found.segments.keys().chain(found.bad.keys()).max();
     counters.next_segment = counters.next_segment.max(numbers.map_or(1, |id| id + 1));
     change.counters = counters;
     let is_changed = doubts || !change.removed.is_empty();
@@ -127,8 +130,8 @@ impl Found {
                 self.segments.insert(id, path);
             } else if has_extension(&path, "widx") {
                 self.sidecars.push(path);
-            } else if has_extension(&path, "bad") {
-                self.bad.insert(id);
+            } else if has_extension(&path, ASIDE) {
+                self.bad.insert(id, path);
             }
         }
     }
@@ -152,13 +155,16 @@ impl Opening<'_> {
                     let live = Live { entry: *entry, open: Some(Arc::new(open)) };
                     self.catalog.segments.insert(entry.id, live);
                 }
-                Ok(_) => self.set_aside(entry.id, &files, "it has another number of records"),
-                Err(SegmentError::Damaged(what)) => self.set_aside(entry.id, &files, what),
+                Ok(_) => self.set_aside(entry.id, &files, OTHER_COUNT, Some(entry.rows)),
+                Err(SegmentError::Damaged(what)) => {
+                    self.set_aside(entry.id, &files, what, Some(entry.rows));
+                }
                 Err(error) => self.leave(entry, &files, &error),
             }
         }
-        for id in &self.found.bad {
-            self.catalog.damaged.insert(format!("{} was damaged", super::files::name_of(*id)));
+        for (id, path) in &self.found.bad {
+            let records = with_records(rows_of_aside(path));
+            self.catalog.damaged.insert(format!("{} was damaged{records}", name_of(*id)));
         }
     }
 
@@ -180,21 +186,23 @@ impl Opening<'_> {
     fn leave(&mut self, entry: &SegmentEntry, files: &SegmentFiles, error: &SegmentError) {
         let is_missing =
             matches!(error, SegmentError::Io(error) if error.kind() == io::ErrorKind::NotFound);
-        if is_missing && self.found.bad.contains(&entry.id) {
+        if is_missing && self.found.bad.contains_key(&entry.id) {
             // It was set aside, and the machine stopped before that was written down.
             self.change.removed.push(entry.id);
             return;
         }
         tracing::error!(segment = %files.segment.display(), %error, "a segment cannot be read");
-        self.catalog.damaged.insert(format!("{}: {error}", files.segment.display()));
+        let records = with_records(Some(entry.rows));
+        self.catalog.damaged.insert(format!("{}: {error}{records}", files.segment.display()));
         self.catalog.segments.insert(entry.id, Live { entry: *entry, open: None });
     }
 
     /// A damaged segment is kept under another name, for people.
-    fn set_aside(&mut self, id: u64, files: &SegmentFiles, what: &str) {
-        let aside = files.segment.with_extension("bad");
+    fn set_aside(&mut self, id: u64, files: &SegmentFiles, what: &str, rows: Option<u64>) {
+        let aside = aside_of(&files.segment, rows);
         tracing::error!(segment = %files.segment.display(), what, "a segment is damaged and set aside");
-        self.catalog.damaged.insert(format!("{}: {what}", aside.display()));
+        let records = with_records(rows);
+        self.catalog.damaged.insert(format!("{}: {what}{records}", aside.display()));
         let dir = files.segment.parent().unwrap_or(Path::new(""));
         let renamed = self.disk.rename(&files.segment, &aside);
         if renamed.and_then(|()| self.disk.sync_dir(dir)).is_ok() {
@@ -224,7 +232,7 @@ impl Opening<'_> {
                     let entry = entry.filter(|entry| !is_covered(entry.sequences, &readable));
                     all.extend(entry.map(|entry| (entry, Some(Arc::new(open)))));
                 }
-                Err(SegmentError::Damaged(what)) => self.set_aside(*id, &files, what),
+                Err(SegmentError::Damaged(what)) => self.set_aside(*id, &files, what, None),
                 Err(error) => {
                     tracing::warn!(segment = %path.display(), %error, "a segment is left alone");
                 }
@@ -276,6 +284,11 @@ impl Opening<'_> {
             let _removed_next_time = self.disk.remove(path);
         }
     }
+}
+
+/// How many records are out of reach, where that is known.
+pub(super) fn with_records(rows: Option<u64>) -> String {
+    rows.map_or_else(String::new, |rows| format!(", with {rows} records"))
 }
 
 /// All sequences of a segment are those of others: it was replaced by them, or was to replace them.

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use weir_host::{Disk, OpenMode};
 
-use super::files::{SegmentFiles, has_extension, id_of};
+use super::files::{ASIDE, SegmentFiles, aside_of, has_extension, id_of, rows_of_aside};
 use super::manifest::{Manifest, ManifestError, SegmentEntry};
+use super::opening::with_records;
 use super::segment::{ChunkInfo, PageBuffer, Segment, SegmentError};
 use super::sidecar::{Sidecar, SidecarError};
 
@@ -47,8 +48,11 @@ pub enum Fault {
         rows: u64,
     },
     /// It was damaged and is kept for people.
-    #[error("the segment was damaged and is set aside; no search looks into it")]
-    SetAside,
+    #[error("the segment was damaged and is set aside{}; no search looks into it", with_records(*.rows))]
+    SetAside {
+        /// How many records it had, where that was known.
+        rows: Option<u64>,
+    },
 }
 
 impl Verified {
@@ -86,8 +90,9 @@ pub fn verify(
             each(Verified { rows, is_spare, ..verified });
         }
     }
-    for path in files_below(dir, disk, "bad").map_err(io_error)? {
-        each(Verified::unread(path, Fault::SetAside));
+    for path in files_below(dir, disk, ASIDE).map_err(io_error)? {
+        let rows = rows_of_aside(&path);
+        each(Verified::unread(path, Fault::SetAside { rows }));
     }
     for (path, rows) in missing(dir, disk)? {
         each(Verified::unread(path, Fault::Missing { rows }));
@@ -104,7 +109,8 @@ fn missing(dir: &Path, disk: &dyn Disk) -> Result<Vec<(PathBuf, u64)>, ManifestE
         opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     };
     let is_missing = |entry: &&SegmentEntry| {
-        is_gone(&file(entry)) && is_gone(&file(entry).with_extension("bad"))
+        let aside = [None, Some(entry.rows)].map(|rows| aside_of(&file(entry), rows));
+        is_gone(&file(entry)) && aside.iter().all(|path| is_gone(path))
     };
     let named = Manifest::read(disk, dir)?.segments;
     let mut missing: Vec<SegmentEntry> = named.values().filter(is_missing).copied().collect();
@@ -266,14 +272,17 @@ mod tests {
         manifest.commit(&RealDisk, &Change { removed: vec![1], ..Change::default() }).unwrap();
         let files = SegmentFiles::new(dir.path(), 3, 7);
         std::fs::create_dir_all(files.segment.parent().unwrap()).unwrap();
-        let aside = files.segment.with_extension("bad");
+        let aside = aside_of(&files.segment, Some(30));
         std::fs::write(&aside, "damaged").unwrap();
 
         let mut found = Vec::new();
         verify(dir.path(), &RealDisk, |verified| found.push(verified)).unwrap();
         let [set_aside, missing] = &found[..] else { panic!("{found:?}") };
         assert_eq!(set_aside.path, aside);
-        assert!(matches!(set_aside.fault, Some(Fault::SetAside)), "{set_aside:?}");
+        assert!(
+            matches!(set_aside.fault, Some(Fault::SetAside { rows: Some(30) })),
+            "{set_aside:?}"
+        );
         assert_eq!(missing.path, SegmentFiles::new(dir.path(), 2, 7).segment);
         assert!(matches!(missing.fault, Some(Fault::Missing { rows: 20 })), "{missing:?}");
         assert_eq!(missing.rows, 0, "none of them was read");

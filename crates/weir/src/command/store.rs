@@ -58,7 +58,7 @@ fn verify(args: &ConfigArgs) -> Result<Exit> {
     }
     let (mut segments, mut spare, mut rows, mut faults) = (0_u64, 0_u64, 0, String::new());
     let read = embedded::verify(&dir, &RealDisk, |found| {
-        let is_there = !matches!(found.fault, Some(Fault::Missing { .. } | Fault::SetAside));
+        let is_there = !matches!(found.fault, Some(Fault::Missing { .. } | Fault::SetAside { .. }));
         segments += u64::from(is_there && !found.is_spare);
         spare += u64::from(found.is_spare);
         rows += found.rows;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use weir_host::Disk as _;
 use weir_testkit::FaultyDisk;
 
 use super::crash::{begin, cut_everywhere, cut_everywhere_and};
@@ -211,10 +212,36 @@ fn a_damaged_segment_is_set_aside_and_the_rest_is_there() {
         let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
         let figures = process.store.figures();
         assert_eq!((figures.rows, figures.damaged.len()), (3, 1), "{figures:?}");
+        assert!(figures.damaged[0].ends_with(", with 3 records"), "{figures:?}");
         assert_eq!(process.records().len(), 3);
         assert!(process.run());
     }
     assert_eq!(names(&disk, "bad").len(), 1);
+}
+
+#[test]
+fn a_segment_that_is_gone_is_named_with_its_records_and_the_rest_is_there() {
+    let (disk, mut files) = (FaultyDisk::new(), files(1, 0));
+    let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
+    flush_some(&mut process, &mut files);
+    flush_some(&mut process, &mut files);
+    drop(process);
+    let disk = disk.kill();
+    let is_segment = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "parquet");
+    let path = disk.names().into_iter().find(is_segment).unwrap();
+    let content = disk.content(&path).unwrap();
+    disk.remove(&path).unwrap();
+    for _ in 0..2 {
+        let mut process = Process::start(&disk, config(), &mut files, false).unwrap();
+        let figures = process.store.figures();
+        assert!(figures.damaged[0].ends_with(", with 3 records"), "{figures:?}");
+        assert_eq!((process.records().len(), figures.damaged.len()), (3, 1), "{figures:?}");
+        assert!(process.run());
+    }
+    // It comes back from a backup, or with a disk that was not mounted.
+    disk.put(&path, &content);
+    let process = Process::start(&disk, config(), &mut files, false).unwrap();
+    assert_eq!((process.records().len(), process.store.figures().damaged.len()), (6, 0));
 }
 
 #[test]
