@@ -110,7 +110,7 @@ fn what_was_received_is_found_counted_and_exported_exactly() {
     let fields = json_lines(&said(&weir, &["search"], &["service:web", "--fields", "-o", "json"]));
     let code = fields.iter().find(|field| field["name"] == "@http.status_code").unwrap();
     let want = json!({ "name": "@http.status_code", "type": "number", "count": 300, "distinct": 1,
-        "values": [{ "value": 500, "count": 300 }] });
+        "values": [{ "value": 500, "count": 300 }], "min": 500.0, "max": 500.0 });
     assert_eq!(*code, want);
     let table = said(&weir, &["search"], &["--fields", "-n", "50"]);
     let service = table.lines().find(|line| line.starts_with("  service ")).unwrap();

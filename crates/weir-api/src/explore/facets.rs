@@ -73,6 +73,12 @@ pub struct FacetEntry {
     pub distinct: Option<u64>,
     /// Those of most records first.
     pub values: Vec<ValueEntry>,
+    /// The least, where values are numbers; in the unit of the field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// The greatest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
 }
 
 impl From<Facet> for FacetEntry {
@@ -84,6 +90,8 @@ impl From<Facet> for FacetEntry {
             count: facet.records,
             distinct: facet.distinct,
             values: facet.values.into_iter().map(value).collect(),
+            min: facet.range.map(|(min, _)| min),
+            max: facet.range.map(|(_, max)| max),
         }
     }
 }

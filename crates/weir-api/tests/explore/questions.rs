@@ -504,8 +504,8 @@ fn fields_values_context_patterns_and_the_store_are_told() {
     );
     let facets = get(&api, &facets).json();
     let want = json!([
-        { "name": "@service_time", "type": "text", "count": 50, "distinct": 50, "values": [{ "value": 50, "count": 1 }] },
-        { "name": "service", "type": "text", "count": 50, "distinct": 2, "values": [{ "value": "api", "count": 45 }] },
+        { "name": "@service_time", "type": "text", "count": 50, "distinct": 50, "values": [{ "value": 50, "count": 1 }], "min": 0.0, "max": 1.5 },
+        { "name": "service", "type": "text", "count": 50, "distinct": 2, "values": [{ "value": "api", "count": 45 }], "min": 0.0, "max": 1.5 },
     ]);
     assert_eq!((&facets["facets"], &facets["left_out"]), (&want, &json!(0)));
     assert_eq!(facets["meta"]["weir"]["matched"], 50);

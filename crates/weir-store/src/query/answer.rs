@@ -196,6 +196,8 @@ pub struct Facet {
     pub distinct: Option<u64>,
     /// Values and in how many records each is, the most common first.
     pub values: Vec<(AttributeValue, u64)>,
+    /// The least and the greatest, where values are numbers; in the unit of the field.
+    pub range: Option<(f64, f64)>,
 }
 
 /// Fields of some records.

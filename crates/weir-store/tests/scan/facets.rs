@@ -35,6 +35,25 @@ fn field_of(name: &str, measures: &[NamedMeasure]) -> Field {
     )
 }
 
+/// The least and the greatest number.
+fn range_of(all: &[StoredRecord], filter: &Filter, field: &Field) -> Option<(f64, f64)> {
+    let computes = [Aggregation::Min, Aggregation::Max].map(|aggregation| Compute {
+        aggregation,
+        field: Some(field.clone()),
+        interval_ns: None,
+    });
+    let request = AggregateRequest {
+        filter: filter.clone(),
+        computes: computes.to_vec(),
+        group_by: Vec::new(),
+        zone: Zone::UTC,
+    };
+    match naive::aggregate(all, &request).buckets[0].computes[..] {
+        [ComputeValue::Number(min), ComputeValue::Number(max)] => Some((min, max)),
+        _ => None,
+    }
+}
+
 /// In how many records each value of a field is, and how many records have one.
 fn counts(all: &[StoredRecord], filter: &Filter, field: Field) -> (BTreeMap<String, u64>, u64) {
     let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
@@ -82,9 +101,12 @@ proptest! {
             prop_assert!(records.is_sorted_by(|a, b| a >= b), "{:?}", records);
             for facet in &answer.facets {
                 let field = field_of(&facet.name, &filter.measures);
+                let is_number = facet.value_type == ValueType::Number;
+                let range = is_number.then(|| range_of(&all, &filter, &field)).flatten();
                 let wanted = counts(&all, &filter, field);
                 let what = format!("{} of {query} in snapshot {number}", facet.name);
                 prop_assert_eq!((counts_of(facet), facet.records), wanted.clone(), "{}", &what);
+                prop_assert_eq!(facet.range, range, "{}", &what);
                 prop_assert_eq!(facet.distinct, Some(wanted.0.len() as u64), "{}", &what);
                 let sizes: Vec<u64> = facet.values.iter().map(|(_, records)| *records).collect();
                 prop_assert!(sizes.is_sorted_by(|a, b| a >= b), "{}: {:?}", what, sizes);
@@ -148,6 +170,8 @@ fn what_is_asked_for_is_counted_and_cut_and_what_is_unknown_is_named() {
             .map(|facet| (facet.name.as_str(), facet.value_type, facet.values.len()))
             .collect();
         assert_eq!(named, [("@n", ValueType::Number, 2), ("service", ValueType::Text, 2)]);
+        let ranges: Vec<_> = answer.facets.iter().map(|facet| facet.range).collect();
+        assert_eq!(ranges, [Some((0.0, 999.0)), None]);
         assert_eq!(answer.coverage.unknown_fields, ["@nosuch"]);
         let few = found(snapshot, &FacetsRequest { limit: 1, ..asked });
         assert_eq!((few.facets.len(), few.left_out), (1, 1));

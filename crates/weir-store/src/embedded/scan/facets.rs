@@ -11,7 +11,8 @@ use weir_expr::{Field, Reserved};
 
 use super::eval::Evaluator;
 use super::fields::{fields, unknown_fields};
-use super::group::GroupField;
+use super::figure::{Cells, Kind};
+use super::group::{ByRow, GroupField};
 use super::plan::Plan;
 use super::row_set::RowSet;
 use super::run::{Halt, Sink, run, thread_count};
@@ -21,8 +22,8 @@ use crate::embedded::segment::SegmentError;
 use crate::embedded::snapshot::Snapshot;
 use crate::limits::{FACET_FIELDS_MAX, FACET_VALUES_MAX};
 use crate::query::{
-    Budget, Facet, Facets, FacetsRequest, FieldInfo, Filter, GroupBy, GroupKey, QueryError,
-    ValueType, compare_keys,
+    Aggregation, Budget, ComputeValue, Facet, Facets, FacetsRequest, FieldInfo, Filter, GroupBy,
+    GroupKey, QueryError, ValueType, compare_keys,
 };
 
 /// A field whose values come fewer times than that on average has values of no use.
@@ -44,6 +45,8 @@ struct FieldCounts {
     certainty: Certainty,
     /// Memory for the texts of values.
     limit_bytes: usize,
+    /// All numbers in one cell, where values are numbers.
+    numbers: Option<Cells>,
 }
 
 /// How much is known about the values of a field.
@@ -58,9 +61,15 @@ enum Certainty {
 }
 
 impl FieldCounts {
-    fn new(field: &Field, limit_bytes: usize) -> Self {
-        let values = GroupField::new(&GroupBy::top(field.clone(), usize::MAX));
-        Self { values, counts: Vec::new(), records: 0, certainty: Certainty::Exact, limit_bytes }
+    fn new(wanted: &Wanted, limit_bytes: usize) -> Self {
+        let values = GroupField::new(&GroupBy::top(wanted.field.clone(), usize::MAX));
+        let numbers = (wanted.value_type == ValueType::Number).then(|| {
+            let mut numbers = Cells::new(Kind::Numbers);
+            numbers.resize(1);
+            numbers
+        });
+        let (counts, certainty) = (Vec::new(), Certainty::Exact);
+        Self { values, counts, records: 0, certainty, limit_bytes, numbers }
     }
 
     fn add(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), SegmentError> {
@@ -76,6 +85,13 @@ impl FieldCounts {
             return Ok(());
         }
         self.records += present.count() as u64;
+        if let Some(numbers) = &mut self.numbers {
+            let unit = at.unit_of(&self.values.by.field);
+            let cells = ByRow { first: vec![0; rows.len()], extra: Vec::new() };
+            for column in columns.iter().flatten() {
+                numbers.add_column(column, unit, rows, &cells);
+            }
+        }
         if GroupField::bytes_of_texts(text_bytes) > self.limit_bytes {
             // Values of such length are not what one looks for.
             self.forget_all();
@@ -137,6 +153,9 @@ impl FieldCounts {
     fn merge(&mut self, other: &Self) {
         self.records += other.records;
         self.certainty = self.certainty.max(other.certainty);
+        if let (Some(mine), Some(theirs)) = (&mut self.numbers, &other.numbers) {
+            mine.merge(0, theirs, 0);
+        }
         if self.certainty == Certainty::Useless {
             return self.forget_all();
         }
@@ -144,6 +163,15 @@ impl FieldCounts {
             self.add_value(&other.values, number, *records);
         }
         self.fit();
+    }
+
+    /// The least and the greatest number.
+    fn range(&self) -> Option<(f64, f64)> {
+        let number = |aggregation| match self.numbers.as_ref()?.value(aggregation, &[0]) {
+            ComputeValue::Number(number) => Some(number),
+            _ => None,
+        };
+        number(Aggregation::Min).zip(number(Aggregation::Max))
     }
 
     /// The most common values.
@@ -185,7 +213,7 @@ pub fn facets(
     let parts = (wanted.len() * (thread_count(&units) + 1)).max(1);
     let limit_bytes = budget.memory_left_bytes() / parts;
     let make = || {
-        let counts = wanted.iter().map(|wanted| FieldCounts::new(&wanted.field, limit_bytes));
+        let counts = wanted.iter().map(|wanted| FieldCounts::new(wanted, limit_bytes));
         Counted { fields: counts.collect(), matched: 0 }
     };
     let done = run(snapshot, &units, &plan, budget, make)?;
@@ -209,6 +237,7 @@ pub fn facets(
         records: counts.records,
         distinct: (counts.certainty == Certainty::Exact).then_some(counts.counts.len() as u64),
         values: counts.top(request.values),
+        range: counts.range(),
     });
     Ok(Facets { facets: facets.collect(), left_out, matched: counted.matched, coverage })
 }

@@ -52,11 +52,24 @@ fn table(facets: &[FacetEntry]) -> String {
     table.with_last("MOST COMMON", facets.iter().map(most_common))
 }
 
-/// Some values with the number of records that have each.
+/// Some values with the number of records that have each, and the range of numbers if there are
+/// more.
 fn most_common(facet: &FacetEntry) -> String {
-    if facet.values.first().is_some_and(|first| first.count == 1 && facet.count > 1) {
-        return "each once".to_owned();
-    }
+    let has_more = facet.distinct.is_none_or(|distinct| distinct > facet.values.len() as u64);
+    let range = match (facet.min, facet.max) {
+        (Some(min), Some(max)) if has_more => format!("{min} to {max}"),
+        _ => String::new(),
+    };
+    let is_each_once = facet.values.first().is_some_and(|first| first.count == 1);
+    let values = match () {
+        () if is_each_once && facet.count > 1 => "each once".to_owned(),
+        () => values(facet),
+    };
+    let parts = [range, values].into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<String>>().join(": ")
+}
+
+fn values(facet: &FacetEntry) -> String {
     let values = facet.values.iter().map(|value| {
         let text = short(cell(&value.value), VALUE_CHARS_MAX);
         format!("{text} ({})", group_digits(value.count))
@@ -71,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_stand_in_a_table_with_their_values() {
+    fn fields_stand_in_a_table_with_their_values_and_ranges() {
         let facet = |name: &str, count: u64, distinct: Option<u64>, values: &[(Value, u64)]| {
             let value = |(value, count): &(Value, u64)| json!({ "value": value, "count": count });
             let values: Vec<Value> = values.iter().map(value).collect();
@@ -82,12 +95,17 @@ mod tests {
             }
             serde_json::from_value(facet).unwrap()
         };
+        let mut number: FacetEntry = facet("@n", 20, Some(20), &[(json!(1), 1), (json!(2), 1)]);
+        (number.min, number.max) = (Some(1.0), Some(20.5));
+        let mut code: FacetEntry = facet("@code", 2, Some(1), &[(json!(200), 2)]);
+        (code.min, code.max) = (Some(200.0), Some(200.0));
         let text = table(&[
             facet("status", 3000, Some(2), &[(json!("info"), 2900), (json!("e\nr"), 100)]),
-            facet("@n", 20, Some(20), &[(json!(1), 1), (json!(2), 1)]),
+            number,
+            code,
             facet("@id", 7, None, &[]),
         ]);
-        let want = "  FIELD   RECORDS  VALUES  MOST COMMON\n  status    3,000       2  info (2,900), e⏎r (100)\n  @n           20      20  each once\n  @id           7    many\n";
+        let want = "  FIELD   RECORDS  VALUES  MOST COMMON\n  status    3,000       2  info (2,900), e⏎r (100)\n  @n           20      20  1 to 20.5: each once\n  @code         2       1  200 (2)\n  @id           7    many\n";
         assert_eq!(text, want);
     }
 }
