@@ -36,6 +36,9 @@ pub const PAGE_BYTES_MAX: usize = ROW_GROUP_BYTES_MAX + ROW_GROUP_ROWS_MAX * 16;
 /// Largest footer, indexes included: that of the largest file is a tenth of this.
 pub const FOOTER_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
+/// Attributes without a column of their own that are listed: there may be as many as records.
+pub const RARE_FIELDS_MAX: usize = 10_000;
+
 /// Fields whose values are counted at once: each has memory of its own, and is read.
 pub const FACET_FIELDS_MAX: usize = 200;
 

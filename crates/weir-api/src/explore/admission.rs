@@ -23,7 +23,7 @@ use weir_host::Clock;
 use weir_store::query::{Budget, Stop};
 
 use super::figures::{Figures, Kind, Outcome};
-use super::limits::QueryLimits;
+use super::limits::{QueryLimits, STOP_MAX};
 
 /// Why a question was not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,11 +114,23 @@ impl Admission {
         Ok(())
     }
 
-    /// Ends the workers, each after its present question.
+    /// Ends the workers, each after its present question, which nobody waits for any more. One that
+    /// does not hear of it in time is left behind: the process ends without it.
     pub(crate) fn stop(&self) {
-        self.inner.queue().is_over = true;
+        let mut queue = self.inner.queue();
+        queue.is_over = true;
         self.inner.changed.notify_all();
+        let is_busy = |queue: &mut Queue| queue.running > 0;
+        let changed = &self.inner.changed;
+        let waited = changed.wait_timeout_while(queue, STOP_MAX, is_busy);
+        let (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let running = queue.running;
+        drop(queue);
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if running > 0 {
+            tracing::error!(running, "queries that do not end are left behind");
+            return threads.clear();
+        }
         for thread in threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a worker of the API panicked");
@@ -247,6 +259,9 @@ impl Inner {
             (job.run)(waited);
             queue = self.queue();
             queue.running -= 1;
+            if queue.is_over {
+                self.changed.notify_all();
+            }
         }
         queue.waiting.clear();
     }

@@ -12,8 +12,8 @@ use utoipa::{IntoParams, ToSchema};
 use weir_expr::{Expr, ExprKind, Field, Glob, Piece, Test};
 use weir_host::Zone;
 use weir_store::query::{
-    Aggregate, AggregateRequest, Aggregation, Compute, ComputeValue, FieldInfo, GroupBy, GroupKey,
-    LogStore, ValueType,
+    Aggregate, AggregateRequest, Aggregation, Compute, ComputeValue, FieldInfo, FieldList, GroupBy,
+    GroupKey, LogStore, ValueType,
 };
 
 use super::Kind;
@@ -81,8 +81,8 @@ pub(crate) async fn fields(
     let limit = bounded("limit", asked.limit, COMPLETIONS, COMPLETIONS_MAX)?;
     let time = shared.explore.time("timeout", asked.timeout.as_deref())?;
     let prefix = asked.prefix.to_lowercase();
-    let document = move |fields: Vec<FieldInfo>, meta| {
-        let fields = fields.into_iter().filter(|field| {
+    let document = move |list: FieldList, meta| {
+        let fields = list.fields.into_iter().filter(|field| {
             let name = field.name.to_lowercase();
             name.starts_with(&prefix)
                 || name.strip_prefix('@').is_some_and(|n| n.starts_with(&prefix))

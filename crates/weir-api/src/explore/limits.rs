@@ -85,6 +85,10 @@ pub(super) const PATTERNS: usize = 50;
 /// How long a question may take at most: a worker is its own for that time.
 pub const DEADLINE_MAX: Duration = Duration::from_mins(1);
 
+/// How long an end waits for questions that were told that nobody waits for them. They look every
+/// few milliseconds.
+pub(super) const STOP_MAX: Duration = Duration::from_secs(2);
+
 /// How long a deletion may take to become durable: the head is flushed before.
 pub(super) const DELETE_TIMEOUT: Duration = Duration::from_secs(20);
 

@@ -41,7 +41,7 @@ use tokio::sync::Semaphore;
 use weir_expr::CompileError;
 use weir_host::Clock;
 use weir_store::query::{
-    Aggregate, Budget, Coverage, Facets, FieldInfo, LogStore, NamedMeasure, Patterns, QueryError,
+    Aggregate, Budget, Coverage, Facets, FieldList, LogStore, NamedMeasure, Patterns, QueryError,
     RecordContext, SearchPage, Shortfall, StoreFigures,
 };
 
@@ -228,9 +228,9 @@ impl Answer for Option<RecordContext> {
     }
 }
 
-impl Answer for Vec<FieldInfo> {
+impl Answer for FieldList {
     fn coverage(&self) -> Coverage {
-        Coverage::default()
+        self.coverage.clone()
     }
 }
 

@@ -1,10 +1,11 @@
 //! More questions than can be answered, and questions whose senders leave.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
 
-use crate::support::{api, api_of, get, read, send_post, wait_until};
+use crate::support::{MemoryStore, api, api_of, get, read, record, send_post, wait_until};
 use weir_api::{Api, QueryLimits};
 
 const SEARCH: &str = "/api/v2/logs/events/search";
@@ -56,6 +57,20 @@ fn a_question_ends_when_its_sender_leaves() {
         metric(&api, "weir_queries_total{kind=\"search\",outcome=\"cancelled\"}") == 1
     });
     api.shutdown();
+}
+
+#[test]
+fn a_question_that_does_not_end_does_not_hold_up_the_end_of_weir() {
+    let store = MemoryStore { is_deaf: true, ..MemoryStore::new((0..5).map(record).collect()) };
+    let store = Arc::new(store);
+    let api = api_of(Arc::clone(&store));
+    store.set_closed(true);
+    let asked = ask(&api);
+    wait_until("it has begun", || store.begun.load(Ordering::SeqCst) == 1);
+    drop(asked);
+    api.shutdown();
+    assert_eq!(store.cancelled.load(Ordering::SeqCst), 0, "it still runs");
+    store.set_closed(false);
 }
 
 #[test]

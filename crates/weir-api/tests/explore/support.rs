@@ -15,9 +15,9 @@ use weir_store::embedded::columns::{AttributeValue, Form, StoredRecord};
 use weir_store::query::{
     Access, Aggregate, AggregateRequest, Aggregation, Bucket, Budget, CancelError, Compute,
     ComputeValue, ContextRequest, Coverage, DeleteError, DeletionReport, Facet, Facets,
-    FacetsRequest, FieldInfo, Filter, GroupBy, GroupKey, LogStore, NamedMeasure, Pattern, Patterns,
-    PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest, Shortfall, Stop,
-    StoreFigures, StoreReport, TimeRange, ValueType, naive,
+    FacetsRequest, FieldInfo, FieldList, Filter, GroupBy, GroupKey, LogStore, NamedMeasure,
+    Pattern, Patterns, PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest,
+    Shortfall, Stop, StoreFigures, StoreReport, TimeRange, ValueType, naive,
 };
 
 /// Time of the first record, nanoseconds since 1970: 2026-01-01T00:00:00Z.
@@ -39,6 +39,8 @@ pub(crate) struct MemoryStore {
     /// What was asked to be deleted.
     pub(crate) deletions: Mutex<Vec<Filter>>,
     pub(crate) cancelled_deletion: Mutex<Option<u64>>,
+    /// Questions do not look whether somebody waits for them.
+    pub(crate) is_deaf: bool,
     /// Questions wait while it is closed.
     pub(crate) gate: Gate,
     /// Questions that began.
@@ -68,7 +70,7 @@ impl MemoryStore {
         self.begun.fetch_add(1, Ordering::SeqCst);
         let mut closed = self.gate.is_closed.lock().unwrap();
         while *closed {
-            if budget.check() == Err(Stop::Cancelled) {
+            if !self.is_deaf && budget.check() == Err(Stop::Cancelled) {
                 self.cancelled.fetch_add(1, Ordering::SeqCst);
                 return Err(QueryError::Cancelled);
             }
@@ -187,14 +189,15 @@ impl LogStore for MemoryStore {
         _range: TimeRange,
         _access: &Access,
         _budget: &Budget,
-    ) -> Result<Vec<FieldInfo>, QueryError> {
+    ) -> Result<FieldList, QueryError> {
         let field =
             |name: &str, value_type| FieldInfo { name: name.to_owned(), value_type, parts: 1 };
-        Ok(vec![
+        let fields = vec![
             field("service", ValueType::Text),
             field("@http.status_code", ValueType::Number),
             field("@http.method", ValueType::Text),
-        ])
+        ];
+        Ok(FieldList { fields, coverage: Coverage::default() })
     }
 
     fn figures(&self) -> StoreFigures {

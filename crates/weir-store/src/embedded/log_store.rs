@@ -9,8 +9,8 @@ use super::scan;
 use super::snapshot::Snapshot;
 use crate::query::{
     Access, Aggregate, AggregateRequest, Budget, CancelError, ContextRequest, DeleteError,
-    DeletionReport, Facets, FacetsRequest, FieldInfo, Filter, LogStore, NamedMeasure, Patterns,
-    PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest, StoreFigures,
+    DeletionReport, Facets, FacetsRequest, FieldInfo, FieldList, Filter, LogStore, NamedMeasure,
+    Patterns, PatternsRequest, QueryError, RecordContext, SearchPage, SearchRequest, StoreFigures,
     StoreReport, TimeRange, ValueType,
 };
 
@@ -127,18 +127,18 @@ impl<S: Snapshots> LogStore for Explorer<S> {
         range: TimeRange,
         access: &Access,
         budget: &Budget,
-    ) -> Result<Vec<FieldInfo>, QueryError> {
-        let mut fields = scan::fields(&self.store.snapshot(range), range, access, budget)?;
+    ) -> Result<FieldList, QueryError> {
+        let mut list = scan::fields(&self.store.snapshot(range), range, access, budget)?;
         // How many records have one is not known before it is computed.
         let computed = self.measures.iter().map(|measure| FieldInfo {
             name: format!("@{}", measure.path),
             value_type: ValueType::Number,
             parts: 0,
         });
-        let is_new = |field: &FieldInfo| fields.iter().all(|known| known.name != field.name);
+        let is_new = |field: &FieldInfo| list.fields.iter().all(|known| known.name != field.name);
         let computed: Vec<FieldInfo> = computed.filter(is_new).collect();
-        fields.extend(computed);
-        Ok(fields)
+        list.fields.extend(computed);
+        Ok(list)
     }
 
     fn report(&self) -> StoreReport {

@@ -182,6 +182,15 @@ pub struct FieldInfo {
     pub parts: u64,
 }
 
+/// Fields that records have.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct FieldList {
+    /// The most common first.
+    pub fields: Vec<FieldInfo>,
+    /// What the answer rests on.
+    pub coverage: Coverage,
+}
+
 /// A field of some records, with its values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facet {

@@ -14,8 +14,8 @@ mod request;
 mod store;
 
 pub use answer::{
-    Aggregate, Bucket, ComputeValue, Coverage, Facet, Facets, FieldInfo, GroupKey, Pattern,
-    Patterns, RecordContext, Scanned, SearchPage, Shortfall, ValueType,
+    Aggregate, Bucket, ComputeValue, Coverage, Facet, Facets, FieldInfo, FieldList, GroupKey,
+    Pattern, Patterns, RecordContext, Scanned, SearchPage, Shortfall, ValueType,
 };
 pub use budget::{Budget, Stop};
 pub use error::{CancelError, DeleteError, QueryError};

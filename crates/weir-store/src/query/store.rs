@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_expr::{Expr, NamedMeasure};
 use weir_model::RecordFlags;
 
-use super::answer::{Aggregate, Facets, FieldInfo, Patterns, RecordContext, SearchPage};
+use super::answer::{Aggregate, Facets, FieldList, Patterns, RecordContext, SearchPage};
 use super::budget::Budget;
 use super::error::{CancelError, DeleteError, QueryError};
 use super::request::{
@@ -70,7 +70,7 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
         range: TimeRange,
         access: &Access,
         budget: &Budget,
-    ) -> Result<Vec<FieldInfo>, QueryError>;
+    ) -> Result<FieldList, QueryError>;
 
     /// What is stored and what it takes.
     fn report(&self) -> StoreReport;

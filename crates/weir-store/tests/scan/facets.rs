@@ -113,7 +113,7 @@ proptest! {
             }
             // Those that are not there are in no record.
             let named: BTreeSet<&String> = answer.facets.iter().map(|facet| &facet.name).collect();
-            for info in scan::fields(snapshot, TimeRange::ALL, &access, &budget()).unwrap() {
+            for info in scan::fields(snapshot, TimeRange::ALL, &access, &budget()).unwrap().fields {
                 if !named.contains(&info.name) {
                     let (_, records) = counts(&all, &filter, field_of(&info.name, &[]));
                     prop_assert_eq!(records, 0, "{} of {}", info.name, query);

@@ -396,6 +396,8 @@ fn a_budget_cuts_the_answer_and_the_answer_says_so() {
         let late = Budget::new(clock(), Some(Duration::ZERO), 1 << 20);
         let found = scan::aggregate(snapshot, &by_number, &late).unwrap();
         assert_eq!(found.coverage.shortfalls, [Shortfall::Deadline]);
+        let found = scan::fields(snapshot, TimeRange::ALL, &Access::all(), &late).unwrap();
+        assert_eq!(found.coverage.shortfalls, [Shortfall::Deadline]);
 
         let small = Budget::new(clock(), None, 100_000);
         let found = scan::aggregate(snapshot, &by_number, &small).unwrap();
@@ -593,10 +595,35 @@ fn tags_that_no_record_has_are_named_where_nothing_was_found() {
 }
 
 fn field_names(snapshot: &Snapshot, range: TimeRange, access: &Access) -> BTreeSet<String> {
-    let fields = scan::fields(snapshot, range, access, &budget()).unwrap();
+    let fields = scan::fields(snapshot, range, access, &budget()).unwrap().fields;
     let names: BTreeSet<String> = fields.iter().map(|field| field.name.clone()).collect();
     assert_eq!(names.len(), fields.len(), "a field is there twice: {fields:?}");
     names
+}
+
+#[test]
+fn of_very_many_fields_the_common_ones_come_first() {
+    let names: Vec<&'static str> =
+        (0..15_000).map(|number| &*format!("k{number:05}").leak()).collect();
+    let mut records = numbered(3000);
+    for (record, names) in records.iter_mut().zip(names.chunks(5)) {
+        record.attributes.extend(names.iter().map(|name| (*name, AttributeValue::Int(1))));
+    }
+    let (_, snapshots) = snapshots(&records, &[]);
+    for snapshot in &snapshots {
+        let list = scan::fields(snapshot, TimeRange::ALL, &Access::all(), &budget()).unwrap();
+        let fields = list.fields;
+        let place = fields.iter().position(|field| field.name == "@n").unwrap();
+        assert!(place < 20, "behind {place} others");
+        if snapshot.chunks.is_empty() {
+            assert!((10_000..11_000).contains(&fields.len()), "{} are listed", fields.len());
+        }
+        // What is not listed is no unknown field.
+        let filter = filter("@k14999:* OR @k00000:*", TimeRange::ALL);
+        let request = SearchRequest { filter, order: Order::NewestFirst, limit: 9, after: None };
+        let found = scan::search(snapshot, &request, &budget()).unwrap();
+        assert_eq!((found.records.len(), found.coverage.unknown_fields), (2, vec![]));
+    }
 }
 
 proptest! {

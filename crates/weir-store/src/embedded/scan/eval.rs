@@ -34,7 +34,7 @@ pub(super) struct Evaluator {
     sources: HashMap<(Field, bool), Rc<Alternatives>>,
     /// What is known about the words of terms in the present unit.
     pub(super) word_rows: HashMap<TermId, Option<Rc<WordRows>>>,
-    budget: Budget,
+    pub(super) budget: Budget,
     /// Why the present page was not searched to its end.
     stopped: Option<Stop>,
 }
@@ -240,6 +240,23 @@ impl Evaluator {
         let found = Rc::new(self.reader.sources(field, measures));
         self.sources.insert((field.clone(), is_plain), Rc::clone(&found));
         found
+    }
+
+    /// Reads what fields have without a column on this page: for many of them at once, as all that
+    /// has no column stands together.
+    pub(super) fn read_rest_of<'a>(
+        &mut self,
+        fields: impl Iterator<Item = &'a Field>,
+    ) -> Result<(), SegmentError> {
+        let mut paths = Vec::new();
+        for field in fields {
+            let sources = self.sources_of(field, false);
+            paths.extend(sources.iter().flatten().filter_map(|source| match source {
+                Source::Rest(path) => Some(path.clone()),
+                _ => None,
+            }));
+        }
+        if paths.len() > 1 { self.reader.read_rest_of(&paths) } else { Ok(()) }
     }
 
     /// Rows of which a value of the source passes, and, when that is asked for, rows that have a

@@ -191,7 +191,9 @@ impl FieldCounts {
 impl Sink for Counted {
     fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
         self.matched += rows.count() as u64;
+        at.read_rest_of(self.fields.iter().map(|field| &field.values.by.field))?;
         for field in &mut self.fields {
+            at.budget.check()?;
             field.add(at, rows)?;
         }
         Ok(())
@@ -258,13 +260,11 @@ fn wanted(
     let Filter { range, access, measures, .. } = &request.filter;
     let computed = measures.iter().map(|measure| (&measure.path, ValueType::Number));
     let computed = computed.map(|(path, value_type)| (Field::Attribute(path.clone()), value_type));
-    let mut known: Vec<(Field, ValueType)> = computed.collect();
-    for info in fields(snapshot, *range, access, budget)? {
-        let field = field_of(&info);
-        if known.iter().all(|(known, _)| *known != field) {
-            known.push((field, info.value_type));
-        }
-    }
+    let computed: Vec<(Field, ValueType)> = computed.collect();
+    let stored = fields(snapshot, *range, access, budget)?;
+    let stored = stored.fields.iter().map(|info| (field_of(info), info.value_type));
+    let is_new = |(field, _): &(Field, _)| computed.iter().all(|(known, _)| known != field);
+    let mut known: Vec<_> = computed.iter().cloned().chain(stored.filter(is_new)).collect();
     if !request.fields.is_empty() {
         let type_of = |field: &Field| known.iter().find(|(known, _)| known == field);
         let value_type = |field| type_of(field).map_or(ValueType::Text, |(_, found)| *found);

@@ -5,7 +5,7 @@
 //! every plan. Only of row groups of which the plan takes all rows it is enough to look at what is
 //! known about their columns.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use weir_expr::{Field, Reserved};
@@ -20,23 +20,42 @@ use super::sources::{is_below, taken_paths};
 use super::tags::{may_have_tag, tag_keys};
 use super::unit::{Place, Unit};
 use crate::embedded::columns::AttributeValue;
-use crate::embedded::segment::{Dictionary, Role, ValueKind};
+use crate::embedded::hash::FoldState;
+use crate::embedded::segment::{ChunkInfo, Dictionary, Role, ValueKind};
 use crate::embedded::sidecar::RestPaths;
 use crate::embedded::snapshot::{OpenSegment, Snapshot};
-use crate::query::{Access, Budget, FieldInfo, Filter, QueryError, TimeRange, ValueType};
+use crate::limits::RARE_FIELDS_MAX;
+use crate::query::{
+    Access, Budget, Coverage, FieldInfo, FieldList, Filter, QueryError, TimeRange, ValueType,
+};
 
 /// The attributes that one thread has found.
 #[derive(Default)]
 struct Seen<'a> {
     /// Only these, and what is below them; `None` = all.
     wanted: Option<&'a [String]>,
-    /// With the type of their values and in how many units they are.
-    attributes: BTreeMap<String, (ValueType, u64)>,
-    /// Those that were found in the present unit.
-    of_unit: BTreeSet<String>,
+    attributes: HashMap<String, SeenAttribute, FoldState>,
+    /// How many of them have no column anywhere: of these not all are kept.
+    rare: usize,
+    /// The number of the present unit.
+    unit: u64,
     /// Units that have rows.
     units: u64,
     is_unit_counted: bool,
+}
+
+/// An attribute that was found.
+#[derive(Debug, Clone, Copy)]
+struct SeenAttribute {
+    value_type: ValueType,
+    /// In how many units it is.
+    units: u64,
+    /// The last of them.
+    unit: u64,
+    /// In how many records it is at least: how common it is.
+    records: u64,
+    /// It has a column of its own in one of them: those that have none are rare, or lists.
+    has_column: bool,
 }
 
 impl Seen<'_> {
@@ -53,20 +72,45 @@ impl Seen<'_> {
         self.attributes.keys().any(|path| is_or_is_below(path, wanted))
     }
 
-    fn add(&mut self, path: &str, value_type: ValueType) {
-        if !self.is_wanted(path) || !self.of_unit.insert(path.to_owned()) {
-            return;
+    /// An attribute that has a column in the present unit.
+    fn add_column(&mut self, path: &str, value_type: ValueType, records: u64) {
+        self.add(path, value_type, records, true);
+    }
+
+    /// One that has none.
+    fn add_rest(&mut self, path: &str) {
+        self.add(path, ValueType::Text, 1, false);
+    }
+
+    fn add(&mut self, path: &str, value_type: ValueType, records: u64, has_column: bool) {
+        if self.is_wanted(path) && !self.is_in_unit(path) {
+            let (units, unit) = (1, self.unit);
+            self.note(path, SeenAttribute { value_type, units, unit, records, has_column });
         }
-        self.note(path.to_owned(), value_type, 1);
+    }
+
+    /// It was found in the present unit already.
+    fn is_in_unit(&self, path: &str) -> bool {
+        self.attributes.get(path).is_some_and(|seen| seen.unit == self.unit)
     }
 
     /// Values of two types are texts.
-    fn note(&mut self, path: String, value_type: ValueType, units: u64) {
-        let entry = self.attributes.entry(path).or_insert((value_type, 0));
-        if entry.0 != value_type {
-            entry.0 = ValueType::Text;
+    fn note(&mut self, path: &str, seen: SeenAttribute) {
+        if let Some(known) = self.attributes.get_mut(path) {
+            self.rare -= usize::from(seen.has_column && !known.has_column);
+            if known.value_type != seen.value_type {
+                known.value_type = ValueType::Text;
+            }
+            known.units += seen.units;
+            known.records += seen.records;
+            known.unit = seen.unit;
+            known.has_column |= seen.has_column;
+            return;
         }
-        entry.1 += units;
+        if seen.has_column || self.wanted.is_some() || self.rare < RARE_FIELDS_MAX {
+            self.rare += usize::from(!seen.has_column);
+            self.attributes.insert(path.to_owned(), seen);
+        }
     }
 
     fn count_unit(&mut self) {
@@ -76,8 +120,8 @@ impl Seen<'_> {
 
     fn merge(&mut self, other: Self) {
         self.units += other.units;
-        for (path, (value_type, units)) in other.attributes {
-            self.note(path, value_type, units);
+        for (path, seen) in other.attributes {
+            self.note(&path, seen);
         }
     }
 }
@@ -91,25 +135,30 @@ impl Sink for Seen<'_> {
     }
 
     fn begin_unit(&mut self) {
-        self.of_unit.clear();
+        self.unit += 1;
         self.is_unit_counted = false;
     }
 
     fn take_unit(&mut self, unit: &Unit) -> bool {
-        let Place::Group { segment, .. } = &unit.place else { return false };
+        let Place::Group { segment, group } = &unit.place else { return false };
         let Some(rest) = rest_paths(segment) else { return false };
         self.count_unit();
-        for column in segment.segment.columns() {
+        for (number, column) in segment.segment.columns().iter().enumerate() {
             let Role::Attribute(path) = &column.role else { continue };
+            let chunk = segment.segment.chunk(*group, number);
+            let records = chunk.map_or(0, ChunkInfo::value_count);
+            if records == 0 {
+                continue;
+            }
             let value_type = match column.kind {
                 ValueKind::Bool => ValueType::Bool,
                 ValueKind::Int | ValueKind::Double => ValueType::Number,
                 ValueKind::Text | ValueKind::Bytes => ValueType::Text,
             };
-            self.add(path, value_type);
+            self.add_column(path, value_type, records);
         }
         for (path, _) in rest.iter().filter(|(_, what)| what.has_values) {
-            self.add(path, ValueType::Text);
+            self.add_rest(path);
         }
         true
     }
@@ -121,7 +170,7 @@ impl Sink for Seen<'_> {
     fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
         self.count_unit();
         for path in at.reader.attribute_paths() {
-            if !self.is_wanted(&path) || self.of_unit.contains(&path) {
+            if !self.is_wanted(&path) || self.is_in_unit(&path) {
                 continue;
             }
             let source = Source::Attribute(path.clone());
@@ -129,7 +178,7 @@ impl Sink for Seen<'_> {
             let mut present = column.present(rows.len());
             present.intersect(rows);
             if !present.is_empty() {
-                self.add(&path, value_type(column.view()));
+                self.add_column(&path, value_type(column.view()), present.count() as u64);
             }
             at.reader.forget(&source, column);
         }
@@ -138,7 +187,7 @@ impl Sink for Seen<'_> {
                 && rows.contains(row)
                 && let Ok(path) = std::str::from_utf8(path)
             {
-                self.add(path, ValueType::Text);
+                self.add_rest(path);
             }
         })?;
         Ok(())
@@ -182,20 +231,20 @@ fn may_be_in_rest(segment: &OpenSegment, wanted: &str) -> bool {
     })
 }
 
-/// What the rows that the filter describes have, and whether nothing was left out.
+/// What the rows that the filter describes have.
 fn seen<'a>(
     snapshot: &Snapshot,
     filter: &Filter,
     wanted: Option<&'a [String]>,
     budget: &Budget,
-) -> Result<(Seen<'a>, bool), QueryError> {
+) -> Result<(Seen<'a>, Coverage), QueryError> {
     let plan = Plan::new(filter, &snapshot.deletions)?;
     let units = Unit::of(snapshot, plan.range);
     let make = || Seen { wanted, ..Seen::default() };
     let done = run(snapshot, &units, &plan, budget, make)?;
     let mut seen = make();
     done.sinks.into_iter().for_each(|sink| seen.merge(sink));
-    Ok((seen, !done.coverage.is_partial()))
+    Ok((seen, done.coverage))
 }
 
 /// Fields of records of the range that may be seen, the most common first.
@@ -207,27 +256,28 @@ pub fn fields(
     range: TimeRange,
     access: &Access,
     budget: &Budget,
-) -> Result<Vec<FieldInfo>, QueryError> {
+) -> Result<FieldList, QueryError> {
     let filter = Filter { range, ..Filter::all(access.clone()) };
-    let (seen, _) = seen(snapshot, &filter, None, budget)?;
+    let (seen, mut coverage) = seen(snapshot, &filter, None, budget)?;
     let reserved = Reserved::ALL.iter().map(|key| FieldInfo {
         name: key.name().to_owned(),
         value_type: ValueType::Text,
         parts: seen.units,
     });
-    let mut fields: Vec<FieldInfo> = reserved.collect();
-    let attributes = seen.attributes.into_iter().map(|(path, (value_type, parts))| FieldInfo {
-        name: format!("@{path}"),
-        value_type,
-        parts,
+    let attributes = seen.attributes.into_iter().map(|(path, seen)| {
+        let (name, value_type, parts) = (format!("@{path}"), seen.value_type, seen.units);
+        (FieldInfo { name, value_type, parts }, seen.records)
     });
-    let tags = tag_keys(snapshot, &filter, budget)?.into_iter();
-    let tags = tags.filter(|(key, _)| Reserved::from_name(key).is_none());
-    let tags = tags.map(|(name, parts)| FieldInfo { name, value_type: ValueType::Text, parts });
-    let mut others: Vec<FieldInfo> = attributes.chain(tags).collect();
-    others.sort_by(|a, b| b.parts.cmp(&a.parts).then_with(|| a.name.cmp(&b.name)));
-    fields.extend(others);
-    Ok(fields)
+    let (tags, of_tags) = tag_keys(snapshot, &filter, budget)?;
+    coverage.add(of_tags);
+    let tags = tags.into_iter().filter(|(key, _)| Reserved::from_name(key).is_none());
+    // A tag is one of all records of a source: they come first.
+    let tags = tags
+        .map(|(name, parts)| (FieldInfo { name, value_type: ValueType::Text, parts }, u64::MAX));
+    let mut others: Vec<(FieldInfo, u64)> = attributes.chain(tags).collect();
+    others.sort_by(|(a, in_a), (b, in_b)| in_b.cmp(in_a).then_with(|| a.name.cmp(&b.name)));
+    let fields = reserved.chain(others.into_iter().map(|(info, _)| info)).collect();
+    Ok(FieldList { fields, coverage })
 }
 
 /// Attributes and tags of the query, and of other `fields` that were named, that no record of the
@@ -281,8 +331,8 @@ fn unknown_attributes(
         named.retain(|path| !may_be_anywhere(snapshot, filter.range, path));
     } else if !named.is_empty() {
         let visible = Filter { range: filter.range, ..Filter::all(filter.access.clone()) };
-        let (seen, is_whole) = seen(snapshot, &visible, Some(&named), budget)?;
-        let is_unknown = |path: &String| is_whole && !seen.has(path);
+        let (seen, coverage) = seen(snapshot, &visible, Some(&named), budget)?;
+        let is_unknown = |path: &String| !coverage.is_partial() && !seen.has(path);
         return Ok(names_of(named.iter().filter(|path| is_unknown(path))));
     }
     Ok(names_of(named.iter()))

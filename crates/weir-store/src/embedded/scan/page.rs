@@ -296,6 +296,22 @@ impl PageReader {
         Ok(gathered.finish())
     }
 
+    /// Reads what these attributes, some perhaps named twice, have without a column on this page.
+    pub(super) fn read_rest_of(&mut self, paths: &[String]) -> Result<(), SegmentError> {
+        let of_path = |path: &'_ String| (path.clone(), Gathered::default());
+        let mut gathered: HashMap<String, Gathered> = paths.iter().map(of_path).collect();
+        self.for_each_rest(|row, path, value| {
+            let known = std::str::from_utf8(path).ok().and_then(|path| gathered.get_mut(path));
+            if let Some(values) = known {
+                values.push(row, value);
+            }
+        })?;
+        for (path, values) in gathered {
+            self.keep(Source::Rest(path), values.finish());
+        }
+        Ok(())
+    }
+
     /// Calls `each` with row, path and value of all attributes without a column, nulls included.
     pub(super) fn for_each_rest(
         &mut self,

@@ -18,7 +18,7 @@ use super::run::{Halt, Sink, run};
 use super::unit::Unit;
 use crate::embedded::segment::Fixed;
 use crate::embedded::snapshot::Snapshot;
-use crate::query::{Budget, Filter, QueryError, resource_attributes, tags_of};
+use crate::query::{Budget, Coverage, Filter, QueryError, resource_attributes, tags_of};
 
 /// The columns that say it.
 const COLUMNS: [Fixed; 2] = [Fixed::Resource, Fixed::Tags];
@@ -81,12 +81,13 @@ impl Sink for Keys {
     }
 }
 
-/// Keys of the tags that records of the filter have, with the number of units that have them.
+/// Keys of the tags that records of the filter have, with the number of units that have them, and
+/// what that rests on.
 pub(super) fn tag_keys(
     snapshot: &Snapshot,
     filter: &Filter,
     budget: &Budget,
-) -> Result<BTreeMap<String, u64>, QueryError> {
+) -> Result<(BTreeMap<String, u64>, Coverage), QueryError> {
     let plan = Plan::new(filter, &snapshot.deletions)?;
     let units = Unit::of(snapshot, plan.range);
     let done = run(snapshot, &units, &plan, budget, Keys::default)?;
@@ -94,7 +95,7 @@ pub(super) fn tag_keys(
     for (key, parts) in done.sinks.into_iter().flat_map(|sink| sink.found) {
         *keys.entry(key).or_default() += parts;
     }
-    Ok(keys)
+    Ok((keys, done.coverage))
 }
 
 /// Finds out whether there is any row.

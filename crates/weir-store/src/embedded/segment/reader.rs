@@ -15,6 +15,7 @@ use parquet::file::metadata::{
 };
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::PageLocation;
+use parquet::file::statistics::Statistics;
 use weir_expr::Dimension;
 use weir_host::DiskFile;
 
@@ -53,6 +54,7 @@ pub struct ChunkInfo {
     /// Offset and length of each page.
     pages: Vec<(u64, u32)>,
     ranges: Option<Vec<Option<MinMax>>>,
+    value_count: u64,
     packed_bytes: u64,
     plain_bytes: u64,
 }
@@ -67,6 +69,11 @@ impl ChunkInfo {
     /// values.
     pub fn ranges(&self) -> Option<&[Option<MinMax>]> {
         self.ranges.as_deref()
+    }
+
+    /// Rows that have a value.
+    pub fn value_count(&self) -> u64 {
+        self.value_count
     }
 
     /// Where it is in the file: offset and length.
@@ -724,11 +731,13 @@ fn chunk_of(
         PageEncoding::Plain
     };
     let ranges = index.and_then(ranges_of).filter(|ranges| ranges.len() == pages.len());
+    let nulls = chunk.statistics().and_then(Statistics::null_count_opt).unwrap_or(0);
     Some(ChunkInfo {
         encoding,
         dictionary,
         pages,
         ranges,
+        value_count: (rows as u64).saturating_sub(nulls),
         packed_bytes: chunk.compressed_size().try_into().ok()?,
         plain_bytes: chunk.uncompressed_size().try_into().ok()?,
     })

@@ -252,7 +252,7 @@ fn measures_of_the_configuration_are_there_for_every_question() {
     };
     assert_eq!((count("@answer:42", vec![]), count("@answer:41", vec![])), (3, 0));
     assert_eq!(count("@answer:41", vec![measure("41")]), 3, "that of the question comes first");
-    let fields = explorer.fields(TimeRange::ALL, &Access::all(), &budget).unwrap();
+    let fields = explorer.fields(TimeRange::ALL, &Access::all(), &budget).unwrap().fields;
     assert!(fields.iter().any(|field| field.name == "@answer"), "{fields:?}");
     let delete = |query| {
         let query = weir_expr::parse(query).unwrap();
