@@ -20,7 +20,7 @@ pub(super) const EXPORT_RECORDS_MAX: usize = weir_store::limits::PAGE_ROWS;
 
 /// Memory of the records that an export reads at once, about: what it has beside the text of two
 /// pages.
-pub(super) const EXPORT_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const EXPORT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Records of a page, unless asked otherwise. Clients know this number.
 pub(super) const PAGE_RECORDS: usize = 10;

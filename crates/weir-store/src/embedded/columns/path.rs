@@ -1,5 +1,6 @@
 //! The values of one attribute path.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use weir_codec::Scalar;
@@ -185,11 +186,27 @@ impl PathColumn {
         self.value_bytes
     }
 
-    /// The values of a row.
-    pub fn of_row(&self, row: u32) -> impl Iterator<Item = Scalar<'_>> {
-        let start = self.rows.partition_point(|found| *found < row);
-        let count = self.rows[start..].iter().take_while(|found| **found == row).count();
-        (start..start + count).map(|index| self.value(index))
+    /// Calls `each` with the values of some rows, which are in order: the place of the row among
+    /// them, and a value.
+    pub(super) fn each_of_rows<'a>(
+        &'a self,
+        rows: &[usize],
+        mut each: impl FnMut(usize, Scalar<'a>),
+    ) {
+        let (mut place, mut number) = (0, 0);
+        while let (Some(row), Some(found)) = (rows.get(place), self.rows.get(number)) {
+            let found = *found as usize;
+            match found.cmp(row) {
+                Ordering::Less => {
+                    number += ahead(&self.rows[number..], |found| (*found as usize) < *row);
+                }
+                Ordering::Greater => place += ahead(&rows[place..], |row| *row < found),
+                Ordering::Equal => {
+                    each(place, self.value(number));
+                    number += 1;
+                }
+            }
+        }
     }
 
     /// The numbers of the values of some rows.
@@ -205,6 +222,18 @@ impl PathColumn {
             + taken_bytes(&self.rows)
             + self.values.memory_bytes()
     }
+}
+
+/// How many of the first items, which are in order, are before what is looked for: found soon when
+/// they are few.
+fn ahead<T>(items: &[T], is_before: impl Fn(&T) -> bool) -> usize {
+    let (mut from, mut step) = (0, 1);
+    while items.get(from + step).is_some_and(&is_before) {
+        from += step;
+        step *= 2;
+    }
+    let end = items.len().min(from + step);
+    from + items[from..end].partition_point(is_before)
 }
 
 #[cfg(test)]
@@ -237,7 +266,33 @@ mod tests {
         }
         let found: Vec<_> = (0..values.len()).map(|index| column.value(index)).collect();
         assert_eq!(found, values);
-        assert_eq!(column.of_row(1).collect::<Vec<_>>(), values[2..4]);
-        assert_eq!(column.of_row(7).count(), 0);
+        let mut found = Vec::new();
+        column.each_of_rows(&[1, 7], |place, value| found.push((place, value)));
+        assert_eq!(found, [(0, values[2]), (0, values[3])]);
+    }
+
+    #[test]
+    fn the_values_of_some_rows_are_those_of_each() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        for _ in 0..200 {
+            let mut some = |share: u32| -> Vec<usize> {
+                (0..rng.usize(1..300)).filter(|_| rng.u32(..100) < share).collect()
+            };
+            let (of_column, asked) = (some(30), some(10));
+            let mut column = PathColumn::new("a", Scalar::Int(0));
+            for row in &of_column {
+                (0..=row % 3)
+                    .for_each(|n| column.push(*row as u32, Scalar::Int((row * 10 + n) as i64)));
+            }
+            let mut found = Vec::new();
+            column.each_of_rows(&asked, |place, value| found.push((place, value)));
+            let places = asked.iter().enumerate().filter(|(_, row)| of_column.contains(row));
+            let wanted: Vec<_> = places
+                .flat_map(|(place, row)| {
+                    (0..=row % 3).map(move |n| (place, Scalar::Int((row * 10 + n) as i64)))
+                })
+                .collect();
+            assert_eq!(found, wanted);
+        }
     }
 }

@@ -488,20 +488,37 @@ impl Rows {
 
     /// Row `row` as a record; `None` when there is none.
     pub fn record(&self, row: usize) -> Option<StoredRecord> {
-        let text = |text: Option<&[u8]>| text.map(|text| as_str(text).to_owned());
-        let number = row as u32;
-        let mut attributes = Vec::new();
+        self.records(&[row]).pop()
+    }
+
+    /// Some rows as records, in order; rows that there are not are left out. Each column is gone
+    /// through once for all of them: there may be many columns with few values each.
+    pub fn records(&self, rows: &[usize]) -> Vec<StoredRecord> {
+        let end = rows.partition_point(|row| *row < self.len());
+        let rows = &rows[..end];
+        let mut records: Vec<StoredRecord> =
+            rows.iter().map(|row| self.without_attributes(*row)).collect();
         for column in &self.paths {
-            for value in column.of_row(number) {
-                add_attribute(&mut attributes, column.path(), value);
+            column.each_of_rows(rows, |place, value| {
+                add_attribute(&mut records[place].attributes, column.path(), value);
+            });
+        }
+        for (record, row) in records.iter_mut().zip(rows) {
+            let number = *row as u32;
+            for (_, path, value) in self.spilled.of_rows(number..number + 1) {
+                add_attribute(&mut record.attributes, path, canonical(value));
             }
         }
-        for (_, path, value) in self.spilled.of_rows(number..number + 1) {
-            add_attribute(&mut attributes, path, canonical(value));
-        }
+        records
+    }
+
+    /// A row that there is.
+    fn without_attributes(&self, row: usize) -> StoredRecord {
+        let text = |text: Option<&[u8]>| text.map(|text| as_str(text).to_owned());
+        let number = row as u32;
         let original = self.originals.binary_search_by_key(&number, |(row, _)| *row);
-        Some(StoredRecord {
-            time_ns: *self.time_ns.get(row)?,
+        StoredRecord {
+            time_ns: self.time_ns[row],
             sequence: self.sequence[row],
             stream: StreamId(self.stream[row]),
             position: Position::new(self.epoch[row], self.offset[row]),
@@ -515,8 +532,8 @@ impl Rows {
             message: text(self.message.get(row)),
             trace_id: text(self.trace_id.get(row)),
             span_id: text(self.span_id.get(row)),
-            attributes,
+            attributes: Vec::new(),
             original: original.ok().map(|at| self.originals[at].1.clone()),
-        })
+        }
     }
 }

@@ -244,7 +244,7 @@ pub(super) fn records_of(
             Place::Group { segment, group } => segment.segment.records(*group, &rows, &mut buffer),
             Place::Head(chunk) => {
                 let chunk = chunk.read();
-                Ok(rows.iter().filter_map(|row| chunk.record(*row)).collect())
+                Ok(chunk.records(&rows))
             }
         };
         match found {
