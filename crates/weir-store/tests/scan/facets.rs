@@ -1,16 +1,17 @@
 //! Fields with their values are those of the naive program, and many values are told from an id.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use weir_expr::{Field, NamedMeasure, Reserved, parse};
-use weir_host::Zone;
+use weir_host::{RealClock, Zone};
 use weir_store::embedded::columns::{AttributeValue, StoredRecord};
 use weir_store::embedded::scan;
 use weir_store::embedded::snapshot::Snapshot;
 use weir_store::query::{
-    Access, AggregateRequest, Aggregation, Compute, ComputeValue, Facet, Facets, FacetsRequest,
-    Filter, GroupBy, GroupKey, TimeRange, ValueType, naive,
+    Access, AggregateRequest, Aggregation, Budget, Compute, ComputeValue, Facet, Facets,
+    FacetsRequest, Filter, GroupBy, GroupKey, TimeRange, ValueType, naive,
 };
 
 use crate::random::{query, record};
@@ -152,6 +153,29 @@ fn an_id_has_no_values_of_use_and_what_is_frequent_has() {
             user.values.iter().all(|(_, records)| (13_000..=15_000).contains(records)),
             "{user:?}"
         );
+    }
+}
+
+#[test]
+fn long_texts_that_repeat_are_counted_in_little_memory() {
+    let mut records = numbered(20_000);
+    for (number, record) in records.iter_mut().enumerate() {
+        let agent = format!("agent {} ", number % 10).repeat(20);
+        record.attributes.push(("agent", AttributeValue::Text(agent)));
+        let text = format!("{number} ").repeat(30);
+        record.attributes.push(("text", AttributeValue::Text(text)));
+    }
+    let (_, snapshots) = snapshots(&records, &[]);
+    for snapshot in &snapshots {
+        let budget = Budget::new(Arc::new(RealClock::new()), None, 1 << 20);
+        let asked = all_of(filter("*", TimeRange::ALL));
+        let answer = scan::facets(snapshot, &asked, &budget).unwrap();
+        let facet = |name: &str| answer.facets.iter().find(|facet| facet.name == name).unwrap();
+        let agent = facet("@agent");
+        assert_eq!((agent.records, agent.distinct), (20_000, Some(10)));
+        assert!(agent.values.iter().all(|(_, records)| *records == 2000), "{agent:?}");
+        let text = facet("@text");
+        assert_eq!((text.records, text.distinct, text.values.len()), (20_000, None, 0));
     }
 }
 

@@ -18,7 +18,7 @@ use weir_host::Calendar;
 use super::eval::Evaluator;
 use super::fields::unknown_fields;
 use super::figure::{Cells, Kind, Spec};
-use super::group::{ByRow, GroupField, NONE};
+use super::group::{ByRow, GroupField, NONE, PART_SHARE, parts_of};
 use super::page::{Source, whole_numbers};
 use super::plan::Plan;
 use super::row_set::RowSet;
@@ -38,9 +38,6 @@ const MINUTE_NS: i64 = 60_000_000_000;
 
 /// Bytes that a group takes beside its figures and the texts of its values.
 const GROUP_BYTES: usize = 112;
-
-/// Of the memory for groups so much at most is for the values of rows that are added at once.
-const PART_SHARE: usize = 4;
 
 /// Bytes that a stretch of time of a group takes beside its figures.
 const STRETCH_BYTES: usize = 48;
@@ -168,25 +165,6 @@ impl Counted {
         let figures: usize = (0..self.specs.len()).map(of_spec).sum();
         let texts: usize = self.fields.iter().map(GroupField::text_bytes).sum();
         self.len() * GROUP_BYTES + texts + stretches * STRETCH_BYTES + figures
-    }
-
-    /// Rows of a page in parts, between which memory can be made: a single part, unless values are
-    /// so long that those of a page would take more than there is.
-    fn parts(&self, at: &mut Evaluator, rows: &RowSet) -> Result<Vec<RowSet>, SegmentError> {
-        let mut bytes = 0;
-        for field in &self.fields {
-            let columns = at.columns_of(&field.by.field)?;
-            let texts = columns.iter().flatten().map(|column| column.view().text_bytes());
-            bytes += GroupField::bytes_of_texts(texts.sum());
-        }
-        let part_bytes = (self.limit_bytes / PART_SHARE).max(1);
-        let count = bytes.div_ceil(part_bytes).clamp(1, rows.len().max(1));
-        if count == 1 {
-            return Ok(vec![rows.clone()]);
-        }
-        let step = rows.len().div_ceil(count);
-        let part = |part| RowSet::of(rows.len(), |row| row / step == part && rows.contains(row));
-        Ok((0..count).map(part).collect())
     }
 
     /// Makes the groups fewer until they fit. A single one may have as many stretches of time as
@@ -503,7 +481,9 @@ impl Sink for Counted {
             self.count_total(rows.count() as u64);
             return Ok(());
         }
-        for part in self.parts(at, rows)? {
+        let part_bytes = self.limit_bytes / PART_SHARE;
+        let fields = self.fields.iter().map(|field| &field.by.field);
+        for part in parts_of(at, fields, rows, part_bytes)? {
             // A part may go beyond it.
             self.fit()?;
             self.add_rows(at, &part)?;

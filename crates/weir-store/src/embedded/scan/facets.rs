@@ -12,7 +12,7 @@ use weir_expr::{Field, Reserved};
 use super::eval::Evaluator;
 use super::fields::{fields, unknown_fields};
 use super::figure::{Cells, Kind};
-use super::group::{ByRow, GroupField};
+use super::group::{ByRow, GroupField, PART_SHARE, parts_of};
 use super::plan::Plan;
 use super::row_set::RowSet;
 use super::run::{Halt, Sink, run, thread_count};
@@ -33,6 +33,8 @@ const REPEATS_MIN: u64 = 4;
 struct Counted {
     fields: Vec<FieldCounts>,
     matched: u64,
+    /// Memory for the texts of all values.
+    limit_bytes: usize,
 }
 
 /// The values of one field.
@@ -43,8 +45,6 @@ struct FieldCounts {
     /// Records that have the field.
     records: u64,
     certainty: Certainty,
-    /// Memory for the texts of values.
-    limit_bytes: usize,
     /// All numbers in one cell, where values are numbers.
     numbers: Option<Cells>,
 }
@@ -61,7 +61,7 @@ enum Certainty {
 }
 
 impl FieldCounts {
-    fn new(wanted: &Wanted, limit_bytes: usize) -> Self {
+    fn new(wanted: &Wanted) -> Self {
         let values = GroupField::new(&GroupBy::top(wanted.field.clone(), usize::MAX));
         let numbers = (wanted.value_type == ValueType::Number).then(|| {
             let mut numbers = Cells::new(Kind::Numbers);
@@ -69,21 +69,15 @@ impl FieldCounts {
             numbers
         });
         let (counts, certainty) = (Vec::new(), Certainty::Exact);
-        Self { values, counts, records: 0, certainty, limit_bytes, numbers }
+        Self { values, counts, records: 0, certainty, numbers }
     }
 
-    fn add(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), SegmentError> {
+    /// Counts the records that have the field, and notes their numbers; returns which they are.
+    fn add_records(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<RowSet, SegmentError> {
         let columns = at.columns_of(&self.values.by.field)?;
         let mut present = RowSet::none(rows.len());
-        let mut text_bytes = 0;
-        for column in columns.iter().flatten() {
-            present.unite(&column.present(rows.len()));
-            text_bytes += column.view().text_bytes();
-        }
+        columns.iter().flatten().for_each(|column| present.unite(&column.present(rows.len())));
         present.intersect(rows);
-        if present.is_empty() {
-            return Ok(());
-        }
         self.records += present.count() as u64;
         if let Some(numbers) = &mut self.numbers {
             let unit = at.unit_of(&self.values.by.field);
@@ -92,31 +86,33 @@ impl FieldCounts {
                 numbers.add_column(column, unit, rows, &cells);
             }
         }
-        if GroupField::bytes_of_texts(text_bytes) > self.limit_bytes {
-            // Values of such length are not what one looks for.
-            self.forget_all();
-        }
-        if self.certainty == Certainty::Useless {
-            return Ok(());
-        }
-        let numbers = self.values.numbers(at, &present)?;
+        Ok(present)
+    }
+
+    /// Counts the values of records that have the field.
+    fn add_values(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), SegmentError> {
+        let numbers = self.values.numbers(at, rows)?;
         self.counts.resize(self.values.keys.len(), 0);
-        for row in present.iter() {
+        for row in rows.iter() {
             numbers.each(row, |number| self.counts[number as usize] += 1);
         }
         self.fit();
         Ok(())
     }
 
-    /// Forgets values until the others can be held.
     fn fit(&mut self) {
-        while self.counts.len() > FACET_VALUES_MAX || self.values.text_bytes() > self.limit_bytes {
-            let counted: u64 = self.counts.iter().sum();
-            if counted < REPEATS_MIN * self.counts.len() as u64 || self.counts.len() == 1 {
-                self.forget_all();
-            } else {
-                self.forget_rare();
-            }
+        while self.counts.len() > FACET_VALUES_MAX {
+            self.forget_some();
+        }
+    }
+
+    /// Forgets the rarer half of the values, or all where hardly one repeats.
+    fn forget_some(&mut self) {
+        let counted: u64 = self.counts.iter().sum();
+        if counted < REPEATS_MIN * self.counts.len() as u64 || self.counts.len() < 2 {
+            self.forget_all();
+        } else {
+            self.forget_rare();
         }
     }
 
@@ -188,13 +184,34 @@ impl FieldCounts {
     }
 }
 
+impl Counted {
+    /// Makes room until all texts fit, where they take most.
+    fn fit(&mut self) {
+        let bytes = |field: &FieldCounts| field.values.text_bytes();
+        while self.fields.iter().map(bytes).sum::<usize>() > self.limit_bytes
+            && let Some(largest) = self.fields.iter_mut().max_by_key(|field| bytes(field))
+        {
+            largest.forget_some();
+        }
+    }
+}
+
 impl Sink for Counted {
     fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
         self.matched += rows.count() as u64;
         at.read_rest_of(self.fields.iter().map(|field| &field.values.by.field))?;
-        for field in &mut self.fields {
+        for number in 0..self.fields.len() {
             at.budget.check()?;
-            field.add(at, rows)?;
+            let field = &mut self.fields[number];
+            let rows = field.add_records(at, rows)?;
+            let named = std::iter::once(&field.values.by.field);
+            for part in parts_of(at, named, &rows, self.limit_bytes / PART_SHARE)? {
+                let field = &mut self.fields[number];
+                if field.certainty < Certainty::Useless && !part.is_empty() {
+                    field.add_values(at, &part)?;
+                    self.fit();
+                }
+            }
         }
         Ok(())
     }
@@ -212,11 +229,10 @@ pub fn facets(
     let plan = Plan::new(&request.filter, &snapshot.deletions)?;
     let units = Unit::of(snapshot, plan.range);
     let wanted = wanted(snapshot, request, budget)?;
-    let parts = (wanted.len() * (thread_count(&units) + 1)).max(1);
-    let limit_bytes = budget.memory_left_bytes() / parts;
+    let limit_bytes = budget.memory_left_bytes() / (thread_count(&units) + 1);
     let make = || {
-        let counts = wanted.iter().map(|wanted| FieldCounts::new(wanted, limit_bytes));
-        Counted { fields: counts.collect(), matched: 0 }
+        let fields = wanted.iter().map(FieldCounts::new).collect();
+        Counted { fields, matched: 0, limit_bytes }
     };
     let done = run(snapshot, &units, &plan, budget, make)?;
     let (mut counted, mut coverage) = (make(), done.coverage);
@@ -224,6 +240,7 @@ pub fn facets(
         counted.matched += sink.matched;
         let pairs = counted.fields.iter_mut().zip(&sink.fields);
         pairs.for_each(|(mine, theirs)| mine.merge(theirs));
+        counted.fit();
     }
     let has_found = counted.matched > 0;
     let named = request.fields.iter();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use weir_expr::{Unit, Value};
+use weir_expr::{Field, Unit, Value};
 
 use super::column::{Column, View, entry};
 use super::eval::Evaluator;
@@ -234,4 +234,30 @@ fn step_of(value: Value<'_>, unit: Option<Unit>, histogram: GroupHistogram) -> O
     let is_within = histogram.min <= number && number <= histogram.max;
     let step = ((number - histogram.min) / histogram.interval).floor();
     is_within.then_some(histogram.min + step * histogram.interval)
+}
+
+/// Of the memory for values so much at most is for those of rows that are added at once.
+pub(super) const PART_SHARE: usize = 4;
+
+/// Rows of a page in parts, between which memory can be made: a single part, unless the values of
+/// these fields are so long that those of a page would take more than `part_bytes`.
+pub(super) fn parts_of<'a>(
+    at: &mut Evaluator,
+    fields: impl Iterator<Item = &'a Field>,
+    rows: &RowSet,
+    part_bytes: usize,
+) -> Result<Vec<RowSet>, SegmentError> {
+    let mut bytes = 0;
+    for field in fields {
+        let columns = at.columns_of(field)?;
+        let texts = columns.iter().flatten().map(|column| column.view().text_bytes());
+        bytes += GroupField::bytes_of_texts(texts.sum());
+    }
+    let count = bytes.div_ceil(part_bytes.max(1)).clamp(1, rows.len().max(1));
+    if count == 1 {
+        return Ok(vec![rows.clone()]);
+    }
+    let step = rows.len().div_ceil(count);
+    let part = |part| RowSet::of(rows.len(), |row| row / step == part && rows.contains(row));
+    Ok((0..count).map(part).filter(|part| !part.is_empty()).collect())
 }
