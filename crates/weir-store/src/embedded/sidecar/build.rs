@@ -175,6 +175,34 @@ impl Observer for Builder {
     }
 }
 
+/// Takes the words of one page's messages.
+struct PageWords<'a> {
+    recent: &'a mut Recent,
+    frequent: &'a mut FrequentWords,
+    terms: &'a mut TermSet,
+    grams: &'a mut PageGrams,
+}
+
+impl PageWords<'_> {
+    #[inline]
+    fn note(&mut self, word: Word<'_>, row: u32) {
+        // By its bytes: two words may have the same term, but not the same pieces.
+        let number = self.recent.number(word).unwrap_or_else(|| self.take(word));
+        self.frequent.note(number, row);
+    }
+
+    /// Takes a word that was not seen lately. Not a part of the loop over all words, which has few
+    /// registers.
+    #[inline(never)]
+    fn take(&mut self, word: Word<'_>) -> u8 {
+        let number = self.frequent.number(word);
+        self.recent.remember(word, number);
+        self.terms.insert(word.term());
+        self.grams.add(word);
+        number
+    }
+}
+
 fn empty_pages(rows: usize) -> Vec<TermSet> {
     vec![TermSet::of_rows(rows.min(PAGE_ROWS)); rows.div_ceil(PAGE_ROWS)]
 }
@@ -186,22 +214,14 @@ impl Builder {
         let mut grams = vec![PageGrams::default(); spans.len()];
         for ((span, terms), grams) in spans.into_iter().zip(&mut self.pages).zip(&mut grams) {
             self.recent.clear();
-            let mut each = |word: Word<'_>, row| {
-                // By its bytes: two words may have the same term, but not the same pieces.
-                let number = self.recent.number(word).unwrap_or_else(|| {
-                    let number = frequent.number(word);
-                    self.recent.remember(word, number);
-                    terms.insert(word.term());
-                    grams.add(word);
-                    number
-                });
-                frequent.note(number, row);
-            };
+            let mut page =
+                PageWords { recent: &mut self.recent, frequent: &mut frequent, terms, grams };
+            let mut each = |word: Word<'_>, row| page.note(word, row);
             let has_text = |row: &usize| chunk.present.as_ref().is_none_or(|rows| rows[*row]);
             for (row, text) in span.rows.filter(has_text).zip(&texts[span.values]) {
                 self.finder.add(text, row as u32, &mut each);
             }
-            self.finder.end(each);
+            self.finder.end(&mut each);
         }
         let encoded = frequent
             .encode()

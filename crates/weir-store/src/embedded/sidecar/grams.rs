@@ -120,8 +120,9 @@ mod tests {
             .map(|text| {
                 let mut grams = PageGrams::default();
                 let mut words = Words::default();
-                words.add(text.as_bytes(), 0, |word, _| grams.add(word));
-                words.end(|word, _| grams.add(word));
+                let mut each = |word: Word<'_>, _| grams.add(word);
+                words.add(text.as_bytes(), 0, &mut each);
+                words.end(&mut each);
                 grams
             })
             .collect();
