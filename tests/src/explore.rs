@@ -95,6 +95,9 @@ fn what_was_received_is_found_counted_and_exported_exactly() {
         table,
         "  @http.status_code  count\n  200                2,700\n  500                  300\n"
     );
+    let slow = ["@n:2990", "--columns", "@duration,@half,@n", "--measure", "half=@duration / 2"];
+    let table = said(&weir, &["search"], &slow);
+    assert_eq!(table, "@duration  @half   @n\n2.99s      1.495s  2990\n", "with their units");
     let rare = output(&weir, &["search"], &["*", "--group-by", "@rare,service"]);
     let notes = String::from_utf8_lossy(&rare.stderr).into_owned();
     assert!(notes.contains("2,999 records have no @rare or no service"), "{notes}");

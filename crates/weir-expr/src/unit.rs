@@ -80,7 +80,7 @@ impl Unit {
         let Some(number) = measures.iter().position(|named| named.path == *path) else {
             return Ok(Self::of_name(path));
         };
-        if let Some(unit) = Self::of_suffix(path) {
+        if let Some(unit) = Self::said_by(path) {
             return Ok(Some(unit));
         }
         if computing.contains(&number) {
@@ -95,11 +95,11 @@ impl Unit {
     }
 
     fn of_name(path: &str) -> Option<Self> {
-        if last_word(path) == "duration" { Some(Self::Nanosecond) } else { Self::of_suffix(path) }
+        if last_word(path) == "duration" { Some(Self::Nanosecond) } else { Self::said_by(path) }
     }
 
-    /// That which the end of the name spells out.
-    fn of_suffix(path: &str) -> Option<Self> {
+    /// That which the end of the name of an attribute spells out.
+    pub fn said_by(path: &str) -> Option<Self> {
         Some(match last_word(path) {
             "ns" | "nanos" => Self::Nanosecond,
             "us" | "micros" => Self::Microsecond,

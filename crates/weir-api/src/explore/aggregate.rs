@@ -3,7 +3,6 @@
 //! Invariants: a question that could have more groups, steps or points than are allowed is
 //! refused with the number; of several pages each is cut out of the same order of groups.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -12,7 +11,6 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
-use weir_expr::Unit;
 use weir_host::units::{format_rfc3339, parse_duration};
 use weir_store::query::{
     Aggregate, AggregateRequest, Aggregation, Bucket, Compute, ComputeValue, GroupBy,
@@ -26,7 +24,7 @@ use super::limits::{
     COMPUTES_MAX, GROUP_FIELDS_MAX, GROUP_VALUES, GROUP_VALUES_MAX, HISTOGRAM_STEPS_MAX,
     PAGE_BUCKETS, SERIES_POINTS, SERIES_POINTS_MAX,
 };
-use super::meta::{Meta, NextPage, Warning, figure_name};
+use super::meta::{Meta, NextPage, Warning, figure_name, unit_symbol};
 use super::question::{
     FilterBody, Names, OptionsBody, Question, Received, WeirOptions, body, bounded, field,
 };
@@ -226,7 +224,11 @@ async fn answer(
     let group_by = group_by(&asked.group_by)?;
     let time = shared.explore.time(names.timeout, asked.weir.timeout.as_deref())?;
     let interval_ns = computes.iter().find_map(|compute| compute.interval_ns);
-    let units = units(&computes, &shared.explore.measures(&filter.measures)?);
+    let measures = shared.explore.measures(&filter.measures)?;
+    let grouped = asked.group_by.iter().zip(&group_by).filter_map(|(asked, group)| {
+        Some((asked.facet.clone(), unit_symbol(&group.field, &measures)?))
+    });
+    let units = units(&computes, &measures).chain(grouped).collect();
     let request = AggregateRequest { filter, computes, group_by, zone };
     let document = move |aggregate: Aggregate, mut meta: Meta| {
         meta.warnings.extend(asked.options.ignored().map(Warning::ignored));
@@ -252,14 +254,17 @@ async fn answer(
 }
 
 /// What the figures measure.
-fn units(computes: &[Compute], measures: &[NamedMeasure]) -> BTreeMap<String, String> {
+fn units(
+    computes: &[Compute],
+    measures: &[NamedMeasure],
+) -> impl Iterator<Item = (String, String)> {
     let unit = |(index, compute): (usize, &Compute)| {
         let is_number =
             matches!(compute.aggregation, Aggregation::Count | Aggregation::Cardinality);
         let field = compute.field.as_ref().filter(|_| !is_number)?;
-        Some((figure_name(index), Unit::of(field, measures)?.symbol().to_owned()))
+        Some((figure_name(index), unit_symbol(field, measures)?))
     };
-    computes.iter().enumerate().filter_map(unit).collect()
+    computes.iter().enumerate().filter_map(unit)
 }
 
 fn bucket_document(bucket: &Bucket, facets: &[&str]) -> AggregateBucket {

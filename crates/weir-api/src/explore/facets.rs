@@ -8,14 +8,14 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use weir_expr::Field;
+use weir_expr::{Field, NamedMeasure};
 use weir_store::query::{Facet, Facets, FacetsRequest, LogStore};
 
 use super::Kind;
 use super::access::access;
 use super::complete::{ValueEntry, listed_field, type_name};
 use super::limits::{FACET_VALUES, FACET_VALUES_MAX, FACETS, FACETS_MAX};
-use super::meta::Meta;
+use super::meta::{Meta, unit_symbol};
 use super::question::{Question, bounded, parameters};
 use super::record::json_value;
 use crate::problem::Problem;
@@ -65,6 +65,9 @@ pub struct FacetEntry {
     /// `bool`, `number` or `text`.
     #[serde(rename = "type")]
     pub type_name: String,
+    /// What its numbers measure, where that is known: `ns`, `us`, `ms`, `s` or `B`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
     /// How many records have it.
     pub count: u64,
     /// How many values it has. Without it there are too many to count each: `values` are the most
@@ -81,11 +84,14 @@ pub struct FacetEntry {
     pub max: Option<f64>,
 }
 
-impl From<Facet> for FacetEntry {
-    fn from(facet: Facet) -> Self {
+impl FacetEntry {
+    fn new(facet: Facet, measures: &[NamedMeasure]) -> Self {
+        let field = listed_field("fields", &facet.name).ok();
+        let unit = field.and_then(|field| unit_symbol(&field, measures));
         let value = |(value, count)| ValueEntry { value: json_value(&value), count };
         Self {
             name: facet.name,
+            unit,
             type_name: type_name(facet.value_type).to_owned(),
             count: facet.records,
             distinct: facet.distinct,
@@ -112,7 +118,7 @@ pub(crate) async fn get(
     let question = Question::own(&asked.query, from, to, asked.measures.as_deref())?;
     let filter = question.filter(arrival.now_ns(), access(&headers))?;
     arrival.look_at(&question.query, &filter.query);
-    let _can_be_computed = shared.explore.measures(&filter.measures)?;
+    let measures = shared.explore.measures(&filter.measures)?;
     let fields = fields(asked.fields.as_deref())?;
     let limit = bounded("limit", asked.limit, FACETS, FACETS_MAX)?;
     let values = bounded("values", asked.values, FACET_VALUES, FACET_VALUES_MAX)?;
@@ -120,7 +126,8 @@ pub(crate) async fn get(
     let request = FacetsRequest { filter, fields, limit, values };
     let document = move |answer: Facets, mut meta: Meta| {
         meta.weir.matched = Some(answer.matched);
-        let facets = answer.facets.into_iter().map(FacetEntry::from).collect();
+        let facets =
+            answer.facets.into_iter().map(|facet| FacetEntry::new(facet, &measures)).collect();
         Ok(FacetsAnswer { facets, left_out: answer.left_out, meta })
     };
     let ask = move |store: &dyn LogStore, budget: &_| store.facets(&request, budget);

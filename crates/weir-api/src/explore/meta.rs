@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use weir_expr::{Doubt, Expr, Unit, key_like};
+use weir_expr::{Doubt, Expr, Field, NamedMeasure, Unit, key_like};
 use weir_host::Clock;
 use weir_store::query::{Coverage, Shortfall, TimeRange};
 
@@ -64,8 +64,8 @@ pub struct ScanMeta {
     /// Length of the stretches of time of a series, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_ns: Option<i64>,
-    /// What figures measure, by their names (`c0`), where that is known: `ns`, `us`, `ms`, `s` or
-    /// `B`.
+    /// What numbers measure, where that is known: `ns`, `us`, `ms`, `s` or `B`. Those of figures by
+    /// their names (`c0`), of fields that are grouped by or computed as they are written.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub units: BTreeMap<String, String>,
     /// Records that match, where they were counted.
@@ -81,6 +81,11 @@ pub struct ScanMeta {
     pub pages_pruned: u64,
     /// Bytes of pages, decompressed.
     pub bytes: u64,
+}
+
+/// What a field measures, as it is written in [`ScanMeta::units`].
+pub(super) fn unit_symbol(field: &Field, measures: &[NamedMeasure]) -> Option<String> {
+    Some(Unit::of(field, measures)?.symbol().to_owned())
 }
 
 /// What the figure with that number is called.

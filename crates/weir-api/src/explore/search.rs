@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use weir_expr::{Field, NamedMeasure};
 use weir_host::net::percent_encoded;
 use weir_store::query::{Order, PageKey, SearchPage, SearchRequest};
 
@@ -18,7 +19,7 @@ use super::Kind;
 use super::access::access;
 use super::cursor::Cursor;
 use super::limits::{PAGE_RECORDS, PAGE_RECORDS_MAX};
-use super::meta::{Meta, NextPage, Warning};
+use super::meta::{Meta, NextPage, Warning, unit_symbol};
 use super::question::{
     FilterBody, Names, OptionsBody, Question, Received, WeirOptions, body, bounded, measures_of,
     parameters,
@@ -226,6 +227,8 @@ async fn answer(
         let links = next.as_deref().map(|next| Links { next: next_page(&asked, host, next) });
         meta.page = next.map(|after| NextPage { after });
         meta.weir.set_range(range);
+        meta.weir.units =
+            measures.iter().filter_map(|named| computed_unit(named, &measures)).collect();
         let details = asked.weir.details;
         let entry = |record| LogEntry::new(record, details, &measures);
         let data = page.records.into_iter().map(entry).collect();
@@ -235,6 +238,12 @@ async fn answer(
         move |store: &dyn weir_store::query::LogStore, budget: &_| store.search(&request, budget);
     let asking = shared.explore.ask(Kind::Search, Some(time), arrival, ask, document).await;
     asking.map_err(|problem| question.placed(problem))
+}
+
+/// A computed attribute as it is written, and what it measures.
+fn computed_unit(named: &NamedMeasure, measures: &[NamedMeasure]) -> Option<(String, String)> {
+    let field = Field::Attribute(named.path.clone());
+    Some((format!("@{}", named.path), unit_symbol(&field, measures)?))
 }
 
 /// The address of the next page.

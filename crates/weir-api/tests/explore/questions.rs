@@ -241,10 +241,15 @@ fn figures_say_what_they_measure() {
             figure("pc99", "@delay"),
             figure("max", "@http.status_code"),
         ],
+        "group_by": [{ "facet": "@delay" }, { "facet": "service" }],
         "weir": { "measures": { "delay": "@wait_ms / 2" } },
     });
     let meta = post(&api, AGGREGATE, &asked).json()["meta"]["weir"].clone();
-    assert_eq!(meta["units"], json!({ "c1": "ns", "c3": "ms" }));
+    assert_eq!(meta["units"], json!({ "@delay": "ms", "c1": "ns", "c3": "ms" }));
+    let measures = json!({ "delay": "@wait_ms / 2", "share": "@wait_ms / @duration" });
+    let asked = json!({ "filter": filter(""), "weir": { "measures": measures } });
+    let meta = post(&api, SEARCH, &asked).json()["meta"]["weir"].clone();
+    assert_eq!(meta["units"], json!({ "@delay": "ms" }), "of what is computed");
     api.shutdown();
 }
 
@@ -500,11 +505,11 @@ fn fields_values_context_patterns_and_the_store_are_told() {
     let values = get(&api, &format!("/weir/v1/values?field=service&prefix=w&{range}")).json();
     assert_eq!(values["values"], json!([{ "value": "web", "count": 10 }]));
     let facets = format!(
-        "/weir/v1/facets?fields=@service_time,service&values=1&query=@service_time:%3E49&{range}"
+        "/weir/v1/facets?fields=@duration,service&values=1&query=@service_time:%3E49&{range}"
     );
     let facets = get(&api, &facets).json();
     let want = json!([
-        { "name": "@service_time", "type": "text", "count": 50, "distinct": 50, "values": [{ "value": 50, "count": 1 }], "min": 0.0, "max": 1.5 },
+        { "name": "@duration", "unit": "ns", "type": "text", "count": 50, "distinct": 50, "values": [{ "value": 50_000_000, "count": 1 }], "min": 0.0, "max": 1.5 },
         { "name": "service", "type": "text", "count": 50, "distinct": 2, "values": [{ "value": "api", "count": 45 }], "min": 0.0, "max": 1.5 },
     ]);
     assert_eq!((&facets["facets"], &facets["left_out"]), (&want, &json!(0)));

@@ -1,11 +1,12 @@
 //! What fields records have.
 
 use anyhow::Result;
+use serde_json::Value;
 use weir_api::{FacetEntry, FacetsAnswer};
 use weir_host::units::group_digits;
 
 use super::figures::short;
-use super::rows::cell;
+use super::unit;
 use super::{Search, counted};
 use crate::cli::SearchOutput;
 use crate::table::Table;
@@ -13,6 +14,9 @@ use crate::term::{note, print_data};
 
 /// Fields, unless asked otherwise.
 const FIELDS: u64 = 20;
+
+/// Numbers below are told apart by ones, 2^53.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Characters of a value that are shown.
 const VALUE_CHARS_MAX: usize = 40;
@@ -57,7 +61,9 @@ fn table(facets: &[FacetEntry]) -> String {
 fn most_common(facet: &FacetEntry) -> String {
     let has_more = facet.distinct.is_none_or(|distinct| distinct > facet.values.len() as u64);
     let range = match (facet.min, facet.max) {
-        (Some(min), Some(max)) if has_more => format!("{min} to {max}"),
+        (Some(min), Some(max)) if has_more => {
+            format!("{} to {}", bound(facet, min), bound(facet, max))
+        }
         _ => String::new(),
     };
     let is_each_once = facet.values.first().is_some_and(|first| first.count == 1);
@@ -69,9 +75,20 @@ fn most_common(facet: &FacetEntry) -> String {
     parts.collect::<Vec<String>>().join(": ")
 }
 
+/// A value of the field.
+fn shown(facet: &FacetEntry, value: &Value) -> String {
+    unit::value(value, unit::to_show(&facet.name, facet.unit.as_deref()))
+}
+
+/// The least or the greatest value, without a point if it is whole.
+fn bound(facet: &FacetEntry, number: f64) -> String {
+    let is_whole = number.fract() == 0.0 && number.abs() < WHOLE_MAX;
+    shown(facet, &if is_whole { (number as i64).into() } else { number.into() })
+}
+
 fn values(facet: &FacetEntry) -> String {
     let values = facet.values.iter().map(|value| {
-        let text = short(cell(&value.value), VALUE_CHARS_MAX);
+        let text = short(shown(facet, &value.value), VALUE_CHARS_MAX);
         format!("{text} ({})", group_digits(value.count))
     });
     values.collect::<Vec<String>>().join(", ")
@@ -79,7 +96,7 @@ fn values(facet: &FacetEntry) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -3,11 +3,9 @@
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use weir_api::{AggregateAnswer, AggregateBucket, ScanMeta};
-use weir_expr::Unit;
 
 use super::request::Figure;
-use super::rows::cell;
-use super::unit;
+use super::unit::{self, Units};
 use super::{Search, counted};
 use crate::cli::SearchOutput;
 use crate::table::Table;
@@ -36,8 +34,7 @@ impl Search<'_> {
         let text = match self.args.output {
             SearchOutput::Json => json_lines(&figures, &buckets),
             SearchOutput::Text | SearchOutput::Raw => {
-                let units: Vec<_> = (0..figures.len()).map(|index| meta.unit(index)).collect();
-                table(&self.args.group_by, &figures, &units, &buckets)
+                table(&self.args.group_by, &figures, &meta, &buckets)
             }
         };
         print_data(&text)?;
@@ -89,19 +86,22 @@ fn json_lines(figures: &[Figure], buckets: &[AggregateBucket]) -> String {
 fn table(
     fields: &[String],
     figures: &[Figure],
-    units: &[Option<Unit>],
+    meta: &ScanMeta,
     buckets: &[AggregateBucket],
 ) -> String {
+    let mut units = Units::default();
+    units.learn(&meta.units);
     let titles: Vec<String> = figures.iter().map(Figure::title).collect();
     let head: Vec<&str> = fields.iter().chain(&titles).map(String::as_str).collect();
     let mut table = Table::new(&head, fields.len());
     for bucket in buckets {
         let by = fields.iter().map(|field| {
-            short(cell(bucket.by.get(field).unwrap_or(&Value::Null)), VALUE_CHARS_MAX)
+            let value = bucket.by.get(field).unwrap_or(&Value::Null);
+            short(unit::value(value, units.of(field)), VALUE_CHARS_MAX)
         });
-        let computes = units.iter().enumerate().map(|(index, unit)| {
+        let computes = (0..figures.len()).map(|index| {
             let number = bucket.figure(index).and_then(Value::as_f64);
-            number.map_or_else(|| "-".to_owned(), |number| unit::show(number, *unit))
+            number.map_or_else(|| "-".to_owned(), |number| unit::show(number, meta.unit(index)))
         });
         table.row(by.chain(computes).collect());
     }
@@ -134,16 +134,21 @@ mod tests {
             serde_json::from_value(json!({ "by": by, "computes": computes })).unwrap()
         };
         let buckets = [
-            bucket(json!({ "service": "web" }), json!({ "c0": 1200, "c1": 2.5e6 })),
+            bucket(
+                json!({ "service": "web", "@delay": 65_000_000 }),
+                json!({ "c0": 1200, "c1": 2.5e6 }),
+            ),
             bucket(json!({ "service": "\u{1b}[2J" }), json!({ "c0": 3 })),
         ];
         let figures = [Figure::parse("count"), Figure::parse("avg:@duration")];
-        let units = [None, Some(Unit::Nanosecond)];
-        let want = "  service    count  avg(@duration)\n  web        1,200         2.50 ms\n  \\u{1b}[2J      3               -\n";
-        assert_eq!(table(&["service".to_owned()], &figures, &units, &buckets), want);
+        let units =
+            [("c1", "ns"), ("@delay", "ns")].map(|(of, unit)| (of.to_owned(), unit.to_owned()));
+        let meta = ScanMeta { units: units.into(), ..ScanMeta::default() };
+        let want = "  service    @delay  count  avg(@duration)\n  web        65ms    1,200         2.50 ms\n  \\u{1b}[2J  -           3               -\n";
+        let fields = ["service", "@delay"].map(str::to_owned);
+        assert_eq!(table(&fields, &figures, &meta, &buckets), want);
         let lines = json_lines(&figures, &buckets);
-        let want =
-            r#"{"by":{"service":"web"},"computes":{"avg:@duration":2500000.0,"count":1200}}"#;
+        let want = r#"{"by":{"@delay":65000000,"service":"web"},"computes":{"avg:@duration":2500000.0,"count":1200}}"#;
         assert_eq!(lines.lines().next(), Some(want));
         assert!(lines.lines().nth(1).unwrap().ends_with(r#""computes":{"count":3}}"#), "{lines}");
     }

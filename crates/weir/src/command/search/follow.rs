@@ -40,12 +40,13 @@ impl Search<'_> {
         // No end: what came in after the tail was connected may have any time.
         self.request.to = Some("now+36500d".to_owned());
         let mut entries = Vec::new();
-        self.pages(|page| {
+        let mut printer = Printer::new(self.args, &self.request.query, self.paint());
+        self.pages(|page, units| {
             entries.extend(page);
+            printer.units.learn(units);
             Ok(true)
         })?;
         entries.reverse();
-        let mut printer = Printer::new(self.args, &self.request.query, self.paint());
         let is_read = print_data(&printer.page(&entries))?;
         let rows = counted(entries.len() as u64, "row");
         self.notes.end(&format!("{rows}; now following"));

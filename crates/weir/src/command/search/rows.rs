@@ -1,11 +1,14 @@
 //! Records: page after page until there are as many as were asked for.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use serde_json::Value;
 use weir_api::{LogEntry, SearchAnswer};
 use weir_host::Zone;
 use weir_host::terminal::printable;
 
+use super::unit::{self, Units};
 use super::{Search, counted};
 use crate::cli::{SearchArgs, SearchOutput};
 use crate::row::{Painter, Row, attribute, in_zone};
@@ -25,8 +28,9 @@ impl Search<'_> {
     pub(super) fn rows(&mut self) -> Result<u64> {
         let mut printer = Printer::new(self.args, &self.request.query, self.paint());
         let (mut found, mut is_read) = (0, true);
-        let has_more = self.pages(|page| {
+        let has_more = self.pages(|page, units| {
             found += page.len() as u64;
+            printer.units.learn(units);
             is_read = print_data(&printer.page(&page))?;
             Ok(is_read)
         })?;
@@ -41,11 +45,11 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// Hands over as many records as were asked for, page by page, until that returns false. True
-    /// when there are more.
+    /// Hands over as many records as were asked for, page by page with the units of computed
+    /// attributes, until that returns false. True when there are more.
     pub(super) fn pages(
         &mut self,
-        mut take: impl FnMut(Vec<LogEntry>) -> Result<bool>,
+        mut take: impl FnMut(Vec<LogEntry>, &BTreeMap<String, String>) -> Result<bool>,
     ) -> Result<bool> {
         let mut left = self.args.limit.unwrap_or(ROWS);
         let mut cursor: Option<String> = None;
@@ -55,7 +59,7 @@ impl Search<'_> {
             self.notes.add(&page.meta);
             left = left.saturating_sub(page.data.len() as u64);
             cursor = page.meta.page.map(|page| page.after);
-            if !take(page.data)? || cursor.is_none() {
+            if !take(page.data, &page.meta.weir.units)? || cursor.is_none() {
                 break;
             }
         }
@@ -76,6 +80,7 @@ pub(crate) struct Printer {
     filled: Vec<bool>,
     has_head: bool,
     zone: Zone,
+    pub(super) units: Units,
     paint: Paint,
     painter: Painter,
 }
@@ -85,8 +90,8 @@ impl Printer {
         let columns = args.columns.clone();
         let widths = columns.iter().map(|name| name.chars().count()).collect();
         let (painter, filled) = (Painter::new(query, paint), vec![false; columns.len()]);
-        let (output, zone) = (args.output, args.zone());
-        Self { output, columns, widths, filled, has_head: false, zone, paint, painter }
+        let (output, zone, units) = (args.output, args.zone(), Units::default());
+        Self { output, columns, widths, filled, has_head: false, zone, units, paint, painter }
     }
 
     /// Columns of which no row had a value: perhaps misspelt.
@@ -155,7 +160,7 @@ impl Printer {
         let columns = self.columns.iter().zip(&values);
         let shown = columns.map(|(column, value)| match value {
             Value::String(time) if column == "timestamp" => cell(&in_zone(time, &self.zone).into()),
-            value => cell(value),
+            value => unit::value(value, self.units.of(column)),
         });
         shown.collect()
     }

@@ -1,20 +1,82 @@
 //! Numbers for people, with the unit that the answer says they have.
+//!
+//! Figures are rounded; values are exact, and can be searched for as they are shown.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weir_expr::Unit;
+use serde_json::Value;
+use weir_expr::{Field, Unit};
 use weir_host::units::{approx_duration, approx_size, group_digits};
+
+use super::rows::cell;
 
 /// The number for people.
 pub(super) fn show(number: f64, unit: Option<Unit>) -> String {
+    let Some(unit) = unit else { return plain(number) };
+    if number < 0.0 { format!("-{}", measured(-number, unit)) } else { measured(number, unit) }
+}
+
+fn measured(number: f64, unit: Unit) -> String {
     let time = |ns: f64| approx_duration(Duration::from_nanos((number * ns) as u64));
-    match unit.filter(|_| number >= 0.0) {
-        None => plain(number),
-        Some(Unit::Nanosecond) => time(1.0),
-        Some(Unit::Microsecond) => time(1e3),
-        Some(Unit::Millisecond) => time(1e6),
-        Some(Unit::Second) => time(1e9),
-        Some(Unit::Byte) => approx_size(number as u64),
+    match unit {
+        Unit::Nanosecond => time(1.0),
+        Unit::Microsecond => time(1e3),
+        Unit::Millisecond => time(1e6),
+        Unit::Second => time(1e9),
+        Unit::Byte => approx_size(number as u64),
+    }
+}
+
+/// What fields measure.
+#[derive(Debug, Default)]
+pub(super) struct Units(BTreeMap<String, String>);
+
+impl Units {
+    /// Takes over what an answer says, by fields as they are written.
+    pub(super) fn learn(&mut self, units: &BTreeMap<String, String>) {
+        self.0.extend(units.iter().map(|(field, unit)| (field.clone(), unit.clone())));
+    }
+
+    /// What is to be shown behind the values of an attribute.
+    pub(super) fn of(&self, name: &str) -> Option<Unit> {
+        to_show(name, self.0.get(name).map(String::as_str))
+    }
+}
+
+/// What is to be shown behind the values of an attribute of which an answer says that, or nothing:
+/// none where its name says it.
+pub(super) fn to_show(name: &str, told: Option<&str>) -> Option<Unit> {
+    let path = name.strip_prefix('@').unwrap_or(name);
+    let by_name = || Unit::of(&Field::Attribute(path.to_owned()), &[]);
+    match Unit::said_by(path) {
+        Some(_) => None,
+        None => told.and_then(Unit::from_symbol).or_else(by_name),
+    }
+}
+
+/// A value on one line, doing nothing to a terminal.
+pub(super) fn value(value: &Value, unit: Option<Unit>) -> String {
+    match (value, unit) {
+        (Value::Number(number), Some(unit)) => exact(&number.to_string(), unit),
+        _ => cell(value),
+    }
+}
+
+/// A number with its unit, in which it can be searched for.
+fn exact(number: &str, unit: Unit) -> String {
+    const STEPS: [(u64, usize, &str); 3] =
+        [(1_000_000_000, 9, "s"), (1_000_000, 6, "ms"), (1_000, 3, "us")];
+    let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("-", digits));
+    let whole: Option<u64> = digits.strip_suffix(".0").unwrap_or(digits).parse().ok();
+    let step = whole.and_then(|ns| STEPS.into_iter().find(|(step, ..)| *step <= ns));
+    match (unit, whole, step) {
+        (Unit::Nanosecond, Some(ns), Some((step, places, symbol))) => {
+            let text = format!("{sign}{}.{:0places$}", ns / step, ns % step);
+            let text = text.trim_end_matches('0').trim_end_matches('.');
+            format!("{text}{symbol}")
+        }
+        _ => format!("{number}{}", unit.symbol()),
     }
 }
 
@@ -35,6 +97,11 @@ fn plain(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Ordering;
+
+    use serde_json::json;
+    use weir_expr::Number;
+
     use super::*;
 
     #[test]
@@ -45,7 +112,8 @@ mod tests {
             (2.0, Some(Unit::Second), "2.00 s"),
             (2048.0, Some(Unit::Byte), "2.00 KiB"),
             (0.0, Some(Unit::Nanosecond), "0 s"),
-            (-2e6, Some(Unit::Nanosecond), "-2,000,000"),
+            (-2e6, Some(Unit::Nanosecond), "-2.00 ms"),
+            (-2048.0, Some(Unit::Byte), "-2.00 KiB"),
             (1234.0, None, "1,234"),
             (1234.5678, None, "1,234.568"),
             (-0.25, None, "-0.25"),
@@ -53,5 +121,42 @@ mod tests {
         ] {
             assert_eq!(show(number, unit), wanted, "{number} {unit:?}");
         }
+    }
+
+    #[test]
+    fn values_are_exact_and_can_be_searched_for() {
+        for (number, unit, wanted) in [
+            (json!(1_214_000_000), Unit::Nanosecond, "1.214s"),
+            (json!(3_600_000_000_000_u64), Unit::Nanosecond, "3600s"),
+            (json!(65_000_000), Unit::Nanosecond, "65ms"),
+            (json!(-1_234_567), Unit::Nanosecond, "-1.234567ms"),
+            (json!(1_500.0), Unit::Nanosecond, "1.5us"),
+            (json!(1_500.5), Unit::Nanosecond, "1500.5ns"),
+            (json!(0), Unit::Nanosecond, "0ns"),
+            (json!(12), Unit::Millisecond, "12ms"),
+            (json!(0.25), Unit::Second, "0.25s"),
+            (json!(86_157), Unit::Byte, "86157B"),
+        ] {
+            let shown = value(&number, Some(unit));
+            assert_eq!(shown, wanted);
+            let read = Number::parse(&shown).map(|number| number.in_unit(unit).value);
+            let wanted = Number::parse(&number.to_string()).map(|number| number.value);
+            let is_same = read.zip(wanted).and_then(|(a, b)| a.compare(b));
+            assert_eq!(is_same, Some(Ordering::Equal), "{number} {unit:?}");
+        }
+        assert_eq!(value(&json!("a\nb"), Some(Unit::Second)), "a⏎b", "no number");
+        assert_eq!(value(&json!(1_000_000), None), "1000000");
+    }
+
+    #[test]
+    fn a_unit_is_shown_where_the_name_does_not_say_it() {
+        let mut units = Units::default();
+        let told = [("@delay", "ns"), ("@wait_ms", "ms")];
+        units.learn(&told.map(|(field, unit)| (field.to_owned(), unit.to_owned())).into());
+        let shown = |name| units.of(name).map(Unit::symbol);
+        assert_eq!(shown("@delay"), Some("ns"), "computed");
+        assert_eq!(shown("@http.duration"), Some("ns"), "by convention");
+        assert_eq!((shown("@wait_ms"), shown("@size_bytes")), (None, None), "by its name");
+        assert_eq!((shown("@n"), shown("service")), (None, None));
     }
 }
