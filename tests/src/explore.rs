@@ -101,6 +101,10 @@ fn what_was_received_is_found_counted_and_exported_exactly() {
     let rare = output(&weir, &["search"], &["*", "--group-by", "@rare,service"]);
     let notes = String::from_utf8_lossy(&rare.stderr).into_owned();
     assert!(notes.contains("2,999 records have no @rare or no service"), "{notes}");
+    assert!(notes.contains("; 3,000 records looked at"), "once: {notes}");
+    let unknown = output(&weir, &["search"], &["--group-by", "sevice"]);
+    let notes = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(notes.contains("did you mean service?") && !notes.contains("have no"), "{notes}");
     let all = output(&weir, &["search"], &["--group-by", "service"]);
     assert!(!String::from_utf8_lossy(&all.stderr).contains("have no"), "{all:?}");
     let delay = ["@delay:5", "--measure", "delay=@total - @work", "--compute", "count,avg:@delay"];

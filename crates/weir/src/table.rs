@@ -23,6 +23,11 @@ impl Table {
         self.rows.len() <= 1
     }
 
+    /// Characters of its longest line.
+    pub(crate) fn width(&self) -> usize {
+        self.text().lines().map(|line| line.chars().count()).max().unwrap_or(0)
+    }
+
     /// The table as text, with one more column that is set left.
     pub(crate) fn with_last(&self, title: &str, cells: impl Iterator<Item = String>) -> String {
         let cells = std::iter::once(title.to_owned()).chain(cells);

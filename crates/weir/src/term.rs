@@ -118,6 +118,11 @@ pub(crate) fn stdout_width() -> usize {
     width(io::stdout().is_terminal())
 }
 
+/// Characters of a line on stdout, when it is a terminal.
+pub(crate) fn terminal_width() -> Option<usize> {
+    io::stdout().is_terminal().then(stdout_width)
+}
+
 /// Characters of a line on stderr, as of one on stdout.
 pub(crate) fn stderr_width() -> usize {
     width(io::stderr().is_terminal())

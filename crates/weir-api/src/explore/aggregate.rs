@@ -234,6 +234,7 @@ async fn answer(
         meta.warnings.extend(asked.options.ignored().map(Warning::ignored));
         meta.warnings.extend(aggregate.is_approximate.then(Warning::approximate));
         meta.weir.matched = Some(aggregate.matched);
+        meta.weir.grouped = Some(aggregate.grouped);
         meta.weir.interval_ns = interval_ns;
         meta.weir.units = units;
         meta.weir.set_range(range);

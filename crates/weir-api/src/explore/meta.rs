@@ -71,6 +71,10 @@ pub struct ScanMeta {
     /// Records that match, where they were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matched: Option<u64>,
+    /// Those of them that are in a group; the others have no value of a field that they are
+    /// grouped by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grouped: Option<u64>,
     /// Row groups, and chunks of what is not in a segment yet, that were looked into.
     pub parts: u64,
     /// Rows that were looked at.
@@ -224,6 +228,7 @@ impl Arrival {
                 interval_ns: None,
                 units: BTreeMap::new(),
                 matched: None,
+                grouped: None,
                 parts: scanned.parts,
                 rows: scanned.rows,
                 pages: scanned.pages,

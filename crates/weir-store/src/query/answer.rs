@@ -154,6 +154,8 @@ pub struct Aggregate {
     pub buckets: Vec<Bucket>,
     /// Records that match.
     pub matched: u64,
+    /// Those that are in a group; the others have no value of a field.
+    pub grouped: u64,
     /// Groups are missing of which there were too many to count.
     pub is_approximate: bool,
     /// What the answer rests on.

@@ -88,7 +88,11 @@ pub fn aggregate(records: &[StoredRecord], request: &AggregateRequest) -> Aggreg
         records.iter().filter(|record| matches(&request.filter, record)).collect();
     let mut buckets = Vec::new();
     add_groups(&matched, request, &request.group_by, &mut Vec::new(), &mut buckets);
-    Aggregate { buckets, matched: matched.len() as u64, ..Aggregate::default() }
+    let is_grouped = |record: &&&StoredRecord| {
+        request.group_by.iter().all(|group| !keys_of(record, request, group).is_empty())
+    };
+    let grouped = matched.iter().filter(is_grouped).count() as u64;
+    Aggregate { buckets, matched: matched.len() as u64, grouped, ..Aggregate::default() }
 }
 
 fn add_groups(
@@ -127,19 +131,8 @@ fn groups_of<'a>(
 ) -> (Groups<'a>, Vec<&'a StoredRecord>) {
     let mut found: BTreeMap<String, (GroupKey, Vec<&StoredRecord>)> = BTreeMap::new();
     let mut all = Vec::new();
-    let unit = Unit::of(&group.field, &request.filter.measures);
     for record in records {
-        let mut keys: BTreeMap<String, GroupKey> = BTreeMap::new();
-        for value in values(record, &request.filter, &group.field) {
-            if let Some((text, key)) = key_of_value(value, group, unit) {
-                keys.entry(text).or_insert(key);
-            }
-        }
-        if keys.is_empty()
-            && let Some(missing) = &group.missing
-        {
-            keys.insert("\u{0}missing".to_owned(), GroupKey::Missing(missing.clone()));
-        }
+        let keys = keys_of(record, request, group);
         if !keys.is_empty() {
             all.push(*record);
         }
@@ -151,6 +144,27 @@ fn groups_of<'a>(
     sort_groups(&mut groups, request, group);
     groups.truncate(group.limit);
     (groups, all)
+}
+
+/// The groups that a record is in, by their texts.
+fn keys_of(
+    record: &StoredRecord,
+    request: &AggregateRequest,
+    group: &GroupBy,
+) -> BTreeMap<String, GroupKey> {
+    let unit = Unit::of(&group.field, &request.filter.measures);
+    let mut keys: BTreeMap<String, GroupKey> = BTreeMap::new();
+    for value in values(record, &request.filter, &group.field) {
+        if let Some((text, key)) = key_of_value(value, group, unit) {
+            keys.entry(text).or_insert(key);
+        }
+    }
+    if keys.is_empty()
+        && let Some(missing) = &group.missing
+    {
+        keys.insert("\u{0}missing".to_owned(), GroupKey::Missing(missing.clone()));
+    }
+    keys
 }
 
 fn key_of_value(

@@ -260,7 +260,7 @@ proptest! {
         let wanted = naive::aggregate(&all, &request);
         for (number, snapshot) in snapshots.iter().enumerate() {
             let found = scan::aggregate(snapshot, &request, &budget()).unwrap();
-            prop_assert_eq!(found.matched, wanted.matched);
+            prop_assert_eq!((found.matched, found.grouped), (wanted.matched, wanted.grouped));
             prop_assert!(!found.is_approximate);
             let (found, wanted) = (by_name(&found), by_name(&wanted));
             prop_assert!(
@@ -401,7 +401,7 @@ fn a_budget_cuts_the_answer_and_the_answer_says_so() {
 
         let small = Budget::new(clock(), None, 100_000);
         let found = scan::aggregate(snapshot, &by_number, &small).unwrap();
-        assert!(found.is_approximate && found.matched == 40_100);
+        assert!(found.is_approximate && (found.matched, found.grouped) == (40_100, 40_100));
 
         let cancelled = Budget::new(clock(), None, 1 << 20);
         cancelled.cancelled().store(true, std::sync::atomic::Ordering::Relaxed);
@@ -470,8 +470,8 @@ fn codes_numbers_and_words_in_any_case_are_found_on_every_page() {
         for snapshot in &snapshots {
             let found = scan::aggregate(snapshot, &request, &budget()).unwrap();
             assert_eq!(
-                (found.matched, &found.buckets),
-                (wanted.matched, &wanted.buckets),
+                (found.matched, found.grouped, &found.buckets),
+                (wanted.matched, wanted.grouped, &wanted.buckets),
                 "{query}"
             );
         }

@@ -105,7 +105,7 @@ proptest! {
         let wanted = naive::aggregate(&all, &request);
         for (number, snapshot) in snapshots.iter().enumerate() {
             let found = scan::aggregate(snapshot, &request, &budget()).unwrap();
-            prop_assert_eq!(found.matched, wanted.matched);
+            prop_assert_eq!((found.matched, found.grouped), (wanted.matched, wanted.grouped));
             let (found, wanted) = (by_name(&found), by_name(&wanted));
             prop_assert!(
                 are_close(&found, &wanted),

@@ -87,6 +87,8 @@ struct Counted {
     cells: Vec<Cells>,
     series: Vec<Series>,
     matched: u64,
+    /// Those of them that are in a group.
+    grouped: u64,
     /// Memory for groups.
     limit_bytes: usize,
     is_approximate: bool,
@@ -145,6 +147,7 @@ impl Counted {
             series,
             specs,
             matched: 0,
+            grouped: 0,
             limit_bytes,
             is_approximate: false,
         }
@@ -371,6 +374,7 @@ impl Counted {
             self.fields = fields;
             self.matched += entry.rows;
             let Some(numbers) = numbers.into_iter().collect::<Option<Vec<u32>>>() else { continue };
+            self.grouped += entry.rows;
             let group = self.group(&numbers);
             for series in &mut self.series {
                 series.cell(group, entry.minute.saturating_mul(MINUTE_NS));
@@ -416,6 +420,7 @@ impl Counted {
     /// Adds what another has counted: groups that are to be kept as they are, others together.
     fn merge(&mut self, other: &Self, is_kept: impl Fn(usize) -> bool) {
         self.matched += other.matched;
+        self.grouped += other.grouped;
         self.is_approximate |= other.is_approximate;
         let mut group_of = Vec::new();
         for (group, key) in other.groups.texts().iter().enumerate() {
@@ -463,6 +468,7 @@ impl Sink for Counted {
     fn take_unit(&mut self, unit: &Unit) -> bool {
         if self.is_total() {
             self.matched += unit.rows as u64;
+            self.grouped += unit.rows as u64;
             self.count_total(unit.rows as u64);
             return true;
         }
@@ -478,6 +484,7 @@ impl Sink for Counted {
     fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
         self.matched += rows.count() as u64;
         if self.is_total() {
+            self.grouped += rows.count() as u64;
             self.count_total(rows.count() as u64);
             return Ok(());
         }
@@ -495,6 +502,7 @@ impl Sink for Counted {
 impl Counted {
     fn add_rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), SegmentError> {
         let groups = self.groups_of(at, rows)?;
+        self.grouped += groups.first.iter().filter(|group| **group != NONE).count() as u64;
         let times = if self.series.is_empty() {
             None
         } else {
@@ -556,12 +564,12 @@ pub fn aggregate(
     }
     let of_computes = request.computes.iter().filter_map(|compute| compute.field.as_ref());
     let named = of_computes.chain(request.group_by.iter().map(|group| &group.field));
-    let matched = counted.matched;
+    let (matched, grouped) = (counted.matched, counted.grouped);
     coverage.unknown_fields =
         unknown_fields(snapshot, &request.filter, named, matched > 0, budget)?;
     let is_approximate = counted.is_approximate;
     let buckets = Report::new(&counted, request).buckets();
-    Ok(Aggregate { buckets, matched, is_approximate, coverage })
+    Ok(Aggregate { buckets, matched, grouped, is_approximate, coverage })
 }
 
 fn check(request: &AggregateRequest) -> Result<(), QueryError> {

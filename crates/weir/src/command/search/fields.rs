@@ -10,7 +10,7 @@ use super::unit;
 use super::{Search, counted};
 use crate::cli::SearchOutput;
 use crate::table::Table;
-use crate::term::{note, print_data};
+use crate::term::{note, print_data, terminal_width};
 
 /// Fields, unless asked otherwise.
 const FIELDS: u64 = 20;
@@ -35,7 +35,7 @@ impl Search<'_> {
                 .iter()
                 .map(|facet| serde_json::to_string(facet).unwrap_or_default() + "\n")
                 .collect(),
-            SearchOutput::Text | SearchOutput::Raw => table(&answer.facets),
+            SearchOutput::Text | SearchOutput::Raw => table(&answer.facets, terminal_width()),
         };
         print_data(&text)?;
         if answer.left_out > 0 {
@@ -47,18 +47,20 @@ impl Search<'_> {
     }
 }
 
-fn table(facets: &[FacetEntry]) -> String {
+/// On a terminal of that width no line is broken: there are as many values as it has room for.
+fn table(facets: &[FacetEntry], width: Option<usize>) -> String {
     let mut table = Table::new(&["FIELD", "RECORDS", "VALUES"], 1);
     for facet in facets {
         let distinct = facet.distinct.map_or_else(|| "many".to_owned(), group_digits);
         table.row(vec![facet.name.clone(), group_digits(facet.count), distinct]);
     }
-    table.with_last("MOST COMMON", facets.iter().map(most_common))
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(table.width() + 2));
+    table.with_last("MOST COMMON", facets.iter().map(|facet| most_common(facet, room)))
 }
 
 /// Some values with the number of records that have each, and the range of numbers if there are
-/// more.
-fn most_common(facet: &FacetEntry) -> String {
+/// more; in so many characters, but something in any case.
+fn most_common(facet: &FacetEntry, room: usize) -> String {
     let has_more = facet.distinct.is_none_or(|distinct| distinct > facet.values.len() as u64);
     let range = match (facet.min, facet.max) {
         (Some(min), Some(max)) if has_more => {
@@ -69,7 +71,7 @@ fn most_common(facet: &FacetEntry) -> String {
     let is_each_once = facet.values.first().is_some_and(|first| first.count == 1);
     let values = match () {
         () if is_each_once && facet.count > 1 => "each once".to_owned(),
-        () => values(facet),
+        () => values(facet, room.saturating_sub(range.chars().count() + 2)),
     };
     let parts = [range, values].into_iter().filter(|part| !part.is_empty());
     parts.collect::<Vec<String>>().join(": ")
@@ -86,12 +88,20 @@ fn bound(facet: &FacetEntry, number: f64) -> String {
     shown(facet, &if is_whole { (number as i64).into() } else { number.into() })
 }
 
-fn values(facet: &FacetEntry) -> String {
-    let values = facet.values.iter().map(|value| {
-        let text = short(shown(facet, &value.value), VALUE_CHARS_MAX);
-        format!("{text} ({})", group_digits(value.count))
-    });
-    values.collect::<Vec<String>>().join(", ")
+fn values(facet: &FacetEntry, room: usize) -> String {
+    let mut text = String::new();
+    for value in &facet.values {
+        let name = short(shown(facet, &value.value), VALUE_CHARS_MAX);
+        let next = format!("{name} ({})", group_digits(value.count));
+        if text.is_empty() {
+            text = next;
+        } else if text.chars().count() + next.chars().count() + ",  …".chars().count() <= room {
+            text = format!("{text}, {next}");
+        } else {
+            return text + " …";
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -116,13 +126,18 @@ mod tests {
         (number.min, number.max) = (Some(1.0), Some(20.5));
         let mut code: FacetEntry = facet("@code", 2, Some(1), &[(json!(200), 2)]);
         (code.min, code.max) = (Some(200.0), Some(200.0));
-        let text = table(&[
+        let facets = [
             facet("status", 3000, Some(2), &[(json!("info"), 2900), (json!("e\nr"), 100)]),
             number,
             code,
             facet("@id", 7, None, &[]),
-        ]);
+        ];
+        let text = table(&facets, None);
         let want = "  FIELD   RECORDS  VALUES  MOST COMMON\n  status    3,000       2  info (2,900), e⏎r (100)\n  @n           20      20  1 to 20.5: each once\n  @code         2       1  200 (2)\n  @id           7    many\n";
         assert_eq!(text, want);
+        assert_eq!(table(&facets, Some(60)), want, "there is room");
+        let narrow = table(&facets, Some(50));
+        assert!(narrow.contains("  info (2,900) …\n"), "{narrow}");
+        assert!(narrow.lines().all(|line| line.chars().count() <= 50), "{narrow}");
     }
 }

@@ -38,31 +38,16 @@ impl Search<'_> {
             }
         };
         print_data(&text)?;
-        if matched > 0 && !self.args.group_by.is_empty() {
-            self.note_without(&meta)?;
+        let without = matched.saturating_sub(meta.grouped.unwrap_or(matched));
+        // Of a field that is unknown it was said that no record has it.
+        if without > 0 && !(without == matched && self.notes.has("unknown_field")) {
+            let have = if without == 1 { "has" } else { "have" };
+            let fields = self.args.group_by.join(" or no ");
+            note(&format!("{} {have} no {fields}", counted(without, "record")));
         }
         let groups = counted(buckets.len() as u64, "group");
         self.notes.end(&format!("{groups} of {}", counted(matched, "record")));
         Ok(matched)
-    }
-
-    /// Says how many records are in no group, since they have no value to be grouped by.
-    fn note_without(&mut self, meta: &ScanMeta) -> Result<()> {
-        let fields = &self.args.group_by;
-        let body = self.request.without(fields, meta.from.as_deref(), meta.to.as_deref());
-        let answer = self.aggregate(&body)?;
-        match answer.meta.weir.matched {
-            None | Some(0) => {}
-            Some(records) => {
-                let have = if records == 1 { "has" } else { "have" };
-                note(&format!(
-                    "{} {have} no {}",
-                    counted(records, "record"),
-                    fields.join(" or no ")
-                ));
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn aggregate(&mut self, body: &Value) -> Result<AggregateAnswer> {

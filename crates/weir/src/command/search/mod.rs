@@ -98,6 +98,11 @@ impl Notes {
         }
     }
 
+    /// Something with that code was said.
+    fn has(&self, code: &str) -> bool {
+        self.said.iter().any(|warning| warning.code == code)
+    }
+
     /// Says what may not be as it was meant.
     fn warn(&self, text: &str) {
         note(&self.paint.paint(Style::Warn, text));

@@ -112,25 +112,6 @@ impl Request {
         body
     }
 
-    /// How many of the records of a range lack one of the fields.
-    pub(super) fn without(&self, fields: &[String], from: Option<&str>, to: Option<&str>) -> Value {
-        let mut body = self.body();
-        let lacks: Vec<String> = fields.iter().map(|field| format!("-{field}:*")).collect();
-        let lacks = lacks.join(" OR ");
-        body["filter"]["query"] = match self.query.trim() {
-            "" => lacks,
-            query => format!("({query}) AND ({lacks})"),
-        }
-        .into();
-        for (name, time) in [("from", from), ("to", to)] {
-            if let Some(time) = time {
-                body["filter"][name] = time.into();
-            }
-        }
-        body["compute"] = json!([{ "aggregation": "count" }]);
-        body
-    }
-
     /// A figure over time; counts by status.
     pub(super) fn series(&self, figure: &Figure, interval: Option<&str>) -> Value {
         let mut body = self.body();
