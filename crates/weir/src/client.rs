@@ -91,8 +91,14 @@ impl Client {
                 // Paths that are Datadog's have the problem beside their errors.
                 let problem = answer.get("weir").unwrap_or(&answer);
                 let title = ["detail", "title"].into_iter().find_map(|key| problem[key].as_str());
-                let title = title.unwrap_or("no reason given");
-                let message = format!("{} answers with status {status}: {title}", self.address);
+                let message = match (status, title) {
+                    // What was asked is wrong, whoever says it.
+                    (400, Some(title)) => title.to_owned(),
+                    (_, title) => {
+                        let title = title.unwrap_or("no reason given");
+                        format!("{} answers with status {status}: {title}", self.address)
+                    }
+                };
                 let exit = match status {
                     400 => Exit::Usage,
                     429 | 503 => Exit::Temporary,

@@ -107,12 +107,23 @@ fn parse(text: &str, now_ns: i64, zone: &Zone) -> Result<i64, String> {
     if let Ok(ms) = text.parse() {
         return from_ms(ms);
     }
-    if let Some(time_ns) = parse_rfc3339(text.as_bytes()) {
+    let full = with_seconds(text);
+    if let Some(time_ns) = parse_rfc3339(full.as_bytes()) {
         return Ok(time_ns);
     }
-    let local = [format!("{text}Z"), format!("{text}T00:00:00Z")];
+    let local = [format!("{full}Z"), format!("{text}T00:00:00Z")];
     let local_ns = local.iter().find_map(|text| parse_rfc3339(text.as_bytes()));
     local_ns.map(|local_ns| zone.time_ns(local_ns)).ok_or_else(wrong)
+}
+
+/// `2026-11-21T20:00` has hours and minutes only, with or without a zone behind them.
+fn with_seconds(text: &str) -> String {
+    match text.split_at_checked("2026-11-21T20:00".len()) {
+        Some((minute, rest)) if minute.as_bytes()[13] == b':' && !rest.starts_with(':') => {
+            format!("{minute}:00{rest}")
+        }
+        _ => text.to_owned(),
+    }
 }
 
 /// What stands behind `now`.
@@ -247,6 +258,10 @@ mod tests {
             ("2026-01-01T01:00:00", "2026-01-01T01:00:00.000Z"),
             ("2026-01-01 01:00:00", "2026-01-01T01:00:00.000Z"),
             ("2026-01-01T01:00:00.5+01:00", "2026-01-01T00:00:00.500Z"),
+            ("2026-01-01T01:00", "2026-01-01T01:00:00.000Z"),
+            ("2026-01-01 01:00", "2026-01-01T01:00:00.000Z"),
+            ("2026-01-01T01:00Z", "2026-01-01T01:00:00.000Z"),
+            ("2026-01-01T01:00+01:00", "2026-01-01T00:00:00.000Z"),
         ] {
             assert_eq!(at(text), want, "{text}");
         }
@@ -272,6 +287,7 @@ mod tests {
             ("now/y", "2025-12-31T23:00:00.000Z"),
             ("2026-10-25", "2026-10-24T22:00:00.000Z"),
             ("2026-10-25 12:00:00", "2026-10-25T11:00:00.000Z"),
+            ("2026-10-25 12:00", "2026-10-25T11:00:00.000Z"),
             ("2026-10-25T12:00:00Z", "2026-10-25T12:00:00.000Z"),
             ("now-400000d", "1677-09-21T00:12:43.145Z"),
         ] {
@@ -281,7 +297,9 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_named() {
-        for text in ["", "yesterday", "now-15", "now-m", "now-1x", "now/d-1h", "now15m", "15m"] {
+        let of_now = ["now-15", "now-m", "now-1x", "now/d-1h", "now15m", "15m"];
+        let others = ["", "yesterday", "2026-01-01T25:00", "2026-01-01T01:00:", "2026-01-01äö:00"];
+        for text in of_now.into_iter().chain(others) {
             assert!(at(text).contains("is no time; write now-15m"), "{text}: {}", at(text));
         }
         assert!(TimeText::Number(i64::MAX).resolve(0, &Zone::UTC).is_err());
