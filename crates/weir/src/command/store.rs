@@ -70,7 +70,7 @@ fn verify(args: &ConfigArgs) -> Result<Exit> {
         });
         faults.extend(segment.into_iter().chain(sidecar));
     });
-    read.with_context(|| format!("{} cannot be read", dir.display()))?;
+    read.context("no store was verified (--config says where one is)")?;
     progress.end();
     print_data(&faults)?;
     let (count, records) = (group_digits(segments), group_digits(rows));
