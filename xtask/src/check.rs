@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::paths::Profile;
 use crate::shell::{cargo, run};
 use crate::{arrows, dependencies, tidy};
 
@@ -11,9 +12,10 @@ pub(crate) fn sources(features: &[&str]) -> Result<()> {
     report("tidy", &tidy::problems()?)?;
     report("arrows", &arrows::problems()?)?;
     report("dependencies", &dependencies::problems()?)?;
-    // The release profile shares proc macros and build scripts with the build that follows.
+    // The tests' profile shares proc macros and build scripts with the build that follows.
     let mut clippy = cargo();
-    clippy.args(["clippy", "--release", "--workspace", "--all-targets"]).args(features);
+    clippy.args(["clippy", "--profile", Profile::Checked.name(), "--workspace", "--all-targets"]);
+    clippy.args(features);
     run(clippy.args(["--", "--deny=warnings"]))
 }
 

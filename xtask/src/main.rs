@@ -1,8 +1,8 @@
 //! Every command of the repository: `cargo xtask <command>`.
 //!
 //! Invariants: works on a fresh machine that has rustup and nothing else of weir's; what is
-//! missing is named, with the reason, before it is installed; one profile for everything, so
-//! nothing is built twice; the same commands here, in CI and for a developer.
+//! missing is named, with the reason, before it is installed; tests and checks share one profile,
+//! so nothing is built twice; the same commands here, in CI and for a developer.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stderr, reason = "a command tool tells on stderr what it does")]
 
@@ -22,6 +22,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
+use crate::paths::Profile;
 use crate::shell::{cargo, run};
 
 /// Every command of the weir repository.
@@ -84,26 +85,31 @@ fn execute(task: Task) -> Result<()> {
             let features = setup::for_build()?;
             setup::for_checks()?;
             check::sources(features)?;
-            generate::generate(&build_binary(features)?, true)
+            generate::generate(&build_binary(features, Profile::Checked)?, true)
         }
         Task::Bench { arguments } => bench(&arguments),
         Task::Fuzz { name, secs } => fuzz(name.as_deref(), secs),
-        Task::Gen { check } => generate::generate(&build_binary(setup::for_build()?)?, check),
+        Task::Gen { check } => {
+            let binary = build_binary(setup::for_build()?, Profile::Checked)?;
+            generate::generate(&binary, check)
+        }
     }
 }
 
 fn start(arguments: &[String]) -> Result<()> {
-    let binary = build_binary(setup::for_build()?)?;
+    let binary = build_binary(setup::for_build()?, Profile::Release)?;
     let mut command = Command::new(binary);
     command.current_dir(paths::root()).arg("run").args(arguments);
     // Weir takes the place of this process, so that signals reach it and its exit code is ours.
     Err(command.exec()).context("failed to start weir")
 }
 
-/// Builds the binary as it is released; returns where it is.
-pub(crate) fn build_binary(features: &[&str]) -> Result<PathBuf> {
-    run(cargo().args(["build", "--release", "--package", "weir", "--bin", "weir"]).args(features))?;
-    paths::release_binary("weir")
+/// Builds weir; returns where the program is.
+fn build_binary(features: &[&str], profile: Profile) -> Result<PathBuf> {
+    let mut build = cargo();
+    build.args(["build", "--profile", profile.name(), "--package", "weir", "--bin", "weir"]);
+    run(build.args(features))?;
+    profile.binary("weir")
 }
 
 /// The last lines are cargo's own "test result" lines: nothing is printed after them.
@@ -113,11 +119,14 @@ fn test() -> Result<()> {
     check::sources(features)?;
     // Tests and programs in one go: cargo chooses features for the whole of a command.
     let mut build = cargo();
-    run(build.args(["build", "--release", "--workspace", "--all-targets"]).args(features))?;
-    let binary = paths::release_binary("weir")?;
+    let profile = Profile::Checked;
+    build.args(["build", "--profile", profile.name(), "--workspace", "--all-targets"]);
+    run(build.args(features))?;
+    let binary = profile.binary("weir")?;
     generate::generate(&binary, true)?;
     let mut command = cargo();
-    command.args(["test", "--release", "--workspace", "--no-fail-fast"]).args(features);
+    command.args(["test", "--profile", profile.name(), "--workspace", "--no-fail-fast"]);
+    command.args(features);
     command.env("WEIR_BIN", binary).envs(tools);
     run(&mut command).context("tests failed")
 }
@@ -127,8 +136,8 @@ fn bench(arguments: &[String]) -> Result<()> {
     let mut build = cargo();
     build.args(["build", "--release", "--package", "weir", "--package", "weir-bench"]);
     run(build.args(features))?;
-    let binary = paths::release_binary("weir")?;
-    let mut command = Command::new(paths::release_binary("weir-bench")?);
+    let binary = Profile::Release.binary("weir")?;
+    let mut command = Command::new(Profile::Release.binary("weir-bench")?);
     run(command.current_dir(paths::root()).env("WEIR_BIN", binary).args(arguments))
 }
 

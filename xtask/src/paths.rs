@@ -66,13 +66,32 @@ fn host_target() -> Result<String> {
     Ok(host.context("rustc -vV names no host")?.to_owned())
 }
 
-/// A program that `cargo build --release` made.
-pub(crate) fn release_binary(name: &str) -> Result<PathBuf> {
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root().join("target"), |dir| root().join(dir));
-    let binary = target.join("release").join(name);
-    if !binary.is_file() {
-        bail!("{} was not built", binary.display());
+/// How programs are compiled (the profiles of `Cargo.toml`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Profile {
+    /// As released: what is run by hand and measured.
+    Release,
+    /// The same with the assertions of our own crates: what is tested.
+    Checked,
+}
+
+impl Profile {
+    /// The profile's name, which is also that of its folder below `target`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Checked => "checked",
+        }
     }
-    Ok(binary)
+
+    /// A program that was built with this profile.
+    pub(crate) fn binary(self, name: &str) -> Result<PathBuf> {
+        let target = std::env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(|| root().join("target"), |dir| root().join(dir));
+        let binary = target.join(self.name()).join(name);
+        if !binary.is_file() {
+            bail!("{} was not built", binary.display());
+        }
+        Ok(binary)
+    }
 }

@@ -40,9 +40,9 @@ pub fn binary() -> PathBuf {
     let test = std::env::current_exe().expect("a process knows its path");
     let profile = test.parent().and_then(Path::parent).expect("tests are in PROFILE/deps");
     let beside = profile.join("weir");
-    let release = profile.with_file_name("release").join("weir");
-    let found = [beside, release].into_iter().find(|path| path.is_file());
-    found.expect("set WEIR_BIN, or `cargo build --release --package weir` first")
+    let checked = profile.with_file_name("checked").join("weir");
+    let found = [beside, checked].into_iter().find(|path| path.is_file());
+    found.expect("set WEIR_BIN, or `cargo build --profile checked --package weir` first")
 }
 
 /// Looks again and again until `look` finds something; `None` when that took too long.
