@@ -372,8 +372,9 @@ fn is_intentional(reason: DiscardReason) -> bool {
         | DiscardReason::Unrouted => true,
         DiscardReason::NulBytes
         | DiscardReason::Rejected
-        | DiscardReason::Corrupt
-        | DiscardReason::PartialLost => false,
+        | DiscardReason::Damaged
+        | DiscardReason::PartialLost
+        | DiscardReason::Vanished => false,
     }
 }
 

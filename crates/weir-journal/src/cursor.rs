@@ -64,7 +64,7 @@ impl CursorMemory {
     /// after that is new.
     pub fn committed(&self, stream: StreamId) -> Option<Position> {
         let state = self.shared.lock();
-        state.cursors[self.index].streams.get(&stream).map(|cs| cs.committed.end)
+        state.cursors[self.index].streams.get(&stream).map(|cs| cs.committed)
     }
 
     /// Waits until everything that the journal knows now is on stable storage. An error says that
@@ -164,7 +164,7 @@ impl Cursor {
                 return Some(delivery);
             }
             let outcome = Outcome {
-                discarded: Some((DiscardReason::Corrupt, taken.routed)),
+                discarded: Some((DiscardReason::Damaged, taken.routed)),
                 ..Outcome::default()
             };
             self.settle(taken.stream, taken.seq, outcome);

@@ -1,9 +1,11 @@
-//! The cursor log: names, positions, states and books, in records that replace each other.
+//! The cursor log: names, books, and for each stream how far it is known and what each destination
+//! is owed of it, in records that replace each other.
 //!
 //! Each record is whole or absent (magic, length, CRC-32C); all of them state absolute values,
 //! so replaying one twice, or an old log before a new one, changes nothing.
 //! Format: `docs/internals/journal.md`.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,10 +17,10 @@ use weir_model::{CursorBook, Position, SourceBook, SourceId, StreamId};
 use crate::limits::CURSOR_LOG_BYTES_MIN;
 use crate::segment::is_damage;
 use crate::spec::JournalError;
-use crate::state::{CommitTail, CursorState, CursorStream, Folded, State, StreamState};
+use crate::state::{CommitTail, CursorState, CursorStream, Debt, Folded, State, StreamState};
 
 const FILE_MAGIC: [u8; 4] = *b"WCUR";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// Kinds of records (`Snapshot`, `Group`) and of the entries in them (the others).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +29,8 @@ enum Kind {
     Cursor = 1,
     CursorDropped = 2,
     Source = 3,
-    Position = 4,
+    /// A stream: the furthest place that is known, and where each destination is that is not there.
+    Stream = 4,
     /// Streams that ended, with the totals that now include them: one record, so that the counts
     /// can neither be lost nor doubled.
     Fold = 5,
@@ -41,7 +44,23 @@ enum Kind {
     /// once was (a destination that never saw a stream must not be confused with one whose first
     /// record of it was torn off).
     Group = 8,
+    /// The counts of a destination, as of all positions of the same record.
+    Book = 9,
 }
+
+/// How a stream's statement says where a destination is. Those that it does not name have settled
+/// everything up to the furthest place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Standing {
+    /// It is behind, and owed rows.
+    Behind = 1,
+    /// It does not know the stream.
+    Unknown = 2,
+}
+
+const FLAG_UNREPEATABLE: u8 = 1;
+const FLAG_DURABLE: u8 = 2;
 
 /// An open cursor log.
 #[derive(Debug)]
@@ -179,6 +198,14 @@ impl<'a> Fields<'a> {
         let field = self.take(4);
         u32::from_le_bytes(std::array::from_fn(|i| field.get(i).copied().unwrap_or(0)))
     }
+    fn u8(&mut self) -> u8 {
+        self.take(1).first().copied().unwrap_or(0)
+    }
+    fn tail(&mut self) -> Arc<CommitTail> {
+        let end = Position::new(self.u32(), self.u64());
+        let book = SourceBook::decode(self.bytes());
+        Arc::new(CommitTail { end, state: self.bytes().into(), book })
+    }
     fn bytes(&mut self) -> &'a [u8] {
         let len = self.u32() as usize;
         self.take(len)
@@ -218,7 +245,11 @@ fn apply_entry(entry: &[u8], state: &mut State) {
             let source = state.sources.entry(id).or_default();
             source.name = String::from_utf8_lossy(fields.bytes()).into_owned();
         }
-        k if k == Kind::Position as u8 => apply_position(&mut fields, state),
+        k if k == Kind::Stream as u8 => apply_stream(&mut fields, state),
+        k if k == Kind::Book as u8 => {
+            let index = fields.u32() as usize;
+            cursor_slot(state, index).committed_book = CursorBook::decode(fields.bytes());
+        }
         k if k == Kind::Fold as u8 => apply_fold(&mut fields, state),
         k if k == Kind::Ended as u8 => {
             let stream = StreamId(fields.u64());
@@ -242,9 +273,6 @@ fn apply_fold(fields: &mut Fields<'_>, state: &mut State) {
         let id = SourceId(fields.u64());
         state.sources.entry(id).or_default().folded = SourceBook::decode(fields.bytes());
     }
-    for index in 0..fields.u32() as usize {
-        cursor_slot(state, index).folded = CursorBook::decode(fields.bytes());
-    }
 }
 
 fn cursor_slot(state: &mut State, index: usize) -> &mut CursorState {
@@ -257,20 +285,48 @@ fn cursor_slot(state: &mut State, index: usize) -> &mut CursorState {
     &mut state.cursors[index]
 }
 
-fn apply_position(fields: &mut Fields<'_>, state: &mut State) {
-    let index = fields.u32() as usize;
+fn apply_stream(fields: &mut Fields<'_>, state: &mut State) {
     let stream = StreamId(fields.u64());
     let group = fields.u64();
-    let source = SourceId(fields.u64());
-    let epoch = fields.u32();
-    let end = Position::new(epoch, fields.u64());
-    let committed_book = CursorBook::decode(fields.bytes());
-    let book = SourceBook::decode(fields.bytes());
-    let committed = Arc::new(CommitTail { end, state: fields.bytes().into(), book });
-    let cs = CursorStream { committed, committed_book, ..CursorStream::default() };
-    let tail = cs.committed.clone();
-    cursor_slot(state, index).streams.insert(stream, cs);
-    let known = StreamState { source: Some(source), group, tail, ..StreamState::default() };
+    let source = Some(SourceId(fields.u64()));
+    let flags = fields.u8();
+    let furthest = fields.tail();
+    let epoch_begins: VecDeque<_> = (0..fields.u8()).map(|_| fields.tail()).collect();
+    let marks: Vec<_> = (0..fields.u8()).map(|_| fields.tail()).collect();
+    let known_cursors = (fields.u32() as usize).min(weir_model::limits::CURSORS_MAX);
+    for index in 0..known_cursors {
+        let cs = CursorStream::begin(&furthest);
+        cursor_slot(state, index).streams.insert(stream, cs);
+    }
+    for _ in 0..fields.u32() {
+        let (index, standing) = (fields.u32() as usize, fields.u8());
+        let cursor = cursor_slot(state, index);
+        if standing == Standing::Unknown as u8 {
+            cursor.streams.remove(&stream);
+            continue;
+        }
+        let committed = Position::new(fields.u32(), fields.u64());
+        let (rows, rows_before) = (fields.u64(), fields.u64());
+        let candidates = marks.iter().chain(&epoch_begins).chain([&furthest]);
+        let mark = candidates.filter(|mark| mark.end <= committed).max_by_key(|mark| mark.end);
+        let begin =
+            || CommitTail { end: Position::new(committed.epoch, 0), ..CommitTail::default() };
+        let mark = mark.cloned().unwrap_or_else(|| Arc::new(begin()));
+        let debt = Debt { until: furthest.end, rows, rows_before };
+        let cs = CursorStream { committed, mark, debt, ..CursorStream::default() };
+        cursor.streams.insert(stream, cs);
+    }
+    let tail = furthest.clone();
+    let known = StreamState {
+        source,
+        group,
+        tail,
+        furthest,
+        epoch_begins,
+        is_unrepeatable: flags & FLAG_UNREPEATABLE != 0,
+        is_durable: flags & FLAG_DURABLE != 0,
+        ..StreamState::default()
+    };
     state.streams.insert(stream, known);
 }
 
@@ -346,25 +402,39 @@ impl Records {
                 out.extend_from_slice(&id.0.to_le_bytes());
                 put_encoded(out, |out| source.folded.encode(out));
             }
-            put_u32(out, state.cursors.len() as u32);
-            for cursor in &state.cursors {
-                put_encoded(out, |out| cursor.folded.encode(out));
-            }
         });
     }
 
-    fn position(&mut self, index: usize, stream: StreamId, known: &StreamState, cs: &CursorStream) {
-        let end = cs.committed.end;
-        self.record(Kind::Position, |out| {
+    fn book(&mut self, index: usize, book: &CursorBook) {
+        self.record(Kind::Book, |out| {
             put_u32(out, index as u32);
+            put_encoded(out, |out| book.encode(out));
+        });
+    }
+
+    /// Where a stream and its destinations are.
+    fn stream(&mut self, state: &State, stream: StreamId, known: &StreamState) {
+        let furthest = &known.furthest;
+        let lowest = |is_active: bool| {
+            let cursors = state.cursors.iter().filter(|c| !c.dropped && c.is_active() == is_active);
+            let streams = cursors.filter_map(|c| c.streams.get(&stream));
+            streams.filter(|cs| cs.committed < furthest.end).min_by_key(|cs| cs.committed)
+        };
+        let marks: Vec<_> =
+            [true, false].into_iter().filter_map(lowest).map(|cs| &cs.mark).collect();
+        self.record(Kind::Stream, |out| {
             out.extend_from_slice(&stream.0.to_le_bytes());
             out.extend_from_slice(&known.group.to_le_bytes());
             out.extend_from_slice(&known.source.map_or(0, |s| s.0).to_le_bytes());
-            put_u32(out, end.epoch);
-            out.extend_from_slice(&end.offset.to_le_bytes());
-            put_encoded(out, |out| cs.committed_book.encode(out));
-            put_encoded(out, |out| cs.committed.book.encode(out));
-            put_bytes(out, &cs.committed.state);
+            let unrepeatable = u8::from(known.is_unrepeatable) * FLAG_UNREPEATABLE;
+            out.push(unrepeatable | u8::from(known.is_durable) * FLAG_DURABLE);
+            put_tail(out, furthest);
+            out.push(known.epoch_begins.len() as u8);
+            known.epoch_begins.iter().for_each(|begin| put_tail(out, begin));
+            out.push(marks.len() as u8);
+            marks.iter().for_each(|mark| put_tail(out, mark));
+            put_u32(out, state.cursors.len() as u32);
+            put_standings(out, state, stream, furthest.end);
         });
     }
 
@@ -374,13 +444,16 @@ impl Records {
         if std::mem::take(&mut state.names_dirty) {
             records.names(state);
         }
-        for index in 0..state.cursors.len() {
-            for stream in std::mem::take(&mut state.cursors[index].dirty) {
-                let Some(cs) = state.cursors[index].streams.get_mut(&stream) else { continue };
-                cs.dirty = false;
-                let Some(known) = state.streams.get(&stream) else { continue };
-                records.position(index, stream, known, &state.cursors[index].streams[&stream]);
+        for (index, cursor) in state.cursors.iter_mut().enumerate() {
+            if std::mem::take(&mut cursor.is_book_dirty) {
+                records.book(index, &cursor.committed_book);
             }
+        }
+        for stream in std::mem::take(&mut state.dirty_streams) {
+            let Some(known) = state.streams.get_mut(&stream) else { continue };
+            known.is_dirty = false;
+            let known = &state.streams[&stream];
+            records.stream(state, stream, known);
         }
         let ended = std::mem::take(&mut state.folded);
         if !ended.is_empty() {
@@ -397,11 +470,10 @@ impl Records {
         all.ended(state, state.ended.keys().copied());
         all.fold(state, &[]);
         for (index, cursor) in state.cursors.iter().enumerate() {
-            for (stream, cs) in &cursor.streams {
-                if let Some(known) = state.streams.get(stream) {
-                    all.position(index, *stream, known, cs);
-                }
-            }
+            all.book(index, &cursor.committed_book);
+        }
+        for (stream, known) in &state.streams {
+            all.stream(state, *stream, known);
         }
         all
     }
@@ -409,6 +481,39 @@ impl Records {
 
 fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_tail(out: &mut Vec<u8>, tail: &CommitTail) {
+    put_u32(out, tail.end.epoch);
+    out.extend_from_slice(&tail.end.offset.to_le_bytes());
+    put_encoded(out, |out| tail.book.encode(out));
+    put_bytes(out, &tail.state);
+}
+
+/// Every destination that is not at `furthest`.
+fn put_standings(out: &mut Vec<u8>, state: &State, stream: StreamId, furthest: Position) {
+    let count_at = out.len();
+    let mut count = 0_u32;
+    put_u32(out, count);
+    for (index, cursor) in state.cursors.iter().enumerate().filter(|(_, c)| !c.dropped) {
+        let cs = cursor.streams.get(&stream);
+        if cs.is_some_and(|cs| cs.committed >= furthest) {
+            continue;
+        }
+        count += 1;
+        put_u32(out, index as u32);
+        let Some(cs) = cs else {
+            out.push(Standing::Unknown as u8);
+            continue;
+        };
+        let (owed, owed_before) = cs.owed(furthest);
+        out.push(Standing::Behind as u8);
+        put_u32(out, cs.committed.epoch);
+        for number in [cs.committed.offset, owed, owed_before] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+    out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
 }
 
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -487,27 +592,10 @@ pub(crate) fn snapshot(state: &State) -> Records {
     Records::snapshot(state)
 }
 
-/// After replay: totals of every cursor are what its streams and ended streams add up to, and
-/// nothing is in flight.
+/// After replay: what is committed is everything that a cursor has settled, and nothing is in flight.
 fn settle_totals(state: &mut State) {
     for cursor in &mut state.cursors {
-        let mut total = cursor.folded;
-        for cs in cursor.streams.values_mut() {
-            cs.committed_book.routed = cs.committed_book.settled();
-            total.add(&cs.committed_book);
-        }
-        total.routed = total.settled();
-        cursor.total = total;
-    }
-    // What a source has read is at least what one destination has committed; a stream that is
-    // opened again goes back to where its source goes on.
-    for cursor in &state.cursors {
-        for (stream, cs) in &cursor.streams {
-            if let Some(known) = state.streams.get_mut(stream)
-                && known.tail.end < cs.committed.end
-            {
-                known.tail = cs.committed.clone();
-            }
-        }
+        cursor.committed_book.routed = cursor.committed_book.settled();
+        cursor.total = cursor.committed_book;
     }
 }

@@ -69,7 +69,9 @@ impl Shared {
     /// Waits until everything committed so far is durable, or says why it is not.
     pub(crate) fn flush(&self) -> Result<(), String> {
         let mut state = self.lock();
-        let waits_for_the_next = state.positions_since.is_some() || !state.dead.is_empty();
+        let waits_for_the_next = state.positions_since.is_some()
+            || state.statements_due.is_some()
+            || !state.dead.is_empty();
         let target = state.commits_begun + u64::from(waits_for_the_next);
         state.flush_now |= waits_for_the_next;
         self.work.notify_one();
@@ -261,12 +263,16 @@ impl Journal {
     /// it, its counts fold into its source's and the journal forgets it.
     pub fn close_stream(&self, stream: StreamId) {
         let now = self.shared.clock.monotonic();
-        self.shared.change(|state| {
-            if let Some(known) = state.streams.get_mut(&stream) {
-                known.closed = true;
-            }
-            state.fold_if_done(stream, now);
-        });
+        self.shared.change(|state| state.close_stream(stream, now));
+    }
+
+    /// The source cannot read on in the stream's present content: it was cut, or is gone. Rows that
+    /// an earlier run had read, that some destination is still owed and that were not appended again
+    /// are counted as discarded for it. Returns the place behind which the source goes on, when an
+    /// earlier run was further than this one: its counts are those that hold there.
+    pub fn skip_to_furthest(&self, stream: StreamId) -> Option<ResumePoint> {
+        let now = self.shared.clock.monotonic();
+        self.shared.change(|state| state.skip_to_furthest(stream, now))
     }
 
     /// The stream cannot be read again any more (its file was unlinked): what is not yet

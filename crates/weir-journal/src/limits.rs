@@ -49,3 +49,12 @@ pub(crate) const READ_AHEAD_BYTES: u64 = 2 * 1024 * 1024;
 
 /// How far at least, as a multiple of what the destination waits for before it begins.
 pub(crate) const READ_AHEAD_REQUESTS: u64 = 2;
+
+/// How long it takes at most until the cursor log states how many rows on disk each destination is
+/// owed that nobody can read again. What is damaged later is counted by it. A record of a few
+/// hundred bytes a second is not worth less.
+pub(crate) const STATEMENT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Beginnings of epochs that are remembered of one stream. More are in the journal at once only
+/// when a file is truncated again and again while no destination takes anything.
+pub(crate) const EPOCHS_MAX: usize = 16;

@@ -210,7 +210,7 @@ fn recover_frame(location: Location, batch: &Batch, absent: &Arc<[usize]>, state
     }
     let wanted = |(index, _): &(usize, u64)| {
         let stream = state.cursors[*index].streams.get(&header.stream);
-        stream.is_none_or(|cs| cs.committed.end < header.end())
+        stream.is_none_or(|cs| cs.committed < header.end())
     };
     if !routed.iter().any(wanted) {
         state.dead.push(location);
@@ -239,8 +239,9 @@ fn load_partial_positions(state: &mut State) {
         .recovered
         .keys()
         .map(|stream| {
-            let of = |c: &crate::state::CursorState| Some(c.streams.get(stream)?.committed.end);
-            (*stream, state.cursors.iter().filter_map(of).collect())
+            let of = |c: &crate::state::CursorState| Some(c.streams.get(stream)?.committed);
+            let furthest = state.streams.get(stream).map(|known| known.furthest.end);
+            (*stream, state.cursors.iter().filter_map(of).chain(furthest).collect())
         })
         .collect();
     let segments = &state.segments;

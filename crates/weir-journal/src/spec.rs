@@ -73,8 +73,9 @@ pub struct StreamSpec<'a> {
     pub state: &'a [u8],
     /// Counts that belong to `start` (bytes skipped, for instance).
     pub book: SourceBook,
-    /// The source cannot read the stream again: its file is gone. Then everything that the disk
-    /// holds of it is delivered, also behind a hole, and the stream goes on behind that.
+    /// The source cannot read the stream's content again: its file is gone, or holds something else.
+    /// Then everything that the disk holds of it is delivered, what destinations are owed beside
+    /// that is counted as discarded, and the stream goes on behind the furthest place that is known.
     pub gone: bool,
 }
 
@@ -105,6 +106,9 @@ pub struct KnownStream {
     pub group: u64,
     /// Where its source would go on, and with what state.
     pub resume: ResumePoint,
+    /// The furthest place of earlier runs that is known. When the content there is not what it was,
+    /// the stream's content is gone: it is opened with [`StreamSpec::gone`].
+    pub furthest: ResumePoint,
 }
 
 /// Why a batch was not accepted. The batch comes back; append it again when there is room.
@@ -161,8 +165,25 @@ pub struct Recovery {
     pub set_aside: Vec<String>,
     /// Records of the cursor log that were damaged.
     pub damaged_cursor_records: u64,
-    /// Bytes of streams that no file and no frame holds any more.
+    /// Bytes that a destination missed while it was not configured, and that nobody can read again
+    /// for it.
     pub lost_bytes: u64,
+    /// Records that an earlier run had read for a destination, and that neither their file nor the
+    /// journal holds any more. Each is in that destination's book, too.
+    pub lost: Vec<LostRecords>,
+}
+
+/// Records of one source that one destination has not got and never will.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LostRecords {
+    /// Name of the source.
+    pub source: String,
+    /// Name of the destination.
+    pub destination: String,
+    /// The reason under which they are discarded in its book.
+    pub reason: &'static str,
+    /// How many.
+    pub records: u64,
 }
 
 /// What a [`JournalWriter`](crate::JournalWriter) did when it was told to step.

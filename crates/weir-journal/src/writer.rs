@@ -298,10 +298,11 @@ impl Writer {
             current.failed = true;
             return Err(error);
         }
+        let now = self.shared.clock.monotonic();
         let mut state = self.shared.lock();
         state.flushes += 1;
         for (seq, location) in current.unsynced.drain(..) {
-            frame_synced(&mut state, seq, location);
+            frame_synced(&mut state, seq, location, now);
         }
         Ok(())
     }
@@ -515,10 +516,17 @@ fn next_work(state: &mut State, now: Duration) -> Result<Work, Option<Duration>>
     if let Some(work) = frames_work(state, now, &mut timer) {
         return Ok(work);
     }
+    if state.statements_due.is_some_and(|at| state.stopping || timer.is_due(at, now)) {
+        state.positions_since.get_or_insert(now);
+    }
+    if state.flush_now && state.statements_due.is_some() {
+        state.positions_since.get_or_insert(now);
+    }
     if let Some(since) = state.positions_since {
         let at_once = state.stopping || state.flush_now;
         if at_once || timer.is_due(since + state.config.commit_interval, now) {
             state.positions_since = None;
+            state.statements_due = None;
             state.flush_now = false;
             state.commits_begun += 1;
             let records = Records::collect(state);
@@ -654,12 +662,16 @@ fn frames_written(state: &mut State, batches: &[(u64, Arc<Batch>)], sync: bool) 
 
 /// The frame is safe, unless it was taken back and stands elsewhere now. Who waits for it is told,
 /// unless something before it cannot be made safe: then it has to reach its destinations first.
-fn frame_synced(state: &mut State, seq: u64, location: Location) {
+fn frame_synced(state: &mut State, seq: u64, location: Location, now: Duration) {
     let Some(slot) = state.slots.get_mut(&seq).filter(|s| s.location == Some(location)) else {
         return;
     };
     slot.synced = true;
     let (stream, tickets) = (slot.stream, std::mem::take(&mut slot.tickets));
+    if slot.durable {
+        let tail = slot.tail.clone();
+        state.reach_on_disk(stream, &tail, seq, now);
+    }
     let earlier = state.stranded_up_to(stream, seq);
     if let Some(earlier) = earlier.and_then(|seq| state.slots.get_mut(&seq)) {
         earlier.tickets.extend(tickets);

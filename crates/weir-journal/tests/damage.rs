@@ -49,7 +49,7 @@ fn recover(disk: &FaultyDisk) -> (Vec<u64>, Recovery, u64) {
     let got: Vec<u64> = drain(&mut hec).into_iter().map(|(_, n)| n).collect();
     assert_books_balance(&journal);
     let ledger = journal.ledger();
-    let corrupt = ledger.cursors[0].book.discarded[DiscardReason::Corrupt as usize];
+    let corrupt = ledger.cursors[0].book.discarded[DiscardReason::Damaged as usize];
     journal.shutdown();
     (got, ledger.journal.recovery, corrupt)
 }
@@ -265,8 +265,8 @@ fn a_frame_that_is_damaged_while_weir_runs_is_counted() {
         hec.ack(&delivery, weir_journal::Outcome::delivered(delivery.record_count));
     }
     let book = journal.ledger().cursors[0].book;
-    assert_eq!(got + book.discarded[DiscardReason::Corrupt as usize], FRAMES);
-    assert!(book.discarded[DiscardReason::Corrupt as usize] > 0);
+    assert_eq!(got + book.discarded[DiscardReason::Damaged as usize], FRAMES);
+    assert!(book.discarded[DiscardReason::Damaged as usize] > 0);
     assert_books_balance(&journal);
     journal.shutdown();
 }

@@ -41,8 +41,8 @@ reasons! {
         Rejected = 3 => "rejected",
         /// The destination was removed from the configuration and its cursor dropped.
         CursorDropped = 4 => "cursor_dropped",
-        /// A damaged frame of the journal held it.
-        Corrupt = 5 => "corrupt",
+        /// A damaged or missing part of the journal held it.
+        Damaged = 5 => "damaged",
         /// Discarded on purpose by a rule.
         Rule = 6 => "rule",
         /// The first part of a joined line was lost with its file.
@@ -51,6 +51,9 @@ reasons! {
         Sampled = 8 => "sampled",
         /// No rule routed it, and `default_to` names no output.
         Unrouted = 9 => "unrouted",
+        /// Read for a destination that had not got it when its file was removed or cut, and that no
+        /// segment of the journal held for it.
+        Vanished = 10 => "vanished",
     }
 }
 

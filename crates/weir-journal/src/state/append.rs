@@ -354,6 +354,8 @@ impl State {
         let stream = self.streams.entry(header.stream).or_default();
         stream.source = Some(header.source);
         stream.group = header.group;
+        stream.is_unrepeatable = !header.repeatable;
+        stream.note_epoch(header.base(), &tail);
         stream.tail = tail.clone();
         self.sources.entry(header.source).or_default();
         tail
@@ -382,11 +384,13 @@ impl State {
         self.ring_bytes += memory_bytes;
         if let Some(state) = self.streams.get_mut(&stream) {
             state.ring_bytes += memory_bytes;
+            state.volatile_slots += u64::from(!durable);
         }
         let slot = Slot {
             batch: Some(batch),
             location: None,
             stream,
+            tail: tail.clone(),
             memory_bytes,
             holders,
             readers: holders,
@@ -432,9 +436,9 @@ impl State {
             of_stream.flat_map(|cs| cs.entries.iter().filter(joined)).map(|e| e.seq).collect();
         let mut waiting = Vec::new();
         let mut is_held = false;
-        let fleeting = |s: &&mut Slot| s.stream == stream && !s.durable;
+        let is_volatile = |s: &&mut Slot| s.stream == stream && !s.durable && s.holders > 0;
         for (seq, slot) in &mut self.slots {
-            let Some(slot) = Some(slot).filter(fleeting) else { continue };
+            let Some(slot) = Some(slot).filter(is_volatile) else { continue };
             slot.durable = true;
             let is_gone = slot.location.is_none() && slot.batch.is_none();
             if slot.location.is_some() || slot.writing {
@@ -446,6 +450,9 @@ impl State {
                 self.held_only.insert((stream, *seq));
                 is_held = true;
             }
+        }
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.volatile_slots = 0;
         }
         for (seq, bytes) in waiting {
             self.want_durable(seq, bytes, now);
@@ -486,10 +493,14 @@ impl State {
         }
         let first_record = batch.records_up_to(skip_to);
         let routed = routed_from(batch, index, first_record);
+        self.pay_debt(index, stream, tail.end, routed);
+        let Some(cs) = self.cursors[index].streams.get(&stream) else { return false };
+        let through = cs.through() + routed;
         let entry = Entry {
             seq,
             tail: tail.clone(),
             routed,
+            through,
             skip_to,
             bytes: batch.memory_bytes() as u64,
             status: Status::Waiting,
@@ -585,6 +596,7 @@ impl State {
         if let Some(slot) = self.slots.get_mut(&seq) {
             slot.memory_bytes += grown;
             slot.batch = Some(merged);
+            slot.tail = tail.clone();
         }
         true
     }
@@ -632,8 +644,9 @@ impl State {
         let Some(cs) = cursor.streams.get_mut(&stream) else { return };
         let routed = merged.routed_count(index);
         let Some(entry) = cs.entries.back_mut() else {
-            cs.committed = tail.clone();
-            self.mark_dirty(index, stream, now);
+            (cs.committed, cs.mark) = (tail.end, tail.clone());
+            self.reach(stream, tail);
+            self.mark_dirty(stream, now);
             return;
         };
         entry.tail = tail.clone();
@@ -642,12 +655,14 @@ impl State {
         }
         let more = routed - entry.routed;
         entry.routed = routed;
+        entry.through += more;
         entry.bytes += grown;
         cs.waiting_bytes += grown;
         cs.pending_bytes += grown;
         cursor.pending_bytes += grown;
         cursor.total.routed += more;
         cursor.in_flight += more;
+        self.pay_debt(index, stream, tail.end, more);
         self.note_waiting(index, grown, now);
     }
 }

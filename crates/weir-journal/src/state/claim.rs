@@ -40,19 +40,11 @@ impl RecoveredFrame {
         self.repeatable && self.absent.contains(&cursor)
     }
 
-    /// Bytes of it behind `position`.
-    fn bytes_after(&self, position: Position) -> u64 {
-        let end = self.tail.end;
-        if end <= position {
-            return 0;
-        }
-        let base =
-            if self.base.epoch == position.epoch { self.base.max(position) } else { self.base };
-        end.offset.saturating_sub(base.offset)
-    }
-
     /// Records for that cursor behind `position`.
     fn routed_after(&self, cursor: usize, position: Position) -> u64 {
+        if position >= self.tail.end {
+            return 0;
+        }
         let exact = self.positions.iter().find(|(c, _)| *c == cursor);
         if let Some((_, positions)) = exact.filter(|_| position > self.base) {
             return (positions.len() - positions.partition_point(|p| *p <= position)) as u64;
@@ -64,52 +56,75 @@ impl RecoveredFrame {
 impl State {
     /// Where the source of a stream goes on; `None` when nothing is known of the stream, or when
     /// a damaged log may have forgotten how far one of its destinations was.
-    fn resume_point(&self, stream: StreamId, holes: Holes) -> Option<ResumePoint> {
-        let frames = self.recovered.get(&stream).map_or(&[][..], Vec::as_slice);
+    fn resume_tail(&self, stream: StreamId, frames: &[RecoveredFrame]) -> Option<Arc<CommitTail>> {
         let may_have_forgotten =
             |c: &CursorState| c.is_active() && !c.fresh && !c.streams.contains_key(&stream);
         if self.recovery.damaged_cursor_records > 0 && self.cursors.iter().any(may_have_forgotten) {
             return None;
         }
-        let lowest = self.lowest(stream, frames, holes);
+        let known = self.streams.get(&stream)?;
+        let content = Content::of(known, frames);
+        if let Some(lowest) = self.lowest(stream, frames, content) {
+            return Some(self.mark_at(stream, frames, content, lowest));
+        }
         // Only destinations that are no longer configured know it: go on where they stopped.
-        let idle = || {
-            self.cursors
-                .iter()
-                .filter(|c| !c.dropped)
-                .filter_map(|c| c.streams.get(&stream))
-                .map(|cs| &cs.committed)
-                .max_by_key(|t| t.end)
-        };
-        let tail = lowest.or_else(idle)?;
-        Some(ResumePoint::at(tail, true))
+        let idle = self.cursors.iter().filter(|c| !c.dropped);
+        let idle = idle.filter_map(|c| c.streams.get(&stream)).map(|cs| cs.committed).max()?;
+        Some(self.mark_at(stream, frames, content, idle))
     }
 
     /// The lowest place over the active destinations up to which each has what it needs, or finds
     /// it in frames. Of those only the ones up to that place are used, so that it may be lower than
     /// what one destination alone would need.
-    fn lowest<'a>(
-        &'a self,
+    fn lowest(
+        &self,
         stream: StreamId,
-        frames: &'a [RecoveredFrame],
-        holes: Holes,
-    ) -> Option<&'a Arc<CommitTail>> {
+        frames: &[RecoveredFrame],
+        content: Content,
+    ) -> Option<Position> {
         let mut limit: Option<Position> = None;
         loop {
-            let reached = |(index, c): (usize, &'a CursorState)| {
-                let committed = &c.streams.get(&stream).filter(|_| c.is_active())?.committed;
+            let reached = |(index, c): (usize, &CursorState)| {
+                let committed = c.streams.get(&stream).filter(|_| c.is_active())?.committed;
                 let is_out = |frame: &RecoveredFrame| {
                     frame.was_missed_by(index) || limit.is_some_and(|limit| frame.tail.end > limit)
                 };
-                Some(covered_up_to(committed, frames, holes, is_out))
+                Some(content.covered_up_to(committed, frames, is_out))
             };
-            let cursors = self.cursors.iter().enumerate();
-            let lowest = cursors.filter_map(reached).min_by_key(|tail| tail.end)?;
-            if limit == Some(lowest.end) {
+            let lowest = self.cursors.iter().enumerate().filter_map(reached).min()?;
+            if limit == Some(lowest) {
                 return Some(lowest);
             }
-            limit = Some(lowest.end);
+            limit = Some(lowest);
         }
+    }
+
+    /// The last place up to there from which the source can go on: where a state of it is known.
+    fn mark_at(
+        &self,
+        stream: StreamId,
+        frames: &[RecoveredFrame],
+        content: Content,
+        at: Position,
+    ) -> Arc<CommitTail> {
+        let known = self.streams.get(&stream);
+        let of_cursors = self.cursors.iter().filter_map(|c| Some(&c.streams.get(&stream)?.mark));
+        let of_stream = known.into_iter().flat_map(|known| {
+            [&known.furthest, &known.tail].into_iter().chain(&known.epoch_begins)
+        });
+        let of_frames = frames.iter().map(|frame| &frame.tail);
+        let candidates = of_cursors.chain(of_stream).chain(of_frames);
+        let is_usable = |tail: &&Arc<CommitTail>| tail.end <= at && tail.end >= content.begin;
+        let best = candidates.filter(is_usable).max_by_key(|tail| tail.end);
+        let begin = || CommitTail { end: content.begin.min(at), ..CommitTail::default() };
+        best.cloned().unwrap_or_else(|| Arc::new(begin()))
+    }
+
+    /// The furthest place that anything knows, with what belongs to it.
+    fn furthest(&self, stream: StreamId, frames: &[RecoveredFrame]) -> Option<Arc<CommitTail>> {
+        let stated = self.streams.get(&stream).map(|known| &known.furthest);
+        let last = frames.iter().map(|frame| &frame.tail);
+        last.chain(stated).max_by_key(|tail| tail.end).cloned()
     }
 
     /// Latest epoch of the stream that anything has heard of.
@@ -117,7 +132,8 @@ impl State {
         let seen = self.cursors.iter().filter_map(|c| c.streams.get(&stream));
         let seen = seen.map(|cs| cs.seen().epoch);
         let stored = frames.iter().map(|frame| frame.tail.end.epoch);
-        let appended = self.streams.get(&stream).map(|s| s.tail.end.epoch);
+        let known = self.streams.get(&stream);
+        let appended = known.map(|s| s.tail.end.epoch.max(s.furthest.end.epoch));
         seen.chain(stored).chain(appended).max().unwrap_or_default()
     }
 
@@ -126,33 +142,45 @@ impl State {
             if state.source != Some(source) {
                 return None;
             }
-            let resume = self.resume_point(*stream, Holes::AreReadAgain).unwrap_or_default();
-            Some(KnownStream { stream: *stream, group: state.group, resume })
+            let frames = self.recovered.get(stream).map_or(&[][..], Vec::as_slice);
+            let resume = self.resume_tail(*stream, frames);
+            let resume = resume.map(|tail| ResumePoint::at(&tail, true)).unwrap_or_default();
+            let furthest = self.furthest(*stream, frames);
+            let furthest = furthest.map(|tail| ResumePoint::at(&tail, true)).unwrap_or_default();
+            Some(KnownStream { stream: *stream, group: state.group, resume, furthest })
         };
         self.streams.iter().filter_map(of_source).collect()
     }
 
     pub(crate) fn open_stream(&mut self, spec: &StreamSpec<'_>, now: Duration) -> ResumePoint {
-        let holes = if spec.gone { Holes::Stay } else { Holes::AreReadAgain };
-        let known = self.resume_point(spec.stream, holes);
-        let is_known = known.is_some();
         let frames = self.recovered.remove(&spec.stream).unwrap_or_default();
+        let known = self.resume_tail(spec.stream, &frames);
+        let is_known = known.is_some();
         let begin = begin_of_unknown(spec, &frames);
-        let mut resume = known.unwrap_or_else(|| {
-            let covered = covered_up_to(&begin, &frames, holes, |_| false);
-            let known = covered.end != begin.end;
-            ResumePoint::at(covered, known)
-        });
-        resume.last_epoch = self.last_epoch(spec.stream, &frames).max(resume.position.epoch);
+        let last = self.furthest(spec.stream, &frames);
+        let is_repeatable = self.streams.get(&spec.stream).is_none_or(|s| !s.is_unrepeatable)
+            && frames.iter().all(|frame| frame.repeatable);
+        let is_gone = spec.gone || !is_repeatable;
+        let gone = last.filter(|_| is_gone && (is_known || !frames.is_empty()));
+        let (resume, is_found) = match (gone, known) {
+            (Some(last), _) => (last, true),
+            (None, Some(known)) => (known, true),
+            (None, None) => {
+                let reached = Content::default().covered_up_to(begin.end, &frames, |_| false);
+                let frame = frames.iter().find(|frame| frame.tail.end == reached);
+                (frame.map_or(&begin, |frame| &frame.tail).clone(), reached != begin.end)
+            }
+        };
+        let last_epoch = self.last_epoch(spec.stream, &frames).max(resume.end.epoch);
         let stream = self.streams.entry(spec.stream).or_default();
         stream.source = Some(spec.source);
         stream.group = spec.group;
         stream.closed = false;
-        stream.tail = Arc::new(CommitTail {
-            end: resume.position,
-            state: resume.state.as_slice().into(),
-            book: resume.book,
-        });
+        stream.tail = resume.clone();
+        stream.is_unrepeatable = !is_repeatable;
+        if stream.furthest.end == Position::default() {
+            stream.furthest = resume.clone();
+        }
         self.sources.entry(spec.source).or_default();
         if !is_known {
             self.begin_old_destinations(spec.stream, &begin, now);
@@ -160,11 +188,11 @@ impl State {
         self.begin_where_frames_wait(spec.stream, &frames, now);
         self.begin_where_unknown(spec.stream, now);
         if spec.gone {
-            self.count_lost(spec.stream, &frames);
+            self.count_missed(spec.stream, &frames);
         }
-        let keep_up_to = Some(resume.position).filter(|_| !spec.gone);
+        let keep_up_to = Some(resume.end).filter(|_| !is_gone);
         self.admit_recovered(spec.stream, frames, keep_up_to, now);
-        resume
+        ResumePoint { last_epoch, ..ResumePoint::at(&resume, is_found) }
     }
 
     /// Destinations of earlier runs begin with the first frame of a stream of which the log knows
@@ -173,9 +201,8 @@ impl State {
         for index in 0..self.cursors.len() {
             let cursor = &mut self.cursors[index];
             if cursor.is_active() && !cursor.fresh && !cursor.streams.contains_key(&stream) {
-                let begin = CursorStream { committed: at.clone(), ..CursorStream::default() };
-                cursor.streams.insert(stream, begin);
-                self.mark_dirty(index, stream, now);
+                cursor.streams.insert(stream, CursorStream::begin(at));
+                self.mark_dirty(stream, now);
             }
         }
     }
@@ -195,9 +222,8 @@ impl State {
             let cursor = &mut self.cursors[index];
             let waits = |f: &RecoveredFrame| f.routed.iter().any(|(routed, _)| *routed == index);
             if !cursor.streams.contains_key(&stream) && frames.iter().any(waits) {
-                let begin = CursorStream { committed: begin.clone(), ..CursorStream::default() };
-                cursor.streams.insert(stream, begin);
-                self.mark_dirty(index, stream, now);
+                cursor.streams.insert(stream, CursorStream::begin(&begin));
+                self.mark_dirty(stream, now);
             }
         }
     }
@@ -208,9 +234,8 @@ impl State {
         for index in 0..self.cursors.len() {
             let cursor = &mut self.cursors[index];
             if cursor.is_active() && !cursor.streams.contains_key(&stream) {
-                let fresh = CursorStream { committed: tail.clone(), ..CursorStream::default() };
-                cursor.streams.insert(stream, fresh);
-                self.mark_dirty(index, stream, now);
+                cursor.streams.insert(stream, CursorStream::begin(&tail));
+                self.mark_dirty(stream, now);
             }
         }
     }
@@ -222,12 +247,13 @@ impl State {
         let mut unclaimed: Vec<_> = std::mem::take(&mut self.recovered).into_iter().collect();
         unclaimed.sort_unstable_by_key(|(stream, _)| *stream);
         for (stream, frames) in unclaimed {
-            let resume = frames.last().map(|f| (f.tail.clone(), f.source, f.group));
-            self.count_lost(stream, &frames);
-            if let Some((tail, source, group)) = resume {
+            let last = self.furthest(stream, &frames);
+            if let (Some(tail), Some(frame)) = (last, frames.last()) {
+                self.count_missed(stream, &frames);
                 let state = self.streams.entry(stream).or_default();
-                state.source = Some(source);
-                state.group = group;
+                state.source = Some(frame.source);
+                state.group = frame.group;
+                state.is_unrepeatable |= !frame.repeatable;
                 if tail.end > state.tail.end {
                     state.tail = tail;
                 }
@@ -245,24 +271,24 @@ impl State {
         }
     }
 
-    /// Bytes between what a destination committed and the first frame that is left: no file and
-    /// no frame holds them. They may have been delivered just before the crash. And those of frames
-    /// that a destination missed, and that nobody can read again for it.
-    fn count_lost(&mut self, stream: StreamId, frames: &[RecoveredFrame]) {
-        for (index, cursor) in self.cursors.iter().enumerate().filter(|(_, c)| c.is_active()) {
-            let Some(cs) = cursor.streams.get(&stream) else { continue };
-            let missed = frames.iter().filter(|f| f.was_missed_by(index));
-            let missed: u64 = missed.map(|f| f.bytes_after(cs.committed.end)).sum();
-            self.recovery.lost_bytes += missed;
-            let reached = covered_up_to(&cs.committed, frames, Holes::AreReadAgain, |_| false).end;
-            let next = frames.iter().find(|f| f.base > reached);
-            if let Some(frame) = next.filter(|f| f.base.epoch == reached.epoch) {
-                self.recovery.lost_bytes += frame.base.offset - reached.offset;
+    /// Bytes that destinations missed while they were not configured, and that nobody can read
+    /// again for them: whether rows of them would have been theirs is not known.
+    fn count_missed(&mut self, stream: StreamId, frames: &[RecoveredFrame]) {
+        let Some(last) = self.furthest(stream, frames).map(|tail| tail.end) else { return };
+        let stated = self.streams.get(&stream).map_or(last, |known| known.furthest.end);
+        for (index, cursor) in self.cursors.iter().enumerate() {
+            let cs = cursor.streams.get(&stream).filter(|_| cursor.is_active() && !cursor.fresh);
+            let Some(cs) = cs.filter(|cs| cs.debt.rows == 0) else { continue };
+            let was_away = cs.committed < stated || frames.iter().any(|f| f.was_missed_by(index));
+            if was_away && last.epoch == cs.committed.epoch {
+                self.recovery.lost_bytes += last.offset.saturating_sub(cs.committed.offset);
             }
         }
     }
 
-    /// Makes slots of recovered frames, those up to `keep_up_to` if given; the rest are dead.
+    /// Makes slots of recovered frames, those up to `keep_up_to` if given; the rest are dead. What
+    /// destinations are owed and do not find in them is counted as lost, where nobody reads it
+    /// again.
     fn admit_recovered(
         &mut self,
         stream: StreamId,
@@ -270,14 +296,56 @@ impl State {
         keep_up_to: Option<Position>,
         now: Duration,
     ) {
+        let Some(known) = self.streams.get(&stream) else { return };
+        let content = Content::of(known, &frames);
+        let furthest = known.furthest.clone();
+        let is_gone = keep_up_to.is_none();
+        let begin = known.begin_of(content.epoch).cloned();
+        let unknown = || Arc::new(CommitTail { end: content.begin, ..CommitTail::default() });
+        let begin = begin.unwrap_or_else(unknown);
+        let mut is_older_settled = content.epoch == 0 || is_gone;
+        let mut is_settled = !is_gone;
+        let mut on_disk = None;
         for frame in frames {
             self.note_frame(stream, frame.location, true);
+            if !is_older_settled && frame.base.epoch >= content.epoch {
+                is_older_settled = true;
+                self.lose_older(stream, &begin, now);
+            }
+            if !is_settled && frame.base >= furthest.end {
+                is_settled = true;
+                self.lose(stream, &furthest, |debt| debt.rows, now);
+            }
             let behind = keep_up_to.is_some_and(|limit| frame.tail.end > limit);
-            if behind && frame.repeatable {
+            let is_readable = frame.repeatable && frame.base.epoch >= content.epoch;
+            if behind && is_readable {
                 self.dead.push(frame.location);
                 continue;
             }
             self.admit_frame(stream, &frame, now);
+            if (!is_readable || is_gone) && frame.tail.end > furthest.end {
+                on_disk = Some(frame.tail);
+            }
+        }
+        if !is_older_settled {
+            self.lose_older(stream, &begin, now);
+        }
+        if !is_settled {
+            self.lose(stream, &furthest, |debt| debt.rows, now);
+        }
+        // Only now: what is missing before `furthest` may never have been on stable storage.
+        if let Some(tail) = on_disk {
+            self.reach_on_disk(stream, &tail, self.next_seq, now);
+        }
+        self.mark_dirty(stream, now);
+    }
+
+    /// The stream's content was replaced: what destinations are owed of the one before is lost.
+    fn lose_older(&mut self, stream: StreamId, begin: &Arc<CommitTail>, now: Duration) {
+        let is_owed =
+            |c: &CursorState| c.streams.get(&stream).is_some_and(|cs| cs.debt.rows_before > 0);
+        if self.cursors.iter().any(is_owed) {
+            self.lose(stream, begin, |debt| debt.rows_before, now);
         }
     }
 
@@ -290,36 +358,34 @@ impl State {
             if cursor.dropped {
                 continue;
             }
-            let seen = cursor.streams.get(&stream).map_or(Position::default(), CursorStream::seen);
+            let known = cursor.streams.get(&stream);
+            let seen = known.map_or(Position::default(), CursorStream::seen);
+            let until = known.map_or(Position::default(), |cs| cs.debt.until);
+            let routed = frame.routed_after(index, seen);
+            let owed = routed - routed.min(frame.routed_after(index, until.max(seen)));
             if !cursor.is_active() {
                 // Kept for the day when the destination comes back or is dropped.
-                let routed = frame.routed_after(index, seen);
-                if routed > 0 {
-                    let cursor = &mut self.cursors[index];
-                    cursor.held.push((seq, routed));
-                    cursor.total.routed += routed;
-                    cursor.in_flight += routed;
-                    holders += 1;
-                    if let Some(known) = self.streams.get_mut(&stream) {
-                        known.held += 1;
-                    }
-                }
+                holders += u32::from(self.keep_frame(index, stream, seq, routed));
+            } else if frame.tail.end <= seen || frame.was_missed_by(index) {
+                // What it missed does not move it on: a later frame may hold the same records for
+                // it.
                 continue;
+            } else {
+                let entry = Entry {
+                    seq,
+                    tail: frame.tail.clone(),
+                    routed,
+                    through: known.map_or(0, CursorStream::through) + routed,
+                    skip_to: seen,
+                    bytes: u64::from(frame.location.len),
+                    status: Status::Waiting,
+                    is_joined: false,
+                };
+                holders += u32::from(self.enter_entry(index, stream, entry, now));
             }
-            // What it missed does not move it on: a later frame may hold the same records for it.
-            if frame.tail.end <= seen || frame.was_missed_by(index) {
-                continue;
+            if let Some(cs) = self.cursors[index].streams.get_mut(&stream) {
+                cs.debt.pay(owed, frame.tail.end.epoch);
             }
-            let entry = Entry {
-                seq,
-                tail: frame.tail.clone(),
-                routed: frame.routed_after(index, seen),
-                skip_to: seen,
-                bytes: u64::from(frame.location.len),
-                status: Status::Waiting,
-                is_joined: false,
-            };
-            holders += u32::from(self.enter_entry(index, stream, entry, now));
         }
         if holders == 0 {
             self.dead.push(frame.location);
@@ -329,6 +395,7 @@ impl State {
             batch: None,
             location: Some(frame.location),
             stream,
+            tail: frame.tail.clone(),
             memory_bytes: 0,
             holders,
             readers: holders,
@@ -341,10 +408,28 @@ impl State {
         };
         self.slots.insert(seq, slot);
     }
+
+    /// A destination that is not configured keeps the rows of a frame; false when it has none.
+    fn keep_frame(&mut self, index: usize, stream: StreamId, seq: u64, routed: u64) -> bool {
+        if routed == 0 {
+            return false;
+        }
+        let cursor = &mut self.cursors[index];
+        cursor.held.push((seq, routed));
+        cursor.total.routed += routed;
+        cursor.in_flight += routed;
+        if let Some(cs) = cursor.streams.get_mut(&stream) {
+            cs.kept_rows += routed;
+        }
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.held += 1;
+        }
+        true
+    }
 }
 
 impl ResumePoint {
-    fn at(tail: &CommitTail, known: bool) -> Self {
+    pub(super) fn at(tail: &CommitTail, known: bool) -> Self {
         Self {
             position: tail.end,
             state: tail.state.to_vec(),
@@ -363,33 +448,49 @@ fn begin_of_unknown(spec: &StreamSpec<'_>, frames: &[RecoveredFrame]) -> Arc<Com
     Arc::new(first.map_or(start, |f| CommitTail { end: f.base, ..CommitTail::default() }))
 }
 
-/// What becomes of places that no frame holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Holes {
-    AreReadAgain,
-    /// Nobody can read them any more.
-    Stay,
+/// What a source can still read of a stream: its latest epoch, from its beginning on. What was
+/// appended in earlier epochs is gone but for the frames on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Content {
+    epoch: u32,
+    begin: Position,
 }
 
-/// The last place that is reached from `committed` by frames that follow each other without a
-/// hole, or one that is out of use. A new epoch follows an old one: frames are written in the order of their stream. Nothing
-/// fills a hole before a frame that its source cannot repeat, so it is no hole.
-fn covered_up_to<'a>(
-    committed: &'a Arc<CommitTail>,
-    frames: &'a [RecoveredFrame],
-    holes: Holes,
-    is_out: impl Fn(&RecoveredFrame) -> bool,
-) -> &'a Arc<CommitTail> {
-    let mut reached = committed;
-    for frame in frames {
-        if frame.tail.end <= reached.end {
-            continue;
+impl Content {
+    fn of(known: &StreamState, frames: &[RecoveredFrame]) -> Self {
+        if known.is_unrepeatable {
+            return Self::default();
         }
-        let hole = frame.base > reached.end && frame.base.epoch == reached.end.epoch;
-        if holes == Holes::AreReadAgain && frame.repeatable && (hole || is_out(frame)) {
-            break;
-        }
-        reached = &frame.tail;
+        let last = frames.iter().map(|frame| frame.tail.end.epoch).max().unwrap_or_default();
+        let epoch = known.furthest.end.epoch.max(last);
+        let begin = known.begin_of(epoch).map(|begin| begin.end);
+        Self { epoch, begin: begin.unwrap_or(Position::new(epoch, 0)) }
     }
-    reached
+
+    /// The last place that is reached from `committed` by frames that follow each other without a
+    /// hole, or one that is out of use. Nothing fills a hole before a frame that its source cannot
+    /// repeat or that is of an earlier epoch, so it is no hole.
+    fn covered_up_to(
+        self,
+        committed: Position,
+        frames: &[RecoveredFrame],
+        is_out: impl Fn(&RecoveredFrame) -> bool,
+    ) -> Position {
+        let mut reached = committed;
+        for frame in frames.iter().filter(|frame| frame.tail.end > committed) {
+            let is_older = frame.base.epoch < self.epoch;
+            if !is_older && reached.epoch < self.epoch {
+                reached = self.begin;
+            }
+            if frame.tail.end <= reached {
+                continue;
+            }
+            let is_hole = frame.base > reached && frame.base.epoch == reached.epoch;
+            if frame.repeatable && !is_older && (is_hole || is_out(frame)) {
+                break;
+            }
+            reached = frame.tail.end;
+        }
+        if reached.epoch < self.epoch { self.begin } else { reached }
+    }
 }

@@ -8,14 +8,14 @@
 //!   while one of them may still read it there: what a destination holds itself is its own business
 //!   ([`Status::Held`]), and neither ring nor disk keep it for that one.
 //! - Per (cursor, stream) the entries stand in stream order; the committed position moves over a
-//!   prefix of settled entries only, and carries the state, source book and cursor book that
-//!   belong to it.
+//!   prefix of settled entries only, and with it the cursor's committed book.
 //! - `in_flight` is counted up at append and down at settlement, never derived.
 
 mod append;
 mod claim;
 mod dead;
 mod read;
+mod stream;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -36,6 +36,7 @@ use crate::subscriber::SubscriberQueue;
 pub(crate) use claim::RecoveredFrame;
 pub(crate) use dead::DeadRanges;
 pub(crate) use read::{Place, Taken};
+pub(crate) use stream::{CursorStream, Debt, StreamState};
 
 /// Where a frame stands on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +74,7 @@ pub(crate) struct Slot {
     pub(crate) batch: Option<Arc<Batch>>,
     pub(crate) location: Option<Location>,
     pub(crate) stream: StreamId,
+    pub(crate) tail: Arc<CommitTail>,
     pub(crate) memory_bytes: u64,
     /// Cursors that have not settled it.
     pub(crate) holders: u32,
@@ -107,35 +109,14 @@ pub(crate) struct Entry {
     pub(crate) tail: Arc<CommitTail>,
     /// Records for this destination.
     pub(crate) routed: u64,
+    /// Records of it and of all entries before it, since the stream was opened.
+    pub(crate) through: u64,
     /// Records up to here were committed before a restart, or stand in the entry before.
     pub(crate) skip_to: Position,
     pub(crate) bytes: u64,
     pub(crate) status: Status,
     /// It stands for earlier batches too, which only the destination holds any more.
     pub(crate) is_joined: bool,
-}
-
-/// One stream as one cursor sees it.
-#[derive(Debug, Default)]
-pub(crate) struct CursorStream {
-    pub(crate) committed: Arc<CommitTail>,
-    /// Counts as of `committed`.
-    pub(crate) committed_book: CursorBook,
-    pub(crate) entries: VecDeque<Entry>,
-    /// Entries before this index are taken or settled.
-    pub(crate) next: usize,
-    pub(crate) deficit: u64,
-    pub(crate) waiting_bytes: u64,
-    pub(crate) pending_bytes: u64,
-    pub(crate) in_turn: bool,
-    pub(crate) dirty: bool,
-}
-
-impl CursorStream {
-    /// Position up to which batches have been appended for this cursor.
-    fn seen(&self) -> Position {
-        self.entries.back().map_or(self.committed.end, |e| e.tail.end)
-    }
 }
 
 /// One required destination.
@@ -162,8 +143,10 @@ pub(crate) struct CursorState {
     pub(crate) taken: u64,
     /// Counts of everything, as of now.
     pub(crate) total: CursorBook,
-    /// Counts of streams that ended.
-    pub(crate) folded: CursorBook,
+    /// Counts of what is committed, over all streams: persisted with the positions.
+    pub(crate) committed_book: CursorBook,
+    /// `committed_book` has changed since it was last written.
+    pub(crate) is_book_dirty: bool,
     pub(crate) waiting_since: Duration,
     pub(crate) notify: Arc<Notify>,
     pub(crate) ready_bytes: u64,
@@ -176,7 +159,6 @@ pub(crate) struct CursorState {
     pub(crate) batches_wanted: bool,
     /// Streams that were refused because they hold more than their share, and for how much.
     pub(crate) over_share: Vec<(StreamId, u64)>,
-    pub(crate) dirty: Vec<StreamId>,
     /// Something that it holds cannot be read again any more: it should make that durable soon.
     pub(crate) settle_wanted: bool,
     /// Slots that an inactive destination still needs, with its records in them.
@@ -199,7 +181,8 @@ impl CursorState {
             in_flight: 0,
             taken: 0,
             total: CursorBook::default(),
-            folded: CursorBook::default(),
+            committed_book: CursorBook::default(),
+            is_book_dirty: false,
             waiting_since: Duration::ZERO,
             notify: Arc::new(Notify::new()),
             ready_bytes: 0,
@@ -208,7 +191,6 @@ impl CursorState {
             buffer_wanted: 0,
             batches_wanted: false,
             over_share: Vec::new(),
-            dirty: Vec::new(),
             settle_wanted: false,
             held: Vec::new(),
         }
@@ -246,21 +228,6 @@ impl CursorState {
     fn when_full(&self) -> WhenFull {
         self.spec.as_ref().map_or(WhenFull::Block, |s| s.when_full)
     }
-}
-
-/// One stream as its source sees it.
-#[derive(Debug, Default)]
-pub(crate) struct StreamState {
-    pub(crate) source: Option<SourceId>,
-    pub(crate) group: u64,
-    pub(crate) ring_bytes: u64,
-    /// The end of everything appended, with the counts up to there.
-    pub(crate) tail: Arc<CommitTail>,
-    pub(crate) closed: bool,
-    /// Frames that are kept for destinations that are not configured.
-    pub(crate) held: u64,
-    /// The last frame of it that was written, by segment and offset.
-    pub(crate) last_frame: Option<(u64, u64)>,
 }
 
 /// One configured source.
@@ -315,6 +282,10 @@ pub(crate) struct State {
     /// Streams that are forgotten, while frames of them may still be found on disk: those up to
     /// this segment and offset are dead.
     pub(crate) ended: HashMap<StreamId, (u64, u64)>,
+    /// Streams whose statement in the cursor log has changed.
+    pub(crate) dirty_streams: Vec<StreamId>,
+    /// When statements that nobody waits for are written at the latest.
+    pub(crate) statements_due: Option<Duration>,
     /// New names for the cursor log.
     pub(crate) names_dirty: bool,
     /// Grows with every destination that is new or comes back; segments state the names that they
@@ -383,6 +354,8 @@ impl State {
             dead: Vec::new(),
             folded: Vec::new(),
             ended: HashMap::new(),
+            dirty_streams: Vec::new(),
+            statements_due: None,
             names_dirty: false,
             names_version: 0,
             durable_waiting: VecDeque::new(),
@@ -429,8 +402,16 @@ impl State {
     /// One destination less needs the slot; the last one frees it.
     pub(crate) fn release(&mut self, seq: u64) {
         let Some(slot) = self.slots.get_mut(&seq) else { return };
+        debug_assert!(slot.holders > 0, "each destination releases a slot once");
         slot.holders = slot.holders.saturating_sub(1);
-        if slot.holders == 0 && !slot.writing {
+        if slot.holders > 0 {
+            return;
+        }
+        let (stream, is_volatile, is_written) = (slot.stream, !slot.durable, slot.writing);
+        if is_volatile {
+            self.no_longer_volatile(stream);
+        }
+        if !is_written {
             self.remove_slot(seq);
         }
     }
@@ -579,15 +560,17 @@ impl State {
         std::mem::take(&mut self.wakes_due).then(|| self.room_wakes.clone())
     }
 
-    pub(crate) fn mark_dirty(&mut self, cursor: usize, stream: StreamId, now: Duration) {
-        let cursor = &mut self.cursors[cursor];
-        if let Some(cs) = cursor.streams.get_mut(&stream)
-            && !cs.dirty
-        {
-            cs.dirty = true;
-            cursor.dirty.push(stream);
-            self.positions_since.get_or_insert(now);
+    /// Nothing more is appended to the stream. What an earlier run owed of it and was not appended
+    /// again never comes.
+    pub(crate) fn close_stream(&mut self, stream: StreamId, now: Duration) {
+        // Frames that are still unclaimed are released first.
+        if !self.recovered.contains_key(&stream) {
+            self.skip_to_furthest(stream, now);
         }
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.closed = true;
+        }
+        self.fold_if_done(stream, now);
     }
 
     /// Forgets a closed stream once every destination is done with it.
@@ -597,7 +580,7 @@ impl State {
             c.streams.get(&stream).is_some_and(|cs| !cs.entries.is_empty())
                 || (!c.is_active()
                     && !c.dropped
-                    && c.streams.get(&stream).is_some_and(|cs| cs.committed.end < state.tail.end))
+                    && c.streams.get(&stream).is_some_and(|cs| cs.committed < state.tail.end))
         };
         let is_needed = !state.closed || state.held > 0 || self.recovered.contains_key(&stream);
         if is_needed || self.cursors.iter().any(busy) {
@@ -610,9 +593,8 @@ impl State {
         }
         self.streams.remove(&stream);
         for cursor in &mut self.cursors {
-            if let Some(cs) = cursor.streams.remove(&stream) {
-                cursor.folded.add(&cs.committed_book);
-            }
+            let ended = cursor.streams.remove(&stream);
+            debug_assert!(ended.is_none_or(|cs| !cursor.is_active() || cs.debt.rows == 0));
         }
         if let Some(last) = last_frame {
             self.ended.insert(stream, last);
@@ -707,15 +689,17 @@ impl State {
         cursor.dropped = true;
         let held = std::mem::take(&mut cursor.held);
         let mut streams: Vec<StreamId> = cursor.streams.keys().copied().collect();
-        for (_, cs) in cursor.streams.drain() {
-            cursor.folded.add(&cs.committed_book);
-        }
-        for (seq, routed) in held {
-            let cursor = &mut self.cursors[index];
-            cursor.in_flight -= routed;
-            cursor.total.discarded[DiscardReason::CursorDropped as usize] += routed;
+        let owed: u64 = cursor.streams.drain().map(|(_, cs)| cs.debt.rows).sum();
+        let kept: u64 = held.iter().map(|(_, routed)| routed).sum();
+        cursor.in_flight -= kept;
+        cursor.total.routed += owed;
+        cursor.total.discarded[DiscardReason::CursorDropped as usize] += kept + owed;
+        cursor.committed_book = cursor.total;
+        cursor.is_book_dirty = true;
+        for (seq, _) in held {
             if let Some(stream) = self.slots.get(&seq).map(|slot| slot.stream) {
                 if let Some(known) = self.streams.get_mut(&stream) {
+                    debug_assert!(known.held > 0, "a kept frame is counted");
                     known.held = known.held.saturating_sub(1);
                 }
                 streams.push(stream);
@@ -723,6 +707,7 @@ impl State {
             self.release(seq);
         }
         for stream in streams {
+            self.mark_dirty(stream, now);
             self.fold_if_done(stream, now);
         }
         self.names_dirty = true;
@@ -742,7 +727,7 @@ impl State {
     }
 
     /// What the writer thread has to be woken for when it becomes true.
-    pub(crate) fn work_signature(&self) -> [bool; 10] {
+    pub(crate) fn work_signature(&self) -> [bool; 11] {
         [
             self.positions_since.is_some(),
             self.durable_since.is_some(),
@@ -750,6 +735,7 @@ impl State {
             self.spill_wanted,
             self.sync_wanted,
             self.flush_now,
+            self.statements_due.is_some(),
             self.ring_wanted > 0,
             // Positions that wait have it look again soon enough.
             self.ahead_wanted && self.positions_since.is_none(),

@@ -212,22 +212,30 @@ impl State {
         true
     }
 
+    /// The first entry, when it is settled.
+    fn pop_settled(&mut self, index: usize, stream: StreamId) -> Option<(Entry, Outcome)> {
+        let cs = self.cursors[index].streams.get_mut(&stream)?;
+        let Status::Settled(outcome) = cs.entries.front()?.status else { return None };
+        cs.next -= 1;
+        Some((cs.entries.pop_front()?, outcome))
+    }
+
     /// Moves the committed position over the settled entries at the front.
     pub(crate) fn commit_prefix(&mut self, index: usize, stream: StreamId, now: Duration) {
-        let Some(cs) = self.cursors[index].streams.get_mut(&stream) else { return };
-        let mut moved = false;
-        while let Some(entry) = cs.entries.front()
-            && let Status::Settled(outcome) = entry.status
+        let mut moved = None;
+        while let Some((entry, outcome)) = self.pop_settled(index, stream)
+            && let Some(cs) = self.cursors[index].streams.get_mut(&stream)
         {
-            cs.committed = entry.tail.clone();
-            cs.committed_book.routed += entry.routed;
-            add_outcome(&mut cs.committed_book, &outcome);
-            cs.entries.pop_front();
-            cs.next -= 1;
-            moved = true;
+            (cs.committed, cs.mark) = (entry.tail.end, entry.tail.clone());
+            cs.committed_through = entry.through;
+            self.cursors[index].committed_book.routed += entry.routed;
+            add_outcome(&mut self.cursors[index].committed_book, &outcome);
+            self.cursors[index].is_book_dirty |= entry.routed > 0;
+            moved = Some(entry.tail);
         }
-        if moved {
-            self.mark_dirty(index, stream, now);
+        if let Some(tail) = moved {
+            self.reach(stream, &tail);
+            self.mark_dirty(stream, now);
             self.fold_if_done(stream, now);
         }
     }

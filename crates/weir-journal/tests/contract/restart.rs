@@ -154,7 +154,9 @@ pub(crate) fn a_source_that_cannot_repeat_itself_learns_the_latest_epoch(opener:
     let mut ahead = cursor(&journal, "ahead");
     let mut behind = cursor(&journal, "behind");
     let resume = open_stream(&journal, 1);
-    assert_eq!((resume.position, resume.last_epoch), (Position::new(3, 10 * STEP), 4));
+    assert_eq!((resume.position, resume.last_epoch), (Position::new(4, 5 * STEP), 4));
+    let behind_book = journal.ledger().cursors[1].book;
+    assert_eq!(behind_book.discarded[DiscardReason::Vanished as usize], 5);
     // Numbers of the epoch that one destination knows would be skipped by it.
     append_safely(&journal, &Part::new(1, 0, 8).mask(0b11).epoch(5, 10).unrepeatable());
     assert_eq!(only_numbers(drain(&mut ahead)), (0..8).collect::<Vec<_>>());
@@ -565,7 +567,8 @@ pub(crate) fn frames_behind_a_hole_are_delivered_when_their_file_is_gone(opener:
     assert_books_balance(&journal);
     assert_eq!(only_numbers(drain(&mut hec)), (0..5).chain(10..20).collect::<Vec<_>>());
     let ledger = journal.ledger();
-    assert_eq!(ledger.journal.recovery.lost_bytes, 5 * STEP);
+    assert_eq!(ledger.cursors[0].book.discarded[DiscardReason::Vanished as usize], 5);
+    assert_eq!(ledger.journal.recovery.lost[0].records, 5);
     assert_eq!((ledger.sources[0].streams, ledger.sources[0].book), (0, book_of(21)));
     opener.close(journal);
     let journal = opener.open();

@@ -1,0 +1,364 @@
+//! How far a stream is known, and what each destination is owed of it.
+//!
+//! Invariants:
+//! - `furthest` never goes back. It is what the cursor log vouches for: the source's counts and
+//!   state stand there, and every destination either has settled all rows up to there or is owed a
+//!   number of them that is stated in the same record. Whatever vanishes afterwards (file, segment,
+//!   window), `lost = owed - found`, exactly and for each destination.
+//! - `Entry::through` and `CursorStream::committed_through` count the rows of one destination since
+//!   the stream was opened, so what stands in entries up to any place is a difference of two.
+//! - What is owed and stands in no entry is a [`Debt`]: rows of an earlier run that the source
+//!   reads again, or that turn out to be gone.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_model::{DiscardReason, Position, SourceId, StreamId};
+
+use super::{CommitTail, CursorState, Entry, State, Status};
+use crate::limits::EPOCHS_MAX;
+use crate::spec::{LostRecords, ResumePoint};
+use crate::{Outcome, limits::STATEMENT_INTERVAL};
+
+/// One stream as its source sees it.
+#[derive(Debug, Default)]
+pub(crate) struct StreamState {
+    pub(crate) source: Option<SourceId>,
+    pub(crate) group: u64,
+    pub(crate) ring_bytes: u64,
+    /// The end of everything appended, with the counts up to there.
+    pub(crate) tail: Arc<CommitTail>,
+    /// The furthest place that a destination has settled, or that is on stable storage for good.
+    pub(crate) furthest: Arc<CommitTail>,
+    /// Where epochs began, from that of `furthest` on, as far as that is known.
+    pub(crate) epoch_begins: VecDeque<Arc<CommitTail>>,
+    /// Its source cannot read again what it has appended.
+    pub(crate) is_unrepeatable: bool,
+    /// All rows up to `furthest` were settled or on stable storage: what is missing of them is
+    /// damage.
+    pub(crate) is_durable: bool,
+    /// Batches that some destination still needs and that no crash is meant to survive: their
+    /// source can read them again.
+    pub(crate) volatile_slots: u64,
+    pub(crate) closed: bool,
+    /// Frames that are kept for destinations that are not configured.
+    pub(crate) held: u64,
+    /// The last frame of it that was written, by segment and offset.
+    pub(crate) last_frame: Option<(u64, u64)>,
+    /// It stands in the list of streams that changed.
+    pub(crate) is_dirty: bool,
+}
+
+impl StreamState {
+    /// Moves `furthest` on; true when that is further than before.
+    fn reach(&mut self, tail: &Arc<CommitTail>) -> bool {
+        let is_further = tail.end > self.furthest.end;
+        // The same place may get another state and book: the last ones appended are right.
+        let is_newer = tail.end == self.furthest.end && Arc::ptr_eq(tail, &self.tail);
+        self.is_durable &= !is_further;
+        if is_further || is_newer {
+            self.furthest = tail.clone();
+            let epoch = tail.end.epoch;
+            self.epoch_begins.retain(|begin| begin.end.epoch >= epoch);
+        }
+        is_further
+    }
+
+    /// A batch begins an epoch: the source goes on there when what was before is gone.
+    pub(crate) fn note_epoch(&mut self, base: Position, tail: &Arc<CommitTail>) {
+        if base == tail.end && tail.end.epoch > self.tail.end.epoch {
+            self.epoch_begins.push_back(tail.clone());
+            if self.epoch_begins.len() > EPOCHS_MAX {
+                self.epoch_begins.pop_front();
+            }
+        }
+    }
+
+    /// Where that epoch began.
+    pub(crate) fn begin_of(&self, epoch: u32) -> Option<&Arc<CommitTail>> {
+        self.epoch_begins.iter().find(|begin| begin.end.epoch == epoch)
+    }
+}
+
+/// Rows that a destination is owed and that stand in none of its entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Debt {
+    /// They stand before this place.
+    pub(crate) until: Position,
+    pub(crate) rows: u64,
+    /// Those of them that belong to epochs before that of `until`: no source reads them again.
+    pub(crate) rows_before: u64,
+}
+
+impl Debt {
+    /// The part in epochs before this one.
+    fn before(&self, epoch: u32) -> u64 {
+        if self.until.epoch < epoch { self.rows } else { self.rows_before }
+    }
+
+    /// Rows of it were found, and stand in an entry now.
+    pub(crate) fn pay(&mut self, rows: u64, epoch: u32) {
+        // Rules may route what is read again otherwise than before.
+        self.rows -= rows.min(self.rows);
+        if epoch < self.until.epoch {
+            self.rows_before -= rows.min(self.rows_before);
+        }
+        self.rows_before = self.rows_before.min(self.rows);
+    }
+}
+
+/// One stream as one cursor sees it.
+#[derive(Debug, Default)]
+pub(crate) struct CursorStream {
+    /// Everything up to here is settled.
+    pub(crate) committed: Position,
+    /// A place from which the source can go on for this destination: `committed` or one before it.
+    pub(crate) mark: Arc<CommitTail>,
+    /// Rows entered up to `committed`.
+    pub(crate) committed_through: u64,
+    pub(crate) entries: VecDeque<Entry>,
+    /// Entries before this index are taken or settled.
+    pub(crate) next: usize,
+    pub(crate) deficit: u64,
+    pub(crate) waiting_bytes: u64,
+    pub(crate) pending_bytes: u64,
+    pub(crate) in_turn: bool,
+    pub(crate) debt: Debt,
+    /// Rows of frames that are kept while the destination is not configured.
+    pub(crate) kept_rows: u64,
+}
+
+impl CursorStream {
+    /// A destination that begins here.
+    pub(crate) fn begin(at: &Arc<CommitTail>) -> Self {
+        Self { committed: at.end, mark: at.clone(), ..Self::default() }
+    }
+
+    /// Position up to which batches have been appended for this cursor.
+    pub(crate) fn seen(&self) -> Position {
+        self.entries.back().map_or(self.committed, |e| e.tail.end)
+    }
+
+    /// Rows entered so far.
+    pub(crate) fn through(&self) -> u64 {
+        self.entries.back().map_or(self.committed_through, |e| e.through)
+    }
+
+    /// Rows entered up to `end` and not committed.
+    fn entered_up_to(&self, end: Position) -> u64 {
+        let count = self.entries.partition_point(|e| e.tail.end <= end);
+        let through =
+            count.checked_sub(1).map_or(self.committed_through, |i| self.entries[i].through);
+        through - self.committed_through
+    }
+
+    /// What the destination is owed up to `end`: in all, and of the epochs before that of `end`.
+    /// Rows that were settled beyond a gap count as owed until the gap is closed.
+    pub(crate) fn owed(&self, end: Position) -> (u64, u64) {
+        debug_assert!(
+            self.debt.rows == 0 || self.debt.until <= end,
+            "a debt lies before `furthest`"
+        );
+        let count = self.entries.partition_point(|e| e.tail.end.epoch < end.epoch);
+        let before =
+            count.checked_sub(1).map_or(self.committed_through, |i| self.entries[i].through);
+        let before = before - self.committed_through;
+        let waiting = self.debt.rows + self.kept_rows;
+        let waiting_before = self.debt.before(end.epoch);
+        (
+            self.entered_up_to(end) + waiting,
+            (before + waiting_before).min(self.entered_up_to(end) + waiting),
+        )
+    }
+}
+
+impl State {
+    /// The stream's statement in the cursor log has changed.
+    pub(crate) fn mark_dirty(&mut self, stream: StreamId, now: Duration) {
+        self.note_dirty(stream);
+        self.positions_since.get_or_insert(now);
+    }
+
+    fn note_dirty(&mut self, stream: StreamId) {
+        if let Some(known) = self.streams.get_mut(&stream)
+            && !std::mem::replace(&mut known.is_dirty, true)
+        {
+            self.dirty_streams.push(stream);
+        }
+    }
+
+    /// A batch that may be forgotten in a crash is not needed any more, or must survive now.
+    pub(crate) fn no_longer_volatile(&mut self, stream: StreamId) {
+        if let Some(known) = self.streams.get_mut(&stream) {
+            debug_assert!(known.volatile_slots > 0, "each was counted when it was appended");
+            known.volatile_slots = known.volatile_slots.saturating_sub(1);
+        }
+    }
+
+    /// A destination has settled the stream up to here.
+    pub(crate) fn reach(&mut self, stream: StreamId, tail: &Arc<CommitTail>) {
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.reach(tail);
+        }
+    }
+
+    /// Rows that nobody can read again are on stable storage up to here. That is stated soon:
+    /// should they be damaged, their number is known.
+    pub(crate) fn reach_on_disk(
+        &mut self,
+        stream: StreamId,
+        tail: &Arc<CommitTail>,
+        seq: u64,
+        now: Duration,
+    ) {
+        let is_stranded = self.stranded_up_to(stream, seq).is_some();
+        let Some(known) = self.streams.get_mut(&stream) else { return };
+        let is_further = known.reach(tail);
+        // Frames are flushed in their order, but for those that need not be.
+        let is_durable = known.volatile_slots == 0 && !is_stranded;
+        let is_changed = is_durable && tail.end == known.furthest.end && !known.is_durable;
+        known.is_durable |= is_changed;
+        if is_further || is_changed {
+            self.note_dirty(stream);
+            self.statements_due.get_or_insert(now + STATEMENT_INTERVAL);
+        }
+    }
+
+    /// Rows that an earlier run owed were appended again.
+    pub(crate) fn pay_debt(&mut self, index: usize, stream: StreamId, end: Position, rows: u64) {
+        let Some(cs) = self.cursors[index].streams.get_mut(&stream) else { return };
+        if cs.debt.rows == 0 {
+            return;
+        }
+        if end >= cs.debt.until {
+            cs.debt = Debt::default();
+        } else {
+            cs.debt.pay(rows, end.epoch);
+        }
+    }
+
+    /// What destinations are still owed of the stream is gone, up to `at`: it is counted for each
+    /// of them, and they go on behind that place. `part` says how much of a debt that is.
+    pub(crate) fn lose(
+        &mut self,
+        stream: StreamId,
+        at: &Arc<CommitTail>,
+        part: impl Fn(&Debt) -> u64,
+        now: Duration,
+    ) {
+        for index in 0..self.cursors.len() {
+            if self.cursors[index].dropped {
+                continue;
+            }
+            let Some(cs) = self.cursors[index].streams.get_mut(&stream) else { continue };
+            let rows = part(&cs.debt);
+            cs.debt.rows -= rows;
+            cs.debt.rows_before = cs.debt.rows_before.min(cs.debt.rows);
+            if self.cursors[index].is_active() {
+                self.enter_lost(index, stream, at, rows, now);
+            } else {
+                let reason = self.loss_reason(stream);
+                let cursor = &mut self.cursors[index];
+                for book in [&mut cursor.total, &mut cursor.committed_book] {
+                    book.routed += rows;
+                    book.discarded[reason as usize] += rows;
+                }
+                cursor.is_book_dirty |= rows > 0;
+            }
+            self.note_lost(index, stream, rows);
+        }
+        self.mark_dirty(stream, now);
+    }
+
+    /// Settles rows that no batch holds, and moves the destination's position behind them.
+    fn enter_lost(
+        &mut self,
+        index: usize,
+        stream: StreamId,
+        at: &Arc<CommitTail>,
+        rows: u64,
+        now: Duration,
+    ) {
+        let reason = self.loss_reason(stream);
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        let cursor = &mut self.cursors[index];
+        let Some(cs) = cursor.streams.get_mut(&stream) else { return };
+        let (skip_to, through) = (cs.seen(), cs.through() + rows);
+        if rows == 0 && at.end <= skip_to {
+            return;
+        }
+        // Frames may reach further than what is lost: positions never go back.
+        let tail = if at.end < skip_to {
+            let last = cs.entries.back().map_or(&cs.mark, |entry| &entry.tail);
+            last.clone()
+        } else {
+            at.clone()
+        };
+        let discarded = (rows > 0).then_some((reason, rows));
+        let status = Status::Settled(Outcome { discarded, ..Outcome::default() });
+        let entry =
+            Entry { seq, tail, routed: rows, through, skip_to, bytes: 0, status, is_joined: false };
+        cursor.total.routed += rows;
+        cursor.total.discarded[reason as usize] += rows;
+        let at_front = cs.next == cs.entries.len();
+        cs.entries.push_back(entry);
+        cs.next += usize::from(at_front);
+        self.commit_prefix(index, stream, now);
+    }
+
+    /// What was on stable storage can only have been damaged.
+    fn loss_reason(&self, stream: StreamId) -> DiscardReason {
+        let is_durable = self.streams.get(&stream).is_some_and(|known| known.is_durable);
+        if is_durable { DiscardReason::Damaged } else { DiscardReason::Vanished }
+    }
+
+    fn note_lost(&mut self, index: usize, stream: StreamId, rows: u64) {
+        if rows == 0 {
+            return;
+        }
+        let reason = self.loss_reason(stream).text();
+        let source = self.streams.get(&stream).and_then(|known| known.source);
+        let name = |id: &SourceId| self.sources.get(id).map(|source| source.name.clone());
+        let source = source.as_ref().and_then(name).unwrap_or_default();
+        let destination = self.cursors[index].name.clone();
+        let lost = &mut self.recovery.lost;
+        let is_same = |lost: &&mut LostRecords| {
+            lost.source == source && lost.destination == destination && lost.reason == reason
+        };
+        if let Some(known) = lost.iter_mut().find(is_same) {
+            known.records += rows;
+        } else {
+            tracing::error!(
+                source,
+                destination,
+                reason,
+                records = rows,
+                "records of an earlier run are lost; they are counted as discarded, and so are further ones"
+            );
+            lost.push(LostRecords { source, destination, reason, records: rows });
+        }
+    }
+
+    /// The source cannot read on in the stream's present content: what lies before the furthest
+    /// place of earlier runs and was not appended again is gone. Returns that place, behind which
+    /// the source goes on, when it is further than what was appended.
+    pub(crate) fn skip_to_furthest(
+        &mut self,
+        stream: StreamId,
+        now: Duration,
+    ) -> Option<ResumePoint> {
+        let known = self.streams.get_mut(&stream)?;
+        let furthest = known.furthest.clone();
+        let is_further = furthest.end > known.tail.end;
+        if is_further {
+            known.tail = furthest.clone();
+        }
+        let is_owed = |c: &CursorState| c.streams.get(&stream).is_some_and(|cs| cs.debt.rows > 0);
+        if is_further || self.cursors.iter().any(is_owed) {
+            self.lose(stream, &furthest, |debt| debt.rows, now);
+        }
+        is_further.then(|| ResumePoint::at(&furthest, true))
+    }
+}

@@ -1,0 +1,103 @@
+//! What each destination is owed of a stream whose content is gone: counted in its own book.
+
+use weir_journal::WritePolicy;
+use weir_model::{DiscardReason, Position, StreamId};
+
+use crate::Opener;
+use crate::support::{
+    Part, STEP, assert_books_balance, book_of, cursor, drain, open_gone, open_stream, source,
+};
+
+const LAG: WritePolicy = WritePolicy::OnLag;
+
+/// Ten records are settled by both destinations; further ones, (epoch, first, count) each, only by
+/// the first one, and nothing of them reaches a segment.
+fn one_destination_behind(opener: &mut impl Opener, epochs: &[(u32, u64, u64)]) {
+    let journal = opener.open();
+    let [mut first, mut second] = ["first", "second"].map(|name| cursor(&journal, name));
+    open_stream(&journal, 1);
+    journal.append(Part::new(1, 0, 10).mask(0b11).build(), LAG).unwrap();
+    drain(&mut first);
+    drain(&mut second);
+    let mut lines = 10;
+    for (epoch, from, count) in epochs.iter().copied() {
+        if from == 0 {
+            let begin = Part::new(1, 0, 0).epoch(epoch, lines);
+            journal.append(begin.build(), LAG).unwrap();
+        }
+        let part = Part::new(1, from, count).mask(0b11).epoch(epoch, lines - from);
+        journal.append(part.build(), LAG).unwrap();
+        lines += count;
+        drain(&mut first);
+    }
+    journal.flush();
+    opener.crash(journal);
+}
+
+pub(crate) fn what_a_destination_is_owed_of_a_file_that_is_gone_is_counted(
+    opener: &mut impl Opener,
+) {
+    one_destination_behind(opener, &[(0, 10, 7)]);
+    let journal = opener.open();
+    let [mut first, mut second] = ["first", "second"].map(|name| cursor(&journal, name));
+    let known = journal.known_streams(source());
+    assert_eq!(known[0].resume.position, Position::new(0, 10 * STEP));
+    assert_eq!(known[0].furthest.position, Position::new(0, 17 * STEP));
+    let resume = open_gone(&journal, 1);
+    assert_eq!((resume.position, resume.book), (Position::new(0, 17 * STEP), book_of(17)));
+    journal.close_stream(StreamId(1));
+    journal.release_unclaimed();
+    assert_eq!((drain(&mut first), drain(&mut second)), (vec![], vec![]));
+    for _ in 0..2 {
+        let ledger = journal.ledger();
+        assert_eq!(ledger.sources[0].book, book_of(17));
+        let [first, second] = [0, 1].map(|index| ledger.cursors[index].book);
+        assert_eq!((first.delivered, first.discarded_total()), (17, 0));
+        assert_eq!((second.delivered, second.routed), (10, 17));
+        assert_eq!(second.discarded[DiscardReason::Vanished as usize], 7);
+        assert_books_balance(&journal);
+        journal.flush();
+    }
+    opener.crash(journal);
+    let journal = opener.open();
+    drop((first, second));
+    let again = journal.ledger().cursors[1].book;
+    assert_eq!((again.delivered, again.discarded_total()), (10, 7), "it is counted for good");
+    opener.close(journal);
+}
+
+pub(crate) fn of_a_file_that_was_cut_only_what_is_gone_is_counted(opener: &mut impl Opener) {
+    one_destination_behind(opener, &[(0, 10, 7), (1, 0, 4), (1, 4, 2)]);
+    let journal = opener.open();
+    let [mut first, mut second] = ["first", "second"].map(|name| cursor(&journal, name));
+    let resume = open_stream(&journal, 1);
+    assert_eq!(resume.position, Position::new(1, 0), "what is there is read from its beginning");
+    assert_eq!(resume.book, book_of(17));
+    journal.append(Part::new(1, 0, 6).mask(0b11).epoch(1, 17).build(), LAG).unwrap();
+    assert_eq!(drain(&mut first), []);
+    assert_eq!(drain(&mut second).len(), 6);
+    let second = journal.ledger().cursors[1].book;
+    assert_eq!((second.delivered, second.discarded[DiscardReason::Vanished as usize]), (16, 7));
+    assert_books_balance(&journal);
+    opener.close(journal);
+}
+
+pub(crate) fn what_cannot_be_read_again_after_all_is_counted(opener: &mut impl Opener) {
+    one_destination_behind(opener, &[(0, 10, 7)]);
+    let journal = opener.open();
+    let [_first, mut second] = ["first", "second"].map(|name| cursor(&journal, name));
+    assert_eq!(open_stream(&journal, 1).position, Position::new(0, 10 * STEP));
+    journal.append(Part::new(1, 10, 3).mask(0b11).build(), LAG).unwrap();
+    drain(&mut second);
+    // The file is cut before the rest was read again.
+    let resume = journal.skip_to_furthest(StreamId(1)).unwrap();
+    assert_eq!((resume.position, resume.book), (Position::new(0, 17 * STEP), book_of(17)));
+    assert_eq!(journal.skip_to_furthest(StreamId(1)), None);
+    journal.append(Part::new(1, 0, 0).epoch(1, 17).build(), LAG).unwrap();
+    journal.append(Part::new(1, 0, 2).mask(0b11).epoch(1, 17).build(), LAG).unwrap();
+    assert_eq!(drain(&mut second).len(), 2);
+    let second = journal.ledger().cursors[1].book;
+    assert_eq!((second.delivered, second.discarded[DiscardReason::Vanished as usize]), (15, 4));
+    assert_books_balance(&journal);
+    opener.close(journal);
+}
