@@ -94,6 +94,9 @@ pub struct FileBytes {
     /// Files that were made and removed before they could be read.
     #[serde(default)]
     pub files_unseen: u64,
+    /// Files that were removed while weir did not run.
+    #[serde(default)]
+    pub files_vanished: u64,
     /// True once bytes may have come and gone unseen (a file was cut, came and went between two
     /// looks, or vanished while weir did not run): `bytes_seen` and `bytes_abandoned` are then "at least".
     pub at_least: bool,
@@ -201,6 +204,7 @@ impl SourceEntry {
                 bytes_unread,
                 files_cut: book.files_cut,
                 files_unseen: book.files_unseen,
+                files_vanished: book.files_vanished,
                 at_least: book.is_at_least(),
                 unaccounted_bytes: bytes_seen as i64 - settled as i64,
             }),

@@ -158,6 +158,7 @@ impl Page {
         self.of(&at, "weir_source_seen_bytes_total", stats::get(&figures.bytes_seen));
         self.of(&at, "weir_source_cut_files_total", book.files_cut);
         self.of(&at, "weir_source_unseen_files_total", book.files_unseen);
+        self.of(&at, "weir_source_vanished_files_total", book.files_vanished);
         self.of(&at, "weir_source_seen_bytes_at_least", u8::from(book.is_at_least()));
         self.of(&at, "weir_source_open_files", stats::get(&figures.files));
         self.of(&at, "weir_source_unreadable_files", stats::get(&figures.unreadable_files));

@@ -99,6 +99,9 @@ pub struct SourceBook {
     /// Files that were made and removed between two looks: nobody can say how much stood in them,
     /// so they too make the book of bytes "at least".
     pub files_unseen: u64,
+    /// Files that were removed while weir did not run: what was written to them after the last look
+    /// was never seen, so they too make the book of bytes "at least".
+    pub files_vanished: u64,
     /// Bytes given up, by reason.
     pub bytes_abandoned: [u64; AbandonReason::COUNT],
 }
@@ -153,6 +156,7 @@ impl SourceBook {
     pub fn is_at_least(&self) -> bool {
         self.files_cut > 0
             || self.files_unseen > 0
+            || self.files_vanished > 0
             || self.bytes_abandoned[AbandonReason::Vanished as usize] > 0
     }
 
@@ -181,6 +185,7 @@ impl SourceBook {
         self.bytes_read += other.bytes_read;
         self.files_cut += other.files_cut;
         self.files_unseen += other.files_unseen;
+        self.files_vanished += other.files_vanished;
         for (sum, n) in self.discarded.iter_mut().zip(other.discarded) {
             *sum += n;
         }
@@ -200,6 +205,7 @@ impl SourceBook {
             self.bytes_read,
             self.files_cut,
             self.files_unseen,
+            self.files_vanished,
         ];
         encode_counts((0..).zip(plain), out);
         encode_counts((DISCARDED_AT..).zip(self.discarded), out);
@@ -218,6 +224,7 @@ impl SourceBook {
             5 => book.bytes_read = value,
             6 => book.files_cut = value,
             7 => book.files_unseen = value,
+            8 => book.files_vanished = value,
             n if n >= ABANDONED_AT => {
                 if let Some(slot) = book.bytes_abandoned.get_mut(usize::from(n - ABANDONED_AT)) {
                     *slot = value;
@@ -297,7 +304,7 @@ impl Serialize for SourceBook {
             by_reason(&self.discarded, |i| DiscardReason::ALL[i].text()).collect();
         let abandoned: std::collections::BTreeMap<_, _> =
             by_reason(&self.bytes_abandoned, |i| AbandonReason::ALL[i].text()).collect();
-        let mut out = serializer.serialize_struct("SourceBook", 10)?;
+        let mut out = serializer.serialize_struct("SourceBook", 11)?;
         out.serialize_field("lines", &self.lines)?;
         out.serialize_field("records", &self.records)?;
         out.serialize_field("joined", &self.joined)?;
@@ -307,6 +314,7 @@ impl Serialize for SourceBook {
         out.serialize_field("bytes_read", &self.bytes_read)?;
         out.serialize_field("files_cut", &self.files_cut)?;
         out.serialize_field("files_unseen", &self.files_unseen)?;
+        out.serialize_field("files_vanished", &self.files_vanished)?;
         out.serialize_field("bytes_abandoned", &abandoned)?;
         out.end()
     }

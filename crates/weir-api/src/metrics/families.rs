@@ -136,6 +136,11 @@ pub const FAMILIES: &[FamilyInfo] = &[
         "Files that were made and removed before they could be read.",
     ),
     family(
+        "weir_source_vanished_files_total",
+        Counter,
+        "Files that were removed while weir did not run.",
+    ),
+    family(
         "weir_source_seen_bytes_at_least",
         Gauge,
         "1 once bytes may have come and gone unseen (a file was cut, came and went between two looks, or vanished while weir did not run): seen and abandoned bytes are then lower bounds.",

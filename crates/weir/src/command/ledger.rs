@@ -100,11 +100,13 @@ fn at_least(ledger: &LedgerDocument) -> Option<String> {
     }
     let cut: u64 = files().map(|files| files.files_cut).sum();
     let unseen: u64 = files().map(|files| files.files_unseen).sum();
+    let vanished: u64 = files().map(|files| files.files_vanished).sum();
     Some(format!(
         "  >= at least: files were cut ({}), came and went between two looks ({}), or vanished \
-         while weir did not run; what stood in them unread was never seen.\n",
+         while weir did not run ({}); what stood in them unread was never seen.\n",
         group_digits(cut),
-        group_digits(unseen)
+        group_digits(unseen),
+        group_digits(vanished)
     ))
 }
 

@@ -295,6 +295,7 @@ impl Engine {
 
     /// The file is shorter than what was read of it.
     pub(super) fn truncated(&mut self, file: &mut File) -> Next {
+        self.skip_what_is_gone(file);
         let unread = file.size.saturating_sub(file.at());
         tracing::info!(
             file = %file.shown.display(),
@@ -366,6 +367,7 @@ impl Engine {
             self.held_bytes -= batch.memory_bytes();
             self.rewind(file);
         }
+        self.skip_what_is_gone(file);
         let unread = file.size.saturating_sub(file.at());
         if unread > 0 {
             tracing::warn!(

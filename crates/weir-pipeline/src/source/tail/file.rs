@@ -76,6 +76,9 @@ pub(super) struct File {
     pub handed_over_at: Option<u64>,
     pub memory: Memory,
     pub book: SourceBook,
+    /// Before this offset an earlier run has read the content already; some destination has not got
+    /// all of it. 0 when there is no such run, or in an epoch that it did not know.
+    pub read_before: u64,
     /// Length at the last look.
     pub size: u64,
     /// Growth over all epochs.
@@ -147,6 +150,7 @@ impl File {
             handed_over_at: None,
             memory: Memory::default(),
             book: SourceBook::default(),
+            read_before: 0,
             size: 0,
             seen: 0,
             judged: 0,
@@ -274,6 +278,7 @@ impl File {
         self.start = 0;
         self.size = 0;
         self.judged = 0;
+        self.read_before = 0;
         self.memory = Memory::default();
         if let Some(old) = &mut self.decoder {
             let partials = old.take_partials();

@@ -198,7 +198,7 @@ impl Engine {
         if stat.st_nlink == 0 && !file.is_unlinked {
             self.unlinked(file);
         }
-        if size < file.at() {
+        if size < file.at().max(file.read_before) {
             return Some(self.truncated(file));
         }
         if size < file.size {
@@ -485,7 +485,8 @@ impl Engine {
 
     fn append_as(&mut self, file: &mut File, fit: Fit) -> Appended {
         let end = file.position();
-        if self.builder.record_count() == 0 && end == file.appended.position {
+        let is_same_place = end == file.appended.position && file.book == file.appended.book;
+        if self.builder.record_count() == 0 && is_same_place {
             return Appended::Accepted;
         }
         if self.builder.record_count() == 0 {

@@ -7,15 +7,17 @@
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
-use weir_journal::{KnownStream, StreamSpec};
+use weir_codec::LineDecoder;
+use weir_journal::{KnownStream, ResumePoint, StreamSpec};
 use weir_model::{AbandonReason, Position, Resource, SourceBook, hash64};
 
 use super::containers::{self, Container};
 use super::discovery::{DirId, FileKey, Report, Sighting};
 use super::engine::{Engine, Next};
 use super::file::{File, Phase};
-use super::identity::{FileId, Look};
+use super::identity::{FileId, Look, verify};
 use super::layout::Class;
 use super::limit::Bucket;
 use super::reader::start_of_last_line;
@@ -288,8 +290,9 @@ impl Engine {
     }
 
     /// Opens a known stream and takes over its state. False when the file's content is not the
-    /// one that was read.
+    /// one that was read, to the furthest place that any destination has got.
     fn claim(&mut self, file: &mut File, known: &KnownStream) -> bool {
+        let is_there = !file.is_unlinked && self.has_content(file, &known.furthest);
         let resume = self.parts.journal.open_stream(&StreamSpec {
             stream: known.stream,
             group: known.group,
@@ -297,18 +300,15 @@ impl Engine {
             start: Position::default(),
             state: &[],
             book: SourceBook::default(),
-            gone: file.is_unlinked,
+            gone: !is_there,
         });
         file.is_claimed = true;
         file.phase = Phase::Following;
-        file.appended.position = resume.position;
-        file.appended.book = resume.book;
-        file.appended.state = resume.state;
-        file.book = resume.book;
-        file.epoch = resume.position.epoch;
         let consumed = resume.book.bytes_read + resume.book.abandoned_total();
+        let is_same = self.go_on_at(file, resume);
+        let is_reread = is_there && file.epoch == known.furthest.position.epoch;
+        file.read_before = if is_reread { known.furthest.position.offset } else { 0 };
         let bytes = std::mem::take(&mut file.appended.state);
-        let is_same = self.restore(file, &bytes);
         if let Some(saved) = state::decode(&bytes) {
             file.size = saved.size.max(file.at());
             file.seen = saved.seen;
@@ -321,13 +321,59 @@ impl Engine {
         }
         file.appended.state = bytes;
         add(&self.parts.stats.bytes_seen, file.seen);
+        is_same && (is_there || file.is_unlinked)
+    }
+
+    /// Whether the file still holds what an earlier run read up to there.
+    fn has_content(&self, file: &File, furthest: &ResumePoint) -> bool {
+        let Some(saved) = state::decode(&furthest.state) else { return true };
+        let (offset, max) = (furthest.position.offset, self.parts.settings.line_bytes_max);
+        let decoder = LineDecoder::restore(saved.decoder, max, offset);
+        let at = decoder.map_or(offset, |decoder| decoder.file_offset());
+        let Some(fd) = file.fd() else { return true };
+        let is_long_enough = Look::of(fd).map_or(true, |look| look.size >= at);
+        // What cannot be read now is told when it is read.
+        is_long_enough && verify(fd, at, &saved.print).map_or(true, |memory| memory.is_some())
+    }
+
+    /// Takes over position, counts and state. False when the file's content is another one.
+    fn go_on_at(&mut self, file: &mut File, resume: ResumePoint) -> bool {
+        file.appended.position = resume.position;
+        file.appended.book = resume.book;
+        file.book = resume.book;
+        file.epoch = resume.position.epoch;
+        let is_same = self.restore(file, &resume.state);
+        file.appended.state = resume.state;
         is_same
+    }
+
+    /// An earlier run was further in the content that is gone now: whatever a destination has not
+    /// got of that is counted by the journal, and the counts are those of that place.
+    pub(super) fn skip_what_is_gone(&mut self, file: &mut File) {
+        if !file.is_claimed {
+            return;
+        }
+        let Some(furthest) = self.parts.journal.skip_to_furthest(file.stream) else { return };
+        let size = file.size;
+        let _is_gone = self.go_on_at(file, furthest);
+        file.size = size.max(file.at());
+        // What was seen in this run lies before that place, or is what is unread behind it.
+        let consumed = file.book.bytes_read + file.book.abandoned_total();
+        let seen = consumed + (file.size - file.at());
+        let gauge = &self.parts.stats.bytes_seen;
+        if seen >= file.seen {
+            add(gauge, seen - file.seen);
+        } else {
+            gauge.fetch_sub(file.seen - seen, Ordering::Relaxed);
+        }
+        file.seen = seen;
     }
 
     /// Files of the last run that were not found: what was seen of them and not read is counted,
     /// and open lines go to the next file of the group, or become records.
     pub(super) fn account_vanished(&mut self) {
         self.mark_handed_over();
+        self.say_vanished();
         for known in std::mem::take(&mut self.remembered).into_values() {
             let now = self.now();
             let id = state::decode(&known.resume.state).map(|saved| saved.id);
@@ -336,6 +382,7 @@ impl Engine {
             file.group = known.group;
             file.is_unlinked = true;
             self.claim(&mut file, &known);
+            file.book.files_vanished += 1;
             self.encode_resource(Resource::new(), &mut file);
             if !file.has_tail() {
                 self.leave_to_next(&mut file);
@@ -350,6 +397,17 @@ impl Engine {
                 _ => self.parts.journal.close_stream(file.stream),
             }
         }
+    }
+
+    fn say_vanished(&self) {
+        let path = |known: &KnownStream| Some(state::decode(&known.furthest.state)?.path);
+        let Some(first) = self.remembered.values().find_map(path) else { return };
+        tracing::warn!(
+            files = self.remembered.len(),
+            first = %first.display(),
+            "files were removed while weir did not run: what was written to them after the last look \
+             is in no book, which says \"at least\" from now on"
+        );
     }
 
     /// Files that came and went between two looks have no stream: one is made for their count.
