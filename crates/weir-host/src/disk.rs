@@ -76,6 +76,8 @@ pub trait DiskFile: Send + Sync + Debug {
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Takes an exclusive lock that ends with the process; false when another holds it.
     fn try_lock(&self) -> io::Result<bool>;
+    /// Whether that name still leads to this file: not when it was removed, renamed or replaced.
+    fn is_at(&self, path: &Path) -> io::Result<bool>;
 }
 
 impl dyn DiskFile + '_ {
@@ -219,6 +221,15 @@ impl DiskFile for RealFile {
             Err(e) => Err(e.into()),
         }
     }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let own = rustix::fs::fstat(&self.0)?;
+        match rustix::fs::stat(path) {
+            Ok(named) => Ok((named.st_dev, named.st_ino) == (own.st_dev, own.st_ino)),
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -237,5 +248,18 @@ mod tests {
         assert!(!names("").is_empty());
         RealDisk.sync_dir(Path::new("")).unwrap();
         assert!(RealDisk.space(Path::new("")).unwrap().total_bytes > 0);
+    }
+
+    #[test]
+    fn a_file_knows_whether_a_name_leads_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, other] = ["a", "b"].map(|name| dir.path().join(name));
+        let file = RealDisk.open(&path, OpenMode::CreateNew).unwrap();
+        assert!(file.is_at(&path).unwrap());
+        assert!(!file.is_at(&path.join("below")).unwrap());
+        RealDisk.rename(&path, &other).unwrap();
+        assert!(!file.is_at(&path).unwrap() && file.is_at(&other).unwrap());
+        drop(RealDisk.open(&path, OpenMode::CreateNew).unwrap());
+        assert!(!file.is_at(&path).unwrap(), "another file has the name");
     }
 }

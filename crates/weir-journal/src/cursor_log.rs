@@ -15,7 +15,7 @@ use weir_host::{Disk, DiskFile, OpenMode};
 use weir_model::{CursorBook, Position, SourceBook, SourceId, StreamId};
 
 use crate::limits::CURSOR_LOG_BYTES_MIN;
-use crate::segment::is_damage;
+use crate::segment::{in_place, is_damage};
 use crate::spec::JournalError;
 use crate::state::{CommitTail, CursorState, CursorStream, Debt, Folded, State, StreamState};
 
@@ -427,12 +427,16 @@ impl Records {
             out.extend_from_slice(&known.group.to_le_bytes());
             out.extend_from_slice(&known.source.map_or(0, |s| s.0).to_le_bytes());
             let unrepeatable = u8::from(known.is_unrepeatable) * FLAG_UNREPEATABLE;
-            out.push(unrepeatable | u8::from(known.is_durable) * FLAG_DURABLE);
+            out.push(unrepeatable | (u8::from(known.is_durable) * FLAG_DURABLE));
             put_tail(out, furthest);
             out.push(known.epoch_begins.len() as u8);
-            known.epoch_begins.iter().for_each(|begin| put_tail(out, begin));
+            for begin in &known.epoch_begins {
+                put_tail(out, begin);
+            }
             out.push(marks.len() as u8);
-            marks.iter().for_each(|mark| put_tail(out, mark));
+            for mark in &marks {
+                put_tail(out, mark);
+            }
             put_u32(out, state.cursors.len() as u32);
             put_standings(out, state, stream, furthest.end);
         });
@@ -559,7 +563,9 @@ impl CursorLog {
         };
         let record = records.encode(&self.salt);
         let mut parts = [IoSlice::new(&record)];
+        let path = file_name(&self.dir, self.generation);
         let written = file.write_all_at(&mut parts, self.len).and_then(|()| file.sync_data());
+        let written = written.and_then(|()| in_place(&**file, &path));
         self.failed = written.is_err();
         self.len += record.len() as u64;
         written

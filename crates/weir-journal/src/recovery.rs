@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_host::{Disk, DiskFile, OpenMode};
@@ -57,8 +57,12 @@ pub(crate) fn open(disk: &dyn Disk, state: &mut State) -> Result<Opened, Journal
     Ok(Opened { cursor_log, next_segment: last.unwrap_or(0) + 1, lock })
 }
 
+pub(crate) fn lock_path(dir: &Path) -> PathBuf {
+    dir.join("lock")
+}
+
 fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskFile>, JournalError> {
-    let path = dir.join("lock");
+    let path = lock_path(dir);
     let locked = disk.open(&path, OpenMode::Create).and_then(|file| Ok((file.try_lock()?, file)));
     match locked {
         Ok((true, file)) => Ok(file),

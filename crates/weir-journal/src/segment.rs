@@ -218,6 +218,15 @@ pub(crate) fn read_opening(file: &dyn DiskFile, path: &Path) -> Result<Opening, 
     Ok(opening)
 }
 
+/// What was flushed is safe only while its file can be found again.
+pub(crate) fn in_place(file: &dyn DiskFile, path: &Path) -> io::Result<()> {
+    if file.is_at(path)? {
+        return Ok(());
+    }
+    let text = format!("{} was removed or replaced while it was in use", path.display());
+    Err(io::Error::new(io::ErrorKind::NotFound, text))
+}
+
 /// Whether an error says that these bytes are gone, rather than that the disk cannot be used now.
 pub(crate) fn is_damage(error: &io::Error) -> bool {
     const EIO: i32 = 5;

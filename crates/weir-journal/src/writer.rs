@@ -18,7 +18,7 @@ use weir_model::Batch;
 use crate::Shared;
 use crate::cursor_log::{self, CursorLog, Records};
 use crate::limits::{APPEND_GROUP_INTERVAL, DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, GROUP_BYTES};
-use crate::recovery::Opened;
+use crate::recovery::{self, Opened};
 use crate::segment::{self, IndexEntry, ReadError};
 use crate::spec::{RefusedReason, Step};
 use crate::state::{DeadRanges, Location, SegmentState, State};
@@ -50,7 +50,8 @@ pub(crate) struct Writer {
     next_segment: u64,
     /// Space that waits for positions that could not be written yet.
     unwritten: Vec<Location>,
-    _lock: Box<dyn DiskFile>,
+    /// Held as long as the journal lives; while its name leads to it, the directory is the journal's.
+    lock: Box<dyn DiskFile>,
 }
 
 /// The segment that is being appended to.
@@ -115,7 +116,7 @@ impl Writer {
             current: None,
             next_segment: opened.next_segment,
             unwritten: Vec::new(),
-            _lock: opened.lock,
+            lock: opened.lock,
         }
     }
 
@@ -236,8 +237,17 @@ impl Writer {
         Ok(())
     }
 
-    /// Refuses to write beyond the journal's own limit or into the last of the free space.
+    /// The directory is still the one that was opened: not when somebody has removed or replaced
+    /// it. What is written to it then is gone, or belongs to another process.
+    fn check_directory(&self) -> io::Result<()> {
+        let path = recovery::lock_path(&self.shared.lock().config.dir);
+        segment::in_place(&*self.lock, &path)
+    }
+
+    /// Refuses to write beyond the journal's own limit or into the last of the free space, or when
+    /// the directory is gone.
     fn check_space(&self, bytes: u64) -> io::Result<()> {
+        self.check_directory()?;
         let (limit, free_min, used, dir) = {
             let state = self.shared.lock();
             let config = &state.config;
@@ -294,7 +304,9 @@ impl Writer {
         if current.unsynced.is_empty() {
             return Ok(());
         }
-        if let Err(error) = current.file.sync_data() {
+        let path = segment::file_name(&self.shared.lock().config.dir, current.id);
+        let synced = current.file.sync_data();
+        if let Err(error) = synced.and_then(|()| segment::in_place(&*current.file, &path)) {
             current.failed = true;
             return Err(error);
         }
@@ -391,7 +403,9 @@ impl Writer {
 
     fn write_positions(&mut self, records: &Records, dead: Vec<Location>) {
         self.unwritten.extend(dead);
-        let written = if self.cursor_log.needs_rewrite() {
+        let written = if let Err(error) = self.check_directory() {
+            Err(error)
+        } else if self.cursor_log.needs_rewrite() {
             let snapshot = cursor_log::snapshot(&self.shared.lock());
             self.cursor_log.rewrite(&*self.disk, &snapshot)
         } else if records.is_empty() {
@@ -417,7 +431,11 @@ impl Writer {
     fn positions_failed(&mut self, error: &io::Error) -> bool {
         tracing::error!(%error, "positions could not be written; after a crash now, more would be sent again");
         let snapshot = cursor_log::snapshot(&self.shared.lock());
-        let Err(error) = self.cursor_log.rewrite(&*self.disk, &snapshot) else { return true };
+        let rewritten = self
+            .check_directory()
+            .and_then(|()| self.cursor_log.rewrite(&*self.disk, &snapshot))
+            .and_then(|()| self.check_directory());
+        let Err(error) = rewritten else { return true };
         let mut state = self.shared.lock();
         let now = self.shared.clock.monotonic();
         state.positions_error = Some(error.to_string());

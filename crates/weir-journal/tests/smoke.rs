@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::{Part, assert_books_balance, block_on, config, cursor, numbers, open, open_stream};
-use support::{STEP, book_of, state_of, take};
+use support::{STEP, book_of, state_of, take, until};
 use weir_host::RealDisk;
 use weir_journal::{Outcome, WritePolicy};
 use weir_model::Position;
@@ -52,6 +52,52 @@ fn a_stream_goes_on_where_it_was_committed_after_a_restart() {
     assert_eq!(journal.ledger().cursors[0].book.delivered, 20);
     journal.append(Part::new(7, 20, 10).build(), WritePolicy::OnLag).unwrap();
     assert_eq!(numbers(&take(&mut hec).unwrap()), (20..30).collect::<Vec<_>>());
+    assert_books_balance(&journal);
+    journal.shutdown();
+}
+
+/// What is written to a directory that is gone, or to another one of the same name, is safe nowhere.
+#[test]
+fn a_directory_that_is_removed_or_replaced_is_no_stable_storage() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, away] = ["journal", "away"].map(|name| dir.path().join(name));
+    let journal = open(config(path.clone()), Arc::new(RealDisk));
+    let mut hec = cursor(&journal, "hec");
+    let mut next = 0;
+    let mut append = || {
+        let part = Part::new(7, next, 1).unrepeatable();
+        next += 1;
+        let ticket = journal.append(part.build(), WritePolicy::OnAppend);
+        ticket.is_ok_and(|ticket| block_on(ticket.durable()).is_ok())
+    };
+    let settle_one = |hec: &mut weir_journal::Cursor| {
+        let delivery = take(hec).unwrap();
+        hec.ack(&delivery, Outcome::delivered(1));
+        journal.flush();
+        journal.ledger().journal.disk_error
+    };
+    assert!(append());
+    assert_eq!(settle_one(&mut hec), None);
+    for replaced in [false, true] {
+        std::fs::rename(&path, &away).unwrap();
+        if replaced {
+            std::fs::create_dir(&path).unwrap();
+        }
+        assert!(!append(), "nobody is told that it is safe");
+        let error = settle_one(&mut hec).unwrap();
+        assert!(error.contains("removed or replaced"), "{error}");
+        if replaced {
+            assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0, "nothing is put there");
+            std::fs::remove_dir(&path).unwrap();
+        }
+        std::fs::rename(&away, &path).unwrap();
+        until("the journal writes again", || {
+            journal.flush();
+            journal.ledger().journal.disk_error.is_none()
+        });
+        assert!(append());
+        assert_eq!(settle_one(&mut hec), None);
+    }
     assert_books_balance(&journal);
     journal.shutdown();
 }

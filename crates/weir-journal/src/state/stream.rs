@@ -23,6 +23,10 @@ use crate::{Outcome, limits::STATEMENT_INTERVAL};
 
 /// One stream as its source sees it.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, all combinations occur"
+)]
 pub(crate) struct StreamState {
     pub(crate) source: Option<SourceId>,
     pub(crate) group: u64,

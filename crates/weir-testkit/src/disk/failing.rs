@@ -120,4 +120,8 @@ impl DiskFile for FailingFile {
     fn try_lock(&self) -> io::Result<bool> {
         self.inner.try_lock()
     }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.inner.is_at(path)
+    }
 }

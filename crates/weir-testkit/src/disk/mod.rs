@@ -409,6 +409,10 @@ impl DiskFile for FaultyFile {
         let holder = *node.lock.get_or_insert(self.handle);
         Ok(holder == self.handle)
     }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.shared.lock().memory.names.get(path) == Some(&self.inode))
+    }
 }
 
 impl Drop for FaultyFile {
