@@ -221,7 +221,7 @@ fn a_format_of_a_later_release_is_refused_with_its_file_and_nothing_is_touched()
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(log.contains(name) && log.contains("version 9"), "{log}");
         assert!(contents() == before, "files of a later release were touched");
-        set_version(path, 1);
+        set_version(path, 2);
     }
     all_is_delivered_after_a_crash(&scene, &config, &collector, &written);
 }

@@ -301,6 +301,14 @@ impl Page {
         self.row("weir_journal_damaged_bytes", &[], recovery.damaged_bytes);
         self.row("weir_journal_damaged_positions", &[], recovery.damaged_cursor_records);
         self.row("weir_journal_lost_bytes", &[], recovery.lost_bytes);
+        for lost in &recovery.lost {
+            let labels = [
+                ("source", lost.source.as_str()),
+                ("output", lost.destination.as_str()),
+                ("reason", lost.reason),
+            ];
+            self.row("weir_journal_lost_events", &labels, lost.records);
+        }
     }
 
     fn tails(&mut self, tails: &Sessions) {

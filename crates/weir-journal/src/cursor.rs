@@ -167,6 +167,9 @@ impl Cursor {
                 discarded: Some((DiscardReason::Damaged, taken.routed)),
                 ..Outcome::default()
             };
+            self.shared.change(|state| {
+                state.note_lost(self.index, taken.stream, taken.routed, DiscardReason::Damaged);
+            });
             self.settle(taken.stream, taken.seq, outcome);
         }
     }

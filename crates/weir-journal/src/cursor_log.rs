@@ -81,7 +81,8 @@ fn file_name(dir: &Path, generation: u64) -> PathBuf {
     dir.join(format!("cursors-{generation:010}.wcur"))
 }
 
-fn generation_of(path: &Path) -> Option<u64> {
+/// The number in a cursor log's file name.
+pub(crate) fn generation_of(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     name.strip_prefix("cursors-")?.strip_suffix(".wcur")?.parse().ok()
 }
@@ -182,7 +183,7 @@ fn replay(disk: &dyn Disk, path: &Path, state: &mut State) -> Result<u64, Journa
 }
 
 /// Reads fields; every getter gives a default once the record is exhausted.
-struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Fields<'a> {
     fn take(&mut self, len: usize) -> &'a [u8] {
@@ -190,23 +191,23 @@ impl<'a> Fields<'a> {
         self.0 = rest;
         field
     }
-    fn u64(&mut self) -> u64 {
+    pub(crate) fn u64(&mut self) -> u64 {
         let field = self.take(8);
         u64::from_le_bytes(std::array::from_fn(|i| field.get(i).copied().unwrap_or(0)))
     }
-    fn u32(&mut self) -> u32 {
+    pub(crate) fn u32(&mut self) -> u32 {
         let field = self.take(4);
         u32::from_le_bytes(std::array::from_fn(|i| field.get(i).copied().unwrap_or(0)))
     }
-    fn u8(&mut self) -> u8 {
+    pub(crate) fn u8(&mut self) -> u8 {
         self.take(1).first().copied().unwrap_or(0)
     }
-    fn tail(&mut self) -> Arc<CommitTail> {
+    pub(crate) fn tail(&mut self) -> Arc<CommitTail> {
         let end = Position::new(self.u32(), self.u64());
         let book = SourceBook::decode(self.bytes());
         Arc::new(CommitTail { end, state: self.bytes().into(), book })
     }
-    fn bytes(&mut self) -> &'a [u8] {
+    pub(crate) fn bytes(&mut self) -> &'a [u8] {
         let len = self.u32() as usize;
         self.take(len)
     }
@@ -427,14 +428,15 @@ impl Records {
             out.extend_from_slice(&known.group.to_le_bytes());
             out.extend_from_slice(&known.source.map_or(0, |s| s.0).to_le_bytes());
             let unrepeatable = u8::from(known.is_unrepeatable) * FLAG_UNREPEATABLE;
-            out.push(unrepeatable | (u8::from(known.is_durable) * FLAG_DURABLE));
+            let durable = u8::from(known.is_durable) * FLAG_DURABLE;
+            out.push(unrepeatable | durable);
             put_tail(out, furthest);
             out.push(known.epoch_begins.len() as u8);
             for begin in &known.epoch_begins {
                 put_tail(out, begin);
             }
             out.push(marks.len() as u8);
-            for mark in &marks {
+            for mark in marks {
                 put_tail(out, mark);
             }
             put_u32(out, state.cursors.len() as u32);
@@ -483,11 +485,11 @@ impl Records {
     }
 }
 
-fn put_u32(out: &mut Vec<u8>, value: u32) {
+pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-fn put_tail(out: &mut Vec<u8>, tail: &CommitTail) {
+pub(crate) fn put_tail(out: &mut Vec<u8>, tail: &CommitTail) {
     put_u32(out, tail.end.epoch);
     out.extend_from_slice(&tail.end.offset.to_le_bytes());
     put_encoded(out, |out| tail.book.encode(out));
@@ -520,12 +522,12 @@ fn put_standings(out: &mut Vec<u8>, state: &State, stream: StreamId, furthest: P
     out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
 }
 
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_u32(out, bytes.len() as u32);
     out.extend_from_slice(bytes);
 }
 
-fn put_encoded(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn put_encoded(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     put_u32(out, 0);
     encode(out);

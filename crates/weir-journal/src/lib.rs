@@ -11,8 +11,10 @@
 
 mod cursor;
 mod cursor_log;
+mod index;
 mod limits;
 mod recovery;
+mod scan;
 mod segment;
 mod spec;
 mod state;
@@ -326,10 +328,7 @@ impl Journal {
     pub fn frames_with_key(&self, key: u64) -> Vec<IndexedFrame> {
         let segments: Vec<_> = {
             let state = self.shared.lock();
-            let open = |s: &state::SegmentState| -> Vec<state::Location> {
-                let with_key = s.index.iter().filter(|entry| entry.keys.contains(&key));
-                with_key.map(|entry| entry.location).collect()
-            };
+            let open = |s: &state::SegmentState| s.index.with_key(key);
             state.segments.iter().map(|(id, s)| (*id, s.file.clone(), open(s), s.sealed)).collect()
         };
         let mut frames = Vec::new();

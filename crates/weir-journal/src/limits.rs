@@ -58,3 +58,10 @@ pub(crate) const STATEMENT_INTERVAL: Duration = Duration::from_secs(1);
 /// Beginnings of epochs that are remembered of one stream. More are in the journal at once only
 /// when a file is truncated again and again while no destination takes anything.
 pub(crate) const EPOCHS_MAX: usize = 16;
+
+/// A newest segment of at most so many bytes without a whole header was being begun when the machine
+/// stopped: head and names of a few dozen destinations. A longer one was written to.
+pub(crate) const BEGINNING_BYTES_MAX: u64 = 4096;
+
+/// Damaged bytes are copied in pieces of this size.
+pub(crate) const COPY_BYTES: u64 = 1024 * 1024;

@@ -10,12 +10,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_host::{Disk, DiskFile, OpenMode};
-use weir_model::{Batch, Position, StreamId};
+use weir_model::{Batch, DiscardReason, Position, StreamId};
 
 use crate::cursor_log::{self, CursorLog};
-use crate::segment::{self, IndexEntry, Opening, Scan};
+use crate::index::SegmentIndex;
+use crate::limits::{BEGINNING_BYTES_MAX, COPY_BYTES};
+use crate::scan::{self, Scan};
+use crate::segment::{self, Opening};
 use crate::spec::JournalError;
-use crate::state::{CommitTail, DeadRanges, Location, RecoveredFrame, SegmentState, State};
+use crate::state::{CommitTail, Location, RecoveredFrame, SegmentState, State};
 
 /// What opening leaves behind for the writer.
 #[derive(Debug)]
@@ -48,11 +51,17 @@ pub(crate) fn open(disk: &dyn Disk, state: &mut State) -> Result<Opened, Journal
             cursor_log::complete_names(state, &opening.names);
         }
     })?;
+    let is_log_whole = files.iter().any(|path| cursor_log::generation_of(path).is_some())
+        && state.recovery.damaged_cursor_records == 0;
     for (id, opening) in &openings {
-        recover_segment(disk, &dir, *id, opening, state)?;
+        let (id, path) = (*id, segment::file_name(&dir, *id));
+        let is_newest = ids.last() == Some(&id);
+        Found { disk, path, id, opening, is_newest, is_log_whole }.recover(state)?;
     }
     load_partial_positions(state);
-    let last = ids.iter().copied().chain(state.ended.values().map(|(segment, _)| *segment)).max();
+    forget_missing_copies(state);
+    let used = files.iter().filter_map(|path| segment::number_of(path));
+    let last = used.chain(state.ended.values().map(|(segment, _)| *segment)).max();
     state.forget_ended();
     Ok(Opened { cursor_log, next_segment: last.unwrap_or(0) + 1, lock })
 }
@@ -80,93 +89,198 @@ fn read_opening(disk: &dyn Disk, path: &Path) -> Result<Opening, JournalError> {
     segment::read_opening(&*file, path)
 }
 
-fn recover_segment(
-    disk: &dyn Disk,
-    dir: &Path,
+/// One segment while it is recovered.
+struct Found<'a> {
+    disk: &'a dyn Disk,
+    path: PathBuf,
     id: u64,
-    opening: &Opening,
-    state: &mut State,
-) -> Result<(), JournalError> {
-    let path = segment::file_name(dir, id);
-    let io_error = |what| {
-        let path = path.clone();
-        move |error| JournalError::Io { what, path, error }
-    };
-    let file = disk.open(&path, OpenMode::ReadWrite).map_err(io_error("cannot open"))?;
-    let mut frames = Vec::new();
-    let scan = segment::scan(&*file, id, opening.frames_at, |at, batch| frames.push((at, batch)))
-        .map_err(io_error("cannot read"))?;
-    let safe_aside = report_damage(disk, &path, &*file, &scan, state);
-    if frames.is_empty() {
-        drop(file);
-        if safe_aside {
-            let _tried_again_next_time = disk.remove(&path);
-        }
-        return Ok(());
-    }
-    let len = close_torn(&*file, &scan, &frames, &path);
-    let segment = SegmentState {
-        file: Arc::from(file),
-        len,
-        live_frames: frames.len() as u64,
-        sealed: true,
-        dead: DeadRanges::default(),
-        index: Vec::new(),
-    };
-    state.segments.insert(id, segment);
-    for (location, batch) in frames {
-        recover_frame(location, &batch, &opening.absent, state);
-    }
-    Ok(())
+    opening: &'a Opening,
+    /// Nothing was written behind it: its end may be torn.
+    is_newest: bool,
+    /// The cursor log is whole: what it does not know was never given back.
+    is_log_whole: bool,
 }
 
-/// Gives a segment that was open when the machine stopped its proper end, so that the next start
-/// does not take its torn end for damage. Returns the length.
-fn close_torn(file: &dyn DiskFile, scan: &Scan, frames: &[(Location, Batch)], path: &Path) -> u64 {
-    if !scan.closed {
-        let entries: Vec<IndexEntry> =
-            frames.iter().map(|(at, b)| IndexEntry::of(*at, b)).collect();
-        let footer = segment::encode_footer(&entries);
+impl Found<'_> {
+    fn io_error(&self, what: &'static str) -> impl Fn(io::Error) -> JournalError + use<> {
+        let path = self.path.clone();
+        move |error| JournalError::Io { what, path: path.clone(), error }
+    }
+
+    fn recover(&self, state: &mut State) -> Result<(), JournalError> {
+        let file = self.disk.open(&self.path, OpenMode::ReadWrite);
+        let file = file.map_err(self.io_error("cannot open"))?;
+        let mut frames = Vec::new();
+        let scan = scan::scan(&*file, self.id, self.opening, |at, batch| frames.push((at, batch)));
+        let mut scan = scan.map_err(self.io_error("cannot read"))?;
+        if !self.is_newest && scan.index.is_none() {
+            // It was closed, or given up after an error: this is not the end of what was written.
+            scan.damaged.extend(scan.torn.take());
+            scan.torn_bytes = 0;
+        }
+        let missing = self.missing(&scan, state);
+        let len = file.len().map_err(self.io_error("cannot read"))?;
+        if frames.is_empty() && missing.is_empty() {
+            self.end_empty(&*file, len, &scan, state);
+            return Ok(());
+        }
+        let is_safe_aside = self.report_damage(&*file, &scan, state);
+        let mut segment = SegmentState::new(Arc::from(file), len);
+        segment.is_indexed = scan.index.is_some();
+        if scan.index.is_none() && is_safe_aside {
+            self.close_torn(&mut segment, &scan, &frames, state.cursors.len());
+        }
+        segment.live_frames = (frames.len() + missing.len()) as u64;
+        segment.sealed = true;
+        segment.is_strange = scan.missing.iter().any(|(entry, is_zero)| {
+            *is_zero && missing.iter().any(|(_, frame)| frame.location == entry.location)
+        });
+        state.segments.insert(self.id, segment);
+        for (location, batch) in frames {
+            recover_frame(location, &batch, &self.opening.absent, state);
+        }
+        for (stream, frame) in missing {
+            state.recovered.entry(stream).or_default().push(frame);
+        }
+        Ok(())
+    }
+
+    /// Frames that the index names, that some destination still needs and that are not there. Zeros
+    /// where nobody needs a frame any more are space that was given back.
+    fn missing(&self, scan: &Scan, state: &mut State) -> Vec<(StreamId, RecoveredFrame)> {
+        let mut missing = Vec::new();
+        let Some(index) = &scan.index else { return missing };
+        let mut tails: HashMap<StreamId, Arc<CommitTail>> = HashMap::new();
+        for (entry, is_zero) in &scan.missing {
+            let stream = entry.key.stream;
+            let Some(end) = index.streams.get(&stream) else { continue };
+            let mut routed = entry.routed.clone();
+            routed.retain(|(index, _)| state.cursors.get(*index).is_some_and(|c| !c.dropped));
+            let is_given_back = |(index, _): &(usize, u64)| {
+                *is_zero
+                    && !self.is_log_whole
+                    && !state.cursors[*index].streams.contains_key(&stream)
+            };
+            let here = (stream, entry.key.end, entry.location);
+            if is_dead(here, &routed, state) || routed.iter().any(is_given_back) {
+                continue;
+            }
+            // Of a frame in the midst of others only its end is known. What follows knows more.
+            let last = tails.get(&stream).cloned().unwrap_or_default();
+            let tail = if end.tail.end == entry.key.end {
+                end.tail.clone()
+            } else {
+                let (book, state) = (last.book, last.state.clone());
+                Arc::new(CommitTail { end: entry.key.end, book, state })
+            };
+            tails.insert(stream, tail.clone());
+            // The source of frames that it can read again may have been told to do so.
+            let is_doubtful = *is_zero && entry.repeatable;
+            if *is_zero && !is_doubtful {
+                state.recovery.damaged_bytes += u64::from(entry.key.len);
+            }
+            let reason = if is_doubtful { DiscardReason::Vanished } else { DiscardReason::Damaged };
+            let frame = RecoveredFrame {
+                location: entry.location,
+                source: end.source,
+                group: end.group,
+                base: entry.key.base,
+                repeatable: entry.repeatable,
+                tail,
+                absent: self.opening.absent.clone(),
+                routed,
+                positions: Vec::new(),
+                missing: Some(reason),
+            };
+            missing.push((stream, frame));
+        }
+        missing
+    }
+
+    /// A segment without anything that is needed goes, unless nothing explains why it is empty: then
+    /// it is set aside as it is.
+    fn end_empty(&self, file: &dyn DiskFile, len: u64, scan: &Scan, state: &mut State) {
+        let is_being_begun = self.is_newest && len <= BEGINNING_BYTES_MAX;
+        let is_header_only = self.opening.frames_at > 0 && len <= self.opening.frames_at;
+        if scan.index.is_some() || is_being_begun || is_header_only || len == 0 {
+            if self.report_damage(file, scan, state) {
+                let _tried_again_next_time = self.disk.remove(&self.path);
+            }
+            return;
+        }
+        if self.is_newest {
+            state.recovery.torn_bytes += scan.torn_bytes;
+        } else {
+            state.recovery.damaged_bytes += len - self.opening.frames_at;
+        }
+        let aside = self.path.with_extension("bad");
+        let moved = self.disk.rename(&self.path, &aside);
+        let moved = moved.and_then(|()| self.disk.sync_dir(&state.config.dir));
+        match moved {
+            Ok(()) => {
+                tracing::warn!(aside = %aside.display(), len, "a journal segment holds nothing that can be read; it was set aside");
+                state.recovery.set_aside.push(aside.display().to_string());
+            }
+            Err(error) => {
+                tracing::warn!(path = %self.path.display(), %error, "an unreadable segment could not be set aside; it stays");
+            }
+        }
+    }
+
+    /// Gives a segment that was open when the machine stopped its proper end, so that the next start
+    /// does not take its torn end for damage.
+    fn close_torn(
+        &self,
+        segment: &mut SegmentState,
+        scan: &Scan,
+        frames: &[(Location, Batch)],
+        cursors: usize,
+    ) {
+        let mut index = SegmentIndex::default();
+        for (location, batch) in frames {
+            index.add(*location, batch, cursors);
+        }
+        let encoded = index.encode(self.opening.salt);
+        let file = &segment.file;
         let closed = file
             .set_len(scan.end)
-            .and_then(|()| file.write_all_at(&mut [IoSlice::new(&footer)], scan.end))
+            .and_then(|()| file.write_all_at(&mut [IoSlice::new(&encoded)], scan.end))
             .and_then(|()| file.sync_data());
-        if let Err(error) = closed {
-            tracing::warn!(path = %path.display(), %error, "a segment could not be closed; the next start tries again");
+        if let Err(error) = &closed {
+            tracing::warn!(path = %self.path.display(), %error, "a segment could not be closed; the next start tries again");
         }
+        segment.is_indexed = closed.is_ok();
+        segment.len = segment.file.len().unwrap_or(scan.end);
     }
-    file.len().unwrap_or(scan.end)
-}
 
-/// Copies damaged ranges to `.bad` files beside the segment. False when that failed: then the
-/// segment must stay.
-fn report_damage(
-    disk: &dyn Disk,
-    path: &Path,
-    file: &dyn DiskFile,
-    scan: &Scan,
-    state: &mut State,
-) -> bool {
-    state.recovery.torn_bytes += scan.torn_bytes;
-    let mut all_safe = true;
-    for (from, to) in &scan.damaged {
-        state.recovery.damaged_bytes += to - from;
-        let aside = path.with_extension(format!("{from}.bad"));
-        let copied = copy_aside(disk, file, (*from, *to), &aside);
-        if let Err(error) = &copied {
-            tracing::warn!(path = %aside.display(), %error, "damaged bytes could not be set aside");
+    /// Copies damaged ranges, and what is cut off, to `.bad` files beside the segment. False when
+    /// that failed: then the segment must stay as it is.
+    fn report_damage(&self, file: &dyn DiskFile, scan: &Scan, state: &mut State) -> bool {
+        state.recovery.torn_bytes += scan.torn_bytes;
+        let mut all_safe = true;
+        let damaged = scan.damaged.iter().map(|range| (range, false));
+        for ((from, to), is_torn) in damaged.chain(scan.torn.iter().map(|range| (range, true))) {
+            let aside = self.path.with_extension(format!("{from}.bad"));
+            let copied = copy_aside(self.disk, file, (*from, *to), &aside);
+            if let Err(error) = &copied {
+                tracing::warn!(path = %aside.display(), %error, "damaged bytes could not be set aside");
+            }
+            all_safe &= copied.is_ok();
+            if is_torn {
+                continue;
+            }
+            state.recovery.damaged_bytes += to - from;
+            tracing::warn!(
+                path = %self.path.display(),
+                from,
+                to,
+                aside = %aside.display(),
+                "damaged bytes in a journal segment were skipped"
+            );
+            state.recovery.set_aside.push(aside.display().to_string());
         }
-        all_safe &= copied.is_ok();
-        tracing::warn!(
-            path = %path.display(),
-            from,
-            to,
-            aside = %aside.display(),
-            "damaged bytes in a journal segment were skipped"
-        );
-        state.recovery.set_aside.push(aside.display().to_string());
+        all_safe
     }
-    all_safe
 }
 
 /// The name says where the bytes come from, so that the same damage is copied only once however
@@ -177,32 +291,48 @@ fn copy_aside(
     (from, to): (u64, u64),
     aside: &Path,
 ) -> io::Result<()> {
-    let mut bytes = vec![0; (to - from) as usize];
-    for (number, page) in bytes.chunks_mut(4096).enumerate() {
-        let at = from + number as u64 * 4096;
-        if let Err(error) = file.read_exact_at(page, at)
-            && !segment::is_damage(&error)
-        {
-            return Err(error);
-        }
-    }
     let out = disk.open(aside, OpenMode::Create)?;
     if out.len()? == to - from {
         return Ok(());
     }
-    out.write_all_at(&mut [IoSlice::new(&bytes)], 0)?;
+    let mut at = from;
+    while at < to {
+        let mut bytes = vec![0; (to - at).min(COPY_BYTES) as usize];
+        for (number, page) in bytes.chunks_mut(4096).enumerate() {
+            if let Err(error) = file.read_exact_at(page, at + number as u64 * 4096)
+                && !segment::is_damage(&error)
+            {
+                return Err(error);
+            }
+        }
+        out.write_all_at(&mut [IoSlice::new(&bytes)], at - from)?;
+        at += bytes.len() as u64;
+    }
     out.sync_data()?;
     aside.parent().map_or(Ok(()), |dir| disk.sync_dir(dir))
+}
+
+/// Whether nobody needs a frame any more: its stream ended behind it, or every destination that it
+/// is routed to has committed its end.
+fn is_dead(
+    (stream, end, location): (StreamId, Position, Location),
+    routed: &[(usize, u64)],
+    state: &State,
+) -> bool {
+    let here = (location.segment, location.offset);
+    let is_ended = state.ended.get(&stream).is_some_and(|last| here <= *last);
+    let is_wanted = |(index, _): &(usize, u64)| {
+        let stream = state.cursors[*index].streams.get(&stream);
+        stream.is_none_or(|cs| cs.committed < end)
+    };
+    is_ended || !routed.iter().any(is_wanted)
 }
 
 fn recover_frame(location: Location, batch: &Batch, absent: &Arc<[usize]>, state: &mut State) {
     let header = batch.header();
     let here = (location.segment, location.offset);
-    if state.ended.get(&header.stream).is_some_and(|last| here <= *last) {
-        state.dead.push(location);
-        return;
-    }
-    if let Some(known) = state.streams.get_mut(&header.stream) {
+    let is_ended = state.ended.get(&header.stream).is_some_and(|last| here <= *last);
+    if let Some(known) = state.streams.get_mut(&header.stream).filter(|_| !is_ended) {
         known.last_frame = known.last_frame.max(Some(here));
     }
     let mut routed = Vec::new();
@@ -212,11 +342,7 @@ fn recover_frame(location: Location, batch: &Batch, absent: &Arc<[usize]>, state
             routed.push((index, count));
         }
     }
-    let wanted = |(index, _): &(usize, u64)| {
-        let stream = state.cursors[*index].streams.get(&header.stream);
-        stream.is_none_or(|cs| cs.committed < header.end())
-    };
-    if !routed.iter().any(wanted) {
+    if is_dead((header.stream, header.end(), location), &routed, state) {
         state.dead.push(location);
         return;
     }
@@ -232,8 +358,35 @@ fn recover_frame(location: Location, batch: &Batch, absent: &Arc<[usize]>, state
         absent: absent.clone(),
         routed,
         positions: Vec::new(),
+        missing: None,
     };
     state.recovered.entry(header.stream).or_default().push(frame);
+}
+
+/// What a missing frame held may stand in others, too: what was in doubt was written again.
+fn forget_missing_copies(state: &mut State) {
+    for frames in state.recovered.values_mut() {
+        if frames.iter().all(|frame| frame.missing.is_none()) {
+            continue;
+        }
+        let mut covered: Vec<(Position, Position)> = Vec::new();
+        for frame in frames.iter().filter(|frame| frame.missing.is_none()) {
+            match covered.last_mut().filter(|(_, end)| frame.base <= *end) {
+                Some((_, end)) => *end = frame.tail.end.max(*end),
+                None => covered.push((frame.base, frame.tail.end)),
+            }
+        }
+        frames.retain(|frame| {
+            let at = covered.partition_point(|(begin, _)| *begin <= frame.base);
+            let around = at.checked_sub(1).map(|at| covered[at].1);
+            let is_copy =
+                frame.missing.is_some() && around.is_some_and(|end| frame.tail.end <= end);
+            if is_copy {
+                state.dead.push(frame.location);
+            }
+            !is_copy
+        });
+    }
 }
 
 /// Frames are sorted by position; those of which a part may be skipped (a position was committed
@@ -253,6 +406,9 @@ fn load_partial_positions(state: &mut State) {
         frames.sort_by_key(|f| (f.base, f.tail.end, f.location));
         let mut reached = Position::default();
         for frame in frames {
+            if frame.missing.is_some() {
+                continue;
+            }
             let inside = |p: &Position| *p > frame.base && *p < frame.tail.end;
             if inside(&reached) || committed[stream].iter().any(inside) {
                 frame.positions = exact_positions(segments, frame);

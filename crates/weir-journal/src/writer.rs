@@ -17,11 +17,12 @@ use weir_model::Batch;
 
 use crate::Shared;
 use crate::cursor_log::{self, CursorLog, Records};
+use crate::index::SegmentIndex;
 use crate::limits::{APPEND_GROUP_INTERVAL, DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, GROUP_BYTES};
 use crate::recovery::{self, Opened};
-use crate::segment::{self, IndexEntry, ReadError};
+use crate::segment::{self, ReadError, SALT_LEN};
 use crate::spec::{RefusedReason, Step};
-use crate::state::{DeadRanges, Location, SegmentState, State};
+use crate::state::{Location, SegmentState, State};
 
 /// What the lock holder asks the disk to do next.
 #[derive(Debug)]
@@ -63,6 +64,7 @@ struct Current {
     /// Slots whose frames were written and not flushed.
     unsynced: Vec<(u64, Location)>,
     names_version: u64,
+    salt: [u8; SALT_LEN],
     /// A flush failed: neither written nor flushed again.
     failed: bool,
 }
@@ -288,13 +290,9 @@ impl Writer {
         self.next_segment += 1;
         let (file, len) = segment::create(&*self.disk, &dir, id, &names)?;
         let file: Arc<dyn DiskFile> = Arc::from(file);
-        let dead = DeadRanges::default();
-        let (file_again, index) = (file.clone(), Vec::new());
-        let segment =
-            SegmentState { file: file_again, len, live_frames: 0, sealed: false, dead, index };
-        self.shared.lock().segments.insert(id, segment);
-        let unsynced = Vec::new();
-        let current = Current { id, file, len, unsynced, names_version, failed: false };
+        self.shared.lock().segments.insert(id, SegmentState::new(file.clone(), len));
+        let (unsynced, salt) = (Vec::new(), segment::salt_of(&names));
+        let current = Current { id, file, len, unsynced, names_version, salt, failed: false };
         self.current = Some(current);
         Ok(())
     }
@@ -325,32 +323,54 @@ impl Writer {
         let Some(current) = &self.current else { return Ok(()) };
         let result = if current.failed { Ok(()) } else { self.sync_current() };
         let Some(mut current) = self.current.take() else { return Ok(()) };
+        let is_indexed = !current.failed && self.write_index(&mut current);
         if current.failed {
             self.take_back(&current);
-        } else {
-            // Only behind frames that are safe: a whole index says that nothing before it can be
-            // torn. It is a convenience itself: without it the next start scans and writes it.
-            let index = {
-                let mut state = self.shared.lock();
-                let segment = state.segments.get_mut(&current.id);
-                segment.map(|s| std::mem::take(&mut s.index)).unwrap_or_default()
-            };
-            let footer = segment::encode_footer(&index);
-            if current.file.write_all_at(&mut [IoSlice::new(&footer)], current.len).is_ok() {
-                current.len += footer.len() as u64;
-            }
         }
+        let mut holes = Vec::new();
         let mut state = self.shared.lock();
         if let Some(segment) = state.segments.get_mut(&current.id) {
             segment.sealed = true;
-            segment.index = Vec::new();
+            segment.index = SegmentIndex::default();
+            segment.is_indexed = is_indexed;
             segment.len = current.len;
             // A segment without live frames goes with the next reclaim.
             if segment.live_frames == 0 {
                 state.dead.push(Location { segment: current.id, offset: 0, len: 0 });
+            } else if is_indexed {
+                let ready = segment.dead.ready().into_iter();
+                holes.extend(ready.map(|(start, len)| Hole::new(current.id, segment, start, len)));
             }
         }
+        drop(state);
+        self.punch(holes);
         result
+    }
+
+    /// Ends the segment with its index, on stable storage: only behind frames that are safe, for it
+    /// says that nothing before it can be torn. False when that failed; then nothing in the segment
+    /// is punched, and the next start scans it and writes the index.
+    fn write_index(&self, current: &mut Current) -> bool {
+        let index = {
+            let mut state = self.shared.lock();
+            let segment = state.segments.get_mut(&current.id);
+            segment.map(|s| std::mem::take(&mut s.index)).unwrap_or_default()
+        };
+        let encoded = index.encode(current.salt);
+        let written = current.file.write_all_at(&mut [IoSlice::new(&encoded)], current.len);
+        if written.is_err() {
+            // A part of an index would pass for damage. Should it not go, it is set aside.
+            let _harmless = current.file.set_len(current.len);
+        }
+        let written = written.and_then(|()| current.file.sync_data());
+        match &written {
+            Ok(()) => current.len += encoded.len() as u64,
+            Err(error) => {
+                tracing::warn!(segment = current.id, %error, "the index of a journal segment could not be written");
+            }
+        }
+        self.shared.lock().flushes += u64::from(written.is_ok());
+        written.is_ok()
     }
 
     /// After a failed flush what was written is in doubt for ever: those frames go to the next
@@ -451,11 +471,25 @@ impl Writer {
         }
         dead.sort_unstable();
         let (holes, deleted) = bury(&mut self.shared.lock(), &dead);
-        for path in &deleted {
-            if let Err(error) = self.disk.remove(path) {
+        for (path, is_strange) in &deleted {
+            let gone = if *is_strange {
+                self.disk.rename(path, &path.with_extension("bad"))
+            } else {
+                self.disk.remove(path)
+            };
+            if let Err(error) = gone {
                 tracing::warn!(path = %path.display(), %error, "segment could not be deleted");
             }
         }
+        self.punch(holes);
+        self.shared.change(|state| {
+            // Room that was missing may be there now.
+            state.disk_retry_at = Duration::ZERO;
+            state.wake_sources_if_room();
+        });
+    }
+
+    fn punch(&self, holes: Vec<Hole>) {
         for hole in holes {
             // Space that cannot be punched comes back when the whole segment goes.
             if hole.file.punch(hole.start, hole.len).is_ok()
@@ -464,11 +498,12 @@ impl Writer {
                 segment.dead.punched(hole.start);
             }
         }
-        self.shared.change(|state| {
-            // Room that was missing may be there now.
-            state.disk_retry_at = Duration::ZERO;
-            state.wake_sources_if_room();
-        });
+    }
+}
+
+impl Hole {
+    fn new(id: u64, segment: &SegmentState, start: u64, len: u64) -> Self {
+        Self { segment: id, file: segment.file.clone(), start, len }
     }
 }
 
@@ -480,8 +515,9 @@ struct Hole {
     len: u64,
 }
 
-/// Counts frames as dead: what can be punched, and which segments can go as a whole.
-fn bury(state: &mut State, dead: &[Location]) -> (Vec<Hole>, Vec<PathBuf>) {
+/// Counts frames as dead: what can be punched, and which segments can go as a whole (with true:
+/// set aside).
+fn bury(state: &mut State, dead: &[Location]) -> (Vec<Hole>, Vec<(PathBuf, bool)>) {
     let (mut holes, mut deleted) = (Vec::new(), Vec::new());
     for group in dead.chunk_by(|a, b| a.segment == b.segment) {
         let id = group[0].segment;
@@ -495,13 +531,14 @@ fn bury(state: &mut State, dead: &[Location]) -> (Vec<Hole>, Vec<PathBuf>) {
             }
         }
         if segment.sealed && segment.live_frames == 0 {
+            deleted.push((segment::file_name(&state.config.dir, id), segment.is_strange));
             state.segments.remove(&id);
-            deleted.push(segment::file_name(&state.config.dir, id));
             continue;
         }
-        let file = &segment.file;
-        let hole = |(start, len)| Hole { segment: id, file: file.clone(), start, len };
-        holes.extend(ready.into_iter().map(hole));
+        if segment.is_indexed {
+            let ready = ready.into_iter();
+            holes.extend(ready.map(|(start, len)| Hole::new(id, segment, start, len)));
+        }
     }
     if !deleted.is_empty() {
         state.forget_ended();
@@ -646,11 +683,12 @@ fn take_spill(state: &mut State) -> Vec<(u64, Arc<Batch>)> {
 
 /// The frames stand on disk, but not yet for certain.
 fn frames_placed(state: &mut State, batches: &[(u64, Arc<Batch>)], locations: &[Location]) {
+    let cursors = state.cursors.len();
     for ((seq, batch), location) in batches.iter().zip(locations) {
         state.frames_written += 1;
         if let Some(segment) = state.segments.get_mut(&location.segment) {
             segment.live_frames += 1;
-            segment.index.push(IndexEntry::of(*location, batch));
+            segment.index.add(*location, batch, cursors);
             segment.len = segment.len.max(location.offset + u64::from(location.len));
         }
         match state.slots.get_mut(seq) {

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use support::{KIB, Part, assert_books_balance, block_on, config, cursor, drain, open};
-use support::{cursor_spec, numbers, take};
+use support::{KIB, Part, STEP, assert_books_balance, block_on, config, cursor, drain, open};
+use support::{cursor_spec, numbers, open_gone, open_stream, take};
 use weir_host::RealClock;
 use weir_journal::{Journal, JournalConfig, JournalError, Recovery, WritePolicy};
-use weir_model::DiscardReason;
+use weir_model::{DiscardReason, StreamId};
 use weir_testkit::FaultyDisk;
 
 const DIR: &str = "/data/journal";
@@ -269,4 +269,354 @@ fn a_frame_that_is_damaged_while_weir_runs_is_counted() {
     assert!(book.discarded[DiscardReason::Damaged as usize] > 0);
     assert_books_balance(&journal);
     journal.shutdown();
+}
+
+/// Frames, records in each, destinations: the second one gets every other frame.
+const MANY: u64 = 24;
+const EACH: u64 = 5;
+const NAMES: [&str; 2] = ["first", "second"];
+
+fn mask_of(frame: u64) -> u64 {
+    if frame.is_multiple_of(2) { 0b11 } else { 0b01 }
+}
+
+fn expected(destination: usize, frames: impl Iterator<Item = u64>) -> Vec<u64> {
+    let is_routed = |frame: &u64| mask_of(*frame) & (1 << destination) != 0;
+    frames.filter(is_routed).flat_map(|frame| frame * EACH..(frame + 1) * EACH).collect()
+}
+
+/// What the cursor log knows of what was acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Log {
+    /// What each destination is owed.
+    States,
+    /// Nothing: the machine stopped before it was written. Indexes of segments are all there is.
+    KnowsNothing,
+}
+
+/// `MANY` acknowledged frames in several segments; of the first `settled` each destination has
+/// everything.
+fn owed(log: Log, settled: u64, carries: &[u8]) -> FaultyDisk {
+    let disk = FaultyDisk::new();
+    let journal = open(small(), Arc::new(disk.clone()));
+    journal.register_source("app");
+    let mut cursors = NAMES.map(|name| cursor(&journal, name));
+    journal.flush();
+    let before = files(&disk, "wcur").pop().map(|path| (disk.content(&path).unwrap(), path));
+    for frame in 0..MANY {
+        let mut part = Part::new(2, frame * EACH, EACH).padding(60).mask(mask_of(frame));
+        part.carries = carries.to_vec();
+        let part = part.unrepeatable().build();
+        block_on(journal.append(part, WritePolicy::OnAppend).unwrap().durable()).unwrap();
+        if frame + 1 == settled {
+            let _everything = cursors.each_mut().map(drain);
+        }
+    }
+    journal.flush();
+    let disk = disk.kill();
+    if let (Log::KnowsNothing, Some((bytes, path))) = (log, before) {
+        disk.put(&path, &bytes);
+    }
+    assert!(settled > 0 || closed(&disk).len() >= 3);
+    disk
+}
+
+/// Segments that end with their index, and hold frames that are still owed.
+fn closed(disk: &FaultyDisk) -> Vec<PathBuf> {
+    let is_closed = |path: &PathBuf| disk.content(path).unwrap().ends_with(b"WIDX");
+    files(disk, "wseg").into_iter().filter(is_closed).collect()
+}
+
+/// Opens the damaged disk twice: what was routed to each destination is delivered or counted as
+/// damaged, to the record, and the second start counts nothing again. Returns what was lost.
+#[track_caller]
+fn assert_exact(disk: &FaultyDisk, settled: u64, what: &str) -> [u64; 2] {
+    let mut lost = [0; 2];
+    for start in 0..2 {
+        let journal = open(small(), Arc::new(disk.clone()));
+        journal.register_source("app");
+        let mut cursors = NAMES.map(|name| cursor(&journal, name));
+        journal.release_unclaimed();
+        assert_books_balance(&journal);
+        let got = cursors.each_mut().map(drain);
+        let ledger = journal.ledger();
+        for (index, got) in got.iter().enumerate() {
+            let book = ledger.cursors[index].book;
+            let damaged = book.discarded[DiscardReason::Damaged as usize];
+            let before = expected(index, 0..settled).len() as u64;
+            let all = expected(index, 0..MANY).len() as u64;
+            assert_eq!(book.routed, all, "{what}, {}, start {start}", NAMES[index]);
+            assert_eq!(book.delivered + damaged, all, "{what}, {}, start {start}", NAMES[index]);
+            let noted: u64 = {
+                let of_destination = |l: &&weir_journal::LostRecords| {
+                    l.destination == NAMES[index] && l.source == "app" && l.reason == "damaged"
+                };
+                let lost = ledger.journal.recovery.lost.iter();
+                lost.filter(of_destination).map(|lost| lost.records).sum()
+            };
+            if start == 0 {
+                let numbers: Vec<u64> = got.iter().map(|(_, n)| *n).collect();
+                assert!(numbers.is_sorted(), "{what}: out of order {numbers:?}");
+                assert_eq!(book.delivered, before + numbers.len() as u64, "{what}");
+                assert_eq!(noted, damaged, "{what}: health says it");
+                lost[index] = damaged;
+            } else {
+                assert!(got.is_empty(), "{what}: it came twice {got:?}");
+                assert_eq!((damaged, noted), (lost[index], 0), "{what}: it was counted twice");
+            }
+        }
+        assert_books_balance(&journal);
+        journal.shutdown();
+    }
+    lost
+}
+
+/// Records of frames in a segment, by the index of the intact disk: found by their bodies.
+fn records_in(disk: &FaultyDisk, path: &Path) -> [u64; 2] {
+    let content = disk.content(path).unwrap();
+    let is_there = |frame: &u64| {
+        let first = format!("2/0/{};", frame * EACH);
+        content.windows(first.len()).any(|bytes| bytes == first.as_bytes())
+    };
+    [0, 1].map(|index| expected(index, (0..MANY).filter(is_there)).len() as u64)
+}
+
+fn both_logs(check: impl Fn(Log)) {
+    [Log::States, Log::KnowsNothing].into_iter().for_each(check);
+}
+
+#[test]
+fn nothing_is_counted_as_damaged_where_nothing_is() {
+    both_logs(|log| {
+        assert_eq!(assert_exact(&owed(log, 0, b""), 0, &format!("{log:?}")), [0, 0]);
+    });
+    assert_eq!(assert_exact(&owed(Log::States, 10, b""), 10, "settled"), [0, 0]);
+}
+
+#[test]
+fn a_segment_whose_frames_are_zeroed_is_counted_to_the_record() {
+    both_logs(|log| {
+        let disk = owed(log, 0, b"");
+        for path in closed(&disk) {
+            let lost = records_in(&disk, &path);
+            let damaged = changed(&disk, &path, |bytes| {
+                let index = index_len(bytes);
+                let (begin, end) = (frames_begin(bytes), bytes.len() - index);
+                bytes[begin..end].fill(0);
+            });
+            let what = format!("{log:?}, {}", path.display());
+            assert_eq!(assert_exact(&damaged, 0, &what), lost, "{what}");
+            assert!(damaged.content(&path.with_extension("bad")).is_some(), "{what}: set aside");
+        }
+    });
+}
+
+fn index_len(bytes: &[u8]) -> usize {
+    let at = bytes.len() - 8;
+    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i])) as usize
+}
+
+fn frames_begin(bytes: &[u8]) -> usize {
+    bytes.windows(4).position(|bytes| bytes == b"WFRM").unwrap()
+}
+
+#[test]
+fn a_segment_that_is_all_zeros_is_counted_and_set_aside() {
+    let disk = owed(Log::States, 0, b"");
+    for path in files(&disk, "wseg") {
+        let lost = records_in(&disk, &path);
+        let damaged = changed(&disk, &path, |bytes| bytes.fill(0));
+        assert_eq!(assert_exact(&damaged, 0, &path.display().to_string()), lost);
+        if !closed(&disk).contains(&path) {
+            continue;
+        }
+        let aside = damaged.content(&path.with_extension("bad")).unwrap();
+        assert_eq!(aside.len(), disk.content(&path).unwrap().len());
+        assert!(damaged.content(&path).is_none());
+    }
+}
+
+#[test]
+fn space_that_was_given_back_is_no_damage() {
+    for settled in [6, 10, MANY] {
+        let disk = owed(Log::States, settled, b"");
+        for path in closed(&disk) {
+            // As punching does it.
+            let damaged = changed(&disk, &path, |bytes| {
+                for at in 0..bytes.len() {
+                    let is_settled = |frame: u64| {
+                        let first = format!("2/0/{};", frame * EACH);
+                        bytes[at + 128..].starts_with(first.as_bytes())
+                    };
+                    if bytes[at..].starts_with(b"WFRM") && (0..settled).any(is_settled) {
+                        let len = u32::from_le_bytes(std::array::from_fn(|i| bytes[at + 8 + i]));
+                        bytes[at..at + len as usize].fill(0);
+                    }
+                }
+            });
+            assert_eq!(assert_exact(&damaged, settled, &format!("{settled} settled")), [0, 0]);
+            assert_eq!(files(&damaged, "bad"), Vec::<PathBuf>::new());
+        }
+    }
+}
+
+#[test]
+fn a_closed_segment_that_is_cut_is_counted_to_the_record() {
+    let disk = owed(Log::States, 0, b"");
+    for path in closed(&disk) {
+        let whole = disk.content(&path).unwrap();
+        let lost = records_in(&disk, &path);
+        for cut in (0..whole.len()).step_by(97) {
+            let damaged = changed(&disk, &path, |bytes| bytes.truncate(cut));
+            let kept = records_in(&damaged, &path);
+            let counted = assert_exact(&damaged, 0, &format!("{} cut at {cut}", path.display()));
+            for index in 0..2 {
+                assert!(counted[index] <= lost[index], "only what stood there: {counted:?}");
+                assert!(counted[index] + kept[index] >= lost[index], "cut at {cut}: {counted:?}");
+            }
+        }
+    }
+}
+
+fn without_segments(disk: &FaultyDisk) -> FaultyDisk {
+    let gone = disk.kill();
+    for path in files(&gone, "wseg") {
+        weir_host::Disk::remove(&gone, &path).unwrap();
+    }
+    gone
+}
+
+#[test]
+fn a_segment_that_is_gone_is_counted_to_the_record() {
+    let disk = owed(Log::States, 0, b"");
+    for path in closed(&disk) {
+        let lost = records_in(&disk, &path);
+        let gone = disk.kill();
+        weir_host::Disk::remove(&gone, &path).unwrap();
+        assert_eq!(assert_exact(&gone, 0, &path.display().to_string()), lost);
+    }
+    let gone = without_segments(&disk);
+    let all = [0, 1].map(|index| expected(index, 0..MANY).len() as u64);
+    assert_eq!(assert_exact(&gone, 0, "all of them"), all);
+}
+
+#[test]
+fn what_a_destination_has_is_not_lost_with_a_segment() {
+    let disk = owed(Log::States, 10, b"");
+    let gone = without_segments(&disk);
+    let lost = [0, 1].map(|index| expected(index, 10..MANY).len() as u64);
+    assert_eq!(assert_exact(&gone, 10, "all of them"), lost);
+}
+
+#[test]
+fn bytes_that_come_or_go_cost_one_frame_at_most() {
+    both_logs(|log| {
+        let disk = owed(log, 0, b"");
+        let mut rng = Rng::with_seed(11);
+        for round in 0..150 {
+            let segments = closed(&disk);
+            let path = &segments[rng.usize(..segments.len())];
+            let whole = disk.content(path).unwrap();
+            let end = whole.len() - index_len(&whole);
+            let at = rng.usize(frames_begin(&whole)..end);
+            let (count, is_removed) = (rng.usize(1..=9), rng.bool());
+            let damaged = changed(&disk, path, |bytes| {
+                let to = if is_removed { (at + count).min(end) } else { at };
+                let put = if is_removed { 0 } else { count };
+                bytes.splice(at..to, std::iter::repeat_n(b'x', put));
+            });
+            let what = format!("{log:?}, round {round}, {count} bytes at {at}, {is_removed}");
+            let lost = assert_exact(&damaged, 0, &what);
+            // What is removed may belong to two neighbours.
+            assert!(lost[0] <= 2 * EACH, "{what}: {lost:?}");
+            assert!(!files(&damaged, "bad").is_empty(), "{what}: kept");
+        }
+    });
+}
+
+#[test]
+fn a_segment_with_a_damaged_index_is_searched_for_frames() {
+    both_logs(|log| {
+        let disk = owed(log, 0, b"");
+        for path in closed(&disk) {
+            let whole = disk.content(&path).unwrap();
+            let index = whole.len() - index_len(&whole);
+            for at in (index..whole.len()).step_by(41).chain([whole.len() - 1]) {
+                let damaged = changed(&disk, &path, |bytes| bytes[at] ^= 0x20);
+                assert_eq!(assert_exact(&damaged, 0, &format!("{log:?} byte {at}")), [0, 0]);
+                assert!(!files(&damaged, "bad").is_empty(), "byte {at}: kept");
+            }
+        }
+    });
+    let disk = owed(Log::States, 0, b"");
+    let damaged = changed(&disk, &closed(&disk)[1], |bytes| {
+        let begin = frames_begin(bytes);
+        bytes.pop();
+        bytes.remove(begin + 300);
+    });
+    let lost = assert_exact(&damaged, 0, "without its index, and a byte less");
+    assert_eq!(lost[0], EACH);
+}
+
+#[test]
+fn frames_in_what_a_log_says_are_not_believed() {
+    // The same stream, and records that could follow.
+    let forged = Part::new(2, 7_000, 1).unrepeatable().mask(0b11).build();
+    let (head, rest) = forged.frame_parts();
+    let forged = [b"WFRM", &b"WFRM"[..], &head[..], rest].concat();
+    let disk = owed(Log::States, 0, &forged);
+    for path in closed(&disk) {
+        let whole = disk.content(&path).unwrap();
+        let begin = frames_begin(&whole);
+        for at in (begin..begin + 140).step_by(3) {
+            let removed = changed(&disk, &path, |bytes| _ = bytes.remove(at));
+            let lost = assert_exact(&removed, 0, &format!("without byte {at}"));
+            assert_eq!(lost[0], EACH, "without byte {at}");
+        }
+    }
+}
+
+#[test]
+fn what_its_source_can_read_again_is_not_lost_with_its_segment() {
+    let disk = FaultyDisk::new();
+    let journal = open(small(), Arc::new(disk.clone()));
+    journal.register_source("app");
+    let _second = NAMES.map(|name| cursor(&journal, name));
+    open_stream(&journal, 2);
+    let part = |frame| Part::new(2, frame * EACH, EACH).padding(60).mask(mask_of(frame)).build();
+    for frame in 0..MANY {
+        journal.append(part(frame), WritePolicy::OnLag).unwrap();
+    }
+    journal.persist_stream(StreamId(2));
+    journal.flush();
+    journal.shutdown();
+    let disk = disk.kill();
+    let path = &closed(&disk)[0];
+    let zeroed = changed(&disk, path, |bytes| {
+        let (begin, end) = (frames_begin(bytes), bytes.len() - index_len(bytes));
+        bytes[begin..end].fill(0);
+    });
+    for is_gone in [false, true] {
+        let zeroed = zeroed.kill();
+        let journal = open(small(), Arc::new(zeroed));
+        journal.register_source("app");
+        let mut cursors = NAMES.map(|name| cursor(&journal, name));
+        let resume = if is_gone { open_gone(&journal, 2) } else { open_stream(&journal, 2) };
+        let next = resume.position.offset / (EACH * STEP);
+        for frame in next..MANY {
+            journal.append(part(frame), WritePolicy::OnLag).unwrap();
+        }
+        journal.release_unclaimed();
+        let got = cursors.each_mut().map(drain);
+        for (index, got) in got.iter().enumerate() {
+            let book = journal.ledger().cursors[index].book;
+            let all = expected(index, 0..MANY);
+            let damaged = book.discarded[DiscardReason::Damaged as usize];
+            let numbers = got.iter().filter(|(stream, _)| *stream == 2).count() as u64;
+            assert_eq!(numbers + damaged, all.len() as u64, "gone: {is_gone}");
+            assert_eq!(damaged > 0, is_gone);
+        }
+        assert_books_balance(&journal);
+        journal.shutdown();
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 use weir_host::units::{approx_size, format_rfc3339, group_digits};
-use weir_journal::{CursorLedger, JournalStatus, Ledger};
+use weir_journal::{CursorLedger, JournalStatus, Ledger, LostRecords};
 
 use crate::stats::{self, ErrorCounts};
 use crate::view::{OutputView, Phase, PipelineView, SourceView};
@@ -82,6 +82,7 @@ impl PipelineView {
             found.output(output, ledger);
         }
         found.journal(&ledger.journal);
+        found.lost(&ledger.journal.recovery.lost);
         found.inactive(&ledger.cursors);
         found.books(ledger);
         let mut reasons = found.0;
@@ -216,6 +217,24 @@ impl Found {
                 },
             );
             self.add(at, "recovered_damage", Severity::Degraded, text);
+        }
+    }
+
+    /// Records of earlier runs, or damaged since, that an output has not got and never will.
+    fn lost(&mut self, lost: &[LostRecords]) {
+        let mut of_output: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for lost in lost {
+            let text = format!(
+                "{} of source {} ({})",
+                group_digits(lost.records),
+                lost.source,
+                lost.reason
+            );
+            of_output.entry(&lost.destination).or_default().push(text);
+        }
+        for (output, texts) in of_output {
+            let text = format!("records are lost and counted as discarded: {}", texts.join(", "));
+            self.add(("output", output), "records_lost", Severity::Degraded, text);
         }
     }
 

@@ -251,6 +251,11 @@ pub const FAMILIES: &[FamilyInfo] = &[
         Gauge,
         "Bytes of streams that no file and no segment holds any more.",
     ),
+    family(
+        "weir_journal_lost_events",
+        Gauge,
+        "Records that were lost since the start or found lost by it, also counted as discarded.",
+    ),
     family("weir_store_received_events_total", Counter, "Records that the store has taken in."),
     family(
         "weir_store_skipped_events_total",

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_model::{Position, SourceId, StreamId};
+use weir_model::{DiscardReason, Position, SourceId, StreamId};
 
 use super::{
     CommitTail, CursorState, CursorStream, Entry, Location, Slot, State, Status, StreamState,
@@ -31,6 +31,9 @@ pub(crate) struct RecoveredFrame {
     pub(crate) routed: Vec<(usize, u64)>,
     /// Positions of those records, loaded only where part of the frame may be skipped.
     pub(crate) positions: Vec<(usize, Vec<Position>)>,
+    /// It is not there any more, and all that is known of it is what the index of its segment says:
+    /// the reason under which its records are discarded if nobody reads them again.
+    pub(crate) missing: Option<DiscardReason>,
 }
 
 impl RecoveredFrame {
@@ -112,7 +115,7 @@ impl State {
         let of_stream = known.into_iter().flat_map(|known| {
             [&known.furthest, &known.tail].into_iter().chain(&known.epoch_begins)
         });
-        let of_frames = frames.iter().map(|frame| &frame.tail);
+        let of_frames = frames.iter().filter(|f| f.missing.is_none()).map(|frame| &frame.tail);
         let candidates = of_cursors.chain(of_stream).chain(of_frames);
         let is_usable = |tail: &&Arc<CommitTail>| tail.end <= at && tail.end >= content.begin;
         let best = candidates.filter(is_usable).max_by_key(|tail| tail.end);
@@ -125,6 +128,12 @@ impl State {
         let stated = self.streams.get(&stream).map(|known| &known.furthest);
         let last = frames.iter().map(|frame| &frame.tail);
         last.chain(stated).max_by_key(|tail| tail.end).cloned()
+    }
+
+    /// The furthest place that the cursor log states: what destinations are owed up to there stands
+    /// in it.
+    fn stated(&self, stream: StreamId) -> Position {
+        self.streams.get(&stream).map(|known| known.furthest.end).unwrap_or_default()
     }
 
     /// Latest epoch of the stream that anything has heard of.
@@ -167,11 +176,13 @@ impl State {
             (None, Some(known)) => (known, true),
             (None, None) => {
                 let reached = Content::default().covered_up_to(begin.end, &frames, |_| false);
-                let frame = frames.iter().find(|frame| frame.tail.end == reached);
+                let is_it = |f: &&RecoveredFrame| f.missing.is_none() && f.tail.end == reached;
+                let frame = frames.iter().find(is_it);
                 (frame.map_or(&begin, |frame| &frame.tail).clone(), reached != begin.end)
             }
         };
         let last_epoch = self.last_epoch(spec.stream, &frames).max(resume.end.epoch);
+        let stated = self.stated(spec.stream);
         let stream = self.streams.entry(spec.stream).or_default();
         stream.source = Some(spec.source);
         stream.group = spec.group;
@@ -191,7 +202,7 @@ impl State {
             self.count_missed(spec.stream, &frames);
         }
         let keep_up_to = Some(resume.end).filter(|_| !is_gone);
-        self.admit_recovered(spec.stream, frames, keep_up_to, now);
+        self.admit_recovered(spec.stream, frames, keep_up_to, stated, now);
         ResumePoint { last_epoch, ..ResumePoint::at(&resume, is_found) }
     }
 
@@ -243,11 +254,12 @@ impl State {
     /// Releases what nobody claimed.
     pub(crate) fn release_unclaimed(&mut self, now: Duration) {
         self.sources_are_open = true;
+        self.release_without_frames(now);
         // In an order that does not go by a map's: what is delivered first is the same every time.
         let mut unclaimed: Vec<_> = std::mem::take(&mut self.recovered).into_iter().collect();
         unclaimed.sort_unstable_by_key(|(stream, _)| *stream);
         for (stream, frames) in unclaimed {
-            let last = self.furthest(stream, &frames);
+            let (last, stated) = (self.furthest(stream, &frames), self.stated(stream));
             if let (Some(tail), Some(frame)) = (last, frames.last()) {
                 self.count_missed(stream, &frames);
                 let state = self.streams.entry(stream).or_default();
@@ -263,11 +275,29 @@ impl State {
                 state.closed = false;
             }
             self.begin_where_frames_wait(stream, &frames, now);
-            self.admit_recovered(stream, frames, None, now);
+            self.admit_recovered(stream, frames, None, stated, now);
             if let Some(state) = self.streams.get_mut(&stream) {
                 state.closed = true;
             }
             self.fold_if_done(stream, now);
+        }
+    }
+
+    /// Streams that nobody opened, of which no frame is left, and whose sources cannot read them
+    /// again: what destinations are owed of them never comes.
+    fn release_without_frames(&mut self, now: Duration) {
+        let is_owed = |stream: &StreamId| {
+            let of_cursor =
+                |c: &CursorState| c.streams.get(stream).is_some_and(|cs| cs.debt.rows > 0);
+            self.cursors.iter().filter(|c| !c.dropped).any(of_cursor)
+        };
+        let is_lost = |(stream, known): &(&StreamId, &StreamState)| {
+            known.is_unrepeatable && !self.recovered.contains_key(stream) && is_owed(stream)
+        };
+        let mut lost: Vec<_> = self.streams.iter().filter(is_lost).map(|(id, _)| *id).collect();
+        lost.sort_unstable();
+        for stream in lost {
+            self.close_stream(stream, now);
         }
     }
 
@@ -288,12 +318,13 @@ impl State {
 
     /// Makes slots of recovered frames, those up to `keep_up_to` if given; the rest are dead. What
     /// destinations are owed and do not find in them is counted as lost, where nobody reads it
-    /// again.
+    /// again: up to `stated` by the cursor log, behind it by the indexes of segments.
     fn admit_recovered(
         &mut self,
         stream: StreamId,
         frames: Vec<RecoveredFrame>,
         keep_up_to: Option<Position>,
+        stated: Position,
         now: Duration,
     ) {
         let Some(known) = self.streams.get(&stream) else { return };
@@ -318,11 +349,15 @@ impl State {
             }
             let behind = keep_up_to.is_some_and(|limit| frame.tail.end > limit);
             let is_readable = frame.repeatable && frame.base.epoch >= content.epoch;
-            if behind && is_readable {
+            if (behind || frame.missing.is_some()) && is_readable && !is_gone {
                 self.dead.push(frame.location);
                 continue;
             }
-            self.admit_frame(stream, &frame, now);
+            if let Some(reason) = frame.missing {
+                self.lose_frame(stream, &frame, (stated, reason), now);
+            } else {
+                self.admit_frame(stream, &frame, now);
+            }
             if (!is_readable || is_gone) && frame.tail.end > furthest.end {
                 on_disk = Some(frame.tail);
             }
@@ -338,6 +373,31 @@ impl State {
             self.reach_on_disk(stream, &tail, self.next_seq, now);
         }
         self.mark_dirty(stream, now);
+    }
+
+    /// A frame is missing that nobody reads again. Up to the furthest place that the cursor log
+    /// states, its records are part of what destinations are owed: only those behind are counted
+    /// here, as the index of the segment states them.
+    fn lose_frame(
+        &mut self,
+        stream: StreamId,
+        frame: &RecoveredFrame,
+        (stated, reason): (Position, DiscardReason),
+        now: Duration,
+    ) {
+        self.dead.push(frame.location);
+        if frame.tail.end <= stated {
+            return;
+        }
+        for index in 0..self.cursors.len() {
+            let cursor = &self.cursors[index];
+            let known = cursor.streams.get(&stream).filter(|_| !cursor.dropped);
+            let Some(seen) = known.map(CursorStream::seen) else { continue };
+            let rows = frame.routed_after(index, seen);
+            if frame.tail.end > seen && !frame.was_missed_by(index) {
+                self.count_lost(index, stream, &frame.tail, (rows, reason), now);
+            }
+        }
     }
 
     /// The stream's content was replaced: what destinations are owed of the one before is lost.
@@ -477,7 +537,8 @@ impl Content {
         is_out: impl Fn(&RecoveredFrame) -> bool,
     ) -> Position {
         let mut reached = committed;
-        for frame in frames.iter().filter(|frame| frame.tail.end > committed) {
+        let is_there = |f: &&RecoveredFrame| f.missing.is_none() && f.tail.end > committed;
+        for frame in frames.iter().filter(is_there) {
             let is_older = frame.base.epoch < self.epoch;
             if !is_older && reached.epoch < self.epoch {
                 reached = self.begin;

@@ -34,6 +34,12 @@ impl DeadRanges {
         (total - punched >= PUNCH_BYTES_MIN).then_some((start, total))
     }
 
+    /// All ranges that are worth punching and are not yet.
+    pub(crate) fn ready(&self) -> Vec<(u64, u64)> {
+        let is_ready = |(_, (len, punched)): &(&u64, &(u64, u64))| len - punched >= PUNCH_BYTES_MIN;
+        self.ranges.iter().filter(is_ready).map(|(start, (len, _))| (*start, *len)).collect()
+    }
+
     /// The range was punched.
     pub(crate) fn punched(&mut self, start: u64) {
         if let Some((len, punched)) = self.ranges.get_mut(&start) {

@@ -25,8 +25,8 @@ use tokio::sync::{Notify, oneshot};
 use weir_host::{DiskFile, WakeFd};
 use weir_model::{Batch, CursorBook, DiscardReason, Position, SourceBook, SourceId, StreamId};
 
+use crate::index::SegmentIndex;
 use crate::limits::SLOTS_MAX;
-use crate::segment::IndexEntry;
 use crate::spec::{
     CursorLedger, CursorSpec, JournalConfig, JournalStatus, Recovery, RefusedReason, SourceLedger,
     WhenFull,
@@ -247,7 +247,27 @@ pub(crate) struct SegmentState {
     /// Frames that are dead, and which of that was given back to the file system.
     pub(crate) dead: DeadRanges,
     /// While it is appended to: the index that will close it.
-    pub(crate) index: Vec<IndexEntry>,
+    pub(crate) index: SegmentIndex,
+    /// It ends with its index, on stable storage: only then space in it is given back.
+    pub(crate) is_indexed: bool,
+    /// Something in it is missing without a trace: it is set aside instead of being removed.
+    pub(crate) is_strange: bool,
+}
+
+impl SegmentState {
+    /// One that begins, or was found.
+    pub(crate) fn new(file: Arc<dyn DiskFile>, len: u64) -> Self {
+        Self {
+            file,
+            len,
+            live_frames: 0,
+            sealed: false,
+            dead: DeadRanges::default(),
+            index: SegmentIndex::default(),
+            is_indexed: false,
+            is_strange: false,
+        }
+    }
 }
 
 /// A stream that ended and is waiting to be forgotten on disk.

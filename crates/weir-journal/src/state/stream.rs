@@ -259,20 +259,33 @@ impl State {
             let rows = part(&cs.debt);
             cs.debt.rows -= rows;
             cs.debt.rows_before = cs.debt.rows_before.min(cs.debt.rows);
-            if self.cursors[index].is_active() {
-                self.enter_lost(index, stream, at, rows, now);
-            } else {
-                let reason = self.loss_reason(stream);
-                let cursor = &mut self.cursors[index];
-                for book in [&mut cursor.total, &mut cursor.committed_book] {
-                    book.routed += rows;
-                    book.discarded[reason as usize] += rows;
-                }
-                cursor.is_book_dirty |= rows > 0;
-            }
-            self.note_lost(index, stream, rows);
+            let reason = self.loss_reason(stream);
+            self.count_lost(index, stream, at, (rows, reason), now);
         }
         self.mark_dirty(stream, now);
+    }
+
+    /// Rows of one destination are gone.
+    pub(crate) fn count_lost(
+        &mut self,
+        index: usize,
+        stream: StreamId,
+        at: &Arc<CommitTail>,
+        (rows, reason): (u64, DiscardReason),
+        now: Duration,
+    ) {
+        // First: the stream may end with them.
+        self.note_lost(index, stream, rows, reason);
+        if self.cursors[index].is_active() {
+            self.enter_lost(index, stream, at, (rows, reason), now);
+            return;
+        }
+        let cursor = &mut self.cursors[index];
+        for book in [&mut cursor.total, &mut cursor.committed_book] {
+            book.routed += rows;
+            book.discarded[reason as usize] += rows;
+        }
+        cursor.is_book_dirty |= rows > 0;
     }
 
     /// Settles rows that no batch holds, and moves the destination's position behind them.
@@ -281,10 +294,9 @@ impl State {
         index: usize,
         stream: StreamId,
         at: &Arc<CommitTail>,
-        rows: u64,
+        (rows, reason): (u64, DiscardReason),
         now: Duration,
     ) {
-        let reason = self.loss_reason(stream);
         let seq = self.next_seq;
         self.next_seq += 1;
         let cursor = &mut self.cursors[index];
@@ -318,11 +330,18 @@ impl State {
         if is_durable { DiscardReason::Damaged } else { DiscardReason::Vanished }
     }
 
-    fn note_lost(&mut self, index: usize, stream: StreamId, rows: u64) {
+    /// Says which records are lost, for whoever looks at the journal's health.
+    pub(crate) fn note_lost(
+        &mut self,
+        index: usize,
+        stream: StreamId,
+        rows: u64,
+        reason: DiscardReason,
+    ) {
         if rows == 0 {
             return;
         }
-        let reason = self.loss_reason(stream).text();
+        let reason = reason.text();
         let source = self.streams.get(&stream).and_then(|known| known.source);
         let name = |id: &SourceId| self.sources.get(id).map(|source| source.name.clone());
         let source = source.as_ref().and_then(name).unwrap_or_default();
@@ -339,7 +358,7 @@ impl State {
                 destination,
                 reason,
                 records = rows,
-                "records of an earlier run are lost; they are counted as discarded, and so are further ones"
+                "records are lost; they are counted as discarded, and so are further ones"
             );
             lost.push(LostRecords { source, destination, reason, records: rows });
         }

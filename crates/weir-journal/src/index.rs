@@ -1,0 +1,203 @@
+//! The index that closes a segment: which frames it holds, for whom, and how far its streams were.
+//! Format: `docs/internals/journal.md`.
+//!
+//! Invariants: it is written behind frames that were flushed, and flushed itself before any space
+//! of its segment is given back. So a frame that it names and that is not there was given back, or
+//! is damaged; and what it held can be counted without it. Its checksum covers the segment's salt:
+//! nothing that some log says can pass for one.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use weir_host::DiskFile;
+use weir_model::{Batch, FrameHeader, Position, SourceId, StreamId};
+
+use crate::cursor_log::{Fields, put_bytes, put_encoded, put_tail, put_u32};
+use crate::segment::SALT_LEN;
+use crate::state::{CommitTail, Location};
+
+const MAGIC: [u8; 4] = *b"WIDX";
+/// Checksum, length and magic.
+const END_LEN: usize = 12;
+const FLAG_REPEATABLE: u8 = 1;
+
+/// What is known of a frame beside its place: enough to recognise it wherever it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FrameKey {
+    pub(crate) stream: StreamId,
+    pub(crate) base: Position,
+    pub(crate) end: Position,
+    pub(crate) len: u32,
+}
+
+impl FrameKey {
+    pub(crate) fn of(header: &FrameHeader) -> Self {
+        Self {
+            stream: header.stream,
+            base: header.base(),
+            end: header.end(),
+            len: header.frame_len,
+        }
+    }
+}
+
+/// One frame in the index of its segment.
+#[derive(Debug, Clone)]
+pub(crate) struct IndexEntry {
+    pub(crate) location: Location,
+    pub(crate) key: FrameKey,
+    pub(crate) repeatable: bool,
+    /// Records for each destination that gets any.
+    pub(crate) routed: Vec<(usize, u64)>,
+    pub(crate) keys: Vec<u64>,
+}
+
+/// The last that a segment says of a stream.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamEnd {
+    pub(crate) source: SourceId,
+    pub(crate) group: u64,
+    pub(crate) tail: Arc<CommitTail>,
+}
+
+/// The index of one segment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SegmentIndex {
+    pub(crate) entries: Vec<IndexEntry>,
+    pub(crate) streams: BTreeMap<StreamId, StreamEnd>,
+}
+
+impl SegmentIndex {
+    /// Adds a frame that stands behind all others. Destinations have indexes below `cursors`.
+    pub(crate) fn add(&mut self, location: Location, batch: &Batch, cursors: usize) {
+        let header = batch.header();
+        let routed = (0..cursors).map(|index| (index, batch.routed_count(index)));
+        self.entries.push(IndexEntry {
+            location,
+            key: FrameKey::of(header),
+            repeatable: header.repeatable,
+            routed: routed.filter(|(_, count)| *count > 0).collect(),
+            keys: batch.keys().collect(),
+        });
+        let tail = CommitTail::of(batch);
+        let is_known = self.streams.get(&header.stream);
+        if is_known.is_none_or(|known| known.tail.end <= tail.end) {
+            let (source, group) = (header.source, header.group);
+            self.streams.insert(header.stream, StreamEnd { source, group, tail });
+        }
+    }
+
+    /// Frames that carry the key.
+    pub(crate) fn with_key(&self, key: u64) -> Vec<Location> {
+        let has_key = |entry: &&IndexEntry| entry.keys.contains(&key);
+        self.entries.iter().filter(has_key).map(|entry| entry.location).collect()
+    }
+
+    /// As it ends the segment with that salt. Its length and the magic stand last, so that it is
+    /// found from the end of the file.
+    pub(crate) fn encode(&self, salt: [u8; SALT_LEN]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.entries.len() * 64 + self.streams.len() * 96 + 24);
+        put_u32(&mut out, self.entries.len() as u32);
+        self.entries.iter().for_each(|entry| encode_entry(entry, &mut out));
+        put_u32(&mut out, self.streams.len() as u32);
+        for (stream, end) in &self.streams {
+            for number in [stream.0, end.source.0, end.group] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            put_tail(&mut out, &end.tail);
+        }
+        let sum = checksum(salt, &out);
+        put_u32(&mut out, sum);
+        let len = out.len() as u32 + 8;
+        put_u32(&mut out, len);
+        out.extend_from_slice(&MAGIC);
+        out
+    }
+
+    fn decode(bytes: &[u8], segment: u64) -> Self {
+        let mut fields = Fields(bytes);
+        let mut index = Self::default();
+        for _ in 0..fields.u32() {
+            index.entries.push(decode_entry(&mut fields, segment));
+        }
+        for _ in 0..fields.u32() {
+            let stream = StreamId(fields.u64());
+            let (source, group) = (SourceId(fields.u64()), fields.u64());
+            index.streams.insert(stream, StreamEnd { source, group, tail: fields.tail() });
+        }
+        index
+    }
+}
+
+fn encode_entry(entry: &IndexEntry, out: &mut Vec<u8>) {
+    out.extend_from_slice(&entry.location.offset.to_le_bytes());
+    put_u32(out, entry.key.len);
+    out.push(u8::from(entry.repeatable) * FLAG_REPEATABLE);
+    out.extend_from_slice(&entry.key.stream.0.to_le_bytes());
+    put_u32(out, entry.key.base.epoch);
+    out.extend_from_slice(&entry.key.base.offset.to_le_bytes());
+    out.extend_from_slice(&entry.key.end.offset.to_le_bytes());
+    put_encoded(out, |out| {
+        for (destination, count) in &entry.routed {
+            put_u32(out, *destination as u32);
+            // A frame has fewer records than that.
+            put_u32(out, *count as u32);
+        }
+    });
+    let keys: Vec<u8> = entry.keys.iter().flat_map(|key| key.to_le_bytes()).collect();
+    put_bytes(out, &keys);
+}
+
+fn decode_entry(fields: &mut Fields<'_>, segment: u64) -> IndexEntry {
+    let (offset, len, flags) = (fields.u64(), fields.u32(), fields.u8());
+    let (stream, epoch) = (StreamId(fields.u64()), fields.u32());
+    let [base, end] = [fields.u64(), fields.u64()].map(|at| Position::new(epoch, at));
+    let (mut routed, mut keys) = (Fields(fields.bytes()), Fields(fields.bytes()));
+    let mut entry = IndexEntry {
+        location: Location { segment, offset, len },
+        key: FrameKey { stream, base, end, len },
+        repeatable: flags & FLAG_REPEATABLE != 0,
+        routed: Vec::new(),
+        keys: Vec::new(),
+    };
+    while !routed.0.is_empty() {
+        entry.routed.push((routed.u32() as usize, u64::from(routed.u32())));
+    }
+    while !keys.0.is_empty() {
+        entry.keys.push(keys.u64());
+    }
+    entry
+}
+
+fn checksum(salt: [u8; SALT_LEN], bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&salt), bytes)
+}
+
+/// The index at the end of a closed segment and the offset at which it begins, when there is a
+/// whole one.
+pub(crate) fn read(
+    file: &dyn DiskFile,
+    segment: u64,
+    salt: [u8; SALT_LEN],
+    frames_at: u64,
+) -> io::Result<Option<(SegmentIndex, u64)>> {
+    let file_len = file.len()?;
+    let mut end = [0; 8];
+    if file_len < frames_at + END_LEN as u64 {
+        return Ok(None);
+    }
+    file.read_exact_at(&mut end, file_len - 8)?;
+    let len = u64::from(u32::from_le_bytes([end[0], end[1], end[2], end[3]]));
+    if end[4..] != MAGIC || len < END_LEN as u64 || len > file_len - frames_at {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; len as usize];
+    file.read_exact_at(&mut bytes, file_len - len)?;
+    let (content, tail) = bytes.split_at(bytes.len() - END_LEN);
+    let stored = u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]);
+    if checksum(salt, content) != stored {
+        return Ok(None);
+    }
+    Ok(Some((SegmentIndex::decode(content, segment), file_len - len)))
+}
