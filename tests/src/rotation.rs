@@ -1,7 +1,9 @@
 //! Rotation of every kind, under load and behind weir's back.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use weir_measure::load::{LineFormat, LoadPlan, RotateWhen, Rotation};
 use weir_testkit::{Answer, Books, Collector, Oracle, PATIENCE, Writing};
 
@@ -133,4 +135,41 @@ fn files_deleted_while_the_collector_is_down_are_delivered_after_a_restart() {
     collector.answer(Answer::Accept);
     let weir = scene.start(&config);
     judge(&Oracle::strict(OUTPUT), &written, &collector, &weir);
+}
+
+#[test]
+fn what_happens_while_weir_is_held_is_delivered_or_counted_to_the_last_file() {
+    const FILES: usize = 200;
+    let scene = Scene::new();
+    let collector = Collector::start();
+    let mut weir = scene.start(&scene.config(&collector, ""));
+    // The kernel keeps what it has to tell; weir sees nothing of it before all is over.
+    assert!(weir.signal(Signal::STOP));
+    let mut plan = scene.plan();
+    plan.streams = (0..FILES).map(|n| format!("r{n}")).collect();
+    plan.lines = Some(10 * FILES as u64);
+    let paths: Vec<PathBuf> = plan.streams.iter().map(|stream| plan.path(stream)).collect();
+    let written = [Writing::all(plan)];
+    for (n, path) in paths.iter().enumerate() {
+        // Out of the pattern, and some of them twice.
+        std::fs::rename(path, scene.logs().join(format!("done-{n}"))).unwrap();
+        if n % 3 == 0 {
+            let done = scene.logs().join(format!("done-{n}"));
+            std::fs::rename(done, scene.logs().join(format!("old-{n}"))).unwrap();
+        }
+        let gone = scene.logs().join(format!("gone-{}.log", n % 2 * n));
+        std::fs::write(&gone, "nobody sees this\n").unwrap();
+        if n % 4 == 0 {
+            std::fs::rename(gone, scene.dir().join("out-of-reach")).unwrap();
+        } else {
+            std::fs::remove_file(gone).unwrap();
+        }
+    }
+    assert!(weir.signal(Signal::CONT));
+    judge(&Oracle::strict(OUTPUT), &written, &collector, &weir);
+    let unseen = |books: &Books| books.source("logs")["files"]["files_unseen"].as_u64().unwrap();
+    let books = weir.wait_books("all is counted", PATIENCE, |books| unseen(books) == FILES as u64);
+    assert_eq!(books.source("logs")["files"]["at_least"], true, "{books}");
+    weir.stop();
+    assert_eq!(collector.tally().duplicates(), 0);
 }

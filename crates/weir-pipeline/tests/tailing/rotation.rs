@@ -192,7 +192,8 @@ fn a_file_that_came_and_went_is_read_or_said_to_be_unseen() {
     let world = World::files(&["*.log"], |_| {});
     let running = world.start();
     for n in 0..200 {
-        let path = world.log(&format!("{n}.log"));
+        // Half of them have the same name.
+        let path = world.log(&format!("{}.log", n * (n % 2)));
         Writer::append(&path).block(&lines(n..n + 1));
         remove_file(&path).unwrap();
         // Of other files, and of names that it had only for a while, nothing is said.
@@ -211,6 +212,45 @@ fn a_file_that_came_and_went_is_read_or_said_to_be_unseen() {
     running.stop();
     let running = world.start();
     assert_eq!(running.book().files_unseen, book.files_unseen, "a restart forgets nothing");
+}
+
+#[test]
+fn files_that_are_renamed_out_of_the_pattern_at_once_are_read_to_their_end() {
+    let world = World::files(&["r*.log"], |_| {});
+    let running = world.start();
+    for n in 0..200 {
+        let path = world.log(&format!("r{n}.log"));
+        let mut file = Writer::append(&path);
+        file.lines(&lines(n * 2..n * 2 + 1));
+        rename(&path, world.log(&format!("done-{n}"))).unwrap();
+        // Its writer is late.
+        file.lines(&lines(n * 2 + 1..n * 2 + 2));
+    }
+    running.expect_each_once(&lines(0..400));
+    assert_eq!(running.book().files_unseen, 0);
+    let record = &running.inbox.records()[0];
+    let path = record.resource.text("log.file.path").unwrap();
+    let is_named = path.contains("/r") && path.strip_suffix(".log").is_some();
+    assert!(is_named, "{path}: not as the configuration names it");
+    running.stop();
+    let running = world.start();
+    running.expect(&[]);
+}
+
+#[test]
+fn files_that_are_moved_out_of_every_watched_directory_at_once_are_read_or_unseen() {
+    let world = World::files(&["r*.log"], |_| {});
+    std::fs::create_dir(world.log("elsewhere")).unwrap();
+    let running = world.start();
+    for n in 0..200 {
+        let path = world.log(&format!("r{n}.log"));
+        Writer::append(&path).lines(&lines(n..n + 1));
+        rename(&path, world.log(&format!("elsewhere/{n}"))).unwrap();
+    }
+    let accounted = || running.book().records + running.book().files_unseen;
+    eventually("each is in the book", || accounted() == 200);
+    running.assert_books();
+    assert_eq!(accounted(), 200);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! Invariants: a directory is watched before it is listed, so nothing falls between; it is known
 //! by its path without links, so it is watched and read once however it is reached; every change
 //! of names ends in a [`Sighting`] of what a name leads to now, or in its absence. What the kernel
-//! tells decides only *when* to look, never what is true.
+//! tells decides *when* to look, and under which names a file that it told of is owed; never what
+//! is true.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -21,8 +22,12 @@ use super::watch::{Change, Event, Interest, Watcher};
 use crate::source::OwnPath;
 use crate::stats::{SourceStats, set};
 
-use touched::{Touched, Trace};
+use told::{Holders, Named, Told};
+use touched::Touched;
 
+pub(super) use told::{Found, Owed};
+
+mod told;
 mod touched;
 
 /// Number of a directory.
@@ -51,8 +56,19 @@ pub(super) struct Sighting {
     pub shown: PathBuf,
     /// The kernel told that it was made under this name, not moved to it.
     pub is_born_here: bool,
-    /// What the layout makes of the name; `None` when the file is only known by its inode.
+    /// What the layout makes of the name; `None` when the file is only known by its inode, or
+    /// owed.
     pub class: Option<Class>,
+    /// The kernel told of the file under a wanted name before. Only where this name is not wanted
+    /// itself.
+    pub owed: Option<Owed>,
+}
+
+impl Sighting {
+    /// What the layout makes of the file: of its name, or of the one that it is owed under.
+    pub(super) fn known_as(&self) -> Option<&Class> {
+        self.class.as_ref().or_else(|| self.owed.as_ref().map(|owed| &owed.class))
+    }
 }
 
 /// What one look at the touched names found.
@@ -64,7 +80,7 @@ pub(super) struct Report {
     pub gone: Vec<(Place, FileKey)>,
     /// Directories whose container metadata was written.
     pub described: Vec<DirId>,
-    /// Paths, as the operator knows them, of files that came and went between two looks.
+    /// Paths, as the operator knows them, of files that came and went before they were found.
     pub unseen: Vec<PathBuf>,
 }
 
@@ -77,11 +93,32 @@ struct Dir {
     /// It was said that inotify refused it.
     is_refused: bool,
     touched: Touched,
+    /// What the kernel told of names.
+    holders: Holders,
     /// Names that lead to followed files.
     bound: HashMap<OsString, FileKey>,
     /// Links (directory and name) to names in this directory.
     links: Vec<(OsString, Place)>,
     alive: bool,
+}
+
+impl Dir {
+    fn class_of(&self, layout: &Layout, name: &OsStr) -> Option<Class> {
+        let classes = self
+            .rules
+            .iter()
+            .filter_map(|rule| layout.classify(*rule, &self.shown, &self.path, name));
+        // A name may be wanted by one glob and a sibling to another.
+        classes.reduce(|best, next| if best.wanted { best } else { next })
+    }
+
+    /// What the layout makes of a name, but for weir's own files.
+    fn named(&self, layout: &Layout, hidden: &[OwnPath], name: &OsStr) -> Option<Named> {
+        let class = self.class_of(layout, name)?;
+        let path = self.path.join(name);
+        let is_own = hidden.iter().any(|own| own.covers(&path));
+        (!is_own).then(|| (class, self.shown.join(name)))
+    }
 }
 
 /// The directories of one source.
@@ -94,6 +131,7 @@ pub(super) struct Discovery {
     by_path: HashMap<PathBuf, DirId>,
     by_wd: HashMap<i32, Vec<DirId>>,
     dirty: Vec<DirId>,
+    told: Told,
     roots: Vec<(PathBuf, Rule)>,
     missing_roots: bool,
     /// Roots of which it was said that they cannot be reached.
@@ -121,6 +159,7 @@ impl Discovery {
             by_path: HashMap::new(),
             by_wd: HashMap::new(),
             dirty: Vec::new(),
+            told: Told::default(),
             roots,
             missing_roots: true,
             told_roots: HashSet::new(),
@@ -149,9 +188,16 @@ impl Discovery {
         self.dirs.iter().filter(|d| d.alive && d.wd.is_none()).count() as u64
     }
 
-    /// Something was touched that [`Self::look`] has not looked at yet.
+    /// Something was touched that [`Self::look`] has not looked at yet, or what the kernel told is
+    /// not whole yet.
     pub(super) fn has_touched(&self) -> bool {
-        !self.dirty.is_empty()
+        !self.dirty.is_empty() || self.told.is_pending()
+    }
+
+    /// The name was touched and [`Self::look`] has not looked at it yet.
+    pub(super) fn is_name_touched(&self, place: &Place) -> bool {
+        let touched = &self.dirs[place.dir].touched;
+        touched.is_everything || touched.names.contains(&place.name)
     }
 
     /// Names in the directory were touched that [`Self::look`] has not looked at yet.
@@ -181,13 +227,38 @@ impl Discovery {
 
     /// Looks at this name again at the next [`Self::look`].
     pub(super) fn touch(&mut self, place: &Place) {
-        touch(&mut self.dirs, &mut self.dirty, place.dir, &place.name, Change::Unknown);
+        touched(&mut self.dirs, &mut self.dirty, place.dir).note(&place.name);
     }
 
-    /// The file that was sighted under this name has gone before it could be opened: the kernel
-    /// tells next whether it was removed or has another name.
-    pub(super) fn touch_lost(&mut self, place: &Place) {
-        touch(&mut self.dirs, &mut self.dirty, place.dir, &place.name, Change::Made);
+    /// A file is followed from now on that was sighted at this place, as `shown`.
+    pub(super) fn adopted(&mut self, place: &Place, shown: &Path) -> Found {
+        self.told.adopted(&self.dirs[place.dir].holders, &place.name, shown)
+    }
+
+    /// The place leads to a followed file.
+    pub(super) fn found(&mut self, place: &Place, file: Option<Found>) {
+        self.told.found(&mut self.dirs[place.dir].holders, &place.name, file);
+    }
+
+    /// What the place leads to is not to be followed.
+    pub(super) fn forgive(&mut self, place: &Place) {
+        self.dirs[place.dir].holders.forgive(&place.name);
+    }
+
+    /// The file that was sighted has gone before it could be opened: the kernel tells whether it
+    /// was removed or has another name.
+    pub(super) fn lost(&mut self, sighting: Sighting) {
+        self.touch(&sighting.place);
+        let Place { dir, name } = sighting.place;
+        let dir = &mut self.dirs[dir];
+        if let Some(class) = sighting.class.filter(|class| class.wanted && dir.wd.is_some()) {
+            Told::lost(&mut dir.holders, name, (class, sighting.shown));
+        }
+    }
+
+    /// Called when events were drained, and time had passed since the last call.
+    pub(super) fn end_turn(&mut self) {
+        self.told.end_turn();
     }
 
     /// Lists a directory again at the next [`Self::look`].
@@ -199,7 +270,7 @@ impl Discovery {
 
     /// Takes the kernel's events. Files that were written to go to `written`.
     pub(super) fn drain(&mut self, written: &mut Vec<FileKey>) {
-        let Self { watcher, dirs, by_wd, dirty, .. } = self;
+        let Self { layout, hidden, watcher, dirs, by_wd, dirty, told, .. } = self;
         let mut overflow = false;
         let mut gone = Vec::new();
         watcher.drain(|event| match event {
@@ -209,8 +280,13 @@ impl Discovery {
                 }
             }
             Event::Touched(wd, name, change) => {
-                for dir in by_wd.get(&wd).into_iter().flatten() {
-                    touch(dirs, dirty, *dir, name, change);
+                let users = by_wd.get(&wd).map_or(&[][..], Vec::as_slice);
+                // A directory that is reached by several paths holds its files once.
+                if let Some(dir) = users.first() {
+                    note(&mut dirs[*dir], told, layout, hidden, (name, change));
+                }
+                for dir in users {
+                    touched(dirs, dirty, *dir).note(name);
                 }
             }
             Event::Gone(wd) => gone.push(wd),
@@ -220,10 +296,23 @@ impl Discovery {
             self.lost_watch(wd);
         }
         if overflow {
-            tracing::warn!("the kernel's queue of file events overflowed: rescanning");
-            self.stats.errors.count("inotify_overflow", "the queue of file events overflowed");
-            self.rescan();
+            self.overflowed();
         }
+    }
+
+    /// Nobody knows which events are missing. What came and went meanwhile is in no count.
+    fn overflowed(&mut self) {
+        tracing::warn!(
+            "the kernel's queue of file events overflowed: rescanning; files that were made and \
+             removed meanwhile are not counted"
+        );
+        let text = "the queue of file events overflowed: files that came and went are not counted";
+        self.stats.errors.count("inotify_overflow", text);
+        self.told.doubt();
+        for dir in &mut self.dirs {
+            dir.holders.doubt();
+        }
+        self.rescan();
     }
 
     /// A watched directory was removed or moved: what its path leads to now is looked at again.
@@ -232,6 +321,7 @@ impl Discovery {
         self.watcher.remove(wd);
         for dir in dirs {
             self.dirs[dir].wd = None;
+            self.told.end_all(std::mem::take(&mut self.dirs[dir].holders));
             touch_all(&mut self.dirs, &mut self.dirty, dir);
         }
         self.missing_roots = true;
@@ -263,64 +353,22 @@ impl Discovery {
         if self.missing_roots {
             self.ensure_roots();
         }
-        let mut awaited = Vec::new();
         while let Some(dir) = self.dirty.pop() {
             let touched = std::mem::take(&mut self.dirs[dir].touched);
-            let found = report.sightings.len();
             if touched.is_everything {
                 self.list(dir, is_known, &mut report);
             } else {
-                for name in touched.names.keys() {
+                for name in &touched.names {
                     self.examine(dir, name, is_known, &mut report);
                 }
             }
-            let lost = self.trace_back(dir, touched.names, found, &mut report);
-            awaited.extend(lost);
             if self.missing_roots || self.dirs[dir].rules.contains(&Rule::Ancestor) {
                 self.ensure_roots();
             }
         }
-        for (place, trace) in awaited {
-            self.resume(&place, trace);
-        }
+        report.unseen = self.told.take_unseen();
         set(&self.stats.unwatched_dirs, self.unwatched());
         report
-    }
-
-    /// Adds to what a look found in a directory, from `found` on, what the kernel told of the names.
-    /// Returns wanted files that were made and are not there, with what to remember of them.
-    fn trace_back(
-        &self,
-        dir: DirId,
-        mut traces: HashMap<OsString, Trace>,
-        found: usize,
-        report: &mut Report,
-    ) -> Vec<(Place, Trace)> {
-        for sighting in report.sightings[found..].iter_mut().filter(|s| s.place.dir == dir) {
-            let trace = traces.get(&sighting.place.name);
-            sighting.is_born_here = trace.is_some_and(|trace| trace.is_born);
-        }
-        let is_wanted = |name: &OsStr| self.class_of(dir, name).is_some_and(|class| class.wanted);
-        traces.retain(|name, trace| (trace.is_born || trace.unseen > 0) && is_wanted(name));
-        let mut lost = Vec::new();
-        for (name, trace) in traces {
-            let entry = &self.dirs[dir];
-            let shown = entry.shown.join(&name);
-            report.unseen.extend(std::iter::repeat_n(shown, trace.unseen as usize));
-            let is_there = || Look::at_link(&entry.path.join(&name)).is_ok();
-            let awaited = trace.not_found().filter(|_| !is_there());
-            lost.extend(awaited.map(|trace| (Place { dir, name }, trace)));
-        }
-        lost
-    }
-
-    /// Waits for what the kernel tells of a name that was made and is not there, as long as it is
-    /// watched.
-    fn resume(&mut self, place: &Place, trace: Trace) {
-        let dir = &self.dirs[place.dir];
-        if dir.alive && dir.wd.is_some() {
-            touched(&mut self.dirs, &mut self.dirty, place.dir).resume(&place.name, trace);
-        }
     }
 
     fn ensure_roots(&mut self) {
@@ -403,6 +451,7 @@ impl Discovery {
             wd: None,
             is_refused: false,
             touched: Touched::default(),
+            holders: Holders::default(),
             bound: HashMap::new(),
             links: Vec::new(),
             alive: true,
@@ -435,6 +484,7 @@ impl Discovery {
             }
             Err(Errno::NOENT | Errno::NOTDIR) => true,
             Err(error) => {
+                self.dirs[dir].holders.doubt();
                 self.unmap_watch(dir);
                 self.tell_unwatched(dir, error);
                 false
@@ -453,6 +503,7 @@ impl Discovery {
     }
 
     fn unmap_watch(&mut self, dir: DirId) {
+        self.told.end_all(std::mem::take(&mut self.dirs[dir].holders));
         let Some(wd) = self.dirs[dir].wd.take() else { return };
         let Some(users) = self.by_wd.get_mut(&wd) else { return };
         users.retain(|user| *user != dir);
@@ -492,7 +543,9 @@ impl Discovery {
             absent.remove(&name);
             let is_file = entry.file_type().is_ok_and(|t| t.is_file());
             let unwanted = is_file && (!holds_files || self.class_of(dir, &name).is_none());
-            if unwanted && !is_known(entry.ino()) && !self.dirs[dir].bound.contains_key(&name) {
+            let is_sought = self.dirs[dir].bound.contains_key(&name)
+                || self.dirs[dir].holders.owed(&name).is_some();
+            if unwanted && !is_known(entry.ino()) && !is_sought {
                 self.note_description(dir, &name, report);
                 continue;
             }
@@ -532,13 +585,7 @@ impl Discovery {
     }
 
     fn class_of(&self, dir: DirId, name: &OsStr) -> Option<Class> {
-        let entry = &self.dirs[dir];
-        let classes = entry
-            .rules
-            .iter()
-            .filter_map(|rule| self.layout.classify(*rule, &entry.shown, &entry.path, name));
-        // A name may be wanted by one glob and a sibling to another.
-        classes.reduce(|best, next| if best.wanted { best } else { next })
+        self.dirs[dir].class_of(&self.layout, name)
     }
 
     /// Looks at what one name leads to now.
@@ -562,19 +609,39 @@ impl Discovery {
             Err(_unreachable_now) => return self.gone(dir, name, report),
         };
         match look.kind {
-            FileType::Symlink => self.examine_link(dir, name, &path, report),
-            FileType::Directory => self.descend(dir, name, &path, false),
             FileType::RegularFile => {
                 self.note_description(dir, name, report);
-                let class = self.class_of(dir, name);
-                if class.is_some() || is_known(look.id.inode) {
-                    let place = Place { dir, name: name.to_owned() };
-                    let shown = self.dirs[dir].shown.join(name);
-                    let is_born_here = false;
-                    report.sightings.push(Sighting { place, look, shown, is_born_here, class });
-                }
+                return self.sight(dir, name, look, is_known, report);
             }
+            FileType::Symlink => self.examine_link(dir, name, &path, report),
+            FileType::Directory => self.descend(dir, name, &path, false),
             _other_kinds_are_not_logs => {}
+        }
+        // No file: none is owed.
+        self.dirs[dir].holders.forgive(name);
+    }
+
+    fn sight(
+        &self,
+        dir: DirId,
+        name: &OsStr,
+        look: Look,
+        is_known: &dyn Fn(u64) -> bool,
+        report: &mut Report,
+    ) {
+        let entry = &self.dirs[dir];
+        let class = self.class_of(dir, name);
+        let is_wanted = class.as_ref().is_some_and(|class| class.wanted);
+        let owed = entry.holders.owed(name).filter(|_| !is_wanted).cloned();
+        if class.is_some() || owed.is_some() || is_known(look.id.inode) {
+            report.sightings.push(Sighting {
+                place: Place { dir, name: name.to_owned() },
+                look,
+                shown: entry.shown.join(name),
+                is_born_here: entry.holders.is_born_here(name),
+                class,
+                owed,
+            });
         }
     }
 
@@ -669,6 +736,7 @@ impl Discovery {
             shown,
             is_born_here: false,
             class: Some(class),
+            owed: None,
         });
     }
 }
@@ -686,9 +754,18 @@ fn touch_all(dirs: &mut [Dir], dirty: &mut Vec<DirId>, dir: DirId) {
     touched(dirs, dirty, dir).is_everything = true;
 }
 
-/// Notes what happened to a name.
-fn touch(dirs: &mut [Dir], dirty: &mut Vec<DirId>, dir: DirId, name: &OsStr, change: Change) {
-    touched(dirs, dirty, dir).note(name, change);
+/// Notes what the kernel told of a name.
+fn note(
+    dir: &mut Dir,
+    told: &mut Told,
+    layout: &Layout,
+    hidden: &[OwnPath],
+    (name, change): (&OsStr, Change),
+) {
+    let mut holders = std::mem::take(&mut dir.holders);
+    let is_bound = dir.bound.contains_key(name);
+    told.note(&mut holders, (name, change), &|| dir.named(layout, hidden, name), is_bound);
+    dir.holders = holders;
 }
 
 #[cfg(test)]

@@ -442,7 +442,8 @@ impl Engine {
         // Also those of which the kernel has told, and nobody has looked yet.
         let is_nameless = |f: &File| {
             let links = f.fd().and_then(|fd| rustix::fs::fstat(fd).ok()).map(|s| s.st_nlink);
-            f.is_unlinked || links == Some(0)
+            // Without its name the next run would not find what this one has not begun.
+            f.is_unlinked || links == Some(0) || (f.is_renamed && !f.is_claimed)
         };
         let keys: Vec<FileKey> =
             self.files.values().filter(|f| is_nameless(f)).map(|f| f.key).collect();

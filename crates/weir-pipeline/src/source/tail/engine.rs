@@ -184,6 +184,7 @@ impl Engine {
     fn follow_names(&mut self) {
         for _ in 0..LOOKS_MAX {
             self.drain();
+            self.discovery.end_turn();
             if !self.discovery.has_touched() {
                 return;
             }
@@ -197,6 +198,8 @@ impl Engine {
             self.turn();
             self.wait();
         }
+        // What the kernel has told until now is still counted, or read where nobody else will.
+        self.follow_names();
         self.read_unlinked();
         self.publish(self.now());
     }
@@ -234,6 +237,7 @@ impl Engine {
     fn take_events(&mut self, now: Duration) {
         if now >= self.next_drain {
             let is_written = self.drain();
+            self.discovery.end_turn();
             let pause = self.parts.settings.read_interval;
             if self.discovery.has_touched() {
                 // Files may come and go quickly: a rotation is followed closely.
@@ -254,6 +258,8 @@ impl Engine {
         }
         if self.discovery.has_touched() {
             self.look();
+            self.next_drain =
+                self.next_drain.max(now + NAMES_PAUSE.min(self.parts.settings.read_interval));
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_codec::{Format, LineDecoder, Partials};
 use weir_model::{Batch, Position, SourceBook, StreamId};
 
-use super::discovery::{DirId, FileKey, Place};
+use super::discovery::{DirId, FileKey, Found, Place};
 use super::identity::{FileId, Memory};
 use super::limit::Bucket;
 use super::rotation::Generation;
@@ -120,6 +120,8 @@ pub(super) struct File {
     pub split: Option<usize>,
     /// Growth that the last look saw.
     pub last_growth: u64,
+    /// As what it was found.
+    pub found: Option<Found>,
     /// It was there when the source started, or its delay of discovery is already counted.
     pub is_old: bool,
 }
@@ -172,6 +174,7 @@ impl File {
             is_given_up: false,
             split: None,
             last_growth: 0,
+            found: None,
             is_old: false,
         }
     }

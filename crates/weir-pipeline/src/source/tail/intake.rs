@@ -99,6 +99,7 @@ impl Engine {
         self.discovery.bind(&sighting.place, key);
         let now = self.now();
         let Some(file) = self.files.get_mut(&key) else { return };
+        self.discovery.found(&sighting.place, file.found);
         let was_rotated = file.is_rotated();
         file.nameless_since = None;
         if !file.places.contains(&sighting.place) {
@@ -168,8 +169,9 @@ impl Engine {
     /// A file that is not followed yet.
     fn adopt(&mut self, sighting: Sighting) {
         let stream = sighting.look.id.stream(self.source);
-        let group = sighting.class.as_ref().map(|class| self.group_of(class));
-        let is_wanted = sighting.class.as_ref().is_some_and(|class| class.wanted);
+        let group = sighting.known_as().map(|class| self.group_of(class));
+        let is_wanted =
+            sighting.owed.is_some() || sighting.class.as_ref().is_some_and(|class| class.wanted);
         let is_remembered = self.remembered.contains_key(&stream);
         if !is_wanted
             && !is_remembered
@@ -181,17 +183,20 @@ impl Engine {
         if container.is_foreign
             || container.names.iter().any(|name| self.discovery.layout().excludes_container(name))
         {
-            return;
+            return self.discovery.forgive(&sighting.place);
         }
         let path = self.discovery.dir_path(sighting.place.dir).join(&sighting.place.name);
         let fd = match self.open_path(&path) {
             Ok(fd) => fd,
-            Err(rustix::io::Errno::NOENT) => return self.discovery.touch_lost(&sighting.place),
+            Err(rustix::io::Errno::NOENT) => return self.discovery.lost(sighting),
             Err(error) => return self.cannot_open(&path, error),
         };
         let Ok(look) = Look::of(fd.as_fd()) else { return };
         if look.id != sighting.look.id {
-            return self.discovery.touch_lost(&sighting.place);
+            return self.discovery.lost(sighting);
+        }
+        if sighting.class.is_none() && sighting.owed.is_some() && self.has_moved(&sighting) {
+            return;
         }
         self.readable_again(&path);
         let now = self.now();
@@ -212,37 +217,50 @@ impl Engine {
         self.insert(file);
     }
 
-    fn insert(&mut self, file: Box<File>) {
+    /// The kernel has told something new of the name, which means nothing by itself: what was
+    /// opened may be a file that nobody asked for. The name is looked at again.
+    fn has_moved(&mut self, sighting: &Sighting) -> bool {
+        self.drain();
+        self.discovery.is_name_touched(&sighting.place)
+    }
+
+    fn insert(&mut self, mut file: Box<File>) {
         let key = file.key;
         self.by_id.insert(file.id, key);
         self.inodes.insert(file.id.inode);
         self.groups.entry(file.group).or_default().push(key);
         for place in &file.places {
             self.discovery.bind(place, key);
+            file.found = Some(self.discovery.adopted(place, &file.shown));
+            self.discovery.found(place, file.found);
         }
         self.files.insert(key, file);
         self.make_ready(key);
     }
 
     fn name(&mut self, file: &mut File, sighting: Sighting, attributes: Resource) {
-        if let Some(class) = sighting.class {
+        if let Some(class) = sighting.known_as() {
             file.restart = class.restart;
-            file.generation = class.generation;
+            file.generation = class.generation.clone();
             file.keys = [hash64(class.group.as_bytes())];
-        } else {
-            // Of the last run, and renamed since: older than anything that has a name.
+        }
+        file.shown = sighting.shown;
+        if sighting.class.is_none() {
+            // Renamed before it was found, or since the last run: older than what has a name.
             file.is_renamed = true;
             file.generation = Generation::Dated(String::new());
+            if let Some(owed) = sighting.owed {
+                file.shown = owed.shown;
+            }
         }
         file.places.push(sighting.place);
-        file.shown = sighting.shown;
         self.encode_resource(attributes, file);
     }
 
     fn describe(&self, sighting: &Sighting) -> Container {
         let dir = self.discovery.dir_path(sighting.place.dir);
         let host = &self.parts.host;
-        let Some(class) = &sighting.class else { return Container::default() };
+        let Some(class) = sighting.known_as() else { return Container::default() };
         match class.group.split(':').next() {
             Some("docker") => containers::docker(dir, host),
             Some("pod") => containers::pod(dir, class.restart, host),
@@ -410,7 +428,7 @@ impl Engine {
         );
     }
 
-    /// Files that came and went between two looks have no stream: one is made for their count.
+    /// Files that came and went before they were found have no stream: one is made for their count.
     fn account_unseen(&mut self, unseen: &[PathBuf]) {
         let Some(first) = unseen.first() else { return };
         if self.files_unseen == 0 {
@@ -420,7 +438,8 @@ impl Engine {
             );
         }
         let born_ns = self.parts.clock.unix_ns();
-        let stream = FileId { device: 0, inode: 0, born_ns }.stream(self.source);
+        // The clock may stand still, or go back.
+        let stream = FileId { device: 0, inode: self.files_unseen, born_ns }.stream(self.source);
         let files_unseen = unseen.len() as u64;
         self.files_unseen += files_unseen;
         self.parts.journal.open_stream(&StreamSpec {

@@ -19,10 +19,11 @@ pub(super) enum Change {
     Made,
     /// The file that had it was removed.
     Removed,
-    /// A rename gave it to something, and took it from what had it.
-    MovedHere,
+    /// A rename gave it to something, and took it from what had it. The number is that of the
+    /// rename: both of its sides have it.
+    MovedHere(u32),
     /// A rename took it away.
-    MovedAway,
+    MovedAway(u32),
     /// Anything else: other rights, fewer links, whatever happens to a directory.
     Unknown,
 }
@@ -150,9 +151,9 @@ fn translate(event: &inotify::Event<'_>, tell: &mut impl FnMut(Event<'_>)) {
     } else if flags.contains(ReadFlags::DELETE) {
         Change::Removed
     } else if flags.contains(ReadFlags::MOVED_TO) {
-        Change::MovedHere
+        Change::MovedHere(event.cookie())
     } else if flags.contains(ReadFlags::MOVED_FROM) {
-        Change::MovedAway
+        Change::MovedAway(event.cookie())
     } else {
         Change::Unknown
     };

@@ -105,31 +105,109 @@ fn ten_thousand_foreign_files_are_not_even_looked_at() {
     assert_eq!(found(&mut discovery), ["one.log"]);
 }
 
+/// What the engine does with a file that it follows.
+fn adopt(discovery: &mut Discovery, sighting: &Sighting) {
+    let found = discovery.adopted(&sighting.place, &sighting.shown);
+    discovery.found(&sighting.place, Some(found));
+}
+
+/// Names of files that nobody has seen, once the kernel has told all.
+fn unseen(discovery: &mut Discovery) -> Vec<OsString> {
+    discovery.drain(&mut Vec::new());
+    let mut names = Vec::new();
+    let mut turns = 0;
+    while discovery.has_touched() {
+        let unseen = discovery.look(&|_| false).unseen;
+        names.extend(unseen.iter().map(|path| path.file_name().unwrap().to_owned()));
+        discovery.end_turn();
+        turns += 1;
+        assert!(turns < 100, "it never rests");
+    }
+    names
+}
+
 #[test]
-fn a_file_that_goes_before_it_is_looked_at_is_unseen_and_one_that_was_renamed_is_not() {
+fn a_file_that_goes_before_it_is_found_is_unseen_and_one_that_was_renamed_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     let mut discovery = discovery(&format!("{}/*.log", dir.path().display()));
     assert!(found(&mut discovery).is_empty());
-    let unseen = |discovery: &mut Discovery| {
-        discovery.drain(&mut Vec::new());
-        let unseen = discovery.look(&|_| false).unseen;
-        unseen.iter().map(|path| path.file_name().unwrap().to_owned()).collect::<Vec<_>>()
-    };
     write(path("a.log"), "").unwrap();
     write(path("b.log"), "").unwrap();
     discovery.drain(&mut Vec::new());
     remove_file(path("a.log")).unwrap();
     rename(path("b.log"), path("b.old")).unwrap();
     // The kernel has told that they were made, and not yet what became of them.
-    assert!(discovery.look(&|_| false).unseen.is_empty());
-    assert!(discovery.has_touched(), "that is waited for");
+    let report = discovery.look(&|_| false);
+    assert!(report.unseen.is_empty() && report.sightings.is_empty());
+    discovery.drain(&mut Vec::new());
+    let sighting = discovery.look(&|_| false).sightings.remove(0);
+    assert_eq!(sighting.shown, path("b.old"));
+    assert_eq!(sighting.owed.as_ref().unwrap().shown, path("b.log"));
+    adopt(&mut discovery, &sighting);
     assert_eq!(unseen(&mut discovery), ["a.log"]);
-    assert!(!discovery.has_touched());
+    // It was found; that it goes is nothing to tell.
+    remove_file(path("b.old")).unwrap();
     write(path("c.log"), "").unwrap();
     write(path("c.new"), "").unwrap();
     rename(path("c.new"), path("c.log")).unwrap();
     write(path("d.txt"), "").unwrap();
     remove_file(path("d.txt")).unwrap();
     assert_eq!(unseen(&mut discovery), ["c.log"], "another took its name");
+}
+
+#[test]
+fn every_file_that_was_made_and_removed_is_counted_however_often_its_name_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut discovery = discovery(&format!("{}/*.log", dir.path().display()));
+    assert!(found(&mut discovery).is_empty());
+    let mut count = 0;
+    for round in 0..50 {
+        // More names than are looked at one by one, and one of them over and over.
+        for n in 0..10 {
+            let name = if n % 2 == 0 { "again.log".into() } else { format!("{round}-{n}.log") };
+            write(dir.path().join(&name), "").unwrap();
+            remove_file(dir.path().join(&name)).unwrap();
+        }
+        if round % 7 == 0 {
+            count += unseen(&mut discovery).len();
+        }
+    }
+    assert_eq!(count + unseen(&mut discovery).len(), 500);
+}
+
+#[test]
+fn a_file_that_is_moved_out_of_every_watched_directory_is_unseen_after_a_while() {
+    let dir = tempfile::tempdir().unwrap();
+    let away = tempfile::tempdir().unwrap();
+    let mut discovery = discovery(&format!("{}/*.log", dir.path().display()));
+    assert!(found(&mut discovery).is_empty());
+    write(dir.path().join("a.log"), "").unwrap();
+    rename(dir.path().join("a.log"), away.path().join("a.log")).unwrap();
+    assert_eq!(unseen(&mut discovery), ["a.log"]);
+    // One that has been found may go where it likes.
+    write(dir.path().join("b.log"), "").unwrap();
+    discovery.drain(&mut Vec::new());
+    let sighting = discovery.look(&|_| false).sightings.remove(0);
+    adopt(&mut discovery, &sighting);
+    rename(dir.path().join("b.log"), away.path().join("b.log")).unwrap();
+    assert!(unseen(&mut discovery).is_empty());
+}
+
+#[test]
+fn renamed_files_are_found_among_more_names_than_are_looked_at_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: String| dir.path().join(name);
+    let mut discovery = discovery(&format!("{}/r*.log", dir.path().display()));
+    assert!(found(&mut discovery).is_empty());
+    for n in 0..500 {
+        write(path(format!("r{n}.log")), "").unwrap();
+    }
+    for n in 0..500 {
+        rename(path(format!("r{n}.log")), path(format!("done-{n}"))).unwrap();
+    }
+    discovery.drain(&mut Vec::new());
+    let report = discovery.look(&|_| false);
+    assert_eq!(report.sightings.iter().filter(|s| s.owed.is_some()).count(), 500);
+    assert!(report.unseen.is_empty());
 }

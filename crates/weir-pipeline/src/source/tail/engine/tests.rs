@@ -50,6 +50,10 @@ impl World {
     }
 
     fn start(&self, rate_limit: Option<RateLimit>) -> Run {
+        self.start_with("app.log*", rate_limit)
+    }
+
+    fn start_with(&self, include: &str, rate_limit: Option<RateLimit>) -> Run {
         let config = JournalConfig {
             dir: self.path("data"),
             ring_bytes: 64 << 20,
@@ -63,7 +67,7 @@ impl World {
             Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new())).unwrap();
         let cursor = journal.cursor(cursor_spec("out")).unwrap();
         let source = FileSource {
-            include: vec![format!("{}/app.log*", self.path("logs").display())],
+            include: vec![format!("{}/{include}", self.path("logs").display())],
             exclude: Vec::new(),
             format: Format::DockerJson,
             tail: TailSettings {
@@ -97,6 +101,16 @@ impl World {
         engine.start();
         journal.release_unclaimed();
         Run { engine, cursor }
+    }
+}
+
+impl World {
+    /// Turns in which time passes: the kernel has told all by then.
+    fn turns(&self, run: &mut Run) {
+        for _ in 0..2 * TURNS {
+            self.clock.advance(NAMES_PAUSE);
+            run.engine.turn();
+        }
     }
 }
 
@@ -265,5 +279,91 @@ fn records_that_do_not_fit_in_a_frame_are_read_again_even_where_they_should_be_c
     engine.make_ready(key);
     run.turns();
     assert_eq!(run.bodies(), lines);
+    run.stop();
+}
+
+#[test]
+fn a_generation_that_takes_the_name_of_one_that_could_not_be_opened_any_more_is_no_copy() {
+    let world = World::new();
+    let log = |name: &str| world.path("logs").join(name);
+    let mut run = world.start_with("app.log", None);
+    for n in 0..2 {
+        write(log("app.log"), docker(&format!("file {n}\\n"))).unwrap();
+        if log("app.log.1").exists() {
+            rename(log("app.log.1"), log("app.log.2")).unwrap();
+        }
+        rename(log("app.log"), log("app.log.1")).unwrap();
+    }
+    run.engine.drain();
+    // Between the look and the opening everything moves on.
+    let report = run.engine.discovery.look(&|_| false);
+    rename(log("app.log.2"), log("app.log.3")).unwrap();
+    rename(log("app.log.1"), log("app.log.2")).unwrap();
+    write(log("app.log"), docker("file 2\\n")).unwrap();
+    rename(log("app.log"), log("app.log.1")).unwrap();
+    run.engine.take_in(report);
+    // And the kernel has not told yet when the names are looked at again.
+    run.engine.look();
+    world.turns(&mut run);
+    let mut bodies = run.bodies();
+    bodies.sort();
+    assert_eq!(bodies, ["file 0", "file 1", "file 2"]);
+    assert_eq!(run.engine.files_unseen, 0);
+    run.stop();
+}
+
+#[test]
+fn files_whose_names_are_made_anew_between_look_and_kernel_are_counted_each_once() {
+    let world = World::new();
+    let log = world.path("logs/app.log");
+    let mut run = world.start(None);
+    write(&log, docker("never seen\\n")).unwrap();
+    run.engine.drain();
+    std::fs::remove_file(&log).unwrap();
+    write(&log, docker("seen\\n")).unwrap();
+    // The kernel has told of the first file, and the look finds the second.
+    run.engine.look();
+    assert_eq!(run.engine.files_unseen, 0, "nobody can know yet");
+    world.turns(&mut run);
+    assert_eq!(run.engine.files_unseen, 1);
+    // And once more, gone between look and opening.
+    std::fs::remove_file(&log).unwrap();
+    write(&log, docker("never read\\n")).unwrap();
+    run.engine.drain();
+    let report = run.engine.discovery.look(&|_| false);
+    std::fs::remove_file(&log).unwrap();
+    run.engine.take_in(report);
+    world.turns(&mut run);
+    assert_eq!(run.engine.files_unseen, 2);
+    assert_eq!(run.bodies(), ["seen"]);
+    // Neither a second name nor a way out and back makes another file of it.
+    write(&log, docker("known\\n")).unwrap();
+    world.turns(&mut run);
+    std::fs::hard_link(&log, world.path("logs/app.log.1")).unwrap();
+    world.turns(&mut run);
+    std::fs::remove_file(&log).unwrap();
+    world.turns(&mut run);
+    rename(world.path("logs/app.log.1"), world.path("aside")).unwrap();
+    world.turns(&mut run);
+    rename(world.path("aside"), &log).unwrap();
+    world.turns(&mut run);
+    assert_eq!(run.engine.files_unseen, 2);
+    assert_eq!(run.bodies(), ["known"]);
+    run.stop();
+}
+
+#[test]
+fn what_was_told_before_the_end_is_read_or_counted_before_it() {
+    let world = World::new();
+    let log = |name: &str| world.path("logs").join(name);
+    let mut run = world.start(None);
+    write(log("app.log"), docker("renamed\\n")).unwrap();
+    rename(log("app.log"), log("done")).unwrap();
+    write(log("app.log"), docker("removed\\n")).unwrap();
+    std::fs::remove_file(log("app.log")).unwrap();
+    run.engine.parts.stop.store(true, Ordering::Release);
+    run.engine.run();
+    assert_eq!(run.bodies(), ["renamed"]);
+    assert_eq!(run.engine.files_unseen, 1);
     run.stop();
 }
