@@ -52,11 +52,15 @@ impl State {
         let batch = Arc::new(batch);
         self.publish(&batch);
         self.begin_where_new(&batch, now);
-        let tail = self.account_stream(&batch);
-        if policy == WritePolicy::OnLag && self.merge_into_last(&batch, &tail, now) {
-            return None;
+        let tail = self.account_stream(&batch, now);
+        let (stream, base) = (batch.header().stream, batch.header().base());
+        let owed = self.owed_again(stream, base);
+        let is_merged = policy == WritePolicy::OnLag && self.merge_into_last(&batch, &tail, now);
+        let durable = if is_merged { None } else { self.insert(batch, &tail, policy, now) };
+        if owed.is_some() && owed != self.owed_again(stream, base) {
+            self.mark_dirty(stream, now);
         }
-        self.insert(batch, &tail, policy, now)
+        durable
     }
 
     /// Whether there is room for all of them, which are of one stream; discards for `drop_oldest`
@@ -348,16 +352,19 @@ impl State {
         self.begin_where_unknown(stream, now);
     }
 
-    fn account_stream(&mut self, batch: &Batch) -> Arc<CommitTail> {
+    fn account_stream(&mut self, batch: &Batch, now: Duration) -> Arc<CommitTail> {
         let header = batch.header();
         let tail = CommitTail::of(batch);
         let stream = self.streams.entry(header.stream).or_default();
         stream.source = Some(header.source);
         stream.group = header.group;
         stream.is_unrepeatable = !header.repeatable;
-        stream.note_epoch(header.base(), &tail);
+        let is_begun = stream.note_epoch(header.base(), &tail);
         stream.tail = tail.clone();
         self.sources.entry(header.source).or_default();
+        if is_begun {
+            self.mark_dirty(header.stream, now);
+        }
         tail
     }
 
@@ -496,11 +503,13 @@ impl State {
         self.pay_debt(index, stream, tail.end, routed);
         let Some(cs) = self.cursors[index].streams.get(&stream) else { return false };
         let through = cs.through() + routed;
+        let behind = |at| routed_from(batch, index, batch.records_up_to(at).max(first_record));
         let entry = Entry {
             seq,
             tail: tail.clone(),
             routed,
             through,
+            inside: self.furthest_within(stream, skip_to, tail.end, |at| through - behind(at)),
             skip_to,
             bytes: batch.memory_bytes() as u64,
             status: Status::Waiting,
@@ -637,12 +646,18 @@ impl State {
         grown: u64,
         now: Duration,
     ) {
-        let cursor = &mut self.cursors[index];
-        if !cursor.is_active() {
+        if !self.cursors[index].is_active() {
             return;
         }
-        let Some(cs) = cursor.streams.get_mut(&stream) else { return };
+        let Some(cs) = self.cursors[index].streams.get(&stream) else { return };
+        let (seen, through) = (cs.seen(), cs.through());
         let routed = merged.routed_count(index);
+        let before = cs.entries.back().map_or(0, |entry| entry.routed);
+        let behind = |at| routed_from(merged, index, merged.records_up_to(at));
+        let up_to = |at| through + routed.saturating_sub(before + behind(at));
+        let inside = self.furthest_within(stream, seen, tail.end, up_to);
+        let cursor = &mut self.cursors[index];
+        let Some(cs) = cursor.streams.get_mut(&stream) else { return };
         let Some(entry) = cs.entries.back_mut() else {
             (cs.committed, cs.mark) = (tail.end, tail.clone());
             self.reach(stream, tail);
@@ -650,6 +665,7 @@ impl State {
             return;
         };
         entry.tail = tail.clone();
+        entry.inside.extend(inside);
         if routed == 0 {
             return;
         }

@@ -423,6 +423,9 @@ impl State {
             let until = known.map_or(Position::default(), |cs| cs.debt.until);
             let routed = frame.routed_after(index, seen);
             let owed = routed - routed.min(frame.routed_after(index, until.max(seen)));
+            let through = known.map_or(0, CursorStream::through) + routed;
+            let up_to = |at| through - routed.min(frame.routed_after(index, at));
+            let inside = self.furthest_within(stream, seen, frame.tail.end, up_to);
             if !cursor.is_active() {
                 // Kept for the day when the destination comes back or is dropped.
                 holders += u32::from(self.keep_frame(index, stream, seq, routed));
@@ -435,7 +438,8 @@ impl State {
                     seq,
                     tail: frame.tail.clone(),
                     routed,
-                    through: known.map_or(0, CursorStream::through) + routed,
+                    through,
+                    inside,
                     skip_to: seen,
                     bytes: u64::from(frame.location.len),
                     status: Status::Waiting,
@@ -514,6 +518,8 @@ fn begin_of_unknown(spec: &StreamSpec<'_>, frames: &[RecoveredFrame]) -> Arc<Com
 struct Content {
     epoch: u32,
     begin: Position,
+    /// The log says so, and knows of no later epoch.
+    is_stated: bool,
 }
 
 impl Content {
@@ -521,10 +527,13 @@ impl Content {
         if known.is_unrepeatable {
             return Self::default();
         }
-        let last = frames.iter().map(|frame| frame.tail.end.epoch).max().unwrap_or_default();
-        let epoch = known.furthest.end.epoch.max(last);
+        // Where an epoch began, with which counts, only the log says. Frames alone are no place to
+        // go on from: their rows are read again, if they still can be.
+        let has_begin = |epoch: &u32| known.begin_of(*epoch).is_some();
+        let epochs = frames.iter().map(|frame| frame.tail.end.epoch).filter(has_begin);
+        let epoch = epochs.chain([known.furthest.end.epoch]).max().unwrap_or_default();
         let begin = known.begin_of(epoch).map(|begin| begin.end);
-        Self { epoch, begin: begin.unwrap_or(Position::new(epoch, 0)) }
+        Self { epoch, begin: begin.unwrap_or(Position::new(epoch, 0)), is_stated: true }
     }
 
     /// The last place that is reached from `committed` by frames that follow each other without a
@@ -540,6 +549,9 @@ impl Content {
         let is_there = |f: &&RecoveredFrame| f.missing.is_none() && f.tail.end > committed;
         for frame in frames.iter().filter(is_there) {
             let is_older = frame.base.epoch < self.epoch;
+            if self.is_stated && frame.repeatable && frame.base.epoch > self.epoch {
+                break;
+            }
             if !is_older && reached.epoch < self.epoch {
                 reached = self.begin;
             }

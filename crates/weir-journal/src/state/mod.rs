@@ -111,6 +111,9 @@ pub(crate) struct Entry {
     pub(crate) routed: u64,
     /// Records of it and of all entries before it, since the stream was opened.
     pub(crate) through: u64,
+    /// Places within it at which `furthest` stands or may come to stand, in order, with the records
+    /// up to there counted as in `through`.
+    pub(crate) inside: Vec<(Position, u64)>,
     /// Records up to here were committed before a restart, or stand in the entry before.
     pub(crate) skip_to: Position,
     pub(crate) bytes: u64,

@@ -203,8 +203,19 @@ impl State {
         if !is_next || !are_free {
             return false;
         }
+        let first = &cs.entries[from];
+        let (end, through) = (first.tail.end, first.through);
+        let is_other_epoch = end.epoch < cs.entries[at].tail.end.epoch;
+        let is_boundary = is_other_epoch || self.may_be_furthest(index, stream, end);
+        let cursor = &mut self.cursors[index];
+        let Some(cs) = cursor.streams.get_mut(&stream) else { return false };
+        let mut inside = std::mem::take(&mut cs.entries[from].inside);
+        inside.extend(is_boundary.then_some((end, through)));
+        let last = &mut cs.entries[at];
+        inside.append(&mut last.inside);
+        last.inside = inside;
+        last.is_joined = true;
         cs.entries[at].routed += cs.entries[from].routed;
-        cs.entries[at].is_joined = true;
         cs.entries.drain(from..at);
         cs.next -= at - from;
         cursor.pending_batches -= 1;

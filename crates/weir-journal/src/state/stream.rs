@@ -69,14 +69,17 @@ impl StreamState {
         is_further
     }
 
-    /// A batch begins an epoch: the source goes on there when what was before is gone.
-    pub(crate) fn note_epoch(&mut self, base: Position, tail: &Arc<CommitTail>) {
-        if base == tail.end && tail.end.epoch > self.tail.end.epoch {
+    /// A batch begins an epoch: the source goes on there when what was before is gone. True when
+    /// it does.
+    pub(crate) fn note_epoch(&mut self, base: Position, tail: &Arc<CommitTail>) -> bool {
+        let is_begun = base == tail.end && tail.end.epoch > self.tail.end.epoch;
+        if is_begun {
             self.epoch_begins.push_back(tail.clone());
             if self.epoch_begins.len() > EPOCHS_MAX {
                 self.epoch_begins.pop_front();
             }
         }
+        is_begun
     }
 
     /// Where that epoch began.
@@ -152,9 +155,12 @@ impl CursorStream {
     /// Rows entered up to `end` and not committed.
     fn entered_up_to(&self, end: Position) -> u64 {
         let count = self.entries.partition_point(|e| e.tail.end <= end);
-        let through =
-            count.checked_sub(1).map_or(self.committed_through, |i| self.entries[i].through);
-        through - self.committed_through
+        let inside = self.entries.get(count).and_then(|entry| {
+            let inside = entry.inside.iter().rev().find(|(at, _)| *at <= end);
+            inside.map(|(_, through)| *through)
+        });
+        let before = count.checked_sub(1).map(|last| self.entries[last].through);
+        inside.or(before).unwrap_or(self.committed_through) - self.committed_through
     }
 
     /// What the destination is owed up to `end`: in all, and of the epochs before that of `end`.
@@ -164,10 +170,7 @@ impl CursorStream {
             self.debt.rows == 0 || self.debt.until <= end,
             "a debt lies before `furthest`"
         );
-        let count = self.entries.partition_point(|e| e.tail.end.epoch < end.epoch);
-        let before =
-            count.checked_sub(1).map_or(self.committed_through, |i| self.entries[i].through);
-        let before = before - self.committed_through;
+        let before = self.entered_up_to(Position::new(end.epoch, 0));
         let waiting = self.debt.rows + self.kept_rows;
         let waiting_before = self.debt.before(end.epoch);
         (
@@ -200,6 +203,32 @@ impl State {
         }
     }
 
+    /// The place within an entry at which `furthest` stands, with the records up to there: the
+    /// stream may be cut into other batches than those that an earlier run had settled.
+    pub(crate) fn furthest_within(
+        &self,
+        stream: StreamId,
+        begin: Position,
+        end: Position,
+        up_to: impl Fn(Position) -> u64,
+    ) -> Vec<(Position, u64)> {
+        let furthest = self.streams.get(&stream).map(|known| known.furthest.end);
+        let within = furthest.filter(|furthest| begin < *furthest && *furthest < end);
+        within.map(|at| (at, up_to(at))).into_iter().collect()
+    }
+
+    /// Another destination may come to settle the stream up to here, and no further.
+    pub(crate) fn may_be_furthest(&self, index: usize, stream: StreamId, at: Position) -> bool {
+        let Some(furthest) = self.streams.get(&stream).map(|known| known.furthest.end) else {
+            return false;
+        };
+        let is_behind = |(other, c): (usize, &CursorState)| {
+            let cs = c.streams.get(&stream).filter(|_| other != index && c.is_active());
+            cs.is_some_and(|cs| cs.committed < at)
+        };
+        furthest == at || furthest < at && self.cursors.iter().enumerate().any(is_behind)
+    }
+
     /// A destination has settled the stream up to here.
     pub(crate) fn reach(&mut self, stream: StreamId, tail: &Arc<CommitTail>) {
         if let Some(known) = self.streams.get_mut(&stream) {
@@ -227,6 +256,14 @@ impl State {
             self.note_dirty(stream);
             self.statements_due.get_or_insert(now + STATEMENT_INTERVAL);
         }
+    }
+
+    /// What every destination is owed up to `furthest`, when that is read again from `base` on:
+    /// a new one, or other rules, make it another number than was stated.
+    pub(crate) fn owed_again(&self, stream: StreamId, base: Position) -> Option<Vec<(u64, u64)>> {
+        let furthest = self.streams.get(&stream).map(|known| known.furthest.end)?;
+        let owed = |c: &CursorState| c.streams.get(&stream).map(|cs| cs.owed(furthest));
+        (base < furthest).then(|| self.cursors.iter().filter_map(owed).collect())
     }
 
     /// Rows that an earlier run owed were appended again.
@@ -258,7 +295,8 @@ impl State {
             let Some(cs) = self.cursors[index].streams.get_mut(&stream) else { continue };
             let rows = part(&cs.debt);
             cs.debt.rows -= rows;
-            cs.debt.rows_before = cs.debt.rows_before.min(cs.debt.rows);
+            // Those of earlier epochs are lost first.
+            cs.debt.rows_before = cs.debt.rows_before.saturating_sub(rows);
             let reason = self.loss_reason(stream);
             self.count_lost(index, stream, at, (rows, reason), now);
         }
@@ -314,8 +352,17 @@ impl State {
         };
         let discarded = (rows > 0).then_some((reason, rows));
         let status = Status::Settled(Outcome { discarded, ..Outcome::default() });
-        let entry =
-            Entry { seq, tail, routed: rows, through, skip_to, bytes: 0, status, is_joined: false };
+        let entry = Entry {
+            seq,
+            tail,
+            routed: rows,
+            through,
+            inside: Vec::new(),
+            skip_to,
+            bytes: 0,
+            status,
+            is_joined: false,
+        };
         cursor.total.routed += rows;
         cursor.total.discarded[reason as usize] += rows;
         let at_front = cs.next == cs.entries.len();

@@ -118,4 +118,8 @@ contract! {
     owed::what_a_destination_is_owed_of_a_file_that_is_gone_is_counted
     owed::of_a_file_that_was_cut_only_what_is_gone_is_counted
     owed::what_cannot_be_read_again_after_all_is_counted
+    owed::what_is_owed_does_not_depend_on_where_batches_are_cut
+    owed::what_was_lost_of_an_earlier_content_is_lost_once
+    owed::a_new_destination_is_owed_what_is_read_again_for_it
+    owed::where_a_content_began_is_known_before_anybody_has_read_it
 }

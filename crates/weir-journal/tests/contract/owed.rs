@@ -5,7 +5,8 @@ use weir_model::{DiscardReason, Position, StreamId};
 
 use crate::Opener;
 use crate::support::{
-    Part, STEP, assert_books_balance, book_of, cursor, drain, open_gone, open_stream, source,
+    Part, STEP, assert_books_balance, block_on, book_of, cursor, drain, open_gone, open_stream,
+    source, state_of,
 };
 
 const LAG: WritePolicy = WritePolicy::OnLag;
@@ -99,5 +100,84 @@ pub(crate) fn what_cannot_be_read_again_after_all_is_counted(opener: &mut impl O
     let second = journal.ledger().cursors[1].book;
     assert_eq!((second.delivered, second.discarded[DiscardReason::Vanished as usize]), (15, 4));
     assert_books_balance(&journal);
+    opener.close(journal);
+}
+
+/// The stream is gone; returns what each destination has discarded of it as vanished.
+fn vanished(opener: &mut impl Opener, names: &[&str]) -> Vec<u64> {
+    let journal = opener.open();
+    let cursors: Vec<_> = names.iter().map(|name| cursor(&journal, name)).collect();
+    open_gone(&journal, 1);
+    journal.close_stream(StreamId(1));
+    journal.release_unclaimed();
+    let ledger = journal.ledger();
+    assert!(ledger.cursors.iter().all(|cursor| cursor.in_flight == 0));
+    let of = |index: usize| ledger.cursors[index].book.discarded[DiscardReason::Vanished as usize];
+    let counts = (0..names.len()).map(of).collect();
+    opener.close(journal);
+    drop(cursors);
+    counts
+}
+
+pub(crate) fn what_is_owed_does_not_depend_on_where_batches_are_cut(opener: &mut impl Opener) {
+    one_destination_behind(opener, &[(0, 10, 7)]);
+    let journal = opener.open();
+    let [first, second] = ["first", "second"].map(|name| cursor(&journal, name));
+    assert_eq!(open_stream(&journal, 1).position, Position::new(0, 10 * STEP));
+    // One batch from before the furthest place to behind it.
+    journal.append(Part::new(1, 10, 9).mask(0b11).build(), LAG).unwrap();
+    journal.flush();
+    opener.crash(journal);
+    drop((first, second));
+    assert_eq!(vanished(opener, &["first", "second"]), [0, 7]);
+}
+
+pub(crate) fn what_was_lost_of_an_earlier_content_is_lost_once(opener: &mut impl Opener) {
+    one_destination_behind(opener, &[(0, 10, 7), (1, 0, 4), (1, 4, 2)]);
+    for _ in 0..2 {
+        let journal = opener.open();
+        let [_first, second] = ["first", "second"].map(|name| cursor(&journal, name));
+        assert_eq!(open_stream(&journal, 1).position, Position::new(1, 0));
+        let book = journal.ledger().cursors[second.index()].book;
+        assert_eq!(book.discarded[DiscardReason::Vanished as usize], 7);
+        journal.flush();
+        opener.crash(journal);
+    }
+}
+
+pub(crate) fn a_new_destination_is_owed_what_is_read_again_for_it(opener: &mut impl Opener) {
+    one_destination_behind(opener, &[(0, 10, 7)]);
+    let names = ["first", "second", "third"];
+    let journal = opener.open();
+    let cursors = names.map(|name| cursor(&journal, name));
+    open_stream(&journal, 1);
+    journal.flush();
+    journal.append(Part::new(1, 10, 7).mask(0b111).build(), LAG).unwrap();
+    journal.flush();
+    opener.crash(journal);
+    drop(cursors);
+    assert_eq!(vanished(opener, &names), [0, 7, 7]);
+}
+
+pub(crate) fn where_a_content_began_is_known_before_anybody_has_read_it(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let first = cursor(&journal, "first");
+    open_stream(&journal, 1);
+    journal.append(Part::new(1, 0, 5).build(), LAG).unwrap();
+    journal.flush();
+    journal.append(Part::new(1, 0, 0).epoch(1, 5).build(), LAG).unwrap();
+    journal.append(Part::new(1, 0, 4).epoch(1, 5).build(), LAG).unwrap();
+    let later = Part::new(1, 4, 2).epoch(1, 5).build();
+    let ticket = journal.append(later, WritePolicy::OnAppend).unwrap();
+    block_on(ticket.durable()).unwrap();
+    opener.crash(journal);
+    drop(first);
+    let journal = opener.open();
+    let _first = cursor(&journal, "first");
+    let resume = open_stream(&journal, 1);
+    // Either the log knows already that it began, or nothing of it is known.
+    let is_known = resume.position == Position::new(1, 0)
+        && (resume.book, &resume.state[..]) == (book_of(5), &state_of(1, 0));
+    assert!(is_known || resume.position == Position::default(), "{resume:?}");
     opener.close(journal);
 }
