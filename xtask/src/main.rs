@@ -59,6 +59,25 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         secs: u64,
     },
+    /// Runs histories of the journal against an oracle for each destination; of one that fails it
+    /// prints the shortest that still does.
+    Simulate {
+        /// How many seeds, one history each.
+        #[arg(long, default_value_t = 20_000)]
+        seeds: u64,
+        /// The first one.
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// Only this one, with all that happens in it.
+        #[arg(long, conflicts_with_all = ["seeds", "from"])]
+        seed: Option<u64>,
+        /// Goes on until so many have failed.
+        #[arg(long, default_value_t = 1)]
+        failures: u64,
+        /// Also damages segments and the cursor log between two runs.
+        #[arg(long)]
+        damage: bool,
+    },
     /// Writes the generated files: reference pages and configuration schema.
     Gen {
         /// Write nothing; fail when a file is stale.
@@ -89,6 +108,15 @@ fn execute(task: Task) -> Result<()> {
         }
         Task::Bench { arguments } => bench(&arguments),
         Task::Fuzz { name, secs } => fuzz(name.as_deref(), secs),
+        Task::Simulate { seeds, from, seed, failures, damage } => {
+            let mut command = simulator();
+            command.env("WEIR_SIMULATE_SEEDS", seeds.to_string());
+            command.env("WEIR_SIMULATE_FROM", from.to_string());
+            command.env("WEIR_SIMULATE_FAILURES", failures.to_string());
+            command.envs(seed.map(|seed| ("WEIR_SIMULATE_SEED", seed.to_string())));
+            command.envs(damage.then_some(("WEIR_SIMULATE_DAMAGE", "1")));
+            run(&mut command).context("a history failed")
+        }
         Task::Gen { check } => {
             let binary = build_binary(setup::for_build()?, Profile::Checked)?;
             generate::generate(&binary, check)
@@ -139,6 +167,18 @@ fn bench(arguments: &[String]) -> Result<()> {
     let binary = Profile::Release.binary("weir")?;
     let mut command = Command::new(Profile::Release.binary("weir-bench")?);
     run(command.current_dir(paths::root()).env("WEIR_BIN", binary).args(arguments))
+}
+
+/// The simulator is one of the journal's tests, so that a part of it runs with every other test;
+/// what it does beyond that, the environment says.
+fn simulator() -> Command {
+    let mut command = cargo();
+    command.args(["test", "--profile", Profile::Checked.name(), "--package", "weir-journal"]);
+    command.args(["--test", "simulate", "--", "--exact", "--nocapture"]);
+    command.arg("every_record_has_arrived_at_each_destination_or_is_in_its_own_discards");
+    // Where a history failed is in what it prints, not in the stack of the program that ran it.
+    command.env("RUST_BACKTRACE", "0");
+    command
 }
 
 fn fuzz(name: Option<&str>, secs: u64) -> Result<()> {

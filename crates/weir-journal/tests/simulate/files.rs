@@ -1,0 +1,240 @@
+//! What sources read: files with rows that are numbers, never stored, and a source that reads them
+//! as a tail does. Where an earlier run was it knows only from what the journal hands back.
+
+use weir_journal::{Journal, ResumePoint, StreamSpec, WritePolicy};
+use weir_model::{
+    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
+    SourceId, StreamId,
+};
+
+use crate::oracle::{Chain, Oracle, rows_of};
+use crate::support::{STEP, book_of};
+
+/// Names of the sources; the last one is sent its rows over connections.
+pub(crate) const SOURCES: [&str; 3] = ["app", "web", "lanes"];
+/// Streams of connections have numbers from here.
+pub(crate) const LANES: u64 = 1000;
+
+/// A file under one name; a new one under the same name is another one.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) stream: u64,
+    pub(crate) content: usize,
+    /// Rows of that content.
+    pub(crate) written: u64,
+    pub(crate) state: FileState,
+    /// `None` while no source has it open.
+    pub(crate) reading: Option<Reading>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileState {
+    There,
+    /// Deleted while a source has it open: it reads the rest.
+    Deleted,
+    /// Nobody can read it any more.
+    Gone,
+}
+
+/// Where a source is in a stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    pub(crate) begin: usize,
+    pub(crate) next: u64,
+    /// The journal has taken in that the epoch begins.
+    pub(crate) is_begun: bool,
+}
+
+pub(crate) fn source_of(stream: u64) -> SourceId {
+    let name = if stream >= LANES { SOURCES[2] } else { SOURCES[(stream % 2) as usize] };
+    SourceId::of(name)
+}
+
+/// Destinations that a row is for, one bit for each of their numbers.
+pub(crate) fn wanted(stream: u64, row: u64) -> u64 {
+    const MASKS: [u64; 8] =
+        [u64::MAX, 0b0_0001, !0b1, u64::MAX, 0b1_0101, 0b0_1011, u64::MAX, 0b0_0010];
+    // A run of rows goes the same way, as rules would have it.
+    if stream.is_multiple_of(4) { u64::MAX } else { MASKS[((stream * 3 + row / 3) % 8) as usize] }
+}
+
+/// A place as a source's own state names it.
+fn state_of(begin: usize, next: u64) -> [u8; 16] {
+    let mut state = [0; 16];
+    state[..8].copy_from_slice(&(begin as u64).to_le_bytes());
+    state[8..].copy_from_slice(&next.to_le_bytes());
+    state
+}
+
+/// The place that the journal hands back; `None` when it has no state for it.
+pub(crate) fn place_of(resume: &ResumePoint) -> Option<(usize, u64)> {
+    let (begin, next) = resume.state.split_at_checked(8)?;
+    let number = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?));
+    Some((number(begin)? as usize, number(next)?))
+}
+
+/// What a body says: content and row.
+pub(crate) fn parse(body: &[u8]) -> (usize, u64) {
+    let number = |at: usize| {
+        let bytes = body.get(at..at + 8).expect("two numbers");
+        u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+    };
+    (number(0) as usize, number(8))
+}
+
+/// Rows of a content as a batch, each to the destinations that `route` says.
+pub(crate) fn batch(
+    oracle: &Oracle,
+    stream: u64,
+    reading: &Reading,
+    count: u64,
+    padding: usize,
+    route: impl Fn(u64) -> u64,
+) -> Batch {
+    let begin = &oracle.begins[reading.begin];
+    let mut builder = BatchBuilder::new(Position::new(begin.epoch, reading.next * STEP));
+    let end = reading.next + count;
+    for row in reading.next..end {
+        let mut body = [0; 16 + 256];
+        body[..8].copy_from_slice(&(begin.content as u64).to_le_bytes());
+        body[8..16].copy_from_slice(&row.to_le_bytes());
+        let body = builder.append(&body[..16 + padding]).expect("the body fits");
+        let record = NewRecord {
+            timestamp_ns: row as i64,
+            end_offset: (row + 1) * STEP,
+            body,
+            attributes: 0..0,
+            severity: Severity::UNSPECIFIED,
+            flags: RecordFlags::default(),
+        };
+        builder.push(&record).expect("the record fits");
+    }
+    for (index, row) in (reading.next..end).enumerate() {
+        builder.route(index, &[route(row)]).expect("few routes");
+    }
+    builder.seal(&Seal {
+        class: BatchClass::Logs,
+        repeatable: stream < LANES,
+        stream: StreamId(stream),
+        group: 0,
+        source: source_of(stream),
+        end: Position::new(begin.epoch, end * STEP),
+        observed_ns: 1,
+        rule_generation: 1,
+        keys: &[],
+        resource: b"{}",
+        book: &book_of(rows_of(&begin.before) + end),
+        state: &state_of(reading.begin, end),
+    })
+}
+
+fn open_stream(journal: &Journal, stream: u64, begin: usize, gone: bool) -> ResumePoint {
+    journal.open_stream(&StreamSpec {
+        stream: StreamId(stream),
+        group: 0,
+        source: source_of(stream),
+        start: Position::default(),
+        state: &state_of(begin, 0),
+        book: SourceBook::default(),
+        gone,
+    })
+}
+
+/// What is counted up to the place that the journal names; the numbers that it hands back with the
+/// place must be those that belong there.
+pub(crate) fn chain_at(oracle: &Oracle, resume: &ResumePoint) -> Chain {
+    if resume.position == Position::default() && resume.book == SourceBook::default() {
+        return Chain::new();
+    }
+    let Some((begin, next)) = place_of(resume) else { panic!("a place without state: {resume:?}") };
+    let chain = oracle.chain(begin, next);
+    let epoch = oracle.begins[begin].epoch;
+    assert_eq!(resume.position, Position::new(epoch, next * STEP), "the state of another place");
+    assert_eq!(resume.book, book_of(rows_of(&chain)), "the book of another place");
+    chain
+}
+
+impl File {
+    pub(crate) fn new(oracle: &mut Oracle, stream: u64, written: u64) -> Self {
+        let content = oracle.new_content(stream);
+        Self { stream, content, written, state: FileState::There, reading: None }
+    }
+
+    /// Another content stands in it from now on.
+    pub(crate) fn cut(&mut self, oracle: &mut Oracle, written: u64) {
+        self.content = oracle.new_content(self.stream);
+        self.written = written;
+    }
+
+    /// The source opens it: goes on where it was, or begins anew when what was read is not there
+    /// any more.
+    pub(crate) fn open(&mut self, journal: &Journal, oracle: &mut Oracle) {
+        let known = journal.known_streams(source_of(self.stream));
+        let known = known.iter().find(|known| known.stream.0 == self.stream);
+        let furthest = known.and_then(|known| place_of(&known.furthest));
+        let is_other = |begin: usize| oracle.begins[begin].content != self.content;
+        let is_gone = furthest.is_some_and(|(begin, _)| is_other(begin));
+        let begin = oracle.begin(self.content, 0, Chain::new());
+        let resume = open_stream(journal, self.stream, begin, is_gone);
+        let chain = chain_at(oracle, &resume);
+        oracle.set_chain(self.stream, source_of(self.stream), chain.clone());
+        let place = place_of(&resume).unwrap_or((begin, 0));
+        if oracle.begins[place.0].content == self.content {
+            assert!(!is_gone, "the place is in what is there");
+            assert!(place.1 <= self.written, "the journal knows more than was ever read");
+            self.reading = Some(Reading { begin: place.0, next: place.1, is_begun: true });
+            return;
+        }
+        // Only frames on disk knew what had been read.
+        let further = (!is_gone).then(|| journal.skip_to_furthest(StreamId(self.stream))).flatten();
+        let chain = further.as_ref().map_or(chain, |resume| chain_at(oracle, resume));
+        let epoch = further.map_or(resume.last_epoch, |further| further.position.epoch) + 1;
+        self.begin(oracle, epoch, chain);
+    }
+
+    fn begin(&mut self, oracle: &mut Oracle, epoch: u32, chain: Chain) {
+        oracle.set_chain(self.stream, source_of(self.stream), chain.clone());
+        let begin = oracle.begin(self.content, epoch, chain);
+        self.reading = Some(Reading { begin, next: 0, is_begun: false });
+    }
+
+    /// The source sees that it was cut.
+    pub(crate) fn begin_again(&mut self, journal: &Journal, oracle: &mut Oracle) {
+        let Some(reading) = self.reading else { return };
+        let further = journal.skip_to_furthest(StreamId(self.stream));
+        let epoch = oracle.begins[reading.begin].epoch;
+        let chain = match &further {
+            Some(resume) => chain_at(oracle, resume),
+            // An epoch that the journal has not heard of never was.
+            None if !reading.is_begun => oracle.begins[reading.begin].before.clone(),
+            None => oracle.chain(reading.begin, reading.next),
+        };
+        let epoch = further.map_or(epoch, |resume| resume.position.epoch.max(epoch)) + 1;
+        self.begin(oracle, epoch, chain);
+    }
+
+    /// The source was told that the file is gone, or finds nothing at its start.
+    pub(crate) fn end_unread(&self, journal: &Journal, oracle: &mut Oracle, is_opened: bool) {
+        if is_opened {
+            let begin = oracle.begin(self.content, 0, Chain::new());
+            open_stream(journal, self.stream, begin, true);
+        }
+        journal.close_stream(StreamId(self.stream));
+    }
+}
+
+/// Opens a connection's stream: each start begins an epoch that nobody has heard of.
+pub(crate) fn open_lane(journal: &Journal, oracle: &mut Oracle, stream: u64) -> Reading {
+    let content = oracle.new_content(stream);
+    let begin = oracle.begin(content, 0, Chain::new());
+    let resume = open_stream(journal, stream, begin, false);
+    let chain = if resume.known { chain_at(oracle, &resume) } else { Chain::new() };
+    oracle.set_chain(stream, source_of(stream), chain.clone());
+    let begin = oracle.begin(content, resume.last_epoch + 1, chain);
+    Reading { begin, next: 0, is_begun: true }
+}
+
+/// How rows of a stream are written to the journal.
+pub(crate) fn policy(is_deleted: bool) -> WritePolicy {
+    if is_deleted { WritePolicy::OnAppend } else { WritePolicy::OnLag }
+}

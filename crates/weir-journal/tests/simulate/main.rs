@@ -1,0 +1,183 @@
+//! The simulator of the journal: histories of files that grow, are cut and vanish, of connections,
+//! of destinations that hang, are away or discard, of disks that fail, fill up and forget, of
+//! processes that die; and an oracle for each destination ([`oracle`]).
+//!
+//! Everything runs on one thread: the journal's writer is stepped, so a history costs no more than
+//! what happens in it. What can happen in the middle of a step is a crash or an error of the disk;
+//! `tests/crash` is slower and stops the writer between any two calls of the disk.
+//!
+//! A seed is one history on every machine. `cargo xtask simulate` runs many of them: it sets
+//! `WEIR_SIMULATE_SEEDS`, `WEIR_SIMULATE_FROM`, `WEIR_SIMULATE_SEED` (a single one, with all that
+//! happens in it) and `WEIR_SIMULATE_DAMAGE`. Of a seed that fails the shortest history is printed
+//! that still does.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "what failed, and the table of what was met, is for people"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod coverage;
+mod files;
+mod oracle;
+mod plan;
+mod process;
+mod world;
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+use std::time::Instant;
+
+use coverage::{Condition, Coverage};
+use plan::Event;
+use world::{Trace, World};
+
+/// What may happen in a history.
+#[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, all combinations occur"
+)]
+pub(crate) struct Settings {
+    pub(crate) files: u64,
+    pub(crate) lanes: u64,
+    /// The disk fails and fills up.
+    pub(crate) disk: bool,
+    /// Destinations come, stay away and go.
+    pub(crate) reconfigure: bool,
+    /// Some destination discards what is oldest.
+    pub(crate) drops_oldest: bool,
+    /// Bytes on the disk change between two runs.
+    pub(crate) damage: bool,
+}
+
+impl Settings {
+    /// Each seed has its own mixture, so that most histories are about one thing.
+    fn of(seed: u64) -> Self {
+        let is_on = |bit: u32| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> bit & 1 == 1;
+        Self {
+            files: 1 + seed % 3,
+            lanes: u64::from(is_on(63)) + u64::from(is_on(62)),
+            disk: is_on(61) && is_on(60),
+            reconfigure: is_on(59) && is_on(58),
+            drops_oldest: is_on(57) && is_on(56),
+            damage: std::env::var_os("WEIR_SIMULATE_DAMAGE").is_some(),
+        }
+    }
+}
+
+thread_local! {
+    /// What the last panic of this thread said, while its panics are expected.
+    static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Has a history's failure kept rather than printed: while it is made shorter there are hundreds.
+fn keep_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            SAID.with(|said| match &mut *said.borrow_mut() {
+                Some(said) => *said = info.to_string(),
+                None => before(info),
+            });
+        }));
+    });
+}
+
+/// Runs a history; returns why it failed, if it did.
+fn attempt(
+    seed: u64,
+    events: &[Event],
+    trace: &Trace,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    SAID.with(|said| *said.borrow_mut() = Some(String::new()));
+    let settings = Settings::of(seed);
+    let run = || World::new(settings, trace.clone(), coverage).run(events);
+    let ended = catch_unwind(AssertUnwindSafe(run));
+    let said = SAID.with(|said| said.borrow_mut().take()).unwrap_or_default();
+    ended.map_err(|_| said)
+}
+
+/// The shortest history of the seed that still fails, and how it goes.
+fn shortest(seed: u64, events: Vec<Event>) -> String {
+    let fails = |events: &[Event]| {
+        attempt(seed, events, &Trace::default(), &mut Coverage::default()).is_err()
+    };
+    let all = events.len();
+    let events = plan::shrink(events, fails);
+    let trace = Trace::kept();
+    let why = attempt(seed, &events, &trace, &mut Coverage::default()).unwrap_err();
+    format!(
+        "seed {seed} fails with {} of its {all} events:\n{}\n{why}",
+        events.len(),
+        trace.lines().join("\n")
+    )
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn print_lines(trace: &Trace) {
+    for line in trace.lines() {
+        println!("{line}");
+    }
+}
+
+#[test]
+fn every_record_has_arrived_at_each_destination_or_is_in_its_own_discards() {
+    keep_panics();
+    let single = number("WEIR_SIMULATE_SEED");
+    let first = single.or(number("WEIR_SIMULATE_FROM")).unwrap_or(0);
+    let count = if single.is_some() { 1 } else { number("WEIR_SIMULATE_SEEDS").unwrap_or(2000) };
+    let limit = number("WEIR_SIMULATE_FAILURES").unwrap_or(1) as usize;
+    let mut coverage = Coverage::default();
+    let mut failed = Vec::new();
+    let mut done = 0_u64;
+    let started = Instant::now();
+    for seed in first..first + count {
+        let events = plan::events(seed, &Settings::of(seed));
+        let trace = if single.is_some() { Trace::kept() } else { Trace::default() };
+        let ended = attempt(seed, &events, &trace, &mut coverage);
+        done += 1;
+        print_lines(&trace);
+        if ended.is_err() {
+            println!("{}", shortest(seed, events));
+            failed.push(seed);
+        }
+        if failed.len() >= limit {
+            break;
+        }
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    println!(
+        "{coverage}\n{done} seeds in {seconds:.1} s: {:.0}/s on one core",
+        done as f64 / seconds
+    );
+    assert!(failed.is_empty(), "seeds {failed:?} fail");
+    if count >= 2000 {
+        for fault in ["Cut", "Delete", "Crash"] {
+            let met = coverage.met(fault, Condition::Apart);
+            assert!(met > 0, "{fault} never met a destination that is behind another one");
+        }
+    }
+}
+
+#[test]
+fn a_seed_is_one_history() {
+    keep_panics();
+    for seed in 0..50 {
+        let events = plan::events(seed, &Settings::of(seed));
+        let [first, second] = [0, 1].map(|_| {
+            let trace = Trace::kept();
+            let ended = attempt(seed, &events, &trace, &mut Coverage::default());
+            (trace.lines(), ended)
+        });
+        assert_eq!(first, second, "seed {seed}");
+    }
+}

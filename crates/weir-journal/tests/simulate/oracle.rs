@@ -1,0 +1,377 @@
+//! What each destination must have or have counted, by number.
+//!
+//! The journal says how far a stream was read: the state that it hands back names the place. All
+//! rows up to there (its [`Chain`]) are in the source's book, and the oracle holds the journal to
+//! that: every one of them that was offered to a destination has arrived there or stands in that
+//! destination's own discards, no more and no less. So that the journal cannot help itself by
+//! forgetting, what any destination had settled durably must be in the chain for all of them.
+//!
+//! Three things cannot be known from outside, and are ranges:
+//! - Rows that were appended, but of which the log had not stated durably that they are owed
+//!   ([`OFFERED`] without [`KNOWN`]). Of a later frame on disk the source's counts are known, and
+//!   so is the end of what was read; where the rows before it went is not, when nothing holds them.
+//!   The same holds for rows that were read again while their destination was away.
+//! - An acknowledgement that was not flushed when the machine stopped may count or not
+//!   ([`GOT`] without [`SURE`]). If the rows then vanish, they are delivered or discarded.
+//! - A stream that was closed shortly before a crash, and of which nothing is known after it, may
+//!   have been counted to its end or not at all ([`StreamBook::may_be_forgotten`]).
+
+use std::collections::BTreeMap;
+
+use weir_journal::{CursorLedger, Ledger};
+use weir_model::{DiscardReason, SourceId};
+
+use crate::files::Reading;
+
+/// The destination acknowledged it, in whatever run.
+pub(crate) const GOT: u8 = 1;
+/// And that is durable.
+pub(crate) const SURE: u8 = 2;
+/// It was appended while the destination was configured, and routed to it.
+pub(crate) const OFFERED: u8 = 4;
+/// The journal had durably noted that it was read, while it was owed.
+pub(crate) const KNOWN: u8 = 8;
+/// It was appended in this life of the process.
+pub(crate) const NOW: u8 = 16;
+
+/// What stood in a stream and was counted, in the order of its epochs: contents, and rows of each.
+pub(crate) type Chain = Vec<(usize, u64)>;
+
+/// Rows of a chain.
+pub(crate) fn rows_of(chain: &Chain) -> u64 {
+    chain.iter().map(|(_, rows)| rows).sum()
+}
+
+/// A source began an epoch.
+#[derive(Debug, Clone)]
+pub(crate) struct Begin {
+    pub(crate) content: usize,
+    pub(crate) epoch: u32,
+    pub(crate) before: Chain,
+}
+
+/// How a destination settles a row. It is the same each time, so that the counts are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Delivered,
+    DeadLettered,
+    Rejected,
+}
+
+/// What became of the rows offered to one destination.
+#[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, all combinations occur"
+)]
+pub(crate) struct Sink {
+    pub(crate) name: String,
+    /// It is known to the journal for good.
+    pub(crate) index: usize,
+    /// It was not configured in some run: what it is owed of rows that were read then is not known.
+    pub(crate) was_absent: bool,
+    /// It was added later, and began where sources were: what they read again for others is not
+    /// all for it.
+    pub(crate) is_late: bool,
+    pub(crate) drops_oldest: bool,
+    /// It settles all rows as delivered.
+    pub(crate) is_plain: bool,
+    /// Flags by content and row.
+    flags: Vec<Vec<u8>>,
+}
+
+impl Sink {
+    pub(crate) fn new(name: String) -> Self {
+        Self { name, ..Self::default() }
+    }
+
+    pub(crate) fn flags(&self, content: usize, row: u64) -> u8 {
+        let rows = self.flags.get(content);
+        rows.and_then(|rows| rows.get(row as usize)).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn mark(&mut self, content: usize, row: u64, flag: u8) {
+        if self.flags.len() <= content {
+            self.flags.resize(content + 1, Vec::new());
+        }
+        let rows = &mut self.flags[content];
+        if rows.len() <= row as usize {
+            rows.resize(row as usize + 1, 0);
+        }
+        rows[row as usize] |= flag;
+    }
+
+    pub(crate) fn fate(&self, row: u64) -> Fate {
+        match (row * 7 + self.index as u64) % 16 {
+            0 if !self.is_plain => Fate::DeadLettered,
+            5 if !self.is_plain => Fate::Rejected,
+            _ => Fate::Delivered,
+        }
+    }
+
+    fn note_known(&mut self, chain: &Chain, flag: u8) {
+        for (content, rows) in chain {
+            let Some(flags) = self.flags.get_mut(*content) else { continue };
+            for flags in flags.iter_mut().take(*rows as usize).filter(|f| **f & flag != 0) {
+                *flags |= KNOWN;
+            }
+        }
+    }
+
+    /// Nothing is sure any more: the cursor log may have forgotten it.
+    fn forget(&mut self) {
+        self.flags.iter_mut().flatten().for_each(|flags| *flags &= !(SURE | KNOWN));
+    }
+}
+
+/// What the oracle knows of a stream.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamBook {
+    pub(crate) source: SourceId,
+    pub(crate) chain: Chain,
+    /// The journal had noted it durably.
+    pub(crate) is_noted: bool,
+    pub(crate) is_closed: bool,
+    /// Its chain counts, or nothing of it.
+    pub(crate) may_be_forgotten: bool,
+}
+
+/// Numbers of one destination; the first bound is what must be there, the second what may.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    routed: (u64, u64),
+    /// Acknowledged for sure, and perhaps: delivered, dead-lettered, rejected.
+    settled: [(u64, u64); 3],
+    /// Never arrived.
+    missing: (u64, u64),
+    /// Acknowledged in a run whose end may have forgotten it.
+    doubtful: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        let add = |a: &mut (u64, u64), b: (u64, u64)| *a = (a.0 + b.0, a.1 + b.1);
+        add(&mut self.routed, other.routed);
+        add(&mut self.missing, other.missing);
+        self.settled.iter_mut().zip(other.settled).for_each(|(a, b)| add(a, b));
+        self.doubtful += other.doubtful;
+    }
+
+    fn of(sink: &Sink, chain: &Chain) -> Self {
+        let mut tally = Self::default();
+        let rows = chain.iter().flat_map(|(content, rows)| (0..*rows).map(|row| (*content, row)));
+        for (content, row) in rows {
+            let flags = sink.flags(content, row);
+            if flags & OFFERED == 0 {
+                continue;
+            }
+            let owed = if sink.is_late { SURE } else { KNOWN | SURE | NOW };
+            let sure = u64::from(flags & owed != 0);
+            tally.routed.0 += sure;
+            tally.routed.1 += 1;
+            let settled = &mut tally.settled[sink.fate(row) as usize];
+            if flags & GOT == 0 {
+                tally.missing.0 += sure;
+                tally.missing.1 += 1;
+            } else if flags & SURE == 0 {
+                settled.1 += 1;
+                tally.missing.1 += 1;
+                tally.doubtful += 1;
+            } else {
+                settled.0 += 1;
+                settled.1 += 1;
+            }
+        }
+        tally
+    }
+
+    /// What is wrong with the destination's book, if anything.
+    fn compare(&self, cursor: &CursorLedger) -> Option<String> {
+        let book = &cursor.book;
+        let rejected = book.discarded[DiscardReason::Rejected as usize];
+        let lost = book.discarded_total() - rejected;
+        let settled = [book.delivered, book.dead_lettered, rejected];
+        let is_in = |value: u64, range: (u64, u64)| range.0 <= value && value <= range.1;
+        let is_right = is_in(book.routed, self.routed)
+            && settled.iter().zip(self.settled).all(|(value, range)| is_in(*value, range))
+            && is_in(lost, self.missing)
+            && book.routed == lost + settled.iter().sum::<u64>();
+        (!is_right).then(|| {
+            format!(
+                "{}: must be {self:?}\n   is {settled:?} and {lost} lost: {book:?}",
+                cursor.name
+            )
+        })
+    }
+}
+
+/// Everything that was written, and who got it.
+#[derive(Debug, Default)]
+pub(crate) struct Oracle {
+    pub(crate) begins: Vec<Begin>,
+    pub(crate) streams: BTreeMap<u64, StreamBook>,
+    /// Destinations that were not dropped.
+    pub(crate) sinks: Vec<Sink>,
+    /// Rows (content, row) of which the journal said that they are safe, by stream.
+    pub(crate) promised: Vec<(u64, usize, u64)>,
+    /// The stream in which each content stood.
+    content_streams: Vec<u64>,
+    /// Rows of each content that were read in whatever run.
+    read: Vec<u64>,
+    /// The cursor log was damaged: it may have forgotten anything.
+    pub(crate) has_forgotten: bool,
+}
+
+impl Oracle {
+    pub(crate) fn new_content(&mut self, stream: u64) -> usize {
+        self.content_streams.push(stream);
+        self.read.push(0);
+        self.content_streams.len() - 1
+    }
+
+    pub(crate) fn begin(&mut self, content: usize, epoch: u32, before: Chain) -> usize {
+        self.begins.push(Begin { content, epoch, before });
+        self.begins.len() - 1
+    }
+
+    pub(crate) fn note_read(&mut self, reading: &Reading) {
+        let read = &mut self.read[self.begins[reading.begin].content];
+        *read = reading.next.max(*read);
+    }
+
+    /// Rows of the content that were read in whatever run.
+    pub(crate) fn read_ever(&self, begin: usize) -> u64 {
+        self.read[self.begins[begin].content]
+    }
+
+    /// What is counted up to a place.
+    pub(crate) fn chain(&self, begin: usize, next: u64) -> Chain {
+        let begin = &self.begins[begin];
+        begin.before.iter().copied().chain([(begin.content, next)]).collect()
+    }
+
+    /// The stream is counted up to here.
+    pub(crate) fn set_chain(&mut self, stream: u64, source: SourceId, chain: Chain) {
+        let new = || StreamBook {
+            source,
+            chain: Chain::new(),
+            is_noted: false,
+            is_closed: false,
+            may_be_forgotten: false,
+        };
+        self.streams.entry(stream).or_insert_with(new).chain = chain;
+    }
+
+    /// Nothing is known of the stream, and nothing of it can be read: it ended and was folded into
+    /// its source, or what was read of it never reached the disk.
+    pub(crate) fn set_unknown(&mut self, stream: u64) {
+        let has_forgotten = self.has_forgotten;
+        let Some(book) = self.streams.get_mut(&stream) else { return };
+        if !book.is_closed {
+            book.chain.clear();
+        } else if !book.is_noted || has_forgotten {
+            book.may_be_forgotten = true;
+        }
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.has_forgotten = true;
+        self.sinks.iter_mut().for_each(Sink::forget);
+    }
+
+    /// Another life of the process begins.
+    pub(crate) fn begin_life(&mut self) {
+        let flags = self.sinks.iter_mut().flat_map(|sink| &mut sink.flags).flatten();
+        flags.for_each(|flags| *flags &= !NOW);
+    }
+
+    /// The journal has noted durably that all this was read, in this life.
+    pub(crate) fn note_known(&mut self, chain: &Chain) {
+        self.sinks.iter_mut().for_each(|sink| sink.note_known(chain, NOW));
+    }
+
+    /// As [`Self::note_known`]: in earlier ones.
+    pub(crate) fn note_known_before(&mut self, chain: &Chain) {
+        let sinks = self.sinks.iter_mut().filter(|sink| !sink.was_absent);
+        sinks.for_each(|sink| sink.note_known(chain, OFFERED));
+    }
+
+    /// The end: everything that can be read was read, everything was taken and settled.
+    pub(crate) fn compare(&self, ledger: &Ledger) {
+        self.assert_promises();
+        let doubtful: Vec<u64> =
+            self.streams.iter().filter(|(_, s)| s.may_be_forgotten).map(|(id, _)| *id).collect();
+        assert!(doubtful.len() < 16, "few streams are closed just before a crash");
+        let mut first = None;
+        for choice in 0..1_u32 << doubtful.len() {
+            let counts = |stream: &u64| {
+                let at = doubtful.iter().position(|id| id == stream);
+                at.is_none_or(|at| choice >> at & 1 == 0)
+            };
+            match self.compare_with(ledger, counts) {
+                Ok(()) => return,
+                Err(why) => first = first.or(Some(why)),
+            }
+        }
+        panic!("{}", first.unwrap_or_default());
+    }
+
+    fn compare_with(&self, ledger: &Ledger, counts: impl Fn(&u64) -> bool) -> Result<(), String> {
+        let counted = || self.streams.iter().filter(|(id, _)| counts(id)).map(|(_, s)| s);
+        for source in &ledger.sources {
+            let of_source = counted().filter(|s| s.source == source.id);
+            let rows: u64 = of_source.map(|s| rows_of(&s.chain)).sum();
+            if source.book.lines != rows || source.book.records != rows {
+                return Err(format!("{} has read {rows} rows: {:?}", source.name, source.book));
+            }
+        }
+        for sink in &self.sinks {
+            let cursor = ledger.cursors.iter().find(|cursor| cursor.index == sink.index);
+            let Some(cursor) = cursor else { continue };
+            let mut tally = Tally::default();
+            counted().for_each(|stream| tally.add(&Tally::of(sink, &stream.chain)));
+            if let Some(why) = tally.compare(cursor) {
+                return Err(why);
+            }
+            if !sink.drops_oldest && cursor.book.discarded[DiscardReason::BufferFull as usize] > 0 {
+                return Err(format!("{} does not drop what is old", sink.name));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_counted(&self, content: usize, row: u64) -> bool {
+        let stream = self.streams.get(&self.content_streams[content]);
+        let reaches = |(other, rows): &(usize, u64)| *other == content && row < *rows;
+        stream.is_some_and(|stream| stream.chain.iter().any(reaches))
+    }
+
+    /// What was settled durably by anyone is counted for everyone, and what was promised has
+    /// arrived everywhere or is counted.
+    fn assert_promises(&self) {
+        if self.has_forgotten {
+            return;
+        }
+        for sink in &self.sinks {
+            for (content, rows) in sink.flags.iter().enumerate() {
+                let sure = (0..rows.len()).rev().find(|row| rows[*row] & SURE != 0);
+                let Some(row) = sure else { continue };
+                assert!(
+                    self.is_counted(content, row as u64),
+                    "row {row} of content {content} was settled by {} and nobody knows of it",
+                    sink.name
+                );
+            }
+        }
+        for (stream, content, row) in &self.promised {
+            // To one that was away when it was promised nothing was promised.
+            let has = |sink: &Sink| {
+                sink.was_absent || sink.flags(*content, *row) & (GOT | OFFERED) != OFFERED
+            };
+            assert!(
+                self.is_counted(*content, *row) || self.sinks.iter().all(has),
+                "row {row} of content {content} in stream {stream} was promised and is lost"
+            );
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A history as a list of events, each with a seed of its own: what one does is decided by nothing
+//! but that seed and the world that it finds, so any of them can be left out. That makes it
+//! possible to look for the shortest history that still fails.
+
+use fastrand::Rng;
+
+use crate::Settings;
+
+/// What happens next. An event that makes no sense in the world as it is does nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A program appends rows to a file.
+    Write,
+    /// A source looks at a file and reads on.
+    Look,
+    /// Rows arrive over a connection.
+    Receive,
+    Take,
+    Ack,
+    Hold,
+    AckHeld,
+    /// Time passes, and the journal's writer gets on.
+    Work,
+    /// Everything that is due is written and flushed.
+    Flush,
+    /// A destination stops taking anything, or begins again.
+    Hang,
+    /// A file is cut; perhaps it grows again at once.
+    Cut,
+    Delete,
+    Create,
+    /// The disk fails in some calls to come.
+    DiskFails,
+    DiskIsFull,
+    DiskIsWell,
+    /// The machine stops in a call to come.
+    CrashSoon,
+    Crash,
+    Kill,
+    /// The process ends as it should.
+    End,
+    /// Another configuration, if the process has ended well.
+    Reconfigure,
+    /// Bytes on the disk are not what they were.
+    Damage,
+    /// The process starts.
+    Start,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Event {
+    pub(crate) what: What,
+    pub(crate) seed: u64,
+}
+
+/// What a running process meets, and how often.
+const RUNNING: [(What, u32); 17] = [
+    (What::Write, 18),
+    (What::Look, 28),
+    (What::Receive, 7),
+    (What::Take, 26),
+    (What::Ack, 20),
+    (What::Hold, 3),
+    (What::AckHeld, 3),
+    (What::Work, 16),
+    (What::Flush, 4),
+    (What::Hang, 2),
+    (What::Cut, 2),
+    (What::Delete, 2),
+    (What::Create, 1),
+    (What::DiskFails, 1),
+    (What::DiskIsFull, 1),
+    (What::DiskIsWell, 1),
+    (What::CrashSoon, 1),
+];
+
+const ENDS: [(What, u32); 3] = [(What::Crash, 5), (What::Kill, 2), (What::End, 3)];
+
+/// What happens while no process runs.
+const DOWN: [(What, u32); 6] = [
+    (What::Write, 4),
+    (What::Cut, 3),
+    (What::Delete, 3),
+    (What::Create, 1),
+    (What::CrashSoon, 3),
+    (What::Reconfigure, 4),
+];
+
+fn pick(rng: &mut Rng, weights: &[(What, u32)]) -> What {
+    let mut at = rng.u32(..weights.iter().map(|(_, weight)| *weight).sum::<u32>());
+    for (what, weight) in weights {
+        if at < *weight {
+            return *what;
+        }
+        at -= weight;
+    }
+    What::Work
+}
+
+/// The whole history of a seed.
+pub(crate) fn events(seed: u64, settings: &Settings) -> Vec<Event> {
+    let mut rng = Rng::with_seed(seed);
+    let mut events = Vec::new();
+    let is_long = rng.u8(..8) == 0;
+    for _ in 0..rng.u32(1..5) {
+        let count = if is_long { rng.u32(40..120) } else { rng.u32(4..36) };
+        events.push(What::Start);
+        events.extend((0..count).map(|_| pick(&mut rng, &RUNNING)));
+        // A destination is behind, another one has everything, and that is durable: of such a
+        // state what vanishes is owed.
+        if rng.bool() {
+            events.extend([What::Look, What::Take, What::Ack, What::Flush]);
+        }
+        events.push(pick(&mut rng, &ENDS));
+        events.extend((0..rng.u32(..4)).map(|_| pick(&mut rng, &DOWN)));
+        if settings.damage && rng.bool() {
+            events.push(What::Damage);
+        }
+    }
+    let is_on = |what: &What| match what {
+        What::Reconfigure => settings.reconfigure,
+        What::DiskFails | What::DiskIsFull | What::DiskIsWell => settings.disk,
+        _ => true,
+    };
+    events.retain(is_on);
+    events.into_iter().map(|what| Event { what, seed: rng.u64(..) }).collect()
+}
+
+/// Leaves out events, in ever smaller groups, as long as the rest still fails.
+pub(crate) fn shrink(events: Vec<Event>, fails: impl Fn(&[Event]) -> bool) -> Vec<Event> {
+    let mut left = events;
+    let mut size = left.len().div_ceil(2);
+    loop {
+        let before = left.len();
+        let mut at = 0;
+        while at < left.len() {
+            let end = (at + size).min(left.len());
+            let candidate = [&left[..at], &left[end..]].concat();
+            if fails(&candidate) {
+                left = candidate;
+            } else {
+                at = end;
+            }
+        }
+        if size == 1 && left.len() == before {
+            return left;
+        }
+        size = size.div_ceil(2);
+    }
+}

@@ -1,0 +1,226 @@
+//! A process while it lives: its journal with a writer that is stepped, and the readers of its
+//! destinations.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use fastrand::Rng;
+use weir_journal::{
+    AppendTicket, Cursor, Delivery, Held, Journal, JournalWriter, Outcome, RefusedReason, Step,
+};
+use weir_model::{DiscardReason, Position, StreamId};
+use weir_testkit::FakeClock;
+
+use crate::files::{Reading, parse};
+use crate::oracle::{Fate, GOT, OFFERED, SURE, Sink};
+use crate::support::ALL_IS_DUE;
+
+type Ticket = Pin<Box<dyn Future<Output = Result<(), RefusedReason>>>>;
+/// Stream, content and number of a row.
+type Row = (u64, usize, u64);
+
+/// Steps after which the writer must have found an end.
+const STEPS_MAX: u32 = 10_000;
+
+pub(crate) struct Process {
+    pub(crate) journal: Journal,
+    writer: JournalWriter,
+    clock: FakeClock,
+    pub(crate) readers: Vec<Option<Reader>>,
+    pub(crate) lanes: Vec<(u64, Reading)>,
+    tickets: Vec<(Ticket, Vec<Row>)>,
+}
+
+impl Process {
+    pub(crate) fn new(
+        journal: Journal,
+        writer: JournalWriter,
+        clock: FakeClock,
+        readers: Vec<Option<Reader>>,
+        lanes: Vec<(u64, Reading)>,
+    ) -> Self {
+        Self { journal, writer, clock, readers, lanes, tickets: Vec::new() }
+    }
+
+    /// Time passes, and the writer gets on by some steps.
+    pub(crate) fn work(&mut self, steps: u32, time: Duration) {
+        self.clock.advance(time);
+        for _ in 0..steps {
+            if self.writer.step() != Step::Worked {
+                return;
+            }
+        }
+    }
+
+    /// Writes everything that is due.
+    pub(crate) fn catch_up(&mut self) {
+        // Frames are written first, and then it is stated that they are there.
+        for _ in 0..2 {
+            // Longer than a failing disk is left alone, and than statements wait.
+            self.clock.advance(ALL_IS_DUE + Duration::from_millis(1500));
+            let is_idle = (0..STEPS_MAX).any(|_| self.writer.step() != Step::Worked);
+            assert!(is_idle, "the writer finds no end: {:?}", self.journal.ledger().journal);
+        }
+    }
+
+    pub(crate) fn is_disk_well(&self) -> bool {
+        self.journal.ledger().journal.disk_error.is_none()
+    }
+
+    /// The process ends as it should.
+    pub(crate) fn end(&mut self) {
+        self.journal.shutdown();
+        let is_ended = (0..STEPS_MAX).any(|_| self.writer.step() == Step::Ended);
+        assert!(is_ended, "the writer does not end: {:?}", self.journal.ledger().journal);
+    }
+
+    pub(crate) fn wait_for(&mut self, ticket: AppendTicket, rows: Vec<Row>) {
+        self.tickets.push((Box::pin(ticket.durable()), rows));
+    }
+
+    /// Rows that the journal says are safe since the last call.
+    pub(crate) fn resolved(&mut self) -> Vec<Row> {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut safe = Vec::new();
+        self.tickets.retain_mut(|(ticket, rows)| match ticket.as_mut().poll(&mut context) {
+            Poll::Pending => true,
+            Poll::Ready(Ok(())) => {
+                safe.append(rows);
+                false
+            }
+            Poll::Ready(Err(_)) => false,
+        });
+        safe
+    }
+}
+
+/// A delivery that was taken, until it is durable that it is settled.
+#[derive(Debug)]
+struct Taken {
+    serial: u64,
+    rows: Vec<(usize, u64)>,
+    is_settled: bool,
+}
+
+/// The reader of one destination in one life of the process.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    cursor: Cursor,
+    pub(crate) hangs: bool,
+    next_serial: u64,
+    in_hand: Vec<(u64, Delivery)>,
+    held: (Held, Vec<(StreamId, u64)>),
+    taken: BTreeMap<StreamId, VecDeque<Taken>>,
+    last: BTreeMap<StreamId, Position>,
+}
+
+impl Reader {
+    pub(crate) fn new(cursor: Cursor) -> Self {
+        Self {
+            cursor,
+            hangs: false,
+            next_serial: 0,
+            in_hand: Vec::new(),
+            held: Default::default(),
+            taken: BTreeMap::new(),
+            last: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a delivery; returns its rows.
+    pub(crate) fn take(&mut self, sink: &mut Sink) -> &[(usize, u64)] {
+        let Some(delivery) = self.cursor.take(|_| false) else { return &[] };
+        let stream = delivery.stream();
+        let mut rows = Vec::new();
+        for (_, record) in delivery.records() {
+            let (content, row) = parse(record.body);
+            let flags = sink.flags(content, row);
+            assert!(flags & OFFERED != 0, "row {row} of {content} is not for {}", sink.name);
+            assert!(flags & SURE == 0, "{} has row {row} of {content} already", sink.name);
+            let last = self.last.insert(stream, record.position);
+            assert!(
+                last.is_none_or(|last| last < record.position),
+                "row {row} of {content} is late"
+            );
+            rows.push((content, row));
+        }
+        assert_eq!(rows.len() as u64, delivery.record_count, "records and their count differ");
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        let taken = self.taken.entry(stream).or_default();
+        taken.push_back(Taken { serial, rows, is_settled: false });
+        self.in_hand.push((serial, delivery));
+        taken.back().map_or(&[], |taken| &taken.rows)
+    }
+
+    /// Settles one of the deliveries that it has, each row by its fate.
+    pub(crate) fn ack(&mut self, sink: &mut Sink, rng: &mut Rng) {
+        if self.in_hand.is_empty() {
+            return;
+        }
+        let (serial, delivery) = self.in_hand.remove(rng.usize(..self.in_hand.len()));
+        let outcome = self.settle(sink, delivery.stream(), serial);
+        self.cursor.ack(&delivery, outcome);
+    }
+
+    fn settle(&mut self, sink: &mut Sink, stream: StreamId, serial: u64) -> Outcome {
+        let mut counts = [0; 3];
+        let mut taken = self.taken.entry(stream).or_default().iter_mut();
+        let taken = taken.find(|taken| taken.serial == serial).expect("it was taken");
+        taken.is_settled = true;
+        for (content, row) in &taken.rows {
+            sink.mark(*content, *row, GOT);
+            counts[sink.fate(*row) as usize] += 1;
+        }
+        let rejected = counts[Fate::Rejected as usize];
+        Outcome {
+            delivered: counts[Fate::Delivered as usize],
+            dead_lettered: counts[Fate::DeadLettered as usize],
+            discarded: (rejected > 0).then_some((DiscardReason::Rejected, rejected)),
+            resent: 0,
+        }
+    }
+
+    pub(crate) fn hold(&mut self, _sink: &mut Sink, rng: &mut Rng) {
+        for _ in 0..rng.usize(..4).min(self.in_hand.len()) {
+            let (serial, delivery) = self.in_hand.remove(rng.usize(..self.in_hand.len()));
+            self.held.1.push((delivery.stream(), serial));
+            self.cursor.hold(&delivery, &mut self.held.0);
+        }
+    }
+
+    pub(crate) fn ack_held(&mut self, sink: &mut Sink) {
+        let (held, receipts) = std::mem::take(&mut self.held);
+        for (stream, serial) in receipts {
+            self.settle(sink, stream, serial);
+        }
+        self.cursor.ack_held(held);
+    }
+
+    /// Takes and settles all that waits.
+    pub(crate) fn settle_all(&mut self, sink: &mut Sink) {
+        let mut rng = Rng::with_seed(0);
+        loop {
+            let before = self.next_serial;
+            self.take(sink);
+            while !self.in_hand.is_empty() {
+                self.ack(sink, &mut rng);
+            }
+            if self.next_serial == before {
+                break;
+            }
+        }
+        self.ack_held(sink);
+    }
+
+    /// What is settled without a gap before it is durable.
+    pub(crate) fn note_durable(&mut self, sink: &mut Sink) {
+        for taken in self.taken.values_mut() {
+            while let Some(first) = taken.pop_front_if(|taken| taken.is_settled) {
+                first.rows.iter().for_each(|(content, row)| sink.mark(*content, *row, SURE));
+            }
+        }
+    }
+}

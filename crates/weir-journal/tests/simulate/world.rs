@@ -1,0 +1,733 @@
+//! The world of a history: a disk, files, a process that comes and goes with its journal, and
+//! destinations that remember what they got over all its lives.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fastrand::Rng;
+use weir_journal::{CursorLedger, CursorSpec, Journal, JournalConfig, WhenFull, WritePolicy};
+use weir_model::{SourceId, StreamId};
+use weir_testkit::{CallKind, FakeClock, Fault, FaultKind, FaultyDisk};
+
+use crate::Settings;
+use crate::coverage::{Condition, Coverage};
+use crate::files::{
+    File, FileState, LANES, Reading, SOURCES, batch, chain_at, open_lane, policy, source_of, wanted,
+};
+use crate::oracle::{NOW, OFFERED, Oracle, Sink};
+use crate::plan::{Event, What};
+use crate::process::{Process, Reader};
+use crate::support::{KIB, MIB, assert_books_balance, config};
+
+const DIR: &str = "/data/journal";
+const FILES_MAX: usize = 6;
+const SINKS_MAX: usize = 4;
+
+/// What happened, line by line; kept only when somebody will read it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Trace(Option<Arc<Mutex<Vec<String>>>>);
+
+impl Trace {
+    pub(crate) fn kept() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    fn note(&self, line: impl FnOnce() -> String) {
+        if let Some(lines) = &self.0 {
+            lines.lock().unwrap_or_else(PoisonError::into_inner).push(line());
+        }
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let lines = self.0.as_ref().map(|lines| lines.lock());
+        lines.map(|lines| lines.unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
+    }
+}
+
+pub(crate) struct World<'a> {
+    settings: Settings,
+    trace: Trace,
+    coverage: &'a mut Coverage,
+    disk: FaultyDisk,
+    files: Vec<File>,
+    next_stream: u64,
+    oracle: Oracle,
+    /// Destinations that are configured, by their number in the oracle.
+    present: Vec<bool>,
+    /// Destinations by their number in row masks.
+    slots: Vec<u64>,
+    next_slot: u64,
+    dropped: Vec<String>,
+    process: Option<Process>,
+    /// A file was cut while it was read again and frames behind that place had been given up, as
+    /// they could be read again. A crash may bring them back: they are delivered then, but the
+    /// source does not count them. What it counts is no measure of such a history.
+    is_vague: bool,
+    /// The last process ended as it should: everything is flushed.
+    is_clean: bool,
+    /// The configuration is not the one that the journal knows.
+    is_new_config: bool,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(settings: Settings, trace: Trace, coverage: &'a mut Coverage) -> Self {
+        let mut world = Self {
+            trace,
+            coverage,
+            disk: FaultyDisk::new(),
+            files: Vec::new(),
+            next_stream: 1,
+            oracle: Oracle::default(),
+            present: Vec::new(),
+            slots: Vec::new(),
+            next_slot: 0,
+            dropped: Vec::new(),
+            process: None,
+            is_vague: false,
+            is_clean: true,
+            is_new_config: true,
+            settings,
+        };
+        for _ in 0..world.settings.files {
+            world.create(0);
+        }
+        world.add_sink();
+        world.add_sink();
+        world.oracle.sinks[1].is_plain = true;
+        world.oracle.sinks[1].drops_oldest = world.settings.drops_oldest;
+        world
+    }
+
+    fn add_sink(&mut self) {
+        let slot = self.next_slot;
+        self.next_slot += 1;
+        self.oracle.sinks.push(Sink::new(format!("to-{slot}")));
+        self.slots.push(slot);
+        self.present.push(true);
+    }
+
+    fn create(&mut self, written: u64) {
+        let file = File::new(&mut self.oracle, self.next_stream, written);
+        self.next_stream += 1;
+        self.files.push(file);
+    }
+
+    pub(crate) fn run(mut self, events: &[Event]) {
+        for event in events {
+            self.happen(*event);
+            if self.process.is_some() && self.disk.is_dead() {
+                self.die(Rng::with_seed(!event.seed), false);
+            }
+        }
+        self.finish();
+    }
+
+    fn happen(&mut self, Event { what, seed }: Event) {
+        let mut rng = Rng::with_seed(seed);
+        self.trace.note(|| format!("{what:?}"));
+        match what {
+            What::Write => self.write(&mut rng),
+            What::Cut => self.cut(&mut rng),
+            What::Delete => self.delete(&mut rng),
+            What::Create if self.files.len() < FILES_MAX => self.create(rng.u64(..12)),
+            What::CrashSoon => {
+                self.met("CrashSoon");
+                self.disk.inject(Fault::new(FaultKind::Crash).nth(rng.u64(1..30)));
+            }
+            What::DiskIsWell => {
+                self.disk.faults().clear();
+                self.disk.set_capacity(None);
+            }
+            What::Damage => self.damage(&mut rng),
+            What::Reconfigure => self.reconfigure(&mut rng),
+            What::Start => self.start(&mut rng),
+            _ if self.process.is_none() => {}
+            What::Crash => {
+                self.met("Crash");
+                self.die(rng, false);
+            }
+            What::Kill => {
+                self.met("Kill");
+                self.die(rng, true);
+            }
+            What::End => self.end(),
+            What::DiskFails => self.fail_disk(&mut rng),
+            What::DiskIsFull => {
+                self.met("DiskIsFull");
+                self.disk.set_capacity(Some(self.disk.used_bytes() + rng.u64(..32) * KIB));
+            }
+            _ => self.go_on(what, &mut rng),
+        }
+    }
+
+    /// What a running process does.
+    fn go_on(&mut self, what: What, rng: &mut Rng) {
+        let Some(process) = &mut self.process else { return };
+        process.work(rng.u32(..3), Duration::from_micros(rng.u64(..1500)));
+        if self.disk.is_dead() {
+            return;
+        }
+        match what {
+            What::Look => self.look(rng),
+            What::Receive => self.receive(rng),
+            What::Flush => {
+                self.flush();
+            }
+            What::Work => process.work(rng.u32(..12), Duration::from_micros(rng.u64(..20_000))),
+            _ => {
+                let index = rng.usize(..self.present.len());
+                let sink = &mut self.oracle.sinks[index];
+                let Some(reader) = &mut process.readers[index] else { return };
+                match what {
+                    What::Hang => reader.hangs = !reader.hangs,
+                    _ if reader.hangs => {}
+                    What::Take => {
+                        for _ in 0..rng.u32(1..4) {
+                            let taken = reader.take(sink);
+                            self.trace.note(|| format!("  {} takes {taken:?}", sink.name));
+                        }
+                    }
+                    What::Ack => (0..rng.u32(1..4)).for_each(|_| reader.ack(sink, rng)),
+                    What::Hold if sink.is_plain => reader.hold(sink, rng),
+                    What::AckHeld => reader.ack_held(sink),
+                    _ => {}
+                }
+                assert_books_balance(&process.journal);
+            }
+        }
+        self.collect_tickets();
+    }
+
+    fn write(&mut self, rng: &mut Rng) {
+        let there = |f: &&mut File| f.state == FileState::There;
+        let mut files: Vec<&mut File> = self.files.iter_mut().filter(there).collect();
+        if !files.is_empty() {
+            let index = rng.usize(..files.len());
+            files[index].written += rng.u64(1..16);
+            if self.process.is_none() {
+                self.met("WriteWhileDown");
+            }
+        }
+    }
+
+    fn cut(&mut self, rng: &mut Rng) {
+        let there = |f: &&mut File| f.state == FileState::There;
+        let mut files: Vec<&mut File> = self.files.iter_mut().filter(there).collect();
+        if files.is_empty() {
+            return;
+        }
+        let index = rng.usize(..files.len());
+        let file = files.swap_remove(index);
+        let regrown = if rng.bool() { 0 } else { rng.u64(..file.written + 4) };
+        file.cut(&mut self.oracle, regrown);
+        let stream = file.stream;
+        self.trace.note(|| format!("  file {stream} has {regrown} other rows"));
+        self.met(if regrown == 0 { "Cut" } else { "CutAndRegrown" });
+    }
+
+    fn delete(&mut self, rng: &mut Rng) {
+        let there = |f: &&mut File| f.state == FileState::There;
+        let mut files: Vec<&mut File> = self.files.iter_mut().filter(there).collect();
+        if files.is_empty() {
+            return;
+        }
+        let index = rng.usize(..files.len());
+        let file = files.swap_remove(index);
+        let is_open = file.reading.is_some();
+        file.state = if is_open { FileState::Deleted } else { FileState::Gone };
+        let stream = file.stream;
+        self.trace.note(|| format!("  file {stream} is deleted"));
+        self.met("Delete");
+        if self.files.len() < FILES_MAX && rng.bool() {
+            self.create(rng.u64(..8));
+        }
+    }
+
+    fn fail_disk(&mut self, rng: &mut Rng) {
+        const KINDS: [CallKind; 7] = [
+            CallKind::Write,
+            CallKind::SyncData,
+            CallKind::SyncDir,
+            CallKind::Open,
+            CallKind::Rename,
+            CallKind::Read,
+            CallKind::SetLen,
+        ];
+        let kind = KINDS[rng.usize(..KINDS.len())];
+        let (nth, times) = (rng.u64(1..6), rng.u64(1..4));
+        self.trace.note(|| format!("  {kind:?} fails {times} times from the {nth}th on"));
+        self.met("DiskFails");
+        self.disk.inject(Fault::new(FaultKind::Io).on(kind).nth(nth).times(times));
+    }
+
+    /// Bytes of one file of the journal are not what they were.
+    fn damage(&mut self, rng: &mut Rng) {
+        let is_data = |path: &std::path::PathBuf| {
+            path.extension().is_some_and(|extension| extension == "wseg" || extension == "wcur")
+        };
+        let files: Vec<_> = self.disk.names().into_iter().filter(is_data).collect();
+        if self.process.is_some() || files.is_empty() {
+            return;
+        }
+        let path = &files[rng.usize(..files.len())];
+        let mut bytes = self.disk.content(path).unwrap_or_default();
+        let from = rng.usize(..=bytes.len());
+        let to = (from + rng.usize(1..200)).min(bytes.len());
+        let what = rng.u8(..3);
+        match what {
+            0 => bytes[from..to].iter_mut().take(1).for_each(|byte| *byte ^= 1 << rng.u8(..8)),
+            1 => bytes[from..to].fill(0),
+            _ => bytes.truncate(from),
+        }
+        self.disk.put(path, &bytes);
+        let is_log = path.extension().is_some_and(|extension| extension == "wcur");
+        self.trace.note(|| format!("  {}: {what} at {from}..{to}", path.display()));
+        self.met(if is_log { "DamageOfPositions" } else { "DamageOfFrames" });
+        if is_log {
+            self.oracle.forget();
+        }
+    }
+
+    /// Only after a proper end: what was read for whom is known then.
+    fn reconfigure(&mut self, rng: &mut Rng) {
+        if self.process.is_some() || !self.is_clean || self.is_new_config {
+            return;
+        }
+        let index = rng.usize(..self.present.len());
+        let count = self.present.iter().filter(|present| **present).count();
+        if !self.present[index] && rng.u8(..3) == 0 {
+            self.met("Drop");
+            self.dropped.push(self.oracle.sinks.remove(index).name);
+            self.slots.remove(index);
+            self.present.remove(index);
+        } else if !self.present[index] {
+            self.met("ComeBack");
+            self.present[index] = true;
+        } else if count > 1 && rng.bool() {
+            self.met("StayAway");
+            self.present[index] = false;
+            self.oracle.sinks[index].was_absent = true;
+        } else if self.present.len() < SINKS_MAX {
+            self.met("Add");
+            self.add_sink();
+            let new = self.oracle.sinks.last_mut();
+            if let Some(sink) = new {
+                (sink.was_absent, sink.is_late) = (true, true);
+            }
+        }
+        self.is_new_config = true;
+    }
+
+    fn start(&mut self, rng: &mut Rng) {
+        if self.process.is_some() {
+            return;
+        }
+        self.oracle.begin_life();
+        loop {
+            let clock = FakeClock::default();
+            let config = small(rng);
+            let disk = Arc::new(self.disk.clone());
+            let opened = Journal::open_with_writer(config, disk, Arc::new(clock.clone()));
+            if self.disk.is_dead() {
+                drop(opened);
+                self.met("CrashAtStart");
+                self.disk = self.disk.crash(rng.u64(..));
+                continue;
+            }
+            match opened {
+                Ok((journal, writer)) => {
+                    self.open(journal, writer, clock, rng);
+                    break;
+                }
+                Err(error) => {
+                    self.trace.note(|| format!("  cannot start: {error}"));
+                    assert!(self.settings.disk, "a disk without faults opens: {error}");
+                    self.disk.faults().clear();
+                    self.disk.set_capacity(None);
+                }
+            }
+        }
+        self.is_clean = false;
+        if std::mem::take(&mut self.is_new_config) {
+            // Until that is flushed, nobody knows of a destination that is new.
+            self.disk.faults().clear();
+            self.disk.set_capacity(None);
+            assert!(self.flush(), "a disk without faults is flushed");
+        }
+    }
+
+    /// What a starting weir does, from its destinations to its sources.
+    fn open(
+        &mut self,
+        journal: Journal,
+        writer: weir_journal::JournalWriter,
+        clock: FakeClock,
+        rng: &mut Rng,
+    ) {
+        for name in SOURCES {
+            journal.register_source(name);
+        }
+        let mut readers = Vec::new();
+        for (index, sink) in self.oracle.sinks.iter_mut().enumerate() {
+            let spec = CursorSpec {
+                name: sink.name.clone(),
+                when_full: if sink.drops_oldest { WhenFull::DropOldest } else { WhenFull::Block },
+                buffer_limit_bytes: if sink.drops_oldest { rng.u64(1..16) * KIB } else { 64 * MIB },
+                window_bytes: rng.u64(1..64) * KIB,
+            };
+            let cursor = self.present[index].then(|| journal.cursor(spec).expect("a cursor"));
+            if let Some(cursor) = &cursor {
+                sink.index = cursor.index();
+            }
+            readers.push(cursor.map(Reader::new));
+        }
+        for name in self.dropped.drain(..) {
+            journal.drop_cursor(&name);
+        }
+        self.note_stated(&journal);
+        let ended = self.open_streams(&journal, rng);
+        assert_books_balance(&journal);
+        let lanes = (0..self.settings.lanes).map(|lane| LANES + lane);
+        let lanes =
+            lanes.map(|stream| (stream, open_lane(&journal, &mut self.oracle, stream))).collect();
+        journal.release_unclaimed();
+        self.note_ended(&journal, &ended);
+        assert_books_balance(&journal);
+        self.trace.note(|| {
+            let ledger = journal.ledger();
+            let of = |c: &CursorLedger| format!("{} in flight for {}", c.in_flight, c.name);
+            let waiting: Vec<String> = ledger.cursors.iter().map(of).collect();
+            format!("  starts; {}; lost: {:?}", waiting.join(", "), ledger.journal.recovery.lost)
+        });
+        self.process = Some(Process::new(journal, writer, clock, readers, lanes));
+    }
+
+    /// What a journal without frames knows can only stand in its log: it is owed, to the row.
+    fn note_stated(&mut self, journal: &Journal) {
+        if journal.ledger().journal.recovery.frames > 0 || self.oracle.has_forgotten {
+            return;
+        }
+        for source in SOURCES {
+            for known in journal.known_streams(SourceId::of(source)) {
+                let chain = chain_at(&self.oracle, &known.furthest);
+                self.oracle.note_known_before(&chain);
+            }
+        }
+    }
+
+    /// Returns the streams that have ended since the last start.
+    fn open_streams(&mut self, journal: &Journal, rng: &mut Rng) -> Vec<u64> {
+        let mut ended = Vec::new();
+        for file in &mut self.files {
+            if file.state == FileState::There {
+                file.open(journal, &mut self.oracle);
+                let (stream, reading) = (file.stream, file.reading);
+                self.trace.note(|| format!("  file {stream} from {reading:?}"));
+            }
+        }
+        for source in SOURCES {
+            let mut known = journal.known_streams(SourceId::of(source));
+            known.sort_unstable_by_key(|known| known.stream);
+            for known in known {
+                let gone = |f: &&File| f.stream == known.stream.0 && f.state == FileState::Gone;
+                if let Some(file) = self.files.iter().find(gone) {
+                    let chain = chain_at(&self.oracle, &known.furthest);
+                    self.trace.note(|| format!("  file {} is gone after {chain:?}", file.stream));
+                    self.oracle.set_chain(file.stream, source_of(file.stream), chain);
+                    file.end_unread(journal, &mut self.oracle, rng.bool());
+                    ended.push(file.stream);
+                }
+            }
+        }
+        ended
+    }
+
+    /// What the journal still knows of streams whose files are gone; of the others either all is
+    /// settled and folded, or nothing was ever known.
+    fn note_ended(&mut self, journal: &Journal, ended: &[u64]) {
+        let known: Vec<_> = SOURCES
+            .into_iter()
+            .flat_map(|source| journal.known_streams(SourceId::of(source)))
+            .collect();
+        for file in self.files.iter().filter(|f| f.state == FileState::Gone) {
+            match known.iter().find(|known| known.stream.0 == file.stream) {
+                Some(known) => {
+                    let chain = chain_at(&self.oracle, &known.furthest);
+                    self.oracle.set_chain(file.stream, source_of(file.stream), chain);
+                }
+                None if ended.contains(&file.stream) => {}
+                None => self.oracle.set_unknown(file.stream),
+            }
+            if let Some(book) = self.oracle.streams.get_mut(&file.stream) {
+                book.is_closed = true;
+                // What the log does not know was not noted before, and may be forgotten again.
+                book.is_noted |= ended.contains(&file.stream);
+            }
+        }
+    }
+
+    /// The source looks at one of its files, or at one that it has not opened yet.
+    fn look(&mut self, rng: &mut Rng) {
+        let Some(process) = &mut self.process else { return };
+        let readable = |f: &&mut File| f.state != FileState::Gone;
+        let mut files: Vec<&mut File> = self.files.iter_mut().filter(readable).collect();
+        if files.is_empty() {
+            return;
+        }
+        let index = rng.usize(..files.len());
+        let file = files.swap_remove(index);
+        if file.reading.is_none() {
+            file.open(&process.journal, &mut self.oracle);
+        }
+        let Some(reading) = file.reading else { return };
+        if self.oracle.begins[reading.begin].content != file.content {
+            let is_behind = reading.next < self.oracle.read_ever(reading.begin);
+            let has_frames = process.journal.ledger().journal.recovery.frames > 0;
+            self.is_vague |= is_behind && has_frames;
+            file.begin_again(&process.journal, &mut self.oracle);
+        }
+        let is_deleted = file.state == FileState::Deleted;
+        if is_deleted {
+            process.journal.persist_stream(StreamId(file.stream));
+        }
+        let Some(reading) = &mut file.reading else { return };
+        let count =
+            if reading.is_begun { rng.u64(1..14).min(file.written - reading.next) } else { 0 };
+        if count > 0 || !reading.is_begun {
+            let padding = rng.usize(..240);
+            let slots = (&self.slots[..], &self.present[..]);
+            let policy = policy(is_deleted);
+            append(
+                process,
+                &mut self.oracle,
+                slots,
+                file.stream,
+                reading,
+                (count, padding),
+                policy,
+            );
+            self.trace.note(|| format!("  file {} is read to {reading:?}", file.stream));
+        }
+        if is_deleted && reading.is_begun && reading.next == file.written {
+            process.journal.close_stream(StreamId(file.stream));
+            file.state = FileState::Gone;
+            file.reading = None;
+            if let Some(book) = self.oracle.streams.get_mut(&file.stream) {
+                book.is_closed = true;
+            }
+            self.trace.note(|| format!("  file {} is closed", file.stream));
+        }
+    }
+
+    fn receive(&mut self, rng: &mut Rng) {
+        let Some(process) = &mut self.process else { return };
+        if process.lanes.is_empty() {
+            return;
+        }
+        let lane = rng.usize(..process.lanes.len());
+        let (stream, mut reading) = process.lanes[lane];
+        let what = (rng.u64(1..8), rng.usize(..240));
+        let slots = (&self.slots[..], &self.present[..]);
+        append(process, &mut self.oracle, slots, stream, &mut reading, what, WritePolicy::OnAppend);
+        process.lanes[lane].1 = reading;
+        self.trace.note(|| format!("  lane {stream} is at {reading:?}"));
+    }
+
+    fn collect_tickets(&mut self) {
+        if let Some(process) = &mut self.process {
+            self.oracle.promised.extend(process.resolved());
+        }
+    }
+
+    /// Everything that is due is written; what is acknowledged is durable, if the disk is well.
+    fn flush(&mut self) -> bool {
+        let Some(process) = &mut self.process else { return false };
+        process.catch_up();
+        let is_durable = !self.disk.is_dead() && process.is_disk_well();
+        if is_durable {
+            self.note_durable();
+        }
+        self.collect_tickets();
+        is_durable
+    }
+
+    fn note_durable(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        for (reader, sink) in process.readers.iter_mut().zip(&mut self.oracle.sinks) {
+            if let Some(reader) = reader {
+                reader.note_durable(sink);
+            }
+        }
+        for source in SOURCES {
+            for known in process.journal.known_streams(SourceId::of(source)) {
+                if let Some(book) = self.oracle.streams.get_mut(&known.stream.0) {
+                    book.is_noted = true;
+                }
+                let chain = chain_at(&self.oracle, &known.furthest);
+                self.oracle.note_known(&chain);
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.met("End");
+        let Some(process) = &mut self.process else { return };
+        process.end();
+        if !self.disk.is_dead() && process.is_disk_well() {
+            self.note_durable();
+            self.is_clean = true;
+        }
+        self.collect_tickets();
+        self.process = None;
+        self.disk = self.disk.kill();
+        self.close_files();
+    }
+
+    /// The process dies, with the machine or alone.
+    fn die(&mut self, mut rng: Rng, is_alone: bool) {
+        self.collect_tickets();
+        self.disk = if is_alone && !self.disk.is_dead() {
+            self.disk.kill()
+        } else {
+            self.disk.crash(rng.u64(..))
+        };
+        self.process = None;
+        self.close_files();
+    }
+
+    fn close_files(&mut self) {
+        for file in &mut self.files {
+            file.reading = None;
+            if file.state == FileState::Deleted {
+                file.state = FileState::Gone;
+            }
+        }
+    }
+
+    /// No more faults: everything is read, taken and settled, and then compared.
+    fn finish(&mut self) {
+        self.trace.note(|| "the end".to_owned());
+        self.disk.faults().clear();
+        self.disk.set_capacity(None);
+        if self.process.is_some() && self.disk.is_dead() {
+            self.die(Rng::with_seed(0), false);
+        }
+        self.present.iter_mut().for_each(|present| *present = true);
+        let mut rng = Rng::with_seed(1);
+        let is_complete =
+            self.process.as_ref().is_some_and(|p| p.readers.iter().all(Option::is_some));
+        if self.process.is_some() && !is_complete {
+            self.end();
+        }
+        self.start(&mut rng);
+        for round in 0.. {
+            assert!(round < 10_000, "it never ends: {:?}", self.ledger());
+            for _ in 0..self.files.len() {
+                self.look(&mut rng);
+            }
+            let Some(process) = &mut self.process else { return };
+            for (reader, sink) in process.readers.iter_mut().zip(&mut self.oracle.sinks) {
+                let Some(reader) = reader else { continue };
+                reader.settle_all(sink);
+            }
+            assert!(self.flush() || round < 9_000, "the disk is well");
+            let is_done = |f: &File| {
+                let is_read = |r: &Reading| {
+                    let is_here = self.oracle.begins[r.begin].content == f.content;
+                    r.is_begun && is_here && r.next == f.written
+                };
+                f.state == FileState::Gone || f.reading.as_ref().is_some_and(is_read)
+            };
+            let is_settled =
+                || self.ledger().is_some_and(|l| l.cursors.iter().all(|c| c.in_flight == 0));
+            if self.files.iter().all(is_done) && is_settled() && self.flush() {
+                break;
+            }
+        }
+        let Some(process) = &self.process else { return };
+        assert_books_balance(&process.journal);
+        if self.is_vague {
+            self.met("NotCompared");
+        } else {
+            self.oracle.compare(&process.journal.ledger());
+        }
+        self.end();
+    }
+
+    fn ledger(&self) -> Option<weir_journal::Ledger> {
+        self.process.as_ref().map(|process| process.journal.ledger())
+    }
+
+    /// Counts a fault with the state that it meets.
+    fn met(&mut self, fault: &'static str) {
+        self.trace.note(|| format!("  {fault}"));
+        let mut conditions = Vec::new();
+        if self.present.iter().any(|present| !present) {
+            conditions.push(Condition::Absent);
+        }
+        let Some(process) = &self.process else {
+            conditions.push(Condition::Down);
+            return self.coverage.note(fault, &conditions);
+        };
+        let ledger = process.journal.ledger();
+        let active = || ledger.cursors.iter().filter(|cursor| cursor.active);
+        let behind = active().filter(|cursor| cursor.in_flight > 0).count();
+        conditions.push(match behind {
+            0 => Condition::Settled,
+            _ if behind < active().count() => Condition::Apart,
+            _ => Condition::Behind,
+        });
+        let is = |holds: bool, condition| holds.then_some(condition);
+        conditions.extend(is(ledger.journal.segments > 0, Condition::OnDisk));
+        conditions.extend(is(ledger.journal.disk_error.is_some(), Condition::DiskFails));
+        conditions.extend(is(!ledger.journal.recovery.lost.is_empty(), Condition::Lost));
+        let hangs = process.readers.iter().flatten().any(|reader| reader.hangs);
+        conditions.extend(is(hangs, Condition::Hangs));
+        self.coverage.note(fault, &conditions);
+    }
+}
+
+fn small(rng: &mut Rng) -> JournalConfig {
+    JournalConfig {
+        ring_bytes: rng.u64(2..48) * KIB,
+        limit_bytes: 64 * MIB,
+        segment_bytes: rng.u64(1..16) * KIB,
+        commit_interval: Duration::from_micros(rng.u64(..2000)),
+        spill_after: Duration::from_micros(rng.u64(..2000)),
+        ..config(DIR)
+    }
+}
+
+/// Hands rows to the journal; if it takes them, the reading is behind them.
+fn append(
+    process: &mut Process,
+    oracle: &mut Oracle,
+    (slots, present): (&[u64], &[bool]),
+    stream: u64,
+    reading: &mut Reading,
+    (count, padding): (u64, usize),
+    policy: WritePolicy,
+) {
+    let is_for =
+        |sink: usize, row: u64| present[sink] && wanted(stream, row) >> slots[sink] & 1 == 1;
+    let route = |row: u64| {
+        let sinks = oracle.sinks.iter().enumerate().filter(|(sink, _)| is_for(*sink, row));
+        sinks.map(|(_, sink)| 1 << sink.index).sum()
+    };
+    let batch = batch(oracle, stream, reading, count, padding, route);
+    let Ok(ticket) = process.journal.append(batch, policy) else { return };
+    let content = oracle.begins[reading.begin].content;
+    let rows = reading.next..reading.next + count;
+    for (index, sink) in oracle.sinks.iter_mut().enumerate() {
+        for row in rows.clone().filter(|row| is_for(index, *row)) {
+            sink.mark(content, row, OFFERED | NOW);
+        }
+    }
+    reading.next += count;
+    reading.is_begun = true;
+    oracle.note_read(reading);
+    oracle.set_chain(stream, source_of(stream), oracle.chain(reading.begin, reading.next));
+    if policy == WritePolicy::OnAppend {
+        process.wait_for(ticket, rows.map(|row| (stream, content, row)).collect());
+    }
+}
