@@ -9,11 +9,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use support::{
-    ALL_IS_DUE, HeldWriter, MIB, Part, config, cursor, numbers, open, open_stream, take,
+    ALL_IS_DUE, HeldWriter, KIB, MIB, Part, config, cursor, cursor_spec, drain, numbers, open,
+    open_stream, take,
 };
 use weir_journal::{
-    AppendTicket, Cursor, Journal, JournalConfig, JournalWriter, Outcome, RefusedReason, Step,
-    WritePolicy,
+    AppendTicket, Cursor, CursorSpec, Journal, JournalConfig, JournalWriter, Outcome,
+    RefusedReason, Step, WhenFull, WritePolicy,
 };
 use weir_model::{Batch, StreamId};
 use weir_testkit::{CallKind, FakeClock, Fault, FaultKind, FaultyDisk, Pause};
@@ -53,7 +54,8 @@ fn a_settled_batch_is_as_safe_as_what_its_stream_has_before_it() {
     clock.advance(ALL_IS_DUE);
     while writer.step() == Step::Worked {}
     assert!(is_safe(&mut first) && is_safe(&mut second) && is_safe(&mut third));
-    assert_eq!(journal.ledger().journal.frames_written, 1);
+    // Also those that are settled: until the first one is, no book that survives a crash has them.
+    assert_eq!(journal.ledger().journal.frames_written, 3);
     hec.ack(&one, Outcome::delivered(5));
 }
 
@@ -71,6 +73,42 @@ fn batches_that_are_settled_in_order_are_safe_without_being_written() {
     clock.advance(ALL_IS_DUE);
     while writer.step() == Step::Worked {}
     assert_eq!(journal.ledger().journal.frames_written, 0);
+}
+
+/// What a full buffer discards while something before it is in flight has been acknowledged to its
+/// sender all the same: after a crash it is still counted.
+#[test]
+fn what_is_discarded_behind_a_batch_in_flight_is_counted_after_a_crash() {
+    let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
+    let (journal, mut writer) = stepped(&disk, &clock);
+    let spec = CursorSpec {
+        when_full: WhenFull::DropOldest,
+        buffer_limit_bytes: 32 * KIB,
+        ..cursor_spec("hec")
+    };
+    let mut hec = journal.cursor(spec).unwrap();
+    open_stream(&journal, 1);
+    let append = |n| {
+        let part = Part::new(1, n, 1).padding(12_000).unrepeatable();
+        durable(journal.append(part.build(), SAFE).unwrap())
+    };
+    let mut tickets = vec![append(0)];
+    let in_flight = take(&mut hec).unwrap();
+    tickets.extend([append(1), append(2)]);
+    assert_eq!(journal.ledger().cursors[0].book.discarded_total(), 1);
+    catch_up(&mut writer, &clock);
+    assert!(tickets.iter_mut().all(is_safe));
+    drop((journal, writer, hec, in_flight));
+    let disk = disk.crash(1);
+    let journal = open(config(DIR), Arc::new(disk));
+    let mut hec = cursor(&journal, "hec");
+    open_stream(&journal, 1);
+    journal.release_unclaimed();
+    // What is discarded may come after all, if its space was not given back yet.
+    let arrived = drain(&mut hec).len() as u64;
+    let book = journal.ledger().cursors[0].book;
+    assert_eq!((book.routed, book.delivered, book.discarded_total()), (3, arrived, 3 - arrived));
+    journal.shutdown();
 }
 
 /// A journal whose first frames of stream 1 are on disk alone, not flushed, while its file is

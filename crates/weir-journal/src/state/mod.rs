@@ -431,12 +431,35 @@ impl State {
             return;
         }
         let (stream, is_volatile, is_written) = (slot.stream, !slot.durable, slot.writing);
+        let is_awaited = slot.durable && !slot.synced;
         if is_volatile {
             self.no_longer_volatile(stream);
         }
-        if !is_written {
+        // What was settled behind a gap stands in no book that survives a crash, until the gap is
+        // closed: it must be known all the same that it was there.
+        let is_on_its_way = is_written || (is_awaited && self.is_behind_a_gap(stream, seq));
+        if !is_on_its_way {
             self.remove_slot(seq);
         }
+    }
+
+    /// A slot that was settled behind a gap need not reach the disk once the gap is closed.
+    pub(crate) fn forget_settled(&mut self, stream: StreamId, seq: u64) {
+        let is_settled = self.slots.get(&seq).is_some_and(|s| s.holders == 0 && !s.writing);
+        if is_settled && !self.is_behind_a_gap(stream, seq) {
+            self.remove_slot(seq);
+        }
+    }
+
+    /// Some destination has settled the slot and not yet all that stands before it in its stream.
+    fn is_behind_a_gap(&self, stream: StreamId, seq: u64) -> bool {
+        let is_settled = |e: &Entry| matches!(e.status, Status::Settled(_));
+        let has_gap = |cs: &CursorStream| {
+            let at = cs.entries.partition_point(|entry| entry.seq < seq);
+            cs.entries.get(at).is_some_and(|entry| entry.seq == seq)
+                && !cs.entries.range(..at).all(is_settled)
+        };
+        self.cursors.iter().filter_map(|c| c.streams.get(&stream)).any(has_gap)
     }
 
     /// One destination less will read the slot's bytes; after the last one they need not be in

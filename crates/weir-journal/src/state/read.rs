@@ -242,6 +242,7 @@ impl State {
             self.cursors[index].committed_book.routed += entry.routed;
             add_outcome(&mut self.cursors[index].committed_book, &outcome);
             self.cursors[index].is_book_dirty |= entry.routed > 0;
+            self.forget_settled(stream, entry.seq);
             moved = Some(entry.tail);
         }
         if let Some(tail) = moved {
