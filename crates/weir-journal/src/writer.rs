@@ -212,6 +212,10 @@ impl Writer {
     fn probe(&mut self) {
         let bytes = self.shared.lock().failed_bytes;
         let tried = self.check_space(bytes).and_then(|()| self.open_segment_if_needed());
+        if tried.as_ref().is_err_and(is_space) {
+            // Only a closed segment gives space back.
+            let _reported_already = self.close_segment();
+        }
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| match tried {
             Ok(()) => {
@@ -402,10 +406,8 @@ impl Writer {
     /// Nothing of the group is safe. It is tried again with the next segment, or with this one
     /// if only space was missing.
     fn frames_failed(&mut self, batches: &[(u64, Arc<Batch>)], error: &io::Error) {
-        let is_space =
-            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         if let Some(current) = &mut self.current {
-            current.failed |= !is_space;
+            current.failed |= !is_space(error);
             if current.failed {
                 let _reported_already = self.close_segment();
             }
@@ -505,6 +507,10 @@ impl Hole {
     fn new(id: u64, segment: &SegmentState, start: u64, len: u64) -> Self {
         Self { segment: id, file: segment.file.clone(), start, len }
     }
+}
+
+fn is_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// A range to give back to the file system.
