@@ -14,6 +14,7 @@ use weir_host::record_file::{self, HEADER_LEN};
 use weir_host::{Disk, DiskFile, OpenMode};
 use weir_model::{CursorBook, Position, SourceBook, SourceId, StreamId};
 
+use crate::fields::{Fields, put_bytes, put_encoded, put_tail, put_u32};
 use crate::limits::CURSOR_LOG_BYTES_MIN;
 use crate::segment::{in_place, is_damage};
 use crate::spec::JournalError;
@@ -180,37 +181,6 @@ fn replay(disk: &dyn Disk, path: &Path, state: &mut State) -> Result<u64, Journa
         Some(())
     });
     Ok(u64::from(is_damaged) + damage.stretches)
-}
-
-/// Reads fields; every getter gives a default once the record is exhausted.
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, len: usize) -> &'a [u8] {
-        let (field, rest) = self.0.split_at(len.min(self.0.len()));
-        self.0 = rest;
-        field
-    }
-    pub(crate) fn u64(&mut self) -> u64 {
-        let field = self.take(8);
-        u64::from_le_bytes(std::array::from_fn(|i| field.get(i).copied().unwrap_or(0)))
-    }
-    pub(crate) fn u32(&mut self) -> u32 {
-        let field = self.take(4);
-        u32::from_le_bytes(std::array::from_fn(|i| field.get(i).copied().unwrap_or(0)))
-    }
-    pub(crate) fn u8(&mut self) -> u8 {
-        self.take(1).first().copied().unwrap_or(0)
-    }
-    pub(crate) fn tail(&mut self) -> Arc<CommitTail> {
-        let end = Position::new(self.u32(), self.u64());
-        let book = SourceBook::decode(self.bytes());
-        Arc::new(CommitTail { end, state: self.bytes().into(), book })
-    }
-    pub(crate) fn bytes(&mut self) -> &'a [u8] {
-        let len = self.u32() as usize;
-        self.take(len)
-    }
 }
 
 /// Applies a record: its kind, then its entries.
@@ -485,17 +455,6 @@ impl Records {
     }
 }
 
-pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-pub(crate) fn put_tail(out: &mut Vec<u8>, tail: &CommitTail) {
-    put_u32(out, tail.end.epoch);
-    out.extend_from_slice(&tail.end.offset.to_le_bytes());
-    put_encoded(out, |out| tail.book.encode(out));
-    put_bytes(out, &tail.state);
-}
-
 /// Every destination that is not at `furthest`.
 fn put_standings(out: &mut Vec<u8>, state: &State, stream: StreamId, furthest: Position) {
     let count_at = out.len();
@@ -520,19 +479,6 @@ fn put_standings(out: &mut Vec<u8>, state: &State, stream: StreamId, furthest: P
         }
     }
     out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
-}
-
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_u32(out, bytes.len() as u32);
-    out.extend_from_slice(bytes);
-}
-
-pub(crate) fn put_encoded(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
-    let at = out.len();
-    put_u32(out, 0);
-    encode(out);
-    let len = (out.len() - at - 4) as u32;
-    out[at..at + 4].copy_from_slice(&len.to_le_bytes());
 }
 
 /// Writes a new generation under a temporary name, makes it durable, then gives it its name.

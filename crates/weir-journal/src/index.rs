@@ -13,7 +13,7 @@ use std::sync::Arc;
 use weir_host::DiskFile;
 use weir_model::{Batch, FrameHeader, Position, SourceId, StreamId};
 
-use crate::cursor_log::{Fields, put_bytes, put_encoded, put_tail, put_u32};
+use crate::fields::{Fields, put_bytes, put_encoded, put_tail, put_u32};
 use crate::segment::SALT_LEN;
 use crate::state::{CommitTail, Location};
 
@@ -69,8 +69,15 @@ pub(crate) struct SegmentIndex {
 }
 
 impl SegmentIndex {
-    /// Adds a frame that stands behind all others. Destinations have indexes below `cursors`.
-    pub(crate) fn add(&mut self, location: Location, batch: &Batch, cursors: usize) {
+    /// Adds a frame that stands behind all others, with what a commit at its end persists.
+    /// Destinations have indexes below `cursors`.
+    pub(crate) fn add(
+        &mut self,
+        location: Location,
+        batch: &Batch,
+        tail: Arc<CommitTail>,
+        cursors: usize,
+    ) {
         let header = batch.header();
         let routed = (0..cursors).map(|index| (index, batch.routed_count(index)));
         self.entries.push(IndexEntry {
@@ -80,7 +87,6 @@ impl SegmentIndex {
             routed: routed.filter(|(_, count)| *count > 0).collect(),
             keys: batch.keys().collect(),
         });
-        let tail = CommitTail::of(batch);
         let is_known = self.streams.get(&header.stream);
         if is_known.is_none_or(|known| known.tail.end <= tail.end) {
             let (source, group) = (header.source, header.group);

@@ -11,6 +11,7 @@
 
 mod cursor;
 mod cursor_log;
+mod fields;
 mod index;
 mod limits;
 mod recovery;

@@ -25,8 +25,22 @@ use crate::state::{CommitTail, Location, RecoveredFrame, SegmentState, State};
 pub(crate) struct Opened {
     pub(crate) cursor_log: CursorLog,
     pub(crate) next_segment: u64,
-    /// Held as long as the journal lives.
-    pub(crate) lock: Box<dyn DiskFile>,
+    pub(crate) lock: Lock,
+}
+
+/// Held as long as the journal lives; while its name leads to it, the directory is the journal's.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: Box<dyn DiskFile>,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// An error when somebody has removed or replaced the directory: what is written to it then is
+    /// gone, or belongs to another process.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        segment::in_place(&*self.file, &self.path)
+    }
 }
 
 /// Locks the directory and reads everything into `state`.
@@ -66,15 +80,11 @@ pub(crate) fn open(disk: &dyn Disk, state: &mut State) -> Result<Opened, Journal
     Ok(Opened { cursor_log, next_segment: last.unwrap_or(0) + 1, lock })
 }
 
-pub(crate) fn lock_path(dir: &Path) -> PathBuf {
-    dir.join("lock")
-}
-
-fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskFile>, JournalError> {
-    let path = lock_path(dir);
+fn lock(disk: &dyn Disk, dir: &Path) -> Result<Lock, JournalError> {
+    let path = dir.join("lock");
     let locked = disk.open(&path, OpenMode::Create).and_then(|file| Ok((file.try_lock()?, file)));
     match locked {
-        Ok((true, file)) => Ok(file),
+        Ok((true, file)) => Ok(Lock { file, path }),
         Ok((false, _)) => Err(JournalError::Locked { dir: dir.to_owned() }),
         Err(error) => Err(JournalError::Io { what: "cannot lock", path, error }),
     }
@@ -238,7 +248,7 @@ impl Found<'_> {
     ) {
         let mut index = SegmentIndex::default();
         for (location, batch) in frames {
-            index.add(*location, batch, cursors);
+            index.add(*location, batch, CommitTail::of(batch), cursors);
         }
         let encoded = index.encode(self.opening.salt);
         let file = &segment.file;

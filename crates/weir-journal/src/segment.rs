@@ -47,8 +47,8 @@ pub(crate) fn number_of(path: &Path) -> Option<u64> {
 /// Stands in the index of a destination that was not configured when the segment was begun.
 const ABSENT: u32 = 1 << 31;
 
-/// A fresh salt and the table of names: which destination each bit of a route means, and whether it was configured.
-/// It makes a segment readable by itself, even when the cursor log is lost.
+/// A fresh salt and the table of names: which destination each bit of a route means, and whether it
+/// was configured. It makes a segment readable by itself, even when the cursor log is lost.
 pub(crate) fn encode_names<'a>(names: impl Iterator<Item = (usize, &'a str, bool)>) -> Vec<u8> {
     let mut table = Vec::new();
     for (index, name, is_configured) in names {
@@ -81,7 +81,7 @@ fn decode_names(mut table: &[u8], opening: &mut Opening) {
     opening.absent = absent.into();
 }
 
-/// The salt in an encoded table.
+/// The salt that an encoded table begins with.
 pub(crate) fn salt_of(names: &[u8]) -> [u8; SALT_LEN] {
     std::array::from_fn(|i| names[i])
 }
@@ -138,15 +138,12 @@ pub(crate) fn read_opening(file: &dyn DiskFile, path: &Path) -> Result<Opening, 
         Err(e) if is_damage(&e) => return Ok(Opening::default()),
         Err(error) => return Err(io_error(error)),
     }
+    let salt = salt_of(&header[HEADER_LEN as usize..]);
     match record_file::version(&header[..record_file::HEADER_LEN], MAGIC) {
         Some(VERSION) => {}
         Some(version) => return Err(JournalError::Version { file: path.to_owned(), version }),
-        None => {
-            let salt = std::array::from_fn(|i| header[HEADER_LEN as usize + i]);
-            return Ok(Opening { salt, ..Opening::default() });
-        }
+        None => return Ok(Opening { salt, ..Opening::default() }),
     }
-    let salt = std::array::from_fn(|i| header[HEADER_LEN as usize + i]);
     let [len, crc] = [24, 28].map(|at| u32::from_le_bytes(std::array::from_fn(|i| header[at + i])));
     if u64::from(len) > NAMES_BYTES_MAX.min(file.len().map_err(io_error)?) {
         return Ok(Opening { frames_at: HEADER_LEN, salt, ..Opening::default() });

@@ -19,10 +19,10 @@ use crate::Shared;
 use crate::cursor_log::{self, CursorLog, Records};
 use crate::index::SegmentIndex;
 use crate::limits::{APPEND_GROUP_INTERVAL, DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, GROUP_BYTES};
-use crate::recovery::{self, Opened};
+use crate::recovery::{Lock, Opened};
 use crate::segment::{self, ReadError, SALT_LEN};
 use crate::spec::{RefusedReason, Step};
-use crate::state::{Location, SegmentState, State};
+use crate::state::{CommitTail, Location, SegmentState, State};
 
 /// What the lock holder asks the disk to do next.
 #[derive(Debug)]
@@ -51,14 +51,14 @@ pub(crate) struct Writer {
     next_segment: u64,
     /// Space that waits for positions that could not be written yet.
     unwritten: Vec<Location>,
-    /// Held as long as the journal lives; while its name leads to it, the directory is the journal's.
-    lock: Box<dyn DiskFile>,
+    lock: Lock,
 }
 
 /// The segment that is being appended to.
 #[derive(Debug)]
 struct Current {
     id: u64,
+    path: PathBuf,
     file: Arc<dyn DiskFile>,
     len: u64,
     /// Slots whose frames were written and not flushed.
@@ -243,17 +243,10 @@ impl Writer {
         Ok(())
     }
 
-    /// The directory is still the one that was opened: not when somebody has removed or replaced
-    /// it. What is written to it then is gone, or belongs to another process.
-    fn check_directory(&self) -> io::Result<()> {
-        let path = recovery::lock_path(&self.shared.lock().config.dir);
-        segment::in_place(&*self.lock, &path)
-    }
-
     /// Refuses to write beyond the journal's own limit or into the last of the free space, or when
     /// the directory is gone.
     fn check_space(&self, bytes: u64) -> io::Result<()> {
-        self.check_directory()?;
+        self.lock.check()?;
         let (limit, free_min, used, dir) = {
             let state = self.shared.lock();
             let config = &state.config;
@@ -296,8 +289,8 @@ impl Writer {
         let file: Arc<dyn DiskFile> = Arc::from(file);
         self.shared.lock().segments.insert(id, SegmentState::new(file.clone(), len));
         let (unsynced, salt) = (Vec::new(), segment::salt_of(&names));
-        let current = Current { id, file, len, unsynced, names_version, salt, failed: false };
-        self.current = Some(current);
+        let (path, failed) = (segment::file_name(&dir, id), false);
+        self.current = Some(Current { id, path, file, len, unsynced, names_version, salt, failed });
         Ok(())
     }
 
@@ -306,9 +299,8 @@ impl Writer {
         if current.unsynced.is_empty() {
             return Ok(());
         }
-        let path = segment::file_name(&self.shared.lock().config.dir, current.id);
         let synced = current.file.sync_data();
-        if let Err(error) = synced.and_then(|()| segment::in_place(&*current.file, &path)) {
+        if let Err(error) = synced.and_then(|()| segment::in_place(&*current.file, &current.path)) {
             current.failed = true;
             return Err(error);
         }
@@ -425,7 +417,7 @@ impl Writer {
 
     fn write_positions(&mut self, records: &Records, dead: Vec<Location>) {
         self.unwritten.extend(dead);
-        let written = if let Err(error) = self.check_directory() {
+        let written = if let Err(error) = self.lock.check() {
             Err(error)
         } else if self.cursor_log.needs_rewrite() {
             let snapshot = cursor_log::snapshot(&self.shared.lock());
@@ -454,9 +446,10 @@ impl Writer {
         tracing::error!(%error, "positions could not be written; after a crash now, more would be sent again");
         let snapshot = cursor_log::snapshot(&self.shared.lock());
         let rewritten = self
-            .check_directory()
+            .lock
+            .check()
             .and_then(|()| self.cursor_log.rewrite(&*self.disk, &snapshot))
-            .and_then(|()| self.check_directory());
+            .and_then(|()| self.lock.check());
         let Err(error) = rewritten else { return true };
         let mut state = self.shared.lock();
         let now = self.shared.clock.monotonic();
@@ -692,9 +685,11 @@ fn frames_placed(state: &mut State, batches: &[(u64, Arc<Batch>)], locations: &[
     let cursors = state.cursors.len();
     for ((seq, batch), location) in batches.iter().zip(locations) {
         state.frames_written += 1;
+        let slot = state.slots.get(seq);
+        let tail = slot.map_or_else(|| CommitTail::of(batch), |slot| slot.tail.clone());
         if let Some(segment) = state.segments.get_mut(&location.segment) {
             segment.live_frames += 1;
-            segment.index.add(*location, batch, cursors);
+            segment.index.add(*location, batch, tail, cursors);
             segment.len = segment.len.max(location.offset + u64::from(location.len));
         }
         match state.slots.get_mut(seq) {

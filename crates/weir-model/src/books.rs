@@ -252,17 +252,6 @@ impl CursorBook {
         self.delivered + self.dead_lettered + self.discarded_total()
     }
 
-    /// Adds another stream's counts.
-    pub fn add(&mut self, other: &Self) {
-        self.routed += other.routed;
-        self.delivered += other.delivered;
-        self.dead_lettered += other.dead_lettered;
-        self.resent += other.resent;
-        for (sum, n) in self.discarded.iter_mut().zip(other.discarded) {
-            *sum += n;
-        }
-    }
-
     /// Appends the form that stands in the cursor log.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let plain = [self.routed, self.delivered, self.dead_lettered, self.resent];

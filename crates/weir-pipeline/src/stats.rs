@@ -221,6 +221,12 @@ pub(crate) fn sub(gauge: &AtomicU64, n: u64) {
     gauge.fetch_sub(n, Ordering::Relaxed);
 }
 
+/// What one of many contributes to a gauge has changed.
+pub(crate) fn shift(gauge: &AtomicU64, before: u64, now: u64) {
+    // Wraps where it is less than before, and so does the sum: the gauge is right.
+    gauge.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+}
+
 /// Sets a gauge.
 pub fn set(gauge: &AtomicU64, n: u64) {
     gauge.store(n, Ordering::Relaxed);

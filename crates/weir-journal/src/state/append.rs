@@ -500,8 +500,7 @@ impl State {
         }
         let first_record = batch.records_up_to(skip_to);
         let routed = routed_from(batch, index, first_record);
-        self.pay_debt(index, stream, tail.end, routed);
-        let Some(cs) = self.cursors[index].streams.get(&stream) else { return false };
+        cs.pay_debt(tail.end, routed);
         let through = cs.through() + routed;
         let behind = |at| routed_from(batch, index, batch.records_up_to(at).max(first_record));
         let entry = Entry {
@@ -536,9 +535,7 @@ impl State {
                 // One place is as good as two: behind an entry that is held there may be many.
                 *last = entry;
             } else {
-                let at_front = cs.next == cs.entries.len();
-                cs.entries.push_back(entry);
-                cs.next += usize::from(at_front);
+                cs.push_settled(entry);
             }
             self.commit_prefix(index, stream, now);
             return false;
@@ -676,9 +673,9 @@ impl State {
         cs.waiting_bytes += grown;
         cs.pending_bytes += grown;
         cursor.pending_bytes += grown;
+        cs.pay_debt(tail.end, more);
         cursor.total.routed += more;
         cursor.in_flight += more;
-        self.pay_debt(index, stream, tail.end, more);
         self.note_waiting(index, grown, now);
     }
 }

@@ -253,7 +253,7 @@ impl State {
     }
 }
 
-fn add_outcome(book: &mut weir_model::CursorBook, outcome: &Outcome) {
+pub(super) fn add_outcome(book: &mut weir_model::CursorBook, outcome: &Outcome) {
     book.delivered += outcome.delivered;
     book.dead_lettered += outcome.dead_lettered;
     book.resent += outcome.resent;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use weir_model::{DiscardReason, Position, SourceId, StreamId};
 
+use super::read::add_outcome;
 use super::{CommitTail, CursorState, Entry, State, Status};
 use crate::limits::EPOCHS_MAX;
 use crate::spec::{LostRecords, ResumePoint};
@@ -147,6 +148,25 @@ impl CursorStream {
         self.entries.back().map_or(self.committed, |e| e.tail.end)
     }
 
+    /// Adds an entry that nobody has to take.
+    pub(crate) fn push_settled(&mut self, entry: Entry) {
+        let at_front = self.next == self.entries.len();
+        self.entries.push_back(entry);
+        self.next += usize::from(at_front);
+    }
+
+    /// Rows that an earlier run owed were appended again, up to `end`.
+    pub(crate) fn pay_debt(&mut self, end: Position, rows: u64) {
+        if self.debt.rows == 0 {
+            return;
+        }
+        if end >= self.debt.until {
+            self.debt = Debt::default();
+        } else {
+            self.debt.pay(rows, end.epoch);
+        }
+    }
+
     /// Rows entered so far.
     pub(crate) fn through(&self) -> u64 {
         self.entries.back().map_or(self.committed_through, |e| e.through)
@@ -266,19 +286,6 @@ impl State {
         (base < furthest).then(|| self.cursors.iter().filter_map(owed).collect())
     }
 
-    /// Rows that an earlier run owed were appended again.
-    pub(crate) fn pay_debt(&mut self, index: usize, stream: StreamId, end: Position, rows: u64) {
-        let Some(cs) = self.cursors[index].streams.get_mut(&stream) else { return };
-        if cs.debt.rows == 0 {
-            return;
-        }
-        if end >= cs.debt.until {
-            cs.debt = Debt::default();
-        } else {
-            cs.debt.pay(rows, end.epoch);
-        }
-    }
-
     /// What destinations are still owed of the stream is gone, up to `at`: it is counted for each
     /// of them, and they go on behind that place. `part` says how much of a debt that is.
     pub(crate) fn lose(
@@ -314,14 +321,16 @@ impl State {
     ) {
         // First: the stream may end with them.
         self.note_lost(index, stream, rows, reason);
+        let discarded = (rows > 0).then_some((reason, rows));
+        let outcome = Outcome { discarded, ..Outcome::default() };
         if self.cursors[index].is_active() {
-            self.enter_lost(index, stream, at, (rows, reason), now);
+            self.enter_lost(index, stream, at, (rows, outcome), now);
             return;
         }
         let cursor = &mut self.cursors[index];
         for book in [&mut cursor.total, &mut cursor.committed_book] {
             book.routed += rows;
-            book.discarded[reason as usize] += rows;
+            add_outcome(book, &outcome);
         }
         cursor.is_book_dirty |= rows > 0;
     }
@@ -332,7 +341,7 @@ impl State {
         index: usize,
         stream: StreamId,
         at: &Arc<CommitTail>,
-        (rows, reason): (u64, DiscardReason),
+        (rows, outcome): (u64, Outcome),
         now: Duration,
     ) {
         let seq = self.next_seq;
@@ -350,8 +359,6 @@ impl State {
         } else {
             at.clone()
         };
-        let discarded = (rows > 0).then_some((reason, rows));
-        let status = Status::Settled(Outcome { discarded, ..Outcome::default() });
         let entry = Entry {
             seq,
             tail,
@@ -360,14 +367,12 @@ impl State {
             inside: Vec::new(),
             skip_to,
             bytes: 0,
-            status,
+            status: Status::Settled(outcome),
             is_joined: false,
         };
+        cs.push_settled(entry);
         cursor.total.routed += rows;
-        cursor.total.discarded[reason as usize] += rows;
-        let at_front = cs.next == cs.entries.len();
-        cs.entries.push_back(entry);
-        cs.next += usize::from(at_front);
+        add_outcome(&mut cursor.total, &outcome);
         self.commit_prefix(index, stream, now);
     }
 

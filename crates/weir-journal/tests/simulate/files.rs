@@ -2,13 +2,10 @@
 //! as a tail does. Where an earlier run was it knows only from what the journal hands back.
 
 use weir_journal::{Journal, ResumePoint, StreamSpec, WritePolicy};
-use weir_model::{
-    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
-    SourceId, StreamId,
-};
+use weir_model::{Batch, BatchBuilder, BatchClass, Position, Seal, SourceBook, SourceId, StreamId};
 
 use crate::oracle::{Chain, Oracle, rows_of};
-use crate::support::{STEP, book_of};
+use crate::support::{STEP, book_of, push_record};
 
 /// Names of the sources; the last one is sent its rows over connections.
 pub(crate) const SOURCES: [&str; 3] = ["app", "web", "lanes"];
@@ -98,16 +95,7 @@ pub(crate) fn batch(
         let mut body = [0; 16 + 256];
         body[..8].copy_from_slice(&(begin.content as u64).to_le_bytes());
         body[8..16].copy_from_slice(&row.to_le_bytes());
-        let body = builder.append(&body[..16 + padding]).expect("the body fits");
-        let record = NewRecord {
-            timestamp_ns: row as i64,
-            end_offset: (row + 1) * STEP,
-            body,
-            attributes: 0..0,
-            severity: Severity::UNSPECIFIED,
-            flags: RecordFlags::default(),
-        };
-        builder.push(&record).expect("the record fits");
+        push_record(&mut builder, row, &body[..16 + padding]);
     }
     for (index, row) in (reading.next..end).enumerate() {
         builder.route(index, &[route(row)]).expect("few routes");

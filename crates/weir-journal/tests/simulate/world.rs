@@ -199,25 +199,15 @@ impl<'a> World<'a> {
     }
 
     fn write(&mut self, rng: &mut Rng) {
-        let there = |f: &&mut File| f.state == FileState::There;
-        let mut files: Vec<&mut File> = self.files.iter_mut().filter(there).collect();
-        if !files.is_empty() {
-            let index = rng.usize(..files.len());
-            files[index].written += rng.u64(1..16);
-            if self.process.is_none() {
-                self.met("WriteWhileDown");
-            }
+        let Some(file) = any_file(&mut self.files, rng) else { return };
+        file.written += rng.u64(1..16);
+        if self.process.is_none() {
+            self.met("WriteWhileDown");
         }
     }
 
     fn cut(&mut self, rng: &mut Rng) {
-        let there = |f: &&mut File| f.state == FileState::There;
-        let mut files: Vec<&mut File> = self.files.iter_mut().filter(there).collect();
-        if files.is_empty() {
-            return;
-        }
-        let index = rng.usize(..files.len());
-        let file = files.swap_remove(index);
+        let Some(file) = any_file(&mut self.files, rng) else { return };
         let regrown = if rng.bool() { 0 } else { rng.u64(..file.written + 4) };
         file.cut(&mut self.oracle, regrown);
         let stream = file.stream;
@@ -226,13 +216,7 @@ impl<'a> World<'a> {
     }
 
     fn delete(&mut self, rng: &mut Rng) {
-        let there = |f: &&mut File| f.state == FileState::There;
-        let mut files: Vec<&mut File> = self.files.iter_mut().filter(there).collect();
-        if files.is_empty() {
-            return;
-        }
-        let index = rng.usize(..files.len());
-        let file = files.swap_remove(index);
+        let Some(file) = any_file(&mut self.files, rng) else { return };
         let is_open = file.reading.is_some();
         file.state = if is_open { FileState::Deleted } else { FileState::Gone };
         let stream = file.stream;
@@ -730,4 +714,12 @@ fn append(
     if policy == WritePolicy::OnAppend {
         process.wait_for(ticket, rows.map(|row| (stream, content, row)).collect());
     }
+}
+
+/// One of the files that are there.
+fn any_file<'a>(files: &'a mut [File], rng: &mut Rng) -> Option<&'a mut File> {
+    let there = |f: &&mut File| f.state == FileState::There;
+    let mut files: Vec<&mut File> = files.iter_mut().filter(there).collect();
+    let index = (!files.is_empty()).then(|| rng.usize(..files.len()))?;
+    Some(files.swap_remove(index))
 }

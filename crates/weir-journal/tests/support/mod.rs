@@ -102,16 +102,7 @@ impl Part {
                 body.resize(body.len().next_multiple_of(8), b'.');
                 body.extend_from_slice(&self.carries);
             }
-            let body = builder.append(&body).expect("the body fits");
-            let record = NewRecord {
-                timestamp_ns: n as i64,
-                end_offset: (n + 1) * STEP,
-                body,
-                attributes: 0..0,
-                severity: Severity::UNSPECIFIED,
-                flags: RecordFlags::default(),
-            };
-            builder.push(&record).expect("the record fits");
+            push_record(&mut builder, n, &body);
         }
         builder.route_all(&[self.mask]);
         let lines = self.lines_before + self.first + self.count;
@@ -130,6 +121,20 @@ impl Part {
             state: &state_of(self.epoch, self.first + self.count),
         })
     }
+}
+
+/// Adds record `n` of a stream whose records are [`STEP`] apart.
+pub(crate) fn push_record(builder: &mut BatchBuilder, n: u64, body: &[u8]) {
+    let body = builder.append(body).expect("the body fits");
+    let record = NewRecord {
+        timestamp_ns: n as i64,
+        end_offset: (n + 1) * STEP,
+        body,
+        attributes: 0..0,
+        severity: Severity::UNSPECIFIED,
+        flags: RecordFlags::default(),
+    };
+    builder.push(&record).expect("the record fits");
 }
 
 pub(crate) fn source() -> SourceId {

@@ -22,7 +22,7 @@ use super::file::{File, Phase};
 use super::identity::FileId;
 use crate::config::{Format, TailSettings};
 use crate::rule::{RuleSwitch, Workspace};
-use crate::stats::{SourceStats, add, publish_cpu, set};
+use crate::stats::{SourceStats, add, publish_cpu, set, shift};
 
 /// Pause before what failed is tried again (descriptors used up, a read error, a refusal that
 /// nobody announced the end of).
@@ -359,12 +359,7 @@ impl Engine {
     /// Keeps the figures of unread bytes and lag.
     pub(super) fn note_unread(&mut self, file: &mut File) {
         let unread = file.unread();
-        let gauge = &self.parts.stats.bytes_unread;
-        if unread >= file.published_unread {
-            add(gauge, unread - file.published_unread);
-        } else {
-            gauge.fetch_sub(file.published_unread - unread, Ordering::Relaxed);
-        }
+        shift(&self.parts.stats.bytes_unread, file.published_unread, unread);
         file.published_unread = unread;
         let is_behind = file.has_new() || file.held.is_some();
         if !is_behind {

@@ -485,8 +485,10 @@ impl Engine {
 
     fn append_as(&mut self, file: &mut File, fit: Fit) -> Appended {
         let end = file.position();
-        let is_same_place = end == file.appended.position && file.book == file.appended.book;
-        if self.builder.record_count() == 0 && is_same_place {
+        if self.builder.record_count() == 0
+            && end == file.appended.position
+            && file.book == file.appended.book
+        {
             return Appended::Accepted;
         }
         if self.builder.record_count() == 0 {

@@ -7,7 +7,6 @@
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 use weir_codec::LineDecoder;
 use weir_journal::{KnownStream, ResumePoint, StreamSpec};
@@ -24,7 +23,7 @@ use super::reader::start_of_last_line;
 use super::rotation::{Generation, split_suffix};
 use super::state;
 use crate::config::ReadFrom;
-use crate::stats::{add, get, set};
+use crate::stats::{add, get, set, shift};
 
 /// Copies that are remembered; the ages of files tell copies too, but for the first milliseconds.
 const COPIES_MAX: usize = 4096;
@@ -310,7 +309,9 @@ impl Engine {
     /// Opens a known stream and takes over its state. False when the file's content is not the
     /// one that was read, to the furthest place that any destination has got.
     fn claim(&mut self, file: &mut File, known: &KnownStream) -> bool {
-        let is_there = !file.is_unlinked && self.has_content(file, &known.furthest);
+        // Where no destination was further, the state that is restored tells.
+        let is_ahead = known.furthest.position != known.resume.position;
+        let is_there = !file.is_unlinked && (!is_ahead || self.has_content(file, &known.furthest));
         let resume = self.parts.journal.open_stream(&StreamSpec {
             stream: known.stream,
             group: known.group,
@@ -378,12 +379,7 @@ impl Engine {
         // What was seen in this run lies before that place, or is what is unread behind it.
         let consumed = file.book.bytes_read + file.book.abandoned_total();
         let seen = consumed + (file.size - file.at());
-        let gauge = &self.parts.stats.bytes_seen;
-        if seen >= file.seen {
-            add(gauge, seen - file.seen);
-        } else {
-            gauge.fetch_sub(file.seen - seen, Ordering::Relaxed);
-        }
+        shift(&self.parts.stats.bytes_seen, file.seen, seen);
         file.seen = seen;
     }
 

@@ -1,0 +1,69 @@
+//! The fields of which records of the cursor log and the index of a segment are made: numbers,
+//! little-endian, and bytes with their length in front.
+//!
+//! Invariant: reading never fails and never panics, whatever the bytes; what reads them knows by a
+//! checksum that they are whole.
+
+use std::sync::Arc;
+
+use weir_model::{Position, SourceBook};
+
+use crate::state::CommitTail;
+
+/// Reads fields; every getter gives a default once the record is exhausted.
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (field, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        field
+    }
+    pub(crate) fn u64(&mut self) -> u64 {
+        let field = self.take(8);
+        u64::from_le_bytes(std::array::from_fn(|i| field.get(i).copied().unwrap_or(0)))
+    }
+    pub(crate) fn u32(&mut self) -> u32 {
+        let field = self.take(4);
+        u32::from_le_bytes(std::array::from_fn(|i| field.get(i).copied().unwrap_or(0)))
+    }
+    pub(crate) fn u8(&mut self) -> u8 {
+        self.take(1).first().copied().unwrap_or(0)
+    }
+    pub(crate) fn tail(&mut self) -> Arc<CommitTail> {
+        let end = Position::new(self.u32(), self.u64());
+        let book = SourceBook::decode(self.bytes());
+        Arc::new(CommitTail { end, state: self.bytes().into(), book })
+    }
+    pub(crate) fn bytes(&mut self) -> &'a [u8] {
+        let len = self.u32() as usize;
+        self.take(len)
+    }
+}
+
+pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// A place of a stream with what a commit there persists: what [`Fields::tail`] reads.
+pub(crate) fn put_tail(out: &mut Vec<u8>, tail: &CommitTail) {
+    put_u32(out, tail.end.epoch);
+    out.extend_from_slice(&tail.end.offset.to_le_bytes());
+    put_encoded(out, |out| tail.book.encode(out));
+    put_bytes(out, &tail.state);
+}
+
+/// Bytes with their length in front.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_u32(out, bytes.len() as u32);
+    out.extend_from_slice(bytes);
+}
+
+/// As [`put_bytes`], of what `encode` adds.
+pub(crate) fn put_encoded(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    put_u32(out, 0);
+    encode(out);
+    let len = (out.len() - at - 4) as u32;
+    out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+}
