@@ -732,10 +732,14 @@ fn frame_synced(state: &mut State, seq: u64, location: Location, now: Duration) 
     let earlier = state.stranded_up_to(stream, seq);
     if let Some(earlier) = earlier.and_then(|seq| state.slots.get_mut(&seq)) {
         earlier.tickets.extend(tickets);
-        return;
+    } else {
+        for ticket in tickets {
+            let _nobody_waits = ticket.send(Ok(()));
+        }
     }
-    for ticket in tickets {
-        let _nobody_waits = ticket.send(Ok(()));
+    // It had only to be flushed any more; what is being written is freed by whoever writes it.
+    if state.slots.get(&seq).is_some_and(|s| s.holders == 0 && !s.writing) {
+        state.remove_slot(seq);
     }
 }
 

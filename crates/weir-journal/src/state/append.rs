@@ -406,6 +406,7 @@ impl State {
             durable,
             queued: false,
             synced: false,
+            is_discarded: false,
             tickets,
         };
         self.slots.insert(seq, slot);

@@ -468,6 +468,7 @@ impl State {
             durable: true,
             queued: false,
             synced: true,
+            is_discarded: false,
             tickets: Vec::new(),
         };
         self.slots.insert(seq, slot);

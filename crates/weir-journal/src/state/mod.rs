@@ -89,6 +89,8 @@ pub(crate) struct Slot {
     pub(crate) queued: bool,
     /// It has reached the disk, and survives a crash.
     pub(crate) synced: bool,
+    /// Some destination has discarded it.
+    pub(crate) is_discarded: bool,
     /// Those who wait for that.
     pub(crate) tickets: Vec<oneshot::Sender<Result<(), RefusedReason>>>,
 }
@@ -431,13 +433,17 @@ impl State {
             return;
         }
         let (stream, is_volatile, is_written) = (slot.stream, !slot.durable, slot.writing);
-        let is_awaited = slot.durable && !slot.synced;
+        // What only a destination held has no bytes left that could be written.
+        let has_bytes = slot.batch.is_some() || slot.location.is_some();
+        let is_awaited = slot.durable && !slot.synced && has_bytes;
+        let is_discarded = slot.is_discarded;
         if is_volatile {
             self.no_longer_volatile(stream);
         }
-        // What was settled behind a gap stands in no book that survives a crash, until the gap is
-        // closed: it must be known all the same that it was there.
-        let is_on_its_way = is_written || (is_awaited && self.is_behind_a_gap(stream, seq));
+        // What was discarded, or settled behind a gap, stands in no book that survives a crash yet:
+        // it must be known all the same that it was there.
+        let is_unknown = || is_discarded || self.is_behind_a_gap(stream, seq);
+        let is_on_its_way = is_written || (is_awaited && is_unknown());
         if !is_on_its_way {
             self.remove_slot(seq);
         }
@@ -445,7 +451,8 @@ impl State {
 
     /// A slot that was settled behind a gap need not reach the disk once the gap is closed.
     pub(crate) fn forget_settled(&mut self, stream: StreamId, seq: u64) {
-        let is_settled = self.slots.get(&seq).is_some_and(|s| s.holders == 0 && !s.writing);
+        let is_free = |s: &Slot| s.holders == 0 && !s.writing && !s.is_discarded;
+        let is_settled = self.slots.get(&seq).is_some_and(is_free);
         if is_settled && !self.is_behind_a_gap(stream, seq) {
             self.remove_slot(seq);
         }

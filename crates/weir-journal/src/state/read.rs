@@ -140,6 +140,9 @@ impl State {
             cursor.starved = false;
             cursor.notify.notify_one();
         }
+        if let Some(slot) = self.slots.get_mut(&seq) {
+            slot.is_discarded |= outcome.discarded.is_some();
+        }
         if !was_held {
             self.stop_reading(seq);
         }
