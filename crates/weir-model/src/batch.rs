@@ -3,6 +3,7 @@
 //! Invariant: a `Batch` is immutable and its header was checked against its length; accessors
 //! never fail, at worst (a hostile frame that passed its checksum) they give empty slices.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::frame::{self, FrameError, FrameHeader, HEADER_LEN};
@@ -105,6 +106,21 @@ impl Batch {
             .filter(|entry| mask_contains(entry, cursor))
             .map(count)
             .sum()
+    }
+
+    /// The destinations that get any of the records, by cursor index, each with how many; in the
+    /// order of the indexes.
+    pub fn routed_counts(&self) -> Vec<(usize, u64)> {
+        let mut counts = BTreeMap::new();
+        for entry in (0..usize::from(self.header.route_count)).map(|r| self.route_entry(r)) {
+            let count = u64::from(u32::from_le_bytes(std::array::from_fn(|i| entry[i])));
+            for (number, byte) in entry[8..].iter().enumerate().filter(|_| count > 0) {
+                for bit in (0..8).filter(|bit| byte >> bit & 1 == 1) {
+                    *counts.entry(number * 8 + bit).or_default() += count;
+                }
+            }
+        }
+        counts.into_iter().collect()
     }
 
     /// Whether record `index` is routed to the destination.
@@ -393,6 +409,10 @@ mod tests {
         assert_eq!(batch.routed_count(1), 0);
         assert_eq!(batch.routed_count(64), bodies.len() as u64);
         assert_eq!(batch.routed_count(1000), 0);
+        let counted =
+            [(0, bodies.len() as u64), (2, bodies.len() as u64), (64, bodies.len() as u64)];
+        let is_any = !bodies.is_empty();
+        assert_eq!(batch.routed_counts(), if is_any { &counted[..] } else { &[] });
         assert_eq!(batch.book().records, 9);
         assert_eq!(batch.state(), b"state");
         assert_eq!(batch.resource(), br#"{"host.name":"a"}"#);
