@@ -63,8 +63,7 @@ impl CursorMemory {
     /// stream, or has forgotten it because it ended and was settled whole. What is appended to it
     /// after that is new.
     pub fn committed(&self, stream: StreamId) -> Option<Position> {
-        let state = self.shared.lock();
-        state.cursors[self.index].streams.get(&stream).map(|cs| cs.committed)
+        self.shared.lock().committed(self.index, stream)
     }
 
     /// Waits until everything that the journal knows now is on stable storage. An error says that

@@ -18,7 +18,9 @@ use crate::fields::{Fields, put_bytes, put_encoded, put_tail, put_u32};
 use crate::limits::CURSOR_LOG_BYTES_MIN;
 use crate::segment::{in_place, is_damage};
 use crate::spec::JournalError;
-use crate::state::{CommitTail, CursorState, CursorStream, Debt, Folded, State, StreamState};
+use crate::state::{
+    CommitTail, CursorState, CursorStream, Debt, Folded, Places, State, StreamState,
+};
 
 const FILE_MAGIC: [u8; 4] = *b"WCUR";
 const VERSION: u16 = 2;
@@ -236,9 +238,6 @@ fn apply_fold(fields: &mut Fields<'_>, state: &mut State) {
     for _ in 0..fields.u32() {
         let stream = StreamId(fields.u64());
         state.streams.remove(&stream);
-        for cursor in &mut state.cursors {
-            cursor.streams.remove(&stream);
-        }
     }
     for _ in 0..fields.u32() {
         let id = SourceId(fields.u64());
@@ -265,15 +264,14 @@ fn apply_stream(fields: &mut Fields<'_>, state: &mut State) {
     let epoch_begins: VecDeque<_> = (0..fields.u8()).map(|_| fields.tail()).collect();
     let marks: Vec<_> = (0..fields.u8()).map(|_| fields.tail()).collect();
     let known_cursors = (fields.u32() as usize).min(weir_model::limits::CURSORS_MAX);
-    for index in 0..known_cursors {
-        let cs = CursorStream::begin(&furthest);
-        cursor_slot(state, index).streams.insert(stream, cs);
+    if let Some(last) = known_cursors.checked_sub(1) {
+        let _exists_now = cursor_slot(state, last);
     }
+    let mut places = Places::of_known(known_cursors);
     for _ in 0..fields.u32() {
         let (index, standing) = (fields.u32() as usize, fields.u8());
-        let cursor = cursor_slot(state, index);
         if standing == Standing::Unknown as u8 {
-            cursor.streams.remove(&stream);
+            places.set_unknown(index);
             continue;
         }
         let committed = Position::new(fields.u32(), fields.u64());
@@ -285,7 +283,9 @@ fn apply_stream(fields: &mut Fields<'_>, state: &mut State) {
         let mark = mark.cloned().unwrap_or_else(|| Arc::new(begin()));
         let debt = Debt { until: furthest.end, rows, rows_before };
         let cs = CursorStream { committed, mark, debt, ..CursorStream::default() };
-        cursor.streams.insert(stream, cs);
+        if index < known_cursors {
+            places.set(index, cs);
+        }
     }
     let tail = furthest.clone();
     let known = StreamState {
@@ -296,6 +296,7 @@ fn apply_stream(fields: &mut Fields<'_>, state: &mut State) {
         epoch_begins,
         is_unrepeatable: flags & FLAG_UNREPEATABLE != 0,
         is_durable: flags & FLAG_DURABLE != 0,
+        places,
         ..StreamState::default()
     };
     state.streams.insert(stream, known);
@@ -387,9 +388,12 @@ impl Records {
     fn stream(&mut self, state: &State, stream: StreamId, known: &StreamState) {
         let furthest = &known.furthest;
         let lowest = |is_active: bool| {
-            let cursors = state.cursors.iter().filter(|c| !c.dropped && c.is_active() == is_active);
-            let streams = cursors.filter_map(|c| c.streams.get(&stream));
-            streams.filter(|cs| cs.committed < furthest.end).min_by_key(|cs| cs.committed)
+            let of = |(index, _): &(usize, &CursorStream)| {
+                let cursor = &state.cursors[*index];
+                !cursor.dropped && cursor.is_active() == is_active
+            };
+            let listed = known.places.iter().filter(of).map(|(_, cs)| cs);
+            listed.filter(|cs| cs.committed < furthest.end).min_by_key(|cs| cs.committed)
         };
         let marks: Vec<_> =
             [true, false].into_iter().filter_map(lowest).map(|cs| &cs.mark).collect();
@@ -409,8 +413,8 @@ impl Records {
             for mark in marks {
                 put_tail(out, mark);
             }
-            put_u32(out, state.cursors.len() as u32);
-            put_standings(out, state, stream, furthest.end);
+            put_u32(out, known.places.known() as u32);
+            put_standings(out, &known.places, furthest.end);
         });
     }
 
@@ -456,29 +460,23 @@ impl Records {
 }
 
 /// Every destination that is not at `furthest`.
-fn put_standings(out: &mut Vec<u8>, state: &State, stream: StreamId, furthest: Position) {
-    let count_at = out.len();
-    let mut count = 0_u32;
-    put_u32(out, count);
-    for (index, cursor) in state.cursors.iter().enumerate().filter(|(_, c)| !c.dropped) {
-        let cs = cursor.streams.get(&stream);
-        if cs.is_some_and(|cs| cs.committed >= furthest) {
-            continue;
-        }
-        count += 1;
+fn put_standings(out: &mut Vec<u8>, places: &Places, furthest: Position) {
+    let is_behind = |(_, cs): &(usize, &CursorStream)| cs.committed < furthest;
+    let behind = || places.iter().filter(is_behind);
+    put_u32(out, (places.unknown().len() + behind().count()) as u32);
+    for index in places.unknown() {
+        put_u32(out, *index as u32);
+        out.push(Standing::Unknown as u8);
+    }
+    for (index, cs) in behind() {
         put_u32(out, index as u32);
-        let Some(cs) = cs else {
-            out.push(Standing::Unknown as u8);
-            continue;
-        };
-        let (owed, owed_before) = cs.owed(furthest);
         out.push(Standing::Behind as u8);
         put_u32(out, cs.committed.epoch);
+        let (owed, owed_before) = cs.owed(furthest);
         for number in [cs.committed.offset, owed, owed_before] {
             out.extend_from_slice(&number.to_le_bytes());
         }
     }
-    out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
 }
 
 /// Writes a new generation under a temporary name, makes it durable, then gives it its name.

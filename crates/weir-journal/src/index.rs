@@ -70,21 +70,13 @@ pub(crate) struct SegmentIndex {
 
 impl SegmentIndex {
     /// Adds a frame that stands behind all others, with what a commit at its end persists.
-    /// Destinations have indexes below `cursors`.
-    pub(crate) fn add(
-        &mut self,
-        location: Location,
-        batch: &Batch,
-        tail: Arc<CommitTail>,
-        cursors: usize,
-    ) {
+    pub(crate) fn add(&mut self, location: Location, batch: &Batch, tail: Arc<CommitTail>) {
         let header = batch.header();
-        let routed = (0..cursors).map(|index| (index, batch.routed_count(index)));
         self.entries.push(IndexEntry {
             location,
             key: FrameKey::of(header),
             repeatable: header.repeatable,
-            routed: routed.filter(|(_, count)| *count > 0).collect(),
+            routed: batch.routed_counts(),
             keys: batch.keys().collect(),
         });
         let is_known = self.streams.get(&header.stream);

@@ -216,6 +216,7 @@ impl Journal {
                 }
             };
             state.cursors[index].spec = Some(spec);
+            state.note_absent();
             state.names_dirty = true;
             state.positions_since.get_or_insert(now);
             Ok(index)

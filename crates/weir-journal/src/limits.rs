@@ -39,6 +39,9 @@ pub(crate) const MERGE_ALWAYS_BYTES: usize = 4 * 1024;
 /// Batches of all streams that make a backlog: about a mebibyte of slots.
 pub(crate) const MERGE_BACKLOG_SLOTS: usize = 1024;
 
+/// What a waiting batch is charged at least: about what the journal remembers of it in memory.
+pub(crate) const ENTRY_BYTES_MIN: u64 = 256;
+
 /// Batches that the journal remembers before each destination is held to its equal share of them;
 /// so there are never more than twice as many. Each costs a few hundred bytes of memory.
 pub(crate) const SLOTS_MAX: usize = 100_000;

@@ -72,6 +72,7 @@ pub(crate) fn open(disk: &dyn Disk, state: &mut State) -> Result<Opened, Journal
         let is_newest = ids.last() == Some(&id);
         Found { disk, path, id, opening, is_newest, is_log_whole }.recover(state)?;
     }
+    state.note_absent();
     load_partial_positions(state);
     forget_missing_copies(state);
     let used = files.iter().filter_map(|path| segment::number_of(path));
@@ -138,7 +139,7 @@ impl Found<'_> {
         let mut segment = SegmentState::new(Arc::from(file), len);
         segment.is_indexed = scan.index.is_some();
         if scan.index.is_none() && is_safe_aside {
-            self.close_torn(&mut segment, &scan, &frames, state.cursors.len());
+            self.close_torn(&mut segment, &scan, &frames);
         }
         segment.live_frames = (frames.len() + missing.len()) as u64;
         segment.sealed = true;
@@ -167,9 +168,7 @@ impl Found<'_> {
             let mut routed = entry.routed.clone();
             routed.retain(|(index, _)| state.cursors.get(*index).is_some_and(|c| !c.dropped));
             let is_given_back = |(index, _): &(usize, u64)| {
-                *is_zero
-                    && !self.is_log_whole
-                    && !state.cursors[*index].streams.contains_key(&stream)
+                *is_zero && !self.is_log_whole && state.committed(*index, stream).is_none()
             };
             let here = (stream, entry.key.end, entry.location);
             if is_dead(here, &routed, state) || routed.iter().any(is_given_back) {
@@ -198,6 +197,7 @@ impl Found<'_> {
                 repeatable: entry.repeatable,
                 tail,
                 absent: self.opening.absent.clone(),
+                records: 0,
                 routed,
                 positions: Vec::new(),
                 missing: Some(reason),
@@ -239,16 +239,10 @@ impl Found<'_> {
 
     /// Gives a segment that was open when the machine stopped its proper end, so that the next start
     /// does not take its torn end for damage.
-    fn close_torn(
-        &self,
-        segment: &mut SegmentState,
-        scan: &Scan,
-        frames: &[(Location, Batch)],
-        cursors: usize,
-    ) {
+    fn close_torn(&self, segment: &mut SegmentState, scan: &Scan, frames: &[(Location, Batch)]) {
         let mut index = SegmentIndex::default();
         for (location, batch) in frames {
-            index.add(*location, batch, CommitTail::of(batch), cursors);
+            index.add(*location, batch, CommitTail::of(batch));
         }
         let encoded = index.encode(self.opening.salt);
         let file = &segment.file;
@@ -332,8 +326,7 @@ fn is_dead(
     let here = (location.segment, location.offset);
     let is_ended = state.ended.get(&stream).is_some_and(|last| here <= *last);
     let is_wanted = |(index, _): &(usize, u64)| {
-        let stream = state.cursors[*index].streams.get(&stream);
-        stream.is_none_or(|cs| cs.committed < end)
+        state.committed(*index, stream).is_none_or(|committed| committed < end)
     };
     is_ended || !routed.iter().any(is_wanted)
 }
@@ -345,13 +338,8 @@ fn recover_frame(location: Location, batch: &Batch, absent: &Arc<[usize]>, state
     if let Some(known) = state.streams.get_mut(&header.stream).filter(|_| !is_ended) {
         known.last_frame = known.last_frame.max(Some(here));
     }
-    let mut routed = Vec::new();
-    for (index, cursor) in state.cursors.iter().enumerate() {
-        let count = batch.routed_count(index);
-        if count > 0 && !cursor.dropped {
-            routed.push((index, count));
-        }
-    }
+    let mut routed = batch.routed_counts();
+    routed.retain(|(index, _)| state.cursors.get(*index).is_some_and(|c| !c.dropped));
     if is_dead((header.stream, header.end(), location), &routed, state) {
         state.dead.push(location);
         return;
@@ -366,6 +354,7 @@ fn recover_frame(location: Location, batch: &Batch, absent: &Arc<[usize]>, state
         repeatable: header.repeatable,
         tail: CommitTail::of(batch),
         absent: absent.clone(),
+        records: u64::from(header.record_count),
         routed,
         positions: Vec::new(),
         missing: None,
@@ -406,9 +395,9 @@ fn load_partial_positions(state: &mut State) {
         .recovered
         .keys()
         .map(|stream| {
-            let of = |c: &crate::state::CursorState| Some(c.streams.get(stream)?.committed);
+            let listed = state.places(*stream).map(|(_, cs)| cs.committed);
             let furthest = state.streams.get(stream).map(|known| known.furthest.end);
-            (*stream, state.cursors.iter().filter_map(of).chain(furthest).collect())
+            (*stream, listed.chain(furthest).collect())
         })
         .collect();
     let segments = &state.segments;

@@ -682,14 +682,13 @@ fn take_spill(state: &mut State) -> Vec<(u64, Arc<Batch>)> {
 
 /// The frames stand on disk, but not yet for certain.
 fn frames_placed(state: &mut State, batches: &[(u64, Arc<Batch>)], locations: &[Location]) {
-    let cursors = state.cursors.len();
     for ((seq, batch), location) in batches.iter().zip(locations) {
         state.frames_written += 1;
         let slot = state.slots.get(seq);
         let tail = slot.map_or_else(|| CommitTail::of(batch), |slot| slot.tail.clone());
         if let Some(segment) = state.segments.get_mut(&location.segment) {
             segment.live_frames += 1;
-            segment.index.add(*location, batch, tail, cursors);
+            segment.index.add(*location, batch, tail);
             segment.len = segment.len.max(location.offset + u64::from(location.len));
         }
         match state.slots.get_mut(seq) {

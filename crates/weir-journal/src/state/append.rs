@@ -10,7 +10,7 @@ use weir_model::{Batch, DiscardReason, StreamId};
 
 use super::{CommitTail, CursorState, CursorStream, Entry, Slot, State, Status};
 use crate::limits::{
-    MERGE_ALWAYS_BYTES, MERGE_BACKLOG_SLOTS, MERGE_BYTES_MAX, READ_AHEAD_BYTES,
+    ENTRY_BYTES_MIN, MERGE_ALWAYS_BYTES, MERGE_BACKLOG_SLOTS, MERGE_BYTES_MAX, READ_AHEAD_BYTES,
     READ_AHEAD_REQUESTS, SLOTS_MAX, STREAM_SHARE,
 };
 use crate::spec::{RefusedReason, WhenFull, WritePolicy};
@@ -51,12 +51,15 @@ impl State {
     fn take_in(&mut self, batch: Batch, policy: WritePolicy, now: Duration) -> Durable {
         let batch = Arc::new(batch);
         self.publish(&batch);
-        self.begin_where_new(&batch, now);
+        let stream = batch.header().stream;
+        let begin = self.begin_append(stream, now);
         let tail = self.account_stream(&batch, now);
-        let (stream, base) = (batch.header().stream, batch.header().base());
+        let base = batch.header().base();
         let owed = self.owed_again(stream, base);
         let is_merged = policy == WritePolicy::OnLag && self.merge_into_last(&batch, &tail, now);
-        let durable = if is_merged { None } else { self.insert(batch, &tail, policy, now) };
+        let durable =
+            if is_merged { None } else { self.insert(batch, (&begin, &tail), policy, now) };
+        self.settle_places(stream, now);
         if owed.is_some() && owed != self.owed_again(stream, base) {
             self.mark_dirty(stream, now);
         }
@@ -93,8 +96,8 @@ impl State {
         let Some(stream) = batches.first().map(|batch| batch.header().stream) else {
             return Ok(());
         };
-        for index in 0..self.cursors.len() {
-            self.admit_to_cursor(index, stream, batches, now)?;
+        for (index, bytes) in self.charges(stream, batches) {
+            self.admit_to_cursor(index, stream, bytes, now)?;
         }
         if policy == WritePolicy::OnLag && self.is_ahead_by_one_in(1) && self.ring_may_move(now) {
             self.ahead_wanted = true;
@@ -118,24 +121,38 @@ impl State {
         active.peek().is_some() && active.all(is_ahead)
     }
 
+    /// Bytes that each destination would be charged.
+    fn charges(&self, stream: StreamId, batches: &[Batch]) -> Vec<(usize, u64)> {
+        let known = self.streams.get(&stream);
+        let mut charges: Vec<(usize, u64)> = Vec::new();
+        for batch in batches {
+            for (index, rows) in batch.routed_counts() {
+                let has_it = || {
+                    let seen = known.and_then(|known| known.seen(index));
+                    seen.is_some_and(|seen| batch.header().end() <= seen)
+                };
+                let is_active = self.cursors.get(index).is_some_and(CursorState::is_active);
+                if !is_active || has_it() {
+                    continue;
+                }
+                let bytes = charge(batch, rows);
+                match charges.binary_search_by_key(&index, |(index, _)| *index) {
+                    Ok(at) => charges[at].1 += bytes,
+                    Err(at) => charges.insert(at, (index, bytes)),
+                }
+            }
+        }
+        charges
+    }
+
     fn admit_to_cursor(
         &mut self,
         index: usize,
         stream: StreamId,
-        batches: &[Batch],
+        bytes: u64,
         now: Duration,
     ) -> Result<(), RefusedReason> {
         let cursor = &self.cursors[index];
-        if !cursor.is_active() {
-            return Ok(());
-        }
-        let known = cursor.streams.get(&stream);
-        let has_it = |batch: &Batch| known.is_some_and(|cs| batch.header().end() <= cs.seen());
-        let wanted = batches.iter().filter(|batch| batch.routed_count(index) > 0 && !has_it(batch));
-        let bytes = wanted.map(|batch| batch.memory_bytes() as u64).sum();
-        if bytes == 0 {
-            return Ok(());
-        }
         let too_many =
             self.slots.len() >= SLOTS_MAX && cursor.pending_batches >= self.batches_share();
         match cursor.when_full() {
@@ -167,10 +184,10 @@ impl State {
         bytes: u64,
         too_many: bool,
     ) -> Result<(), RefusedReason> {
+        let own = self.place(index, stream).map_or(0, |cs| cs.pending_bytes);
         let cursor = &mut self.cursors[index];
         let limit = cursor.limit();
         let over = cursor.pending_bytes > 0 && cursor.pending_bytes + bytes > limit;
-        let own = cursor.streams.get(&stream).map_or(0, |cs| cs.pending_bytes);
         let others = own < cursor.pending_bytes;
         let over_share = others && own > 0 && own + bytes > limit / STREAM_SHARE;
         if !over && !over_share && !too_many {
@@ -290,18 +307,20 @@ impl State {
             return;
         }
         // Of those that weigh the same, the one that waits for longest.
-        let weigh = |(stream, cs): (&StreamId, &CursorStream)| {
+        let weigh = |state: &Self, stream: StreamId| {
+            let cs = state.place(index, stream)?;
             let oldest = cs.entries.get(cs.next)?.seq;
-            (cs.waiting_bytes > 0).then_some((cs.waiting_bytes, Reverse(oldest), *stream))
+            (cs.waiting_bytes > 0).then_some((cs.waiting_bytes, Reverse(oldest), stream))
         };
-        let streams = self.cursors[index].streams.iter();
-        let mut heaviest: BinaryHeap<_> = streams.filter_map(weigh).collect();
+        let waiting = self.cursors[index].turns.iter();
+        let mut heaviest: BinaryHeap<_> =
+            waiting.filter_map(|stream| weigh(self, *stream)).collect();
         while self.cursors[index].pending_bytes > target
             && let Some((waiting_bytes, _, stream)) = heaviest.pop()
         {
             // Down to half of what it has, then look again which one is the heaviest.
             self.discard_from(index, stream, target, waiting_bytes / 2, now);
-            heaviest.extend(self.cursors[index].streams.get_key_value(&stream).and_then(weigh));
+            heaviest.extend(weigh(self, stream));
         }
     }
 
@@ -314,8 +333,8 @@ impl State {
         now: Duration,
     ) {
         loop {
-            let cursor = &mut self.cursors[index];
-            let Some(cs) = cursor.streams.get_mut(&stream) else { return };
+            let cursor = &self.cursors[index];
+            let Some(cs) = self.place(index, stream) else { return };
             if cursor.pending_bytes <= target || cs.waiting_bytes == 0 || cs.waiting_bytes < floor {
                 return;
             }
@@ -339,17 +358,20 @@ impl State {
         self.subscribers.retain(|s| s.upgrade().is_some_and(|s| s.push(seq, batch)));
     }
 
-    /// A destination that has not seen the stream begins with this batch. Every destination's
-    /// place is persisted together with the first one's progress: otherwise a crash could make
-    /// this one look as if it had begun later.
-    fn begin_where_new(&mut self, batch: &Batch, now: Duration) {
-        let stream = batch.header().stream;
-        let is_new = |c: &CursorState| c.is_active() && !c.streams.contains_key(&stream);
-        if !self.cursors.iter().any(is_new) {
-            return;
+    /// Destinations that have not heard of the stream begin with what is appended now; those that
+    /// are not configured stay where they are. Returns where those begin that are done.
+    fn begin_append(&mut self, stream: StreamId, now: Duration) -> Arc<CommitTail> {
+        let known = self.streams.entry(stream).or_default();
+        let (done, tail) = (known.done().clone(), known.tail.clone());
+        let absent = self.absent.clone();
+        self.introduce(stream, now, |index| (!absent.contains(&index)).then(|| tail.clone()));
+        let Some(known) = self.streams.get_mut(&stream) else { return done };
+        for index in &self.absent {
+            if known.places.is_known_to(*index) {
+                known.places.get_or_insert(*index, || CursorStream::begin(&done));
+            }
         }
-        self.streams.entry(stream).or_default();
-        self.begin_where_unknown(stream, now);
+        done
     }
 
     fn account_stream(&mut self, batch: &Batch, now: Duration) -> Arc<CommitTail> {
@@ -371,18 +393,20 @@ impl State {
     fn insert(
         &mut self,
         batch: Arc<Batch>,
-        tail: &Arc<CommitTail>,
+        (begin, tail): (&Arc<CommitTail>, &Arc<CommitTail>),
         policy: WritePolicy,
         now: Duration,
     ) -> Durable {
         let seq = self.next_seq;
         self.next_seq += 1;
+        let stream = batch.header().stream;
         let mut holders = 0;
-        for index in 0..self.cursors.len() {
-            holders += u32::from(self.enter(index, seq, &batch, tail, now));
+        for (index, rows) in batch.routed_counts() {
+            if self.cursors.get(index).is_some_and(CursorState::is_active) {
+                holders += u32::from(self.enter((index, rows), seq, &batch, (begin, tail), now));
+            }
         }
         let durable = policy == WritePolicy::OnAppend;
-        let stream = batch.header().stream;
         if holders == 0 {
             return if durable { self.wait_for_earlier(stream) } else { None };
         }
@@ -439,23 +463,25 @@ impl State {
     /// the stream waits for that.
     pub(crate) fn persist_stream(&mut self, stream: StreamId, now: Duration) {
         let joined = |e: &&Entry| e.status == Status::Held && e.is_joined;
-        let of_stream = self.cursors.iter().filter_map(|c| c.streams.get(&stream));
-        let joined: Vec<u64> =
-            of_stream.flat_map(|cs| cs.entries.iter().filter(joined)).map(|e| e.seq).collect();
+        let entries = || self.places(stream).flat_map(|(_, cs)| &cs.entries);
+        let joined: Vec<u64> = entries().filter(joined).map(|e| e.seq).collect();
+        let mut all: Vec<u64> = entries().map(|e| e.seq).collect();
+        all.sort_unstable();
+        all.dedup();
         let mut waiting = Vec::new();
         let mut is_held = false;
-        let is_volatile = |s: &&mut Slot| s.stream == stream && !s.durable && s.holders > 0;
-        for (seq, slot) in &mut self.slots {
-            let Some(slot) = Some(slot).filter(is_volatile) else { continue };
+        for seq in all {
+            let slot = self.slots.get_mut(&seq).filter(|s| !s.durable && s.holders > 0);
+            let Some(slot) = slot else { continue };
             slot.durable = true;
             let is_gone = slot.location.is_none() && slot.batch.is_none();
             if slot.location.is_some() || slot.writing {
                 self.sync_wanted |= !slot.synced;
             } else if !is_gone {
-                waiting.push((*seq, slot.memory_bytes));
+                waiting.push((seq, slot.memory_bytes));
             }
-            if is_gone || joined.contains(seq) {
-                self.held_only.insert((stream, *seq));
+            if is_gone || joined.contains(&seq) {
+                self.held_only.insert((stream, seq));
                 is_held = true;
             }
         }
@@ -471,39 +497,40 @@ impl State {
     }
 
     fn ask_to_settle(&mut self, stream: StreamId) {
-        for cursor in &mut self.cursors {
-            let holds = |cs: &CursorStream| cs.entries.iter().any(|e| e.status == Status::Held);
-            if cursor.streams.get(&stream).is_some_and(holds) {
-                cursor.settle_wanted = true;
-                cursor.notify.notify_one();
+        let Some(known) = self.streams.get(&stream) else { return };
+        for (index, cs) in known.places.iter() {
+            if cs.entries.iter().any(|e| e.status == Status::Held) {
+                self.cursors[index].settle_wanted = true;
+                self.cursors[index].notify.notify_one();
             }
         }
     }
 
-    /// Enters the batch into one destination's books; true when that destination must deliver it.
+    /// Enters the batch into one destination's books, which gets `rows` of it; true when that
+    /// destination must deliver any of them. One that is done begins at `begin`.
     fn enter(
         &mut self,
-        index: usize,
+        (index, rows): (usize, u64),
         seq: u64,
         batch: &Batch,
-        tail: &Arc<CommitTail>,
+        (begin, tail): (&Arc<CommitTail>, &Arc<CommitTail>),
         now: Duration,
     ) -> bool {
         let stream = batch.header().stream;
-        if !self.cursors[index].is_active() {
-            return false;
-        }
-        let cs = self.cursors[index].streams.entry(stream).or_default();
-        let skip_to = cs.seen();
-        // A batch without records may carry a new state or book for the same place.
-        if tail.end < skip_to || (tail.end == skip_to && batch.record_count() > 0) {
+        let skip_to = self.place(index, stream).map_or(begin.end, CursorStream::seen);
+        if tail.end <= skip_to {
             return false;
         }
         let first_record = batch.records_up_to(skip_to);
-        let routed = routed_from(batch, index, first_record);
+        let routed = if first_record == 0 { rows } else { routed_from(batch, index, first_record) };
+        if routed == 0 {
+            return false;
+        }
+        let behind = |at| routed_from(batch, index, batch.records_up_to(at).max(first_record));
+        let Some(known) = self.streams.get_mut(&stream) else { return false };
+        let cs = known.places.get_or_insert(index, || CursorStream::begin(begin));
         cs.pay_debt(tail.end, routed);
         let through = cs.through() + routed;
-        let behind = |at| routed_from(batch, index, batch.records_up_to(at).max(first_record));
         let entry = Entry {
             seq,
             tail: tail.clone(),
@@ -511,36 +538,25 @@ impl State {
             through,
             inside: self.furthest_within(stream, skip_to, tail.end, |at| through - behind(at)),
             skip_to,
-            bytes: batch.memory_bytes() as u64,
+            bytes: charge(batch, routed),
             status: Status::Waiting,
             is_joined: false,
         };
-        self.enter_entry(index, stream, entry, now)
+        self.enter_entry(index, stream, entry, now);
+        true
     }
 
-    /// Queues an entry; one without records for the destination only moves its position.
+    /// Queues an entry.
     pub(crate) fn enter_entry(
         &mut self,
         index: usize,
         stream: StreamId,
-        mut entry: Entry,
+        entry: Entry,
         now: Duration,
-    ) -> bool {
-        let cursor = &mut self.cursors[index];
-        let cs = cursor.streams.entry(stream).or_default();
-        if entry.routed == 0 {
-            entry.status = Status::Settled(Outcome::default());
-            entry.bytes = 0;
-            let is_empty = |e: &Entry| e.routed == 0 && e.status == entry.status;
-            if let Some(last) = cs.entries.back_mut().filter(|last| is_empty(last)) {
-                // One place is as good as two: behind an entry that is held there may be many.
-                *last = entry;
-            } else {
-                cs.push_settled(entry);
-            }
-            self.commit_prefix(index, stream, now);
-            return false;
-        }
+    ) {
+        let (cursor, streams) = (&mut self.cursors[index], &mut self.streams);
+        let place = streams.get_mut(&stream).and_then(|known| known.places.get_mut(index));
+        let Some(cs) = place else { return };
         cursor.total.routed += entry.routed;
         cursor.in_flight += entry.routed;
         cs.waiting_bytes += entry.bytes;
@@ -558,7 +574,6 @@ impl State {
         let bytes = entry.bytes;
         cs.entries.push_back(entry);
         self.note_waiting(index, bytes, now);
-        true
     }
 
     /// Wakes the reader when that changes what it waits for.
@@ -593,8 +608,8 @@ impl State {
         let merged = Arc::new(merged);
         let memory_bytes = merged.memory_bytes() as u64;
         let grown = memory_bytes.saturating_sub(slot.memory_bytes);
-        for index in 0..self.cursors.len() {
-            self.grow_last_entry(index, stream, &merged, tail, grown, now);
+        for (index, rows) in merged.routed_counts() {
+            self.grow_last_entry((index, rows), stream, &merged, tail, now);
         }
         self.ring_bytes += grown;
         if let Some(state) = self.streams.get_mut(&stream) {
@@ -608,66 +623,52 @@ impl State {
         true
     }
 
-    /// The slot of the stream's last batch, when it waits untouched in every active cursor that
-    /// it is routed to, and no other cursor has seen more than it.
+    /// The slot of the stream's last batch, when it waits untouched and whole for every destination
+    /// that it is routed to.
     fn mergeable_seq(&self, stream: StreamId) -> Option<u64> {
-        let last = |c: &CursorState| {
-            let entry = c.streams.get(&stream)?.entries.back()?;
-            (entry.routed > 0).then_some(entry.seq)
-        };
-        let active = || self.cursors.iter().filter(|c| c.is_active());
-        let seq = active().filter_map(last).max()?;
+        let last = |cs: &CursorStream| cs.entries.back().map(|entry| entry.seq);
+        let seq = self.places(stream).filter_map(|(_, cs)| last(cs)).max()?;
         let slot = self.slots.get(&seq)?;
         let batch = slot.batch.as_ref()?;
-        let header = batch.header();
-        let untouched = |(index, c): (usize, &CursorState)| {
-            let Some(cs) = c.streams.get(&stream).filter(|_| c.is_active()) else {
-                return !c.is_active();
-            };
-            if batch.routed_count(index) == 0 {
-                return cs.seen() == header.end();
-            }
-            cs.entries.back().is_some_and(|e| {
-                e.seq == seq && e.status == Status::Waiting && e.skip_to <= header.base()
-            })
+        let is_untouched = |(index, _): (usize, u64)| {
+            let is_away = !self.cursors.get(index).is_some_and(CursorState::is_active);
+            let last = self.place(index, stream).and_then(|cs| cs.entries.back());
+            is_away
+                || last.is_some_and(|e| {
+                    e.seq == seq
+                        && e.status == Status::Waiting
+                        && e.skip_to <= batch.header().base()
+                })
         };
-        let free = !slot.writing && slot.location.is_none() && !slot.durable;
-        (free && self.cursors.iter().enumerate().all(untouched)).then_some(seq)
+        let is_free = !slot.writing && slot.location.is_none() && !slot.durable;
+        (is_free && batch.routed_counts().into_iter().all(is_untouched)).then_some(seq)
     }
 
     fn grow_last_entry(
         &mut self,
-        index: usize,
+        (index, routed): (usize, u64),
         stream: StreamId,
         merged: &Batch,
         tail: &Arc<CommitTail>,
-        grown: u64,
         now: Duration,
     ) {
-        if !self.cursors[index].is_active() {
+        if !self.cursors.get(index).is_some_and(CursorState::is_active) {
             return;
         }
-        let Some(cs) = self.cursors[index].streams.get(&stream) else { return };
+        let Some(cs) = self.place(index, stream) else { return };
         let (seen, through) = (cs.seen(), cs.through());
-        let routed = merged.routed_count(index);
         let before = cs.entries.back().map_or(0, |entry| entry.routed);
         let behind = |at| routed_from(merged, index, merged.records_up_to(at));
         let up_to = |at| through + routed.saturating_sub(before + behind(at));
         let inside = self.furthest_within(stream, seen, tail.end, up_to);
-        let cursor = &mut self.cursors[index];
-        let Some(cs) = cursor.streams.get_mut(&stream) else { return };
-        let Some(entry) = cs.entries.back_mut() else {
-            (cs.committed, cs.mark) = (tail.end, tail.clone());
-            self.reach(stream, tail);
-            self.mark_dirty(stream, now);
-            return;
-        };
+        let (cursor, streams) = (&mut self.cursors[index], &mut self.streams);
+        let place = streams.get_mut(&stream).and_then(|known| known.places.get_mut(index));
+        let Some(cs) = place else { return };
+        let Some(entry) = cs.entries.back_mut() else { return };
+        let more = routed - entry.routed;
+        let grown = charge(merged, routed).saturating_sub(entry.bytes);
         entry.tail = tail.clone();
         entry.inside.extend(inside);
-        if routed == 0 {
-            return;
-        }
-        let more = routed - entry.routed;
         entry.routed = routed;
         entry.through += more;
         entry.bytes += grown;
@@ -679,6 +680,17 @@ impl State {
         cursor.in_flight += more;
         self.note_waiting(index, grown, now);
     }
+}
+
+/// Bytes that a destination is charged for `rows` records of a batch: its part of the frame, and
+/// what they cost at least while they wait.
+pub(crate) fn charge(batch: &Batch, rows: u64) -> u64 {
+    charge_of(batch.frame_bytes() as u64, rows, batch.record_count() as u64)
+}
+
+pub(crate) fn charge_of(frame_bytes: u64, rows: u64, all_rows: u64) -> u64 {
+    // Neither is more than 2^20.
+    (frame_bytes * rows / all_rows.max(1)).max(ENTRY_BYTES_MIN)
 }
 
 /// Records routed to the destination from `first_record` on.

@@ -5,13 +5,15 @@
 //! they are dropped. Frames of streams that nobody opens any more are all that is left of them,
 //! and are delivered.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_model::{DiscardReason, Position, SourceId, StreamId};
 
+use super::append::charge_of;
 use super::{
-    CommitTail, CursorState, CursorStream, Entry, Location, Slot, State, Status, StreamState,
+    CommitTail, CursorState, CursorStream, Debt, Entry, Location, Slot, State, Status, StreamState,
 };
 use crate::spec::{KnownStream, ResumePoint, StreamSpec};
 
@@ -27,6 +29,8 @@ pub(crate) struct RecoveredFrame {
     pub(crate) tail: Arc<CommitTail>,
     /// Cursors of destinations that were not configured when it was written.
     pub(crate) absent: Arc<[usize]>,
+    /// Records in it.
+    pub(crate) records: u64,
     /// Records routed to each cursor (cursors without any are left out).
     pub(crate) routed: Vec<(usize, u64)>,
     /// Positions of those records, loaded only where part of the frame may be skipped.
@@ -60,19 +64,20 @@ impl State {
     /// Where the source of a stream goes on; `None` when nothing is known of the stream, or when
     /// a damaged log may have forgotten how far one of its destinations was.
     fn resume_tail(&self, stream: StreamId, frames: &[RecoveredFrame]) -> Option<Arc<CommitTail>> {
-        let may_have_forgotten =
-            |c: &CursorState| c.is_active() && !c.fresh && !c.streams.contains_key(&stream);
-        if self.recovery.damaged_cursor_records > 0 && self.cursors.iter().any(may_have_forgotten) {
+        let known = self.streams.get(&stream)?;
+        let may_have_forgotten = |(index, c): (usize, &CursorState)| {
+            c.is_active() && !c.fresh && !known.places.is_known_to(index)
+        };
+        let is_log_damaged = self.recovery.damaged_cursor_records > 0;
+        if is_log_damaged && self.cursors.iter().enumerate().any(may_have_forgotten) {
             return None;
         }
-        let known = self.streams.get(&stream)?;
         let content = Content::of(known, frames);
         if let Some(lowest) = self.lowest(stream, frames, content) {
             return Some(self.mark_at(stream, frames, content, lowest));
         }
         // Only destinations that are no longer configured know it: go on where they stopped.
-        let idle = self.cursors.iter().filter(|c| !c.dropped);
-        let idle = idle.filter_map(|c| c.streams.get(&stream)).map(|cs| cs.committed).max()?;
+        let idle = self.absent.iter().filter_map(|index| known.committed(*index)).max()?;
         Some(self.mark_at(stream, frames, content, idle))
     }
 
@@ -85,10 +90,11 @@ impl State {
         frames: &[RecoveredFrame],
         content: Content,
     ) -> Option<Position> {
+        let known = self.streams.get(&stream)?;
         let mut limit: Option<Position> = None;
         loop {
             let reached = |(index, c): (usize, &CursorState)| {
-                let committed = c.streams.get(&stream).filter(|_| c.is_active())?.committed;
+                let committed = known.committed(index).filter(|_| c.is_active())?;
                 let is_out = |frame: &RecoveredFrame| {
                     frame.was_missed_by(index) || limit.is_some_and(|limit| frame.tail.end > limit)
                 };
@@ -111,7 +117,7 @@ impl State {
         at: Position,
     ) -> Arc<CommitTail> {
         let known = self.streams.get(&stream);
-        let of_cursors = self.cursors.iter().filter_map(|c| Some(&c.streams.get(&stream)?.mark));
+        let of_cursors = self.places(stream).map(|(_, cs)| &cs.mark);
         let of_stream = known.into_iter().flat_map(|known| {
             [&known.furthest, &known.tail].into_iter().chain(&known.epoch_begins)
         });
@@ -131,15 +137,14 @@ impl State {
     }
 
     /// The furthest place that the cursor log states: what destinations are owed up to there stands
-    /// in it.
-    fn stated(&self, stream: StreamId) -> Position {
-        self.streams.get(&stream).map(|known| known.furthest.end).unwrap_or_default()
+    /// in it, and those are there that are done.
+    fn stated(&self, stream: StreamId) -> Arc<CommitTail> {
+        self.streams.get(&stream).map(|known| known.furthest.clone()).unwrap_or_default()
     }
 
     /// Latest epoch of the stream that anything has heard of.
     fn last_epoch(&self, stream: StreamId, frames: &[RecoveredFrame]) -> u32 {
-        let seen = self.cursors.iter().filter_map(|c| c.streams.get(&stream));
-        let seen = seen.map(|cs| cs.seen().epoch);
+        let seen = self.places(stream).map(|(_, cs)| cs.seen().epoch);
         let stored = frames.iter().map(|frame| frame.tail.end.epoch);
         let known = self.streams.get(&stream);
         let appended = known.map(|s| s.tail.end.epoch.max(s.furthest.end.epoch));
@@ -187,35 +192,36 @@ impl State {
         stream.source = Some(spec.source);
         stream.group = spec.group;
         stream.closed = false;
-        stream.tail = resume.clone();
         stream.is_unrepeatable = !is_repeatable;
         if stream.furthest.end == Position::default() {
             stream.furthest = resume.clone();
         }
+        // Nothing is appended yet: destinations that are done stand at the furthest place.
+        stream.tail = stream.furthest.clone();
         self.sources.entry(spec.source).or_default();
         if !is_known {
             self.begin_old_destinations(spec.stream, &begin, now);
         }
         self.begin_where_frames_wait(spec.stream, &frames, now);
-        self.begin_where_unknown(spec.stream, now);
+        self.begin_where_unknown(spec.stream, &resume, now);
         if spec.gone {
             self.count_missed(spec.stream, &frames);
         }
         let keep_up_to = Some(resume.end).filter(|_| !is_gone);
-        self.admit_recovered(spec.stream, frames, keep_up_to, stated, now);
+        self.admit_recovered(spec.stream, frames, keep_up_to, &stated, now);
+        if let Some(stream) = self.streams.get_mut(&spec.stream) {
+            stream.tail = resume.clone();
+        }
+        self.settle_places(spec.stream, now);
         ResumePoint { last_epoch, ..ResumePoint::at(&resume, is_found) }
     }
 
     /// Destinations of earlier runs begin with the first frame of a stream of which the log knows
     /// nothing: the machine stopped before that was written.
     fn begin_old_destinations(&mut self, stream: StreamId, at: &Arc<CommitTail>, now: Duration) {
-        for index in 0..self.cursors.len() {
-            let cursor = &mut self.cursors[index];
-            if cursor.is_active() && !cursor.fresh && !cursor.streams.contains_key(&stream) {
-                cursor.streams.insert(stream, CursorStream::begin(at));
-                self.mark_dirty(stream, now);
-            }
-        }
+        let is_old = |c: &CursorState| c.is_active() && !c.fresh;
+        let old: Vec<bool> = self.cursors.iter().map(is_old).collect();
+        self.introduce(stream, now, |index| old[index].then(|| at.clone()));
     }
 
     /// A destination of which the log does not know how far it was, while frames on disk are routed
@@ -229,26 +235,15 @@ impl State {
     ) {
         let Some(first) = frames.first() else { return };
         let begin = Arc::new(CommitTail { end: first.base, ..CommitTail::default() });
-        for index in 0..self.cursors.len() {
-            let cursor = &mut self.cursors[index];
-            let waits = |f: &RecoveredFrame| f.routed.iter().any(|(routed, _)| *routed == index);
-            if !cursor.streams.contains_key(&stream) && frames.iter().any(waits) {
-                cursor.streams.insert(stream, CursorStream::begin(&begin));
-                self.mark_dirty(stream, now);
-            }
-        }
+        let routed = frames.iter().flat_map(|frame| frame.routed.iter().map(|(index, _)| *index));
+        let routed: BTreeSet<usize> = routed.collect();
+        self.introduce(stream, now, |index| routed.contains(&index).then(|| begin.clone()));
     }
 
     /// A destination that has never heard of the stream starts where its source goes on.
-    pub(super) fn begin_where_unknown(&mut self, stream: StreamId, now: Duration) {
-        let Some(tail) = self.streams.get(&stream).map(|s| s.tail.clone()) else { return };
-        for index in 0..self.cursors.len() {
-            let cursor = &mut self.cursors[index];
-            if cursor.is_active() && !cursor.streams.contains_key(&stream) {
-                cursor.streams.insert(stream, CursorStream::begin(&tail));
-                self.mark_dirty(stream, now);
-            }
-        }
+    fn begin_where_unknown(&mut self, stream: StreamId, at: &Arc<CommitTail>, now: Duration) {
+        let absent = self.absent.clone();
+        self.introduce(stream, now, |index| (!absent.contains(&index)).then(|| at.clone()));
     }
 
     /// Releases what nobody claimed.
@@ -260,25 +255,25 @@ impl State {
         unclaimed.sort_unstable_by_key(|(stream, _)| *stream);
         for (stream, frames) in unclaimed {
             let (last, stated) = (self.furthest(stream, &frames), self.stated(stream));
-            if let (Some(tail), Some(frame)) = (last, frames.last()) {
+            if let Some(frame) = frames.last() {
                 self.count_missed(stream, &frames);
                 let state = self.streams.entry(stream).or_default();
                 state.source = Some(frame.source);
                 state.group = frame.group;
                 state.is_unrepeatable |= !frame.repeatable;
-                if tail.end > state.tail.end {
-                    state.tail = tail;
-                }
                 // Its source may have closed it already. Until every destination has all of the
                 // frames before it, it would look finished to the first one, and once it is
                 // forgotten, its frames count as dead.
                 state.closed = false;
             }
             self.begin_where_frames_wait(stream, &frames, now);
-            self.admit_recovered(stream, frames, None, stated, now);
+            self.admit_recovered(stream, frames, None, &stated, now);
             if let Some(state) = self.streams.get_mut(&stream) {
+                state.tail =
+                    last.filter(|last| last.end > state.tail.end).unwrap_or(state.tail.clone());
                 state.closed = true;
             }
+            self.settle_places(stream, now);
             self.fold_if_done(stream, now);
         }
     }
@@ -286,13 +281,9 @@ impl State {
     /// Streams that nobody opened, of which no frame is left, and whose sources cannot read them
     /// again: what destinations are owed of them never comes.
     fn release_without_frames(&mut self, now: Duration) {
-        let is_owed = |stream: &StreamId| {
-            let of_cursor =
-                |c: &CursorState| c.streams.get(stream).is_some_and(|cs| cs.debt.rows > 0);
-            self.cursors.iter().filter(|c| !c.dropped).any(of_cursor)
-        };
         let is_lost = |(stream, known): &(&StreamId, &StreamState)| {
-            known.is_unrepeatable && !self.recovered.contains_key(stream) && is_owed(stream)
+            let is_owed = || known.places.iter().any(|(_, cs)| cs.debt.rows > 0);
+            known.is_unrepeatable && !self.recovered.contains_key(stream) && is_owed()
         };
         let mut lost: Vec<_> = self.streams.iter().filter(is_lost).map(|(id, _)| *id).collect();
         lost.sort_unstable();
@@ -305,13 +296,17 @@ impl State {
     /// again for them: whether rows of them would have been theirs is not known.
     fn count_missed(&mut self, stream: StreamId, frames: &[RecoveredFrame]) {
         let Some(last) = self.furthest(stream, frames).map(|tail| tail.end) else { return };
-        let stated = self.streams.get(&stream).map_or(last, |known| known.furthest.end);
+        let Some(known) = self.streams.get(&stream) else { return };
         for (index, cursor) in self.cursors.iter().enumerate() {
-            let cs = cursor.streams.get(&stream).filter(|_| cursor.is_active() && !cursor.fresh);
-            let Some(cs) = cs.filter(|cs| cs.debt.rows == 0) else { continue };
-            let was_away = cs.committed < stated || frames.iter().any(|f| f.was_missed_by(index));
-            if was_away && last.epoch == cs.committed.epoch {
-                self.recovery.lost_bytes += last.offset.saturating_sub(cs.committed.offset);
+            if !cursor.is_active() || cursor.fresh {
+                continue;
+            }
+            let Some(committed) = known.committed(index) else { continue };
+            let is_owed = known.places.get(index).is_some_and(|cs| cs.debt.rows > 0);
+            let was_away = committed < known.furthest.end
+                || frames.iter().any(|frame| frame.was_missed_by(index));
+            if was_away && !is_owed && last.epoch == committed.epoch {
+                self.recovery.lost_bytes += last.offset.saturating_sub(committed.offset);
             }
         }
     }
@@ -324,7 +319,7 @@ impl State {
         stream: StreamId,
         frames: Vec<RecoveredFrame>,
         keep_up_to: Option<Position>,
-        stated: Position,
+        stated: &Arc<CommitTail>,
         now: Duration,
     ) {
         let Some(known) = self.streams.get(&stream) else { return };
@@ -354,9 +349,9 @@ impl State {
                 continue;
             }
             if let Some(reason) = frame.missing {
-                self.lose_frame(stream, &frame, (stated, reason), now);
+                self.lose_frame(stream, &frame, stated, reason, now);
             } else {
-                self.admit_frame(stream, &frame, now);
+                self.admit_frame(stream, &frame, stated, now);
             }
             if (!is_readable || is_gone) && frame.tail.end > furthest.end {
                 on_disk = Some(frame.tail);
@@ -382,74 +377,90 @@ impl State {
         &mut self,
         stream: StreamId,
         frame: &RecoveredFrame,
-        (stated, reason): (Position, DiscardReason),
+        stated: &Arc<CommitTail>,
+        reason: DiscardReason,
         now: Duration,
     ) {
         self.dead.push(frame.location);
-        if frame.tail.end <= stated {
+        if frame.tail.end <= stated.end {
             return;
         }
-        for index in 0..self.cursors.len() {
-            let cursor = &self.cursors[index];
-            let known = cursor.streams.get(&stream).filter(|_| !cursor.dropped);
-            let Some(seen) = known.map(CursorStream::seen) else { continue };
+        for (index, _) in frame.routed.iter().copied() {
+            let Some(seen) = self.seen_from(index, stream, stated) else { continue };
             let rows = frame.routed_after(index, seen);
-            if frame.tail.end > seen && !frame.was_missed_by(index) {
+            if rows > 0 && !self.cursors[index].dropped && !frame.was_missed_by(index) {
                 self.count_lost(index, stream, &frame.tail, (rows, reason), now);
             }
         }
     }
 
-    /// The stream's content was replaced: what destinations are owed of the one before is lost.
+    /// The stream's content was replaced: what destinations are owed of epochs before that of
+    /// `begin` is lost.
     fn lose_older(&mut self, stream: StreamId, begin: &Arc<CommitTail>, now: Duration) {
-        let is_owed =
-            |c: &CursorState| c.streams.get(&stream).is_some_and(|cs| cs.debt.rows_before > 0);
-        if self.cursors.iter().any(is_owed) {
-            self.lose(stream, begin, |debt| debt.rows_before, now);
+        let part = |debt: &Debt| debt.before(begin.end.epoch);
+        if self.places(stream).any(|(_, cs)| part(&cs.debt) > 0) {
+            self.lose(stream, begin, part, now);
         }
     }
 
-    fn admit_frame(&mut self, stream: StreamId, frame: &RecoveredFrame, now: Duration) {
+    /// Up to where a destination has the stream while what was recovered is admitted: one that is
+    /// done has it up to `stated`, as the log says, whatever others have lost meanwhile.
+    fn seen_from(
+        &self,
+        index: usize,
+        stream: StreamId,
+        stated: &Arc<CommitTail>,
+    ) -> Option<Position> {
+        let places = &self.streams.get(&stream)?.places;
+        let is_done = || places.is_known_to(index).then_some(stated.end);
+        places.get(index).map(CursorStream::seen).or_else(is_done)
+    }
+
+    fn admit_frame(
+        &mut self,
+        stream: StreamId,
+        frame: &RecoveredFrame,
+        stated: &Arc<CommitTail>,
+        now: Duration,
+    ) {
         let seq = self.next_seq;
         self.next_seq += 1;
         let mut holders = 0;
-        for index in 0..self.cursors.len() {
+        for (index, _) in frame.routed.iter().copied() {
             let cursor = &self.cursors[index];
-            if cursor.dropped {
-                continue;
-            }
-            let known = cursor.streams.get(&stream);
-            let seen = known.map_or(Position::default(), CursorStream::seen);
-            let until = known.map_or(Position::default(), |cs| cs.debt.until);
+            let is_missed = cursor.is_active() && frame.was_missed_by(index);
+            let seen = self.seen_from(index, stream, stated).unwrap_or_default();
             let routed = frame.routed_after(index, seen);
-            let owed = routed - routed.min(frame.routed_after(index, until.max(seen)));
-            let through = known.map_or(0, CursorStream::through) + routed;
-            let up_to = |at| through - routed.min(frame.routed_after(index, at));
-            let inside = self.furthest_within(stream, seen, frame.tail.end, up_to);
-            if !cursor.is_active() {
-                // Kept for the day when the destination comes back or is dropped.
-                holders += u32::from(self.keep_frame(index, stream, seq, routed));
-            } else if frame.tail.end <= seen || frame.was_missed_by(index) {
-                // What it missed does not move it on: a later frame may hold the same records for
-                // it.
+            // What it missed does not move it on: a later frame may hold the same records for it.
+            if cursor.dropped || is_missed || routed == 0 {
                 continue;
-            } else {
-                let entry = Entry {
-                    seq,
-                    tail: frame.tail.clone(),
-                    routed,
-                    through,
-                    inside,
-                    skip_to: seen,
-                    bytes: u64::from(frame.location.len),
-                    status: Status::Waiting,
-                    is_joined: false,
-                };
-                holders += u32::from(self.enter_entry(index, stream, entry, now));
             }
-            if let Some(cs) = self.cursors[index].streams.get_mut(&stream) {
-                cs.debt.pay(owed, frame.tail.end.epoch);
+            holders += 1;
+            let charge = charge_of(u64::from(frame.location.len), routed, frame.records);
+            let Some(known) = self.streams.get_mut(&stream) else { continue };
+            let cs = known.places.get_or_insert(index, || CursorStream::begin(stated));
+            let until = cs.debt.until.max(seen);
+            cs.debt
+                .pay(routed - routed.min(frame.routed_after(index, until)), frame.tail.end.epoch);
+            let through = cs.through() + routed;
+            if !self.cursors[index].is_active() {
+                // Kept for the day when the destination comes back or is dropped.
+                self.keep_frame(index, stream, seq, routed);
+                continue;
             }
+            let up_to = |at| through - routed.min(frame.routed_after(index, at));
+            let entry = Entry {
+                seq,
+                tail: frame.tail.clone(),
+                routed,
+                through,
+                inside: self.furthest_within(stream, seen, frame.tail.end, up_to),
+                skip_to: seen,
+                bytes: charge,
+                status: Status::Waiting,
+                is_joined: false,
+            };
+            self.enter_entry(index, stream, entry, now);
         }
         if holders == 0 {
             self.dead.push(frame.location);
@@ -474,22 +485,18 @@ impl State {
         self.slots.insert(seq, slot);
     }
 
-    /// A destination that is not configured keeps the rows of a frame; false when it has none.
-    fn keep_frame(&mut self, index: usize, stream: StreamId, seq: u64, routed: u64) -> bool {
-        if routed == 0 {
-            return false;
-        }
+    /// A destination that is not configured keeps the rows of a frame.
+    fn keep_frame(&mut self, index: usize, stream: StreamId, seq: u64, routed: u64) {
         let cursor = &mut self.cursors[index];
         cursor.held.push((seq, routed));
         cursor.total.routed += routed;
         cursor.in_flight += routed;
-        if let Some(cs) = cursor.streams.get_mut(&stream) {
-            cs.kept_rows += routed;
-        }
         if let Some(known) = self.streams.get_mut(&stream) {
             known.held += 1;
+            if let Some(cs) = known.places.get_mut(index) {
+                cs.kept_rows += routed;
+            }
         }
-        true
     }
 }
 

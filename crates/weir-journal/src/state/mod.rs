@@ -14,6 +14,8 @@
 mod append;
 mod claim;
 mod dead;
+mod destination;
+mod places;
 mod read;
 mod stream;
 
@@ -21,20 +23,21 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use weir_host::{DiskFile, WakeFd};
-use weir_model::{Batch, CursorBook, DiscardReason, Position, SourceBook, SourceId, StreamId};
+use weir_model::{Batch, Position, SourceBook, SourceId, StreamId};
 
 use crate::index::SegmentIndex;
 use crate::limits::SLOTS_MAX;
 use crate::spec::{
-    CursorLedger, CursorSpec, JournalConfig, JournalStatus, Recovery, RefusedReason, SourceLedger,
-    WhenFull,
+    CursorLedger, JournalConfig, JournalStatus, Recovery, RefusedReason, SourceLedger,
 };
 use crate::subscriber::SubscriberQueue;
 
 pub(crate) use claim::RecoveredFrame;
 pub(crate) use dead::DeadRanges;
+pub(crate) use destination::CursorState;
+pub(crate) use places::{Introduction, Places};
 pub(crate) use read::{Place, Taken};
 pub(crate) use stream::{CursorStream, Debt, StreamState};
 
@@ -124,117 +127,6 @@ pub(crate) struct Entry {
     pub(crate) is_joined: bool,
 }
 
-/// One required destination.
-#[derive(Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, all combinations occur"
-)]
-pub(crate) struct CursorState {
-    pub(crate) name: String,
-    pub(crate) spec: Option<CursorSpec>,
-    pub(crate) dropped: bool,
-    /// First seen in this run.
-    pub(crate) fresh: bool,
-    pub(crate) streams: HashMap<StreamId, CursorStream>,
-    /// Streams with waiting batches, in the order of their turns.
-    pub(crate) turns: VecDeque<StreamId>,
-    pub(crate) waiting_bytes: u64,
-    pub(crate) pending_bytes: u64,
-    /// Batches not settled.
-    pub(crate) pending_batches: u64,
-    pub(crate) taken_bytes: u64,
-    pub(crate) in_flight: u64,
-    pub(crate) taken: u64,
-    /// Counts of everything, as of now.
-    pub(crate) total: CursorBook,
-    /// Counts of what is committed, over all streams: persisted with the positions.
-    pub(crate) committed_book: CursorBook,
-    /// `committed_book` has changed since it was last written.
-    pub(crate) is_book_dirty: bool,
-    pub(crate) waiting_since: Duration,
-    pub(crate) notify: Arc<Notify>,
-    pub(crate) ready_bytes: u64,
-    /// `take` found nothing it may take; wait for an acknowledgement or another stream.
-    pub(crate) starved: bool,
-    pub(crate) blocking: bool,
-    /// Size of the largest batch that was refused because the whole buffer is full; 0 = none.
-    pub(crate) buffer_wanted: u64,
-    /// A batch was refused because too many wait.
-    pub(crate) batches_wanted: bool,
-    /// Streams that were refused because they hold more than their share, and for how much.
-    pub(crate) over_share: Vec<(StreamId, u64)>,
-    /// Something that it holds cannot be read again any more: it should make that durable soon.
-    pub(crate) settle_wanted: bool,
-    /// Slots that an inactive destination still needs, with its records in them.
-    pub(crate) held: Vec<(u64, u64)>,
-}
-
-impl CursorState {
-    pub(crate) fn new(name: String) -> Self {
-        Self {
-            name,
-            spec: None,
-            dropped: false,
-            fresh: true,
-            streams: HashMap::new(),
-            turns: VecDeque::new(),
-            waiting_bytes: 0,
-            pending_bytes: 0,
-            pending_batches: 0,
-            taken_bytes: 0,
-            in_flight: 0,
-            taken: 0,
-            total: CursorBook::default(),
-            committed_book: CursorBook::default(),
-            is_book_dirty: false,
-            waiting_since: Duration::ZERO,
-            notify: Arc::new(Notify::new()),
-            ready_bytes: 0,
-            starved: false,
-            blocking: false,
-            buffer_wanted: 0,
-            batches_wanted: false,
-            over_share: Vec::new(),
-            settle_wanted: false,
-            held: Vec::new(),
-        }
-    }
-
-    pub(crate) fn is_active(&self) -> bool {
-        self.spec.is_some()
-    }
-
-    fn limit(&self) -> u64 {
-        self.spec.as_ref().map_or(u64::MAX, |s| s.buffer_limit_bytes)
-    }
-
-    /// Bytes that may be taken at once: never the whole buffer, so that `drop_oldest` always
-    /// finds something that waits.
-    fn window(&self) -> u64 {
-        self.spec.as_ref().map_or(0, |s| s.window_bytes.min(s.buffer_limit_bytes / 2))
-    }
-
-    /// Whether a source that this destination stopped may try again; `batches_fit` says that not
-    /// too many wait any more.
-    fn has_room_again(&self, batches_fit: bool) -> bool {
-        let limit = self.limit();
-        let share = limit / crate::limits::STREAM_SHARE;
-        let fits_share = |(stream, bytes): &(StreamId, u64)| {
-            let own = self.streams.get(stream).map_or(0, |cs| cs.pending_bytes);
-            own + bytes <= share || own == 0 || own == self.pending_bytes
-        };
-        let fits = self.pending_bytes + self.buffer_wanted <= limit - limit / 16;
-        (self.batches_wanted && batches_fit)
-            || (self.buffer_wanted > 0 && (fits || self.pending_bytes == 0))
-            || self.over_share.iter().any(fits_share)
-    }
-
-    fn when_full(&self) -> WhenFull {
-        self.spec.as_ref().map_or(WhenFull::Block, |s| s.when_full)
-    }
-}
-
 /// One configured source.
 #[derive(Debug, Default)]
 pub(crate) struct SourceState {
@@ -292,6 +184,10 @@ pub(crate) struct State {
     pub(crate) next_seq: u64,
     pub(crate) ring_bytes: u64,
     pub(crate) cursors: Vec<CursorState>,
+    /// Those that are not configured and not dropped.
+    pub(crate) absent: Vec<usize>,
+    /// How many are configured.
+    pub(crate) active: usize,
     pub(crate) streams: HashMap<StreamId, StreamState>,
     pub(crate) sources: HashMap<SourceId, SourceState>,
     pub(crate) recovered: HashMap<StreamId, Vec<RecoveredFrame>>,
@@ -370,6 +266,8 @@ impl State {
             next_seq: 1,
             ring_bytes: 0,
             cursors: Vec::new(),
+            absent: Vec::new(),
+            active: 0,
             streams: HashMap::new(),
             sources: HashMap::new(),
             recovered: HashMap::new(),
@@ -466,7 +364,7 @@ impl State {
             cs.entries.get(at).is_some_and(|entry| entry.seq == seq)
                 && !cs.entries.range(..at).all(is_settled)
         };
-        self.cursors.iter().filter_map(|c| c.streams.get(&stream)).any(has_gap)
+        self.places(stream).any(|(_, cs)| has_gap(cs))
     }
 
     /// One destination less will read the slot's bytes; after the last one they need not be in
@@ -520,7 +418,7 @@ impl State {
             let before = cs.entries.partition_point(|entry| entry.seq < seq);
             cs.entries.range(..before).rev().map(|entry| entry.seq).find(is_unsafe)
         };
-        self.cursors.iter().filter_map(|c| c.streams.get(&stream)).filter_map(last).max()
+        self.places(stream).filter_map(|(_, cs)| last(cs)).max()
     }
 
     /// The stream's last slot up to this one that must reach the disk and never will: only its
@@ -537,14 +435,11 @@ impl State {
     /// A destination has settled what it held. If the slot is still there for others, whoever
     /// waited for it to be safe need wait no longer for this one.
     pub(crate) fn no_longer_held(&mut self, stream: StreamId, seq: u64) {
-        let holds = |c: &CursorState| {
-            let entries = c.streams.get(&stream).map(|cs| &cs.entries);
-            entries.is_some_and(|entries| {
-                let at = entries.binary_search_by_key(&seq, |e| e.seq);
-                at.is_ok_and(|at| entries[at].status == Status::Held)
-            })
+        let holds = |cs: &CursorStream| {
+            let at = cs.entries.binary_search_by_key(&seq, |e| e.seq);
+            at.is_ok_and(|at| cs.entries[at].status == Status::Held)
         };
-        if self.cursors.iter().any(holds) || !self.held_only.remove(&(stream, seq)) {
+        if self.places(stream).any(|(_, cs)| holds(cs)) || !self.held_only.remove(&(stream, seq)) {
             return;
         }
         let slot = self.slots.get_mut(&seq).filter(|slot| slot.synced);
@@ -575,8 +470,11 @@ impl State {
     /// Wakes the sources after a refusal once there is worthwhile room.
     pub(crate) fn wake_sources_if_room(&mut self) {
         let ring = self.ring_wanted > 0 && self.ring_bytes <= self.ring_target();
-        let buffer = |c: &CursorState| c.blocking && c.has_room_again(self.batches_fit_again(c));
-        if ring || self.cursors.iter().any(buffer) {
+        let buffer = |(index, c): (usize, &CursorState)| {
+            let pending_of = |stream| self.place(index, stream).map_or(0, |cs| cs.pending_bytes);
+            c.blocking && c.has_room_again(self.batches_fit_again(c), pending_of)
+        };
+        if ring || self.cursors.iter().enumerate().any(buffer) {
             self.wake_sources();
         }
     }
@@ -629,14 +527,12 @@ impl State {
     /// Forgets a closed stream once every destination is done with it.
     pub(crate) fn fold_if_done(&mut self, stream: StreamId, now: Duration) {
         let Some(state) = self.streams.get(&stream) else { return };
-        let busy = |c: &CursorState| {
-            c.streams.get(&stream).is_some_and(|cs| !cs.entries.is_empty())
-                || (!c.is_active()
-                    && !c.dropped
-                    && c.streams.get(&stream).is_some_and(|cs| cs.committed < state.tail.end))
-        };
         let is_needed = !state.closed || state.held > 0 || self.recovered.contains_key(&stream);
-        if is_needed || self.cursors.iter().any(busy) {
+        let is_busy = |(index, cs): (usize, &CursorStream)| {
+            let is_away = !self.cursors[index].is_active();
+            !cs.entries.is_empty() || (is_away && cs.committed < state.tail.end)
+        };
+        if is_needed || state.places.iter().any(is_busy) {
             return;
         }
         let last_frame = state.last_frame;
@@ -644,14 +540,13 @@ impl State {
             let book = state.tail.book;
             self.sources.entry(source).or_default().folded.add(&book);
         }
-        self.streams.remove(&stream);
-        for cursor in &mut self.cursors {
-            let ended = cursor.streams.remove(&stream);
-            debug_assert!(ended.is_none_or(|cs| !cursor.is_active() || cs.debt.rows == 0));
-        }
+        let ended = self.streams.remove(&stream);
+        let owes = |(index, cs): (usize, &CursorStream)| {
+            self.cursors[index].is_active() && cs.debt.rows > 0
+        };
+        debug_assert!(ended.is_none_or(|known| !known.places.iter().any(owes)));
         if let Some(last) = last_frame {
-            self.ended.insert(stream, last);
-            self.forget_ended();
+            self.note_ended(stream, last);
         }
         self.folded.push(Folded { stream });
         self.positions_since.get_or_insert(now);
@@ -665,8 +560,14 @@ impl State {
         if let Some(known) = self.streams.get_mut(&stream) {
             known.last_frame = known.last_frame.max(Some(here));
         } else if !is_needed {
-            self.ended.insert(stream, here);
+            self.note_ended(stream, here);
             self.folded.push(Folded { stream });
+        }
+    }
+
+    fn note_ended(&mut self, stream: StreamId, last: (u64, u64)) {
+        if self.segments.first_key_value().is_some_and(|(first, _)| last.0 >= *first) {
+            self.ended.insert(stream, last);
         }
     }
 
@@ -695,15 +596,21 @@ impl State {
         all
     }
 
+    /// For each destination when the first batch was appended that it has not got yet.
+    fn oldest_waiting(&self) -> Vec<Option<Duration>> {
+        let mut oldest: Vec<Option<Duration>> = vec![None; self.cursors.len()];
+        let is_there = |e: &&Entry| matches!(e.status, Status::Settled(_) | Status::Held);
+        for (index, cs) in self.streams.values().flat_map(|known| known.places.iter()) {
+            let entry = cs.entries.iter().find(|e| !is_there(e));
+            let slot = entry.and_then(|entry| self.slots.get(&entry.seq));
+            let Some(at) = slot.map(|slot| slot.appended_at) else { continue };
+            oldest[index] = Some(oldest[index].map_or(at, |earlier| earlier.min(at)));
+        }
+        oldest
+    }
+
     pub(crate) fn cursor_ledgers(&self, now: Duration) -> Vec<CursorLedger> {
-        let oldest = |c: &CursorState| {
-            let first = |cs: &CursorStream| {
-                let is_there = |e: &&Entry| matches!(e.status, Status::Settled(_) | Status::Held);
-                let entry = cs.entries.iter().find(|e| !is_there(e))?;
-                Some(self.slots.get(&entry.seq)?.appended_at)
-            };
-            c.streams.values().filter_map(first).min()
-        };
+        let oldest = self.oldest_waiting();
         let ledger = |(index, c): (usize, &CursorState)| CursorLedger {
             name: c.name.clone(),
             index,
@@ -714,7 +621,7 @@ impl State {
             taken: c.taken,
             pending_bytes: c.pending_bytes,
             buffer_limit_bytes: c.limit(),
-            lag_seconds: oldest(c).map_or(0.0, |at| now.saturating_sub(at).as_secs_f64()),
+            lag_seconds: oldest[index].map_or(0.0, |at| now.saturating_sub(at).as_secs_f64()),
             blocking: c.blocking,
         };
         self.cursors.iter().enumerate().filter(|(_, c)| !c.dropped).map(ledger).collect()
@@ -732,40 +639,6 @@ impl State {
             disk_error: self.disk_error().cloned(),
             recovery: self.recovery.clone(),
         }
-    }
-
-    /// Forgets a destination that is no longer configured; what it still needed is discarded.
-    pub(crate) fn drop_cursor(&mut self, name: &str, now: Duration) -> bool {
-        let inactive = |c: &CursorState| c.name == name && !c.dropped && !c.is_active();
-        let Some(index) = self.cursors.iter().position(inactive) else { return false };
-        let cursor = &mut self.cursors[index];
-        cursor.dropped = true;
-        let held = std::mem::take(&mut cursor.held);
-        let mut streams: Vec<StreamId> = cursor.streams.keys().copied().collect();
-        let owed: u64 = cursor.streams.drain().map(|(_, cs)| cs.debt.rows).sum();
-        let kept: u64 = held.iter().map(|(_, routed)| routed).sum();
-        cursor.in_flight -= kept;
-        cursor.total.routed += owed;
-        cursor.total.discarded[DiscardReason::CursorDropped as usize] += kept + owed;
-        cursor.committed_book = cursor.total;
-        cursor.is_book_dirty = true;
-        for (seq, _) in held {
-            if let Some(stream) = self.slots.get(&seq).map(|slot| slot.stream) {
-                if let Some(known) = self.streams.get_mut(&stream) {
-                    debug_assert!(known.held > 0, "a kept frame is counted");
-                    known.held = known.held.saturating_sub(1);
-                }
-                streams.push(stream);
-            }
-            self.release(seq);
-        }
-        for stream in streams {
-            self.mark_dirty(stream, now);
-            self.fold_if_done(stream, now);
-        }
-        self.names_dirty = true;
-        self.positions_since.get_or_insert(now);
-        true
     }
 
     /// No further appends; readers drain what is left.

@@ -36,7 +36,7 @@ impl State {
             cursor.starved = cursor.waiting_bytes > 0;
             return None;
         };
-        let cs = cursor.streams.get_mut(&stream)?;
+        let cs = self.streams.get_mut(&stream)?.places.get_mut(index)?;
         let entry = cs.entries.get(cs.next)?;
         let (seq, routed, skip_to) = (entry.seq, entry.routed, entry.skip_to);
         cs.deficit = cs.deficit.saturating_sub(entry.bytes);
@@ -59,12 +59,12 @@ impl State {
     }
 
     fn next_turn(&mut self, index: usize, busy: impl Fn(StreamId) -> bool) -> Option<StreamId> {
-        let cursor = &mut self.cursors[index];
+        let (cursor, streams) = (&mut self.cursors[index], &mut self.streams);
         let window = cursor.window();
         let mut passed_over = 0;
         while passed_over < cursor.turns.len() {
             let stream = *cursor.turns.front()?;
-            let cs = cursor.streams.get_mut(&stream)?;
+            let cs = streams.get_mut(&stream)?.places.get_mut(index)?;
             let bytes = cs.entries.get(cs.next).map_or(0, |e| e.bytes);
             if busy(stream) {
                 passed_over += 1;
@@ -88,8 +88,9 @@ impl State {
 
     /// Moves a stream's next waiting entry to `Taken` and keeps the sums right.
     pub(crate) fn mark_taken(&mut self, index: usize, stream: StreamId) {
-        let cursor = &mut self.cursors[index];
-        let Some(cs) = cursor.streams.get_mut(&stream) else { return };
+        let (cursor, streams) = (&mut self.cursors[index], &mut self.streams);
+        let place = streams.get_mut(&stream).and_then(|known| known.places.get_mut(index));
+        let Some(cs) = place else { return };
         let Some(entry) = cs.entries.get_mut(cs.next) else { return };
         entry.status = Status::Taken;
         cs.waiting_bytes -= entry.bytes;
@@ -120,8 +121,9 @@ impl State {
         outcome: Outcome,
         now: Duration,
     ) {
-        let cursor = &mut self.cursors[index];
-        let Some(cs) = cursor.streams.get_mut(&stream) else { return };
+        let (cursor, streams) = (&mut self.cursors[index], &mut self.streams);
+        let place = streams.get_mut(&stream).and_then(|known| known.places.get_mut(index));
+        let Some(cs) = place else { return };
         let Ok(at) = cs.entries.binary_search_by_key(&seq, |e| e.seq) else { return };
         let entry = &mut cs.entries[at];
         let was_held = entry.status == Status::Held;
@@ -151,6 +153,10 @@ impl State {
             self.no_longer_held(stream, seq);
         }
         self.commit_prefix(index, stream, now);
+        if self.place(index, stream).is_some_and(|cs| cs.entries.is_empty()) {
+            self.settle_places(stream, now);
+            self.fold_if_done(stream, now);
+        }
         self.wake_sources_if_room();
     }
 
@@ -165,8 +171,9 @@ impl State {
         seq: u64,
         before: Option<u64>,
     ) -> bool {
-        let cursor = &mut self.cursors[index];
-        let Some(cs) = cursor.streams.get_mut(&stream) else { return false };
+        let (cursor, streams) = (&mut self.cursors[index], &mut self.streams);
+        let place = streams.get_mut(&stream).and_then(|known| known.places.get_mut(index));
+        let Some(cs) = place else { return false };
         let Ok(at) = cs.entries.binary_search_by_key(&seq, |e| e.seq) else { return false };
         let entry = &mut cs.entries[at];
         if entry.status != Status::Taken {
@@ -187,31 +194,27 @@ impl State {
         is_joined
     }
 
-    /// Puts the held entry `before` into that of `seq`, if nothing but entries without records
-    /// are between them. Then it costs no slot any more.
+    /// Puts the held entry `before` into that of `seq`, if nothing stands
+    /// between them. Then it costs no slot any more.
     fn join_held(&mut self, index: usize, stream: StreamId, seq: u64, before: u64) -> bool {
         let is_free = |seq: u64| {
             let is_free = |s: &Slot| s.location.is_none() && !s.durable && !s.writing;
             self.slots.get(&seq).is_some_and(is_free)
         };
         let are_free = is_free(before) && is_free(seq);
-        let cursor = &mut self.cursors[index];
-        let Some(cs) = cursor.streams.get_mut(&stream) else { return false };
+        let Some(cs) = self.place(index, stream) else { return false };
         let place = |seq: u64| cs.entries.binary_search_by_key(&seq, |e| e.seq);
         let (Ok(from), Ok(at)) = (place(before), place(seq)) else { return false };
-        let is_empty = |e: &Entry| e.status == Status::Settled(Outcome::default()) && e.routed == 0;
-        let is_next = from < at
-            && cs.entries[from].status == Status::Held
-            && cs.entries.range(from + 1..at).all(is_empty);
+        let is_next = from + 1 == at && cs.entries[from].status == Status::Held;
         if !is_next || !are_free {
             return false;
         }
         let first = &cs.entries[from];
         let (end, through) = (first.tail.end, first.through);
-        let is_other_epoch = end.epoch < cs.entries[at].tail.end.epoch;
-        let is_boundary = is_other_epoch || self.may_be_furthest(index, stream, end);
-        let cursor = &mut self.cursors[index];
-        let Some(cs) = cursor.streams.get_mut(&stream) else { return false };
+        let last = cs.entries[at].tail.end;
+        let is_other_epoch = end.epoch < last.epoch;
+        let is_boundary = is_other_epoch || self.may_be_furthest(index, stream, (end, last));
+        let Some(cs) = self.place_mut(index, stream) else { return false };
         let mut inside = std::mem::take(&mut cs.entries[from].inside);
         inside.extend(is_boundary.then_some((end, through)));
         let last = &mut cs.entries[at];
@@ -219,16 +222,16 @@ impl State {
         last.inside = inside;
         last.is_joined = true;
         cs.entries[at].routed += cs.entries[from].routed;
-        cs.entries.drain(from..at);
-        cs.next -= at - from;
-        cursor.pending_batches -= 1;
+        cs.entries.remove(from);
+        cs.next -= 1;
+        self.cursors[index].pending_batches -= 1;
         self.release(before);
         true
     }
 
     /// The first entry, when it is settled.
     fn pop_settled(&mut self, index: usize, stream: StreamId) -> Option<(Entry, Outcome)> {
-        let cs = self.cursors[index].streams.get_mut(&stream)?;
+        let cs = self.place_mut(index, stream)?;
         let Status::Settled(outcome) = cs.entries.front()?.status else { return None };
         cs.next -= 1;
         Some((cs.entries.pop_front()?, outcome))
@@ -238,20 +241,19 @@ impl State {
     pub(crate) fn commit_prefix(&mut self, index: usize, stream: StreamId, now: Duration) {
         let mut moved = None;
         while let Some((entry, outcome)) = self.pop_settled(index, stream)
-            && let Some(cs) = self.cursors[index].streams.get_mut(&stream)
+            && let Some(cs) = self.place_mut(index, stream)
         {
-            (cs.committed, cs.mark) = (entry.tail.end, entry.tail.clone());
-            cs.committed_through = entry.through;
-            self.cursors[index].committed_book.routed += entry.routed;
-            add_outcome(&mut self.cursors[index].committed_book, &outcome);
-            self.cursors[index].is_book_dirty |= entry.routed > 0;
+            cs.commit(&entry);
+            let cursor = &mut self.cursors[index];
+            cursor.committed_book.routed += entry.routed;
+            add_outcome(&mut cursor.committed_book, &outcome);
+            cursor.is_book_dirty |= entry.routed > 0;
             self.forget_settled(stream, entry.seq);
             moved = Some(entry.tail);
         }
         if let Some(tail) = moved {
             self.reach(stream, &tail);
             self.mark_dirty(stream, now);
-            self.fold_if_done(stream, now);
         }
     }
 }

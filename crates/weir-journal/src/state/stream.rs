@@ -7,6 +7,8 @@
 //!   window), `lost = owed - found`, exactly and for each destination.
 //! - `Entry::through` and `CursorStream::committed_through` count the rows of one destination since
 //!   the stream was opened, so what stands in entries up to any place is a difference of two.
+//! - A destination that is done with a stream stands at the further one of `tail` and `furthest`
+//!   ([`StreamState::done`]): behind `tail` only while the source reads again what is settled.
 //! - What is owed and stands in no entry is a [`Debt`]: rows of an earlier run that the source
 //!   reads again, or that turn out to be gone.
 
@@ -17,7 +19,7 @@ use std::time::Duration;
 use weir_model::{DiscardReason, Position, SourceId, StreamId};
 
 use super::read::add_outcome;
-use super::{CommitTail, CursorState, Entry, State, Status};
+use super::{CommitTail, Entry, Introduction, Places, State, Status};
 use crate::limits::EPOCHS_MAX;
 use crate::spec::{LostRecords, ResumePoint};
 use crate::{Outcome, limits::STATEMENT_INTERVAL};
@@ -53,6 +55,8 @@ pub(crate) struct StreamState {
     pub(crate) last_frame: Option<(u64, u64)>,
     /// It stands in the list of streams that changed.
     pub(crate) is_dirty: bool,
+    /// Where destinations are that are not done.
+    pub(crate) places: Places,
 }
 
 impl StreamState {
@@ -68,6 +72,23 @@ impl StreamState {
             self.epoch_begins.retain(|begin| begin.end.epoch >= epoch);
         }
         is_further
+    }
+
+    /// Where destinations are that have nothing of the stream left to do.
+    pub(crate) fn done(&self) -> &Arc<CommitTail> {
+        if self.tail.end >= self.furthest.end { &self.tail } else { &self.furthest }
+    }
+
+    /// How far a destination has settled the stream; `None` when it has not heard of it.
+    pub(crate) fn committed(&self, index: usize) -> Option<Position> {
+        let is_done = || self.places.is_known_to(index).then(|| self.done().end);
+        self.places.get(index).map(|cs| cs.committed).or_else(is_done)
+    }
+
+    /// The same up to where it was appended for the destination.
+    pub(crate) fn seen(&self, index: usize) -> Option<Position> {
+        let is_done = || self.places.is_known_to(index).then(|| self.done().end);
+        self.places.get(index).map(CursorStream::seen).or_else(is_done)
     }
 
     /// A batch begins an epoch: the source goes on there when what was before is gone. True when
@@ -101,7 +122,7 @@ pub(crate) struct Debt {
 
 impl Debt {
     /// The part in epochs before this one.
-    fn before(&self, epoch: u32) -> u64 {
+    pub(crate) fn before(&self, epoch: u32) -> u64 {
         if self.until.epoch < epoch { self.rows } else { self.rows_before }
     }
 
@@ -148,6 +169,19 @@ impl CursorStream {
         self.entries.back().map_or(self.committed, |e| e.tail.end)
     }
 
+    /// Everything up to there is settled, and nothing before it waits. True when that is news.
+    fn move_to(&mut self, tail: &Arc<CommitTail>) -> bool {
+        let is_moved = self.committed < tail.end;
+        (self.committed, self.mark) = (tail.end, tail.clone());
+        is_moved
+    }
+
+    /// The first entry is settled, with all before it.
+    pub(super) fn commit(&mut self, entry: &Entry) {
+        (self.committed, self.mark) = (entry.tail.end, entry.tail.clone());
+        self.committed_through = entry.through;
+    }
+
     /// Adds an entry that nobody has to take.
     pub(crate) fn push_settled(&mut self, entry: Entry) {
         let at_front = self.next == self.entries.len();
@@ -157,13 +191,15 @@ impl CursorStream {
 
     /// Rows that an earlier run owed were appended again, up to `end`.
     pub(crate) fn pay_debt(&mut self, end: Position, rows: u64) {
-        if self.debt.rows == 0 {
-            return;
-        }
+        self.debt.pay(rows, end.epoch);
+        self.forgive(end);
+    }
+
+    /// Everything that an earlier run owed was appended again: what has not come up with it goes
+    /// elsewhere now.
+    fn forgive(&mut self, end: Position) {
         if end >= self.debt.until {
             self.debt = Debt::default();
-        } else {
-            self.debt.pay(rows, end.epoch);
         }
     }
 
@@ -201,6 +237,79 @@ impl CursorStream {
 }
 
 impl State {
+    pub(crate) fn place(&self, index: usize, stream: StreamId) -> Option<&CursorStream> {
+        self.streams.get(&stream)?.places.get(index)
+    }
+
+    pub(crate) fn place_mut(
+        &mut self,
+        index: usize,
+        stream: StreamId,
+    ) -> Option<&mut CursorStream> {
+        self.streams.get_mut(&stream)?.places.get_mut(index)
+    }
+
+    /// Destinations that are not done with the stream.
+    pub(crate) fn places(&self, stream: StreamId) -> impl Iterator<Item = (usize, &CursorStream)> {
+        self.streams.get(&stream).into_iter().flat_map(|known| known.places.iter())
+    }
+
+    /// How far a destination has settled the stream; `None` when it has not heard of it.
+    pub(crate) fn committed(&self, index: usize, stream: StreamId) -> Option<Position> {
+        self.streams.get(&stream)?.committed(index)
+    }
+
+    /// Tells destinations that have not heard of the stream where they begin, those for which
+    /// `begin` says so.
+    pub(crate) fn introduce(
+        &mut self,
+        stream: StreamId,
+        now: Duration,
+        begin: impl Fn(usize) -> Option<Arc<CommitTail>>,
+    ) {
+        let cursors = self.cursors.len();
+        let known = self.streams.entry(stream).or_default();
+        let done = known.done().end;
+        let has_begun = known.places.introduce(cursors, |index| match begin(index) {
+            None => Introduction::None,
+            Some(at) if at.end == done => Introduction::Done,
+            Some(at) => Introduction::At(Box::new(CursorStream::begin(&at))),
+        });
+        if has_begun {
+            self.mark_dirty(stream, now);
+        }
+    }
+
+    /// Moves destinations on that have nothing of the stream left to do: nothing of what was
+    /// appended up to here is for them, or it is settled.
+    pub(crate) fn settle_places(&mut self, stream: StreamId, now: Duration) {
+        let Some(known) = self.streams.get_mut(&stream) else { return };
+        let (cursors, tail) = (&self.cursors, known.tail.clone());
+        let is_further = tail.end >= known.furthest.end;
+        let (mut listed, mut is_changed) = (0, false);
+        known.places.retain(|index, cs| {
+            if !cursors[index].is_active() {
+                return true;
+            }
+            cs.forgive(tail.end);
+            if cs.entries.is_empty() && cs.committed <= tail.end {
+                is_changed |= cs.move_to(&tail);
+                if is_further && cs.debt.rows == 0 {
+                    is_changed = true;
+                    return false;
+                }
+            }
+            listed += 1;
+            true
+        });
+        if listed < self.active {
+            is_changed |= known.reach(&tail);
+        }
+        if is_changed {
+            self.mark_dirty(stream, now);
+        }
+    }
+
     /// The stream's statement in the cursor log has changed.
     pub(crate) fn mark_dirty(&mut self, stream: StreamId, now: Duration) {
         self.note_dirty(stream);
@@ -237,16 +346,21 @@ impl State {
         within.map(|at| (at, up_to(at))).into_iter().collect()
     }
 
-    /// Another destination may come to settle the stream up to here, and no further.
-    pub(crate) fn may_be_furthest(&self, index: usize, stream: StreamId, at: Position) -> bool {
+    /// Another destination has settled the stream up to a place from `from` on and before `to`, and
+    /// no further, or may come to.
+    pub(crate) fn may_be_furthest(
+        &self,
+        index: usize,
+        stream: StreamId,
+        (from, to): (Position, Position),
+    ) -> bool {
         let Some(furthest) = self.streams.get(&stream).map(|known| known.furthest.end) else {
             return false;
         };
-        let is_behind = |(other, c): (usize, &CursorState)| {
-            let cs = c.streams.get(&stream).filter(|_| other != index && c.is_active());
-            cs.is_some_and(|cs| cs.committed < at)
+        let is_behind = |(other, cs): (usize, &CursorStream)| {
+            other != index && self.cursors[other].is_active() && cs.committed < from
         };
-        furthest == at || furthest < at && self.cursors.iter().enumerate().any(is_behind)
+        furthest < to && (furthest >= from || self.places(stream).any(is_behind))
     }
 
     /// A destination has settled the stream up to here.
@@ -280,10 +394,15 @@ impl State {
 
     /// What every destination is owed up to `furthest`, when that is read again from `base` on:
     /// a new one, or other rules, make it another number than was stated.
-    pub(crate) fn owed_again(&self, stream: StreamId, base: Position) -> Option<Vec<(u64, u64)>> {
+    pub(crate) fn owed_again(
+        &self,
+        stream: StreamId,
+        base: Position,
+    ) -> Option<Vec<(usize, (u64, u64))>> {
         let furthest = self.streams.get(&stream).map(|known| known.furthest.end)?;
-        let owed = |c: &CursorState| c.streams.get(&stream).map(|cs| cs.owed(furthest));
-        (base < furthest).then(|| self.cursors.iter().filter_map(owed).collect())
+        let owed = |(index, cs): (usize, &CursorStream)| (index, cs.owed(furthest));
+        let is_any = |(_, owed): &(usize, (u64, u64))| *owed != (0, 0);
+        (base < furthest).then(|| self.places(stream).map(owed).filter(is_any).collect())
     }
 
     /// What destinations are still owed of the stream is gone, up to `at`: it is counted for each
@@ -295,11 +414,9 @@ impl State {
         part: impl Fn(&Debt) -> u64,
         now: Duration,
     ) {
-        for index in 0..self.cursors.len() {
-            if self.cursors[index].dropped {
-                continue;
-            }
-            let Some(cs) = self.cursors[index].streams.get_mut(&stream) else { continue };
+        let listed: Vec<usize> = self.places(stream).map(|(index, _)| index).collect();
+        for index in listed {
+            let Some(cs) = self.place_mut(index, stream) else { continue };
             let rows = part(&cs.debt);
             cs.debt.rows -= rows;
             // Those of earlier epochs are lost first.
@@ -346,8 +463,12 @@ impl State {
     ) {
         let seq = self.next_seq;
         self.next_seq += 1;
-        let cursor = &mut self.cursors[index];
-        let Some(cs) = cursor.streams.get_mut(&stream) else { return };
+        let Some(known) = self.streams.get_mut(&stream) else { return };
+        if rows == 0 && known.places.get(index).is_none() {
+            return;
+        }
+        let done = known.done().clone();
+        let cs = known.places.get_or_insert(index, || CursorStream::begin(&done));
         let (skip_to, through) = (cs.seen(), cs.through() + rows);
         if rows == 0 && at.end <= skip_to {
             return;
@@ -371,6 +492,7 @@ impl State {
             is_joined: false,
         };
         cs.push_settled(entry);
+        let cursor = &mut self.cursors[index];
         cursor.total.routed += rows;
         add_outcome(&mut cursor.total, &outcome);
         self.commit_prefix(index, stream, now);
@@ -430,9 +552,9 @@ impl State {
         if is_further {
             known.tail = furthest.clone();
         }
-        let is_owed = |c: &CursorState| c.streams.get(&stream).is_some_and(|cs| cs.debt.rows > 0);
-        if is_further || self.cursors.iter().any(is_owed) {
+        if is_further || self.places(stream).any(|(_, cs)| cs.debt.rows > 0) {
             self.lose(stream, &furthest, |debt| debt.rows, now);
+            self.settle_places(stream, now);
         }
         is_further.then(|| ResumePoint::at(&furthest, true))
     }

@@ -1,0 +1,178 @@
+//! One required destination: what waits for it, what it is charged, and its book.
+//!
+//! Invariants: `pending_bytes` is what is charged for its entries that are neither settled nor
+//! held, over all streams; of that `taken_bytes` is taken; `waiting_bytes` is the rest.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use weir_model::{CursorBook, DiscardReason, StreamId};
+
+use super::State;
+use crate::spec::{CursorSpec, WhenFull};
+
+/// One required destination.
+#[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, all combinations occur"
+)]
+pub(crate) struct CursorState {
+    pub(crate) name: String,
+    pub(crate) spec: Option<CursorSpec>,
+    pub(crate) dropped: bool,
+    /// First seen in this run.
+    pub(crate) fresh: bool,
+    /// Streams with waiting batches, in the order of their turns.
+    pub(crate) turns: VecDeque<StreamId>,
+    pub(crate) waiting_bytes: u64,
+    pub(crate) pending_bytes: u64,
+    /// Batches not settled.
+    pub(crate) pending_batches: u64,
+    pub(crate) taken_bytes: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) taken: u64,
+    /// Counts of everything, as of now.
+    pub(crate) total: CursorBook,
+    /// Counts of what is committed, over all streams: persisted with the positions.
+    pub(crate) committed_book: CursorBook,
+    /// `committed_book` has changed since it was last written.
+    pub(crate) is_book_dirty: bool,
+    pub(crate) waiting_since: Duration,
+    pub(crate) notify: Arc<Notify>,
+    pub(crate) ready_bytes: u64,
+    /// `take` found nothing it may take; wait for an acknowledgement or another stream.
+    pub(crate) starved: bool,
+    pub(crate) blocking: bool,
+    /// Size of the largest batch that was refused because the whole buffer is full; 0 = none.
+    pub(crate) buffer_wanted: u64,
+    /// A batch was refused because too many wait.
+    pub(crate) batches_wanted: bool,
+    /// Streams that were refused because they hold more than their share, and for how much.
+    pub(crate) over_share: Vec<(StreamId, u64)>,
+    /// Something that it holds cannot be read again any more: it should make that durable soon.
+    pub(crate) settle_wanted: bool,
+    /// Slots that an inactive destination still needs, with its records in them.
+    pub(crate) held: Vec<(u64, u64)>,
+}
+
+impl CursorState {
+    pub(crate) fn new(name: String) -> Self {
+        Self {
+            name,
+            spec: None,
+            dropped: false,
+            fresh: true,
+            turns: VecDeque::new(),
+            waiting_bytes: 0,
+            pending_bytes: 0,
+            pending_batches: 0,
+            taken_bytes: 0,
+            in_flight: 0,
+            taken: 0,
+            total: CursorBook::default(),
+            committed_book: CursorBook::default(),
+            is_book_dirty: false,
+            waiting_since: Duration::ZERO,
+            notify: Arc::new(Notify::new()),
+            ready_bytes: 0,
+            starved: false,
+            blocking: false,
+            buffer_wanted: 0,
+            batches_wanted: false,
+            over_share: Vec::new(),
+            settle_wanted: false,
+            held: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.spec.is_some()
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.spec.as_ref().map_or(u64::MAX, |s| s.buffer_limit_bytes)
+    }
+
+    /// Bytes that may be taken at once: never the whole buffer, so that `drop_oldest` always
+    /// finds something that waits.
+    pub(super) fn window(&self) -> u64 {
+        self.spec.as_ref().map_or(0, |s| s.window_bytes.min(s.buffer_limit_bytes / 2))
+    }
+
+    /// Whether a source that this destination stopped may try again; `batches_fit` says that not
+    /// too many wait any more.
+    pub(super) fn has_room_again(
+        &self,
+        batches_fit: bool,
+        pending_of: impl Fn(StreamId) -> u64,
+    ) -> bool {
+        let limit = self.limit();
+        let share = limit / crate::limits::STREAM_SHARE;
+        let fits_share = |(stream, bytes): &(StreamId, u64)| {
+            let own = pending_of(*stream);
+            own + bytes <= share || own == 0 || own == self.pending_bytes
+        };
+        let fits = self.pending_bytes + self.buffer_wanted <= limit - limit / 16;
+        (self.batches_wanted && batches_fit)
+            || (self.buffer_wanted > 0 && (fits || self.pending_bytes == 0))
+            || self.over_share.iter().any(fits_share)
+    }
+
+    pub(super) fn when_full(&self) -> WhenFull {
+        self.spec.as_ref().map_or(WhenFull::Block, |s| s.when_full)
+    }
+}
+
+impl State {
+    /// Forgets a destination that is no longer configured; what it still needed is discarded.
+    pub(crate) fn drop_cursor(&mut self, name: &str, now: Duration) -> bool {
+        let inactive = |c: &CursorState| c.name == name && !c.dropped && !c.is_active();
+        let Some(index) = self.cursors.iter().position(inactive) else { return false };
+        let cursor = &mut self.cursors[index];
+        cursor.dropped = true;
+        let held = std::mem::take(&mut cursor.held);
+        let mut streams = Vec::new();
+        let mut owed = 0;
+        for (stream, known) in &mut self.streams {
+            if let Some(cs) = known.places.remove(index) {
+                owed += cs.debt.rows;
+                streams.push(*stream);
+            }
+        }
+        let kept: u64 = held.iter().map(|(_, routed)| routed).sum();
+        cursor.in_flight -= kept;
+        cursor.total.routed += owed;
+        cursor.total.discarded[DiscardReason::CursorDropped as usize] += kept + owed;
+        cursor.committed_book = cursor.total;
+        cursor.is_book_dirty = true;
+        for (seq, _) in held {
+            if let Some(stream) = self.slots.get(&seq).map(|slot| slot.stream) {
+                if let Some(known) = self.streams.get_mut(&stream) {
+                    debug_assert!(known.held > 0, "a kept frame is counted");
+                    known.held = known.held.saturating_sub(1);
+                }
+                streams.push(stream);
+            }
+            self.release(seq);
+        }
+        for stream in streams {
+            self.mark_dirty(stream, now);
+            self.fold_if_done(stream, now);
+        }
+        self.note_absent();
+        self.names_dirty = true;
+        self.positions_since.get_or_insert(now);
+        true
+    }
+
+    /// Destinations were configured, or dropped.
+    pub(crate) fn note_absent(&mut self) {
+        let is_absent = |(_, c): &(usize, &CursorState)| !c.is_active() && !c.dropped;
+        let absent = self.cursors.iter().enumerate().filter(is_absent);
+        self.absent = absent.map(|(index, _)| index).collect();
+        self.active = self.cursors.iter().filter(|c| c.is_active()).count();
+    }
+}
