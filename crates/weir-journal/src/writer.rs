@@ -6,7 +6,6 @@
 //! failed sync is never repeated on the same file: the segment is closed and the frames that are
 //! still in memory go to the next one.
 
-use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,29 +17,11 @@ use weir_model::Batch;
 use crate::Shared;
 use crate::cursor_log::{self, CursorLog, Records};
 use crate::index::SegmentIndex;
-use crate::limits::{APPEND_GROUP_INTERVAL, DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, GROUP_BYTES};
+use crate::limits::{DISK_RETRY_INTERVAL, FRAMES_PER_WRITE};
 use crate::recovery::{Lock, Opened};
-use crate::segment::{self, ReadError, SALT_LEN};
+use crate::segment::{self, SALT_LEN};
 use crate::spec::{RefusedReason, Step};
-use crate::state::{CommitTail, Location, SegmentState, State};
-
-/// What the lock holder asks the disk to do next.
-#[derive(Debug)]
-enum Work {
-    /// Frames to write; they, and those before them, must be flushed when `sync` is set.
-    Frames {
-        batches: Vec<(u64, Arc<Batch>)>,
-        sync: bool,
-    },
-    /// Find out whether frames can be written again.
-    Probe,
-    /// Records for the cursor log, and frames whose space may go once those are durable.
-    Positions {
-        records: Records,
-        dead: Vec<Location>,
-    },
-    Stop,
-}
+use crate::state::{Hole, Location, SegmentState, Work};
 
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -135,7 +116,7 @@ impl Writer {
     /// Does the next thing that is due now.
     pub(crate) fn step(&mut self) -> Step {
         let now = self.shared.clock.monotonic();
-        let next = self.shared.change(|state| next_work(state, now));
+        let next = self.shared.change(|state| state.next_work(now));
         match next.map(|work| self.perform(work)) {
             Ok(true) => Step::Worked,
             Ok(false) => Step::Ended,
@@ -163,7 +144,7 @@ impl Writer {
         let mut state = self.shared.lock();
         loop {
             let now = self.shared.clock.monotonic();
-            let next = next_work(&mut state, now);
+            let next = state.next_work(now);
             if let Some(wakes) = state.take_wakes() {
                 drop(state);
                 wakes.iter().for_each(WakeFd::wake);
@@ -192,7 +173,7 @@ impl Writer {
         let appended = self.append_frames(batches);
         let written = appended.and_then(|()| if sync { self.sync_current() } else { Ok(()) });
         match written {
-            Ok(()) => frames_written(&mut self.shared.lock(), batches, sync),
+            Ok(()) => self.shared.lock().frames_written(batches, sync),
             Err(error) => self.frames_failed(batches, &error),
         }
         self.shared.change(|state| {
@@ -224,8 +205,8 @@ impl Writer {
                 state.wake_sources();
             }
             Err(error) => {
-                note_frames_error(state, &error, now);
-                refuse_waiting(state);
+                state.note_frames_error(&error, now);
+                state.refuse_waiting();
             }
         });
     }
@@ -237,7 +218,7 @@ impl Writer {
             self.open_segment_if_needed()?;
             if let Some(current) = &mut self.current {
                 let locations = current.append(group)?;
-                frames_placed(&mut self.shared.lock(), group, &locations);
+                self.shared.lock().frames_placed(group, &locations);
             }
         }
         Ok(())
@@ -308,7 +289,7 @@ impl Writer {
         let mut state = self.shared.lock();
         state.flushes += 1;
         for (seq, location) in current.unsynced.drain(..) {
-            frame_synced(&mut state, seq, location, now);
+            state.frame_synced(seq, location, now);
         }
         Ok(())
     }
@@ -387,10 +368,10 @@ impl Writer {
             match read {
                 Some(Err(error)) => {
                     tracing::warn!(%error, "a frame of a failed segment cannot be read back");
-                    frame_stranded(&mut state, *seq, &error);
+                    state.frame_stranded(*seq, &error);
                 }
-                Some(Ok(batch)) => frame_taken_back(&mut state, *seq, Some(batch), now),
-                None => frame_taken_back(&mut state, *seq, None, now),
+                Some(Ok(batch)) => state.frame_taken_back(*seq, Some(batch), now),
+                None => state.frame_taken_back(*seq, None, now),
             }
         }
     }
@@ -407,12 +388,12 @@ impl Writer {
         let mut state = self.shared.lock();
         let now = self.shared.clock.monotonic();
         state.failed_bytes = batches.iter().map(|(_, b)| b.frame_bytes() as u64).sum();
-        note_frames_error(&mut state, error, now);
+        state.note_frames_error(error, now);
         for (seq, _) in batches {
-            frame_taken_back(&mut state, *seq, None, now);
+            state.frame_taken_back(*seq, None, now);
         }
         state.sync_wanted = self.current.as_ref().is_some_and(|c| !c.unsynced.is_empty());
-        refuse_waiting(&mut state);
+        state.refuse_waiting();
     }
 
     fn write_positions(&mut self, records: &Records, dead: Vec<Location>) {
@@ -465,7 +446,7 @@ impl Writer {
             return;
         }
         dead.sort_unstable();
-        let (holes, deleted) = bury(&mut self.shared.lock(), &dead);
+        let (holes, deleted) = self.shared.lock().bury(&dead);
         for (path, is_strange) in &deleted {
             let gone = if *is_strange {
                 self.disk.rename(path, &path.with_extension("bad"))
@@ -496,303 +477,6 @@ impl Writer {
     }
 }
 
-impl Hole {
-    fn new(id: u64, segment: &SegmentState, start: u64, len: u64) -> Self {
-        Self { segment: id, file: segment.file.clone(), start, len }
-    }
-}
-
 fn is_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
-/// A range to give back to the file system.
-struct Hole {
-    segment: u64,
-    file: Arc<dyn DiskFile>,
-    start: u64,
-    len: u64,
-}
-
-/// Counts frames as dead: what can be punched, and which segments can go as a whole (with true:
-/// set aside).
-fn bury(state: &mut State, dead: &[Location]) -> (Vec<Hole>, Vec<(PathBuf, bool)>) {
-    let (mut holes, mut deleted) = (Vec::new(), Vec::new());
-    for group in dead.chunk_by(|a, b| a.segment == b.segment) {
-        let id = group[0].segment;
-        let Some(segment) = state.segments.get_mut(&id) else { continue };
-        let mut ready = BTreeMap::new();
-        for frame in group.iter().filter(|l| l.len > 0) {
-            segment.live_frames = segment.live_frames.saturating_sub(1);
-            if let Some((start, len)) = segment.dead.add(frame.offset, u64::from(frame.len)) {
-                // Growing upwards in the order of offsets, a later range replaces what it holds.
-                ready.insert(start, len);
-            }
-        }
-        if segment.sealed && segment.live_frames == 0 {
-            deleted.push((segment::file_name(&state.config.dir, id), segment.is_strange));
-            state.segments.remove(&id);
-            continue;
-        }
-        if segment.is_indexed {
-            let ready = ready.into_iter();
-            holes.extend(ready.map(|(start, len)| Hole::new(id, segment, start, len)));
-        }
-    }
-    if !deleted.is_empty() {
-        state.forget_ended();
-    }
-    (holes, deleted)
-}
-
-/// The earliest of several moments to wait for.
-#[derive(Default)]
-struct Timer(Option<Duration>);
-
-impl Timer {
-    /// True when that moment has come; else it is waited for.
-    fn is_due(&mut self, at: Duration, now: Duration) -> bool {
-        let left = at.saturating_sub(now);
-        if !left.is_zero() {
-            self.0 = Some(self.0.map_or(left, |earlier| earlier.min(left)));
-        }
-        left.is_zero()
-    }
-}
-
-/// The next thing to do, or how long to wait for one (for ever = `Err(None)`).
-fn next_work(state: &mut State, now: Duration) -> Result<Work, Option<Duration>> {
-    let mut timer = Timer::default();
-    let gave_up = state.stopping && state.positions_error.is_some();
-    if !state.dead.is_empty() && !gave_up {
-        state.positions_since.get_or_insert(now);
-    }
-    if let Some(work) = frames_work(state, now, &mut timer) {
-        return Ok(work);
-    }
-    if state.statements_due.is_some_and(|at| state.stopping || timer.is_due(at, now)) {
-        state.positions_since.get_or_insert(now);
-    }
-    if state.flush_now && state.statements_due.is_some() {
-        state.positions_since.get_or_insert(now);
-    }
-    if let Some(since) = state.positions_since {
-        let at_once = state.stopping || state.flush_now;
-        if at_once || timer.is_due(since + state.config.commit_interval, now) {
-            state.positions_since = None;
-            state.statements_due = None;
-            state.flush_now = false;
-            state.commits_begun += 1;
-            let records = Records::collect(state);
-            return Ok(Work::Positions { records, dead: std::mem::take(&mut state.dead) });
-        }
-    }
-    if state.stopping {
-        return Ok(Work::Stop);
-    }
-    Err(timer.0)
-}
-
-fn frames_work(state: &mut State, now: Duration, timer: &mut Timer) -> Option<Work> {
-    if state.frames_error.is_some() {
-        // When shutting down, what failed is tried once more and then never: ending must not hang.
-        let retry = if state.stopping {
-            !std::mem::replace(&mut state.tried_at_last, true)
-        } else {
-            timer.is_due(state.disk_retry_at, now)
-        };
-        return retry.then_some(Work::Probe);
-    }
-    if let Some(since) = state.durable_since {
-        let at_once = state.stopping || state.durable_waiting_bytes >= GROUP_BYTES;
-        if at_once || timer.is_due(since + APPEND_GROUP_INTERVAL, now) {
-            state.sync_wanted = false;
-            return Some(Work::Frames { batches: take_durable(state), sync: true });
-        }
-    }
-    if std::mem::take(&mut state.sync_wanted) {
-        return Some(Work::Frames { batches: Vec::new(), sync: true });
-    }
-    if state.ring_wanted > 0 && !state.spill_wanted && state.ring_bytes > state.ring_target() {
-        let due = state.spill_due_at().is_some_and(|at| timer.is_due(at, now));
-        state.spill_wanted = due || state.spill_is_due(now);
-    }
-    if state.ahead_wanted && state.spill_due_at().is_none_or(|at| timer.is_due(at, now)) {
-        state.wake_sources();
-    }
-    if state.spill_wanted {
-        let batches = take_spill(state);
-        if !batches.is_empty() {
-            return Some(Work::Frames { batches, sync: false });
-        }
-        state.spill_wanted = false;
-        state.wake_sources_if_room();
-    }
-    None
-}
-
-fn take_durable(state: &mut State) -> Vec<(u64, Arc<Batch>)> {
-    state.durable_since = None;
-    state.durable_waiting_bytes = 0;
-    let mut batches = Vec::new();
-    for seq in std::mem::take(&mut state.durable_waiting) {
-        let Some(slot) = state.slots.get_mut(&seq) else { continue };
-        slot.queued = false;
-        let to_write = slot.batch.clone().filter(|_| slot.location.is_none() && !slot.writing);
-        if let Some(batch) = to_write {
-            slot.writing = true;
-            batches.push((seq, batch));
-        }
-    }
-    batches
-}
-
-/// The oldest batches of a full ring, until it would be three quarters full. Those that are on
-/// disk already are only forgotten here; those that must be flushed are on their way anyhow.
-fn take_spill(state: &mut State) -> Vec<(u64, Arc<Batch>)> {
-    let target = state.ring_target();
-    // Finds where memory begins.
-    let _oldest = state.spill_due_at();
-    let mut left = state.ring_bytes;
-    let mut batches = Vec::new();
-    let mut forgotten = Vec::new();
-    let mut bytes = 0;
-    for (seq, slot) in state.slots.range_mut(state.spill_from..) {
-        if left <= target || bytes >= 8 * GROUP_BYTES {
-            break;
-        }
-        let Some(batch) = slot.batch.as_ref().filter(|_| !slot.writing) else { continue };
-        if slot.location.is_some() {
-            forgotten.push((slot.stream, slot.memory_bytes));
-            slot.batch = None;
-        } else if !slot.durable {
-            batches.push((*seq, batch.clone()));
-            slot.writing = true;
-            bytes += slot.memory_bytes;
-        } else {
-            continue;
-        }
-        left -= slot.memory_bytes;
-    }
-    for (stream, bytes) in forgotten {
-        state.forget_memory(stream, bytes);
-    }
-    batches
-}
-
-/// The frames stand on disk, but not yet for certain.
-fn frames_placed(state: &mut State, batches: &[(u64, Arc<Batch>)], locations: &[Location]) {
-    for ((seq, batch), location) in batches.iter().zip(locations) {
-        state.frames_written += 1;
-        let slot = state.slots.get(seq);
-        let tail = slot.map_or_else(|| CommitTail::of(batch), |slot| slot.tail.clone());
-        if let Some(segment) = state.segments.get_mut(&location.segment) {
-            segment.live_frames += 1;
-            segment.index.add(*location, batch, tail);
-            segment.len = segment.len.max(location.offset + u64::from(location.len));
-        }
-        match state.slots.get_mut(seq) {
-            Some(slot) => slot.location = Some(*location),
-            None => state.dead.push(*location),
-        }
-        let is_needed = state.slots.get(seq).is_some_and(|slot| slot.holders > 0);
-        state.note_frame(batch.header().stream, *location, is_needed);
-    }
-}
-
-fn frames_written(state: &mut State, batches: &[(u64, Arc<Batch>)], sync: bool) {
-    for (seq, _) in batches {
-        let Some(slot) = state.slots.get_mut(seq) else { continue };
-        slot.writing = false;
-        if sync {
-            continue;
-        }
-        // Somebody asked for durability while the frame was being written.
-        state.sync_wanted |= slot.durable && !slot.synced;
-        if slot.batch.take().is_some() {
-            let (stream, bytes) = (slot.stream, slot.memory_bytes);
-            state.forget_memory(stream, bytes);
-        }
-    }
-}
-
-/// The frame is safe, unless it was taken back and stands elsewhere now. Who waits for it is told,
-/// unless something before it cannot be made safe: then it has to reach its destinations first.
-fn frame_synced(state: &mut State, seq: u64, location: Location, now: Duration) {
-    let Some(slot) = state.slots.get_mut(&seq).filter(|s| s.location == Some(location)) else {
-        return;
-    };
-    slot.synced = true;
-    let (stream, tickets) = (slot.stream, std::mem::take(&mut slot.tickets));
-    if slot.durable {
-        let tail = slot.tail.clone();
-        state.reach_on_disk(stream, &tail, seq, now);
-    }
-    let earlier = state.stranded_up_to(stream, seq);
-    if let Some(earlier) = earlier.and_then(|seq| state.slots.get_mut(&seq)) {
-        earlier.tickets.extend(tickets);
-    } else {
-        for ticket in tickets {
-            let _nobody_waits = ticket.send(Ok(()));
-        }
-    }
-    // It had only to be flushed any more; what is being written is freed by whoever writes it.
-    if state.slots.get(&seq).is_some_and(|s| s.holders == 0 && !s.writing) {
-        state.remove_slot(seq);
-    }
-}
-
-/// A frame that may not be on disk after all cannot be read back either: perhaps it can later, when
-/// a destination takes it, but it will never be safe.
-fn frame_stranded(state: &mut State, seq: u64, error: &ReadError) {
-    let Some(slot) = state.slots.get_mut(&seq) else { return };
-    for ticket in slot.tickets.drain(..) {
-        let _nobody_waits = ticket.send(Err(RefusedReason::Disk { error: error.to_string() }));
-    }
-    let stream = slot.stream;
-    state.stranded.insert((stream, seq));
-}
-
-/// A frame that may not be on disk after all is in memory again (`batch` when it was not there
-/// any more) and waits for the next attempt.
-fn frame_taken_back(state: &mut State, seq: u64, batch: Option<Batch>, now: Duration) {
-    let Some(slot) = state.slots.get_mut(&seq).filter(|s| !s.synced) else { return };
-    slot.writing = false;
-    let location = slot.location.take();
-    if let Some(batch) = batch.filter(|_| slot.batch.is_none()) {
-        slot.memory_bytes = batch.memory_bytes() as u64;
-        slot.batch = Some(Arc::new(batch));
-        state.ring_bytes += slot.memory_bytes;
-        if let Some(stream) = state.streams.get_mut(&slot.stream) {
-            stream.ring_bytes += slot.memory_bytes;
-        }
-    }
-    let (durable, bytes) = (slot.durable, slot.memory_bytes);
-    state.dead.extend(location);
-    state.spill_from = state.spill_from.min(seq);
-    if durable {
-        state.want_durable(seq, bytes, now);
-    } else {
-        state.spill_wanted = true;
-    }
-}
-
-/// Whoever waits for the disk is told that it fails; the frames are tried again all the same.
-fn refuse_waiting(state: &mut State) {
-    let error = state.frames_error.clone().unwrap_or_default();
-    for seq in &state.durable_waiting {
-        let Some(slot) = state.slots.get_mut(seq) else { continue };
-        for ticket in slot.tickets.drain(..) {
-            let _nobody_waits = ticket.send(Err(RefusedReason::Disk { error: error.clone() }));
-        }
-    }
-}
-
-fn note_frames_error(state: &mut State, error: &io::Error, now: Duration) {
-    let text = error.to_string();
-    if state.frames_error.as_deref() != Some(&text) {
-        tracing::error!(%error, "the journal cannot write; sources wait, deliveries go on");
-    }
-    state.frames_error = Some(text);
-    state.disk_retry_at = now + DISK_RETRY_INTERVAL;
 }

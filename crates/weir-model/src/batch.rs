@@ -125,25 +125,33 @@ impl Batch {
 
     /// Whether record `index` is routed to the destination.
     pub fn is_routed(&self, index: usize, cursor: usize) -> bool {
-        let route = if self.header.route_count <= 1 {
-            0
-        } else {
-            let at = self.column_at(4 + 2 * usize::from(self.header.has_attributes));
-            self.buf
-                .get(at + index * 2..at + index * 2 + 2)
-                .map_or(0, |b| usize::from(b[0]) | usize::from(b[1]) << 8)
-        };
+        let route = self.route_of(index);
         route < usize::from(self.header.route_count)
             && mask_contains(self.route_entry(route), cursor)
     }
 
+    fn route_of(&self, index: usize) -> usize {
+        if self.header.route_count <= 1 {
+            return 0;
+        }
+        let at = self.column_at(4 + 2 * usize::from(self.header.has_attributes));
+        let cell = self.buf.get(at + index * 2..at + index * 2 + 2);
+        cell.map_or(0, |b| usize::from(b[0]) | usize::from(b[1]) << 8)
+    }
+
+    /// The destination mask of record `index`.
+    pub(crate) fn mask_of(&self, index: usize) -> Vec<u64> {
+        let route = self.route_of(index);
+        if route >= usize::from(self.header.route_count) {
+            return Vec::new();
+        }
+        let words = self.route_entry(route)[8..].as_chunks().0;
+        words.iter().map(|word| u64::from_le_bytes(*word)).collect()
+    }
+
     /// The destination mask, when all records share one.
     pub(crate) fn single_route(&self) -> Option<Vec<u64>> {
-        if self.header.route_count != 1 {
-            return None;
-        }
-        let words = self.route_entry(0)[8..].as_chunks().0;
-        Some(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+        (self.header.route_count == 1).then(|| self.mask_of(0))
     }
 
     /// The encoded resource.
@@ -453,6 +461,51 @@ mod tests {
             assert_eq!(again.header(), batch.header());
             assert_content(&again, bodies);
         }
+    }
+
+    #[test]
+    fn what_is_left_of_a_batch_is_what_is_still_needed() {
+        let mut builder = BatchBuilder::new(Position::new(3, 1000));
+        for number in 0..6_u64 {
+            let body = builder.append(number.to_string().as_bytes()).unwrap();
+            let record = NewRecord {
+                timestamp_ns: number as i64,
+                end_offset: 1002 + number,
+                body,
+                attributes: 0..0,
+                severity: Severity::WARN,
+                flags: RecordFlags::default(),
+            };
+            builder.push(&record).unwrap();
+        }
+        builder.route_all(&[0b1]);
+        builder.route(2, &[0b11]).unwrap();
+        builder.route(4, &[0b110]).unwrap();
+        let seal = Seal {
+            class: BatchClass::Logs,
+            repeatable: false,
+            stream: StreamId(42),
+            group: 7,
+            source: SourceId::of("app"),
+            end: Position::new(3, 1010),
+            observed_ns: 99,
+            rule_generation: 1,
+            keys: &[5],
+            resource: b"{}",
+            book: &SourceBook { lines: 9, ..SourceBook::default() },
+            state: b"state",
+        };
+        let whole = builder.seal(&seal);
+        let left = whole.only_for(&[1]).unwrap();
+        assert_eq!(left.routed_counts(), [(0, 1), (1, 2), (2, 1)]);
+        let of = |batch: &Batch, cursor| -> Vec<(Position, Vec<u8>)> {
+            let routed = batch.records().enumerate().filter(|(i, _)| batch.is_routed(*i, cursor));
+            routed.map(|(_, record)| (record.position, record.body.to_vec())).collect()
+        };
+        assert_eq!(of(&left, 1), of(&whole, 1));
+        assert_eq!((left.header().base(), left.header().end()), (Position::new(3, 1000), seal.end));
+        assert_eq!((left.book().lines, left.state()), (9, whole.state()));
+        assert_eq!(whole.only_for(&[9]).unwrap().record_count(), 0);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod metric;
 mod pool;
 mod position;
 mod record;
+mod reduce;
 mod resource;
 
 pub use batch::{Batch, RecordView, Records};

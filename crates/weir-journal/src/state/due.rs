@@ -1,0 +1,165 @@
+//! What the writer should do next, and when: nothing is done here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_model::Batch;
+
+use super::{Location, State};
+use crate::cursor_log::Records;
+use crate::limits::{APPEND_GROUP_INTERVAL, GROUP_BYTES};
+
+/// What the lock holder asks the disk to do next.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Frames to write; they, and those before them, must be flushed when `sync` is set.
+    Frames {
+        batches: Vec<(u64, Arc<Batch>)>,
+        sync: bool,
+    },
+    /// Find out whether frames can be written again.
+    Probe,
+    /// Records for the cursor log, and frames whose space may go once those are durable.
+    Positions {
+        records: Records,
+        dead: Vec<Location>,
+    },
+    Stop,
+}
+
+/// The earliest of several moments to wait for.
+#[derive(Default)]
+struct Timer(Option<Duration>);
+
+impl Timer {
+    /// True when that moment has come; else it is waited for.
+    fn is_due(&mut self, at: Duration, now: Duration) -> bool {
+        let left = at.saturating_sub(now);
+        if !left.is_zero() {
+            self.0 = Some(self.0.map_or(left, |earlier| earlier.min(left)));
+        }
+        left.is_zero()
+    }
+}
+
+impl State {
+    /// The next thing to do, or how long to wait for one (for ever = `Err(None)`).
+    pub(crate) fn next_work(&mut self, now: Duration) -> Result<Work, Option<Duration>> {
+        let mut timer = Timer::default();
+        let gave_up = self.stopping && self.positions_error.is_some();
+        if !self.dead.is_empty() && !gave_up {
+            self.positions_since.get_or_insert(now);
+        }
+        if let Some(work) = self.frames_work(now, &mut timer) {
+            return Ok(work);
+        }
+        if self.statements_due.is_some_and(|at| self.stopping || timer.is_due(at, now)) {
+            self.positions_since.get_or_insert(now);
+        }
+        if self.flush_now && self.statements_due.is_some() {
+            self.positions_since.get_or_insert(now);
+        }
+        if let Some(since) = self.positions_since {
+            let at_once = self.stopping || self.flush_now;
+            if at_once || timer.is_due(since + self.config.commit_interval, now) {
+                self.positions_since = None;
+                self.statements_due = None;
+                self.flush_now = false;
+                self.commits_begun += 1;
+                let records = Records::collect(self);
+                return Ok(Work::Positions { records, dead: std::mem::take(&mut self.dead) });
+            }
+        }
+        if self.stopping {
+            return Ok(Work::Stop);
+        }
+        Err(timer.0)
+    }
+
+    fn frames_work(&mut self, now: Duration, timer: &mut Timer) -> Option<Work> {
+        if self.frames_error.is_some() {
+            // When shutting down, what failed is tried once more and then never: ending must not hang.
+            let retry = if self.stopping {
+                !std::mem::replace(&mut self.tried_at_last, true)
+            } else {
+                timer.is_due(self.disk_retry_at, now)
+            };
+            return retry.then_some(Work::Probe);
+        }
+        if let Some(since) = self.durable_since {
+            let at_once = self.stopping || self.durable_waiting_bytes >= GROUP_BYTES;
+            if at_once || timer.is_due(since + APPEND_GROUP_INTERVAL, now) {
+                self.sync_wanted = false;
+                return Some(Work::Frames { batches: self.take_durable(), sync: true });
+            }
+        }
+        if std::mem::take(&mut self.sync_wanted) {
+            return Some(Work::Frames { batches: Vec::new(), sync: true });
+        }
+        if self.ring_wanted > 0 && !self.spill_wanted && self.ring_bytes > self.ring_target() {
+            let due = self.spill_due_at().is_some_and(|at| timer.is_due(at, now));
+            self.spill_wanted = due || self.spill_is_due(now);
+        }
+        if self.ahead_wanted && self.spill_due_at().is_none_or(|at| timer.is_due(at, now)) {
+            self.wake_sources();
+        }
+        if self.spill_wanted {
+            let batches = self.take_spill();
+            if !batches.is_empty() {
+                return Some(Work::Frames { batches, sync: false });
+            }
+            self.spill_wanted = false;
+            self.wake_sources_if_room();
+        }
+        None
+    }
+
+    fn take_durable(&mut self) -> Vec<(u64, Arc<Batch>)> {
+        self.durable_since = None;
+        self.durable_waiting_bytes = 0;
+        let mut batches = Vec::new();
+        for seq in std::mem::take(&mut self.durable_waiting) {
+            let Some(slot) = self.slots.get_mut(&seq) else { continue };
+            slot.queued = false;
+            let to_write = slot.batch.clone().filter(|_| slot.location.is_none() && !slot.writing);
+            if let Some(batch) = to_write {
+                slot.writing = true;
+                batches.push((seq, batch));
+            }
+        }
+        batches
+    }
+
+    /// The oldest batches of a full ring, until it would be three quarters full. Those that are on
+    /// disk already are only forgotten here; those that must be flushed are on their way anyhow.
+    fn take_spill(&mut self) -> Vec<(u64, Arc<Batch>)> {
+        let target = self.ring_target();
+        // Finds where memory begins.
+        let _oldest = self.spill_due_at();
+        let mut left = self.ring_bytes;
+        let mut batches = Vec::new();
+        let mut forgotten = Vec::new();
+        let mut bytes = 0;
+        for (seq, slot) in self.slots.range_mut(self.spill_from..) {
+            if left <= target || bytes >= 8 * GROUP_BYTES {
+                break;
+            }
+            let Some(batch) = slot.batch.as_ref().filter(|_| !slot.writing) else { continue };
+            if slot.location.is_some() {
+                forgotten.push((slot.stream, slot.memory_bytes));
+                slot.batch = None;
+            } else if !slot.durable {
+                batches.push((*seq, batch.clone()));
+                slot.writing = true;
+                bytes += slot.memory_bytes;
+            } else {
+                continue;
+            }
+            left -= slot.memory_bytes;
+        }
+        for (stream, bytes) in forgotten {
+            self.forget_memory(stream, bytes);
+        }
+        batches
+    }
+}

@@ -1,0 +1,180 @@
+//! What becomes of slots and segments as frames are written, flushed, fail, and are not needed any
+//! more.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_host::DiskFile;
+use weir_model::Batch;
+
+use super::{CommitTail, Location, SegmentState, State};
+use crate::limits::DISK_RETRY_INTERVAL;
+use crate::segment::{self, ReadError};
+use crate::spec::RefusedReason;
+
+/// A range to give back to the file system.
+pub(crate) struct Hole {
+    pub(crate) segment: u64,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+}
+
+impl Hole {
+    pub(crate) fn new(id: u64, segment: &SegmentState, start: u64, len: u64) -> Self {
+        Self { segment: id, file: segment.file.clone(), start, len }
+    }
+}
+
+impl State {
+    /// Counts frames as dead: what can be punched, and which segments can go as a whole (with true:
+    /// set aside).
+    pub(crate) fn bury(&mut self, dead: &[Location]) -> (Vec<Hole>, Vec<(PathBuf, bool)>) {
+        let (mut holes, mut deleted) = (Vec::new(), Vec::new());
+        for group in dead.chunk_by(|a, b| a.segment == b.segment) {
+            let id = group[0].segment;
+            let Some(segment) = self.segments.get_mut(&id) else { continue };
+            let mut ready = BTreeMap::new();
+            for frame in group.iter().filter(|l| l.len > 0) {
+                segment.live_frames = segment.live_frames.saturating_sub(1);
+                if let Some((start, len)) = segment.dead.add(frame.offset, u64::from(frame.len)) {
+                    // Growing upwards in the order of offsets, a later range replaces what it holds.
+                    ready.insert(start, len);
+                }
+            }
+            if segment.sealed && segment.live_frames == 0 {
+                deleted.push((segment::file_name(&self.config.dir, id), segment.is_strange));
+                self.segments.remove(&id);
+                continue;
+            }
+            if segment.is_indexed {
+                let ready = ready.into_iter();
+                holes.extend(ready.map(|(start, len)| Hole::new(id, segment, start, len)));
+            }
+        }
+        if !deleted.is_empty() {
+            self.forget_ended();
+        }
+        (holes, deleted)
+    }
+
+    /// The frames stand on disk, but not yet for certain.
+    pub(crate) fn frames_placed(&mut self, batches: &[(u64, Arc<Batch>)], locations: &[Location]) {
+        for ((seq, batch), location) in batches.iter().zip(locations) {
+            self.frames_written += 1;
+            let slot = self.slots.get(seq);
+            let tail = slot.map_or_else(|| CommitTail::of(batch), |slot| slot.tail.clone());
+            if let Some(segment) = self.segments.get_mut(&location.segment) {
+                segment.live_frames += 1;
+                segment.index.add(*location, batch, tail);
+                segment.len = segment.len.max(location.offset + u64::from(location.len));
+            }
+            match self.slots.get_mut(seq) {
+                Some(slot) => slot.location = Some(*location),
+                None => self.dead.push(*location),
+            }
+            let is_needed = self.slots.get(seq).is_some_and(|slot| slot.holders > 0);
+            self.note_frame(batch.header().stream, *location, is_needed);
+        }
+    }
+
+    pub(crate) fn frames_written(&mut self, batches: &[(u64, Arc<Batch>)], sync: bool) {
+        for (seq, _) in batches {
+            let Some(slot) = self.slots.get_mut(seq) else { continue };
+            slot.writing = false;
+            if sync {
+                continue;
+            }
+            // Somebody asked for durability while the frame was being written.
+            self.sync_wanted |= slot.durable && !slot.synced;
+            if slot.batch.take().is_some() {
+                let (stream, bytes) = (slot.stream, slot.memory_bytes);
+                self.forget_memory(stream, bytes);
+            }
+        }
+    }
+
+    /// The frame is safe, unless it was taken back and stands elsewhere now. Who waits for it is told,
+    /// unless something before it cannot be made safe: then it has to reach its destinations first.
+    pub(crate) fn frame_synced(&mut self, seq: u64, location: Location, now: Duration) {
+        let Some(slot) = self.slots.get_mut(&seq).filter(|s| s.location == Some(location)) else {
+            return;
+        };
+        slot.synced = true;
+        let (stream, tickets) = (slot.stream, std::mem::take(&mut slot.tickets));
+        if slot.durable {
+            let tail = slot.tail.clone();
+            self.reach_on_disk(stream, &tail, seq, now);
+        }
+        let earlier = self.stranded_up_to(stream, seq);
+        if let Some(earlier) = earlier.and_then(|seq| self.slots.get_mut(&seq)) {
+            earlier.tickets.extend(tickets);
+        } else {
+            for ticket in tickets {
+                let _nobody_waits = ticket.send(Ok(()));
+            }
+        }
+        // It had only to be flushed any more; what is being written is freed by whoever writes it.
+        if self.slots.get(&seq).is_some_and(|s| s.holders == 0 && !s.writing) {
+            self.remove_slot(seq);
+        }
+    }
+
+    /// A frame that may not be on disk after all cannot be read back either: perhaps it can later, when
+    /// a destination takes it, but it will never be safe.
+    pub(crate) fn frame_stranded(&mut self, seq: u64, error: &ReadError) {
+        let Some(slot) = self.slots.get_mut(&seq) else { return };
+        for ticket in slot.tickets.drain(..) {
+            let _nobody_waits = ticket.send(Err(RefusedReason::Disk { error: error.to_string() }));
+        }
+        let stream = slot.stream;
+        self.stranded.insert((stream, seq));
+    }
+
+    /// A frame that may not be on disk after all is in memory again (`batch` when it was not there
+    /// any more) and waits for the next attempt.
+    pub(crate) fn frame_taken_back(&mut self, seq: u64, batch: Option<Batch>, now: Duration) {
+        let Some(slot) = self.slots.get_mut(&seq).filter(|s| !s.synced) else { return };
+        slot.writing = false;
+        let location = slot.location.take();
+        if let Some(batch) = batch.filter(|_| slot.batch.is_none()) {
+            slot.memory_bytes = batch.memory_bytes() as u64;
+            slot.batch = Some(Arc::new(batch));
+            self.ring_bytes += slot.memory_bytes;
+            if let Some(stream) = self.streams.get_mut(&slot.stream) {
+                stream.ring_bytes += slot.memory_bytes;
+            }
+        }
+        let (durable, bytes) = (slot.durable, slot.memory_bytes);
+        self.dead.extend(location);
+        self.spill_from = self.spill_from.min(seq);
+        if durable {
+            self.want_durable(seq, bytes, now);
+        } else {
+            self.spill_wanted = true;
+        }
+    }
+
+    /// Whoever waits for the disk is told that it fails; the frames are tried again all the same.
+    pub(crate) fn refuse_waiting(&mut self) {
+        let error = self.frames_error.clone().unwrap_or_default();
+        for seq in &self.durable_waiting {
+            let Some(slot) = self.slots.get_mut(seq) else { continue };
+            for ticket in slot.tickets.drain(..) {
+                let _nobody_waits = ticket.send(Err(RefusedReason::Disk { error: error.clone() }));
+            }
+        }
+    }
+
+    pub(crate) fn note_frames_error(&mut self, error: &io::Error, now: Duration) {
+        let text = error.to_string();
+        if self.frames_error.as_deref() != Some(&text) {
+            tracing::error!(%error, "the journal cannot write; sources wait, deliveries go on");
+        }
+        self.frames_error = Some(text);
+        self.disk_retry_at = now + DISK_RETRY_INTERVAL;
+    }
+}

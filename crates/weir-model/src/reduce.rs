@@ -1,0 +1,54 @@
+//! A batch with fewer of its records: what is left for those that still need any of it.
+
+use crate::Batch;
+use crate::builder::{BatchBuilder, NewRecord, Seal};
+use crate::frame::HEADER_LEN;
+
+impl Batch {
+    /// The records that any of these destinations gets, routed as they are, in a batch from the
+    /// same base to the same end, with the same book and state. `None` when that cannot be built.
+    pub fn only_for(&self, cursors: &[usize]) -> Option<Self> {
+        let header = self.header();
+        let mut builder = BatchBuilder::new(header.base());
+        let mut kept = Vec::new();
+        for (index, record) in self.records().enumerate() {
+            if !cursors.iter().any(|cursor| self.is_routed(index, *cursor)) {
+                continue;
+            }
+            let body = builder.append(record.body).ok()?;
+            let attributes = builder.append(record.attributes).ok()?;
+            let copy = NewRecord {
+                timestamp_ns: record.timestamp_ns,
+                end_offset: record.position.offset,
+                body,
+                attributes,
+                severity: record.severity,
+                flags: record.flags,
+            };
+            builder.push(&copy).ok()?;
+            kept.push(index);
+        }
+        if self.is_utf8() {
+            builder.vouch_utf8(HEADER_LEN..builder.arena().len());
+        }
+        builder.route_all(&[]);
+        for (index, original) in kept.into_iter().enumerate() {
+            builder.route(index, &self.mask_of(original)).ok()?;
+        }
+        let keys: Vec<u64> = self.keys().collect();
+        Some(builder.seal(&Seal {
+            class: header.class,
+            repeatable: header.repeatable,
+            stream: header.stream,
+            group: header.group,
+            source: header.source,
+            end: header.end(),
+            observed_ns: header.observed_ns,
+            rule_generation: header.rule_generation,
+            keys: &keys,
+            resource: self.resource(),
+            book: &self.book(),
+            state: self.state(),
+        }))
+    }
+}
