@@ -7,8 +7,8 @@ use std::time::Duration;
 use weir_model::{Batch, DiscardReason, Position, RecordView, SourceId, StreamId};
 
 use crate::Shared;
-use crate::segment;
-use crate::state::{Place, Taken};
+use crate::segment::{self, ReadError};
+use crate::state::{Location, Place, Taken};
 
 /// A required destination's reader. Exactly one task uses it.
 #[derive(Debug)]
@@ -177,23 +177,33 @@ impl Cursor {
     fn fetch(&self, taken: &Taken) -> Option<Delivery> {
         let batch = match &taken.place {
             Place::Memory(batch) => batch.clone(),
-            Place::Disk(location) => {
-                let file = self.shared.lock().segments.get(&location.segment)?.file.clone();
-                let read = || segment::read_frame(&*file, *location);
-                // Once more: a device may fail a single read and then answer.
-                match read().or_else(|_| read()) {
-                    Ok(batch) => Arc::new(batch),
-                    Err(error) => {
-                        tracing::error!(%error, records = taken.routed, "a batch in the journal cannot be read any more; its records are discarded");
-                        return None;
-                    }
-                }
-            }
+            Place::Disk(location) => Arc::new(self.read(taken, *location)?),
             Place::Nowhere => return None,
         };
         let first_record = batch.records_up_to(taken.skip_to);
         let (record_count, seq) = (taken.routed, taken.seq);
         Some(Delivery { batch, first_record, record_count, cursor: self.index, seq })
+    }
+
+    fn read(&self, taken: &Taken, mut location: Location) -> Option<Batch> {
+        loop {
+            let file = self.shared.lock().segments.get(&location.segment).map(|s| s.file.clone());
+            let gone = || Err(ReadError::Io(std::io::ErrorKind::NotFound.into()));
+            let read = || file.as_ref().map_or_else(gone, |f| segment::read_frame(&**f, location));
+            // Once more: a device may fail a single read and then answer.
+            let error = match read().or_else(|_| read()) {
+                Ok(batch) => return Some(batch),
+                Err(error) => error,
+            };
+            let now_at = self.shared.lock().slots.get(&taken.seq).and_then(|slot| slot.location);
+            if let Some(moved) = now_at.filter(|now_at| *now_at != location) {
+                // It was written anew elsewhere in the meantime.
+                location = moved;
+                continue;
+            }
+            tracing::error!(%error, records = taken.routed, "a batch in the journal cannot be read any more; its records are discarded");
+            return None;
+        }
     }
 
     /// Settles a delivery. Positions move on when all earlier batches of the stream are settled,

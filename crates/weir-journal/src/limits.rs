@@ -39,8 +39,13 @@ pub(crate) const MERGE_ALWAYS_BYTES: usize = 4 * 1024;
 /// Batches of all streams that make a backlog: about a mebibyte of slots.
 pub(crate) const MERGE_BACKLOG_SLOTS: usize = 1024;
 
-/// What a waiting batch is charged at least: about what the journal remembers of it in memory.
-pub(crate) const ENTRY_BYTES_MIN: u64 = 256;
+/// What a waiting batch is charged at least: about what head, resource, book and state of a frame
+/// take on disk, and what the journal remembers of it in memory.
+pub(crate) const ENTRY_BYTES_MIN: u64 = 512;
+
+/// Commit intervals between two looks for segments that are mostly useless: a second by default.
+/// A look goes over every waiting batch.
+pub(crate) const COMPACT_COMMITS: u32 = 50;
 
 /// Batches that the journal remembers before each destination is held to its equal share of them;
 /// so there are never more than twice as many. Each costs a few hundred bytes of memory.

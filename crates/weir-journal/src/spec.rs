@@ -311,6 +311,9 @@ pub struct JournalStatus {
     pub segments: u64,
     /// Batches written to segments since start.
     pub frames_written: u64,
+    /// Batches on disk that were written anew since start, without the records that nobody needs any
+    /// more.
+    pub frames_compacted: u64,
     /// Flushes (fdatasync) since start, of segments and of the cursor log.
     pub flushes: u64,
     /// The last disk error, until it has passed.

@@ -21,7 +21,7 @@ use crate::limits::{DISK_RETRY_INTERVAL, FRAMES_PER_WRITE};
 use crate::recovery::{Lock, Opened};
 use crate::segment::{self, SALT_LEN};
 use crate::spec::{RefusedReason, Step};
-use crate::state::{Hole, Location, SegmentState, Work};
+use crate::state::{Hole, Location, Move, SegmentState, Work};
 
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -42,12 +42,21 @@ struct Current {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     len: u64,
-    /// Slots whose frames were written and not flushed.
-    unsynced: Vec<(u64, Location)>,
+    /// Frames that were written and not flushed.
+    unsynced: Vec<Unsynced>,
     names_version: u64,
     salt: [u8; SALT_LEN],
     /// A flush failed: neither written nor flushed again.
     failed: bool,
+}
+
+/// A frame that may not be on disk after all.
+#[derive(Debug)]
+struct Unsynced {
+    seq: u64,
+    at: Location,
+    /// Where the same frame stands on stable storage, and how many records the new one has.
+    moved: Option<(Location, u64)>,
 }
 
 impl Current {
@@ -70,8 +79,6 @@ impl Current {
             return Err(error);
         }
         self.len = at;
-        let placed = group.iter().zip(&locations).map(|((seq, _), location)| (*seq, *location));
-        self.unsynced.extend(placed);
         Ok(locations)
     }
 }
@@ -130,6 +137,7 @@ impl Writer {
             Work::Frames { batches, sync } => self.write_frames(&batches, sync),
             Work::Probe => self.probe(),
             Work::Positions { records, dead } => self.write_positions(&records, dead),
+            Work::Compact(moves) => self.compact(moves),
             Work::Stop => {
                 if let Err(error) = self.close_segment() {
                     tracing::warn!(%error, "the last journal segment could not be closed");
@@ -192,7 +200,7 @@ impl Writer {
     /// Tries what failed before with a fresh segment, which is written and flushed.
     fn probe(&mut self) {
         let bytes = self.shared.lock().failed_bytes;
-        let tried = self.check_space(bytes).and_then(|()| self.open_segment_if_needed());
+        let tried = self.check_space(bytes, 0).and_then(|()| self.open_segment_if_needed());
         if tried.as_ref().is_err_and(is_space) {
             // Only a closed segment gives space back.
             let _reported_already = self.close_segment();
@@ -213,27 +221,77 @@ impl Writer {
 
     /// Appends frames to the current segment, beginning a new one when it is full.
     fn append_frames(&mut self, batches: &[(u64, Arc<Batch>)]) -> io::Result<()> {
-        self.check_space(batches.iter().map(|(_, b)| b.frame_bytes() as u64).sum())?;
+        self.check_space(batches.iter().map(|(_, b)| b.frame_bytes() as u64).sum(), 0)?;
         for group in batches.chunks(FRAMES_PER_WRITE) {
             self.open_segment_if_needed()?;
             if let Some(current) = &mut self.current {
                 let locations = current.append(group)?;
+                let placed = group.iter().zip(&locations);
+                let placed = placed.map(|((seq, _), at)| (*seq, *at));
+                current.unsynced.extend(placed.map(|(seq, at)| Unsynced { seq, at, moved: None }));
                 self.shared.lock().frames_placed(group, &locations);
             }
         }
         Ok(())
     }
 
+    /// Writes frames anew with what is still needed of them.
+    fn compact(&mut self, moves: Vec<Move>) {
+        let rewritten: Vec<_> = moves.into_iter().filter_map(|m| self.rewritten(m)).collect();
+        let moved = self.append_moved(&rewritten);
+        if let Err(error) = moved {
+            self.shared.lock().moves.clear();
+            if is_space(&error) {
+                return;
+            }
+            return self.frames_failed(&[], &error);
+        }
+        let mut state = self.shared.lock();
+        state.sync_wanted |= state.moves.is_empty();
+    }
+
+    /// A frame without the records that nobody needs any more; `None` when it cannot be read: that
+    /// is for whoever takes it.
+    fn rewritten(&self, moved: Move) -> Option<(Move, Arc<Batch>)> {
+        let from = moved.from;
+        let file = self.shared.lock().segments.get(&from.segment).map(|s| s.file.clone())?;
+        let batch = segment::read_frame(&*file, from).ok()?;
+        let left = batch.only_for(&moved.cursors).unwrap_or(batch);
+        Some((moved, Arc::new(left)))
+    }
+
+    /// Appends frames that were written anew: they may take the space of a segment beyond the limit,
+    /// since they make more.
+    fn append_moved(&mut self, frames: &[(Move, Arc<Batch>)]) -> io::Result<()> {
+        let bytes = frames.iter().map(|(_, batch)| batch.frame_bytes() as u64).sum();
+        let beyond = self.shared.lock().config.segment_bytes;
+        self.check_space(bytes, beyond)?;
+        for group in frames.chunks(FRAMES_PER_WRITE) {
+            self.open_segment_if_needed()?;
+            let Some(current) = &mut self.current else { return Ok(()) };
+            let batches: Vec<_> = group.iter().map(|(m, batch)| (m.seq, batch.clone())).collect();
+            let locations = current.append(&batches)?;
+            let mut state = self.shared.lock();
+            for ((moved, batch), at) in group.iter().zip(locations) {
+                let records = batch.record_count() as u64;
+                let seq = moved.seq;
+                current.unsynced.push(Unsynced { seq, at, moved: Some((moved.from, records)) });
+                state.move_placed(seq, batch, at);
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses to write beyond the journal's own limit or into the last of the free space, or when
-    /// the directory is gone.
-    fn check_space(&self, bytes: u64) -> io::Result<()> {
+    /// the directory is gone. `beyond` is what may be written beyond that limit.
+    fn check_space(&self, bytes: u64, beyond: u64) -> io::Result<()> {
         self.lock.check()?;
         let (limit, free_min, used, dir) = {
             let state = self.shared.lock();
             let config = &state.config;
             (config.limit_bytes, config.free_bytes_min, state.disk_bytes(), config.dir.clone())
         };
-        if used + bytes > limit {
+        if used + bytes > limit.saturating_add(beyond) {
             let text = format!("the journal's limit of {limit} bytes of disk is used up");
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
@@ -288,8 +346,11 @@ impl Writer {
         let now = self.shared.clock.monotonic();
         let mut state = self.shared.lock();
         state.flushes += 1;
-        for (seq, location) in current.unsynced.drain(..) {
-            state.frame_synced(seq, location, now);
+        for frame in current.unsynced.drain(..) {
+            match frame.moved {
+                None => state.frame_synced(frame.seq, frame.at, now),
+                Some((from, records)) => state.moved(frame.seq, from, frame.at, records),
+            }
         }
         Ok(())
     }
@@ -353,7 +414,11 @@ impl Writer {
     /// After a failed flush what was written is in doubt for ever: those frames go to the next
     /// segment. Their bytes are in memory, or still in the cache of the operating system.
     fn take_back(&self, current: &Current) {
-        for (seq, location) in &current.unsynced {
+        for Unsynced { seq, at: location, moved } in &current.unsynced {
+            if moved.is_some() {
+                self.shared.lock().dead.push(*location);
+                continue;
+            }
             let is_away = {
                 let state = self.shared.lock();
                 let slot = state.slots.get(seq).filter(|s| s.location == Some(*location));

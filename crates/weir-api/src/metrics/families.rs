@@ -240,6 +240,11 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family("weir_journal_disk_max_size_bytes", Gauge, "Bound of the bytes of segment files."),
     family("weir_journal_segments", Gauge, "Segment files."),
     family("weir_journal_written_frames_total", Counter, "Batches written to segment files."),
+    family(
+        "weir_journal_compacted_frames_total",
+        Counter,
+        "Batches in segment files that were rewritten without the records that no output needs any more.",
+    ),
     family("weir_journal_flushes_total", Counter, "Flushes of segments and of the positions."),
     family("weir_journal_disk_failing", Gauge, "1 while the journal cannot write."),
     family("weir_journal_recovered_frames", Gauge, "Batches that the start found on disk."),

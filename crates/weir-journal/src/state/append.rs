@@ -410,7 +410,7 @@ impl State {
         if holders == 0 {
             return if durable { self.wait_for_earlier(stream) } else { None };
         }
-        let memory_bytes = batch.memory_bytes() as u64;
+        let (memory_bytes, records) = (batch.memory_bytes() as u64, batch.record_count() as u64);
         let (tickets, durable_rx) = if durable { ticket() } else { (Vec::new(), None) };
         self.ring_bytes += memory_bytes;
         if let Some(state) = self.streams.get_mut(&stream) {
@@ -422,6 +422,7 @@ impl State {
             location: None,
             stream,
             tail: tail.clone(),
+            records,
             memory_bytes,
             holders,
             readers: holders,
@@ -617,6 +618,7 @@ impl State {
         }
         if let Some(slot) = self.slots.get_mut(&seq) {
             slot.memory_bytes += grown;
+            slot.records = merged.record_count() as u64;
             slot.batch = Some(merged);
             slot.tail = tail.clone();
         }

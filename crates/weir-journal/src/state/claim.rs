@@ -445,7 +445,7 @@ impl State {
             let through = cs.through() + routed;
             if !self.cursors[index].is_active() {
                 // Kept for the day when the destination comes back or is dropped.
-                self.keep_frame(index, stream, seq, routed);
+                self.keep_frame(index, stream, (seq, routed), charge);
                 continue;
             }
             let up_to = |at| through - routed.min(frame.routed_after(index, at));
@@ -471,6 +471,7 @@ impl State {
             location: Some(frame.location),
             stream,
             tail: frame.tail.clone(),
+            records: frame.records,
             memory_bytes: 0,
             holders,
             readers: holders,
@@ -486,9 +487,16 @@ impl State {
     }
 
     /// A destination that is not configured keeps the rows of a frame.
-    fn keep_frame(&mut self, index: usize, stream: StreamId, seq: u64, routed: u64) {
+    fn keep_frame(
+        &mut self,
+        index: usize,
+        stream: StreamId,
+        (seq, routed): (u64, u64),
+        charge: u64,
+    ) {
         let cursor = &mut self.cursors[index];
         cursor.held.push((seq, routed));
+        cursor.kept_bytes += charge;
         cursor.total.routed += routed;
         cursor.in_flight += routed;
         if let Some(known) = self.streams.get_mut(&stream) {

@@ -56,6 +56,8 @@ pub(crate) struct CursorState {
     pub(crate) settle_wanted: bool,
     /// Slots that an inactive destination still needs, with its records in them.
     pub(crate) held: Vec<(u64, u64)>,
+    /// What is charged for those.
+    pub(crate) kept_bytes: u64,
 }
 
 impl CursorState {
@@ -85,6 +87,7 @@ impl CursorState {
             over_share: Vec::new(),
             settle_wanted: false,
             held: Vec::new(),
+            kept_bytes: 0,
         }
     }
 
@@ -134,6 +137,7 @@ impl State {
         let cursor = &mut self.cursors[index];
         cursor.dropped = true;
         let held = std::mem::take(&mut cursor.held);
+        cursor.kept_bytes = 0;
         let mut streams = Vec::new();
         let mut owed = 0;
         for (stream, known) in &mut self.streams {

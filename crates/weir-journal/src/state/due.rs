@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_model::Batch;
 
-use super::{Location, State};
+use super::{Location, Move, State};
 use crate::cursor_log::Records;
 use crate::limits::{APPEND_GROUP_INTERVAL, GROUP_BYTES};
 
@@ -24,6 +24,8 @@ pub(crate) enum Work {
         records: Records,
         dead: Vec<Location>,
     },
+    /// Frames to write anew with what is still needed of them.
+    Compact(Vec<Move>),
     Stop,
 }
 
@@ -72,6 +74,11 @@ impl State {
         }
         if self.stopping {
             return Ok(Work::Stop);
+        }
+        match self.take_moves(now) {
+            Ok(moves) => return Ok(Work::Compact(moves)),
+            Err(Some(at)) if timer.is_due(at, now) => return Err(Some(Duration::ZERO)),
+            Err(_) => {}
         }
         Err(timer.0)
     }

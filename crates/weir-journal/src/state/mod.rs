@@ -13,6 +13,7 @@
 
 mod append;
 mod claim;
+mod compact;
 mod dead;
 mod destination;
 mod due;
@@ -37,6 +38,7 @@ use crate::spec::{
 use crate::subscriber::SubscriberQueue;
 
 pub(crate) use claim::RecoveredFrame;
+pub(crate) use compact::Move;
 pub(crate) use dead::DeadRanges;
 pub(crate) use destination::CursorState;
 pub(crate) use due::Work;
@@ -82,6 +84,8 @@ pub(crate) struct Slot {
     pub(crate) location: Option<Location>,
     pub(crate) stream: StreamId,
     pub(crate) tail: Arc<CommitTail>,
+    /// Records in the batch, whomever they are for.
+    pub(crate) records: u64,
     pub(crate) memory_bytes: u64,
     /// Cursors that have not settled it.
     pub(crate) holders: u32,
@@ -258,6 +262,11 @@ pub(crate) struct State {
     /// The writer thread has ended.
     pub(crate) stopped: bool,
     pub(crate) frames_written: u64,
+    /// Slots whose frames are to be written anew, and how many were.
+    pub(crate) moves: VecDeque<u64>,
+    pub(crate) frames_compacted: u64,
+    /// When to look for such at the earliest.
+    pub(crate) compact_at: Duration,
     pub(crate) flushes: u64,
     pub(crate) recovery: Recovery,
 }
@@ -312,6 +321,9 @@ impl State {
             tried_at_last: false,
             stopped: false,
             frames_written: 0,
+            moves: VecDeque::new(),
+            frames_compacted: 0,
+            compact_at: Duration::ZERO,
             flushes: 0,
             recovery: Recovery::default(),
         }
@@ -639,6 +651,7 @@ impl State {
             disk_limit_bytes: self.config.limit_bytes,
             segments: self.segments.len() as u64,
             frames_written: self.frames_written,
+            frames_compacted: self.frames_compacted,
             flushes: self.flushes,
             disk_error: self.disk_error().cloned(),
             recovery: self.recovery.clone(),

@@ -61,17 +61,21 @@ impl State {
         (holes, deleted)
     }
 
+    /// A frame stands behind all others of its segment.
+    pub(super) fn add_frame(&mut self, batch: &Batch, at: Location, tail: Arc<CommitTail>) {
+        let Some(segment) = self.segments.get_mut(&at.segment) else { return };
+        segment.live_frames += 1;
+        segment.index.add(at, batch, tail);
+        segment.len = segment.len.max(at.offset + u64::from(at.len));
+    }
+
     /// The frames stand on disk, but not yet for certain.
     pub(crate) fn frames_placed(&mut self, batches: &[(u64, Arc<Batch>)], locations: &[Location]) {
         for ((seq, batch), location) in batches.iter().zip(locations) {
             self.frames_written += 1;
             let slot = self.slots.get(seq);
             let tail = slot.map_or_else(|| CommitTail::of(batch), |slot| slot.tail.clone());
-            if let Some(segment) = self.segments.get_mut(&location.segment) {
-                segment.live_frames += 1;
-                segment.index.add(*location, batch, tail);
-                segment.len = segment.len.max(location.offset + u64::from(location.len));
-            }
+            self.add_frame(batch, *location, tail);
             match self.slots.get_mut(seq) {
                 Some(slot) => slot.location = Some(*location),
                 None => self.dead.push(*location),

@@ -555,6 +555,7 @@ impl<'a> World<'a> {
 
     fn end(&mut self) {
         self.met("End");
+        self.note_compaction();
         let Some(process) = &mut self.process else { return };
         process.end();
         if !self.disk.is_dead() && process.is_disk_well() {
@@ -569,6 +570,7 @@ impl<'a> World<'a> {
 
     /// The process dies, with the machine or alone.
     fn die(&mut self, mut rng: Rng, is_alone: bool) {
+        self.note_compaction();
         self.collect_tickets();
         self.disk = if is_alone && !self.disk.is_dead() {
             self.disk.kill()
@@ -636,6 +638,12 @@ impl<'a> World<'a> {
             self.oracle.compare(&process.journal.ledger());
         }
         self.end();
+    }
+
+    fn note_compaction(&mut self) {
+        if self.ledger().is_some_and(|ledger| ledger.journal.frames_compacted > 0) {
+            self.met("Compacted");
+        }
     }
 
     fn ledger(&self) -> Option<weir_journal::Ledger> {

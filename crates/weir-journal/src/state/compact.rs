@@ -1,0 +1,139 @@
+//! Compaction: which frames on disk are rewritten to the records that some destination still needs.
+//!
+//! A frame stays until its last record is settled, so a destination that is stuck with one record in
+//! five hundred would keep all of them. Frames of closed segments that are mostly of no use are
+//! written anew, at the end, with what is still needed; then the old ones are dead like any other.
+//!
+//! Invariants:
+//! - Base and end, book and state of a frame stay; of its records those stay that stand in an entry
+//!   of some destination, settled or not: what is not committed comes again after a crash.
+//! - The old frame is dead only once the new one is on stable storage, and its space is given back
+//!   only once the positions are too that made records of it useless. In between both are there; the
+//!   old one stands first, and has all that the new one has.
+//! - A frame is rewritten again only when it has lost records since, so that compaction ends.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use weir_model::Batch;
+
+use super::append::charge_of;
+use super::{CommitTail, CursorStream, Location, State};
+use crate::limits::{COMPACT_COMMITS, GROUP_BYTES};
+
+/// A frame to write anew.
+#[derive(Debug)]
+pub(crate) struct Move {
+    pub(crate) seq: u64,
+    pub(crate) from: Location,
+    /// The destinations that may still need records of it.
+    pub(crate) cursors: Vec<usize>,
+}
+
+impl State {
+    /// Frames to write anew now, at most about a mebibyte of them; when to look again otherwise.
+    pub(super) fn take_moves(&mut self, now: Duration) -> Result<Vec<Move>, Option<Duration>> {
+        if self.moves.is_empty() {
+            if !self.is_mostly_useless() {
+                return Err(None);
+            }
+            if now < self.compact_at {
+                return Err(Some(self.compact_at));
+            }
+            self.compact_at = now + self.config.commit_interval * COMPACT_COMMITS;
+            self.choose_moves();
+        }
+        let mut bytes = 0;
+        let mut moves = Vec::new();
+        while bytes < GROUP_BYTES
+            && let Some(seq) = self.moves.pop_front()
+        {
+            let Some(slot) = self.slots.get(&seq) else { continue };
+            let Some(from) = slot.location.filter(|at| self.is_compactible(at.segment)) else {
+                continue;
+            };
+            let cursors = self.cursors_with(seq);
+            bytes += u64::from(from.len);
+            moves.push(Move { seq, from, cursors });
+        }
+        if moves.is_empty() {
+            // Those before are flushed now.
+            self.sync_wanted = true;
+            return Err(Some(now));
+        }
+        Ok(moves)
+    }
+
+    /// Segments take more than twice what destinations are charged, and two segments.
+    fn is_mostly_useless(&self) -> bool {
+        let charged: u64 = self.cursors.iter().map(|c| c.pending_bytes + c.kept_bytes).sum();
+        self.segments.len() > 2 && self.disk_bytes() > 2 * (charged + self.config.segment_bytes)
+    }
+
+    fn is_compactible(&self, segment: u64) -> bool {
+        self.segments.get(&segment).is_some_and(|s| s.is_indexed && s.sealed && !s.is_strange)
+    }
+
+    /// Queues the frames of segments of which at most half is needed.
+    fn choose_moves(&mut self) {
+        let claims = self.claims();
+        let mut needed: BTreeMap<u64, (u64, Vec<u64>)> = BTreeMap::new();
+        for (seq, slot) in &self.slots {
+            let Some(at) = slot.location.filter(|at| self.is_compactible(at.segment)) else {
+                continue;
+            };
+            let rows = claims.get(seq).copied().unwrap_or(0).min(slot.records);
+            let (bytes, frames) = needed.entry(at.segment).or_default();
+            *bytes += charge_of(u64::from(at.len), rows, slot.records).min(u64::from(at.len));
+            frames.push(*seq);
+        }
+        for (id, (bytes, frames)) in needed {
+            let held = self.segments.get(&id).map_or(0, |s| s.len - s.dead.punched_bytes());
+            if 2 * bytes <= held {
+                self.moves.extend(frames);
+            }
+        }
+    }
+
+    /// Records of each batch that stand in entries, counted for each destination.
+    fn claims(&self) -> HashMap<u64, u64> {
+        let mut claims: HashMap<u64, u64> = HashMap::new();
+        let places = self.streams.values().flat_map(|known| known.places.iter());
+        let entries = places.flat_map(|(_, cs)| cs.entries.iter().map(|e| (e.seq, e.routed)));
+        let kept = self.cursors.iter().flat_map(|cursor| cursor.held.iter().copied());
+        for (seq, rows) in entries.chain(kept) {
+            *claims.entry(seq).or_default() += rows;
+        }
+        claims
+    }
+
+    /// Destinations that have the batch in an entry, or keep it while they are not configured.
+    fn cursors_with(&self, seq: u64) -> Vec<usize> {
+        let Some(slot) = self.slots.get(&seq) else { return Vec::new() };
+        let listed = self.places(slot.stream);
+        let has = |(index, cs): (usize, &CursorStream)| {
+            cs.entries.binary_search_by_key(&seq, |entry| entry.seq).is_ok().then_some(index)
+        };
+        let keeps = |index: &usize| {
+            self.cursors[*index].held.binary_search_by_key(&seq, |(seq, _)| *seq).is_ok()
+        };
+        listed.filter_map(has).chain(self.absent.iter().copied().filter(keeps)).collect()
+    }
+
+    /// The frame was written anew and stands on disk, but not yet for certain.
+    pub(crate) fn move_placed(&mut self, seq: u64, batch: &Batch, to: Location) {
+        let is_needed = self.slots.contains_key(&seq);
+        self.add_frame(batch, to, CommitTail::of(batch));
+        self.note_frame(batch.header().stream, to, is_needed);
+        self.frames_compacted += 1;
+    }
+
+    /// The frame that was written anew, with so many records, is on stable storage.
+    pub(crate) fn moved(&mut self, seq: u64, from: Location, to: Location, records: u64) {
+        let slot = self.slots.get_mut(&seq).filter(|slot| slot.location == Some(from));
+        let Some(slot) = slot else { return self.dead.push(to) };
+        slot.location = Some(to);
+        slot.records = records;
+        self.dead.push(from);
+    }
+}

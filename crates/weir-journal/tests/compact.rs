@@ -1,0 +1,181 @@
+//! Compaction: a destination that is stuck keeps what is its own and no more, nobody loses a record
+//! by it, and a crash at any of its calls of the disk changes nothing.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use support::{
+    ALL_IS_DUE, KIB, MIB, STEP, assert_books_balance, config, cursor, drain, numbers, open_stream,
+    push_record, source, state_of, take,
+};
+use weir_journal::{Cursor, Journal, JournalConfig, JournalWriter, Outcome, Step, WritePolicy};
+use weir_model::{Batch, BatchBuilder, BatchClass, Position, Seal, StreamId};
+use weir_testkit::{FakeClock, Fault, FaultKind, FaultyDisk};
+
+const DIR: &str = "/data/journal";
+const ROWS: u64 = 100;
+/// Every batch has one record for the destination that is stuck.
+const BATCHES: u64 = 400;
+
+/// Record `n` goes to the first destination, and every hundredth to the second, too.
+fn batch(first: u64) -> Batch {
+    let mut builder = BatchBuilder::new(Position::new(0, first * STEP));
+    for n in first..first + ROWS {
+        let mut body = support::body(1, 0, n);
+        body.resize(100, b'.');
+        push_record(&mut builder, n, &body);
+    }
+    builder.route_all(&[0b1]);
+    builder.route(7, &[0b11]).unwrap();
+    let end = first + ROWS;
+    builder.seal(&Seal {
+        class: BatchClass::Logs,
+        repeatable: false,
+        stream: StreamId(1),
+        group: 0,
+        source: source(),
+        end: Position::new(0, end * STEP),
+        observed_ns: 1,
+        rule_generation: 1,
+        keys: &[],
+        resource: b"{}",
+        book: &support::book_of(end),
+        state: &state_of(0, end),
+    })
+}
+
+struct World {
+    disk: FaultyDisk,
+    clock: FakeClock,
+    journal: Journal,
+    writer: JournalWriter,
+    all: Cursor,
+    stuck: Cursor,
+}
+
+fn small() -> JournalConfig {
+    JournalConfig {
+        segment_bytes: 256 * KIB,
+        ring_bytes: MIB,
+        commit_interval: Duration::from_millis(20),
+        ..config(DIR)
+    }
+}
+
+impl World {
+    fn start(disk: FaultyDisk) -> Self {
+        let clock = FakeClock::default();
+        let opened =
+            Journal::open_with_writer(small(), Arc::new(disk.clone()), Arc::new(clock.clone()));
+        let (journal, writer) = opened.unwrap();
+        let all = cursor(&journal, "all");
+        let stuck = cursor(&journal, "stuck");
+        let resume = open_stream(&journal, 1);
+        journal.release_unclaimed();
+        assert_eq!(resume.position.offset % (ROWS * STEP), 0);
+        Self { disk, clock, journal, writer, all, stuck }
+    }
+
+    /// Appends batches that the first destination gets at once, and writes what is due.
+    fn run(&mut self, from: u64, count: u64) {
+        for number in from..from + count {
+            self.journal.append(batch(number * ROWS), WritePolicy::OnAppend).unwrap();
+            self.clock.advance(ALL_IS_DUE);
+            self.steps();
+            while let Some(delivery) = take(&mut self.all) {
+                assert_eq!(numbers(&delivery).len() as u64, ROWS);
+                self.all.ack(&delivery, Outcome::delivered(delivery.record_count));
+            }
+            assert_books_balance(&self.journal);
+        }
+    }
+
+    /// Longer than the interval between two looks.
+    fn settle(&mut self) {
+        for _ in 0..150 {
+            self.clock.advance(ALL_IS_DUE);
+            self.steps();
+        }
+    }
+
+    fn steps(&mut self) {
+        while self.writer.step() == Step::Worked {}
+    }
+}
+
+fn wanted(batches: u64) -> Vec<(u64, u64)> {
+    (0..batches).map(|number| (1, number * ROWS + 7)).collect()
+}
+
+#[test]
+fn a_stuck_destination_keeps_twice_what_it_is_charged_and_two_segments() {
+    let mut world = World::start(FaultyDisk::new());
+    world.run(0, BATCHES);
+    world.settle();
+    let ledger = world.journal.ledger();
+    let charge = ledger.cursors[1].pending_bytes;
+    let status = &ledger.journal;
+    let written = BATCHES * batch(0).frame_bytes() as u64;
+    assert!(written > 4 * MIB && charge < written / 10, "{charge} of {written}");
+    assert!(
+        status.disk_bytes <= 2 * charge + 2 * small().segment_bytes,
+        "{} bytes for {charge}",
+        status.disk_bytes
+    );
+    assert!(status.frames_compacted >= BATCHES / 2, "{status:?}");
+    // What cannot be made smaller is left alone.
+    let compacted = status.frames_compacted;
+    world.settle();
+    world.settle();
+    assert_eq!(world.journal.ledger().journal.frames_compacted, compacted);
+    assert_eq!(drain(&mut world.stuck), wanted(BATCHES));
+    world.settle();
+    assert_books_balance(&world.journal);
+    assert!(world.journal.ledger().journal.segments <= 1, "everything is given back");
+}
+
+#[test]
+fn a_batch_that_was_taken_is_read_where_it_stands_now() {
+    let mut world = World::start(FaultyDisk::new());
+    world.run(0, BATCHES);
+    let clones: Vec<_> = std::iter::from_fn(|| take(&mut world.stuck)).collect();
+    assert_eq!(clones.len() as u64, BATCHES);
+    world.settle();
+    assert!(world.journal.ledger().journal.frames_compacted > 0);
+    for delivery in clones {
+        world.stuck.ack(&delivery, Outcome::delivered(delivery.record_count));
+    }
+    world.settle();
+    assert_books_balance(&world.journal);
+}
+
+#[test]
+fn a_crash_at_any_call_of_the_disk_loses_and_repeats_nothing() {
+    let batches = 100;
+    let mut number = 0;
+    loop {
+        let mut world = World::start(FaultyDisk::new());
+        world.run(0, batches);
+        number += 1;
+        world.disk.inject(Fault::new(FaultKind::Crash).nth(number));
+        world.settle();
+        let is_over = !world.disk.is_dead();
+        if is_over {
+            assert!(world.journal.ledger().journal.frames_compacted > 0, "it was compacted");
+        }
+        let disk = world.disk.crash(number);
+        drop(world);
+        let mut world = World::start(disk);
+        let again = drain(&mut world.all);
+        assert!(again.len() as u64 <= ROWS, "acknowledged and flushed before: {}", again.len());
+        assert_eq!(drain(&mut world.stuck), wanted(batches), "crash at call {number}");
+        assert!(world.journal.ledger().journal.recovery.lost.is_empty());
+        assert_books_balance(&world.journal);
+        if is_over {
+            assert!(number > 4, "it has several calls");
+            return;
+        }
+    }
+}
