@@ -200,7 +200,7 @@ impl Writer {
     /// Tries what failed before with a fresh segment, which is written and flushed.
     fn probe(&mut self) {
         let bytes = self.shared.lock().failed_bytes;
-        let tried = self.check_space(bytes, 0).and_then(|()| self.open_segment_if_needed());
+        let tried = self.check_space(bytes).and_then(|()| self.open_segment_if_needed());
         if tried.as_ref().is_err_and(is_space) {
             // Only a closed segment gives space back.
             let _reported_already = self.close_segment();
@@ -221,7 +221,7 @@ impl Writer {
 
     /// Appends frames to the current segment, beginning a new one when it is full.
     fn append_frames(&mut self, batches: &[(u64, Arc<Batch>)]) -> io::Result<()> {
-        self.check_space(batches.iter().map(|(_, b)| b.frame_bytes() as u64).sum(), 0)?;
+        self.check_space(batches.iter().map(|(_, b)| b.frame_bytes() as u64).sum())?;
         for group in batches.chunks(FRAMES_PER_WRITE) {
             self.open_segment_if_needed()?;
             if let Some(current) = &mut self.current {
@@ -260,12 +260,10 @@ impl Writer {
         Some((moved, Arc::new(left)))
     }
 
-    /// Appends frames that were written anew: they may take the space of a segment beyond the limit,
-    /// since they make more.
+    /// Appends frames that were written anew.
     fn append_moved(&mut self, frames: &[(Move, Arc<Batch>)]) -> io::Result<()> {
         let bytes = frames.iter().map(|(_, batch)| batch.frame_bytes() as u64).sum();
-        let beyond = self.shared.lock().config.segment_bytes;
-        self.check_space(bytes, beyond)?;
+        self.check_space(bytes)?;
         for group in frames.chunks(FRAMES_PER_WRITE) {
             self.open_segment_if_needed()?;
             let Some(current) = &mut self.current else { return Ok(()) };
@@ -283,16 +281,20 @@ impl Writer {
     }
 
     /// Refuses to write beyond the journal's own limit or into the last of the free space, or when
-    /// the directory is gone. `beyond` is what may be written beyond that limit.
-    fn check_space(&self, bytes: u64, beyond: u64) -> io::Result<()> {
+    /// the directory is gone.
+    fn check_space(&self, bytes: u64) -> io::Result<()> {
         self.lock.check()?;
         let (limit, free_min, used, dir) = {
             let state = self.shared.lock();
             let config = &state.config;
-            (config.limit_bytes, config.free_bytes_min, state.disk_bytes(), config.dir.clone())
+            (config.limit_bytes, config.free_bytes_min, state.limited_bytes(), config.dir.clone())
         };
-        if used + bytes > limit.saturating_add(beyond) {
-            let text = format!("the journal's limit of {limit} bytes of disk is used up");
+        if used + bytes > limit {
+            let state = self.shared.lock();
+            let most = state.largest_keeper();
+            let text = format!(
+                "the journal's limit of {limit} bytes of disk is used up, most of it for {most}"
+            );
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
         let space = self.disk.space(&dir)?;
@@ -525,6 +527,7 @@ impl Writer {
         self.punch(holes);
         self.shared.change(|state| {
             // Room that was missing may be there now.
+            state.note_reclaimed();
             state.disk_retry_at = Duration::ZERO;
             state.wake_sources_if_room();
         });

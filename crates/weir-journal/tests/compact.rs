@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::{
-    ALL_IS_DUE, KIB, MIB, STEP, assert_books_balance, config, cursor, drain, numbers, open_stream,
-    push_record, source, state_of, take,
+    ALL_IS_DUE, KIB, MIB, Part, STEP, assert_books_balance, config, cursor, cursor_spec, drain,
+    numbers, open_stream, push_record, source, state_of, take,
 };
-use weir_journal::{Cursor, Journal, JournalConfig, JournalWriter, Outcome, Step, WritePolicy};
-use weir_model::{Batch, BatchBuilder, BatchClass, Position, Seal, StreamId};
+use weir_journal::{
+    Cursor, CursorSpec, Journal, JournalConfig, JournalWriter, Outcome, RefusedReason, Step,
+    WhenFull, WritePolicy,
+};
+use weir_model::{Batch, BatchBuilder, BatchClass, DiscardReason, Position, Seal, StreamId};
 use weir_testkit::{FakeClock, Fault, FaultKind, FaultyDisk};
 
 const DIR: &str = "/data/journal";
@@ -178,4 +181,58 @@ fn a_crash_at_any_call_of_the_disk_loses_and_repeats_nothing() {
             return;
         }
     }
+}
+
+/// Two streams, each with a destination of its own, one of which is stuck.
+fn stuck_beside_a_healthy_one(when_full: WhenFull) -> (u64, u64, weir_journal::Ledger) {
+    let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
+    let config = JournalConfig { limit_bytes: 4 * MIB, ring_bytes: 16 * MIB, ..small() };
+    let limit = config.limit_bytes;
+    let opened = Journal::open_with_writer(config, Arc::new(disk), Arc::new(clock.clone()));
+    let (journal, mut writer) = opened.unwrap();
+    let mut healthy = cursor(&journal, "healthy");
+    journal.cursor(CursorSpec { when_full, ..cursor_spec("stuck") }).unwrap();
+    open_stream(&journal, 1);
+    open_stream(&journal, 2);
+    journal.release_unclaimed();
+    let (mut next, mut refused, mut full) = ([0, 0], [0, 0], 0);
+    while next[0] < 40_000 {
+        for (index, mask) in [0b01, 0b10].into_iter().enumerate() {
+            let part = Part::new(index as u64 + 1, next[index], 20).mask(mask).padding(300);
+            match journal.append(part.unrepeatable().build(), WritePolicy::OnAppend) {
+                Ok(_) => next[index] += 20,
+                // It drains by itself.
+                Err(error) if error.reason == RefusedReason::RingFull => full += 1,
+                Err(error) => {
+                    let cursor = "stuck".to_owned();
+                    assert_eq!(error.reason, RefusedReason::BufferFull { cursor });
+                    refused[index] += 1;
+                }
+            }
+        }
+        clock.advance(ALL_IS_DUE);
+        while writer.step() == Step::Worked {}
+        drain(&mut healthy);
+        assert_books_balance(&journal);
+        // Compaction may take a segment more.
+        assert!(journal.ledger().journal.disk_bytes <= limit + small().segment_bytes);
+    }
+    assert!(full < 200, "the ring was full {full} times");
+    (refused[0], refused[1], journal.ledger())
+}
+
+#[test]
+fn at_the_limit_of_the_disk_only_the_destination_that_keeps_most_of_it_is_refused() {
+    let (healthy, stuck, ledger) = stuck_beside_a_healthy_one(WhenFull::Block);
+    assert!(healthy == 0 && stuck > 1000, "{healthy} and {stuck} refused");
+    assert!(ledger.journal.disk_error.is_none() && ledger.cursors[1].blocking);
+}
+
+#[test]
+fn at_the_limit_of_the_disk_the_destination_that_keeps_most_of_it_discards() {
+    let (healthy, stuck, ledger) = stuck_beside_a_healthy_one(WhenFull::DropOldest);
+    assert_eq!((healthy, stuck), (0, 0));
+    let book = &ledger.cursors[1].book;
+    let discarded = book.discarded[DiscardReason::BufferFull as usize];
+    assert!(discarded > 20_000 && discarded < book.routed, "{book:?}");
 }

@@ -310,11 +310,15 @@ fn the_limit_of_the_journal_is_kept() {
         }
         assert!(disk.used_bytes() <= MIB + 128 * KIB, "{} bytes", disk.used_bytes());
     };
-    assert!(matches!(refused, RefusedReason::Disk { .. }), "{refused:?}");
+    // Most of the disk is kept for this destination: it is the one that counts as full.
+    assert_eq!(refused, RefusedReason::BufferFull { cursor: "hec".to_owned() });
+    assert!(journal.ledger().journal.disk_error.is_none());
     assert!(drain(&mut hec).len() as u64 >= n);
-    until("there is room again", || journal.ledger().journal.disk_error.is_none());
-    let part = Part::new(2, n + 1, 1).padding(60_000).unrepeatable();
-    block_on(journal.append(part.build(), WritePolicy::OnAppend).unwrap().durable()).unwrap();
+    until("there is room again", || {
+        let part = Part::new(2, n, 1).padding(60_000).unrepeatable();
+        let ticket = journal.append(part.build(), WritePolicy::OnAppend);
+        ticket.is_ok_and(|ticket| block_on(ticket.durable()).is_ok())
+    });
     assert_books_balance(&journal);
     journal.shutdown();
 }

@@ -152,29 +152,60 @@ impl State {
         bytes: u64,
         now: Duration,
     ) -> Result<(), RefusedReason> {
-        let cursor = &self.cursors[index];
-        let too_many =
-            self.slots.len() >= SLOTS_MAX && cursor.pending_batches >= self.batches_share();
-        match cursor.when_full() {
+        let pressure = self.pressure(index);
+        match self.cursors[index].when_full() {
             WhenFull::DropOldest => {
-                self.make_room(index, bytes, too_many, now);
+                self.make_room(index, bytes, pressure, now);
                 Ok(())
             }
-            WhenFull::Block => self.admit_or_block(index, stream, bytes, too_many),
+            WhenFull::Block => self.admit_or_block(index, stream, bytes, pressure),
         }
     }
 
-    /// Discards what is oldest, when the buffer is full or too many batches wait.
-    fn make_room(&mut self, index: usize, bytes: u64, too_many: bool, now: Duration) {
+    /// Why a destination counts as full though its own buffer is not.
+    fn pressure(&self, index: usize) -> Pressure {
+        let batches = self.cursors[index].pending_batches;
+        if self.slots.len() >= SLOTS_MAX && batches >= self.batches_share() {
+            Pressure::Batches
+        } else if self.is_near_limit && self.retains_most() == Some(index) {
+            Pressure::Disk
+        } else {
+            Pressure::None
+        }
+    }
+
+    /// The destination for which most is kept; `None` when that is one that is not configured, and
+    /// has no policy.
+    pub(crate) fn retains_most(&self) -> Option<usize> {
+        let kept = |(_, c): &(usize, &CursorState)| c.pending_bytes + c.kept_bytes;
+        let heaviest = self.cursors.iter().enumerate().max_by_key(kept);
+        heaviest.filter(|(_, c)| c.is_active() && c.pending_bytes > 0).map(|(index, _)| index)
+    }
+
+    /// Name of the destination for which most is kept, for people.
+    pub(crate) fn largest_keeper(&self) -> &str {
+        let heaviest = self.cursors.iter().max_by_key(|c| c.pending_bytes + c.kept_bytes);
+        heaviest.map_or("nobody", |cursor| &cursor.name)
+    }
+
+    /// Discards what is oldest, when the buffer is full, too many batches wait, or the disk that is
+    /// kept for the destination is needed.
+    fn make_room(&mut self, index: usize, bytes: u64, pressure: Pressure, now: Duration) {
         let cursor = &self.cursors[index];
         let limit = cursor.limit();
         if cursor.pending_bytes > 0 && cursor.pending_bytes + bytes > limit {
             let target = limit.saturating_sub(bytes + limit / 32);
             self.discard_oldest(index, target, now);
-        } else if too_many {
-            let pending = cursor.pending_bytes;
-            self.discard_oldest(index, pending - pending.div_ceil(32), now);
+            return;
         }
+        let pending = cursor.pending_bytes;
+        let target = match pressure {
+            Pressure::None => return,
+            Pressure::Batches => pending - pending.div_ceil(32),
+            // Its space comes back later: only as much as is added, or all would go meanwhile.
+            Pressure::Disk => pending.saturating_sub(bytes),
+        };
+        self.discard_oldest(index, target, now);
     }
 
     fn admit_or_block(
@@ -182,7 +213,7 @@ impl State {
         index: usize,
         stream: StreamId,
         bytes: u64,
-        too_many: bool,
+        pressure: Pressure,
     ) -> Result<(), RefusedReason> {
         let own = self.place(index, stream).map_or(0, |cs| cs.pending_bytes);
         let cursor = &mut self.cursors[index];
@@ -190,14 +221,16 @@ impl State {
         let over = cursor.pending_bytes > 0 && cursor.pending_bytes + bytes > limit;
         let others = own < cursor.pending_bytes;
         let over_share = others && own > 0 && own + bytes > limit / STREAM_SHARE;
-        if !over && !over_share && !too_many {
+        if !over && !over_share && pressure == Pressure::None {
             return Ok(());
         }
         cursor.blocking = true;
         if over {
             cursor.buffer_wanted = cursor.buffer_wanted.max(bytes);
-        } else if too_many {
+        } else if pressure == Pressure::Batches {
             cursor.batches_wanted = true;
+        } else if pressure == Pressure::Disk {
+            cursor.disk_wanted = true;
         } else if cursor.over_share.iter().all(|(s, _)| *s != stream) {
             cursor.over_share.push((stream, bytes));
         }
@@ -682,6 +715,17 @@ impl State {
         cursor.in_flight += more;
         self.note_waiting(index, grown, now);
     }
+}
+
+/// What counts a destination as full beside its own buffer: the one that is most to blame for it,
+/// so that no other is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pressure {
+    None,
+    /// Too many batches wait.
+    Batches,
+    /// The journal's limit of disk is nearly used up.
+    Disk,
 }
 
 /// Bytes that a destination is charged for `rows` records of a batch: its part of the frame, and

@@ -34,7 +34,7 @@ impl State {
     /// Frames to write anew now, at most about a mebibyte of them; when to look again otherwise.
     pub(super) fn take_moves(&mut self, now: Duration) -> Result<Vec<Move>, Option<Duration>> {
         if self.moves.is_empty() {
-            if !self.is_mostly_useless() {
+            if !self.is_mostly_useless() || self.moved_bytes > 0 {
                 return Err(None);
             }
             if now < self.compact_at {
@@ -74,7 +74,7 @@ impl State {
         self.segments.get(&segment).is_some_and(|s| s.is_indexed && s.sealed && !s.is_strange)
     }
 
-    /// Queues the frames of segments of which at most half is needed.
+    /// Queues frames of segments of which at most half is needed.
     fn choose_moves(&mut self) {
         let claims = self.claims();
         let mut needed: BTreeMap<u64, (u64, Vec<u64>)> = BTreeMap::new();
@@ -87,11 +87,20 @@ impl State {
             *bytes += charge_of(u64::from(at.len), rows, slot.records).min(u64::from(at.len));
             frames.push(*seq);
         }
-        for (id, (bytes, frames)) in needed {
-            let held = self.segments.get(&id).map_or(0, |s| s.len - s.dead.punched_bytes());
-            if 2 * bytes <= held {
-                self.moves.extend(frames);
+        // The most useless first, a segment's worth at a time: until their space is given back, both
+        // copies take some.
+        let held = |id: &u64| self.segments.get(id).map_or(0, |s| s.len - s.dead.punched_bytes());
+        let is_useless = |(id, (bytes, _)): &(u64, (u64, Vec<u64>))| 2 * bytes <= held(id);
+        let mut useless: Vec<_> = needed.into_iter().filter(is_useless).collect();
+        useless.sort_by_cached_key(|(id, (bytes, _))| bytes * 1024 / held(id).max(1));
+        let mut left = self.config.segment_bytes;
+        for (_, (bytes, frames)) in useless {
+            let fits = left == self.config.segment_bytes || bytes <= left;
+            if !fits {
+                return;
             }
+            left = left.saturating_sub(bytes);
+            self.moves.extend(frames);
         }
     }
 
@@ -126,6 +135,15 @@ impl State {
         self.add_frame(batch, to, CommitTail::of(batch));
         self.note_frame(batch.header().stream, to, is_needed);
         self.frames_compacted += 1;
+        self.moved_bytes += u64::from(to.len);
+    }
+
+    /// Space was given back.
+    pub(crate) fn note_reclaimed(&mut self) {
+        if self.moves.is_empty() {
+            self.moved_bytes = 0;
+        }
+        self.note_disk_use();
     }
 
     /// The frame that was written anew, with so many records, is on stable storage.

@@ -50,6 +50,8 @@ pub(crate) struct CursorState {
     pub(crate) buffer_wanted: u64,
     /// A batch was refused because too many wait.
     pub(crate) batches_wanted: bool,
+    /// A batch was refused because most of the journal's disk is kept for this destination.
+    pub(crate) disk_wanted: bool,
     /// Streams that were refused because they hold more than their share, and for how much.
     pub(crate) over_share: Vec<(StreamId, u64)>,
     /// Something that it holds cannot be read again any more: it should make that durable soon.
@@ -84,6 +86,7 @@ impl CursorState {
             blocking: false,
             buffer_wanted: 0,
             batches_wanted: false,
+            disk_wanted: false,
             over_share: Vec::new(),
             settle_wanted: false,
             held: Vec::new(),
@@ -106,10 +109,10 @@ impl CursorState {
     }
 
     /// Whether a source that this destination stopped may try again; `batches_fit` says that not
-    /// too many wait any more.
+    /// too many wait any more, `disk_fits` that the disk that is kept for it is not needed.
     pub(super) fn has_room_again(
         &self,
-        batches_fit: bool,
+        (batches_fit, disk_fits): (bool, bool),
         pending_of: impl Fn(StreamId) -> u64,
     ) -> bool {
         let limit = self.limit();
@@ -120,6 +123,7 @@ impl CursorState {
         };
         let fits = self.pending_bytes + self.buffer_wanted <= limit - limit / 16;
         (self.batches_wanted && batches_fit)
+            || (self.disk_wanted && disk_fits)
             || (self.buffer_wanted > 0 && (fits || self.pending_bytes == 0))
             || self.over_share.iter().any(fits_share)
     }

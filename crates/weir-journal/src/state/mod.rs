@@ -261,10 +261,14 @@ pub(crate) struct State {
     pub(crate) tried_at_last: bool,
     /// The writer thread has ended.
     pub(crate) stopped: bool,
+    /// Little is left of the journal's limit: the destination for which most is kept counts as full.
+    pub(crate) is_near_limit: bool,
     pub(crate) frames_written: u64,
     /// Slots whose frames are to be written anew, and how many were.
     pub(crate) moves: VecDeque<u64>,
     pub(crate) frames_compacted: u64,
+    /// Bytes of frames that were written anew while the old ones still take space.
+    pub(crate) moved_bytes: u64,
     /// When to look for such at the earliest.
     pub(crate) compact_at: Duration,
     pub(crate) flushes: u64,
@@ -320,9 +324,11 @@ impl State {
             stopping: false,
             tried_at_last: false,
             stopped: false,
+            is_near_limit: false,
             frames_written: 0,
             moves: VecDeque::new(),
             frames_compacted: 0,
+            moved_bytes: 0,
             compact_at: Duration::ZERO,
             flushes: 0,
             recovery: Recovery::default(),
@@ -332,6 +338,19 @@ impl State {
     /// Space that segments take up.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.segments.values().map(|s| s.len.saturating_sub(s.dead.punched_bytes())).sum()
+    }
+
+    /// What counts towards the limit. Frames that are being written anew are there twice for a
+    /// moment, at most a segment of them; that makes room, so it need not be there before.
+    pub(crate) fn limited_bytes(&self) -> u64 {
+        self.disk_bytes().saturating_sub(self.moved_bytes)
+    }
+
+    /// Frames were added, or space was given back.
+    pub(crate) fn note_disk_use(&mut self) {
+        let limit = self.config.limit_bytes;
+        let reserve = (limit / 8).max(2 * self.config.segment_bytes).min(limit / 4);
+        self.is_near_limit = self.limited_bytes() > limit - reserve;
     }
 
     pub(crate) fn disk_error(&self) -> Option<&String> {
@@ -488,7 +507,8 @@ impl State {
         let ring = self.ring_wanted > 0 && self.ring_bytes <= self.ring_target();
         let buffer = |(index, c): (usize, &CursorState)| {
             let pending_of = |stream| self.place(index, stream).map_or(0, |cs| cs.pending_bytes);
-            c.blocking && c.has_room_again(self.batches_fit_again(c), pending_of)
+            let disk_fits = || !self.is_near_limit || self.retains_most() != Some(index);
+            c.blocking && c.has_room_again((self.batches_fit_again(c), disk_fits()), pending_of)
         };
         if ring || self.cursors.iter().enumerate().any(buffer) {
             self.wake_sources();
@@ -517,6 +537,7 @@ impl State {
             cursor.blocking = false;
             cursor.buffer_wanted = 0;
             cursor.batches_wanted = false;
+            cursor.disk_wanted = false;
             cursor.over_share.clear();
         }
         self.wakes_due = true;

@@ -83,6 +83,7 @@ impl State {
             let is_needed = self.slots.get(seq).is_some_and(|slot| slot.holders > 0);
             self.note_frame(batch.header().stream, *location, is_needed);
         }
+        self.note_disk_use();
     }
 
     pub(crate) fn frames_written(&mut self, batches: &[(u64, Arc<Batch>)], sync: bool) {

@@ -259,8 +259,9 @@ pub(crate) const TABLES: &[Table] = &[
                 "limit",
                 Kind::SizeOrShare { min: 16 << 20 },
                 Value("\"10%\""),
-                "Most disk that the segment files may use in all; a share is of the file system \
-                 that holds `data_dir`.",
+                "Maximum disk space for the segment files in all; a share is of the file system \
+                 that holds `data_dir`. When an eighth of it is left, the output that needs most \
+                 of it counts as full (`when_full`), and no other.",
             ),
             field(
                 "keep_free",
