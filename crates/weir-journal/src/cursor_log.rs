@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use weir_host::record_file::{self, HEADER_LEN};
 use weir_host::{Disk, DiskFile, OpenMode};
+use weir_model::limits::CURSORS_MAX;
 use weir_model::{CursorBook, Position, SourceBook, SourceId, StreamId};
 
 use crate::fields::{Fields, put_bytes, put_encoded, put_tail, put_u32};
@@ -149,13 +150,24 @@ fn set_aside(disk: &dyn Disk, path: &Path, state: &mut State) {
 }
 
 /// Names of destinations that a segment states and the log has lost.
-pub(crate) fn complete_names(state: &mut State, names: &[(usize, String)]) {
-    for (index, name) in names.iter().filter(|(index, _)| *index < weir_model::limits::CURSORS_MAX)
-    {
-        let cursor = cursor_slot(state, *index);
-        if cursor.name.is_empty() {
-            cursor.name.clone_from(name);
-        }
+pub(crate) fn complete_names(state: &mut State, names: &[(usize, u64, String)]) {
+    for (index, id, name) in names.iter().filter(|(index, ..)| *index < CURSORS_MAX) {
+        name_slot(state, *index, *id, name);
+    }
+}
+
+/// A slot is that of this destination, unless a later one has it.
+fn name_slot(state: &mut State, index: usize, id: u64, name: &str) {
+    let cursor = cursor_slot(state, index);
+    let is_next = !cursor.name.is_empty() && cursor.id < id;
+    if is_next {
+        *cursor = CursorState { fresh: false, ..CursorState::new(String::new(), id) };
+    }
+    if cursor.name.is_empty() {
+        (cursor.name, cursor.id) = (name.to_owned(), id);
+    }
+    if is_next {
+        state.forget_destination(index);
     }
 }
 
@@ -206,8 +218,9 @@ fn apply_entry(entry: &[u8], state: &mut State) {
     match kind {
         k if k == Kind::Cursor as u8 => {
             let index = fields.u32() as usize;
+            let id = fields.u64();
             let name = String::from_utf8_lossy(fields.bytes()).into_owned();
-            cursor_slot(state, index).name = name;
+            name_slot(state, index, id, &name);
         }
         k if k == Kind::CursorDropped as u8 => {
             let index = fields.u32() as usize;
@@ -246,9 +259,9 @@ fn apply_fold(fields: &mut Fields<'_>, state: &mut State) {
 }
 
 fn cursor_slot(state: &mut State, index: usize) -> &mut CursorState {
-    let index = index.min(weir_model::limits::CURSORS_MAX - 1);
+    let index = index.min(CURSORS_MAX - 1);
     while state.cursors.len() <= index {
-        let mut unnamed = CursorState::new(String::new());
+        let mut unnamed = CursorState::new(String::new(), 0);
         unnamed.fresh = false;
         state.cursors.push(unnamed);
     }
@@ -263,7 +276,7 @@ fn apply_stream(fields: &mut Fields<'_>, state: &mut State) {
     let furthest = fields.tail();
     let epoch_begins: VecDeque<_> = (0..fields.u8()).map(|_| fields.tail()).collect();
     let marks: Vec<_> = (0..fields.u8()).map(|_| fields.tail()).collect();
-    let known_cursors = (fields.u32() as usize).min(weir_model::limits::CURSORS_MAX);
+    let known_cursors = (fields.u32() as usize).min(CURSORS_MAX);
     if let Some(last) = known_cursors.checked_sub(1) {
         let _exists_now = cursor_slot(state, last);
     }
@@ -337,6 +350,7 @@ impl Records {
         for (index, cursor) in state.cursors.iter().enumerate() {
             self.record(Kind::Cursor, |out| {
                 put_u32(out, index as u32);
+                out.extend_from_slice(&cursor.id.to_le_bytes());
                 put_bytes(out, cursor.name.as_bytes());
             });
             if cursor.dropped {

@@ -32,7 +32,7 @@ pub use cursor::{Cursor, CursorMemory, Delivery, Held, Outcome};
 pub use spec::*;
 pub use subscriber::{Next, Subscriber};
 
-use state::{CursorState, State};
+use state::State;
 use subscriber::SubscriberQueue;
 
 /// What all handles share.
@@ -200,21 +200,8 @@ impl Journal {
     pub fn cursor(&self, spec: CursorSpec) -> Result<Cursor, JournalError> {
         let now = self.shared.clock.monotonic();
         let index = self.shared.change(|state| {
-            let same_name = |c: &CursorState| c.name == spec.name && !c.dropped;
-            let index = match state.cursors.iter().position(same_name) {
-                Some(index) => {
-                    state.names_version += u64::from(!state.cursors[index].is_active());
-                    index
-                }
-                None if state.cursors.len() >= weir_model::limits::CURSORS_MAX => {
-                    return Err(JournalError::TooManyCursors);
-                }
-                None => {
-                    state.cursors.push(CursorState::new(spec.name.clone()));
-                    state.names_version += 1;
-                    state.cursors.len() - 1
-                }
-            };
+            let slot = state.slot_of(&spec.name, now);
+            let index = slot.ok_or(JournalError::TooManyCursors)?;
             state.cursors[index].spec = Some(spec);
             state.note_absent();
             state.names_dirty = true;

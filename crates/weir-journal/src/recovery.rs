@@ -136,7 +136,8 @@ impl Found<'_> {
             return Ok(());
         }
         let is_safe_aside = self.report_damage(&*file, &scan, state);
-        let mut segment = SegmentState::new(Arc::from(file), len);
+        let names = self.opening.names.iter().map(|(index, ..)| *index).collect();
+        let mut segment = SegmentState::new(Arc::from(file), len, names);
         segment.is_indexed = scan.index.is_some();
         if scan.index.is_none() && is_safe_aside {
             self.close_torn(&mut segment, &scan, &frames);
@@ -148,7 +149,7 @@ impl Found<'_> {
         });
         state.segments.insert(self.id, segment);
         for (location, batch) in frames {
-            recover_frame(location, &batch, &self.opening.absent, state);
+            recover_frame(location, &batch, self.opening, state);
         }
         for (stream, frame) in missing {
             state.recovered.entry(stream).or_default().push(frame);
@@ -166,7 +167,7 @@ impl Found<'_> {
             let stream = entry.key.stream;
             let Some(end) = index.streams.get(&stream) else { continue };
             let mut routed = entry.routed.clone();
-            routed.retain(|(index, _)| state.cursors.get(*index).is_some_and(|c| !c.dropped));
+            keep_meant(&mut routed, self.opening, state);
             let is_given_back = |(index, _): &(usize, u64)| {
                 *is_zero && !self.is_log_whole && state.committed(*index, stream).is_none()
             };
@@ -331,7 +332,16 @@ fn is_dead(
     is_ended || !routed.iter().any(is_wanted)
 }
 
-fn recover_frame(location: Location, batch: &Batch, absent: &Arc<[usize]>, state: &mut State) {
+/// Leaves out destinations that were dropped, also those whose slots are in use again.
+fn keep_meant(routed: &mut Vec<(usize, u64)>, opening: &Opening, state: &State) {
+    let is_meant = |(index, _): &(usize, u64)| {
+        let cursor = state.cursors.get(*index).filter(|cursor| !cursor.dropped);
+        cursor.is_some_and(|cursor| opening.means(*index, cursor.id))
+    };
+    routed.retain(is_meant);
+}
+
+fn recover_frame(location: Location, batch: &Batch, opening: &Opening, state: &mut State) {
     let header = batch.header();
     let here = (location.segment, location.offset);
     let is_ended = state.ended.get(&header.stream).is_some_and(|last| here <= *last);
@@ -339,7 +349,7 @@ fn recover_frame(location: Location, batch: &Batch, absent: &Arc<[usize]>, state
         known.last_frame = known.last_frame.max(Some(here));
     }
     let mut routed = batch.routed_counts();
-    routed.retain(|(index, _)| state.cursors.get(*index).is_some_and(|c| !c.dropped));
+    keep_meant(&mut routed, opening, state);
     if is_dead((header.stream, header.end(), location), &routed, state) {
         state.dead.push(location);
         return;
@@ -353,7 +363,7 @@ fn recover_frame(location: Location, batch: &Batch, absent: &Arc<[usize]>, state
         base: header.base(),
         repeatable: header.repeatable,
         tail: CommitTail::of(batch),
-        absent: absent.clone(),
+        absent: opening.absent.clone(),
         records: u64::from(header.record_count),
         routed,
         positions: Vec::new(),

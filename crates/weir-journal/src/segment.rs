@@ -49,11 +49,14 @@ const ABSENT: u32 = 1 << 31;
 
 /// A fresh salt and the table of names: which destination each bit of a route means, and whether it
 /// was configured. It makes a segment readable by itself, even when the cursor log is lost.
-pub(crate) fn encode_names<'a>(names: impl Iterator<Item = (usize, &'a str, bool)>) -> Vec<u8> {
+pub(crate) fn encode_names<'a>(
+    names: impl Iterator<Item = (usize, u64, &'a str, bool)>,
+) -> Vec<u8> {
     let mut table = Vec::new();
-    for (index, name, is_configured) in names {
+    for (index, id, name, is_configured) in names {
         let flag = if is_configured { 0 } else { ABSENT };
         table.extend_from_slice(&(index as u32 | flag).to_le_bytes());
+        table.extend_from_slice(&id.to_le_bytes());
         table.extend_from_slice(&(name.len() as u32).to_le_bytes());
         table.extend_from_slice(name.as_bytes());
     }
@@ -68,11 +71,12 @@ pub(crate) fn encode_names<'a>(names: impl Iterator<Item = (usize, &'a str, bool
 
 fn decode_names(mut table: &[u8], opening: &mut Opening) {
     let mut absent = Vec::new();
-    while let Some((head, rest)) = table.split_at_checked(8) {
+    while let Some((head, rest)) = table.split_at_checked(16) {
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| head[at + i]));
-        let Some((name, rest)) = rest.split_at_checked(u32_at(4) as usize) else { break };
+        let Some((name, rest)) = rest.split_at_checked(u32_at(12) as usize) else { break };
         let index = (u32_at(0) & !ABSENT) as usize;
-        opening.names.push((index, String::from_utf8_lossy(name).into_owned()));
+        let id = u64::from(u32_at(4)) | u64::from(u32_at(8)) << 32;
+        opening.names.push((index, id, String::from_utf8_lossy(name).into_owned()));
         if u32_at(0) & ABSENT != 0 {
             absent.push(index);
         }
@@ -123,10 +127,18 @@ pub(crate) struct Opening {
     pub(crate) frames_at: u64,
     /// Belongs to its index.
     pub(crate) salt: [u8; SALT_LEN],
-    /// Destinations by the index of their route bit.
-    pub(crate) names: Vec<(usize, String)>,
+    /// Destinations by the index of their route bit, with their ids.
+    pub(crate) names: Vec<(usize, u64, String)>,
     /// Those that were not configured: no frame is routed to them.
     pub(crate) absent: Arc<[usize]>,
+}
+
+impl Opening {
+    /// Whether a route bit in this segment still means the destination that has that slot and id
+    /// now. Without a table that can be read, what the cursor log says has to do.
+    pub(crate) fn means(&self, index: usize, id: u64) -> bool {
+        self.names.is_empty() || self.names.iter().any(|(i, known, _)| *i == index && *known == id)
+    }
 }
 
 /// Reads the header of a segment. An unknown version is the only error that is not the disk's.

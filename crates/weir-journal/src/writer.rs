@@ -21,7 +21,7 @@ use crate::limits::{DISK_RETRY_INTERVAL, FRAMES_PER_WRITE};
 use crate::recovery::{Lock, Opened};
 use crate::segment::{self, SALT_LEN};
 use crate::spec::{RefusedReason, Step};
-use crate::state::{Hole, Location, Move, SegmentState, Work};
+use crate::state::{Hole, Location, Move, Work};
 
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -308,8 +308,8 @@ impl Writer {
     fn open_segment_if_needed(&mut self) -> io::Result<()> {
         let (limit, dir, names_version, names) = {
             let state = self.shared.lock();
-            let names = state.cursors.iter().enumerate();
-            let names = names.map(|(index, c)| (index, c.name.as_str(), c.is_active()));
+            let named = state.cursors.iter().enumerate().filter(|(_, c)| !c.dropped);
+            let names = named.map(|(index, c)| (index, c.id, c.name.as_str(), c.is_active()));
             let version = state.names_version;
             let is_same = self.current.as_ref().is_some_and(|c| c.names_version == version);
             let names = if is_same { Vec::new() } else { segment::encode_names(names) };
@@ -328,7 +328,7 @@ impl Writer {
         self.next_segment += 1;
         let (file, len) = segment::create(&*self.disk, &dir, id, &names)?;
         let file: Arc<dyn DiskFile> = Arc::from(file);
-        self.shared.lock().segments.insert(id, SegmentState::new(file.clone(), len));
+        self.shared.change(|state| state.add_segment(id, file.clone(), len));
         let (unsynced, salt) = (Vec::new(), segment::salt_of(&names));
         let (path, failed) = (segment::file_name(&dir, id), false);
         self.current = Some(Current { id, path, file, len, unsynced, names_version, salt, failed });

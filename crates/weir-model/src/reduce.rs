@@ -5,7 +5,7 @@ use crate::builder::{BatchBuilder, NewRecord, Seal};
 use crate::frame::HEADER_LEN;
 
 impl Batch {
-    /// The records that any of these destinations gets, routed as they are, in a batch from the
+    /// The records that any of these destinations gets, routed to them alone, in a batch from the
     /// same base to the same end, with the same book and state. `None` when that cannot be built.
     pub fn only_for(&self, cursors: &[usize]) -> Option<Self> {
         let header = self.header();
@@ -31,9 +31,17 @@ impl Batch {
         if self.is_utf8() {
             builder.vouch_utf8(HEADER_LEN..builder.arena().len());
         }
+        let mut wanted = vec![0; cursors.iter().max().map_or(0, |last| last / 64 + 1)];
+        for cursor in cursors {
+            wanted[cursor / 64] |= 1 << (cursor % 64);
+        }
         builder.route_all(&[]);
         for (index, original) in kept.into_iter().enumerate() {
-            builder.route(index, &self.mask_of(original)).ok()?;
+            let mut mask = self.mask_of(original);
+            for (word, bits) in mask.iter_mut().enumerate() {
+                *bits &= wanted.get(word).copied().unwrap_or(0);
+            }
+            builder.route(index, &mask).ok()?;
         }
         let keys: Vec<u64> = self.keys().collect();
         Some(builder.seal(&Seal {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use weir_model::limits::CURSORS_MAX;
 use weir_model::{CursorBook, DiscardReason, StreamId};
 
 use super::State;
@@ -21,6 +22,8 @@ use crate::spec::{CursorSpec, WhenFull};
 )]
 pub(crate) struct CursorState {
     pub(crate) name: String,
+    /// Distinguishes destinations that had the same slot one after the other; grows with each.
+    pub(crate) id: u64,
     pub(crate) spec: Option<CursorSpec>,
     pub(crate) dropped: bool,
     /// First seen in this run.
@@ -63,9 +66,10 @@ pub(crate) struct CursorState {
 }
 
 impl CursorState {
-    pub(crate) fn new(name: String) -> Self {
+    pub(crate) fn new(name: String, id: u64) -> Self {
         Self {
             name,
+            id,
             spec: None,
             dropped: false,
             fresh: true,
@@ -134,6 +138,47 @@ impl CursorState {
 }
 
 impl State {
+    /// The slot of the destination of that name, or one for it: a new one, or that of a destination
+    /// that was dropped and that no segment names any more. `None` when there are too many.
+    pub(crate) fn slot_of(&mut self, name: &str, now: Duration) -> Option<usize> {
+        let is_it = |c: &CursorState| c.name == name && !c.dropped;
+        if let Some(index) = self.cursors.iter().position(is_it) {
+            self.names_version += u64::from(!self.cursors[index].is_active());
+            return Some(index);
+        }
+        let id = self.cursors.iter().map(|c| c.id).max().unwrap_or(0) + 1;
+        let fresh = CursorState::new(name.to_owned(), id);
+        let is_named = |index: usize| self.segments.values().any(|s| s.names.contains(&index));
+        let is_free = |(index, c): &(usize, &CursorState)| c.dropped && !is_named(*index);
+        let free = self.cursors.iter().enumerate().find(is_free).map(|(index, _)| index);
+        let index = free.unwrap_or(self.cursors.len());
+        if index >= CURSORS_MAX {
+            return None;
+        }
+        self.names_version += 1;
+        if free.is_none() {
+            self.cursors.push(fresh);
+            return Some(index);
+        }
+        self.cursors[index] = fresh;
+        for stream in self.forget_destination(index) {
+            self.mark_dirty(stream, now);
+        }
+        Some(index)
+    }
+
+    /// No stream has heard of whoever has that slot now. Returns those that knew its predecessor.
+    pub(crate) fn forget_destination(&mut self, index: usize) -> Vec<StreamId> {
+        let mut changed = Vec::new();
+        for (stream, known) in &mut self.streams {
+            if known.places.is_known_to(index) {
+                known.places.set_unknown(index);
+                changed.push(*stream);
+            }
+        }
+        changed
+    }
+
     /// Forgets a destination that is no longer configured; what it still needed is discarded.
     pub(crate) fn drop_cursor(&mut self, name: &str, now: Duration) -> bool {
         let inactive = |c: &CursorState| c.name == name && !c.dropped && !c.is_active();

@@ -146,6 +146,8 @@ pub(crate) struct SourceState {
 #[derive(Debug)]
 pub(crate) struct SegmentState {
     pub(crate) file: Arc<dyn DiskFile>,
+    /// Slots of the destinations that its table names.
+    pub(crate) names: Vec<usize>,
     pub(crate) len: u64,
     pub(crate) live_frames: u64,
     pub(crate) sealed: bool,
@@ -161,9 +163,10 @@ pub(crate) struct SegmentState {
 
 impl SegmentState {
     /// One that begins, or was found.
-    pub(crate) fn new(file: Arc<dyn DiskFile>, len: u64) -> Self {
+    pub(crate) fn new(file: Arc<dyn DiskFile>, len: u64, names: Vec<usize>) -> Self {
         Self {
             file,
+            names,
             len,
             live_frames: 0,
             sealed: false,

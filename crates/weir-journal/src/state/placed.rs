@@ -61,6 +61,13 @@ impl State {
         (holes, deleted)
     }
 
+    /// A segment was begun, with all destinations in its table that were not dropped.
+    pub(crate) fn add_segment(&mut self, id: u64, file: Arc<dyn DiskFile>, len: u64) {
+        let named = self.cursors.iter().enumerate().filter(|(_, c)| !c.dropped);
+        let names = named.map(|(index, _)| index).collect();
+        self.segments.insert(id, SegmentState::new(file, len, names));
+    }
+
     /// A frame stands behind all others of its segment.
     pub(super) fn add_frame(&mut self, batch: &Batch, at: Location, tail: Arc<CommitTail>) {
         let Some(segment) = self.segments.get_mut(&at.segment) else { return };
