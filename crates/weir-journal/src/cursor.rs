@@ -202,6 +202,7 @@ impl Cursor {
                 continue;
             }
             tracing::error!(%error, records = taken.routed, "a batch in the journal cannot be read any more; its records are discarded");
+            self.shared.lock().note_damage(location);
             return None;
         }
     }

@@ -291,8 +291,7 @@ fn apply_stream(fields: &mut Fields<'_>, state: &mut State) {
         let (rows, rows_before) = (fields.u64(), fields.u64());
         let candidates = marks.iter().chain(&epoch_begins).chain([&furthest]);
         let mark = candidates.filter(|mark| mark.end <= committed).max_by_key(|mark| mark.end);
-        let begin =
-            || CommitTail { end: Position::new(committed.epoch, 0), ..CommitTail::default() };
+        let begin = || CommitTail::at(Position::new(committed.epoch, 0));
         let mark = mark.cloned().unwrap_or_else(|| Arc::new(begin()));
         let debt = Debt { until: furthest.end, rows, rows_before };
         let cs = CursorStream { committed, mark, debt, ..CursorStream::default() };

@@ -21,6 +21,10 @@ const MAGIC: [u8; 4] = *b"WIDX";
 /// Checksum, length and magic.
 const END_LEN: usize = 12;
 const FLAG_REPEATABLE: u8 = 1;
+/// Book and state at the end of the frame stand in its entry.
+const FLAG_TAIL: u8 = 2;
+/// Larger states stay in their frames: the index is to be read whole at the start.
+const STATE_BYTES_MAX: usize = 1024;
 
 /// What is known of a frame beside its place: enough to recognise it wherever it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,6 +52,10 @@ pub(crate) struct IndexEntry {
     pub(crate) location: Location,
     pub(crate) key: FrameKey,
     pub(crate) repeatable: bool,
+    /// Records in it.
+    pub(crate) records: u64,
+    /// What a commit at its end persists, unless that is large: then it stands in the frame alone.
+    pub(crate) tail: Option<Arc<CommitTail>>,
     /// Records for each destination that gets any.
     pub(crate) routed: Vec<(usize, u64)>,
     pub(crate) keys: Vec<u64>,
@@ -76,6 +84,8 @@ impl SegmentIndex {
             location,
             key: FrameKey::of(header),
             repeatable: header.repeatable,
+            records: u64::from(header.record_count),
+            tail: Some(tail.clone()).filter(|tail| tail.state.len() <= STATE_BYTES_MAX),
             routed: batch.routed_counts(),
             keys: batch.keys().collect(),
         });
@@ -131,7 +141,11 @@ impl SegmentIndex {
 fn encode_entry(entry: &IndexEntry, out: &mut Vec<u8>) {
     out.extend_from_slice(&entry.location.offset.to_le_bytes());
     put_u32(out, entry.key.len);
-    out.push(u8::from(entry.repeatable) * FLAG_REPEATABLE);
+    let repeatable = u8::from(entry.repeatable) * FLAG_REPEATABLE;
+    let tail = u8::from(entry.tail.is_some()) * FLAG_TAIL;
+    out.push(repeatable | tail);
+    // A frame has fewer records than that.
+    put_u32(out, entry.records as u32);
     out.extend_from_slice(&entry.key.stream.0.to_le_bytes());
     put_u32(out, entry.key.base.epoch);
     out.extend_from_slice(&entry.key.base.offset.to_le_bytes());
@@ -139,16 +153,19 @@ fn encode_entry(entry: &IndexEntry, out: &mut Vec<u8>) {
     put_encoded(out, |out| {
         for (destination, count) in &entry.routed {
             put_u32(out, *destination as u32);
-            // A frame has fewer records than that.
             put_u32(out, *count as u32);
         }
     });
     let keys: Vec<u8> = entry.keys.iter().flat_map(|key| key.to_le_bytes()).collect();
     put_bytes(out, &keys);
+    if let Some(tail) = &entry.tail {
+        put_tail(out, tail);
+    }
 }
 
 fn decode_entry(fields: &mut Fields<'_>, segment: u64) -> IndexEntry {
     let (offset, len, flags) = (fields.u64(), fields.u32(), fields.u8());
+    let records = u64::from(fields.u32());
     let (stream, epoch) = (StreamId(fields.u64()), fields.u32());
     let [base, end] = [fields.u64(), fields.u64()].map(|at| Position::new(epoch, at));
     let (mut routed, mut keys) = (Fields(fields.bytes()), Fields(fields.bytes()));
@@ -156,6 +173,8 @@ fn decode_entry(fields: &mut Fields<'_>, segment: u64) -> IndexEntry {
         location: Location { segment, offset, len },
         key: FrameKey { stream, base, end, len },
         repeatable: flags & FLAG_REPEATABLE != 0,
+        records,
+        tail: (flags & FLAG_TAIL != 0).then(|| fields.tail()),
         routed: Vec::new(),
         keys: Vec::new(),
     };

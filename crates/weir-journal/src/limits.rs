@@ -67,6 +67,10 @@ pub(crate) const STATEMENT_INTERVAL: Duration = Duration::from_secs(1);
 /// when a file is truncated again and again while no destination takes anything.
 pub(crate) const EPOCHS_MAX: usize = 16;
 
+/// Frames after which a segment is closed, however small they are: what its index takes in memory
+/// while it is open, and at a start.
+pub(crate) const SEGMENT_FRAMES_MAX: usize = 16 * 1024;
+
 /// A newest segment of at most so many bytes without a whole header was being begun when the machine
 /// stopped: head and names of a few dozen destinations. A longer one was written to.
 pub(crate) const BEGINNING_BYTES_MAX: u64 = 4096;

@@ -13,7 +13,7 @@ use weir_host::{Disk, DiskFile, OpenMode};
 use weir_model::{Batch, DiscardReason, Position, StreamId};
 
 use crate::cursor_log::{self, CursorLog};
-use crate::index::SegmentIndex;
+use crate::index::{self, FrameKey, IndexEntry, SegmentIndex};
 use crate::limits::{BEGINNING_BYTES_MAX, COPY_BYTES};
 use crate::scan::{self, Scan};
 use crate::segment::{self, Opening};
@@ -121,6 +121,12 @@ impl Found<'_> {
     fn recover(&self, state: &mut State) -> Result<(), JournalError> {
         let file = self.disk.open(&self.path, OpenMode::ReadWrite);
         let file = file.map_err(self.io_error("cannot open"))?;
+        if let Some(index) =
+            self.index_alone(&*file, state).map_err(self.io_error("cannot read"))?
+        {
+            self.recover_by_index(file, index, state);
+            return Ok(());
+        }
         let mut frames = Vec::new();
         let scan = scan::scan(&*file, self.id, self.opening, |at, batch| frames.push((at, batch)));
         let mut scan = scan.map_err(self.io_error("cannot read"))?;
@@ -149,12 +155,102 @@ impl Found<'_> {
         });
         state.segments.insert(self.id, segment);
         for (location, batch) in frames {
-            recover_frame(location, &batch, self.opening, state);
+            let header = batch.header();
+            let frame = RecoveredFrame {
+                location,
+                source: header.source,
+                group: header.group,
+                base: header.base(),
+                repeatable: header.repeatable,
+                tail: CommitTail::of(&batch),
+                absent: self.opening.absent.clone(),
+                records: u64::from(header.record_count),
+                routed: batch.routed_counts(),
+                positions: Vec::new(),
+                missing: None,
+            };
+            recover_frame(header.stream, frame, self.opening, state);
         }
         for (stream, frame) in missing {
             state.recovered.entry(stream).or_default().push(frame);
         }
         Ok(())
+    }
+
+    /// The index, when it will do without looking at every byte: the log and the head of the segment
+    /// are whole, nothing came or went between the frames, and those that their source would read
+    /// again are there. Whether the others are is seen when they are taken.
+    fn index_alone(&self, file: &dyn DiskFile, state: &State) -> io::Result<Option<SegmentIndex>> {
+        if !self.is_log_whole || self.opening.names.is_empty() {
+            return Ok(None);
+        }
+        let read = index::read(file, self.id, self.opening.salt, self.opening.frames_at);
+        let (index, index_at) = match read {
+            Ok(Some(read)) => read,
+            Ok(None) => return Ok(None),
+            Err(error) if segment::is_damage(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let frames_end = index
+            .entries
+            .last()
+            .map_or(self.opening.frames_at, |last| last.location.offset + u64::from(last.key.len));
+        if frames_end != index_at {
+            return Ok(None);
+        }
+        for entry in &index.entries {
+            if self.is_entry_dead(entry, state) {
+                continue;
+            }
+            let is_there = || {
+                let batch = segment::read_frame(file, entry.location);
+                batch.is_ok_and(|batch| FrameKey::of(batch.header()) == entry.key)
+            };
+            if entry.tail.is_none() || (entry.repeatable && !is_there()) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(index))
+    }
+
+    fn is_entry_dead(&self, entry: &IndexEntry, state: &State) -> bool {
+        let mut routed = entry.routed.clone();
+        keep_meant(&mut routed, self.opening, state);
+        is_dead((entry.key.stream, entry.key.end, entry.location), &routed, state)
+    }
+
+    /// What the index says of the frames is all that is needed until they are taken. A segment without
+    /// any that is needed goes as all others do: should its removal not last, it is known that its
+    /// frames are dead.
+    fn recover_by_index(&self, file: Box<dyn DiskFile>, index: SegmentIndex, state: &mut State) {
+        let names = self.opening.names.iter().map(|(index, ..)| *index).collect();
+        let len = file.len().unwrap_or_default();
+        let mut segment = SegmentState::new(Arc::from(file), len, names);
+        segment.is_indexed = true;
+        segment.sealed = true;
+        segment.live_frames = index.entries.len() as u64;
+        state.segments.insert(self.id, segment);
+        if index.entries.is_empty() {
+            state.dead.push(Location { segment: self.id, offset: 0, len: 0 });
+        }
+        for entry in index.entries {
+            let stream = entry.key.stream;
+            let Some(end) = index.streams.get(&stream) else { continue };
+            let frame = RecoveredFrame {
+                location: entry.location,
+                source: end.source,
+                group: end.group,
+                base: entry.key.base,
+                repeatable: entry.repeatable,
+                tail: entry.tail.unwrap_or_else(|| Arc::new(CommitTail::at(entry.key.end))),
+                absent: self.opening.absent.clone(),
+                records: entry.records,
+                routed: entry.routed,
+                positions: Vec::new(),
+                missing: None,
+            };
+            recover_frame(stream, frame, self.opening, state);
+        }
     }
 
     /// Frames that the index names, that some destination still needs and that are not there. Zeros
@@ -341,35 +437,26 @@ fn keep_meant(routed: &mut Vec<(usize, u64)>, opening: &Opening, state: &State) 
     routed.retain(is_meant);
 }
 
-fn recover_frame(location: Location, batch: &Batch, opening: &Opening, state: &mut State) {
-    let header = batch.header();
+fn recover_frame(
+    stream: StreamId,
+    mut frame: RecoveredFrame,
+    opening: &Opening,
+    state: &mut State,
+) {
+    let location = frame.location;
     let here = (location.segment, location.offset);
-    let is_ended = state.ended.get(&header.stream).is_some_and(|last| here <= *last);
-    if let Some(known) = state.streams.get_mut(&header.stream).filter(|_| !is_ended) {
+    let is_ended = state.ended.get(&stream).is_some_and(|last| here <= *last);
+    if let Some(known) = state.streams.get_mut(&stream).filter(|_| !is_ended) {
         known.last_frame = known.last_frame.max(Some(here));
     }
-    let mut routed = batch.routed_counts();
-    keep_meant(&mut routed, opening, state);
-    if is_dead((header.stream, header.end(), location), &routed, state) {
+    keep_meant(&mut frame.routed, opening, state);
+    if is_dead((stream, frame.tail.end, location), &frame.routed, state) {
         state.dead.push(location);
         return;
     }
     state.recovery.frames += 1;
     state.recovery.frame_bytes += u64::from(location.len);
-    let frame = RecoveredFrame {
-        location,
-        source: header.source,
-        group: header.group,
-        base: header.base(),
-        repeatable: header.repeatable,
-        tail: CommitTail::of(batch),
-        absent: opening.absent.clone(),
-        records: u64::from(header.record_count),
-        routed,
-        positions: Vec::new(),
-        missing: None,
-    };
-    state.recovered.entry(header.stream).or_default().push(frame);
+    state.recovered.entry(stream).or_default().push(frame);
 }
 
 /// What a missing frame held may stand in others, too: what was in doubt was written again.

@@ -17,7 +17,7 @@ use weir_model::Batch;
 use crate::Shared;
 use crate::cursor_log::{self, CursorLog, Records};
 use crate::index::SegmentIndex;
-use crate::limits::{DISK_RETRY_INTERVAL, FRAMES_PER_WRITE};
+use crate::limits::{DISK_RETRY_INTERVAL, FRAMES_PER_WRITE, SEGMENT_FRAMES_MAX};
 use crate::recovery::{Lock, Opened};
 use crate::segment::{self, SALT_LEN};
 use crate::spec::{RefusedReason, Step};
@@ -42,6 +42,7 @@ struct Current {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     len: u64,
+    frames: usize,
     /// Frames that were written and not flushed.
     unsynced: Vec<Unsynced>,
     names_version: u64,
@@ -79,6 +80,7 @@ impl Current {
             return Err(error);
         }
         self.len = at;
+        self.frames += group.len();
         Ok(locations)
     }
 }
@@ -255,7 +257,10 @@ impl Writer {
     fn rewritten(&self, moved: Move) -> Option<(Move, Arc<Batch>)> {
         let from = moved.from;
         let file = self.shared.lock().segments.get(&from.segment).map(|s| s.file.clone())?;
-        let batch = segment::read_frame(&*file, from).ok()?;
+        let Ok(batch) = segment::read_frame(&*file, from) else {
+            self.shared.lock().note_damage(from);
+            return None;
+        };
         let left = batch.only_for(&moved.cursors).unwrap_or(batch);
         Some((moved, Arc::new(left)))
     }
@@ -315,7 +320,8 @@ impl Writer {
             let names = if is_same { Vec::new() } else { segment::encode_names(names) };
             (state.config.segment_bytes, state.config.dir.clone(), version, names)
         };
-        let is_done = |c: &Current| c.failed || c.len >= limit || c.names_version != names_version;
+        let is_full = |c: &Current| c.len >= limit || c.frames >= SEGMENT_FRAMES_MAX;
+        let is_done = |c: &Current| c.failed || is_full(c) || c.names_version != names_version;
         if self.current.as_ref().is_some_and(is_done) {
             self.close_segment()?;
             // The names were left out above if only the length made a new segment necessary.
@@ -331,7 +337,9 @@ impl Writer {
         self.shared.change(|state| state.add_segment(id, file.clone(), len));
         let (unsynced, salt) = (Vec::new(), segment::salt_of(&names));
         let (path, failed) = (segment::file_name(&dir, id), false);
-        self.current = Some(Current { id, path, file, len, unsynced, names_version, salt, failed });
+        let frames = 0;
+        self.current =
+            Some(Current { id, path, file, len, frames, unsynced, names_version, salt, failed });
         Ok(())
     }
 

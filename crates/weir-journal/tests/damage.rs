@@ -12,7 +12,7 @@ use support::{cursor_spec, numbers, open_gone, open_stream, take};
 use weir_host::RealClock;
 use weir_journal::{Journal, JournalConfig, JournalError, Recovery, WritePolicy};
 use weir_model::{DiscardReason, StreamId};
-use weir_testkit::FaultyDisk;
+use weir_testkit::{CallKind, FaultyDisk};
 
 const DIR: &str = "/data/journal";
 const FRAMES: u64 = 12;
@@ -118,18 +118,63 @@ fn a_damaged_header_field_costs_one_frame_at_most() {
 fn damage_is_set_aside_once_however_often_weir_starts() {
     let disk = filled();
     let segment = files(&disk, "wseg")[0].clone();
-    let damaged = changed(&disk, &segment, |bytes| bytes[900] ^= 1);
+    // Without its index every byte is looked at, at each start.
+    let damaged = changed(&disk, &segment, |bytes| {
+        bytes[900] ^= 1;
+        let len = bytes.len();
+        bytes[len - 1] ^= 1;
+    });
     let mut sizes = Vec::new();
     for _ in 0..3 {
         let journal = open(small(), Arc::new(damaged.clone()));
         let _holds_the_segment = cursor(&journal, "hec");
         assert!(journal.ledger().journal.recovery.damaged_bytes > 0);
         journal.shutdown();
-        let bad = files(&damaged, "bad");
-        sizes.push(bad.iter().map(|p| damaged.content(p).unwrap().len()).collect::<Vec<_>>());
+        sizes.push(sizes_of_bad(&damaged));
+        // The start has written the index anew.
+        let at = damaged.content(&segment).unwrap().len() - 1;
+        damaged.put(&segment, &{
+            let mut bytes = damaged.content(&segment).unwrap();
+            bytes[at] ^= 1;
+            bytes
+        });
     }
-    assert_eq!(sizes[0].len(), 1);
-    assert!(sizes.iter().all(|s| *s == sizes[0]), "{sizes:?}");
+    assert!(sizes.iter().all(|s| !s.is_empty() && s[0] == sizes[0][0]), "{sizes:?}");
+}
+
+fn sizes_of_bad(disk: &FaultyDisk) -> Vec<usize> {
+    files(disk, "bad").iter().map(|path| disk.content(path).unwrap().len()).collect()
+}
+
+#[test]
+fn a_start_reads_indexes_and_what_is_damaged_is_found_when_it_is_taken() {
+    let disk = filled();
+    let segments = files(&disk, "wseg");
+    let copy = disk.kill();
+    let before = copy.faults().calls(CallKind::Read);
+    let journal = open(small(), Arc::new(copy.clone()));
+    assert_eq!(journal.ledger().journal.recovery.frames, FRAMES);
+    journal.shutdown();
+    let reads = copy.faults().calls(CallKind::Read) - before;
+    assert!(reads <= 6 * segments.len() as u64, "{reads} reads for {} segments", segments.len());
+
+    let damaged = changed(&disk, &segments[0], |bytes| bytes[900] ^= 1);
+    for start in 0..3 {
+        let journal = open(small(), Arc::new(damaged.clone()));
+        let mut hec = cursor(&journal, "hec");
+        journal.release_unclaimed();
+        let got = drain(&mut hec).len() as u64;
+        let recovery = journal.ledger().journal.recovery;
+        if start == 0 {
+            assert_eq!(got, FRAMES - 1);
+            assert_eq!(recovery.lost.iter().map(|lost| lost.records).sum::<u64>(), 1);
+            assert!(recovery.damaged_bytes > 0);
+        }
+        assert_books_balance(&journal);
+        journal.shutdown();
+        // The segment is kept for people, as it was.
+        assert_eq!(sizes_of_bad(&damaged).len(), 1, "start {start}");
+    }
 }
 
 #[test]

@@ -125,7 +125,7 @@ impl State {
         let candidates = of_cursors.chain(of_stream).chain(of_frames);
         let is_usable = |tail: &&Arc<CommitTail>| tail.end <= at && tail.end >= content.begin;
         let best = candidates.filter(is_usable).max_by_key(|tail| tail.end);
-        let begin = || CommitTail { end: content.begin.min(at), ..CommitTail::default() };
+        let begin = || CommitTail::at(content.begin.min(at));
         best.cloned().unwrap_or_else(|| Arc::new(begin()))
     }
 
@@ -234,7 +234,7 @@ impl State {
         now: Duration,
     ) {
         let Some(first) = frames.first() else { return };
-        let begin = Arc::new(CommitTail { end: first.base, ..CommitTail::default() });
+        let begin = Arc::new(CommitTail::at(first.base));
         let routed = frames.iter().flat_map(|frame| frame.routed.iter().map(|(index, _)| *index));
         let routed: BTreeSet<usize> = routed.collect();
         self.introduce(stream, now, |index| routed.contains(&index).then(|| begin.clone()));
@@ -327,7 +327,7 @@ impl State {
         let furthest = known.furthest.clone();
         let is_gone = keep_up_to.is_none();
         let begin = known.begin_of(content.epoch).cloned();
-        let unknown = || Arc::new(CommitTail { end: content.begin, ..CommitTail::default() });
+        let unknown = || Arc::new(CommitTail::at(content.begin));
         let begin = begin.unwrap_or_else(unknown);
         let mut is_older_settled = content.epoch == 0 || is_gone;
         let mut is_settled = !is_gone;
@@ -525,7 +525,7 @@ impl ResumePoint {
 fn begin_of_unknown(spec: &StreamSpec<'_>, frames: &[RecoveredFrame]) -> Arc<CommitTail> {
     let start = CommitTail { end: spec.start, state: spec.state.into(), book: spec.book };
     let first = frames.first().filter(|f| f.base < spec.start);
-    Arc::new(first.map_or(start, |f| CommitTail { end: f.base, ..CommitTail::default() }))
+    Arc::new(first.map_or(start, |f| CommitTail::at(f.base)))
 }
 
 /// What a source can still read of a stream: its latest epoch, from its beginning on. What was

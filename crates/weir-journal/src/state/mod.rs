@@ -64,6 +64,11 @@ pub(crate) struct CommitTail {
 }
 
 impl CommitTail {
+    /// A place of which nothing else is known.
+    pub(crate) fn at(end: Position) -> Self {
+        Self { end, ..Self::default() }
+    }
+
     pub(crate) fn of(batch: &Batch) -> Arc<Self> {
         Arc::new(Self {
             end: batch.header().end(),

@@ -50,7 +50,8 @@ impl State {
                 self.segments.remove(&id);
                 continue;
             }
-            if segment.is_indexed {
+            // What is damaged stays for people, until the whole segment is set aside.
+            if segment.is_indexed && !segment.is_strange {
                 let ready = ready.into_iter();
                 holes.extend(ready.map(|(start, len)| Hole::new(id, segment, start, len)));
             }
@@ -59,6 +60,19 @@ impl State {
             self.forget_ended();
         }
         (holes, deleted)
+    }
+
+    /// A frame that should be there cannot be read: its segment is kept for people.
+    pub(crate) fn note_damage(&mut self, at: Location) {
+        let Some(segment) = self.segments.get_mut(&at.segment) else { return };
+        if !std::mem::replace(&mut segment.is_strange, true) {
+            tracing::error!(
+                segment = at.segment,
+                offset = at.offset,
+                "a journal segment is damaged; it will be set aside"
+            );
+        }
+        self.recovery.damaged_bytes += u64::from(at.len);
     }
 
     /// A segment was begun, with all destinations in its table that were not dropped.
