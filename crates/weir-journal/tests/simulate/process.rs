@@ -23,6 +23,8 @@ type Row = (u64, usize, u64);
 
 /// Steps after which the writer must have found an end.
 const STEPS_MAX: u32 = 10_000;
+/// Times that all is due after which a disk that is well has everything.
+const ROUNDS_MAX: u32 = 5;
 
 pub(crate) struct Process {
     pub(crate) journal: Journal,
@@ -54,15 +56,21 @@ impl Process {
         }
     }
 
-    /// Writes everything that is due.
-    pub(crate) fn catch_up(&mut self) {
-        // Frames are written first, and then it is stated that they are there.
-        for _ in 0..2 {
+    /// Writes everything that is due; false when something is still left to write.
+    pub(crate) fn catch_up(&mut self) -> bool {
+        // Frames are written first, then it falls due to state that they are there, and that waits
+        // for company as all positions do; what failed is tried again before.
+        for _ in 0..ROUNDS_MAX {
             // Longer than a failing disk is left alone, and than statements wait.
             self.clock.advance(ALL_IS_DUE + Duration::from_millis(1500));
-            let is_idle = (0..STEPS_MAX).any(|_| self.writer.step() != Step::Worked);
-            assert!(is_idle, "the writer finds no end: {:?}", self.journal.ledger().journal);
+            let mut steps = (0..STEPS_MAX).map(|_| self.writer.step());
+            let last = steps.find(|step| *step != Step::Worked);
+            assert!(last.is_some(), "no end is found: {:?}", self.journal.ledger().journal);
+            if last == Some(Step::Idle { wait: None }) {
+                return true;
+            }
         }
+        false
     }
 
     pub(crate) fn is_disk_well(&self) -> bool {
@@ -155,14 +163,15 @@ impl Reader {
         taken.back().map_or(&[], |taken| &taken.rows)
     }
 
-    /// Settles one of the deliveries that it has, each row by its fate.
-    pub(crate) fn ack(&mut self, sink: &mut Sink, rng: &mut Rng) {
+    /// Settles one of the deliveries that it has, each row by its fate; returns its first row.
+    pub(crate) fn ack(&mut self, sink: &mut Sink, rng: &mut Rng) -> Option<(usize, u64)> {
         if self.in_hand.is_empty() {
-            return;
+            return None;
         }
         let (serial, delivery) = self.in_hand.remove(rng.usize(..self.in_hand.len()));
         let outcome = self.settle(sink, delivery.stream(), serial);
         self.cursor.ack(&delivery, outcome);
+        delivery.records().next().map(|(_, record)| parse(record.body))
     }
 
     fn settle(&mut self, sink: &mut Sink, stream: StreamId, serial: u64) -> Outcome {

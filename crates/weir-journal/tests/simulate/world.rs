@@ -187,7 +187,12 @@ impl<'a> World<'a> {
                             self.trace.note(|| format!("  {} takes {taken:?}", sink.name));
                         }
                     }
-                    What::Ack => (0..rng.u32(1..4)).for_each(|_| reader.ack(sink, rng)),
+                    What::Ack => {
+                        for _ in 0..rng.u32(1..4) {
+                            let settled = reader.ack(sink, rng);
+                            self.trace.note(|| format!("  {} settles {settled:?}", sink.name));
+                        }
+                    }
                     What::Hold if sink.is_plain => reader.hold(sink, rng),
                     What::AckHeld => reader.ack_held(sink),
                     _ => {}
@@ -526,8 +531,7 @@ impl<'a> World<'a> {
     /// Everything that is due is written; what is acknowledged is durable, if the disk is well.
     fn flush(&mut self) -> bool {
         let Some(process) = &mut self.process else { return false };
-        process.catch_up();
-        let is_durable = !self.disk.is_dead() && process.is_disk_well();
+        let is_durable = process.catch_up() && !self.disk.is_dead() && process.is_disk_well();
         if is_durable {
             self.note_durable();
         }
