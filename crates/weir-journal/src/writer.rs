@@ -186,14 +186,10 @@ impl Writer {
             Ok(()) => self.shared.lock().frames_written(batches, sync),
             Err(error) => self.frames_failed(batches, &error),
         }
+        let now = self.shared.clock.monotonic();
         self.shared.change(|state| {
-            // Frames that were settled while they were being written are free now.
             for (seq, _) in batches {
-                if state.slots.get(seq).is_some_and(|s| s.holders == 0) {
-                    state.remove_slot(*seq);
-                } else {
-                    state.forget_if_unread(*seq);
-                }
+                state.end_writing(*seq, now);
             }
             state.wake_sources_if_room();
         });
@@ -279,7 +275,7 @@ impl Writer {
                 let records = batch.record_count() as u64;
                 let seq = moved.seq;
                 current.unsynced.push(Unsynced { seq, at, moved: Some((moved.from, records)) });
-                state.move_placed(seq, batch, at);
+                state.move_placed(batch, at);
             }
         }
         Ok(())

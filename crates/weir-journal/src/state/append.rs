@@ -448,6 +448,7 @@ impl State {
         self.ring_bytes += memory_bytes;
         if let Some(state) = self.streams.get_mut(&stream) {
             state.ring_bytes += memory_bytes;
+            state.slots += 1;
             state.volatile_slots += u64::from(!durable);
         }
         let slot = Slot {

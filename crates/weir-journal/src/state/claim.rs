@@ -333,7 +333,7 @@ impl State {
         let mut is_settled = !is_gone;
         let mut on_disk = None;
         for frame in frames {
-            self.note_frame(stream, frame.location, true);
+            self.note_frame(stream, frame.location);
             if !is_older_settled && frame.base.epoch >= content.epoch {
                 is_older_settled = true;
                 self.lose_older(stream, &begin, now);
@@ -483,6 +483,9 @@ impl State {
             is_discarded: false,
             tickets: Vec::new(),
         };
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.slots += 1;
+        }
         self.slots.insert(seq, slot);
     }
 
@@ -499,11 +502,8 @@ impl State {
         cursor.kept_bytes += charge;
         cursor.total.routed += routed;
         cursor.in_flight += routed;
-        if let Some(known) = self.streams.get_mut(&stream) {
-            known.held += 1;
-            if let Some(cs) = known.places.get_mut(index) {
-                cs.kept_rows += routed;
-            }
+        if let Some(cs) = self.place_mut(index, stream) {
+            cs.kept_rows += routed;
         }
     }
 }

@@ -130,10 +130,9 @@ impl State {
     }
 
     /// The frame was written anew and stands on disk, but not yet for certain.
-    pub(crate) fn move_placed(&mut self, seq: u64, batch: &Batch, to: Location) {
-        let is_needed = self.slots.contains_key(&seq);
+    pub(crate) fn move_placed(&mut self, batch: &Batch, to: Location) {
         self.add_frame(batch, to, CommitTail::of(batch));
-        self.note_frame(batch.header().stream, to, is_needed);
+        self.note_frame(batch.header().stream, to);
         self.frames_compacted += 1;
         self.moved_bytes += u64::from(to.len);
     }

@@ -203,10 +203,6 @@ impl State {
         cursor.is_book_dirty = true;
         for (seq, _) in held {
             if let Some(stream) = self.slots.get(&seq).map(|slot| slot.stream) {
-                if let Some(known) = self.streams.get_mut(&stream) {
-                    debug_assert!(known.held > 0, "a kept frame is counted");
-                    known.held = known.held.saturating_sub(1);
-                }
                 streams.push(stream);
             }
             self.release(seq);

@@ -433,6 +433,9 @@ impl State {
     /// it is as safe: a ticket may stand for the whole rest of a deleted file.
     pub(crate) fn remove_slot(&mut self, seq: u64) {
         let Some(slot) = self.slots.remove(&seq) else { return };
+        if let Some(known) = self.streams.get_mut(&slot.stream) {
+            known.slots -= 1;
+        }
         self.stranded.remove(&(slot.stream, seq));
         self.held_only.remove(&(slot.stream, seq));
         if !slot.tickets.is_empty() {
@@ -572,7 +575,8 @@ impl State {
     /// Forgets a closed stream once every destination is done with it.
     pub(crate) fn fold_if_done(&mut self, stream: StreamId, now: Duration) {
         let Some(state) = self.streams.get(&stream) else { return };
-        let is_needed = !state.closed || state.held > 0 || self.recovered.contains_key(&stream);
+        // A frame that is still being written would come back after a crash, and be counted again.
+        let is_needed = !state.closed || state.slots > 0 || self.recovered.contains_key(&stream);
         let is_busy = |(index, cs): (usize, &CursorStream)| {
             let is_away = !self.cursors[index].is_active();
             !cs.entries.is_empty() || (is_away && cs.committed < state.tail.end)
@@ -597,14 +601,13 @@ impl State {
         self.positions_since.get_or_insert(now);
     }
 
-    /// A frame of the stream stands here. Should all destinations have got it while it was being
-    /// written, and the stream have ended, it must be known to be dead: else it would come back
-    /// after a restart.
-    pub(crate) fn note_frame(&mut self, stream: StreamId, location: Location, is_needed: bool) {
+    /// A frame of the stream stands here. When the stream ends, it must be known to be dead: else it
+    /// would come back after a restart. (It may have ended while the frame was written anew.)
+    pub(crate) fn note_frame(&mut self, stream: StreamId, location: Location) {
         let here = (location.segment, location.offset);
         if let Some(known) = self.streams.get_mut(&stream) {
             known.last_frame = known.last_frame.max(Some(here));
-        } else if !is_needed {
+        } else {
             self.note_ended(stream, here);
             self.folded.push(Folded { stream });
         }

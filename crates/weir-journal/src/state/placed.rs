@@ -101,8 +101,7 @@ impl State {
                 Some(slot) => slot.location = Some(*location),
                 None => self.dead.push(*location),
             }
-            let is_needed = self.slots.get(seq).is_some_and(|slot| slot.holders > 0);
-            self.note_frame(batch.header().stream, *location, is_needed);
+            self.note_frame(batch.header().stream, *location);
         }
         self.note_disk_use();
     }
@@ -144,8 +143,8 @@ impl State {
             }
         }
         // It had only to be flushed any more; what is being written is freed by whoever writes it.
-        if self.slots.get(&seq).is_some_and(|s| s.holders == 0 && !s.writing) {
-            self.remove_slot(seq);
+        if self.slots.get(&seq).is_some_and(|slot| !slot.writing) {
+            self.end_writing(seq, now);
         }
     }
 
@@ -163,8 +162,11 @@ impl State {
     /// A frame that may not be on disk after all is in memory again (`batch` when it was not there
     /// any more) and waits for the next attempt.
     pub(crate) fn frame_taken_back(&mut self, seq: u64, batch: Option<Batch>, now: Duration) {
-        let Some(slot) = self.slots.get_mut(&seq).filter(|s| !s.synced) else { return };
+        let Some(slot) = self.slots.get_mut(&seq) else { return };
         slot.writing = false;
+        if slot.synced {
+            return;
+        }
         let location = slot.location.take();
         if let Some(batch) = batch.filter(|_| slot.batch.is_none()) {
             slot.memory_bytes = batch.memory_bytes() as u64;

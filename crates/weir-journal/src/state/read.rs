@@ -160,6 +160,19 @@ impl State {
         self.wake_sources_if_room();
     }
 
+    /// The writer has a slot in hand no longer. What was settled meanwhile is free now, and its
+    /// stream may end.
+    pub(crate) fn end_writing(&mut self, seq: u64, now: Duration) {
+        let Some(slot) = self.slots.get(&seq) else { return };
+        let (stream, is_settled) = (slot.stream, slot.holders == 0);
+        if is_settled {
+            self.remove_slot(seq);
+            self.fold_if_done(stream, now);
+        } else {
+            self.forget_if_unread(seq);
+        }
+    }
+
     /// The destination has a copy of a taken entry: it uses up neither its window nor its buffer,
     /// nor memory if nobody else reads it. It becomes one with `before`, an entry of the stream
     /// that the destination holds and will settle together with this one, unless that must reach

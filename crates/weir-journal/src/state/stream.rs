@@ -49,8 +49,9 @@ pub(crate) struct StreamState {
     /// source can read them again.
     pub(crate) volatile_slots: u64,
     pub(crate) closed: bool,
-    /// Frames that are kept for destinations that are not configured.
-    pub(crate) held: u64,
+    /// Batches that some destination needs, also one that is not configured, or that the writer has
+    /// in hand.
+    pub(crate) slots: u64,
     /// The last frame of it that was written, by segment and offset.
     pub(crate) last_frame: Option<(u64, u64)>,
     /// It stands in the list of streams that changed.

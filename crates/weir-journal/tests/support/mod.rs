@@ -315,6 +315,11 @@ impl HeldWriter {
     pub(crate) fn catch_up(&self) {
         self.clock.advance(ALL_IS_DUE);
         self.is_idle.store(false, Ordering::Relaxed);
-        while self.thread.resume() && !self.is_idle.load(Ordering::Relaxed) {}
+        while self.thread.resume() && !self.is_idle() {}
+    }
+
+    /// It has found nothing to do since it was last told to catch up.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_idle.load(Ordering::Relaxed)
     }
 }
