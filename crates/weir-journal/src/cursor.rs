@@ -185,6 +185,7 @@ impl Cursor {
         Some(Delivery { batch, first_record, record_count, cursor: self.index, seq })
     }
 
+    /// Reads the batch where it stands, also if it is written anew meanwhile.
     fn read(&self, taken: &Taken, mut location: Location) -> Option<Batch> {
         loop {
             let file = self.shared.lock().segments.get(&location.segment).map(|s| s.file.clone());

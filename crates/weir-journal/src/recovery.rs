@@ -13,7 +13,7 @@ use weir_host::{Disk, DiskFile, OpenMode};
 use weir_model::{Batch, DiscardReason, Position, StreamId};
 
 use crate::cursor_log::{self, CursorLog};
-use crate::index::{self, FrameKey, IndexEntry, SegmentIndex};
+use crate::index::{self, FrameKey, IndexEntry, SegmentIndex, StreamEnd};
 use crate::limits::{BEGINNING_BYTES_MAX, COPY_BYTES};
 use crate::scan::{self, Scan};
 use crate::segment::{self, Opening};
@@ -236,20 +236,32 @@ impl Found<'_> {
         for entry in index.entries {
             let stream = entry.key.stream;
             let Some(end) = index.streams.get(&stream) else { continue };
-            let frame = RecoveredFrame {
-                location: entry.location,
-                source: end.source,
-                group: end.group,
-                base: entry.key.base,
-                repeatable: entry.repeatable,
-                tail: entry.tail.unwrap_or_else(|| Arc::new(CommitTail::at(entry.key.end))),
-                absent: self.opening.absent.clone(),
-                records: entry.records,
-                routed: entry.routed,
-                positions: Vec::new(),
-                missing: None,
-            };
+            let unknown = || Arc::new(CommitTail::at(entry.key.end));
+            let tail = entry.tail.clone().unwrap_or_else(unknown);
+            let frame = self.indexed(&entry, end, tail);
             recover_frame(stream, frame, self.opening, state);
+        }
+    }
+
+    /// A frame as the index describes it.
+    fn indexed(
+        &self,
+        entry: &IndexEntry,
+        end: &StreamEnd,
+        tail: Arc<CommitTail>,
+    ) -> RecoveredFrame {
+        RecoveredFrame {
+            location: entry.location,
+            source: end.source,
+            group: end.group,
+            base: entry.key.base,
+            repeatable: entry.repeatable,
+            tail,
+            absent: self.opening.absent.clone(),
+            records: entry.records,
+            routed: entry.routed.clone(),
+            positions: Vec::new(),
+            missing: None,
         }
     }
 
@@ -286,20 +298,8 @@ impl Found<'_> {
                 state.recovery.damaged_bytes += u64::from(entry.key.len);
             }
             let reason = if is_doubtful { DiscardReason::Vanished } else { DiscardReason::Damaged };
-            let frame = RecoveredFrame {
-                location: entry.location,
-                source: end.source,
-                group: end.group,
-                base: entry.key.base,
-                repeatable: entry.repeatable,
-                tail,
-                absent: self.opening.absent.clone(),
-                records: 0,
-                routed,
-                positions: Vec::new(),
-                missing: Some(reason),
-            };
-            missing.push((stream, frame));
+            let frame = self.indexed(entry, end, tail);
+            missing.push((stream, RecoveredFrame { routed, missing: Some(reason), ..frame }));
         }
         missing
     }

@@ -48,7 +48,8 @@ impl Batch {
     }
 }
 
-fn copy_record(builder: &mut BatchBuilder, record: &RecordView<'_>) -> Option<()> {
+/// Copies a record, routed to nothing; `None` when it does not fit.
+pub(crate) fn copy_record(builder: &mut BatchBuilder, record: &RecordView<'_>) -> Option<()> {
     let body = builder.append(record.body).ok()?;
     let attributes = builder.append(record.attributes).ok()?;
     let copy = NewRecord {

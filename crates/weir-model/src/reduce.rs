@@ -1,8 +1,9 @@
 //! A batch with fewer of its records: what is left for those that still need any of it.
 
 use crate::Batch;
-use crate::builder::{BatchBuilder, NewRecord, Seal};
+use crate::builder::{BatchBuilder, Seal};
 use crate::frame::HEADER_LEN;
+use crate::merge::copy_record;
 
 impl Batch {
     /// The records that any of these destinations gets, routed to them alone, in a batch from the
@@ -15,17 +16,7 @@ impl Batch {
             if !cursors.iter().any(|cursor| self.is_routed(index, *cursor)) {
                 continue;
             }
-            let body = builder.append(record.body).ok()?;
-            let attributes = builder.append(record.attributes).ok()?;
-            let copy = NewRecord {
-                timestamp_ns: record.timestamp_ns,
-                end_offset: record.position.offset,
-                body,
-                attributes,
-                severity: record.severity,
-                flags: record.flags,
-            };
-            builder.push(&copy).ok()?;
+            copy_record(&mut builder, &record)?;
             kept.push(index);
         }
         if self.is_utf8() {

@@ -131,8 +131,7 @@ impl State {
                     let seen = known.and_then(|known| known.seen(index));
                     seen.is_some_and(|seen| batch.header().end() <= seen)
                 };
-                let is_active = self.cursors.get(index).is_some_and(CursorState::is_active);
-                if !is_active || has_it() {
+                if !self.is_active(index) || has_it() {
                     continue;
                 }
                 let bytes = charge(batch, rows);
@@ -174,18 +173,21 @@ impl State {
         }
     }
 
-    /// The destination for which most is kept; `None` when that is one that is not configured, and
-    /// has no policy.
-    pub(crate) fn retains_most(&self) -> Option<usize> {
+    /// The destination for which most is kept.
+    fn heaviest(&self) -> Option<(usize, &CursorState)> {
         let kept = |(_, c): &(usize, &CursorState)| c.pending_bytes + c.kept_bytes;
-        let heaviest = self.cursors.iter().enumerate().max_by_key(kept);
+        self.cursors.iter().enumerate().max_by_key(kept)
+    }
+
+    /// The same, unless it is not configured, and has no policy.
+    pub(crate) fn retains_most(&self) -> Option<usize> {
+        let heaviest = self.heaviest();
         heaviest.filter(|(_, c)| c.is_active() && c.pending_bytes > 0).map(|(index, _)| index)
     }
 
-    /// Name of the destination for which most is kept, for people.
+    /// Its name, for people.
     pub(crate) fn largest_keeper(&self) -> &str {
-        let heaviest = self.cursors.iter().max_by_key(|c| c.pending_bytes + c.kept_bytes);
-        heaviest.map_or("nobody", |cursor| &cursor.name)
+        self.heaviest().map_or("nobody", |(_, cursor)| &cursor.name)
     }
 
     /// Discards what is oldest, when the buffer is full, too many batches wait, or the disk that is
@@ -435,7 +437,7 @@ impl State {
         let stream = batch.header().stream;
         let mut holders = 0;
         for (index, rows) in batch.routed_counts() {
-            if self.cursors.get(index).is_some_and(CursorState::is_active) {
+            if self.is_active(index) {
                 holders += u32::from(self.enter((index, rows), seq, &batch, (begin, tail), now));
             }
         }
@@ -589,9 +591,7 @@ impl State {
         entry: Entry,
         now: Duration,
     ) {
-        let (cursor, streams) = (&mut self.cursors[index], &mut self.streams);
-        let place = streams.get_mut(&stream).and_then(|known| known.places.get_mut(index));
-        let Some(cs) = place else { return };
+        let Some((cursor, cs)) = self.reader(index, stream) else { return };
         cursor.total.routed += entry.routed;
         cursor.in_flight += entry.routed;
         cs.waiting_bytes += entry.bytes;
@@ -667,9 +667,8 @@ impl State {
         let slot = self.slots.get(&seq)?;
         let batch = slot.batch.as_ref()?;
         let is_untouched = |(index, _): (usize, u64)| {
-            let is_away = !self.cursors.get(index).is_some_and(CursorState::is_active);
             let last = self.place(index, stream).and_then(|cs| cs.entries.back());
-            is_away
+            !self.is_active(index)
                 || last.is_some_and(|e| {
                     e.seq == seq
                         && e.status == Status::Waiting
@@ -688,7 +687,7 @@ impl State {
         tail: &Arc<CommitTail>,
         now: Duration,
     ) {
-        if !self.cursors.get(index).is_some_and(CursorState::is_active) {
+        if !self.is_active(index) {
             return;
         }
         let Some(cs) = self.place(index, stream) else { return };
@@ -697,9 +696,7 @@ impl State {
         let behind = |at| routed_from(merged, index, merged.records_up_to(at));
         let up_to = |at| through + routed.saturating_sub(before + behind(at));
         let inside = self.furthest_within(stream, seen, tail.end, up_to);
-        let (cursor, streams) = (&mut self.cursors[index], &mut self.streams);
-        let place = streams.get_mut(&stream).and_then(|known| known.places.get_mut(index));
-        let Some(cs) = place else { return };
+        let Some((cursor, cs)) = self.reader(index, stream) else { return };
         let Some(entry) = cs.entries.back_mut() else { return };
         let more = routed - entry.routed;
         let grown = charge(merged, routed).saturating_sub(entry.bytes);

@@ -412,8 +412,7 @@ impl State {
         stated: &Arc<CommitTail>,
     ) -> Option<Position> {
         let places = &self.streams.get(&stream)?.places;
-        let is_done = || places.is_known_to(index).then_some(stated.end);
-        places.get(index).map(CursorStream::seen).or_else(is_done)
+        places.position(index, CursorStream::seen, stated.end)
     }
 
     fn admit_frame(

@@ -66,8 +66,11 @@ impl State {
 
     /// Segments take more than twice what destinations are charged, and two segments.
     fn is_mostly_useless(&self) -> bool {
+        if self.segments.len() <= 2 {
+            return false;
+        }
         let charged: u64 = self.cursors.iter().map(|c| c.pending_bytes + c.kept_bytes).sum();
-        self.segments.len() > 2 && self.disk_bytes() > 2 * (charged + self.config.segment_bytes)
+        self.disk_bytes() > 2 * (charged + self.config.segment_bytes)
     }
 
     fn is_compactible(&self, segment: u64) -> bool {

@@ -15,7 +15,7 @@ use super::State;
 use crate::spec::{CursorSpec, WhenFull};
 
 /// One required destination.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own, all combinations occur"
@@ -67,35 +67,7 @@ pub(crate) struct CursorState {
 
 impl CursorState {
     pub(crate) fn new(name: String, id: u64) -> Self {
-        Self {
-            name,
-            id,
-            spec: None,
-            dropped: false,
-            fresh: true,
-            turns: VecDeque::new(),
-            waiting_bytes: 0,
-            pending_bytes: 0,
-            pending_batches: 0,
-            taken_bytes: 0,
-            in_flight: 0,
-            taken: 0,
-            total: CursorBook::default(),
-            committed_book: CursorBook::default(),
-            is_book_dirty: false,
-            waiting_since: Duration::ZERO,
-            notify: Arc::new(Notify::new()),
-            ready_bytes: 0,
-            starved: false,
-            blocking: false,
-            buffer_wanted: 0,
-            batches_wanted: false,
-            disk_wanted: false,
-            over_share: Vec::new(),
-            settle_wanted: false,
-            held: Vec::new(),
-            kept_bytes: 0,
-        }
+        Self { name, id, fresh: true, ..Self::default() }
     }
 
     pub(crate) fn is_active(&self) -> bool {
@@ -215,6 +187,11 @@ impl State {
         self.names_dirty = true;
         self.positions_since.get_or_insert(now);
         true
+    }
+
+    /// Whether there is a destination in that slot, and it is configured.
+    pub(super) fn is_active(&self, index: usize) -> bool {
+        self.cursors.get(index).is_some_and(CursorState::is_active)
     }
 
     /// Destinations were configured, or dropped.

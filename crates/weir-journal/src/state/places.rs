@@ -7,6 +7,8 @@
 //!   nothing but itself.
 //! - Listed ones stand in the order of their cursor indexes.
 
+use weir_model::Position;
+
 use super::CursorStream;
 
 /// The places of one stream.
@@ -75,6 +77,18 @@ impl Places {
     /// Whether the destination has heard of the stream.
     pub(crate) fn is_known_to(&self, index: usize) -> bool {
         self.find(index).is_ok() || (index < self.known && !self.unknown.contains(&index))
+    }
+
+    /// What `of` says of a destination that is listed, `done` for one that is done; `None` for one
+    /// that has not heard of the stream.
+    pub(crate) fn position(
+        &self,
+        index: usize,
+        of: impl FnOnce(&CursorStream) -> Position,
+        done: Position,
+    ) -> Option<Position> {
+        let is_done = || self.is_known_to(index).then_some(done);
+        self.get(index).map(of).or_else(is_done)
     }
 
     /// Destinations below this index know the stream, but for [`Self::unknown`].

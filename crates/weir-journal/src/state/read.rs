@@ -88,9 +88,7 @@ impl State {
 
     /// Moves a stream's next waiting entry to `Taken` and keeps the sums right.
     pub(crate) fn mark_taken(&mut self, index: usize, stream: StreamId) {
-        let (cursor, streams) = (&mut self.cursors[index], &mut self.streams);
-        let place = streams.get_mut(&stream).and_then(|known| known.places.get_mut(index));
-        let Some(cs) = place else { return };
+        let Some((cursor, cs)) = self.reader(index, stream) else { return };
         let Some(entry) = cs.entries.get_mut(cs.next) else { return };
         entry.status = Status::Taken;
         cs.waiting_bytes -= entry.bytes;
@@ -121,9 +119,7 @@ impl State {
         outcome: Outcome,
         now: Duration,
     ) {
-        let (cursor, streams) = (&mut self.cursors[index], &mut self.streams);
-        let place = streams.get_mut(&stream).and_then(|known| known.places.get_mut(index));
-        let Some(cs) = place else { return };
+        let Some((cursor, cs)) = self.reader(index, stream) else { return };
         let Ok(at) = cs.entries.binary_search_by_key(&seq, |e| e.seq) else { return };
         let entry = &mut cs.entries[at];
         let was_held = entry.status == Status::Held;
@@ -184,9 +180,7 @@ impl State {
         seq: u64,
         before: Option<u64>,
     ) -> bool {
-        let (cursor, streams) = (&mut self.cursors[index], &mut self.streams);
-        let place = streams.get_mut(&stream).and_then(|known| known.places.get_mut(index));
-        let Some(cs) = place else { return false };
+        let Some((cursor, cs)) = self.reader(index, stream) else { return false };
         let Ok(at) = cs.entries.binary_search_by_key(&seq, |e| e.seq) else { return false };
         let entry = &mut cs.entries[at];
         if entry.status != Status::Taken {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use weir_model::{DiscardReason, Position, SourceId, StreamId};
 
 use super::read::add_outcome;
-use super::{CommitTail, Entry, Introduction, Places, State, Status};
+use super::{CommitTail, CursorState, Entry, Introduction, Places, State, Status};
 use crate::limits::EPOCHS_MAX;
 use crate::spec::{LostRecords, ResumePoint};
 use crate::{Outcome, limits::STATEMENT_INTERVAL};
@@ -82,14 +82,12 @@ impl StreamState {
 
     /// How far a destination has settled the stream; `None` when it has not heard of it.
     pub(crate) fn committed(&self, index: usize) -> Option<Position> {
-        let is_done = || self.places.is_known_to(index).then(|| self.done().end);
-        self.places.get(index).map(|cs| cs.committed).or_else(is_done)
+        self.places.position(index, |cs| cs.committed, self.done().end)
     }
 
     /// The same up to where it was appended for the destination.
     pub(crate) fn seen(&self, index: usize) -> Option<Position> {
-        let is_done = || self.places.is_known_to(index).then(|| self.done().end);
-        self.places.get(index).map(CursorStream::seen).or_else(is_done)
+        self.places.position(index, CursorStream::seen, self.done().end)
     }
 
     /// A batch begins an epoch: the source goes on there when what was before is gone. True when
@@ -248,6 +246,16 @@ impl State {
         stream: StreamId,
     ) -> Option<&mut CursorStream> {
         self.streams.get_mut(&stream)?.places.get_mut(index)
+    }
+
+    /// A destination that is not done with the stream, and where it is.
+    pub(super) fn reader(
+        &mut self,
+        index: usize,
+        stream: StreamId,
+    ) -> Option<(&mut CursorState, &mut CursorStream)> {
+        let place = self.streams.get_mut(&stream)?.places.get_mut(index)?;
+        Some((&mut self.cursors[index], place))
     }
 
     /// Destinations that are not done with the stream.
