@@ -311,6 +311,7 @@ impl Found<'_> {
         let is_header_only = self.opening.frames_at > 0 && len <= self.opening.frames_at;
         if scan.index.is_some() || is_being_begun || is_header_only || len == 0 {
             if self.report_damage(file, scan, state) {
+                state.removed.insert(self.id);
                 let _tried_again_next_time = self.disk.remove(&self.path);
             }
             return;

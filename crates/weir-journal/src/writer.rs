@@ -330,7 +330,10 @@ impl Writer {
         self.next_segment += 1;
         let (file, len) = segment::create(&*self.disk, &dir, id, &names)?;
         let file: Arc<dyn DiskFile> = Arc::from(file);
-        self.shared.change(|state| state.add_segment(id, file.clone(), len));
+        self.shared.change(|state| {
+            state.add_segment(id, file.clone(), len);
+            state.removed_for_good();
+        });
         let (unsynced, salt) = (Vec::new(), segment::salt_of(&names));
         let (path, failed) = (segment::file_name(&dir, id), false);
         let frames = 0;
@@ -472,8 +475,7 @@ impl Writer {
         let written = if let Err(error) = self.lock.check() {
             Err(error)
         } else if self.cursor_log.needs_rewrite() {
-            let snapshot = cursor_log::snapshot(&self.shared.lock());
-            self.cursor_log.rewrite(&*self.disk, &snapshot)
+            self.rewrite_positions()
         } else if records.is_empty() {
             Ok(())
         } else {
@@ -493,14 +495,21 @@ impl Writer {
         self.shared.flushed.notify_all();
     }
 
+    /// Writes everything anew; that flushes the directory.
+    fn rewrite_positions(&mut self) -> io::Result<()> {
+        let snapshot = cursor_log::snapshot(&self.shared.lock());
+        self.cursor_log.rewrite(&*self.disk, &snapshot)?;
+        self.shared.lock().removed_for_good();
+        Ok(())
+    }
+
     /// The log could not be written: everything is written anew. False when that fails, too.
     fn positions_failed(&mut self, error: &io::Error) -> bool {
         tracing::error!(%error, "positions could not be written; after a crash now, more would be sent again");
-        let snapshot = cursor_log::snapshot(&self.shared.lock());
         let rewritten = self
             .lock
             .check()
-            .and_then(|()| self.cursor_log.rewrite(&*self.disk, &snapshot))
+            .and_then(|()| self.rewrite_positions())
             .and_then(|()| self.lock.check());
         let Err(error) = rewritten else { return true };
         let mut state = self.shared.lock();

@@ -208,6 +208,8 @@ pub(crate) struct State {
     pub(crate) sources: HashMap<SourceId, SourceState>,
     pub(crate) recovered: HashMap<StreamId, Vec<RecoveredFrame>>,
     pub(crate) segments: BTreeMap<u64, SegmentState>,
+    /// Segments that were removed, while a crash may still bring them back.
+    pub(crate) removed: BTreeSet<u64>,
     /// Slots whose frames stand in a segment that failed, and could not be read back from there.
     pub(crate) stranded: BTreeSet<(StreamId, u64)>,
     /// Slots that stand for something that cannot be read again and that only a destination holds.
@@ -297,6 +299,7 @@ impl State {
             sources: HashMap::new(),
             recovered: HashMap::new(),
             segments: BTreeMap::new(),
+            removed: BTreeSet::new(),
             stranded: BTreeSet::new(),
             held_only: BTreeSet::new(),
             dead: Vec::new(),
@@ -614,14 +617,26 @@ impl State {
     }
 
     fn note_ended(&mut self, stream: StreamId, last: (u64, u64)) {
-        if self.segments.first_key_value().is_some_and(|(first, _)| last.0 >= *first) {
+        if self.first_segment().is_some_and(|first| last.0 >= first) {
             self.ended.insert(stream, last);
         }
     }
 
+    /// The first segment that the next start may find.
+    fn first_segment(&self) -> Option<u64> {
+        let there = self.segments.first_key_value().map(|(id, _)| *id);
+        there.into_iter().chain(self.removed.first().copied()).min()
+    }
+
+    /// The directory was flushed: segments that were removed stay removed.
+    pub(crate) fn removed_for_good(&mut self) {
+        self.removed.clear();
+        self.forget_ended();
+    }
+
     /// Ended streams are remembered until no segment is left that may hold a frame of them.
     pub(crate) fn forget_ended(&mut self) {
-        let first = self.segments.first_key_value().map_or(u64::MAX, |(id, _)| *id);
+        let first = self.first_segment().unwrap_or(u64::MAX);
         self.ended.retain(|_, (segment, _)| *segment >= first);
     }
 

@@ -48,6 +48,7 @@ impl State {
             if segment.sealed && segment.live_frames == 0 {
                 deleted.push((segment::file_name(&self.config.dir, id), segment.is_strange));
                 self.segments.remove(&id);
+                self.removed.insert(id);
                 continue;
             }
             // What is damaged stays for people, until the whole segment is set aside.
@@ -55,9 +56,6 @@ impl State {
                 let ready = ready.into_iter();
                 holes.extend(ready.map(|(start, len)| Hole::new(id, segment, start, len)));
             }
-        }
-        if !deleted.is_empty() {
-            self.forget_ended();
         }
         (holes, deleted)
     }
