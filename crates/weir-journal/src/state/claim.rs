@@ -47,6 +47,27 @@ impl RecoveredFrame {
         self.repeatable && self.absent.contains(&cursor)
     }
 
+    /// It waits for so many destinations.
+    fn slot(&self, stream: StreamId, holders: u32, now: Duration) -> Slot {
+        Slot {
+            batch: None,
+            location: Some(self.location),
+            stream,
+            tail: self.tail.clone(),
+            records: self.records,
+            memory_bytes: 0,
+            holders,
+            readers: holders,
+            appended_at: now,
+            writing: false,
+            durable: true,
+            queued: false,
+            synced: true,
+            is_discarded: false,
+            tickets: Vec::new(),
+        }
+    }
+
     /// Records for that cursor behind `position`.
     fn routed_after(&self, cursor: usize, position: Position) -> u64 {
         if position >= self.tail.end {
@@ -441,19 +462,23 @@ impl State {
             let until = cs.debt.until.max(seen);
             cs.debt
                 .pay(routed - routed.min(frame.routed_after(index, until)), frame.tail.end.epoch);
-            let through = cs.through() + routed;
-            if !self.cursors[index].is_active() {
+            let is_kept = !self.cursors[index].is_active();
+            let before = if is_kept { cs.kept_up_to(seen) } else { cs.through() };
+            let through = before + routed;
+            let up_to = |at| through - routed.min(frame.routed_after(index, at));
+            let inside = self.furthest_within(stream, seen, frame.tail.end, up_to);
+            if is_kept {
                 // Kept for the day when the destination comes back or is dropped.
-                self.keep_frame(index, stream, (seq, routed), charge);
+                let places = inside.into_iter().chain([(frame.tail.end, through)]);
+                self.keep_frame(index, stream, (seq, routed), places, charge);
                 continue;
             }
-            let up_to = |at| through - routed.min(frame.routed_after(index, at));
             let entry = Entry {
                 seq,
                 tail: frame.tail.clone(),
                 routed,
                 through,
-                inside: self.furthest_within(stream, seen, frame.tail.end, up_to),
+                inside,
                 skip_to: seen,
                 bytes: charge,
                 status: Status::Waiting,
@@ -465,35 +490,20 @@ impl State {
             self.dead.push(frame.location);
             return;
         }
-        let slot = Slot {
-            batch: None,
-            location: Some(frame.location),
-            stream,
-            tail: frame.tail.clone(),
-            records: frame.records,
-            memory_bytes: 0,
-            holders,
-            readers: holders,
-            appended_at: now,
-            writing: false,
-            durable: true,
-            queued: false,
-            synced: true,
-            is_discarded: false,
-            tickets: Vec::new(),
-        };
         if let Some(known) = self.streams.get_mut(&stream) {
             known.slots += 1;
         }
-        self.slots.insert(seq, slot);
+        self.slots.insert(seq, frame.slot(stream, holders, now));
     }
 
-    /// A destination that is not configured keeps the rows of a frame.
+    /// A destination that is not configured keeps the rows of a frame, which ends at the last of
+    /// `places`.
     fn keep_frame(
         &mut self,
         index: usize,
         stream: StreamId,
         (seq, routed): (u64, u64),
+        places: impl Iterator<Item = (Position, u64)>,
         charge: u64,
     ) {
         let cursor = &mut self.cursors[index];
@@ -502,7 +512,7 @@ impl State {
         cursor.total.routed += routed;
         cursor.in_flight += routed;
         if let Some(cs) = self.place_mut(index, stream) {
-            cs.kept_rows += routed;
+            cs.kept.extend(places);
         }
     }
 }

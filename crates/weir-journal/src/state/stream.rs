@@ -153,8 +153,9 @@ pub(crate) struct CursorStream {
     pub(crate) pending_bytes: u64,
     pub(crate) in_turn: bool,
     pub(crate) debt: Debt,
-    /// Rows of frames that are kept while the destination is not configured.
-    pub(crate) kept_rows: u64,
+    /// Frames that are kept while the destination is not configured, in order: where they end, and
+    /// the rows in them up to there. A place within one stands here too when `furthest` is there.
+    pub(crate) kept: Vec<(Position, u64)>,
 }
 
 impl CursorStream {
@@ -163,9 +164,10 @@ impl CursorStream {
         Self { committed: at.end, mark: at.clone(), ..Self::default() }
     }
 
-    /// Position up to which batches have been appended for this cursor.
+    /// Position up to which batches have been appended for this cursor, or are kept for it.
     pub(crate) fn seen(&self) -> Position {
-        self.entries.back().map_or(self.committed, |e| e.tail.end)
+        let kept = self.kept.last().map_or(self.committed, |(end, _)| *end);
+        self.entries.back().map_or(kept, |e| e.tail.end)
     }
 
     /// Everything up to there is settled, and nothing before it waits. True when that is news.
@@ -218,6 +220,12 @@ impl CursorStream {
         inside.or(before).unwrap_or(self.committed_through) - self.committed_through
     }
 
+    /// Rows that are kept while the destination is not configured, up to `end`.
+    pub(crate) fn kept_up_to(&self, end: Position) -> u64 {
+        let count = self.kept.partition_point(|(at, _)| *at <= end);
+        count.checked_sub(1).map_or(0, |last| self.kept[last].1)
+    }
+
     /// What the destination is owed up to `end`: in all, and of the epochs before that of `end`.
     /// Rows that were settled beyond a gap count as owed until the gap is closed.
     pub(crate) fn owed(&self, end: Position) -> (u64, u64) {
@@ -225,13 +233,10 @@ impl CursorStream {
             self.debt.rows == 0 || self.debt.until <= end,
             "a debt lies before `furthest`"
         );
-        let before = self.entered_up_to(Position::new(end.epoch, 0));
-        let waiting = self.debt.rows + self.kept_rows;
-        let waiting_before = self.debt.before(end.epoch);
-        (
-            self.entered_up_to(end) + waiting,
-            (before + waiting_before).min(self.entered_up_to(end) + waiting),
-        )
+        let there = |end| self.entered_up_to(end) + self.kept_up_to(end);
+        let owed = there(end) + self.debt.rows;
+        let before = there(Position::new(end.epoch, 0)) + self.debt.before(end.epoch);
+        (owed, before.min(owed))
     }
 }
 
