@@ -33,6 +33,9 @@ pub(crate) const OFFERED: u8 = 4;
 pub(crate) const KNOWN: u8 = 8;
 /// It was appended in this life of the process.
 pub(crate) const NOW: u8 = 16;
+/// It was appended in an earlier life, and what the journal knows of it may come from a later frame
+/// alone: that is no statement of what is owed before it.
+const UNSTATED: u8 = 32;
 
 /// What stood in a stream and was counted, in the order of its epochs: contents, and rows of each.
 pub(crate) type Chain = Vec<(usize, u64)>;
@@ -101,6 +104,20 @@ impl Sink {
         rows[row as usize] |= flag;
     }
 
+    /// It is appended for the destination.
+    pub(crate) fn offer(&mut self, content: usize, row: u64) {
+        self.mark(content, row, OFFERED | NOW);
+        self.note_found(content, row);
+    }
+
+    /// The journal holds the row itself.
+    pub(crate) fn note_found(&mut self, content: usize, row: u64) {
+        let rows = self.flags.get_mut(content);
+        if let Some(flags) = rows.and_then(|rows| rows.get_mut(row as usize)) {
+            *flags &= !UNSTATED;
+        }
+    }
+
     pub(crate) fn fate(&self, row: u64) -> Fate {
         match (row * 7 + self.index as u64) % 16 {
             0 if !self.is_plain => Fate::DeadLettered,
@@ -112,9 +129,19 @@ impl Sink {
     fn note_known(&mut self, chain: &Chain, flag: u8) {
         for (content, rows) in chain {
             let Some(flags) = self.flags.get_mut(*content) else { continue };
-            for flags in flags.iter_mut().take(*rows as usize).filter(|f| **f & flag != 0) {
+            let is_meant = |flags: &&mut u8| **flags & flag != 0 && **flags & UNSTATED == 0;
+            for flags in flags.iter_mut().take(*rows as usize).filter(is_meant) {
                 *flags |= KNOWN;
             }
+        }
+    }
+
+    fn note_unstated(&mut self, chain: &Chain) {
+        for (content, rows) in chain {
+            let Some(flags) = self.flags.get_mut(*content) else { continue };
+            let is_unstated = |flags: &&mut u8| **flags & (KNOWN | SURE) == 0;
+            let flags = flags.iter_mut().take(*rows as usize).filter(is_unstated);
+            flags.for_each(|flags| *flags |= UNSTATED);
         }
     }
 
@@ -294,6 +321,12 @@ impl Oracle {
     pub(crate) fn note_known_before(&mut self, chain: &Chain) {
         let sinks = self.sinks.iter_mut().filter(|sink| !sink.was_absent);
         sinks.for_each(|sink| sink.note_known(chain, OFFERED));
+    }
+
+    /// All this was read in earlier lives, and there are frames: which of the rows before them the
+    /// log had stated is not known.
+    pub(crate) fn note_unstated(&mut self, chain: &Chain) {
+        self.sinks.iter_mut().for_each(|sink| sink.note_unstated(chain));
     }
 
     /// The end: everything that can be read was read, everything was taken and settled.

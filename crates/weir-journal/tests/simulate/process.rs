@@ -152,6 +152,7 @@ impl Reader {
                 last.is_none_or(|last| last < record.position),
                 "row {row} of {content} is late"
             );
+            sink.note_found(content, row);
             rows.push((content, row));
         }
         assert_eq!(rows.len() as u64, delivery.record_count, "records and their count differ");

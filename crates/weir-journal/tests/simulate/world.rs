@@ -14,7 +14,7 @@ use crate::coverage::{Condition, Coverage};
 use crate::files::{
     File, FileState, LANES, Reading, SOURCES, batch, chain_at, open_lane, policy, source_of, wanted,
 };
-use crate::oracle::{NOW, OFFERED, Oracle, Sink};
+use crate::oracle::{Oracle, Sink};
 use crate::plan::{Event, What};
 use crate::process::{Process, Reader};
 use crate::support::{KIB, MIB, assert_books_balance, config};
@@ -391,15 +391,22 @@ impl<'a> World<'a> {
         self.process = Some(Process::new(journal, writer, clock, readers, lanes));
     }
 
-    /// What a journal without frames knows can only stand in its log: it is owed, to the row.
+    /// What a journal without frames knows can only stand in its log: it is owed, to the row. But
+    /// of rows that an earlier start knew of only because a later frame was there, the log tells
+    /// no more than that start knew.
     fn note_stated(&mut self, journal: &Journal) {
-        if journal.ledger().journal.recovery.frames > 0 || self.oracle.has_forgotten {
+        if self.oracle.has_forgotten {
             return;
         }
+        let has_frames = journal.ledger().journal.recovery.frames > 0;
         for source in SOURCES {
             for known in journal.known_streams(SourceId::of(source)) {
                 let chain = chain_at(&self.oracle, &known.furthest);
-                self.oracle.note_known_before(&chain);
+                if has_frames {
+                    self.oracle.note_unstated(&chain);
+                } else {
+                    self.oracle.note_known_before(&chain);
+                }
             }
         }
     }
@@ -716,7 +723,7 @@ fn append(
     let rows = reading.next..reading.next + count;
     for (index, sink) in oracle.sinks.iter_mut().enumerate() {
         for row in rows.clone().filter(|row| is_for(index, *row)) {
-            sink.mark(content, row, OFFERED | NOW);
+            sink.offer(content, row);
         }
     }
     reading.next += count;
