@@ -23,7 +23,7 @@ fn with_checksum(input: &[u8]) -> Option<Batch> {
         return None;
     }
     frame[..4].copy_from_slice(b"WFRM");
-    frame[4..6].copy_from_slice(&1_u16.to_le_bytes());
+    frame[4..6].copy_from_slice(&2_u16.to_le_bytes());
     frame[6] = 1;
     let len = frame.len() as u32;
     frame[8..12].copy_from_slice(&len.to_le_bytes());
@@ -38,11 +38,12 @@ fn read_all(batch: &Batch) {
     for (index, view) in batch.records().enumerate().take(64) {
         let _ = view.plain_body();
         let _ = batch.is_routed(index, 3);
+        let _ = (view.original(), view.process_id(), view.message_id(), view.kind(), view.facility());
+        let _ = batch.resource(view.resource());
         let _ = batch.to_log_record(index);
     }
-    let _ = batch.routed_count(1);
-    let _ = (batch.arena(), batch.resource(), batch.state(), batch.book());
-    let _ = batch.keys().count();
+    let _ = (batch.routed_count(1), batch.routed_counts(), batch.only_for(&[1, 700]));
+    let _ = (batch.arena(), batch.state(), batch.book(), batch.keys());
     let _ = batch.records_up_to(Position::new(0, 5));
     let _ = batch.record(count);
 }

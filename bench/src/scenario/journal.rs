@@ -16,8 +16,8 @@ use weir_journal::{
     AppendTicket, CursorSpec, Journal, JournalConfig, StreamSpec, WhenFull, WritePolicy,
 };
 use weir_model::{
-    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
-    SourceId, StreamId,
+    Batch, BatchBuilder, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook, SourceId,
+    StreamId,
 };
 
 use super::Options;
@@ -240,19 +240,18 @@ impl Maker {
                 timestamp_ns: 0,
                 end_offset: base + ((index + 1) * RECORD_BYTES) as u64,
                 body: start..start + RECORD_BYTES - 1,
-                attributes: 0..0,
                 severity: Severity::UNSPECIFIED,
                 flags: RecordFlags::default(),
+                ..NewRecord::default()
             };
             assert!(self.builder.push(&record).is_ok(), "a batch fits in its frame");
         }
-        self.builder.route_all(&[1]);
+        self.builder.route_all(&[0]);
         let end = base + self.body.len() as u64;
         let count = end / RECORD_BYTES as u64;
         let book =
             SourceBook { lines: count, records: count, bytes_read: end, ..SourceBook::default() };
         self.builder.seal(&Seal {
-            class: BatchClass::Logs,
             repeatable: false,
             stream,
             group: 0,
@@ -260,8 +259,6 @@ impl Maker {
             end: Position::new(0, end),
             observed_ns: 0,
             rule_generation: 0,
-            keys: &[],
-            resource: b"{}",
             book: &book,
             state: &[],
         })

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use weir_codec::{Format, LineDecoder, Stop, escape_json_into, format_unix_time};
 use weir_model::limits::{LINE_BYTES_DEFAULT, READ_BLOCK_BYTES};
-use weir_model::{BatchBuilder, BatchClass, Position, Seal, SourceBook, SourceId, StreamId};
+use weir_model::{BatchBuilder, Position, Seal, SourceBook, SourceId, StreamId};
 
 const TIME: &str = "2026-11-21T19:12:31.335106123Z";
 const LINES: usize = 400_000;
@@ -93,7 +93,6 @@ fn run(format: Format, line: &str) -> (Spent, u64) {
 
 fn seal<'a>(decoder: &LineDecoder, book: &'a SourceBook) -> Seal<'a> {
     Seal {
-        class: BatchClass::Logs,
         repeatable: true,
         stream: StreamId(1),
         group: 0,
@@ -101,8 +100,6 @@ fn seal<'a>(decoder: &LineDecoder, book: &'a SourceBook) -> Seal<'a> {
         end: Position::new(0, decoder.position()),
         observed_ns: 0,
         rule_generation: 0,
-        keys: &[],
-        resource: b"{}",
         book,
         state: &[],
     }

@@ -403,6 +403,7 @@ impl DatadogItems {
             attributes,
             severity: item.severity,
             flags: pieces.flags,
+            ..NewRecord::default()
         })?;
         book.lines += 1;
         book.records += 1;

@@ -597,6 +597,7 @@ impl LineDecoder {
             attributes: part.attributes,
             severity: Severity::UNSPECIFIED,
             flags: part.flags,
+            ..NewRecord::default()
         };
         self.deliver(builder, run.offset(run.pos), record, 1, book)?;
         run.abandoned += lost;
@@ -683,9 +684,9 @@ fn raw_record(
         timestamp_ns,
         end_offset,
         body,
-        attributes: 0..0,
         severity: Severity::UNSPECIFIED,
         flags,
+        ..NewRecord::default()
     }
 }
 

@@ -226,6 +226,7 @@ impl LineDecoder {
                 attributes,
                 severity: Severity::UNSPECIFIED,
                 flags: joined_flags(open.flags, open.parts),
+                ..NewRecord::default()
             };
             self.commit_join(builder, slot, mark, record, 0, book)?;
         }
@@ -319,6 +320,7 @@ impl LineDecoder {
             attributes: part.attributes,
             severity: Severity::UNSPECIFIED,
             flags,
+            ..NewRecord::default()
         };
         self.commit_join(builder, slot, mark, record, 1, book)?;
         run.abandoned += lost;

@@ -8,8 +8,8 @@ use weir_codec::{
 };
 use weir_model::limits::LINE_BYTES_MAX;
 use weir_model::{
-    AbandonReason, Batch, BatchBuilder, BatchClass, Position, RecordFlags, Seal, Severity,
-    SourceBook, SourceId, StreamId,
+    AbandonReason, Batch, BatchBuilder, Position, RecordFlags, Seal, Severity, SourceBook,
+    SourceId, StreamId,
 };
 
 const OBSERVED_NS: i64 = 42;
@@ -38,7 +38,7 @@ fn records(
             done += 1;
         }
         assert!(done > first, "a record alone always fits");
-        builder.route_all(&[1]);
+        builder.route_all(&[0]);
         batches.push(seal(&mut builder, done as u64, &book));
     }
     assert_eq!(book.unaccounted_lines(), 0);
@@ -47,7 +47,6 @@ fn records(
 
 fn seal(builder: &mut BatchBuilder, end: u64, book: &SourceBook) -> Batch {
     builder.seal(&Seal {
-        class: BatchClass::Logs,
         repeatable: false,
         stream: StreamId(1),
         group: 0,
@@ -55,8 +54,6 @@ fn seal(builder: &mut BatchBuilder, end: u64, book: &SourceBook) -> Batch {
         end: Position::new(0, end),
         observed_ns: OBSERVED_NS,
         rule_generation: 1,
-        keys: &[],
-        resource: b"{}",
         book,
         state: b"",
     })

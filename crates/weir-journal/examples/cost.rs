@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use weir_host::{RealClock, RealDisk};
 use weir_journal::{CursorSpec, Journal, JournalConfig, Outcome, WhenFull, WritePolicy};
 use weir_model::{
-    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
-    SourceId, StreamId,
+    Batch, BatchBuilder, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook, SourceId,
+    StreamId,
 };
 
 fn batch(stream: u64, first: u64, records: u64, body: &[u8]) -> Batch {
@@ -22,17 +22,16 @@ fn batch(stream: u64, first: u64, records: u64, body: &[u8]) -> Batch {
             timestamp_ns: 0,
             end_offset: n + 1,
             body,
-            attributes: 0..0,
             severity: Severity::UNSPECIFIED,
             flags: RecordFlags::default(),
+            ..NewRecord::default()
         };
         if builder.push(&record).is_err() {
             break;
         }
     }
-    builder.route_all(&[1]);
+    builder.route_all(&[0]);
     builder.seal(&Seal {
-        class: BatchClass::Logs,
         repeatable: true,
         stream: StreamId(stream),
         group: 0,
@@ -40,8 +39,6 @@ fn batch(stream: u64, first: u64, records: u64, body: &[u8]) -> Batch {
         end: Position::new(0, first + records),
         observed_ns: 0,
         rule_generation: 1,
-        keys: &[],
-        resource: b"{}",
         book: &SourceBook::default(),
         state: b"state of a file",
     })

@@ -95,12 +95,11 @@ impl Delivery {
 
     /// The records that this destination must deliver, in order, each with its index.
     pub fn records(&self) -> impl Iterator<Item = (usize, RecordView<'_>)> {
-        let all = self.record_count as usize == self.batch.record_count();
-        self.batch
-            .records()
-            .enumerate()
-            .skip(self.first_record)
-            .filter(move |(i, _)| all || self.batch.is_routed(*i, self.cursor))
+        let rows = self.batch.routed_rows(self.cursor);
+        let (first, last) = (self.first_record, self.batch.record_count());
+        (first..last)
+            .zip(self.batch.records_in(first..last))
+            .filter(move |(i, _)| rows.contains(*i))
     }
 }
 

@@ -19,13 +19,15 @@ impl<'a> Fields<'a> {
         self.0 = rest;
         field
     }
+    pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
+        let field = self.take(N);
+        std::array::from_fn(|i| field.get(i).copied().unwrap_or(0))
+    }
     pub(crate) fn u64(&mut self) -> u64 {
-        let field = self.take(8);
-        u64::from_le_bytes(std::array::from_fn(|i| field.get(i).copied().unwrap_or(0)))
+        u64::from_le_bytes(self.array())
     }
     pub(crate) fn u32(&mut self) -> u32 {
-        let field = self.take(4);
-        u32::from_le_bytes(std::array::from_fn(|i| field.get(i).copied().unwrap_or(0)))
+        u32::from_le_bytes(self.array())
     }
     pub(crate) fn u8(&mut self) -> u8 {
         self.take(1).first().copied().unwrap_or(0)

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 use weir_host::DiskFile;
-use weir_model::{Batch, FrameHeader, Position, SourceId, StreamId};
+use weir_model::{Batch, FrameFeatures, FrameHeader, Position, SourceId, StreamId};
 
 use crate::fields::{Fields, put_bytes, put_encoded, put_tail, put_u32};
 use crate::segment::SALT_LEN;
@@ -72,6 +72,8 @@ pub(crate) struct StreamEnd {
 /// The index of one segment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SegmentIndex {
+    /// What a release must know to read the frames: they are not looked at where the index will do.
+    pub(crate) features: FrameFeatures,
     pub(crate) entries: Vec<IndexEntry>,
     pub(crate) streams: BTreeMap<StreamId, StreamEnd>,
 }
@@ -80,6 +82,7 @@ impl SegmentIndex {
     /// Adds a frame that stands behind all others, with what a commit at its end persists.
     pub(crate) fn add(&mut self, location: Location, batch: &Batch, tail: Arc<CommitTail>) {
         let header = batch.header();
+        self.features.add(header);
         self.entries.push(IndexEntry {
             location,
             key: FrameKey::of(header),
@@ -87,7 +90,7 @@ impl SegmentIndex {
             records: u64::from(header.record_count),
             tail: Some(tail.clone()).filter(|tail| tail.state.len() <= STATE_BYTES_MAX),
             routed: batch.routed_counts(),
-            keys: batch.keys().collect(),
+            keys: batch.keys(),
         });
         let is_known = self.streams.get(&header.stream);
         if is_known.is_none_or(|known| known.tail.end <= tail.end) {
@@ -106,6 +109,7 @@ impl SegmentIndex {
     /// found from the end of the file.
     pub(crate) fn encode(&self, salt: [u8; SALT_LEN]) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.entries.len() * 64 + self.streams.len() * 96 + 24);
+        out.extend_from_slice(&self.features.to_bytes());
         put_u32(&mut out, self.entries.len() as u32);
         self.entries.iter().for_each(|entry| encode_entry(entry, &mut out));
         put_u32(&mut out, self.streams.len() as u32);
@@ -125,7 +129,8 @@ impl SegmentIndex {
 
     fn decode(bytes: &[u8], segment: u64) -> Self {
         let mut fields = Fields(bytes);
-        let mut index = Self::default();
+        let features = FrameFeatures::of_bytes(fields.array());
+        let mut index = Self { features, ..Self::default() };
         for _ in 0..fields.u32() {
             index.entries.push(decode_entry(&mut fields, segment));
         }

@@ -2,7 +2,7 @@
 //!
 //! Weir always starts: damaged bytes are copied aside, counted and reported, and everything
 //! around them is delivered. The one thing that stops it is a format version that it does not
-//! know; such a file is left untouched.
+//! know, of a file or of a frame in it; such a file is left untouched.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -130,6 +130,9 @@ impl Found<'_> {
         let mut frames = Vec::new();
         let scan = scan::scan(&*file, self.id, self.opening, |at, batch| frames.push((at, batch)));
         let mut scan = scan.map_err(self.io_error("cannot read"))?;
+        if let Some((offset, error)) = scan.unknown {
+            return Err(JournalError::Unknown { file: self.path.clone(), offset, error });
+        }
         if !self.is_newest && scan.index.is_none() {
             // It was closed, or given up after an error: this is not the end of what was written.
             scan.damaged.extend(scan.torn.take());
@@ -178,7 +181,7 @@ impl Found<'_> {
     }
 
     /// The index, when it will do without looking at every byte: the log and the head of the segment
-    /// are whole, nothing came or went between the frames, and those that their source would read
+    /// are whole, nothing came or went between the frames, this release knows all that is in them, and those that their source would read
     /// again are there. Whether the others are is seen when they are taken.
     fn index_alone(&self, file: &dyn DiskFile, state: &State) -> io::Result<Option<SegmentIndex>> {
         if !self.is_log_whole || self.opening.names.is_empty() {
@@ -195,7 +198,7 @@ impl Found<'_> {
             .entries
             .last()
             .map_or(self.opening.frames_at, |last| last.location.offset + u64::from(last.key.len));
-        if frames_end != index_at {
+        if frames_end != index_at || !index.features.is_known() {
             return Ok(None);
         }
         for entry in &index.entries {
@@ -522,7 +525,8 @@ fn exact_positions(
     let Some(segment) = segments.get(&frame.location.segment) else { return Vec::new() };
     let Ok(batch) = segment::read_frame(&*segment.file, frame.location) else { return Vec::new() };
     let of_cursor = |(index, _): &(usize, u64)| {
-        let routed = batch.records().enumerate().filter(|(i, _)| batch.is_routed(*i, *index));
+        let rows = batch.routed_rows(*index);
+        let routed = batch.records().enumerate().filter(|(i, _)| rows.contains(*i));
         (*index, routed.map(|(_, r)| r.position).collect())
     };
     frame.routed.iter().map(of_cursor).collect()

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a frame is believed only when its header is plausible and its checksum right; in a
 //! segment with a whole index, only when the index names it, too, wherever it stands. What lies
-//! between frames is searched at every byte. However hostile the content, the work is linear in
+//! between frames is searched at every byte. A whole frame of another release, where a frame is
+//! expected, is no damage: it ends the scan. However hostile the content, the work is linear in
 //! the length of the file: checksums of candidates are differences of the checksums of prefixes,
 //! which are computed once.
 
@@ -11,7 +12,7 @@ use std::io;
 
 use weir_host::DiskFile;
 use weir_model::limits::FRAME_BYTES_MAX;
-use weir_model::{Batch, FrameHeader, HEADER_LEN as FRAME_HEADER_LEN};
+use weir_model::{Batch, FrameError, FrameHeader, HEADER_LEN as FRAME_HEADER_LEN};
 
 use crate::index::{self, FrameKey, IndexEntry, SegmentIndex};
 use crate::segment::{Opening, is_damage};
@@ -29,6 +30,9 @@ pub(crate) struct Scan {
     pub(crate) torn_bytes: u64,
     /// The part of them that is not zero.
     pub(crate) torn: Option<(u64, u64)>,
+    /// Where a whole frame stands that this release does not know, and what it does not know. Then
+    /// nothing else here says anything.
+    pub(crate) unknown: Option<(u64, FrameError)>,
     /// It ends with a whole index: this one.
     pub(crate) index: Option<SegmentIndex>,
     /// Frames that the index names and that are not there; with true where zeros stand instead.
@@ -85,7 +89,13 @@ impl Search<'_> {
             self.window.load(at, LOOK_AHEAD_BYTES)?;
             let mut next = self.window.frame_at(at, |_| true)?.map(|batch| (at, batch));
             if next.is_none() {
+                if self.is_unknown(at)? {
+                    return Ok(());
+                }
                 next = self.behind_damage(at)?;
+                if self.scan.unknown.is_some() {
+                    return Ok(());
+                }
                 let to = next.as_ref().map_or(end, |(next, _)| *next);
                 let damaged = self.window.without_zeros(at, to)?;
                 if next.is_some() {
@@ -110,11 +120,18 @@ impl Search<'_> {
             if let Some(batch) = self.window.frame_at(stated, |_| true)? {
                 return Ok(Some((stated, batch)));
             }
-            if stated == self.window.end {
+            if stated == self.window.end || self.is_unknown(stated)? {
                 return Ok(None);
             }
         }
         self.window.find(at + 1, self.window.end, |_| true)
+    }
+
+    /// A whole frame of another release stands here, and is noted.
+    fn is_unknown(&mut self, at: u64) -> io::Result<bool> {
+        let unknown = self.window.unknown_at(at)?;
+        self.scan.unknown = unknown.map(|error| (at, error));
+        Ok(self.scan.unknown.is_some())
     }
 
     /// Frames stand where the index says, or were moved by bytes that came or went.
@@ -132,6 +149,9 @@ impl Search<'_> {
             let is_it = |header: &FrameHeader| FrameKey::of(header) == key;
             let batch = if place < at { None } else { self.window.frame_at(place, is_it)? };
             let Some(batch) = batch else {
+                if place >= at && self.is_unknown(place)? {
+                    return Ok(());
+                }
                 missing.entry(key).or_default().push(number);
                 continue;
             };
@@ -257,17 +277,35 @@ impl<'a> Window<'a> {
     ) -> io::Result<Option<Batch>> {
         let Some(header) = self.header_at(at)?.filter(is_wanted) else { return Ok(None) };
         let len = header.frame_len as usize;
+        if !self.is_whole(at, len)? {
+            return Ok(None);
+        }
+        self.work += len as u64;
+        let from = self.load(at, len as u64)?;
+        Ok(Batch::from_frame(self.buf[from..from + len].to_vec()).ok())
+    }
+
+    /// What this release does not know of the frame that stands here, if it is whole and there is
+    /// something.
+    fn unknown_at(&mut self, at: u64) -> io::Result<Option<FrameError>> {
+        let from = self.load(at, FRAME_BYTES_MAX as u64)?;
+        let header = &self.buf[from..(from + FRAME_HEADER_LEN).min(self.buf.len())];
+        self.work += 1;
+        let unknown = FrameHeader::read(header).err().filter(FrameError::is_unknown);
+        let len = FrameHeader::stated_len(header).filter(|len| at + *len as u64 <= self.end);
+        let (Some(error), Some(len)) = (unknown, len) else { return Ok(None) };
+        Ok(self.is_whole(at, len)?.then_some(error))
+    }
+
+    /// The checksum of the frame of that length that begins here is right.
+    fn is_whole(&mut self, at: u64, len: usize) -> io::Result<bool> {
         let from = self.load(at, len as u64)?;
         let stored = u32::from_le_bytes(std::array::from_fn(|i| self.buf[from + 12 + i]));
         // Of bytes 0 to 11 and 16 on: what the prefix that ends with the frame has beyond the one
         // that ends before its byte 16, behind its first 12.
         let head = crc32c::crc32c(&self.buf[from..from + 12]);
         let (before, all) = (self.prefix_sum(from + 16), self.prefix_sum(from + len));
-        if all ^ shifted(head ^ before, len - 16) != stored {
-            return Ok(None);
-        }
-        self.work += len as u64;
-        Ok(Batch::from_frame(self.buf[from..from + len].to_vec()).ok())
+        Ok(all ^ shifted(head ^ before, len - 16) == stored)
     }
 
     /// Checksum of the first bytes of `buf`.
@@ -375,14 +413,13 @@ mod tests {
     use std::path::Path;
 
     use weir_host::{Disk, OpenMode};
-    use weir_model::{BatchBuilder, BatchClass, Position, Seal, SourceBook, SourceId, StreamId};
+    use weir_model::{BatchBuilder, Position, Seal, SourceBook, SourceId, StreamId};
     use weir_testkit::FaultyDisk;
 
     use super::*;
 
     fn frame() -> Vec<u8> {
         let batch = BatchBuilder::new(Position::new(0, 0)).seal(&Seal {
-            class: BatchClass::Logs,
             repeatable: false,
             stream: StreamId(1),
             group: 0,
@@ -390,8 +427,6 @@ mod tests {
             end: Position::new(0, 10),
             observed_ns: 1,
             rule_generation: 1,
-            keys: &[],
-            resource: b"",
             book: &SourceBook::default(),
             state: b"",
         });

@@ -17,7 +17,7 @@ use crate::spec::JournalError;
 use crate::state::Location;
 
 const MAGIC: [u8; 4] = *b"WSEG";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// Bytes of the fixed header; the table of names follows.
 const HEADER_LEN: u64 = record_file::HEADER_LEN as u64;
 /// What makes the index of this segment different from all that somebody could forge.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
-use weir_model::{Batch, CursorBook, Position, SourceBook, SourceId, StreamId};
+use weir_model::{Batch, CursorBook, FrameError, Position, SourceBook, SourceId, StreamId};
 
 /// How a journal is laid out and bounded.
 #[derive(Debug, Clone)]
@@ -218,6 +218,16 @@ pub enum JournalError {
         file: PathBuf,
         /// Its version.
         version: u16,
+    },
+    /// It holds what a later release wrote.
+    #[error("{file} cannot be read from byte {offset} on: {error}; it was left untouched")]
+    Unknown {
+        /// The file.
+        file: PathBuf,
+        /// Where the frame begins.
+        offset: u64,
+        /// What is not known of it.
+        error: FrameError,
     },
     /// The operating system refused.
     #[error("{what} {path}: {error}")]

@@ -14,7 +14,7 @@ use weir_journal::{
     Cursor, CursorSpec, Journal, JournalConfig, JournalWriter, Outcome, RefusedReason, Step,
     WhenFull, WritePolicy,
 };
-use weir_model::{Batch, BatchBuilder, BatchClass, DiscardReason, Position, Seal, StreamId};
+use weir_model::{Batch, BatchBuilder, DiscardReason, Position, Seal, StreamId};
 use weir_testkit::{FakeClock, Fault, FaultKind, FaultyDisk};
 
 const DIR: &str = "/data/journal";
@@ -30,11 +30,10 @@ fn batch(first: u64) -> Batch {
         body.resize(100, b'.');
         push_record(&mut builder, n, &body);
     }
-    builder.route_all(&[0b1]);
-    builder.route(7, &[0b11]).unwrap();
+    builder.route_all(&[0]);
+    builder.route(7, &[0, 1]).unwrap();
     let end = first + ROWS;
     builder.seal(&Seal {
-        class: BatchClass::Logs,
         repeatable: false,
         stream: StreamId(1),
         group: 0,
@@ -42,8 +41,6 @@ fn batch(first: u64) -> Batch {
         end: Position::new(0, end * STEP),
         observed_ns: 1,
         rule_generation: 1,
-        keys: &[],
-        resource: b"{}",
         book: &support::book_of(end),
         state: &state_of(0, end),
     })

@@ -11,7 +11,7 @@ use support::{KIB, Part, STEP, assert_books_balance, block_on, config, cursor, d
 use support::{cursor_spec, numbers, open_gone, open_stream, take};
 use weir_host::RealClock;
 use weir_journal::{Journal, JournalConfig, JournalError, Recovery, WritePolicy};
-use weir_model::{DiscardReason, StreamId};
+use weir_model::{DiscardReason, FrameHeader, StreamId};
 use weir_testkit::{CallKind, FaultyDisk};
 
 const DIR: &str = "/data/journal";
@@ -266,6 +266,47 @@ fn an_unknown_version_is_refused_and_left_untouched() {
 }
 
 #[test]
+fn a_frame_of_a_later_release_is_refused_and_left_untouched() {
+    let disk = filled();
+    // A version, a column and a kind of record that do not exist yet.
+    for (at, value) in [(4, 3_u16), (78, 1), (112, 1 << 9)] {
+        for path in files(&disk, "wseg") {
+            let begin = frames_begin(&disk.content(&path).unwrap());
+            let newer = changed(&disk, &path, |bytes| {
+                bytes[begin + at..begin + at + 2].copy_from_slice(&value.to_le_bytes());
+                let len = FrameHeader::stated_len(&bytes[begin..]).unwrap();
+                let frame = &mut bytes[begin..begin + len];
+                let sum = crc32c::crc32c_append(crc32c::crc32c(&frame[..12]), &frame[16..]);
+                frame[12..16].copy_from_slice(&sum.to_le_bytes());
+                let features =
+                    [frame[4..8].to_vec(), frame[76..80].to_vec(), frame[112..114].to_vec()];
+                set_features(bytes, &features.concat());
+            });
+            let before = newer.content(&path);
+            let opened =
+                Journal::open(small(), Arc::new(newer.clone()), Arc::new(RealClock::new()));
+            let error = opened.unwrap_err();
+            assert!(
+                matches!(&error, JournalError::Unknown { file, offset, .. }
+                    if *file == path && *offset == begin as u64),
+                "{at}: {error}"
+            );
+            assert!(error.to_string().contains("not known to this release"), "{error}");
+            assert_eq!((before, files(&newer, "bad")), (newer.content(&path), Vec::new()));
+        }
+        // With a checksum that is wrong it is damage, whatever it seems to say.
+        for path in files(&disk, "wseg") {
+            let damaged = changed(&disk, &path, |bytes| {
+                let begin = frames_begin(bytes);
+                bytes[begin + at..begin + at + 2].copy_from_slice(&value.to_le_bytes());
+            });
+            let (_, recovery, _) = recover(&damaged);
+            assert!(recovery.damaged_bytes + recovery.torn_bytes > 0, "{recovery:?}");
+        }
+    }
+}
+
+#[test]
 fn a_frame_inside_a_damaged_frame_is_not_believed() {
     // What a log says may look like a frame.
     let disk = FaultyDisk::new();
@@ -459,6 +500,21 @@ fn a_segment_whose_frames_are_zeroed_is_counted_to_the_record() {
 fn index_len(bytes: &[u8]) -> usize {
     let at = bytes.len() - 8;
     u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i])) as usize
+}
+
+/// What the index of the segment, if it has one, says that a reader of the frames must know.
+fn set_features(segment: &mut [u8], features: &[u8]) {
+    if !segment.ends_with(b"WIDX") {
+        return;
+    }
+    let len = index_len(segment);
+    let salt = segment[16..24].to_vec();
+    let begin = segment.len() - len;
+    let index = &mut segment[begin..];
+    index[..features.len()].copy_from_slice(features);
+    let (content, end) = index.split_at_mut(len - 12);
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&salt), content);
+    end[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
 fn frames_begin(bytes: &[u8]) -> usize {

@@ -3,12 +3,17 @@
 //! Invariant: a `Batch` is immutable and its header was checked against its length; accessors
 //! never fail, at worst (a hostile frame that passed its checksum) they give empty slices.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::columns::Columns;
 use crate::frame::{self, FrameError, FrameHeader, HEADER_LEN};
 use crate::pool::PooledBuf;
-use crate::{LogRecord, Position, RecordFlags, Resource, Severity, SourceBook, unescape_json};
+use crate::resources::{self, ResourceView};
+use crate::routes::{Destinations, RoutedRows, Routes};
+use crate::{
+    BatchBuilder, Facility, LogRecord, Position, RecordFlags, RecordKind, Resource, Severity,
+    SourceBook, unescape_json,
+};
 
 /// A batch of records of one stream. Share it as `Arc<Batch>`.
 #[derive(Debug)]
@@ -20,7 +25,7 @@ pub struct Batch {
 }
 
 /// One record of a batch, borrowed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct RecordView<'a> {
     /// Nanoseconds since 1970.
     pub timestamp_ns: i64,
@@ -34,6 +39,87 @@ pub struct RecordView<'a> {
     pub severity: Severity,
     /// Facts about the body.
     pub flags: RecordFlags,
+    pub(crate) rare: Rare<'a>,
+}
+
+/// Where the columns are that few frames have: they are read when somebody asks.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Rare<'a> {
+    /// Nowhere.
+    #[default]
+    Nothing,
+    /// Row of a batch.
+    Sealed(&'a Batch, u32),
+    /// Row of a batch that is being filled.
+    Building(&'a BatchBuilder, u32),
+}
+
+/// Not the batch: what a log says has no place in messages about it.
+impl std::fmt::Debug for Rare<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing"),
+            Self::Sealed(_, row) | Self::Building(_, row) => write!(f, "of row {row}"),
+        }
+    }
+}
+
+impl<'a> RecordView<'a> {
+    /// The sender's bytes, of which the body is the message (an envelope, a line of syslog);
+    /// empty = none.
+    pub fn original(&self) -> &'a [u8] {
+        self.span(Columns::ORIGINAL)
+    }
+
+    /// What the sender calls the process; empty = nothing.
+    pub fn process_id(&self) -> &'a [u8] {
+        self.span(Columns::PROCESS_ID)
+    }
+
+    /// What the sender calls this type of message; empty = nothing.
+    pub fn message_id(&self) -> &'a [u8] {
+        self.span(Columns::MESSAGE_ID)
+    }
+
+    /// Number of the resource that produced it, in the batch ([`Batch::resource`]).
+    #[inline]
+    pub fn resource(&self) -> u16 {
+        match self.rare {
+            Rare::Nothing => 0,
+            Rare::Sealed(batch, row) => batch.resource_number(row as usize),
+            Rare::Building(builder, row) => builder.resource_of(row as usize),
+        }
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> RecordKind {
+        match self.rare {
+            Rare::Nothing => RecordKind::Log,
+            Rare::Sealed(batch, row) => {
+                RecordKind::of_number(batch.byte(Columns::KIND, row as usize))
+            }
+            Rare::Building(builder, row) => builder.kind_of(row as usize),
+        }
+    }
+
+    /// Facility, when the source states it.
+    pub fn facility(&self) -> Facility {
+        match self.rare {
+            Rare::Nothing => Facility::NONE,
+            Rare::Sealed(batch, row) => {
+                Facility::of_cell(batch.byte(Columns::FACILITY, row as usize))
+            }
+            Rare::Building(builder, row) => builder.facility_of(row as usize),
+        }
+    }
+
+    fn span(&self, column: Columns) -> &'a [u8] {
+        match self.rare {
+            Rare::Nothing => &[],
+            Rare::Sealed(batch, row) => batch.spans(column).get(batch, row as usize),
+            Rare::Building(builder, row) => builder.rare_span(column, row as usize),
+        }
+    }
 }
 
 impl Batch {
@@ -41,16 +127,20 @@ impl Batch {
         Self { buf, header, is_utf8 }
     }
 
-    /// Takes bytes read from a disk or peer: checks header, length and checksum.
+    /// Takes bytes read from a disk or peer: checks length, checksum and header. What is whole but
+    /// not known to this release gives an error for which [`FrameError::is_unknown`] is true; an
+    /// error of any other kind is damage.
     pub fn from_frame(bytes: Vec<u8>) -> Result<Self, FrameError> {
+        // Before anything else is believed: this much is the same in every version.
+        if let Some(want) = FrameHeader::stated_len(&bytes) {
+            if bytes.len() != want {
+                return Err(FrameError::Short { have: bytes.len(), want });
+            }
+            if frame::checksum(&bytes) != frame::stored_checksum(&bytes) {
+                return Err(FrameError::Checksum);
+            }
+        }
         let header = FrameHeader::read(&bytes)?;
-        let want = header.frame_len as usize;
-        if bytes.len() != want {
-            return Err(FrameError::Short { have: bytes.len(), want });
-        }
-        if frame::checksum(&bytes) != frame::stored_checksum(&bytes) {
-            return Err(FrameError::Checksum);
-        }
         Ok(Self { buf: bytes.into(), header, is_utf8: false })
     }
 
@@ -100,111 +190,148 @@ impl Batch {
 
     /// How many records are routed to the destination with that cursor index.
     pub fn routed_count(&self, cursor: usize) -> u64 {
-        let count = |entry: &[u8]| u64::from(u32::from_le_bytes(std::array::from_fn(|i| entry[i])));
-        (0..usize::from(self.header.route_count))
-            .map(|route| self.route_entry(route))
-            .filter(|entry| mask_contains(entry, cursor))
-            .map(count)
-            .sum()
+        let routes = self.routes();
+        let count = |route| match routes.get(route) {
+            (count, destinations) if destinations.contains(cursor) => count,
+            _ => 0,
+        };
+        (0..routes.len()).map(count).sum()
     }
 
     /// The destinations that get any of the records, by cursor index, each with how many; in the
     /// order of the indexes.
     pub fn routed_counts(&self) -> Vec<(usize, u64)> {
-        let mut counts = BTreeMap::new();
-        for entry in (0..usize::from(self.header.route_count)).map(|r| self.route_entry(r)) {
-            let count = u64::from(u32::from_le_bytes(std::array::from_fn(|i| entry[i])));
-            for (number, byte) in entry[8..].iter().enumerate().filter(|_| count > 0) {
-                for bit in (0..8).filter(|bit| byte >> bit & 1 == 1) {
-                    *counts.entry(number * 8 + bit).or_default() += count;
-                }
+        let routes = self.routes();
+        let mut counts: Vec<(usize, u64)> = Vec::new();
+        for (count, destinations) in (0..routes.len()).map(|route| routes.get(route)) {
+            if count == 0 {
+                continue;
             }
+            // Both are in order, so each is looked for behind the one before.
+            let mut from = 0;
+            destinations.for_each(|cursor| {
+                let cursor = usize::from(cursor);
+                from += match counts[from..].binary_search_by_key(&cursor, |(known, _)| *known) {
+                    Ok(at) => {
+                        counts[from + at].1 += count;
+                        at
+                    }
+                    Err(at) => {
+                        counts.insert(from + at, (cursor, count));
+                        at
+                    }
+                };
+            });
         }
-        counts.into_iter().collect()
+        counts
     }
 
-    /// Whether record `index` is routed to the destination.
+    /// Whether record `index` is routed to the destination. For many records,
+    /// [`Self::routed_rows`] is faster.
     pub fn is_routed(&self, index: usize, cursor: usize) -> bool {
-        let route = self.route_of(index);
-        route < usize::from(self.header.route_count)
-            && mask_contains(self.route_entry(route), cursor)
+        self.destinations_of(index).contains(cursor)
     }
 
-    fn route_of(&self, index: usize) -> usize {
-        if self.header.route_count <= 1 {
-            return 0;
-        }
-        let at = self.column_at(4 + 2 * usize::from(self.header.has_attributes));
-        let cell = self.buf.get(at + index * 2..at + index * 2 + 2);
-        cell.map_or(0, |b| usize::from(b[0]) | usize::from(b[1]) << 8)
+    /// Which records are routed to the destination.
+    pub fn routed_rows(&self, cursor: usize) -> RoutedRows<'_> {
+        RoutedRows::new(self.routes(), self.route_cells(), cursor)
     }
 
-    /// The destination mask of record `index`.
-    pub(crate) fn mask_of(&self, index: usize) -> Vec<u64> {
-        let route = self.route_of(index);
-        if route >= usize::from(self.header.route_count) {
-            return Vec::new();
-        }
-        let words = self.route_entry(route)[8..].as_chunks().0;
-        words.iter().map(|word| u64::from_le_bytes(*word)).collect()
+    /// The destinations of record `index`.
+    pub(crate) fn destinations_of(&self, index: usize) -> Destinations<'_> {
+        let cell = self.route_cells().get(index);
+        self.routes().get(cell.map_or(0, |cell| usize::from(u16::from_le_bytes(*cell)))).1
     }
 
-    /// The destination mask, when all records share one.
-    pub(crate) fn single_route(&self) -> Option<Vec<u64>> {
-        (self.header.route_count == 1).then(|| self.mask_of(0))
+    /// The destinations, when all records share them.
+    pub(crate) fn single_route(&self) -> Option<Vec<u16>> {
+        (self.header.route_count == 1).then(|| self.routes().get(0).1.to_list())
     }
 
-    /// The encoded resource.
-    pub fn resource(&self) -> &[u8] {
-        let start = self.keys_at() + self.header.key_count as usize * 8;
-        &self.buf[start..start + self.header.resource_len as usize]
+    fn routes(&self) -> Routes<'_> {
+        let (start, len) = (self.header.tail_at as usize, self.header.routes_len as usize);
+        Routes::new(&self.buf[start..start + len], usize::from(self.header.route_count))
     }
 
-    /// Hashes under which the batch is indexed.
-    pub fn keys(&self) -> impl Iterator<Item = u64> {
-        let bytes = &self.buf[self.keys_at()..][..self.header.key_count as usize * 8];
-        bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b))
+    /// The set of destinations of each record; empty when all have the first.
+    fn route_cells(&self) -> &[[u8; 2]] {
+        self.optional(Columns::ROUTE)
+    }
+
+    /// Entries of the resource table.
+    pub fn resource_count(&self) -> usize {
+        usize::from(self.header.resource_count)
+    }
+
+    /// Entry `number` of the resource table; an empty one when there is none.
+    pub fn resource(&self, number: u16) -> ResourceView<'_> {
+        let (start, len) = (self.header.resources_at(), self.header.resources_len as usize);
+        let table = &self.buf[start..start + len];
+        resources::read(table, self.resource_count(), usize::from(number))
+    }
+
+    /// Every entry of the resource table, in the order of its number.
+    pub fn resources(&self) -> impl Iterator<Item = ResourceView<'_>> {
+        (0..self.header.resource_count).map(|number| self.resource(number))
+    }
+
+    /// The resource of record `index`.
+    pub fn resource_of(&self, index: usize) -> ResourceView<'_> {
+        self.resource(self.resource_number(index))
+    }
+
+    fn resource_number(&self, index: usize) -> u16 {
+        let cell = self.optional(Columns::RESOURCE).get(index);
+        cell.map_or(0, |cell| u16::from_le_bytes(*cell))
+    }
+
+    /// The cell of a column of bytes; 0 where there is no such column.
+    fn byte(&self, column: Columns, index: usize) -> u8 {
+        self.optional::<1>(column).get(index).map_or(0, |cell| cell[0])
+    }
+
+    /// Hashes under which the batch is indexed: the keys of its resources, in order and each once;
+    /// 0 is none.
+    pub fn keys(&self) -> Vec<u64> {
+        let mut keys: Vec<u64> = self.resources().map(|resource| resource.key).collect();
+        keys.retain(|key| *key != 0);
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 
     /// Counts of the stream as of the end of this batch.
     pub fn book(&self) -> SourceBook {
-        let start = self.book_at();
+        let start = self.header.book_at();
         SourceBook::decode(&self.buf[start..start + self.header.book_len as usize])
     }
 
     /// What the source needs, beside the position, to go on reading behind this batch.
     pub fn state(&self) -> &[u8] {
-        let start = self.book_at() + self.header.book_len as usize;
+        let start = self.header.state_at();
         &self.buf[start..start + self.header.state_len as usize]
     }
 
     /// Record `index`; an empty one when there is none.
     pub fn record(&self, index: usize) -> RecordView<'_> {
-        self.records().nth(index).unwrap_or(RecordView {
-            timestamp_ns: 0,
-            position: self.header.base(),
-            body: &[],
-            attributes: &[],
-            severity: Severity::UNSPECIFIED,
-            flags: RecordFlags::default(),
-        })
+        let none = RecordView { position: self.header.base(), ..RecordView::default() };
+        self.records().nth(index).unwrap_or(none)
     }
 
     /// All records in order.
     pub fn records(&self) -> Records<'_> {
-        let count = self.record_count();
-        let attributes = 2 * usize::from(self.header.has_attributes);
         Records {
             batch: self,
             next: 0,
-            timestamp: self.cells::<8>(0, count),
-            position: self.cells::<4>(1, count),
-            body_at: self.cells::<4>(2, count),
-            body_len: self.cells::<4>(3, count),
-            attributes_at: self.cells::<4>(4, count * attributes / 2),
-            attributes_len: self.cells::<4>(5, count * attributes / 2),
-            severity: self.bytes_column(5 + attributes, count),
-            flags: self.bytes_column(6 + attributes, count),
+            timestamp: self.cells(0),
+            position: self.cells(8),
+            body_at: self.cells(12),
+            body_len: self.cells(16),
+            flags: self.cells(self.header.columns.flags_at()),
+            attributes: self.spans(Columns::ATTRIBUTES),
+            severity: self.optional(Columns::SEVERITY),
+            has_more: self.header.columns.has(Columns::ATTRIBUTES.with(Columns::SEVERITY)),
+            has_rare: self.header.columns.has(Columns::RARE),
         }
     }
 
@@ -226,8 +353,7 @@ impl Batch {
             return 0;
         }
         let delta = position.offset - self.header.base_offset;
-        self.cells::<4>(1, self.record_count())
-            .partition_point(|cell| u64::from(u32::from_le_bytes(*cell)) <= delta)
+        self.cells::<4>(8).partition_point(|cell| u64::from(u32::from_le_bytes(*cell)) <= delta)
     }
 
     /// Record `index` by itself, decoded, with its resource.
@@ -239,53 +365,56 @@ impl Batch {
             severity_number: view.severity,
             body: view.plain_body().into_owned(),
             attributes: String::from_utf8_lossy(view.attributes).into_owned(),
-            resource: Resource::decode(self.resource()),
+            resource: Resource::decode(self.resource(view.resource()).encoded),
+            kind: view.kind(),
+            facility: view.facility().code(),
+            process_id: String::from_utf8_lossy(view.process_id()).into_owned(),
+            message_id: String::from_utf8_lossy(view.message_id()).into_owned(),
         }
     }
 
-    fn route_entry(&self, route: usize) -> &[u8] {
-        let len = self.header.route_bytes();
-        let start = self.header.tail_at as usize + route * len;
-        &self.buf[start..start + len]
-    }
-
-    fn keys_at(&self) -> usize {
-        self.header.tail_at as usize
-            + usize::from(self.header.route_count) * self.header.route_bytes()
-    }
-
-    fn book_at(&self) -> usize {
-        self.keys_at() + self.header.key_count as usize * 8 + self.header.resource_len as usize
-    }
-
-    /// Where column `number` begins; columns are numbered in the order of the format document.
-    fn column_at(&self, number: usize) -> usize {
-        let widths: &[usize] = if self.header.has_attributes {
-            &[8, 4, 4, 4, 4, 4, 2, 1, 1]
-        } else {
-            &[8, 4, 4, 4, 2, 1, 1]
-        };
-        let before: usize = widths[..number].iter().sum();
-        self.header.columns_at as usize + before * self.record_count()
-    }
-
-    fn cells<const WIDTH: usize>(&self, number: usize, count: usize) -> &[[u8; WIDTH]] {
-        if count == 0 {
-            return &[];
-        }
-        let start = self.column_at(number);
+    /// The column that begins so many bytes per record behind the first.
+    fn cells<const WIDTH: usize>(&self, place: usize) -> &[[u8; WIDTH]] {
+        let count = self.record_count();
+        let start = self.header.columns_at as usize + place * count;
         self.buf[start..start + count * WIDTH].as_chunks().0
     }
 
-    fn bytes_column(&self, number: usize, count: usize) -> &[u8] {
-        let start = self.column_at(number);
-        &self.buf[start..start + count]
+    /// A column that not every frame has; empty when this one has not.
+    fn optional<const WIDTH: usize>(&self, column: Columns) -> &[[u8; WIDTH]] {
+        let columns = self.header.columns;
+        if columns.has(column) { self.cells(columns.place_of(column)) } else { &[] }
+    }
+
+    fn spans(&self, column: Columns) -> Spans<'_> {
+        let columns = self.header.columns;
+        if !columns.has(column) {
+            return Spans::default();
+        }
+        let place = columns.place_of(column);
+        Spans { at: self.cells(place), len: self.cells(place + 4) }
+    }
+
+    #[inline]
+    fn bytes_at(&self, at: [u8; 4], len: [u8; 4]) -> Option<&[u8]> {
+        let (at, len) = (u32::from_le_bytes(at) as usize, u32::from_le_bytes(len) as usize);
+        self.buf.get(at..at + len)
     }
 }
 
-fn mask_contains(entry: &[u8], cursor: usize) -> bool {
-    let at = 8 + cursor / 64 * 8 + cursor % 64 / 8;
-    entry.get(at).is_some_and(|byte| byte >> (cursor % 8) & 1 == 1)
+/// Offsets and lengths of a column of spans; empty when the frame has none.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spans<'a> {
+    at: &'a [[u8; 4]],
+    len: &'a [[u8; 4]],
+}
+
+impl<'a> Spans<'a> {
+    #[inline]
+    fn get(&self, batch: &'a Batch, index: usize) -> &'a [u8] {
+        let span = self.at.get(index).zip(self.len.get(index));
+        span.and_then(|(at, len)| batch.bytes_at(*at, *len)).unwrap_or_default()
+    }
 }
 
 /// Iterator over the records of a batch.
@@ -297,10 +426,22 @@ pub struct Records<'a> {
     position: &'a [[u8; 4]],
     body_at: &'a [[u8; 4]],
     body_len: &'a [[u8; 4]],
-    attributes_at: &'a [[u8; 4]],
-    attributes_len: &'a [[u8; 4]],
-    severity: &'a [u8],
-    flags: &'a [u8],
+    flags: &'a [[u8; 1]],
+    attributes: Spans<'a>,
+    severity: &'a [[u8; 1]],
+    /// There are attributes, or severities.
+    has_more: bool,
+    has_rare: bool,
+}
+
+impl<'a> Records<'a> {
+    /// Attributes and severity of record `i`. By itself, so that the rest of [`Self::next`] is
+    /// small enough to become a part of each loop over records.
+    #[inline(never)]
+    fn more(&self, i: usize) -> (&'a [u8], u8) {
+        let severity = self.severity.get(i).map_or(0, |cell| cell[0]);
+        (self.attributes.get(self.batch, i), severity)
+    }
 }
 
 impl<'a> Iterator for Records<'a> {
@@ -312,21 +453,17 @@ impl<'a> Iterator for Records<'a> {
         let timestamp = self.timestamp.get(i)?;
         self.next += 1;
         let header = &self.batch.header;
-        let span = |at: &[[u8; 4]], len: &[[u8; 4]]| {
-            let start = u32::from_le_bytes(*at.get(i)?) as usize;
-            let len = u32::from_le_bytes(*len.get(i)?) as usize;
-            self.batch.buf.get(start..start + len)
-        };
+        let position = u64::from(u32::from_le_bytes(*self.position.get(i)?));
+        let body = self.batch.bytes_at(*self.body_at.get(i)?, *self.body_len.get(i)?);
+        let (attributes, severity) = if self.has_more { self.more(i) } else { (&[][..], 0) };
         Some(RecordView {
             timestamp_ns: i64::from_le_bytes(*timestamp),
-            position: Position::new(
-                header.epoch,
-                header.base_offset + u64::from(u32::from_le_bytes(self.position[i])),
-            ),
-            body: span(self.body_at, self.body_len).unwrap_or_default(),
-            attributes: span(self.attributes_at, self.attributes_len).unwrap_or_default(),
-            severity: Severity(self.severity[i]),
-            flags: RecordFlags(self.flags[i]),
+            position: Position::new(header.epoch, header.base_offset + position),
+            body: body.unwrap_or_default(),
+            attributes,
+            severity: Severity(severity),
+            flags: RecordFlags(self.flags.get(i)?[0]),
+            rare: if self.has_rare { Rare::Sealed(self.batch, i as u32) } else { Rare::Nothing },
         })
     }
 
@@ -355,213 +492,5 @@ impl<'a> RecordView<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::{CURSORS_MAX, ROUTED_RECORDS_MIN};
-    use crate::{BatchBuilder, BatchClass, NewRecord, Seal, SourceId, StreamId};
-
-    fn sample(bodies: &[(&str, &str)]) -> Batch {
-        let mut builder = BatchBuilder::new(Position::new(3, 1000));
-        let mut end = 1000;
-        for (body, attributes) in bodies {
-            let body_span = builder.append(body.as_bytes()).unwrap();
-            let attributes_span = builder.append(attributes.as_bytes()).unwrap();
-            end += body.len() as u64 + 1;
-            let record = NewRecord {
-                timestamp_ns: end as i64 * 7,
-                end_offset: end,
-                body: body_span,
-                attributes: attributes_span,
-                severity: Severity::INFO,
-                flags: RecordFlags::STDOUT,
-            };
-            builder.push(&record).unwrap();
-        }
-        builder.route_all(&[0b101, 0b1]);
-        let book = SourceBook { lines: 9, records: 9, ..SourceBook::default() };
-        builder.seal(&Seal {
-            class: BatchClass::Logs,
-            repeatable: true,
-            stream: StreamId(42),
-            group: 7,
-            source: SourceId::of("app"),
-            end: Position::new(3, end),
-            observed_ns: 99,
-            rule_generation: 1,
-            keys: &[5, 6],
-            resource: br#"{"host.name":"a"}"#,
-            book: &book,
-            state: b"state",
-        })
-    }
-
-    fn written(batch: &Batch) -> Vec<u8> {
-        let (head, rest) = batch.frame_parts();
-        [&head, rest].concat()
-    }
-
-    fn assert_content(batch: &Batch, bodies: &[(&str, &str)]) {
-        let seen: Vec<(String, String)> = batch
-            .records()
-            .map(|r| {
-                (
-                    String::from_utf8_lossy(r.body).into(),
-                    String::from_utf8_lossy(r.attributes).into(),
-                )
-            })
-            .collect();
-        let want: Vec<(String, String)> =
-            bodies.iter().map(|(b, a)| ((*b).to_owned(), (*a).to_owned())).collect();
-        assert_eq!(seen, want);
-        assert_eq!(batch.routed_count(0), bodies.len() as u64);
-        assert_eq!(batch.routed_count(1), 0);
-        assert_eq!(batch.routed_count(64), bodies.len() as u64);
-        assert_eq!(batch.routed_count(1000), 0);
-        let counted =
-            [(0, bodies.len() as u64), (2, bodies.len() as u64), (64, bodies.len() as u64)];
-        let is_any = !bodies.is_empty();
-        assert_eq!(batch.routed_counts(), if is_any { &counted[..] } else { &[] });
-        assert_eq!(batch.book().records, 9);
-        assert_eq!(batch.state(), b"state");
-        assert_eq!(batch.resource(), br#"{"host.name":"a"}"#);
-        assert_eq!(batch.keys().collect::<Vec<_>>(), [5, 6]);
-    }
-
-    #[test]
-    fn a_few_records_can_each_go_elsewhere_whatever_destinations_there_are() {
-        let count = ROUTED_RECORDS_MIN;
-        let mut builder = BatchBuilder::new(Position::default());
-        for end_offset in 1..=count as u64 {
-            let body = builder.append(b"x").unwrap();
-            let (timestamp_ns, severity, flags) = (0, Severity::INFO, RecordFlags::default());
-            let attributes = 0..0;
-            let record = NewRecord { timestamp_ns, end_offset, body, attributes, severity, flags };
-            builder.push(&record).unwrap();
-        }
-        builder.route_all(&[]);
-        for index in 0..count {
-            let mut mask = vec![0; CURSORS_MAX / 64];
-            mask[CURSORS_MAX / 64 - 1] = 1 << index;
-            builder.route(index, &mask).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_frame_reads_back_as_it_was_built() {
-        let cases: [&[(&str, &str)]; 4] = [
-            &[],
-            &[("one", "")],
-            &[("one", ""), ("", r#"{"a":"b"}"#), ("three", "")],
-            &[("x", r#"{"a":"b"}"#), ("y", r#"{"c":"d"}"#)],
-        ];
-        for bodies in cases {
-            let batch = sample(bodies);
-            assert_content(&batch, bodies);
-            let again = Batch::from_frame(written(&batch)).unwrap();
-            assert_eq!(again.header(), batch.header());
-            assert_content(&again, bodies);
-        }
-    }
-
-    #[test]
-    fn what_is_left_of_a_batch_is_what_is_still_needed() {
-        let mut builder = BatchBuilder::new(Position::new(3, 1000));
-        for number in 0..6_u64 {
-            let body = builder.append(number.to_string().as_bytes()).unwrap();
-            let record = NewRecord {
-                timestamp_ns: number as i64,
-                end_offset: 1002 + number,
-                body,
-                attributes: 0..0,
-                severity: Severity::WARN,
-                flags: RecordFlags::default(),
-            };
-            builder.push(&record).unwrap();
-        }
-        builder.route_all(&[0b1]);
-        builder.route(2, &[0b11]).unwrap();
-        builder.route(4, &[0b110]).unwrap();
-        let seal = Seal {
-            class: BatchClass::Logs,
-            repeatable: false,
-            stream: StreamId(42),
-            group: 7,
-            source: SourceId::of("app"),
-            end: Position::new(3, 1010),
-            observed_ns: 99,
-            rule_generation: 1,
-            keys: &[5],
-            resource: b"{}",
-            book: &SourceBook { lines: 9, ..SourceBook::default() },
-            state: b"state",
-        };
-        let whole = builder.seal(&seal);
-        let left = whole.only_for(&[1]).unwrap();
-        assert_eq!(left.routed_counts(), [(1, 2)], "and no other gets any");
-        let of = |batch: &Batch, cursor| -> Vec<(Position, Vec<u8>)> {
-            let routed = batch.records().enumerate().filter(|(i, _)| batch.is_routed(*i, cursor));
-            routed.map(|(_, record)| (record.position, record.body.to_vec())).collect()
-        };
-        assert_eq!(of(&left, 1), of(&whole, 1));
-        assert_eq!((left.header().base(), left.header().end()), (Position::new(3, 1000), seal.end));
-        assert_eq!((left.book().lines, left.state()), (9, whole.state()));
-        assert_eq!(whole.only_for(&[9]).unwrap().record_count(), 0);
-    }
-
-    #[test]
-    fn records_up_to_a_position_are_found() {
-        let batch = sample(&[("aaa", ""), ("bbb", ""), ("ccc", "")]);
-        let up_to = |offset| batch.records_up_to(Position::new(3, offset));
-        assert_eq!(
-            [up_to(1000), up_to(1003), up_to(1004), up_to(1008), up_to(1012)],
-            [0, 0, 1, 2, 3]
-        );
-        assert_eq!(batch.records_up_to(Position::new(2, 9999)), 0);
-        assert_eq!(batch.records_up_to(Position::new(4, 0)), 3);
-    }
-
-    #[test]
-    fn every_damaged_byte_is_noticed() {
-        let frame = written(&sample(&[("one", ""), ("two", r#"{"a":"b"}"#)]));
-        for at in 0..frame.len() {
-            let mut damaged = frame.clone();
-            damaged[at] ^= 0x20;
-            assert!(Batch::from_frame(damaged).is_err(), "byte {at} damaged and not noticed");
-        }
-        for len in 0..frame.len() {
-            assert!(Batch::from_frame(frame[..len].to_vec()).is_err(), "cut to {len}");
-        }
-    }
-
-    #[test]
-    fn a_builder_says_full_before_a_frame_overflows() {
-        let mut builder = BatchBuilder::new(Position::default());
-        builder.reserve_state(crate::limits::STATE_BYTES_MAX);
-        let record = |body| NewRecord {
-            timestamp_ns: 0,
-            end_offset: 1,
-            body,
-            attributes: 0..0,
-            severity: Severity::UNSPECIFIED,
-            flags: RecordFlags::default(),
-        };
-        while builder.push(&record(0..0)).is_ok() {}
-        assert!(builder.record_count() > 1000);
-        let batch = builder.seal(&Seal {
-            class: BatchClass::Logs,
-            repeatable: true,
-            stream: StreamId(1),
-            group: 0,
-            source: SourceId(1),
-            end: Position::new(0, 1),
-            observed_ns: 0,
-            rule_generation: 0,
-            keys: &[],
-            resource: &vec![b'r'; crate::limits::RESOURCE_BYTES_MAX],
-            book: &SourceBook::default(),
-            state: &vec![b's'; crate::limits::STATE_BYTES_MAX],
-        });
-        assert!(batch.frame_bytes() <= crate::limits::FRAME_BYTES_MAX);
-        assert!(Batch::from_frame(written(&batch)).is_ok());
-    }
-}
+#[path = "batch_tests.rs"]
+mod tests;

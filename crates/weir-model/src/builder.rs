@@ -2,24 +2,34 @@
 //! [`BatchBuilder::seal`] appends the columns.
 //!
 //! Invariants: nothing is allocated per record; a builder never grows beyond one frame
-//! ([`Full`] says when to seal and go on with the next); spans always lie in the arena.
+//! ([`Full`] says when to seal and go on with the next); spans always lie in the arena; what only
+//! some records have (attributes, an original, ids, a kind) costs those that have none neither
+//! bytes nor time.
 
 use std::ops::Range;
 
-use crate::frame::{BatchClass, FrameHeader, HEADER_LEN};
+use crate::batch;
+use crate::columns::Columns;
+use crate::frame::{FrameHeader, HEADER_LEN};
+use crate::kind::{Kinds, RecordKind};
 use crate::limits::{
-    FRAME_BYTES_MAX, RESOURCE_BYTES_MAX, ROUTE_BYTES_MAX, STATE_BYTES_MAX, TAIL_BYTES_RESERVED,
+    FRAME_BYTES_MAX, RESOURCE_BYTES_MAX, RESOURCE_BYTES_RESERVED, RESOURCE_TABLE_BYTES_MAX,
+    ROUTE_BYTES_MAX, ROUTE_BYTES_RESERVED, STATE_BYTES_MAX, TAIL_BYTES_RESERVED,
 };
 use crate::pool::PooledBuf;
-use crate::{Batch, Position, RecordFlags, RecordView, Severity, SourceBook, SourceId, StreamId};
+use crate::resources::{ResourceTable, ResourceView};
+use crate::routes::RouteTable;
+use crate::{
+    Batch, Facility, Position, RecordFlags, RecordView, Severity, SourceBook, SourceId, StreamId,
+};
 
 /// The frame cannot take the record or bytes: seal it and go on with the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
 /// One record as a decoder found it. Spans are offsets into the arena as given by
-/// [`BatchBuilder::read_space`] and [`BatchBuilder::append`].
-#[derive(Debug, Clone)]
+/// [`BatchBuilder::read_space`] and [`BatchBuilder::append`]; an empty one is none.
+#[derive(Debug, Clone, Default)]
 pub struct NewRecord {
     /// Nanoseconds since 1970.
     pub timestamp_ns: i64,
@@ -33,13 +43,24 @@ pub struct NewRecord {
     pub severity: Severity,
     /// Facts about the body.
     pub flags: RecordFlags,
+    /// The sender's bytes in the arena, of which the body is the message (an envelope, a line of
+    /// syslog); empty = none.
+    pub original: Range<usize>,
+    /// What the sender calls the process, in the arena.
+    pub process_id: Range<usize>,
+    /// What the sender calls this type of message, in the arena.
+    pub message_id: Range<usize>,
+    /// Number of the resource that produced it, as [`BatchBuilder::resource`] gave it.
+    pub resource: u16,
+    /// What it is.
+    pub kind: RecordKind,
+    /// Facility, when the source states it.
+    pub facility: Facility,
 }
 
 /// What the whole batch has in common, given when it is sealed.
 #[derive(Debug, Clone, Copy)]
 pub struct Seal<'a> {
-    /// Kind of records.
-    pub class: BatchClass,
     /// The source can read the records again.
     pub repeatable: bool,
     /// The stream.
@@ -54,10 +75,6 @@ pub struct Seal<'a> {
     pub observed_ns: i64,
     /// Generation of the rules that routed the records.
     pub rule_generation: u32,
-    /// Hashes under which the journal indexes the batch (`source_id`).
-    pub keys: &'a [u64],
-    /// The encoded [`crate::Resource`].
-    pub resource: &'a [u8],
     /// Counts of the stream as of `end`.
     pub book: &'a SourceBook,
     /// What the source needs, beside the position, to go on reading behind this batch.
@@ -77,6 +94,24 @@ struct Row {
     flags: u8,
 }
 
+/// Offset and length in the frame.
+type Span = (u32, u32);
+
+/// The columns that most records leave empty.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rare {
+    original: Span,
+    process_id: Span,
+    message_id: Span,
+    resource: u16,
+    kind: RecordKind,
+    facility: Facility,
+}
+
+fn span_of(range: &Range<usize>) -> Span {
+    if range.is_empty() { (0, 0) } else { (range.start as u32, range.len() as u32) }
+}
+
 /// Fills one frame after another; its buffers are reused.
 #[derive(Debug)]
 pub struct BatchBuilder {
@@ -87,13 +122,20 @@ pub struct BatchBuilder {
     utf8_until: usize,
     base: Position,
     rows: Vec<Row>,
-    /// Spans of the attributes, one for each row once `has_attributes`.
-    attributes: Vec<(u32, u32)>,
-    has_attributes: bool,
+    /// Spans of the attributes, one for each row once there are any.
+    attributes: Vec<Span>,
+    /// The other columns that not every frame has, one for each row once there are any.
+    rare: Vec<Rare>,
+    /// Columns that the frame will have. Those of route and severity are counted from the start.
+    columns: Columns,
     state_reserved: usize,
-    /// Destination masks; record `i` goes to `routes[rows[i].route]`.
-    routes: Vec<Vec<u64>>,
+    /// Record `i` goes to the set number `rows[i].route`.
+    routes: RouteTable,
+    resources: ResourceTable,
 }
+
+/// Columns for which room is kept whether they will be there or not: they are known late.
+const KEPT: Columns = Columns::ROUTE.with(Columns::SEVERITY);
 
 impl BatchBuilder {
     /// An empty frame whose reading begins at `base`.
@@ -105,9 +147,11 @@ impl BatchBuilder {
             base,
             rows: Vec::new(),
             attributes: Vec::new(),
-            has_attributes: false,
+            rare: Vec::new(),
+            columns: KEPT,
             state_reserved: 0,
-            routes: Vec::new(),
+            routes: RouteTable::new(),
+            resources: ResourceTable::new(),
         }
     }
 
@@ -116,11 +160,13 @@ impl BatchBuilder {
         self.base = base;
         self.len = HEADER_LEN;
         self.utf8_until = HEADER_LEN;
-        self.has_attributes = false;
+        self.columns = KEPT;
         self.state_reserved = 0;
         self.routes.clear();
+        self.resources.clear();
         self.rows.clear();
         self.attributes.clear();
+        self.rare.clear();
     }
 
     /// Where reading of this batch began.
@@ -193,16 +239,50 @@ impl BatchBuilder {
 
     /// Bytes that the arena can still take, with one more record's columns put aside.
     pub fn room(&self) -> usize {
-        let columns = (self.record_count() + 1) * FrameHeader::column_bytes(self.has_attributes);
+        let columns = (self.record_count() + 1) * self.columns.row_bytes();
+        FRAME_BYTES_MAX.saturating_sub(self.len + columns + self.tail_bytes())
+    }
+
+    /// Bytes put aside for what stands behind the columns.
+    fn tail_bytes(&self) -> usize {
+        let more = self.resources.bytes().saturating_sub(RESOURCE_BYTES_RESERVED)
+            + self.routes.bytes().saturating_sub(ROUTE_BYTES_RESERVED);
         // 16: alignment of the columns and of the end.
-        let used = self.len + columns + self.state_reserved + TAIL_BYTES_RESERVED + 16;
-        FRAME_BYTES_MAX.saturating_sub(used)
+        self.state_reserved + TAIL_BYTES_RESERVED + more + 16
     }
 
     /// Puts room aside for a resume state of that size (replacing an earlier reservation).
     /// A decoder keeps this in step with its open partial lines.
     pub fn reserve_state(&mut self, bytes: usize) {
         self.state_reserved = bytes.min(STATE_BYTES_MAX);
+    }
+
+    /// The number of a resource in this batch, for [`NewRecord::resource`]: it is added to the
+    /// batch's table unless it is there. The first one is number 0, which is that of all records
+    /// that do not say otherwise, and may come after them. At most
+    /// [`RESOURCE_BYTES_MAX`](crate::limits::RESOURCE_BYTES_MAX) long.
+    pub fn resource(&mut self, key: u64, encoded: &[u8]) -> Result<u16, Full> {
+        debug_assert!(encoded.len() <= RESOURCE_BYTES_MAX, "resource too large");
+        let resource = ResourceView { key, encoded };
+        if let Some(number) = self.resources.find(resource) {
+            return Ok(number);
+        }
+        let bytes = self.resources.bytes() + resource.table_bytes();
+        let takes = bytes.saturating_sub(RESOURCE_BYTES_RESERVED.max(self.resources.bytes()));
+        if bytes > RESOURCE_TABLE_BYTES_MAX || takes > self.room() {
+            return Err(Full);
+        }
+        Ok(self.resources.add(resource))
+    }
+
+    /// Resource number `number` of this batch; an empty one when there is none.
+    pub fn resource_at(&self, number: u16) -> ResourceView<'_> {
+        self.resources.get(number)
+    }
+
+    /// Resources so far.
+    pub fn resource_count(&self) -> usize {
+        self.resources.len()
     }
 
     /// Adds one record, routed to nothing until [`Self::route_all`] or [`Self::route`].
@@ -213,14 +293,15 @@ impl BatchBuilder {
         if self.room() == 0 {
             return Err(Full);
         }
-        if !record.attributes.is_empty() {
-            if !self.has_attributes {
-                self.begin_attributes()?;
-            }
-            let at = record.attributes.start as u32;
-            self.attributes.push((at, record.attributes.len() as u32));
-        } else if self.has_attributes {
-            self.attributes.push((0, 0));
+        let wanted = record.columns();
+        if !self.has_columns(wanted) {
+            self.begin_columns(wanted)?;
+        }
+        if self.columns.has(Columns::ATTRIBUTES) {
+            self.attributes.push(span_of(&record.attributes));
+        }
+        if self.columns.has(Columns::RARE) {
+            self.rare.push(record.rare());
         }
         self.rows.push(Row {
             timestamp: record.timestamp_ns,
@@ -234,78 +315,154 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// The arena together with a way to add plain records, for decoders that go over a block in
-    /// one loop. At most `u32::MAX` bytes behind the base, and only while no record has
-    /// attributes: otherwise it takes none.
-    pub fn plain(&mut self) -> (&[u8], PlainRecords<'_>) {
-        let left = if self.has_attributes {
-            0
-        } else {
-            self.room().div_ceil(FrameHeader::column_bytes(false))
+    /// Adds a record of another batch or builder, with all its bytes; `resource` is its number
+    /// here, and `original` what to keep as such: its own one, or nothing. What lies within that
+    /// does so here.
+    pub fn copy(
+        &mut self,
+        record: &RecordView<'_>,
+        original: &[u8],
+        resource: u16,
+    ) -> Result<(), Full> {
+        let whole = self.append(original)?;
+        let mut place = |bytes: &[u8]| -> Result<Range<usize>, Full> {
+            match place_within(original, bytes) {
+                Some(at) => Ok(whole.start + at..whole.start + at + bytes.len()),
+                None if bytes.is_empty() => Ok(0..0),
+                None => self.append(bytes),
+            }
         };
+        let (body, attributes) = (place(record.body)?, place(record.attributes)?);
+        let (process_id, message_id) = (place(record.process_id())?, place(record.message_id())?);
+        self.push(&NewRecord {
+            timestamp_ns: record.timestamp_ns,
+            end_offset: record.position.offset,
+            body,
+            attributes,
+            severity: record.severity,
+            flags: record.flags,
+            original: whole,
+            process_id,
+            message_id,
+            resource,
+            kind: record.kind(),
+            facility: record.facility(),
+        })
+    }
+
+    /// The arena together with a way to add plain records, for decoders that go over a block in
+    /// one loop. At most `u32::MAX` bytes behind the base, and only while no record has anything
+    /// that plain ones have not: otherwise it takes none.
+    pub fn plain(&mut self) -> (&[u8], PlainRecords<'_>) {
+        let left =
+            if self.columns == KEPT { self.room().div_ceil(self.columns.row_bytes()) } else { 0 };
         let base = self.base.offset;
         (&self.buf[..self.len], PlainRecords { rows: &mut self.rows, left, base })
     }
 
-    /// The first record with attributes makes the column; earlier records have none.
+    #[inline]
+    fn has_columns(&self, wanted: Columns) -> bool {
+        self.columns.with(wanted) == self.columns
+    }
+
+    /// The first record with something makes its columns; earlier records have nothing there.
     #[cold]
-    fn begin_attributes(&mut self) -> Result<(), Full> {
-        if self.record_count() * 8 + 8 > self.room() {
+    fn begin_columns(&mut self, wanted: Columns) -> Result<(), Full> {
+        let columns = self.columns.with(wanted);
+        let more = columns.row_bytes() - self.columns.row_bytes();
+        if (self.record_count() + 1) * more > self.room() {
             return Err(Full);
         }
-        self.has_attributes = true;
-        self.attributes.resize(self.rows.len(), (0, 0));
+        self.columns = columns;
+        if columns.has(Columns::ATTRIBUTES) {
+            self.attributes.resize(self.rows.len(), (0, 0));
+        }
+        if columns.has(Columns::RARE) {
+            self.rare.resize(self.rows.len(), Rare::default());
+        }
         Ok(())
     }
 
     /// Record `index` as it stands, for the rules.
     pub fn record(&self, index: usize) -> RecordView<'_> {
         let row = &self.rows[index];
-        let span = |at: u32, len: u32| &self.buf[at as usize..at as usize + len as usize];
-        let (at, len) = self.attributes.get(index).copied().unwrap_or((0, 0));
+        let attributes = self.attributes.get(index).copied().unwrap_or_default();
         RecordView {
             timestamp_ns: row.timestamp,
             position: Position::new(self.base.epoch, self.base.offset + u64::from(row.position)),
-            body: span(row.body_at, row.body_len),
-            attributes: span(at, len),
+            body: self.bytes_of((row.body_at, row.body_len)),
+            attributes: self.bytes_of(attributes),
             severity: Severity(row.severity),
             flags: RecordFlags(row.flags),
+            rare: if self.columns.has(Columns::RARE) {
+                batch::Rare::Building(self, index as u32)
+            } else {
+                batch::Rare::Nothing
+            },
         }
+    }
+
+    fn bytes_of(&self, (at, len): Span) -> &[u8] {
+        &self.buf[at as usize..at as usize + len as usize]
+    }
+
+    /// Number of the resource of record `index`.
+    pub fn resource_of(&self, index: usize) -> u16 {
+        self.rare.get(index).map_or(0, |rare| rare.resource)
+    }
+
+    pub(crate) fn kind_of(&self, index: usize) -> RecordKind {
+        self.rare.get(index).map_or(RecordKind::Log, |rare| rare.kind)
+    }
+
+    pub(crate) fn facility_of(&self, index: usize) -> Facility {
+        self.rare.get(index).map_or(Facility::NONE, |rare| rare.facility)
+    }
+
+    pub(crate) fn rare_span(&self, column: Columns, index: usize) -> &[u8] {
+        let rare = self.rare.get(index).copied().unwrap_or_default();
+        self.bytes_of(match column {
+            Columns::ORIGINAL => rare.original,
+            Columns::PROCESS_ID => rare.process_id,
+            Columns::MESSAGE_ID => rare.message_id,
+            _ => (0, 0),
+        })
+    }
+
+    /// What kinds of records there are.
+    pub fn kinds(&self) -> Kinds {
+        if self.columns.has(Columns::KIND) {
+            return self.rare.iter().fold(Kinds::NONE, |kinds, rare| kinds.with(rare.kind));
+        }
+        if self.rows.is_empty() { Kinds::NONE } else { Kinds::LOGS }
     }
 
     /// Keeps the records for which `keep` says so, which is asked once for each in order. What is
     /// taken out leaves nothing but its bytes in the arena.
-    pub fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
-        let mut index = 0;
-        let mut kept = Vec::with_capacity(self.attributes.len());
-        let attributes = &self.attributes;
-        self.rows.retain(|_| {
-            let stays = keep(index);
-            if stays && let Some(span) = attributes.get(index) {
-                kept.push(*span);
-            }
-            index += 1;
-            stays
-        });
-        self.attributes = kept;
+    pub fn retain(&mut self, keep: impl FnMut(usize) -> bool) {
+        let kept: Vec<bool> = (0..self.rows.len()).map(keep).collect();
+        retain_rows(&mut self.rows, &kept);
+        retain_rows(&mut self.attributes, &kept);
+        retain_rows(&mut self.rare, &kept);
     }
 
-    /// Routes record `index` to the destinations in `mask` (see [`Self::route_all`]). Call
+    /// Routes record `index` to these destinations, by cursor index, in order and each once. Call
     /// [`Self::route_all`] first, for those that go where most go.
-    pub fn route(&mut self, index: usize, mask: &[u64]) -> Result<(), Full> {
-        let route = match self.routes.iter().position(|known| known == mask) {
+    pub fn route(&mut self, index: usize, destinations: &[u16]) -> Result<(), Full> {
+        let route = match self.routes.find(destinations) {
             Some(route) => route,
-            None => self.add_route(mask)?,
+            None => self.add_route(destinations)?,
         };
-        self.rows[index].route = route as u16;
+        self.rows[index].route = route;
         Ok(())
     }
 
     /// Becomes a place to write the records of `other` anew: nothing in it, the same base, the
-    /// same routes to choose from, the same room put aside.
+    /// same routes to choose from, the same resources, the same room put aside.
     pub fn rewrite_of(&mut self, other: &Self) {
         self.reset(other.base);
-        self.routes.clone_from(&other.routes);
+        self.routes.copy_from(&other.routes);
+        self.resources.copy_from(&other.resources);
         self.state_reserved = other.state_reserved;
     }
 
@@ -316,20 +473,19 @@ impl BatchBuilder {
         }
     }
 
-    fn add_route(&mut self, mask: &[u64]) -> Result<usize, Full> {
-        let words = self.routes.iter().map(Vec::len).max().unwrap_or(0).max(mask.len());
-        if (self.routes.len() + 1) * (8 + 8 * words) > ROUTE_BYTES_MAX {
+    fn add_route(&mut self, destinations: &[u16]) -> Result<u16, Full> {
+        let bytes = self.routes.bytes() + RouteTable::bytes_of(destinations);
+        let takes = bytes.saturating_sub(ROUTE_BYTES_RESERVED.max(self.routes.bytes()));
+        if bytes > ROUTE_BYTES_MAX || takes > self.room() {
             return Err(Full);
         }
-        self.routes.push(mask.to_vec());
-        Ok(self.routes.len() - 1)
+        Ok(self.routes.add(destinations))
     }
 
-    /// Routes every record to the destinations in `mask` (bit `i` of word `i / 64` is the
-    /// destination with cursor index `i`).
-    pub fn route_all(&mut self, mask: &[u64]) {
+    /// Routes every record to these destinations, by cursor index, in order and each once.
+    pub fn route_all(&mut self, destinations: &[u16]) {
         self.routes.clear();
-        self.routes.push(mask.to_vec());
+        self.routes.add(destinations);
         for row in &mut self.rows {
             row.route = 0;
         }
@@ -339,23 +495,27 @@ impl BatchBuilder {
     /// over at the position where this batch ends. A batch may have no records: it then only
     /// carries a position, a book and a state.
     pub fn seal(&mut self, seal: &Seal<'_>) -> Batch {
-        debug_assert!(seal.resource.len() <= RESOURCE_BYTES_MAX, "resource too large");
         debug_assert!(seal.state.len() <= STATE_BYTES_MAX, "state too large");
         let count = self.record_count();
         let columns_at = self.len.next_multiple_of(8);
         let arena_len = self.len - HEADER_LEN;
         let is_utf8 = self.utf8_until == self.len;
+        self.buf[self.len..columns_at].fill(0);
         self.len = columns_at;
-        self.write_columns(count);
+        let is_routed_apart = self.routes.count(self.rows.iter().map(|row| row.route));
+        let columns = self.write_columns(is_routed_apart);
         let tail_at = self.len;
-        let route_words = self.routes.iter().map(Vec::len).max().unwrap_or(0);
-        let book_at = self.write_tail(seal, route_words);
-        let book_len = self.write_book(seal.book, book_at);
+        let (route_count, routes_len) =
+            self.routes.write(is_routed_apart, &mut self.buf[tail_at..]);
+        let resources_at = tail_at + routes_len;
+        let resources_len = self.resources.bytes();
+        self.resources.write(&mut self.buf[resources_at..resources_at + resources_len]);
+        self.len = resources_at + resources_len;
+        let book_len = self.write_book(seal.book);
         self.put(seal.state);
         let frame_len = self.len.next_multiple_of(8);
         self.buf[self.len..frame_len].fill(0);
         let header = FrameHeader {
-            class: seal.class,
             repeatable: seal.repeatable,
             frame_len: frame_len as u32,
             stream: seal.stream,
@@ -367,14 +527,15 @@ impl BatchBuilder {
             end_offset: seal.end.offset,
             observed_ns: seal.observed_ns,
             rule_generation: seal.rule_generation,
-            has_attributes: self.has_attributes,
+            kinds: self.kinds(),
+            columns,
             columns_at: columns_at as u32,
             tail_at: tail_at as u32,
             arena_len: arena_len as u32,
-            route_count: self.routes.len() as u16,
-            route_words: route_words as u16,
-            key_count: seal.keys.len() as u32,
-            resource_len: seal.resource.len() as u32,
+            route_count: route_count as u16,
+            routes_len: routes_len as u32,
+            resource_count: self.resources.len() as u16,
+            resources_len: resources_len as u32,
             book_len: book_len as u32,
             state_len: seal.state.len() as u32,
         };
@@ -398,26 +559,58 @@ impl BatchBuilder {
         self.len += bytes.len();
     }
 
-    fn write_columns(&mut self, count: usize) {
+    /// Writes the columns that have anything in them; returns which those are.
+    fn write_columns(&mut self, is_routed_apart: bool) -> Columns {
         let rows = std::mem::take(&mut self.rows);
         let attributes = std::mem::take(&mut self.attributes);
+        let has_severity = rows.iter().any(|row| row.severity != 0);
+        let columns = self
+            .columns
+            .with_if(Columns::ROUTE, is_routed_apart)
+            .with_if(Columns::SEVERITY, has_severity);
         self.write_column(&rows, |row| row.timestamp.to_le_bytes());
         self.write_column(&rows, |row| row.position.to_le_bytes());
         self.write_column(&rows, |row| row.body_at.to_le_bytes());
         self.write_column(&rows, |row| row.body_len.to_le_bytes());
-        if self.has_attributes {
-            debug_assert_eq!(attributes.len(), count, "a record without its attributes");
-            self.write_column(&attributes, |span| span.0.to_le_bytes());
-            self.write_column(&attributes, |span| span.1.to_le_bytes());
+        self.write_spans(columns, Columns::ATTRIBUTES, &attributes, |span| *span);
+        let rare = std::mem::take(&mut self.rare);
+        self.write_spans(columns, Columns::ORIGINAL, &rare, |row| row.original);
+        self.write_spans(columns, Columns::PROCESS_ID, &rare, |row| row.process_id);
+        self.write_spans(columns, Columns::MESSAGE_ID, &rare, |row| row.message_id);
+        if columns.has(Columns::ROUTE) {
+            self.write_column(&rows, |row| row.route.to_le_bytes());
         }
-        self.write_column(&rows, |row| row.route.to_le_bytes());
-        self.write_column(&rows, |row| [row.severity]);
+        if columns.has(Columns::RESOURCE) {
+            self.write_column(&rare, |row| row.resource.to_le_bytes());
+        }
         self.write_column(&rows, |row| [row.flags]);
-        self.rows = rows;
-        self.attributes = attributes;
+        if has_severity {
+            self.write_column(&rows, |row| [row.severity]);
+        }
+        if columns.has(Columns::KIND) {
+            self.write_column(&rare, |row| [row.kind as u8]);
+        }
+        if columns.has(Columns::FACILITY) {
+            self.write_column(&rare, |row| [row.facility.cell()]);
+        }
+        (self.rows, self.attributes, self.rare) = (rows, attributes, rare);
         let end = self.len.next_multiple_of(8);
         self.buf[self.len..end].fill(0);
         self.len = end;
+        columns
+    }
+
+    fn write_spans<T>(
+        &mut self,
+        columns: Columns,
+        column: Columns,
+        values: &[T],
+        span: impl Fn(&T) -> Span,
+    ) {
+        if columns.has(column) {
+            self.write_column(values, |value| span(value).0.to_le_bytes());
+            self.write_column(values, |value| span(value).1.to_le_bytes());
+        }
     }
 
     fn write_column<T, const WIDTH: usize>(
@@ -437,37 +630,49 @@ impl BatchBuilder {
         self.buf[start..self.len].as_chunks_mut().0
     }
 
-    fn write_tail(&mut self, seal: &Seal<'_>, route_words: usize) -> usize {
-        let routes = std::mem::take(&mut self.routes);
-        for (index, mask) in routes.iter().enumerate() {
-            let count = self.routed_count(index, routes.len());
-            self.put(&(count as u32).to_le_bytes());
-            self.put(&[0; 4]);
-            for word in 0..route_words {
-                self.put(&mask.get(word).copied().unwrap_or(0).to_le_bytes());
-            }
-        }
-        self.routes = routes;
-        for key in seal.keys {
-            self.put(&key.to_le_bytes());
-        }
-        self.put(seal.resource);
-        self.len
-    }
-
-    fn routed_count(&self, route: usize, routes: usize) -> usize {
-        if routes == 1 {
-            return self.record_count();
-        }
-        self.rows.iter().filter(|row| usize::from(row.route) == route).count()
-    }
-
-    fn write_book(&mut self, book: &SourceBook, at: usize) -> usize {
+    fn write_book(&mut self, book: &SourceBook) -> usize {
         let mut encoded = Vec::with_capacity(128);
         book.encode(&mut encoded);
         self.put(&encoded);
-        self.len - at
+        encoded.len()
     }
+}
+
+impl NewRecord {
+    /// The columns that it has anything in, of those that not every frame has.
+    #[inline]
+    fn columns(&self) -> Columns {
+        KEPT.with_if(Columns::ATTRIBUTES, !self.attributes.is_empty())
+            .with_if(Columns::ORIGINAL, !self.original.is_empty())
+            .with_if(Columns::PROCESS_ID, !self.process_id.is_empty())
+            .with_if(Columns::MESSAGE_ID, !self.message_id.is_empty())
+            .with_if(Columns::RESOURCE, self.resource != 0)
+            .with_if(Columns::KIND, self.kind != RecordKind::Log)
+            .with_if(Columns::FACILITY, self.facility != Facility::NONE)
+    }
+
+    fn rare(&self) -> Rare {
+        Rare {
+            original: span_of(&self.original),
+            process_id: span_of(&self.process_id),
+            message_id: span_of(&self.message_id),
+            resource: self.resource,
+            kind: self.kind,
+            facility: self.facility,
+        }
+    }
+}
+
+/// Keeps the rows that are kept, of a column that may not be there.
+fn retain_rows<T>(rows: &mut Vec<T>, kept: &[bool]) {
+    let mut kept = kept.iter();
+    rows.retain(|_| kept.next().is_some_and(|stays| *stays));
+}
+
+/// Where in `outer` `inner` lies, when it is a part of it and not merely alike.
+fn place_within(outer: &[u8], inner: &[u8]) -> Option<usize> {
+    let at = inner.as_ptr().addr().checked_sub(outer.as_ptr().addr())?;
+    (!inner.is_empty() && at + inner.len() <= outer.len()).then_some(at)
 }
 
 /// Adds records that have nothing but a time, a body and flags. See [`BatchBuilder::plain`].

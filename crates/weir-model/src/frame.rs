@@ -1,29 +1,22 @@
-//! The fixed header of a frame: format version 1, described in `docs/internals/frame.md`.
+//! The fixed header of a frame: format version 2, described in `docs/internals/frame.md`.
 //!
 //! Invariants: all numbers little-endian; every offset is from the start of the frame; the
-//! checksum covers everything but itself; unknown versions are refused, never guessed at.
+//! checksum covers everything but itself; what this release does not know is refused as such, never
+//! guessed at and never taken for damage.
 
+use crate::columns::Columns;
+use crate::kind::Kinds;
 use crate::limits::FRAME_BYTES_MAX;
-use crate::{Position, SourceId, StreamId};
+use crate::{Position, SourceId, StreamId, resources, routes};
 
 /// Bytes of the fixed header; the arena begins here.
 pub const HEADER_LEN: usize = 128;
 
 pub(crate) const MAGIC: [u8; 4] = *b"WFRM";
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Where the checksum stands, and where what it covers begins.
 const CHECKSUM_AT: usize = 12;
 const COVERED_AT: usize = 16;
-
-/// What kind of records a batch holds; outputs declare the classes that they carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum BatchClass {
-    /// Log records.
-    Logs = 1,
-    /// Metrics, one JSON object per body.
-    Metrics = 2,
-}
 
 /// Why bytes are no frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +35,14 @@ pub enum FrameError {
     /// Written by a release that this one cannot read.
     #[error("frame version {0} is not known to this release")]
     Version(u16),
+    /// Of a known version, with content that came later.
+    #[error("frame {what} {number} is not known to this release")]
+    Unknown {
+        /// What kind of content: a flag, a column, a kind of record.
+        what: &'static str,
+        /// Its number.
+        number: u32,
+    },
     /// The content is not what was written.
     #[error("frame checksum does not match")]
     Checksum,
@@ -50,11 +51,70 @@ pub enum FrameError {
     Bounds(&'static str),
 }
 
+impl FrameError {
+    /// The bytes may be whole, but of another release: they must be kept. Whether they are whole
+    /// [`crate::Batch::from_frame`] knows; from a header alone it cannot be told.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Version(_) | Self::Unknown { .. })
+    }
+}
+
+/// What a reader must know to read a set of frames, as something that stands for them can say:
+/// versions, flags, columns and kinds that any of them has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FrameFeatures {
+    version: u16,
+    flags: u16,
+    columns: u32,
+    kinds: u16,
+}
+
+impl FrameFeatures {
+    /// Bytes that [`Self::to_bytes`] gives.
+    pub const LEN: usize = 10;
+
+    /// Those of one more frame, too.
+    pub fn add(&mut self, header: &FrameHeader) {
+        self.version = VERSION;
+        self.flags |= header.flags();
+        self.columns |= header.columns.bits();
+        self.kinds |= header.kinds.bits();
+    }
+
+    /// This release can read all of them. Versions before its own do not mix with it.
+    pub fn is_known(&self) -> bool {
+        [0, VERSION].contains(&self.version)
+            && self.flags & !FLAG_REPEATABLE == 0
+            && Columns::of_bits(self.columns).is_ok()
+            && Kinds::of_bits(self.kinds).is_ok()
+    }
+
+    /// Version (2), flags (2), columns (4), kinds (2), as they stand in a header; all zero where
+    /// there is no frame.
+    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..2].copy_from_slice(&self.version.to_le_bytes());
+        bytes[2..4].copy_from_slice(&self.flags.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.columns.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.kinds.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`Self::to_bytes`] gave.
+    pub fn of_bytes(bytes: [u8; Self::LEN]) -> Self {
+        let [v0, v1, f0, f1, c0, c1, c2, c3, k0, k1] = bytes;
+        Self {
+            version: u16::from_le_bytes([v0, v1]),
+            flags: u16::from_le_bytes([f0, f1]),
+            columns: u32::from_le_bytes([c0, c1, c2, c3]),
+            kinds: u16::from_le_bytes([k0, k1]),
+        }
+    }
+}
+
 /// The fixed header, decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Kind of records.
-    pub class: BatchClass,
     /// The source can read these records again (files), so a crash may forget the frame.
     pub repeatable: bool,
     /// Total length in bytes, header included; a multiple of 8.
@@ -77,20 +137,21 @@ pub struct FrameHeader {
     pub observed_ns: i64,
     /// Generation of the rules that routed the records.
     pub rule_generation: u32,
-    pub(crate) has_attributes: bool,
+    /// What kinds of records there are.
+    pub kinds: Kinds,
+    pub(crate) columns: Columns,
     pub(crate) columns_at: u32,
     pub(crate) tail_at: u32,
     pub(crate) arena_len: u32,
     pub(crate) route_count: u16,
-    pub(crate) route_words: u16,
-    pub(crate) key_count: u32,
-    pub(crate) resource_len: u32,
+    pub(crate) routes_len: u32,
+    pub(crate) resource_count: u16,
+    pub(crate) resources_len: u32,
     pub(crate) book_len: u32,
     pub(crate) state_len: u32,
 }
 
-const FLAG_ATTRIBUTES: u8 = 1;
-const FLAG_REPEATABLE: u8 = 2;
+const FLAG_REPEATABLE: u16 = 1;
 
 impl FrameHeader {
     /// Position before the first record.
@@ -103,6 +164,10 @@ impl FrameHeader {
         Position::new(self.epoch, self.end_offset)
     }
 
+    fn flags(&self) -> u16 {
+        u16::from(self.repeatable) * FLAG_REPEATABLE
+    }
+
     /// Writes the header with a checksum of zero.
     pub(crate) fn write(&self, out: &mut [u8]) {
         let mut at = 0;
@@ -112,9 +177,7 @@ impl FrameHeader {
         };
         put(&MAGIC);
         put(&VERSION.to_le_bytes());
-        let flags = u8::from(self.has_attributes) * FLAG_ATTRIBUTES
-            + u8::from(self.repeatable) * FLAG_REPEATABLE;
-        put(&[self.class as u8, flags]);
+        put(&self.flags().to_le_bytes());
         put(&self.frame_len.to_le_bytes());
         put(&[0; 4]);
         put(&self.stream.0.to_le_bytes());
@@ -126,16 +189,29 @@ impl FrameHeader {
         put(&self.epoch.to_le_bytes());
         put(&self.record_count.to_le_bytes());
         put(&self.rule_generation.to_le_bytes());
+        put(&self.columns.bits().to_le_bytes());
         put(&self.columns_at.to_le_bytes());
         put(&self.tail_at.to_le_bytes());
         put(&self.arena_len.to_le_bytes());
-        put(&self.key_count.to_le_bytes());
-        put(&self.resource_len.to_le_bytes());
+        put(&self.routes_len.to_le_bytes());
+        put(&self.resources_len.to_le_bytes());
         put(&self.book_len.to_le_bytes());
         put(&self.state_len.to_le_bytes());
         put(&self.route_count.to_le_bytes());
-        put(&self.route_words.to_le_bytes());
-        put(&[0; 20]);
+        put(&self.resource_count.to_le_bytes());
+        put(&self.kinds.bits().to_le_bytes());
+        put(&[0; 14]);
+    }
+
+    /// The length of the frame, of whatever version, that seems to begin here; `None` when none
+    /// does. Says nothing about the content.
+    pub fn stated_len(bytes: &[u8]) -> Option<usize> {
+        let head: &[u8; COVERED_AT] = bytes.first_chunk()?;
+        let len = u32::from_le_bytes([head[8], head[9], head[10], head[11]]) as usize;
+        let is_one = head[..4] == MAGIC
+            && (HEADER_LEN..=FRAME_BYTES_MAX).contains(&len)
+            && len.is_multiple_of(8);
+        is_one.then_some(len)
     }
 
     /// Decodes a header and checks that its sections lie within the announced length. Reads only
@@ -146,22 +222,22 @@ impl FrameHeader {
         if header[..4] != MAGIC {
             return Err(FrameError::Magic);
         }
-        let version = u16::from_le_bytes([header[4], header[5]]);
-        if version != VERSION {
-            return Err(FrameError::Version(version));
+        if Self::stated_len(header).is_none() {
+            return Err(FrameError::Bounds("frame_len"));
         }
-        let class = match header[6] {
-            1 => BatchClass::Logs,
-            2 => BatchClass::Metrics,
-            _ => return Err(FrameError::Bounds("class")),
-        };
         let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| header[at + i]));
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
         let u16_at = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+        let (version, flags) = (u16_at(4), u16_at(6));
+        if version != VERSION {
+            return Err(FrameError::Version(version));
+        }
+        let unknown = |what| move |number| FrameError::Unknown { what, number };
+        if flags & !FLAG_REPEATABLE != 0 {
+            return Err(unknown("flag")((flags & !FLAG_REPEATABLE).trailing_zeros()));
+        }
         let decoded = Self {
-            class,
-            has_attributes: header[7] & FLAG_ATTRIBUTES != 0,
-            repeatable: header[7] & FLAG_REPEATABLE != 0,
+            repeatable: flags & FLAG_REPEATABLE != 0,
             frame_len: u32_at(8),
             stream: StreamId(u64_at(16)),
             group: u64_at(24),
@@ -172,44 +248,38 @@ impl FrameHeader {
             epoch: u32_at(64),
             record_count: u32_at(68),
             rule_generation: u32_at(72),
-            columns_at: u32_at(76),
-            tail_at: u32_at(80),
-            arena_len: u32_at(84),
-            key_count: u32_at(88),
-            resource_len: u32_at(92),
-            book_len: u32_at(96),
-            state_len: u32_at(100),
-            route_count: u16_at(104),
-            route_words: u16_at(106),
+            columns: Columns::of_bits(u32_at(76)).map_err(unknown("column"))?,
+            columns_at: u32_at(80),
+            tail_at: u32_at(84),
+            arena_len: u32_at(88),
+            routes_len: u32_at(92),
+            resources_len: u32_at(96),
+            book_len: u32_at(100),
+            state_len: u32_at(104),
+            route_count: u16_at(108),
+            resource_count: u16_at(110),
+            kinds: Kinds::of_bits(u16_at(112)).map_err(unknown("kind"))?,
         };
         decoded.check_bounds()?;
         Ok(decoded)
     }
 
-    /// Bytes that one record takes in the columns.
-    pub(crate) fn column_bytes(has_attributes: bool) -> usize {
-        8 + 4 + 4 + 4 + 2 + 1 + 1 + if has_attributes { 8 } else { 0 }
-    }
-
     fn check_bounds(&self) -> Result<(), FrameError> {
         let frame_len = self.frame_len as usize;
-        if !(HEADER_LEN..=FRAME_BYTES_MAX).contains(&frame_len) || !frame_len.is_multiple_of(8) {
-            return Err(FrameError::Bounds("frame_len"));
-        }
         if HEADER_LEN + self.arena_len as usize > self.columns_at as usize {
             return Err(FrameError::Bounds("arena_len"));
         }
-        let columns = self.record_count as usize * Self::column_bytes(self.has_attributes);
+        let columns = self.record_count as usize * self.columns.row_bytes();
         if self.columns_at as usize + columns > self.tail_at as usize {
             return Err(FrameError::Bounds("record_count"));
         }
-        let routes = usize::from(self.route_count) * self.route_bytes();
-        let tail = routes
-            + self.key_count as usize * 8
-            + self.resource_len as usize
-            + self.book_len as usize
-            + self.state_len as usize;
-        if self.tail_at as usize + tail > frame_len {
+        if usize::from(self.route_count) * routes::ENTRY_BYTES > self.routes_len as usize {
+            return Err(FrameError::Bounds("route_count"));
+        }
+        if usize::from(self.resource_count) * resources::ENTRY_BYTES > self.resources_len as usize {
+            return Err(FrameError::Bounds("resource_count"));
+        }
+        if self.state_at() + self.state_len as usize > frame_len {
             return Err(FrameError::Bounds("tail"));
         }
         if self.end_offset < self.base_offset {
@@ -218,9 +288,17 @@ impl FrameHeader {
         Ok(())
     }
 
-    /// Bytes of one entry of the route table: count, padding, words of the destination mask.
-    pub(crate) fn route_bytes(&self) -> usize {
-        8 + usize::from(self.route_words) * 8
+    /// Where the resource table begins; the route table begins the tail.
+    pub(crate) fn resources_at(&self) -> usize {
+        self.tail_at as usize + self.routes_len as usize
+    }
+
+    pub(crate) fn book_at(&self) -> usize {
+        self.resources_at() + self.resources_len as usize
+    }
+
+    pub(crate) fn state_at(&self) -> usize {
+        self.book_at() + self.book_len as usize
     }
 }
 

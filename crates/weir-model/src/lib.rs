@@ -13,7 +13,10 @@ pub mod limits;
 mod batch;
 mod books;
 mod builder;
+mod columns;
 mod frame;
+mod intern;
+mod kind;
 mod merge;
 mod metric;
 mod pool;
@@ -21,15 +24,21 @@ mod position;
 mod record;
 mod reduce;
 mod resource;
+mod resources;
+mod routes;
 
 pub use batch::{Batch, RecordView, Records};
 pub use books::{AbandonReason, CursorBook, DiscardReason, SourceBook};
 pub use builder::{BatchBuilder, Full, NewRecord, PlainRecords, Seal};
-pub use frame::{BatchClass, FrameError, FrameHeader, HEADER_LEN};
-pub use metric::{Metric, MetricKind};
+pub use frame::{FrameError, FrameFeatures, FrameHeader, HEADER_LEN};
+pub use kind::{Kinds, RecordKind};
+pub use metric::Metric;
 pub use pool::{PooledBuf, pooled_bytes};
 pub use position::{Position, SourceId, StreamId, hash64};
 pub use record::{
-    LogRecord, RecordFlags, Severity, unescape_json, unescape_json_into, unescape_json_with_places,
+    Facility, LogRecord, RecordFlags, Severity, unescape_json, unescape_json_into,
+    unescape_json_with_places,
 };
-pub use resource::{Resource, Value};
+pub use resource::{PEER, Resource, TAGS, TENANT, Value};
+pub use resources::ResourceView;
+pub use routes::RoutedRows;

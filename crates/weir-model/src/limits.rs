@@ -1,5 +1,7 @@
 //! Every bound of the data model, with its reason. Related bounds are asserted against each other.
 
+use crate::{resources, routes};
+
 /// Largest frame, header included. Half of the default message limit of the message bus that a
 /// clustered journal stands on, and small enough that a batch stays in the second-level cache
 /// between reading, decoding and sending.
@@ -17,14 +19,25 @@ pub const LINE_BYTES_DEFAULT: usize = 192 * 1024;
 /// columns must fit in one frame.
 pub const LINE_BYTES_MAX: usize = 256 * 1024;
 
-/// Largest encoded resource (attributes of a container or file).
+/// Largest encoded resource (attributes of a container, file or application).
 pub const RESOURCE_BYTES_MAX: usize = 16 * 1024;
 
-/// Largest route table of a frame: all combinations of destinations that its records go to.
-pub const ROUTE_BYTES_MAX: usize = 8 * 1024;
+/// Largest resource table of a frame: an eighth of it, which the resources of 480 applications fit
+/// in. Room for one resource is always kept free; more is taken as it is needed.
+pub const RESOURCE_TABLE_BYTES_MAX: usize = 64 * 1024;
 
-/// Room kept free at the end of a frame for routes, keys, resource and book.
-pub const TAIL_BYTES_RESERVED: usize = RESOURCE_BYTES_MAX + ROUTE_BYTES_MAX + 2 * 1024;
+/// Room for resources that is always kept free in a frame: the largest one, and its entry.
+pub const RESOURCE_BYTES_RESERVED: usize = RESOURCE_BYTES_MAX + resources::ENTRY_BYTES;
+
+/// Room for routes that is always kept free in a frame; see [`ROUTED_RECORDS_MIN`].
+pub const ROUTE_BYTES_RESERVED: usize = 8 * 1024;
+
+/// Largest route table of a frame, where it has the room: 300 sets of 48 destinations each. What
+/// has more is cut into smaller frames.
+pub const ROUTE_BYTES_MAX: usize = 32 * 1024;
+
+/// Room kept free at the end of a frame for routes, one resource and the book.
+pub const TAIL_BYTES_RESERVED: usize = RESOURCE_BYTES_RESERVED + ROUTE_BYTES_RESERVED + 2 * 1024;
 
 /// Largest attributes that rules may give a record, as JSON.
 pub const ATTRIBUTES_BYTES_MAX: usize = 64 * 1024;
@@ -43,7 +56,8 @@ pub const POOL_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// So many records can go to as many different sets of destinations in one frame, however many
 /// destinations there are; one more set is where most records go.
-pub const ROUTED_RECORDS_MIN: usize = ROUTE_BYTES_MAX / (8 + CURSORS_MAX / 8) - 1;
+pub const ROUTED_RECORDS_MIN: usize =
+    ROUTE_BYTES_RESERVED / (routes::ENTRY_BYTES + routes::SET_BYTES_MAX) - 1;
 
 const _: () = assert!(
     ROUTED_RECORDS_MIN >= 8,
@@ -60,3 +74,12 @@ const _: () = assert!(
     "a line, the state and the attributes that rules may add must fit in a frame"
 );
 const _: () = assert!(LINE_BYTES_DEFAULT <= LINE_BYTES_MAX, "default line length within the bound");
+const _: () = assert!(
+    RESOURCE_TABLE_BYTES_MAX / resources::ENTRY_BYTES < u16::MAX as usize,
+    "rows name resources by numbers of 16 bits"
+);
+const _: () = assert!(
+    ROUTE_BYTES_MAX / routes::ENTRY_BYTES < u16::MAX as usize,
+    "rows name routes by numbers of 16 bits"
+);
+const _: () = assert!(CURSORS_MAX <= u16::MAX as usize + 1, "destinations have 16 bits in a route");

@@ -1,64 +1,96 @@
 //! Joins two small consecutive batches of one stream into one, so that a trickle that nobody
 //! reads at present does not cost a frame per line.
 
-use crate::builder::{BatchBuilder, NewRecord, Seal};
+use crate::Batch;
+use crate::builder::{BatchBuilder, Seal};
 use crate::frame::HEADER_LEN;
 use crate::limits::FRAME_BYTES_MAX;
-use crate::{Batch, RecordView};
 
 impl Batch {
     /// The records of `first` and then `second` in one batch, with the end, book and state of
     /// `second`. `None` when they do not follow each other, differ in what a batch has in common
-    /// (resource, class, routes, keys), or do not fit in one frame.
+    /// (routes among it, but not resources), or do not fit in one frame.
     pub fn merge(first: &Self, second: &Self) -> Option<Self> {
         let (a, b) = (first.header(), second.header());
-        let follows = a.stream == b.stream && a.end() == b.base() && a.class == b.class;
-        let alike = first.resource() == second.resource()
-            && a.repeatable == b.repeatable
-            && a.rule_generation == b.rule_generation
-            && first.keys().eq(second.keys());
+        let follows = a.stream == b.stream && a.end() == b.base();
+        let alike = a.repeatable == b.repeatable && a.rule_generation == b.rule_generation;
         let fits = first.frame_bytes() + second.frame_bytes() < FRAME_BYTES_MAX / 2;
-        let mask = first.single_route().filter(|mask| second.single_route().as_ref() == Some(mask));
         if !follows || !alike || !fits {
             return None;
         }
+        let destinations =
+            first.single_route().filter(|route| second.single_route().as_ref() == Some(route))?;
         let mut builder = BatchBuilder::new(a.base());
-        for record in first.records().chain(second.records()) {
-            copy_record(&mut builder, &record)?;
-        }
+        let mut resources = Copied::default();
+        resources.keep_all(&mut builder, first)?;
+        first.copy_records(&mut builder, &mut resources, |_| true)?;
+        let mut resources = Copied::default();
+        resources.keep_all(&mut builder, second)?;
+        second.copy_records(&mut builder, &mut resources, |_| true)?;
         if first.is_utf8() && second.is_utf8() {
             builder.vouch_utf8(HEADER_LEN..builder.arena().len());
         }
-        builder.route_all(&mask?);
-        let keys: Vec<u64> = first.keys().collect();
-        Some(builder.seal(&Seal {
-            class: b.class,
-            repeatable: b.repeatable,
-            stream: b.stream,
-            group: b.group,
-            source: b.source,
-            end: b.end(),
-            observed_ns: a.observed_ns,
-            rule_generation: b.rule_generation,
-            keys: &keys,
-            resource: second.resource(),
-            book: &second.book(),
-            state: second.state(),
-        }))
+        builder.route_all(&destinations);
+        let observed_ns = a.observed_ns;
+        Some(builder.seal(&Seal { observed_ns, ..second.seal_as(&second.book()) }))
+    }
+
+    /// Copies those of the records that `is_kept` by their index to a builder.
+    pub(crate) fn copy_records(
+        &self,
+        builder: &mut BatchBuilder,
+        resources: &mut Copied,
+        is_kept: impl Fn(usize) -> bool,
+    ) -> Option<()> {
+        for (_, record) in self.records().enumerate().filter(|(index, _)| is_kept(*index)) {
+            let resource = resources.number(builder, self, record.resource())?;
+            builder.copy(&record, record.original(), resource).ok()?;
+        }
+        Some(())
+    }
+
+    /// What its records have in common, to seal others with.
+    pub(crate) fn seal_as<'a>(&'a self, book: &'a crate::SourceBook) -> Seal<'a> {
+        let header = self.header();
+        Seal {
+            repeatable: header.repeatable,
+            stream: header.stream,
+            group: header.group,
+            source: header.source,
+            end: header.end(),
+            observed_ns: header.observed_ns,
+            rule_generation: header.rule_generation,
+            book,
+            state: self.state(),
+        }
     }
 }
 
-/// Copies a record, routed to nothing; `None` when it does not fit.
-pub(crate) fn copy_record(builder: &mut BatchBuilder, record: &RecordView<'_>) -> Option<()> {
-    let body = builder.append(record.body).ok()?;
-    let attributes = builder.append(record.attributes).ok()?;
-    let copy = NewRecord {
-        timestamp_ns: record.timestamp_ns,
-        end_offset: record.position.offset,
-        body,
-        attributes,
-        severity: record.severity,
-        flags: record.flags,
-    };
-    builder.push(&copy).ok()
+/// The numbers that the resources of a batch have in the one that its records are copied to.
+#[derive(Debug, Default)]
+pub(crate) struct Copied(Vec<Option<u16>>);
+
+impl Copied {
+    /// Copies every resource, so that a batch without records keeps those that it has.
+    pub(crate) fn keep_all(&mut self, builder: &mut BatchBuilder, from: &Batch) -> Option<()> {
+        for number in 0..from.resource_count() {
+            self.number(builder, from, number as u16)?;
+        }
+        Some(())
+    }
+
+    fn number(&mut self, builder: &mut BatchBuilder, from: &Batch, number: u16) -> Option<u16> {
+        let at = usize::from(number);
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
+        }
+        if let Some(known) = self.0[at] {
+            return Some(known);
+        }
+        // An empty one where there is none: number 0 may be somebody else's here.
+        let resource = from.resource(number);
+        let copied = builder.resource(resource.key, resource.encoded).ok()?;
+        self.0[at] = Some(copied);
+        Some(copied)
+    }
 }

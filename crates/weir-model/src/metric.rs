@@ -1,28 +1,13 @@
-//! Metrics as records: batches of their own class, one JSON object per record body.
+//! Metrics as records: one JSON object per record body; what is measured is the record's
+//! [`crate::RecordKind`].
 
 use serde::{Deserialize, Serialize};
-
-/// What kind of measurement a metric is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MetricKind {
-    /// A sum that only grows; `value` is the increment.
-    Counter,
-    /// A level at one moment.
-    Gauge,
-    /// A duration in seconds.
-    Timer,
-    /// Something that happened once, with a title and a text in the tags.
-    Event,
-}
 
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
     /// Dotted or snake-case name as the source gave it.
     pub name: String,
-    /// What the value means.
-    pub kind: MetricKind,
     /// The value, in `unit`.
     pub value: f64,
     /// UCUM unit as in OpenTelemetry (`s`, `By`, `1`), empty when unknown.

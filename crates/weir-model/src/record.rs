@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Resource;
+use crate::{RecordKind, Resource};
 
 /// Severity number of OpenTelemetry's log data model (1..=24), 0 when unknown.
 #[derive(
@@ -45,6 +45,34 @@ impl Severity {
             21..=24 => "FATAL",
             _ => "",
         }
+    }
+}
+
+/// Facility of syslog, which says what part of a system a message is of; or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Facility(u8);
+
+impl Facility {
+    /// Not stated by the source.
+    pub const NONE: Self = Self(0);
+
+    /// The facility with that number of syslog's (0 to 23); none where there is no such.
+    pub fn of_code(code: u8) -> Self {
+        if code < 24 { Self(code + 1) } else { Self::NONE }
+    }
+
+    /// Its number, if there is one.
+    pub fn code(self) -> Option<u8> {
+        self.0.checked_sub(1)
+    }
+
+    /// As it stands in a frame: one more than its number, 0 for none.
+    pub(crate) fn cell(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) fn of_cell(cell: u8) -> Self {
+        cell.checked_sub(1).map_or(Self::NONE, Self::of_code)
     }
 }
 
@@ -102,7 +130,7 @@ impl RecordFlags {
 
 /// A record by itself, owned and decoded: for the dead-letter file, the terminal and tests.
 /// The pipeline never makes one per record; it works on [`crate::RecordView`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LogRecord {
     /// When it happened, nanoseconds since 1970.
     pub timestamp: i64,
@@ -116,6 +144,18 @@ pub struct LogRecord {
     pub attributes: String,
     /// Who produced it.
     pub resource: Resource,
+    /// What it is.
+    #[serde(default)]
+    pub kind: RecordKind,
+    /// Number of its facility in syslog, when the source states one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facility: Option<u8>,
+    /// What the sender calls the process.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub process_id: String,
+    /// What the sender calls this type of message.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message_id: String,
 }
 
 /// Undoes JSON string escapes. `escaped` is the inside of a JSON string; what is no valid escape

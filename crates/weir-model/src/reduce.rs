@@ -1,53 +1,34 @@
 //! A batch with fewer of its records: what is left for those that still need any of it.
 
 use crate::Batch;
-use crate::builder::{BatchBuilder, Seal};
+use crate::builder::BatchBuilder;
 use crate::frame::HEADER_LEN;
-use crate::merge::copy_record;
+use crate::merge::Copied;
 
 impl Batch {
     /// The records that any of these destinations gets, routed to them alone, in a batch from the
     /// same base to the same end, with the same book and state. `None` when that cannot be built.
     pub fn only_for(&self, cursors: &[usize]) -> Option<Self> {
-        let header = self.header();
-        let mut builder = BatchBuilder::new(header.base());
-        let mut kept = Vec::new();
-        for (index, record) in self.records().enumerate() {
-            if !cursors.iter().any(|cursor| self.is_routed(index, *cursor)) {
-                continue;
-            }
-            copy_record(&mut builder, &record)?;
-            kept.push(index);
+        let mut builder = BatchBuilder::new(self.header().base());
+        let wanted: Vec<_> = cursors.iter().map(|cursor| self.routed_rows(*cursor)).collect();
+        let is_kept = |index: usize| wanted.iter().any(|rows| rows.contains(index));
+        let mut resources = Copied::default();
+        if self.resource_count() == 1 {
+            // The only one, that of a batch without records too.
+            resources.keep_all(&mut builder, self)?;
         }
+        self.copy_records(&mut builder, &mut resources, is_kept)?;
         if self.is_utf8() {
             builder.vouch_utf8(HEADER_LEN..builder.arena().len());
         }
-        let mut wanted = vec![0; cursors.iter().max().map_or(0, |last| last / 64 + 1)];
-        for cursor in cursors {
-            wanted[cursor / 64] |= 1 << (cursor % 64);
-        }
         builder.route_all(&[]);
-        for (index, original) in kept.into_iter().enumerate() {
-            let mut mask = self.mask_of(original);
-            for (word, bits) in mask.iter_mut().enumerate() {
-                *bits &= wanted.get(word).copied().unwrap_or(0);
-            }
-            builder.route(index, &mask).ok()?;
+        let kept = (0..self.record_count()).filter(|index| is_kept(*index));
+        for (index, original) in kept.enumerate() {
+            let mut destinations = self.destinations_of(original).to_list();
+            destinations.retain(|cursor| cursors.contains(&usize::from(*cursor)));
+            builder.route(index, &destinations).ok()?;
         }
-        let keys: Vec<u64> = self.keys().collect();
-        Some(builder.seal(&Seal {
-            class: header.class,
-            repeatable: header.repeatable,
-            stream: header.stream,
-            group: header.group,
-            source: header.source,
-            end: header.end(),
-            observed_ns: header.observed_ns,
-            rule_generation: header.rule_generation,
-            keys: &keys,
-            resource: self.resource(),
-            book: &self.book(),
-            state: self.state(),
-        }))
+        let book = self.book();
+        Some(builder.seal(&self.seal_as(&book)))
     }
 }

@@ -1,4 +1,5 @@
-//! Who produced a record: the attributes of a container, file or host, shared by a whole batch.
+//! Who produced a record: the attributes of a container, file, application or host, shared by many
+//! records of a batch.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +17,17 @@ pub enum Value {
     Text(String),
 }
 
-/// Attributes named by OpenTelemetry's semantic conventions (`host.name`, `container.id`,
-/// `k8s.pod.name`, `log.file.path`, ...), in the order in which the source gave them.
-/// Encoded in a frame as one compact JSON object.
+/// Whose records they are: what a token, certificate or listener stands for.
+pub const TENANT: &str = "weir.tenant";
+/// Who sent them: the address at the other end of the connection.
+pub const PEER: &str = "network.peer.address";
+/// A list of tags, each `name:value` or a word, of what has no attribute of its own name.
+pub const TAGS: &str = "tags";
+
+/// Attributes named by OpenTelemetry's semantic conventions (`host.name`, `service.name`,
+/// `container.id`, `k8s.pod.name`, `log.file.path`, ...), in the order in which the source gave
+/// them. Encoded in a frame as one compact JSON object, beside the key of the resource.
+/// Tenant, peer and tags are attributes like others: [`TENANT`], [`PEER`], [`TAGS`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Resource {
@@ -53,6 +62,28 @@ impl Resource {
     /// The text of an attribute, when there is one and it is text.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.attributes.get(key)?.as_str()
+    }
+
+    /// Sets the tags, replacing earlier ones.
+    pub fn set_tags<'a>(&mut self, tags: impl IntoIterator<Item = &'a str>) {
+        let tags: Vec<serde_json::Value> = tags.into_iter().map(Into::into).collect();
+        self.attributes.insert(TAGS.to_owned(), tags.into());
+    }
+
+    /// The tags that are text.
+    pub fn tags(&self) -> impl Iterator<Item = &str> {
+        let tags = self.attributes.get(TAGS).and_then(serde_json::Value::as_array);
+        tags.into_iter().flatten().filter_map(serde_json::Value::as_str)
+    }
+
+    /// Whose records they are.
+    pub fn tenant(&self) -> Option<&str> {
+        self.text(TENANT)
+    }
+
+    /// Who sent them.
+    pub fn peer(&self) -> Option<&str> {
+        self.text(PEER)
     }
 
     /// Every attribute in order.
@@ -94,5 +125,22 @@ impl From<i64> for Value {
 impl From<bool> for Value {
     fn from(flag: bool) -> Self {
         Self::Bool(flag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenant_peer_and_tags_are_attributes_that_read_back() {
+        let mut resource =
+            Resource::new().with("host.name", "vm").with(TENANT, "team-a").with(PEER, "192.0.2.7");
+        resource.set_tags(["deployment:cf", "canary"]);
+        let again = Resource::decode(&resource.encode());
+        assert_eq!(again, resource);
+        assert_eq!((again.tenant(), again.peer()), (Some("team-a"), Some("192.0.2.7")));
+        assert_eq!(again.tags().collect::<Vec<_>>(), ["deployment:cf", "canary"]);
+        assert_eq!(Resource::new().tags().count(), 0);
     }
 }

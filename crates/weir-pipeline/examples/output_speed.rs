@@ -12,8 +12,8 @@ use std::time::Duration;
 use weir_host::{RealClock, RealDisk, Secret};
 use weir_journal::{CursorSpec, Journal, JournalConfig, StreamSpec, WhenFull, WritePolicy};
 use weir_model::{
-    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Resource, Seal, Severity,
-    SourceBook, SourceId, StreamId,
+    Batch, BatchBuilder, NewRecord, Position, RecordFlags, Resource, Seal, Severity, SourceBook,
+    SourceId, StreamId,
 };
 use weir_pipeline::config::{
     Compression, HecMode, OutputKind, OutputPlan, RequestSettings, SplunkHec, TlsSettings,
@@ -226,9 +226,9 @@ fn feed(journal: &Journal, bodies: &[Vec<u8>], lines: u64) {
                 timestamp_ns: 1_700_000_000_000_000_000 + end as i64 * 1001,
                 end_offset: end,
                 body,
-                attributes: 0..0,
                 severity: Severity::UNSPECIFIED,
                 flags: RecordFlags::JSON_ESCAPED.with(RecordFlags::STDOUT),
+                ..NewRecord::default()
             };
             builder.push(&record).expect("a batch has room");
         }
@@ -237,9 +237,9 @@ fn feed(journal: &Journal, bodies: &[Vec<u8>], lines: u64) {
 }
 
 fn seal(builder: &mut BatchBuilder, end: u64, resource: &[u8]) -> Batch {
-    builder.route_all(&[1]);
+    builder.resource(0, resource).expect("room for one resource");
+    builder.route_all(&[0]);
     builder.seal(&Seal {
-        class: BatchClass::Logs,
         repeatable: true,
         stream: StreamId(1),
         group: 0,
@@ -247,8 +247,6 @@ fn seal(builder: &mut BatchBuilder, end: u64, resource: &[u8]) -> Batch {
         end: Position::new(0, end),
         observed_ns: 1_700_000_001_000_000_000,
         rule_generation: 0,
-        keys: &[],
-        resource,
         book: &SourceBook { lines: end, records: end, ..SourceBook::default() },
         state: &[],
     })

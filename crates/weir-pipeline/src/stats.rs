@@ -154,10 +154,11 @@ impl OutputStats {
         batches: impl IntoIterator<Item = &'a Batch>,
         now_unix_ns: i64,
     ) {
-        let (mut waited_ns, mut count) = (0, 0);
+        let (mut waited_ns, mut count) = (0_u64, 0);
         for batch in batches {
             let waited = now_unix_ns.saturating_sub(batch.header().observed_ns).max(0);
-            waited_ns += waited.cast_unsigned();
+            // A clock that was decades wrong when they were read must not stop an output.
+            waited_ns = waited_ns.saturating_add(waited.cast_unsigned());
             count += 1;
         }
         add(&self.queueing_ns, waited_ns);

@@ -305,11 +305,10 @@ fn numbers_and_names_of_attributes_are_hidden_too() {
 /// Applies rules to a batch that cannot be read again in smaller pieces.
 fn apply_to_fit(rules: &[RulePlan], batch: &mut BatchBuilder, book: &mut SourceBook) {
     let rules = Rules::new(1, rules, &[0], |_| Some(0)).unwrap();
-    let resource = resource().encode();
+    batch.resource(0, &resource().encode()).unwrap();
     let mut subject = Subject {
         batch,
         stream: StreamId(1),
-        resource: &resource,
         book,
         clock: &weir_host::RealClock::new(),
         must_fit: true,
@@ -396,15 +395,15 @@ fn what_a_rule_cannot_parse_stays_as_it_is_and_is_counted_for_that_rule() {
         RulePlan { actions: vec![set("@a", "b")], ..rule("none", "*", &[]) },
     ];
     let rules = Rules::new(1, &plans, &[0], |_| Some(0)).unwrap();
-    let (resource, mut work) = (resource().encode(), Workspace::new("app"));
+    let mut work = Workspace::new("app");
     for text in ["10.0.0.1 - 200", "no access log", "{\"status\":200}", "{broken", "ignored"] {
         let mut batch = decode(Format::Raw, &format!("{text}\n"));
+        batch.resource(0, &resource().encode()).unwrap();
         let mut book = SourceBook { lines: 1, records: 1, ..SourceBook::default() };
         let clock = weir_host::RealClock::new();
         let mut subject = Subject {
             batch: &mut batch,
             stream: StreamId(1),
-            resource: &resource,
             book: &mut book,
             clock: &clock,
             must_fit: true,

@@ -12,8 +12,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use weir_host::{Disk, DiskFile, OpenMode, RealDisk};
 use weir_model::{
-    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
-    SourceId, StreamId,
+    Batch, BatchBuilder, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook, SourceId,
+    StreamId,
 };
 use weir_store::embedded::columns::{Full, Intake, NewRow, Rows};
 use weir_store::embedded::segment::{
@@ -45,9 +45,9 @@ fn batches(lines: &[u8]) -> Vec<Batch> {
             timestamp_ns: time.unwrap_or(0),
             end_offset: offset,
             body,
-            attributes: 0..0,
             severity: Severity::UNSPECIFIED,
             flags: RecordFlags::JSON_OBJECT,
+            ..NewRecord::default()
         };
         let _fits = builder.push(&record);
     }
@@ -56,9 +56,10 @@ fn batches(lines: &[u8]) -> Vec<Batch> {
 }
 
 fn seal(builder: &mut BatchBuilder, offset: u64) -> Batch {
-    builder.route_all(&[1]);
+    let resource = br#"{"host.name":"a","log.file.path":"/var/log/app.log"}"#;
+    builder.resource(0, resource).expect("room for one resource");
+    builder.route_all(&[0]);
     builder.seal(&Seal {
-        class: BatchClass::Logs,
         repeatable: true,
         stream: StreamId(1),
         group: 0,
@@ -66,8 +67,6 @@ fn seal(builder: &mut BatchBuilder, offset: u64) -> Batch {
         end: Position::new(0, offset),
         observed_ns: 0,
         rule_generation: 1,
-        keys: &[],
-        resource: br#"{"host.name":"a","log.file.path":"/var/log/app.log"}"#,
         book: &SourceBook::default(),
         state: b"",
     })
@@ -94,13 +93,13 @@ fn take_in(batches: &[Batch]) -> Result<Vec<Rows>, Full> {
     let mut heads = vec![Rows::new()];
     let mut sequence = 0;
     for batch in batches {
-        intake.begin_batch("app", batch.header().stream, batch.resource());
+        intake.begin_batch("app", batch);
         if heads.last().is_some_and(|rows| rows.memory_bytes() >= HEAD_BYTES) {
             heads.push(Rows::new());
         }
         let Some(rows) = heads.last_mut() else { continue };
         for view in batch.records() {
-            intake.push(rows, sequence, &view)?;
+            intake.push(rows, sequence, batch, &view)?;
             sequence += 1;
         }
     }

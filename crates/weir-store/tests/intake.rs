@@ -8,8 +8,8 @@ use serde_json::json;
 use support::{open, read_all, write};
 use weir_codec::{Attributes, Renames, Scalar};
 use weir_model::{
-    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Resource, Seal, Severity,
-    SourceBook, SourceId, StreamId,
+    Batch, BatchBuilder, NewRecord, Position, RecordFlags, Resource, Seal, Severity, SourceBook,
+    SourceId, StreamId,
 };
 use weir_store::embedded::columns::{AttributeValue, Intake, Rows, StoredRecord};
 use weir_store::query::UnparsedRows;
@@ -31,12 +31,13 @@ fn batch(records: &[Given<'_>], resource: &Resource) -> Batch {
             attributes,
             severity: *severity,
             flags: *flags,
+            ..NewRecord::default()
         };
         builder.push(&record).unwrap();
     }
-    builder.route_all(&[1]);
+    builder.resource(0, &resource.encode()).unwrap();
+    builder.route_all(&[0]);
     builder.seal(&Seal {
-        class: BatchClass::Logs,
         repeatable: true,
         stream: StreamId(7),
         group: 0,
@@ -44,8 +45,6 @@ fn batch(records: &[Given<'_>], resource: &Resource) -> Batch {
         end: Position::new(2, 101 + records.len() as u64),
         observed_ns: 0,
         rule_generation: 0,
-        keys: &[],
-        resource: &resource.encode(),
         book: &SourceBook::default(),
         state: b"",
     })
@@ -58,9 +57,9 @@ fn stored_with(
 ) -> Vec<StoredRecord> {
     let batch = batch(records, resource);
     let mut rows = Rows::new();
-    intake.begin_batch("app", batch.header().stream, batch.resource());
+    intake.begin_batch("app", &batch);
     for (sequence, view) in batch.records().enumerate() {
-        intake.push(&mut rows, sequence as u64, &view).unwrap();
+        intake.push(&mut rows, sequence as u64, &batch, &view).unwrap();
     }
     let found = read_all(&open(&write(&rows)));
     assert_eq!(found, (0..rows.len()).map(|row| rows.record(row).unwrap()).collect::<Vec<_>>());
@@ -198,9 +197,9 @@ fn what_is_not_what_it_looks_like_is_counted_and_kept() {
     let given = given.map(|(body, flags)| ("", body, Severity::UNSPECIFIED, flags));
     let batch = batch(&given, &Resource::new());
     let (mut rows, mut intake) = (Rows::new(), Intake::new());
-    intake.begin_batch("app", batch.header().stream, batch.resource());
+    intake.begin_batch("app", &batch);
     for (sequence, view) in batch.records().enumerate() {
-        intake.push(&mut rows, sequence as u64, &view).unwrap();
+        intake.push(&mut rows, sequence as u64, &batch, &view).unwrap();
         let message = rows.record(sequence).unwrap().message;
         let is_object = view.body == b"{\"a\":1}";
         assert_eq!(message.is_none(), is_object);

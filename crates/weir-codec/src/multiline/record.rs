@@ -292,7 +292,15 @@ impl LineDecoder {
         let flags = joined_flags(open.flags, u64::from(open.rows));
         let (timestamp_ns, severity, lines) = (open.timestamp_ns, open.severity, open.lines);
         let end_offset = start.saturating_add(1);
-        let record = NewRecord { timestamp_ns, end_offset, body, attributes, severity, flags };
+        let record = NewRecord {
+            timestamp_ns,
+            end_offset,
+            body,
+            attributes,
+            severity,
+            flags,
+            ..NewRecord::default()
+        };
         self.emit(builder, record, lines, book).map_err(|Full| self.abort_join(builder, mark))?;
         *self.partials.record_mut(slot) = OpenRecord::default();
         Ok(())

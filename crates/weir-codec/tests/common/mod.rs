@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weir_codec::{Format, LineDecoder, Multiline, Stop};
 use weir_model::limits::{READ_BLOCK_BYTES, STATE_BYTES_MAX};
 use weir_model::{
-    Batch, BatchBuilder, BatchClass, Position, RecordFlags, Seal, SourceBook, SourceId, StreamId,
+    Batch, BatchBuilder, Position, RecordFlags, Seal, SourceBook, SourceId, StreamId,
 };
 
 /// When weir "reads" in these tests, nanoseconds since 1970.
@@ -126,8 +126,8 @@ impl<'a> Reader<'a> {
         // Only a full frame needs the largest resource to prove that it fits.
         let resource_len =
             if self.builder.arena().len() > READ_BLOCK_BYTES { 16 * 1024 } else { 8 };
+        self.builder.resource(1, &vec![b'r'; resource_len]).unwrap();
         let batch = self.builder.seal(&Seal {
-            class: BatchClass::Logs,
             repeatable: true,
             stream: StreamId(1),
             group: 1,
@@ -135,8 +135,6 @@ impl<'a> Reader<'a> {
             end: Position::new(0, self.decoder.position()),
             observed_ns: OBSERVED_NS,
             rule_generation: 0,
-            keys: &[1, 2],
-            resource: &vec![b'r'; resource_len],
             book: &self.out.book,
             state: &state,
         });

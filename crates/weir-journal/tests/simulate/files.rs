@@ -2,10 +2,10 @@
 //! as a tail does. Where an earlier run was it knows only from what the journal hands back.
 
 use weir_journal::{Journal, ResumePoint, StreamSpec, WritePolicy};
-use weir_model::{Batch, BatchBuilder, BatchClass, Position, Seal, SourceBook, SourceId, StreamId};
+use weir_model::{Batch, BatchBuilder, Position, Seal, SourceBook, SourceId, StreamId};
 
 use crate::oracle::{Chain, Oracle, rows_of};
-use crate::support::{STEP, book_of, push_record};
+use crate::support::{STEP, book_of, destinations, push_record};
 
 /// Names of the sources; the last one is sent its rows over connections.
 pub(crate) const SOURCES: [&str; 3] = ["app", "web", "lanes"];
@@ -97,11 +97,11 @@ pub(crate) fn batch(
         body[8..16].copy_from_slice(&row.to_le_bytes());
         push_record(&mut builder, row, &body[..16 + padding]);
     }
+    builder.resource(0, b"{}").expect("room for one resource");
     for (index, row) in (reading.next..end).enumerate() {
-        builder.route(index, &[route(row)]).expect("few routes");
+        builder.route(index, &destinations(route(row))).expect("few routes");
     }
     builder.seal(&Seal {
-        class: BatchClass::Logs,
         repeatable: stream < LANES,
         stream: StreamId(stream),
         group: 0,
@@ -109,8 +109,6 @@ pub(crate) fn batch(
         end: Position::new(begin.epoch, end * STEP),
         observed_ns: 1,
         rule_generation: 1,
-        keys: &[],
-        resource: b"{}",
         book: &book_of(rows_of(&begin.before) + end),
         state: &state_of(reading.begin, end),
     })

@@ -16,8 +16,8 @@ use weir_journal::{
     Step, StreamSpec, WhenFull,
 };
 use weir_model::{
-    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
-    SourceId, StreamId,
+    Batch, BatchBuilder, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook, SourceId,
+    StreamId,
 };
 
 use weir_testkit::{FakeClock, Lockstep, Pause};
@@ -104,10 +104,12 @@ impl Part {
             }
             push_record(&mut builder, n, &body);
         }
-        builder.route_all(&[self.mask]);
+        for key in &self.keys {
+            builder.resource(*key, b"{}").expect("few keys");
+        }
+        builder.route_all(&destinations(self.mask));
         let lines = self.lines_before + self.first + self.count;
         builder.seal(&Seal {
-            class: BatchClass::Logs,
             repeatable: self.repeatable,
             stream: StreamId(self.stream),
             group: self.group,
@@ -115,12 +117,15 @@ impl Part {
             end: Position::new(self.epoch, (self.first + self.count) * STEP),
             observed_ns: 1,
             rule_generation: 1,
-            keys: &self.keys,
-            resource: b"{}",
             book: &book_of(lines),
             state: &state_of(self.epoch, self.first + self.count),
         })
     }
+}
+
+/// The destinations in a mask.
+pub(crate) fn destinations(mask: u64) -> Vec<u16> {
+    (0..64).filter(|index| mask >> index & 1 == 1).collect()
 }
 
 /// Adds record `n` of a stream whose records are [`STEP`] apart.
@@ -130,9 +135,9 @@ pub(crate) fn push_record(builder: &mut BatchBuilder, n: u64, body: &[u8]) {
         timestamp_ns: n as i64,
         end_offset: (n + 1) * STEP,
         body,
-        attributes: 0..0,
         severity: Severity::UNSPECIFIED,
         flags: RecordFlags::default(),
+        ..NewRecord::default()
     };
     builder.push(&record).expect("the record fits");
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use weir_expr::{CompileError, Computed, Expr, Hits, Limits, NamedMeasure, Rule, RuleSet, Scratch};
 use weir_journal::{Next, Subscriber};
-use weir_model::{Batch, SourceId};
+use weir_model::{Batch, RecordView, SourceId};
 
 use super::LiveError;
 use super::hub::{Found, Hub, Matches, Names, Wanted};
@@ -166,15 +166,26 @@ impl Matcher {
             .entry(batch.header().source)
             .or_insert_with(|| Source { name: "".into(), origin: Origin::new("") });
         let Some((set, scratch)) = set else { return (source.name.clone(), Vec::new()) };
-        source.origin.set_resource(batch.resource());
-        let origin = &source.origin;
-        let mut pass = set.rules.batch(origin, scratch);
-        for (index, view) in (0..).zip(batch.records()) {
-            draft.get_mut().begin(&view);
-            pass.record(&Computed::new(&RecordFields { origin, view, draft }, measures), hits);
-            for rule in hits.iter() {
-                found[rule].1.push(index);
+        // One resource after the other: what it says of a record is looked at once for its own.
+        let mut records: Vec<(u32, RecordView<'_>)> = (0..).zip(batch.records()).collect();
+        let has_many = batch.resource_count() > 1;
+        if has_many {
+            records.sort_by_key(|(_, view)| view.resource());
+        }
+        for same in records.chunk_by(|(_, a), (_, b)| a.resource() == b.resource()) {
+            source.origin.set_resource(batch.resource(same[0].1.resource()).encoded);
+            let origin = &source.origin;
+            let mut pass = set.rules.batch(origin, scratch);
+            for (index, view) in same.iter().copied() {
+                draft.get_mut().begin(&view);
+                pass.record(&Computed::new(&RecordFields { origin, view, draft }, measures), hits);
+                for rule in hits.iter() {
+                    found[rule].1.push(index);
+                }
             }
+        }
+        if has_many {
+            found.iter_mut().for_each(|(_, indexes)| indexes.sort_unstable());
         }
         let is_some = |(_, indexes): &&mut (u64, Vec<u32>)| !indexes.is_empty();
         let taken = found.iter_mut().filter(is_some).map(|(expression, indexes)| {

@@ -134,7 +134,8 @@ impl Rows {
             }
             let Some(record) = self.batch.records_in(index..index + 1).next() else { continue };
             json.clear();
-            lines::open_json(&record, observed_ns, self.batch.resource(), &mut json);
+            let resource = self.batch.resource(record.resource()).encoded;
+            lines::open_json(&record, observed_ns, resource, &mut json);
             json.extend_from_slice(b",\"source\":\"");
             weir_codec::escape_json_into(self.source.as_bytes(), &mut json);
             let (stream, position) = (self.batch.header().stream, record.position);

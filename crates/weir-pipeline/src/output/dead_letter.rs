@@ -150,7 +150,7 @@ pub fn list(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::{LogRecord, Resource, Severity};
+    use weir_model::{LogRecord, RecordKind, Resource, Severity};
 
     fn letter(body: &[u8]) -> DeadLetter {
         let record = LogRecord {
@@ -160,6 +160,10 @@ mod tests {
             body: body.to_vec(),
             attributes: r#"{"a":1}"#.to_owned(),
             resource: Resource::new().with("host.name", "vm"),
+            kind: RecordKind::Event,
+            facility: Some(4),
+            process_id: "17".to_owned(),
+            message_id: "m".to_owned(),
         };
         DeadLetter::new(5, "splunk", "no \"event\"", Some(12), record, 0)
     }

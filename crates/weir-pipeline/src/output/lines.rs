@@ -17,9 +17,7 @@ pub(crate) fn encode(parcel: &Parcel, encoding: Encoding, out: &mut Vec<u8>) {
     match encoding {
         Encoding::Raw => parcel.records().for_each(|(_, record)| raw_line(&record, out)),
         Encoding::Json => {
-            let resource = parcel.batch.resource();
-            let observed = parcel.batch.header().observed_ns;
-            parcel.records().for_each(|(_, record)| json_line(&record, observed, resource, out));
+            parcel.records().for_each(|(_, record)| encode_one(parcel, &record, encoding, out));
         }
     }
 }
@@ -34,7 +32,9 @@ pub(crate) fn encode_one(
     let observed = parcel.batch.header().observed_ns;
     match encoding {
         Encoding::Raw => raw_line(record, out),
-        Encoding::Json => json_line(record, observed, parcel.batch.resource(), out),
+        Encoding::Json => {
+            json_line(record, observed, parcel.resource_of(record).encoded, out);
+        }
     }
 }
 

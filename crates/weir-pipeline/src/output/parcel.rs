@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use weir_journal::Delivery;
-use weir_model::{Batch, RecordView, StreamId};
+use weir_model::{Batch, RecordView, ResourceView, StreamId};
 
 /// The records of one batch that one output must deliver, in order. Comes from the journal, or
 /// (without a delivery to settle) from the dead-letter file.
@@ -47,6 +47,11 @@ impl Parcel {
         self.count
     }
 
+    /// Who produced a record of the batch.
+    pub(crate) fn resource_of(&self, record: &RecordView<'_>) -> ResourceView<'_> {
+        self.batch.resource(record.resource())
+    }
+
     /// The records to deliver, each with its index in the batch.
     pub(crate) fn records(&self) -> impl Iterator<Item = (usize, RecordView<'_>)> {
         self.records_from(self.first_record)
@@ -54,13 +59,14 @@ impl Parcel {
 
     /// The records to deliver from that index of the batch on.
     fn records_from(&self, first: usize) -> impl Iterator<Item = (usize, RecordView<'_>)> {
-        let (batch, cursor) = (&self.batch, self.cursor);
-        let mut records = batch.records();
+        let mut records = self.batch.records();
+        let routed = self.cursor.map(|cursor| self.batch.routed_rows(cursor));
         // `Records::nth` is a jump, `skip` on it would be too, but only through `nth`.
         if first > 0 {
             records.nth(first - 1);
         }
-        (first..).zip(records).filter(move |(i, _)| cursor.is_none_or(|c| batch.is_routed(*i, c)))
+        let is_routed = move |index| routed.as_ref().is_none_or(|rows| rows.contains(index));
+        (first..).zip(records).filter(move |(index, _)| is_routed(*index))
     }
 
     /// Calls `visit` with each of the records number `range` of those to deliver, until it breaks.

@@ -107,8 +107,8 @@ mod tests {
     use weir_host::{RealClock, RealDisk};
     use weir_journal::{CursorSpec, Journal, JournalConfig, StreamSpec, WhenFull, WritePolicy};
     use weir_model::{
-        BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
-        SourceId, StreamId,
+        BatchBuilder, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook, SourceId,
+        StreamId,
     };
 
     use super::*;
@@ -166,15 +166,15 @@ mod tests {
                 timestamp_ns: 0,
                 end_offset: end,
                 body: builder.append(body.as_bytes()).unwrap(),
-                attributes: 0..0,
                 severity: Severity::UNSPECIFIED,
                 flags: RecordFlags::default(),
+                ..NewRecord::default()
             };
             builder.push(&record).unwrap();
         }
-        builder.route_all(&[1]);
+        builder.resource(0, b"{}").unwrap();
+        builder.route_all(&[0]);
         let batch = builder.seal(&Seal {
-            class: BatchClass::Logs,
             repeatable: true,
             stream,
             group: 0,
@@ -182,8 +182,6 @@ mod tests {
             end: Position::new(0, bodies.len() as u64),
             observed_ns: 0,
             rule_generation: 0,
-            keys: &[],
-            resource: b"{}",
             book: &book,
             state: &[],
         });

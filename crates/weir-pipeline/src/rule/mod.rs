@@ -24,8 +24,7 @@ use weir_expr::{BatchPass, Expr, Hits, Limits, RuleSet, Scratch};
 use weir_host::Clock;
 use weir_model::limits::{ATTRIBUTES_BYTES_MAX, FRAME_BYTES_MAX};
 use weir_model::{
-    BatchBuilder, DiscardReason, Full, NewRecord, RecordFlags, RecordView, SourceBook, StreamId,
-    hash64,
+    BatchBuilder, DiscardReason, Full, RecordFlags, RecordView, SourceBook, StreamId, hash64,
 };
 
 pub use action::{Action, BodyFormat, SetValue, Target};
@@ -84,14 +83,15 @@ pub struct Rules {
     generation: u32,
     set: Option<RuleSet>,
     by_index: Vec<Rule>,
-    /// Where records go that no rule routes.
-    default_mask: Vec<u64>,
+    /// Where records go that no rule routes: indexes of cursors, in order.
+    default_to: Vec<u16>,
     stats: std::sync::Arc<RuleStats>,
 }
 
 #[derive(Debug)]
 struct Rule {
-    mask: Vec<u64>,
+    /// Indexes of cursors, in order.
+    to: Vec<u16>,
     is_final: bool,
     keep: Keep,
     actions: Vec<Action>,
@@ -105,7 +105,10 @@ pub struct Workspace {
     hits: Hits,
     /// Buffers of the matcher, and the generation that they belong to.
     scratch: Option<(u32, Scratch)>,
-    mask: Vec<u64>,
+    /// Where the present record goes.
+    to: Vec<u16>,
+    /// Records by resource, where a batch has several.
+    order: Vec<u32>,
     tally: Tally,
     /// Records so far, to measure one in many.
     seen: u64,
@@ -123,7 +126,8 @@ impl Workspace {
             draft: RefCell::default(),
             hits: Hits::default(),
             scratch: None,
-            mask: Vec::new(),
+            to: Vec::new(),
+            order: Vec::new(),
             tally: Tally::default(),
             seen: 0,
             discarded: Vec::new(),
@@ -136,12 +140,10 @@ impl Workspace {
 /// The batch that rules are applied to.
 #[derive(Debug)]
 pub struct Subject<'a> {
-    /// The records.
+    /// The records, with the resources that they are of.
     pub batch: &'a mut BatchBuilder,
     /// The stream that they are of.
     pub stream: StreamId,
-    /// Its encoded resource.
-    pub resource: &'a [u8],
     /// Its counts, with these records in them.
     pub book: &'a mut SourceBook,
     /// Time.
@@ -188,26 +190,23 @@ impl Rules {
         };
         let by_index = plans
             .iter()
-            .map(|plan| {
-                let cursors: Vec<usize> =
-                    plan.to.iter().filter_map(|name| cursor_of(name)).collect();
-                Rule {
-                    mask: mask_of(&cursors),
-                    is_final: plan.is_final,
-                    keep: plan.keep,
-                    actions: plan.actions.clone(),
-                }
+            .map(|plan| Rule {
+                to: in_order(plan.to.iter().filter_map(|name| cursor_of(name))),
+                is_final: plan.is_final,
+                keep: plan.keep,
+                actions: plan.actions.clone(),
             })
             .collect();
         let stats = std::sync::Arc::new(RuleStats::new(plans.iter().map(|plan| plan.name.clone())));
-        Ok(Self { generation, set, by_index, default_mask: mask_of(default_to), stats })
+        let default_to = in_order(default_to.iter().copied());
+        Ok(Self { generation, set, by_index, default_to, stats })
     }
 
     /// No rules: everything goes to the outputs with these cursor indexes.
     pub fn to_all(generation: u32, cursors: impl IntoIterator<Item = usize>) -> Self {
-        let cursors: Vec<usize> = cursors.into_iter().collect();
+        let default_to = in_order(cursors.into_iter());
         let stats = std::sync::Arc::new(RuleStats::new([]));
-        Self { generation, set: None, by_index: Vec::new(), default_mask: mask_of(&cursors), stats }
+        Self { generation, set: None, by_index: Vec::new(), default_to, stats }
     }
 
     /// Number of the generation, for the frame header.
@@ -227,15 +226,15 @@ impl Rules {
         &self.stats
     }
 
-    /// Routes the records of a batch and does what the rules say; call right before it is sealed.
+    /// Routes the records of a batch, which has its resources, and does what the rules say; call
+    /// right before it is sealed.
     /// On [`TooLarge`] neither the batch nor the book was changed.
     pub fn apply(&self, work: &mut Workspace, subject: &mut Subject<'_>) -> Result<(), TooLarge> {
-        subject.batch.route_all(&self.default_mask);
+        subject.batch.route_all(&self.default_to);
         let Some(set) = &self.set else { return Ok(()) };
         if subject.batch.record_count() == 0 {
             return Ok(());
         }
-        work.origin.set_resource(subject.resource);
         work.discarded.clear();
         work.changes.bytes.clear();
         work.changes.records.clear();
@@ -264,20 +263,61 @@ impl Rules {
     ) -> Result<(), TooLarge> {
         let scratch = work.scratch.take().filter(|(generation, _)| *generation == self.generation);
         let mut scratch = scratch.map_or_else(|| set.scratch(), |(_, scratch)| scratch);
-        let mut pass = set.batch(&work.origin, &mut scratch);
-        let mut matched = Ok(());
-        for index in 0..subject.batch.record_count() {
-            matched = self.record(&mut pass, work, subject, index);
-            let is_large = work.changes.bytes.len() > FRAME_BYTES_MAX && !subject.must_fit;
-            if is_large {
-                matched = Err(TooLarge);
-            }
-            if matched.is_err() {
-                break;
-            }
-        }
+        let matched = if subject.batch.resource_count() < 2 {
+            let indexes = 0..subject.batch.record_count();
+            self.records_of(0, indexes, &mut (set, &mut scratch), work, subject)
+        } else {
+            self.records_by_resource(&mut (set, &mut scratch), work, subject)
+        };
         work.scratch = Some((self.generation, scratch));
         matched
+    }
+
+    /// One resource after the other: what it says of a record is looked at once for all of its own.
+    fn records_by_resource(
+        &self,
+        matcher: &mut (&RuleSet, &mut Scratch),
+        work: &mut Workspace,
+        subject: &mut Subject<'_>,
+    ) -> Result<(), TooLarge> {
+        let mut order = std::mem::take(&mut work.order);
+        order.clear();
+        order.extend(0..subject.batch.record_count() as u32);
+        order.sort_by_key(|index| subject.batch.resource_of(*index as usize));
+        let mut rest = &order[..];
+        let mut matched = Ok(());
+        while let Some(first) = rest.first().filter(|_| matched.is_ok()) {
+            let number = subject.batch.resource_of(*first as usize);
+            let is_of = |index: &u32| subject.batch.resource_of(*index as usize) == number;
+            let (same, others) = rest.split_at(rest.partition_point(is_of));
+            rest = others;
+            let indexes = same.iter().map(|index| *index as usize);
+            matched = self.records_of(number, indexes, matcher, work, subject);
+        }
+        work.order = order;
+        work.discarded.sort_unstable_by_key(|(index, _)| *index);
+        work.changes.records.sort_unstable_by_key(|change| change.index);
+        matched
+    }
+
+    /// Records of one resource.
+    fn records_of(
+        &self,
+        resource: u16,
+        indexes: impl Iterator<Item = usize>,
+        (set, scratch): &mut (&RuleSet, &mut Scratch),
+        work: &mut Workspace,
+        subject: &mut Subject<'_>,
+    ) -> Result<(), TooLarge> {
+        work.origin.set_resource(subject.batch.resource_at(resource).encoded);
+        let mut pass = set.batch(&work.origin, scratch);
+        for index in indexes {
+            self.record(&mut pass, work, subject, index)?;
+            if work.changes.bytes.len() > FRAME_BYTES_MAX && !subject.must_fit {
+                return Err(TooLarge);
+            }
+        }
+        Ok(())
     }
 
     /// Matches one record, routes it and changes its draft.
@@ -303,7 +343,8 @@ impl Rules {
             return Ok(());
         }
         let draft = work.draft.get_mut();
-        work.mask.clear();
+        work.to.clear();
+        let mut routes = 0;
         for hit in work.hits.iter() {
             let rule = &self.by_index[hit];
             work.tally.hits[hit] += 1;
@@ -311,7 +352,8 @@ impl Rules {
                 work.discarded.push((index, reason));
                 return Ok(());
             }
-            merge(&mut work.mask, &rule.mask);
+            work.to.extend_from_slice(&rule.to);
+            routes += usize::from(!rule.to.is_empty());
             for action in &rule.actions {
                 let fits = action.apply(&work.origin, &view, draft);
                 work.tally.unparsed[hit] += u64::from(!fits);
@@ -323,10 +365,14 @@ impl Rules {
         if draft.is_changed(&view) {
             work.changes.note(index, draft);
         }
-        if work.mask.is_empty() {
+        if routes > 1 {
+            work.to.sort_unstable();
+            work.to.dedup();
+        }
+        if work.to.is_empty() {
             self.unrouted(work, index);
         } else {
-            subject.batch.route(index, &work.mask)?;
+            subject.batch.route(index, &work.to)?;
         }
         Ok(())
     }
@@ -334,7 +380,7 @@ impl Rules {
     /// A record that no rule routes goes where such records go, or nowhere, counted.
     fn unrouted(&self, work: &mut Workspace, index: usize) {
         work.tally.unrouted += 1;
-        if self.default_mask.is_empty() {
+        if self.default_to.is_empty() {
             work.discarded.push((index, DiscardReason::Unrouted));
         }
     }
@@ -381,7 +427,8 @@ impl Changes {
 }
 
 /// Writes the batch anew with what was changed, and without what was taken out: of the block that
-/// was read nothing stays but the bodies and attributes of the records.
+/// was read nothing stays but the bodies and attributes of the records, and the originals of those
+/// that no rule changed.
 fn write_changes(work: &mut Workspace, subject: &mut Subject<'_>) -> Result<(), TooLarge> {
     let old = &mut *subject.batch;
     let mut written = write_records(work, old, false);
@@ -397,7 +444,7 @@ fn write_changes(work: &mut Workspace, subject: &mut Subject<'_>) -> Result<(), 
 const ROW_BYTES: usize = 64;
 
 /// Writes all records to the spare builder; with `is_cut` none grows at the cost of those behind
-/// it, so that all fit. Returns how many were cut.
+/// it, and none has its original, so that all fit. Returns how many were cut.
 fn write_records(work: &mut Workspace, old: &BatchBuilder, is_cut: bool) -> Result<u64, TooLarge> {
     let Workspace { spare, discarded, changes, .. } = work;
     spare.rewrite_of(old);
@@ -405,7 +452,7 @@ fn write_records(work: &mut Workspace, old: &BatchBuilder, is_cut: bool) -> Resu
     let mut changed = changes.records.iter().peekable();
     let bytes_of = |index| {
         let view = old.record(index);
-        view.body.len() + view.attributes.len() + ROW_BYTES
+        view.body.len() + view.attributes.len() + id_bytes(&view) + ROW_BYTES
     };
     let mut later: usize = (0..old.record_count()).filter(|_| is_cut).map(bytes_of).sum();
     let mut cut_count = 0;
@@ -422,9 +469,11 @@ fn write_records(work: &mut Workspace, old: &BatchBuilder, is_cut: bool) -> Resu
             change.apply(&changes.bytes, &mut view);
         }
         if is_cut {
-            cut_count += u64::from(cut(&mut view, spare.room().saturating_sub(later + ROW_BYTES)));
+            let kept = later + id_bytes(&view) + ROW_BYTES;
+            cut_count += u64::from(cut(&mut view, spare.room().saturating_sub(kept)));
         }
-        write_record(spare, &view)?;
+        let original = if is_cut || change.is_some() { &[] } else { view.original() };
+        spare.copy(&view, original, view.resource())?;
         spare.route_as(old, index);
     }
     Ok(cut_count)
@@ -460,17 +509,9 @@ fn cut(view: &mut RecordView<'_>, room: usize) -> bool {
     true
 }
 
-fn write_record(out: &mut BatchBuilder, view: &RecordView<'_>) -> Result<(), Full> {
-    let body = out.append(view.body)?;
-    let attributes = if view.attributes.is_empty() { 0..0 } else { out.append(view.attributes)? };
-    out.push(&NewRecord {
-        timestamp_ns: view.timestamp_ns,
-        end_offset: view.position.offset,
-        body,
-        attributes,
-        severity: view.severity,
-        flags: view.flags,
-    })
+/// Bytes of what is never cut.
+fn id_bytes(view: &RecordView<'_>) -> usize {
+    view.process_id().len() + view.message_id().len()
 }
 
 /// Flags of a record with another body, which may be no object any more.
@@ -482,22 +523,10 @@ fn of_body(body: &[u8], flags: RecordFlags) -> RecordFlags {
     }
 }
 
-fn mask_of(cursors: &[usize]) -> Vec<u64> {
-    let mut mask = Vec::new();
-    for cursor in cursors {
-        if mask.len() <= cursor / 64 {
-            mask.resize(cursor / 64 + 1, 0);
-        }
-        mask[cursor / 64] |= 1_u64 << (cursor % 64);
-    }
-    mask
-}
-
-fn merge(mask: &mut Vec<u64>, other: &[u64]) {
-    if mask.len() < other.len() {
-        mask.resize(other.len(), 0);
-    }
-    for (word, bits) in mask.iter_mut().zip(other) {
-        *word |= bits;
-    }
+/// Indexes of cursors as a batch wants them.
+fn in_order(cursors: impl Iterator<Item = usize>) -> Vec<u16> {
+    let mut cursors: Vec<u16> = cursors.filter_map(|cursor| u16::try_from(cursor).ok()).collect();
+    cursors.sort_unstable();
+    cursors.dedup();
+    cursors
 }

@@ -2,7 +2,7 @@
 //! goes where it goes. The same code as in a running weir, with nothing around it.
 
 use weir_expr::{Expr, ExprKind};
-use weir_model::{BatchBuilder, BatchClass, DiscardReason, LogRecord, Position, Resource, Seal};
+use weir_model::{BatchBuilder, DiscardReason, LogRecord, Position, Resource, Seal};
 use weir_model::{SourceBook, SourceId, StreamId};
 
 use super::draft::RecordFields;
@@ -71,13 +71,14 @@ impl Trial {
     pub fn run(&mut self, batch: &mut BatchBuilder, resource: &Resource) -> Outcome {
         let resource = resource.encode();
         let rules = self.matching(batch, &resource);
+        // It is the only one of a batch of one record.
+        let _fits = batch.resource(0, &resource);
         let mut book = SourceBook { lines: 1, records: 1, ..SourceBook::default() };
         let end = batch.record(0).position;
         let stream = StreamId(0);
         let mut subject = Subject {
             batch,
             stream,
-            resource: &resource,
             book: &mut book,
             clock: &weir_host::RealClock::new(),
             must_fit: true,
@@ -86,7 +87,7 @@ impl Trial {
         let _fits = self.rules.apply(&mut self.work, &mut subject);
         let discarded =
             DiscardReason::ALL.iter().copied().find(|reason| book.discarded[*reason as usize] > 0);
-        let sealed = batch.seal(&seal(&resource, &book, end));
+        let sealed = batch.seal(&seal(&book, end));
         let is_kept = sealed.record_count() > 0;
         let to = |index: &usize| is_kept && sealed.is_routed(0, *index);
         Outcome {
@@ -142,9 +143,8 @@ fn reason(expression: &Expr, fields: &RecordFields<'_>) -> Reason {
     }
 }
 
-fn seal<'a>(resource: &'a [u8], book: &'a SourceBook, end: Position) -> Seal<'a> {
+fn seal(book: &SourceBook, end: Position) -> Seal<'_> {
     Seal {
-        class: BatchClass::Logs,
         repeatable: true,
         stream: StreamId(0),
         group: 0,
@@ -152,8 +152,6 @@ fn seal<'a>(resource: &'a [u8], book: &'a SourceBook, end: Position) -> Seal<'a>
         end,
         observed_ns: 0,
         rule_generation: 1,
-        keys: &[],
-        resource,
         book,
         state: &[],
     }

@@ -12,8 +12,8 @@ use weir_journal::{
     Cursor, CursorLedger, CursorSpec, Journal, JournalConfig, StreamSpec, WhenFull, WritePolicy,
 };
 use weir_model::{
-    BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Resource, Seal, Severity,
-    SourceBook, SourceId, StreamId,
+    BatchBuilder, NewRecord, Position, RecordFlags, Resource, Seal, Severity, SourceBook, SourceId,
+    StreamId,
 };
 use weir_pipeline::config::{
     Compression, HecMode, OutputKind, OutputPlan, RequestSettings, SplunkHec, TlsSettings,
@@ -168,13 +168,14 @@ impl Rig {
                 attributes,
                 severity: line.severity,
                 flags: line.flags,
+                ..NewRecord::default()
             };
             builder.push(&record).unwrap();
         }
-        builder.route_all(&[1]);
+        builder.resource(0, &resource.encode()).unwrap();
+        builder.route_all(&[0]);
         let book = SourceBook { lines: *end, records: *end, ..SourceBook::default() };
         let batch = builder.seal(&Seal {
-            class: BatchClass::Logs,
             repeatable: true,
             stream: StreamId(stream),
             group: 0,
@@ -182,8 +183,6 @@ impl Rig {
             end: Position::new(0, *end),
             observed_ns: 1_700_000_001_000_000_000,
             rule_generation: 0,
-            keys: &[],
-            resource: &resource.encode(),
             book: &book,
             state: &[],
         });

@@ -78,11 +78,10 @@ impl Inbox {
                 continue;
             }
             while let Some(delivery) = cursor.take(|_| false) {
-                let resource = Resource::decode(delivery.batch.resource());
-                let new = delivery.records().map(|(_, r)| Seen {
+                let new = delivery.records().map(|(index, r)| Seen {
                     body: String::from_utf8_lossy(&r.plain_body()).into_owned(),
                     flags: r.flags,
-                    resource: resource.clone(),
+                    resource: Resource::decode(delivery.batch.resource_of(index).encoded),
                 });
                 self.records.lock().unwrap().extend(new);
                 if !self.is_silent.load(Ordering::Acquire) {

@@ -112,7 +112,7 @@ impl Head {
         let mut skipped = 0;
         let stream = delivery.stream();
         let stored = self.stored.get(&stream).copied();
-        self.intake.begin_batch(source, stream, delivery.batch.resource());
+        self.intake.begin_batch(source, &delivery.batch);
         let mut rows = self.chunk.write();
         let mut last = None;
         let mut full = None;
@@ -121,7 +121,8 @@ impl Head {
                 skipped += 1;
                 continue;
             }
-            if self.intake.push(&mut rows, self.next_sequence, &record).is_err() {
+            let pushed = self.intake.push(&mut rows, self.next_sequence, &delivery.batch, &record);
+            if pushed.is_err() {
                 full = Some(index);
                 break;
             }

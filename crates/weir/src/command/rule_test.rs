@@ -132,9 +132,9 @@ fn record_of(test: &RuleTest) -> Result<(BatchBuilder, Resource)> {
         timestamp_ns: 0,
         end_offset: 1,
         body: 0..0,
-        attributes: 0..0,
         severity: Severity::UNSPECIFIED,
         flags: RecordFlags::default(),
+        ..NewRecord::default()
     };
     let mut message = String::new();
     for (key, value) in &test.record {

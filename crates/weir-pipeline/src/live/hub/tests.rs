@@ -1,8 +1,7 @@
 //! What tails find in the backlog: everything in its place, each record or its count.
 
 use weir_model::{
-    BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
-    SourceId, StreamId,
+    BatchBuilder, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook, SourceId, StreamId,
 };
 
 use super::super::limits::BACKLOG_BYTES;
@@ -22,12 +21,12 @@ fn batch(records: usize, bytes: usize) -> Arc<Batch> {
             attributes,
             severity: Severity::UNSPECIFIED,
             flags: RecordFlags::STDOUT,
+            ..NewRecord::default()
         };
         builder.push(&record).unwrap();
     }
-    builder.route_all(&[1]);
+    builder.route_all(&[0]);
     Arc::new(builder.seal(&Seal {
-        class: BatchClass::Logs,
         repeatable: true,
         stream: StreamId(1),
         group: 0,
@@ -35,8 +34,6 @@ fn batch(records: usize, bytes: usize) -> Arc<Batch> {
         end: Position::new(0, records as u64),
         observed_ns: 0,
         rule_generation: 0,
-        keys: &[],
-        resource: &[],
         book: &SourceBook::default(),
         state: &[],
     }))

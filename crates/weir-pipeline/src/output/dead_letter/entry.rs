@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use weir_model::{LogRecord, RecordFlags, Resource, Severity};
+use weir_model::{LogRecord, RecordFlags, RecordKind, Resource, Severity};
 
 /// A record that its destination refused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +60,14 @@ struct Line {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     attributes: String,
     resource: Resource,
+    #[serde(default, skip_serializing_if = "is_log")]
+    kind: RecordKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    facility: Option<u8>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    process_id: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    message_id: String,
     #[serde(default)]
     flags: u8,
 }
@@ -83,6 +91,10 @@ impl From<DeadLetter> for Line {
             body_hex,
             attributes: record.attributes,
             resource: record.resource,
+            kind: record.kind,
+            facility: record.facility,
+            process_id: record.process_id,
+            message_id: record.message_id,
             flags: letter.flags,
         }
     }
@@ -107,10 +119,19 @@ impl From<Line> for DeadLetter {
                 body,
                 attributes: line.attributes,
                 resource: line.resource,
+                kind: line.kind,
+                facility: line.facility,
+                process_id: line.process_id,
+                message_id: line.message_id,
             },
             flags: line.flags,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_log(kind: &RecordKind) -> bool {
+    *kind == RecordKind::Log
 }
 
 fn to_hex(bytes: &[u8]) -> String {

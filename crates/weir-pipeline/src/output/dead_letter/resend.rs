@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::Serialize;
 use weir_host::{Disk, OpenMode};
 use weir_model::{
-    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, SourceBook, SourceId,
+    Batch, BatchBuilder, Facility, NewRecord, Position, RecordFlags, Seal, SourceBook, SourceId,
     StreamId,
 };
 
@@ -231,19 +231,19 @@ fn group_len(lines: &[Vec<u8>]) -> usize {
     lines.iter().take_while(fits).count().max(1)
 }
 
-/// Letters as batches: one for each run of records of one resource, as many as it takes.
+/// Letters as batches, as many as it takes.
 fn batches(letters: &[DeadLetter]) -> Vec<Batch> {
     let mut batches = Vec::new();
-    for run in letters.chunk_by(|a, b| a.record.resource == b.record.resource) {
-        let mut builder = BatchBuilder::new(Position::default());
-        for letter in run {
-            if !push(&mut builder, letter) {
-                batches.push(seal(&mut builder, &run[0]));
-                push(&mut builder, letter);
-            }
+    let Some(mut first) = letters.first() else { return batches };
+    let mut builder = BatchBuilder::new(Position::default());
+    for letter in letters {
+        if !push(&mut builder, letter) {
+            batches.push(seal(&mut builder, first));
+            first = letter;
+            push(&mut builder, letter);
         }
-        batches.push(seal(&mut builder, &run[0]));
     }
+    batches.push(seal(&mut builder, first));
     batches
 }
 
@@ -253,11 +253,16 @@ fn push(builder: &mut BatchBuilder, letter: &DeadLetter) -> bool {
     if builder.room() < record.body.len() + record.attributes.len() {
         return false;
     }
-    let (Ok(body), Ok(attributes)) =
-        (builder.append(&record.body), builder.append(record.attributes.as_bytes()))
-    else {
+    let mut append = |bytes: &[u8]| builder.append(bytes);
+    let (Ok(body), Ok(attributes), Ok(process_id), Ok(message_id)) = (
+        append(&record.body),
+        append(record.attributes.as_bytes()),
+        append(record.process_id.as_bytes()),
+        append(record.message_id.as_bytes()),
+    ) else {
         return false;
     };
+    let Ok(resource) = builder.resource(0, &record.resource.encode()) else { return false };
     let new = NewRecord {
         timestamp_ns: record.timestamp,
         end_offset: 0,
@@ -265,14 +270,19 @@ fn push(builder: &mut BatchBuilder, letter: &DeadLetter) -> bool {
         attributes,
         severity: record.severity_number,
         flags: RecordFlags(letter.flags),
+        process_id,
+        message_id,
+        resource,
+        kind: record.kind,
+        facility: record.facility.map_or(Facility::NONE, Facility::of_code),
+        ..NewRecord::default()
     };
     builder.push(&new).is_ok()
 }
 
 fn seal(builder: &mut BatchBuilder, first: &DeadLetter) -> Batch {
-    builder.route_all(&[0]);
+    builder.route_all(&[]);
     builder.seal(&Seal {
-        class: BatchClass::Logs,
         repeatable: true,
         stream: StreamId(0),
         group: 0,
@@ -280,8 +290,6 @@ fn seal(builder: &mut BatchBuilder, first: &DeadLetter) -> Batch {
         end: Position::default(),
         observed_ns: first.record.observed_timestamp,
         rule_generation: 0,
-        keys: &[],
-        resource: &first.record.resource.encode(),
         book: &SourceBook::default(),
         state: &[],
     })

@@ -170,12 +170,17 @@ impl Writer {
             return self.add("", |out| lines::encode(parcel, encoding, out));
         }
         let mut origin = Origin::new(&source(parcel));
-        origin.set_resource(parcel.batch.resource());
-        let is_same = self.plan.path.fields().all(|field| origin.constant(field, &mut |_| {}));
+        let (mut resource, mut is_same) = (None, false);
         let mut bytes = 0;
         let mut path = String::new();
-        for (at, (index, view)) in parcel.records().enumerate() {
-            if at == 0 || !is_same {
+        for (index, view) in parcel.records() {
+            let is_new = resource.replace(view.resource()) != Some(view.resource());
+            if is_new {
+                origin.set_resource(parcel.resource_of(&view).encoded);
+                let fields = &mut self.plan.path.fields();
+                is_same = fields.all(|field| origin.constant(field, &mut |_| {}));
+            }
+            if is_new || !is_same {
                 path.clear();
                 self.fill(&origin, view, &mut path);
             }

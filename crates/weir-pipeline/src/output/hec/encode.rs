@@ -62,9 +62,39 @@ struct Tails {
 #[derive(Debug)]
 pub(crate) struct Encoder {
     mode: HecMode,
+    rendered: Rendered,
+    head: Head,
+}
+
+/// What follows the body in the events of each resource, rendered once.
+#[derive(Debug)]
+struct Rendered {
     defaults: Defaults,
     tails: HashMap<Vec<u8>, Arc<Tails>>,
-    head: Head,
+}
+
+/// That of the records that are being encoded: it changes with their resource.
+struct Current<'a> {
+    rendered: &'a mut Rendered,
+    parcel: &'a Parcel,
+    number: u16,
+    tails: Arc<Tails>,
+}
+
+impl<'a> Current<'a> {
+    fn new(rendered: &'a mut Rendered, parcel: &'a Parcel) -> Self {
+        let tails = rendered.tails(parcel.batch.resource(0).encoded);
+        Self { rendered, parcel, number: 0, tails }
+    }
+
+    #[inline]
+    fn of(&mut self, record: &RecordView<'_>) -> &Tails {
+        if record.resource() != self.number {
+            self.number = record.resource();
+            self.tails = self.rendered.tails(self.parcel.batch.resource(self.number).encoded);
+        }
+        &self.tails
+    }
 }
 
 impl Encoder {
@@ -75,21 +105,32 @@ impl Encoder {
             source: plan.source.clone(),
             host: plan.host.clone().unwrap_or_else(|| machine.to_owned()),
         };
-        Self { mode: plan.mode, defaults, tails: HashMap::new(), head: Head::new() }
+        let rendered = Rendered { defaults, tails: HashMap::new() };
+        Self { mode: plan.mode, rendered, head: Head::new() }
     }
 
-    /// The query of the request that this parcel must be sent in; parcels with different queries
-    /// cannot share one. Always empty for events, which carry their own metadata.
-    pub(crate) fn query(&mut self, parcel: &Parcel) -> Arc<str> {
-        match self.mode {
-            HecMode::Event => Arc::from(""),
-            HecMode::Raw => self.tails(parcel.batch.resource()).query.clone(),
+    /// Calls `visit` with the query of the request that records must be sent in, and how many
+    /// records in a row that is. Those with different queries cannot share a request. It is always
+    /// empty for events, which carry their own metadata.
+    pub(crate) fn queries(&mut self, parcel: &Parcel, mut visit: impl FnMut(&Arc<str>, usize)) {
+        if self.mode == HecMode::Event {
+            return visit(&Arc::from(""), parcel.len());
+        }
+        if parcel.batch.resource_count() < 2 {
+            let tails = self.rendered.tails(parcel.batch.resource(0).encoded);
+            return visit(&tails.query, parcel.len());
+        }
+        let mut current = Current::new(&mut self.rendered, parcel);
+        for (_, record) in parcel.records() {
+            visit(&current.of(&record).query, 1);
         }
     }
 
-    /// Whether the parcel's records name an index of their own.
-    pub(crate) fn has_own_index(&mut self, parcel: &Parcel) -> bool {
-        self.tails(parcel.batch.resource()).own_index
+    /// Whether record number `number` of the parcel names an index of its own.
+    pub(crate) fn has_own_index(&mut self, parcel: &Parcel, number: usize) -> bool {
+        let mut current = Current::new(&mut self.rendered, parcel);
+        let record = parcel.part(number..number + 1).next();
+        record.is_some_and(|record| current.of(&record).own_index)
     }
 
     /// Appends records number `range` of the parcel.
@@ -126,7 +167,7 @@ impl Encoder {
         if self.mode == HecMode::Raw || !parcel.batch.is_utf8() {
             return None;
         }
-        let tails = self.tails(parcel.batch.resource());
+        let mut current = Current::new(&mut self.rendered, parcel);
         let observed_ns = parcel.batch.header().observed_ns;
         let mut len = 0;
         let counted = parcel.visit(range, |record| {
@@ -137,7 +178,7 @@ impl Encoder {
                 return ControlFlow::Break(());
             }
             let head = Head::len_at(time_of(&record, observed_ns));
-            let tail = tails.complete[stream_number(record.flags)].len();
+            let tail = current.of(&record).complete[stream_number(record.flags)].len();
             len += head + record.body.len() + QUOTE.len() + tail;
             ControlFlow::Continue(())
         });
@@ -163,7 +204,7 @@ impl Encoder {
         until: usize,
         out: &mut Vec<u8>,
     ) -> usize {
-        let tails = self.tails(parcel.batch.resource());
+        let mut current = Current::new(&mut self.rendered, parcel);
         let observed_ns = parcel.batch.header().observed_ns;
         let mut count = 0;
         let head = &mut self.head;
@@ -171,6 +212,7 @@ impl Encoder {
             if out.len() >= until {
                 return ControlFlow::Break(());
             }
+            let tails = current.of(&record);
             let tail = &tails.complete[stream_number(record.flags)];
             out.reserve(record.body.len() + tail.len() + EVENT_OVERHEAD_BYTES);
             out.extend_from_slice(head.at(time_of(&record, observed_ns)));
@@ -178,14 +220,16 @@ impl Encoder {
             if is_plain(&record) {
                 out.extend_from_slice(tail);
             } else {
-                push_special(&tails, &record, out);
+                push_special(tails, &record, out);
             }
             count += 1;
             ControlFlow::Continue(())
         });
         count
     }
+}
 
+impl Rendered {
     fn tails(&mut self, resource: &[u8]) -> Arc<Tails> {
         if let Some(tails) = self.tails.get(resource) {
             return tails.clone();

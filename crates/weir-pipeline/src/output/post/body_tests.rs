@@ -7,7 +7,7 @@ use hyper::body::Body as _;
 use proptest::prelude::*;
 use weir_codec::{Format, LineDecoder};
 use weir_host::Secret;
-use weir_model::{Batch, BatchBuilder, BatchClass, Position, Seal, SourceBook, SourceId, StreamId};
+use weir_model::{Batch, BatchBuilder, Position, Seal, SourceBook, SourceId, StreamId};
 
 use super::*;
 use crate::config::{Compression, HecMode, RequestSettings, SplunkHec, TlsSettings};
@@ -58,8 +58,8 @@ fn batch(bodies: &[Vec<u8>]) -> Arc<Batch> {
     let mut book = SourceBook::default();
     LineDecoder::new(Format::DockerJson, 4096, 0).decode(&mut builder, region, 7, &mut book);
     assert_eq!(book.records, bodies.len() as u64);
+    builder.resource(0, br#"{"host.name":"a"}"#).unwrap();
     Arc::new(builder.seal(&Seal {
-        class: BatchClass::Logs,
         repeatable: true,
         stream: StreamId(1),
         group: 0,
@@ -67,8 +67,6 @@ fn batch(bodies: &[Vec<u8>]) -> Arc<Batch> {
         end: Position::new(0, file.len() as u64),
         observed_ns: 7,
         rule_generation: 0,
-        keys: &[],
-        resource: br#"{"host.name":"a"}"#,
         book: &book,
         state: &[],
     }))
@@ -80,7 +78,7 @@ fn request(batches: &[Arc<Batch>], renderer: &Mutex<Renderer>) -> Request {
     for batch in batches {
         draft.add(Parcel::of_batch(batch.clone()), &mut renderer, 0);
     }
-    draft.finish(&mut renderer, Arc::from(""))
+    draft.finish(&mut renderer)
 }
 
 /// Everything that a body sends; its pieces must be as long as it says.

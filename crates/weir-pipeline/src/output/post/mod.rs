@@ -181,12 +181,12 @@ impl Driver {
     fn gather(&mut self, first: Parcel, refuse: impl Fn(StreamId) -> bool) -> Request {
         let batch_bytes = self.sender.batch_bytes();
         let mut renderer = self.sender.renderer.lock().unwrap_or_else(PoisonError::into_inner);
-        let query = renderer.encoder.query(&first);
+        let query = renderer.encoder.first_query(&first);
         let mut draft = Draft::default();
         let mut largest = 0;
         let mut next = Some(first);
         while let Some(parcel) = next.take() {
-            if renderer.encoder.query(&parcel) != query {
+            if renderer.encoder.first_query(&parcel) != query {
                 self.left_over = Some(parcel);
                 break;
             }
@@ -198,7 +198,7 @@ impl Driver {
             }
             next = take(&mut self.cursor, &refuse);
         }
-        draft.finish(&mut renderer, query)
+        draft.finish(&mut renderer)
     }
 
     /// A request has been sent in all its parts: its streams are free for the next one.

@@ -29,18 +29,26 @@ pub(crate) enum Encoder {
 }
 
 impl Encoder {
-    /// The query of the request that this parcel must be sent in.
-    pub(crate) fn query(&mut self, parcel: &Parcel) -> Arc<str> {
+    /// Calls `visit` with the query of the request that records of the parcel must be sent in, and
+    /// how many records in a row that is.
+    fn queries(&mut self, parcel: &Parcel, mut visit: impl FnMut(&Arc<str>, usize)) {
         match self {
-            Self::Event(encoder) => encoder.query(parcel),
-            Self::Json(_) => Arc::from(""),
+            Self::Event(encoder) => encoder.queries(parcel, visit),
+            Self::Json(_) => visit(&Arc::from(""), parcel.len()),
         }
     }
 
-    /// Whether the parcel's records name an index of their own.
-    pub(crate) fn has_own_index(&mut self, parcel: &Parcel) -> bool {
+    /// The query that the records of the parcel begin with.
+    pub(crate) fn first_query(&mut self, parcel: &Parcel) -> Arc<str> {
+        let mut first = None;
+        self.queries(parcel, |query, _| _ = first.get_or_insert_with(|| query.clone()));
+        first.unwrap_or_else(|| Arc::from(""))
+    }
+
+    /// Whether record number `number` of the parcel names an index of its own.
+    pub(crate) fn has_own_index(&mut self, parcel: &Parcel, number: usize) -> bool {
         match self {
-            Self::Event(encoder) => encoder.has_own_index(parcel),
+            Self::Event(encoder) => encoder.has_own_index(parcel, number),
             Self::Json(_) => false,
         }
     }
@@ -173,6 +181,10 @@ impl Renderer {
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     parcels: Vec<Parcel>,
+    /// Queries with the number of the first record that each is for.
+    queries: Vec<(usize, Arc<str>)>,
+    /// Records.
+    count: usize,
     /// Everything, encoded; `None` as long as it can be encoded while it is sent.
     plain: Option<Vec<u8>>,
     /// Encoded and uncompressed length.
@@ -182,6 +194,12 @@ pub(crate) struct Draft {
 impl Draft {
     /// Adds a parcel; `capacity` is how long the whole may become.
     pub(crate) fn add(&mut self, parcel: Parcel, renderer: &mut Renderer, capacity: usize) {
+        renderer.encoder.queries(&parcel, |query, records| {
+            if self.queries.last().is_none_or(|(_, last)| last != query) {
+                self.queries.push((self.count, query.clone()));
+            }
+            self.count += records;
+        });
         if self.plain.is_none() {
             if let Some(len) = renderer.length(&parcel, 0..parcel.len()) {
                 self.len += len;
@@ -203,9 +221,11 @@ impl Draft {
     }
 
     /// The request.
-    pub(crate) fn finish(self, renderer: &mut Renderer, query: Arc<str>) -> Request {
-        let body = self.plain.map(|plain| renderer.finish(plain));
-        Request::new(self.parcels, body, self.len, query)
+    pub(crate) fn finish(self, renderer: &mut Renderer) -> Request {
+        // In parts with a query each they are encoded when they are sent.
+        let whole = self.plain.filter(|_| self.queries.len() < 2);
+        let body = whole.map(|plain| renderer.finish(plain));
+        Request::new(self.parcels, body, self.len, self.queries)
     }
 }
 
@@ -233,8 +253,9 @@ pub(crate) struct Request {
     body: Option<Body>,
     /// Length of everything, if it can be encoded while it is sent.
     events_len: Option<usize>,
-    /// Metadata query of raw mode.
-    pub(crate) query: Arc<str>,
+    /// Metadata queries of raw mode, with the number of the first record that each is for. No part
+    /// has records for two of them.
+    queries: Vec<(usize, Arc<str>)>,
     /// Uncompressed length of `body`.
     pub(crate) plain_len: usize,
     pub(crate) was_sent: bool,
@@ -243,26 +264,39 @@ pub(crate) struct Request {
 impl Request {
     /// Puts parcels together; `body` holds them all, encoded in order. Without one they are
     /// encoded while they are sent.
-    fn new(parcels: Vec<Parcel>, body: Option<Body>, plain_len: usize, query: Arc<str>) -> Self {
+    fn new(
+        parcels: Vec<Parcel>,
+        body: Option<Body>,
+        plain_len: usize,
+        queries: Vec<(usize, Arc<str>)>,
+    ) -> Self {
         let mut starts = Vec::with_capacity(parcels.len());
         let mut count = 0;
         for parcel in &parcels {
             starts.push(count);
             count += parcel.len();
         }
+        let begins = queries.iter().map(|(begin, _)| *begin);
+        let ends = queries.iter().skip(1).map(|(begin, _)| *begin).chain([count]);
         Self {
             outcomes: vec![Outcome::default(); parcels.len()],
             parcels: parcels.into(),
             starts,
             count,
-            todo: std::iter::once(0..count).collect(),
+            todo: begins.zip(ends).map(|(begin, end)| begin..end).collect(),
             unacknowledged: Vec::new(),
             events_len: body.is_none().then_some(plain_len),
             body,
-            query,
+            queries,
             plain_len,
             was_sent: false,
         }
+    }
+
+    /// Metadata query of raw mode, for a part.
+    pub(crate) fn query(&self, part: &Range<usize>) -> &str {
+        let after = self.queries.partition_point(|(begin, _)| *begin <= part.start);
+        after.checked_sub(1).map_or("", |at| &self.queries[at].1)
     }
 
     pub(crate) fn streams(&self) -> impl Iterator<Item = StreamId> {

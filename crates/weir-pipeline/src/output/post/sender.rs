@@ -172,12 +172,11 @@ impl Sender {
     /// Puts parcels into one request, encoded.
     pub(crate) fn request(&self, parcels: Vec<Parcel>) -> Request {
         let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
-        let query = parcels.first().map(|first| renderer.encoder.query(first));
         let mut draft = Draft::default();
         for parcel in parcels {
             draft.add(parcel, &mut renderer, 0);
         }
-        draft.finish(&mut renderer, query.unwrap_or_else(|| Arc::from("")))
+        draft.finish(&mut renderer)
     }
 
     /// Sends a request by itself until every record has met its end, acknowledgements included.
@@ -201,7 +200,7 @@ impl Sender {
 
     async fn send_part(&self, request: &mut Request, part: &Range<usize>, part_max: &mut usize) {
         let body = request.body(part, &self.renderer);
-        let path = format!("{}{}", self.sending.path, request.query);
+        let path = format!("{}{}", self.sending.path, request.query(part));
         loop {
             let slot = self.pace.admit().await;
             if request.was_sent {
@@ -377,7 +376,9 @@ impl Sender {
     fn has_own_index(&self, request: &Request, record: usize) -> bool {
         let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut parcels = request.overlaps(record..record + 1);
-        parcels.any(|(parcel, _)| renderer.encoder.has_own_index(&request.parcels[parcel]))
+        parcels.any(|(parcel, part)| {
+            renderer.encoder.has_own_index(&request.parcels[parcel], part.start)
+        })
     }
 
     /// Writes refused records to the dead-letter file, for as long as it takes.

@@ -22,7 +22,7 @@ use tokio::time::{timeout, timeout_at};
 use weir_host::Clock;
 use weir_journal::{Journal, RefusedReason, StreamSpec, WritePolicy};
 use weir_model::{
-    Batch, BatchBuilder, BatchClass, Full, Position, Seal, SourceBook, SourceId, StreamId, hash64,
+    Batch, BatchBuilder, Full, Position, Seal, SourceBook, SourceId, StreamId, hash64,
 };
 
 use super::limits::{BATCH_BYTES, DURABLE_WAIT, LANES, ROOM_WAIT};
@@ -156,6 +156,8 @@ impl Lanes {
     ) -> Result<usize, usize> {
         let Maker { builder, work } = maker;
         builder.reset(made.position);
+        // Nothing is known of the sender but to whom it spoke; room for one is always there.
+        let _is_there = builder.resource(self.source.0, b"{}");
         let mut book = made.book;
         let mut end = made.position;
         for index in records {
@@ -177,13 +179,11 @@ impl Lanes {
             must_fit: count == 1,
             batch: builder,
             stream: lane.stream,
-            resource: b"{}",
             book: &mut book,
             clock: self.clock.as_ref(),
         };
         rules.apply(work, &mut subject).map_err(|_| count)?;
         made.batches.push(builder.seal(&Seal {
-            class: BatchClass::Logs,
             repeatable: false,
             stream: lane.stream,
             group: 0,
@@ -191,8 +191,6 @@ impl Lanes {
             end,
             observed_ns: self.clock.unix_ns(),
             rule_generation: rules.generation(),
-            keys: &[],
-            resource: b"{}",
             book: &book,
             state: b"",
         }));

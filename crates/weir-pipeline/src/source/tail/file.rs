@@ -57,7 +57,8 @@ pub(super) struct File {
     pub is_renamed: bool,
     pub shown: PathBuf,
     pub resource: Arc<[u8]>,
-    pub keys: [u64; 1],
+    /// Key of the resource, by the name of what writes the file; 0 = none is known.
+    pub key_of_name: u64,
 
     pub fd: Option<OwnedFd>,
     pub phase: Phase,
@@ -127,6 +128,12 @@ pub(super) struct File {
 }
 
 impl File {
+    /// What the file's records go by: the name of what writes it, or where none is known, what it
+    /// is a part of.
+    pub(super) fn resource_key(&self) -> u64 {
+        [self.key_of_name, self.group].into_iter().find(|key| *key != 0).unwrap_or(self.stream.0)
+    }
+
     /// A file that nothing was read of yet.
     pub(super) fn new(key: FileKey, id: FileId, stream: StreamId, now: Duration) -> Self {
         Self {
@@ -140,7 +147,7 @@ impl File {
             is_renamed: false,
             shown: PathBuf::new(),
             resource: Arc::from([]),
-            keys: [0],
+            key_of_name: 0,
             fd: None,
             phase: Phase::New,
             is_unlinked: false,

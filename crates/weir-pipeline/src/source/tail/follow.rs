@@ -14,9 +14,7 @@ use rustix::io::Errno;
 use weir_codec::{DETECT_BYTES_MAX, LineDecoder, Stop, detect};
 use weir_journal::{RefusedReason, StreamSpec, WritePolicy};
 use weir_model::limits::{READ_BLOCK_BYTES, ROUTED_RECORDS_MIN};
-use weir_model::{
-    AbandonReason, Batch, BatchBuilder, BatchClass, DiscardReason, Position, Seal, SourceBook,
-};
+use weir_model::{AbandonReason, Batch, BatchBuilder, DiscardReason, Position, Seal, SourceBook};
 
 use super::engine::{Engine, Next, RETRY_PAUSE};
 use super::file::{File, Phase};
@@ -497,11 +495,13 @@ impl Engine {
             self.builder.reset(base);
         }
         let rules = self.parts.rules.current();
+        // The only one, and room for it is always there.
+        let is_there = self.builder.resource(file.resource_key(), &file.resource);
+        debug_assert_eq!(is_there, Ok(0), "another resource in a batch of a file");
         let mut subject = Subject {
             must_fit: fit == Fit::Cut || self.builder.record_count() < 2,
             batch: &mut self.builder,
             stream: file.stream,
-            resource: &file.resource,
             book: &mut file.book,
             clock: self.parts.clock.as_ref(),
         };
@@ -514,7 +514,6 @@ impl Engine {
         }
         file.encode_state(&mut self.state_buf);
         let batch = self.builder.seal(&Seal {
-            class: BatchClass::Logs,
             repeatable: !file.is_unlinked,
             stream: file.stream,
             group: file.group,
@@ -522,8 +521,6 @@ impl Engine {
             end,
             observed_ns: self.parts.clock.unix_ns(),
             rule_generation: rules.generation(),
-            keys: &file.keys,
-            resource: &file.resource,
             book: &file.book,
             state: &self.state_buf,
         });

@@ -241,7 +241,7 @@ impl Engine {
         if let Some(class) = sighting.known_as() {
             file.restart = class.restart;
             file.generation = class.generation.clone();
-            file.keys = [hash64(class.group.as_bytes())];
+            file.key_of_name = hash64(class.group.as_bytes());
         }
         file.shown = sighting.shown;
         if sighting.class.is_none() {

@@ -12,10 +12,11 @@ use weir_codec::{
     severity_of_text,
 };
 use weir_expr::{Reserved, Status};
-use weir_model::{RecordFlags, RecordView, StreamId, unescape_json_into};
+use weir_model::{Batch, RecordFlags, RecordView, unescape_json_into};
 
 use super::form::{Form, MESSAGE_PATHS, TIME_PATHS, TimeStyle};
 use super::record::value_of;
+use super::resources::{Finder, Known, Resources};
 use super::rows::{Full, NewRow, Rows, is_utf8};
 use crate::query::UnparsedRows;
 
@@ -26,8 +27,8 @@ pub struct Intake {
     unparsed: UnparsedRows,
     source: Vec<u8>,
     stream: u64,
-    resource: Attributes,
-    resource_json: Vec<u8>,
+    /// Those of the present batch that were needed, and of the batches before.
+    resources: Resources,
     /// Beside the body.
     own: Attributes,
     /// Inside the body.
@@ -40,8 +41,6 @@ pub struct Intake {
     times: TimeParser,
     /// Path and hints of each attribute of the last record: the next one is often like it.
     shape: Vec<(Vec<u8>, Hints)>,
-    /// What the resource says, which no record overrides.
-    of_resource: Hints,
     /// Of the present record.
     places: Places,
     /// Of records of earlier shapes, by the shape.
@@ -149,30 +148,12 @@ impl Intake {
         self.unparsed
     }
 
-    /// Begins with a batch: of a source, of a stream, with its resource as it stands in the frame.
-    pub fn begin_batch(&mut self, source: &str, stream: StreamId, resource: &[u8]) {
+    /// Begins with a batch of a source.
+    pub fn begin_batch(&mut self, source: &str, batch: &Batch) {
         self.source.clear();
         self.source.extend_from_slice(source.as_bytes());
-        self.stream = stream.0;
-        if self.resource_json != resource {
-            self.resource_json.clear();
-            self.resource_json.extend_from_slice(resource);
-            self.resource.clear();
-            // What is no object is an empty resource, as everywhere.
-            let _ = self.resource.read_json(resource);
-            self.of_resource = Hints::default();
-            for (key, hint) in [(Reserved::Service, Hints::SERVICE), (Reserved::Host, Hints::HOST)]
-            {
-                let buffer =
-                    if hint == Hints::SERVICE { &mut self.service } else { &mut self.host };
-                buffer.clear();
-                let mut found = Finder { buffer, is_found: false };
-                for path in key.resource_paths() {
-                    self.resource.values(path.as_bytes()).for_each(|value| found.take(value));
-                }
-                self.of_resource.0 |= if found.is_found { hint.0 } else { 0 };
-            }
-        }
+        self.stream = batch.header().stream.0;
+        self.resources.begin();
     }
 
     /// Adds a record of the batch. When the rows are full nothing was added.
@@ -180,8 +161,10 @@ impl Intake {
         &mut self,
         rows: &mut Rows,
         sequence: u64,
+        batch: &Batch,
         view: &RecordView<'_>,
     ) -> Result<(), Full> {
+        let resource = self.resources.of(batch, view);
         self.own.clear();
         self.inside.clear();
         if !view.attributes.is_empty() {
@@ -195,8 +178,9 @@ impl Intake {
         self.renames.apply(&mut self.own, &mut self.inside);
         self.find_places();
         let status = self.find_status(view, stated) || self.find_status_in_text(body);
-        let (has_service, has_host, has_tags) =
-            (self.find_text(Reserved::Service), self.find_text(Reserved::Host), self.find_tags());
+        let service = self.find_text(Reserved::Service, &resource);
+        let host = self.find_text(Reserved::Host, &resource);
+        let has_tags = self.find_tags();
         let mut times = std::mem::take(&mut self.times);
         let result = self.add(
             rows,
@@ -207,12 +191,12 @@ impl Intake {
                 stream: self.stream,
                 position: view.position,
                 form: Form::new(view.flags, view.severity),
-                service: has_service.then_some(&self.service),
-                host: has_host.then_some(&self.host),
+                service: service.text(&self.service, &resource.service),
+                host: host.text(&self.host, &resource.host),
                 source: Some(&self.source),
                 status: status.then_some(&self.status),
                 tags: has_tags.then_some(&self.tags),
-                resource: (!self.resource.is_empty()).then_some(&self.resource_json),
+                resource: resource.json.as_deref(),
                 message: Some(body),
                 ..NewRow::default()
             },
@@ -389,26 +373,27 @@ impl Intake {
         None
     }
 
-    /// Finds the first value of a reserved key, as text. False when there is none.
-    fn find_text(&mut self, key: Reserved) -> bool {
-        let (buffer, hint) = match key {
-            Reserved::Service => (&mut self.service, Hints::SERVICE),
-            _ => (&mut self.host, Hints::HOST),
+    /// Finds the first value of a reserved key, as text, which no record overrides where the
+    /// resource says it.
+    fn find_text(&mut self, key: Reserved, resource: &Known) -> Found {
+        let (buffer, hint, of_resource) = match key {
+            Reserved::Service => (&mut self.service, Hints::SERVICE, &resource.service),
+            _ => (&mut self.host, Hints::HOST, &resource.host),
         };
-        if self.of_resource.has(hint) {
-            return true;
+        if of_resource.is_some() {
+            return Found::InResource;
+        }
+        if !self.places.hints.has(hint) {
+            return Found::Nowhere;
         }
         buffer.clear();
-        if !self.places.hints.has(hint) {
-            return false;
-        }
-        let mut found = Finder { buffer, is_found: false };
+        let mut found = Finder::new(buffer);
         for path in key.record_paths() {
             let path = path.as_bytes();
             self.own.values(path).for_each(|value| found.take(value));
             self.inside.values(path).for_each(|value| found.take(value));
         }
-        found.is_found
+        if found.is_found() { Found::InRecord } else { Found::Nowhere }
     }
 
     /// Finds the status: what the source or the body states, else what an attribute says.
@@ -498,26 +483,20 @@ fn plain_body<'a>(view: &RecordView<'a>, buffer: &'a mut Vec<u8>) -> &'a [u8] {
     buffer
 }
 
-/// Takes the first value that has a text.
-struct Finder<'a> {
-    buffer: &'a mut Vec<u8>,
-    is_found: bool,
+/// Where the value of a reserved key was found.
+#[derive(Debug, Clone, Copy)]
+enum Found {
+    Nowhere,
+    InResource,
+    InRecord,
 }
 
-impl Finder<'_> {
-    fn take(&mut self, value: Scalar<'_>) {
-        if self.is_found {
-            return;
-        }
-        if let Scalar::Text(text) = value {
-            self.buffer.extend_from_slice(text);
-            self.is_found = true;
-            return;
-        }
-        let mut buffer = Vec::new();
-        if let Some(text) = value_of(value).text(&mut buffer) {
-            self.buffer.extend_from_slice(text);
-            self.is_found = true;
+impl Found {
+    fn text<'a>(self, record: &'a [u8], resource: &'a Option<Box<[u8]>>) -> Option<&'a [u8]> {
+        match self {
+            Self::Nowhere => None,
+            Self::InResource => resource.as_deref(),
+            Self::InRecord => Some(record),
         }
     }
 }

@@ -11,6 +11,7 @@ mod intake;
 mod original;
 mod path;
 mod record;
+mod resources;
 mod rows;
 mod texts;
 

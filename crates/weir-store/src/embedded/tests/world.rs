@@ -14,8 +14,8 @@ use weir_journal::{
     WritePolicy,
 };
 use weir_model::{
-    Batch, BatchBuilder, BatchClass, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook,
-    SourceId, StreamId,
+    Batch, BatchBuilder, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook, SourceId,
+    StreamId,
 };
 use weir_testkit::{FakeClock, FaultyDisk};
 
@@ -258,16 +258,16 @@ pub(super) fn batch(stream: u64, first: u64, count: u64, mask: u64) -> Batch {
             timestamp_ns: n as i64 * 1_000_000,
             end_offset: (n + 1) * STEP,
             body,
-            attributes: 0..0,
             severity: Severity::UNSPECIFIED,
             flags: RecordFlags::default(),
+            ..NewRecord::default()
         };
         builder.push(&record).unwrap();
     }
-    builder.route_all(&[mask]);
+    builder.resource(0, br#"{"service.name":"web"}"#).unwrap();
+    builder.route_all(&(0..2).filter(|cursor| mask >> cursor & 1 == 1).collect::<Vec<u16>>());
     let end = first + count;
     builder.seal(&Seal {
-        class: BatchClass::Logs,
         repeatable: true,
         stream: StreamId(stream),
         group: 0,
@@ -275,8 +275,6 @@ pub(super) fn batch(stream: u64, first: u64, count: u64, mask: u64) -> Batch {
         end: Position::new(0, end * STEP),
         observed_ns: 1,
         rule_generation: 1,
-        keys: &[],
-        resource: br#"{"service.name":"web"}"#,
         book: &SourceBook {
             lines: end,
             records: end,

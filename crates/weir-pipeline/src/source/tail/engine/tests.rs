@@ -235,9 +235,11 @@ fn many_generations_are_begun_one_after_the_other_with_a_few_visits_each() {
 
 #[test]
 fn records_that_do_not_fit_in_a_frame_are_read_again_even_where_they_should_be_cut() {
-    // Ten outputs besides the one that gets every line: more sets than a frame can name.
-    let others: Vec<String> = ('a'..='j').map(String::from).collect();
-    let lines: Vec<String> = (1..600_usize)
+    // Twelve outputs among many, besides the one that gets every line, and half of them or more for
+    // each line: more sets than a frame can name.
+    let others: Vec<String> = ('a'..='l').map(String::from).collect();
+    let lines: Vec<String> = (1..1 << others.len())
+        .filter(|n: &usize| n.count_ones() > 6)
         .map(|n| {
             (0..others.len()).filter(|bit| n >> bit & 1 == 1).map(|bit| &*others[bit]).collect()
         })
@@ -247,8 +249,12 @@ fn records_that_do_not_fit_in_a_frame_are_read_again_even_where_they_should_be_c
     write(world.path("logs/app.log"), &text).unwrap();
     let mut run = world.start(None);
     let engine = &mut run.engine;
-    let cursors: Vec<Cursor> =
-        others.iter().map(|name| engine.parts.journal.cursor(cursor_spec(name)).unwrap()).collect();
+    let cursor = |name: &str| engine.parts.journal.cursor(cursor_spec(name)).unwrap();
+    let with_others_before = |name: &String| {
+        (0..20).for_each(|n| _ = cursor(&format!("before {name}: {n}")));
+        cursor(name)
+    };
+    let cursors: Vec<Cursor> = others.iter().map(with_others_before).collect();
     let index = |name: &str| {
         others.iter().position(|other| other == name).map_or(0, |at| cursors[at].index())
     };

@@ -1,0 +1,149 @@
+//! Short slices, each kept once and found by a hash: what a frame's tables are gathered in while
+//! rows are pushed.
+//!
+//! Invariants: numbers are given in the order in which slices came; nothing is allocated once the
+//! buffers have grown, and emptying keeps them; a search takes constant time, however many there
+//! are.
+
+/// Slots of an empty table; a power of two.
+const SLOTS_MIN: usize = 16;
+/// An odd number without a pattern, as hashes by multiplication want it.
+const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
+
+/// Slices of `T`, each with a tag that is part of its identity.
+#[derive(Debug)]
+pub(crate) struct Interner<T> {
+    items: Vec<T>,
+    entries: Vec<Entry>,
+    /// Number of an entry and one, 0 = free; at least half of them are.
+    slots: Vec<u16>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    tag: u64,
+    hash: u64,
+    start: u32,
+    len: u32,
+}
+
+/// Hashes a tag and words.
+pub(crate) fn hash(tag: u64, words: impl Iterator<Item = u64>) -> u64 {
+    let mixed = words.fold(tag, |hash, word| (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR));
+    // The low bits say the slot, and of a product they depend on the low bits alone.
+    mixed ^ (mixed >> 32)
+}
+
+impl<T: Copy + Eq> Interner<T> {
+    pub(crate) fn new() -> Self {
+        Self { items: Vec::new(), entries: Vec::new(), slots: Vec::new() }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.items.clear();
+        self.entries.clear();
+        self.slots.clear();
+    }
+
+    /// Becomes the same as `other`, in the memory that it has.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.items.clone_from(&other.items);
+        self.entries.clone_from(&other.entries);
+        self.slots.clone_from(&other.slots);
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Items of all of them together.
+    pub(crate) fn item_count(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Tag and items of number `number`.
+    pub(crate) fn get(&self, number: usize) -> Option<(u64, &[T])> {
+        let entry = self.entries.get(number)?;
+        Some((entry.tag, self.items_of(entry)))
+    }
+
+    fn items_of(&self, entry: &Entry) -> &[T] {
+        &self.items[entry.start as usize..(entry.start + entry.len) as usize]
+    }
+
+    /// The number of a slice.
+    pub(crate) fn find(&self, hash: u64, tag: u64, items: &[T]) -> Option<u16> {
+        let is_it = |number: u16| {
+            let entry = &self.entries[usize::from(number)];
+            entry.hash == hash && entry.tag == tag && self.items_of(entry) == items
+        };
+        let mask = self.slots.len().checked_sub(1)?;
+        let mut at = hash as usize & mask;
+        while let Some(number) = self.slots[at].checked_sub(1) {
+            if is_it(number) {
+                return Some(number);
+            }
+            at = (at + 1) & mask;
+        }
+        None
+    }
+
+    /// Adds a slice that is not there; returns its number.
+    pub(crate) fn add(&mut self, hash: u64, tag: u64, items: &[T]) -> u16 {
+        if self.entries.len() * 2 >= self.slots.len() {
+            self.grow();
+        }
+        let number = self.entries.len() as u16;
+        let (start, len) = (self.items.len() as u32, items.len() as u32);
+        self.entries.push(Entry { tag, hash, start, len });
+        self.items.extend_from_slice(items);
+        self.occupy(hash, number);
+        number
+    }
+
+    fn grow(&mut self) {
+        let count = (self.slots.len() * 2).max(SLOTS_MIN);
+        self.slots.clear();
+        self.slots.resize(count, 0);
+        for number in 0..self.entries.len() {
+            self.occupy(self.entries[number].hash, number as u16);
+        }
+    }
+
+    fn occupy(&mut self, hash: u64, number: u16) {
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        while self.slots[at] != 0 {
+            at = (at + 1) & mask;
+        }
+        self.slots[at] = number + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_found_by_what_they_are() {
+        let mut all = Interner::new();
+        for number in 0..1000_u16 {
+            let items = [number % 10, number];
+            let hash = hash(u64::from(number % 3), items.iter().map(|item| u64::from(*item)));
+            assert_eq!(all.find(hash, u64::from(number % 3), &items), None);
+            assert_eq!(all.add(hash, u64::from(number % 3), &items), number);
+            assert_eq!(all.find(hash, u64::from(number % 3), &items), Some(number));
+            // A hash alone is no identity.
+            assert_eq!(all.find(hash, 7, &items), None);
+            assert_eq!(all.find(hash, u64::from(number % 3), &items[..1]), None);
+        }
+        assert_eq!(all.get(999), Some((0, &[9, 999][..])));
+        assert_eq!((all.len(), all.item_count(), all.get(1000)), (1000, 2000, None));
+        let mut copy = Interner::new();
+        copy.copy_from(&all);
+        all.clear();
+        assert_eq!((all.len(), all.find(1, 1, &[1])), (0, None));
+        assert_eq!(copy.get(5), Some((2, &[5, 5][..])));
+    }
+}

@@ -1,0 +1,116 @@
+//! The resource table of a frame: who produced its rows, each resource once.
+//!
+//! Invariants: entries are numbered in the order in which they came; the whole table is bounded
+//! ([`crate::limits::RESOURCE_TABLE_BYTES_MAX`]); two resources are the same when key and text are.
+
+use crate::intern::{Interner, hash};
+
+/// Bytes of an entry: key, where its text begins behind the entries, length of that.
+pub(crate) const ENTRY_BYTES: usize = 16;
+
+/// One entry of a frame's resource table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ResourceView<'a> {
+    /// What the records of this producer go by: in the store, for drains, quotas and recent logs.
+    /// 0 = nothing in particular.
+    pub key: u64,
+    /// The encoded [`crate::Resource`]; empty where there is none.
+    pub encoded: &'a [u8],
+}
+
+impl ResourceView<'_> {
+    /// Bytes that it takes in a table.
+    pub(crate) fn table_bytes(&self) -> usize {
+        ENTRY_BYTES + self.encoded.len()
+    }
+}
+
+/// The resources of a frame that is being filled.
+#[derive(Debug)]
+pub(crate) struct ResourceTable {
+    all: Interner<u8>,
+    /// The one that was asked for last: the next row is often of it.
+    last: usize,
+}
+
+impl ResourceTable {
+    pub(crate) fn new() -> Self {
+        Self { all: Interner::new(), last: 0 }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.all.clear();
+        self.last = 0;
+    }
+
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.all.copy_from(&other.all);
+        self.last = other.last;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Bytes that the table takes in the frame.
+    pub(crate) fn bytes(&self) -> usize {
+        self.all.len() * ENTRY_BYTES + self.all.item_count()
+    }
+
+    pub(crate) fn get(&self, number: u16) -> ResourceView<'_> {
+        let (key, encoded) = self.all.get(usize::from(number)).unwrap_or_default();
+        ResourceView { key, encoded }
+    }
+
+    /// The number of a resource, when it is there.
+    pub(crate) fn find(&mut self, resource: ResourceView<'_>) -> Option<u16> {
+        let ResourceView { key, encoded } = resource;
+        if self.all.get(self.last) == Some((key, encoded)) {
+            return Some(self.last as u16);
+        }
+        let found = self.all.find(hash_of(resource), key, encoded)?;
+        self.last = usize::from(found);
+        Some(found)
+    }
+
+    /// Adds a resource that is not there.
+    pub(crate) fn add(&mut self, resource: ResourceView<'_>) -> u16 {
+        let number = self.all.add(hash_of(resource), resource.key, resource.encoded);
+        self.last = usize::from(number);
+        number
+    }
+
+    /// Writes the table, [`Self::bytes`] long.
+    pub(crate) fn write(&self, out: &mut [u8]) {
+        let (entries, texts) = out.split_at_mut(self.all.len() * ENTRY_BYTES);
+        let mut at = 0;
+        for (number, entry) in entries.as_chunks_mut::<ENTRY_BYTES>().0.iter_mut().enumerate() {
+            let (key, encoded) = self.all.get(number).unwrap_or_default();
+            entry[..8].copy_from_slice(&key.to_le_bytes());
+            entry[8..12].copy_from_slice(&(at as u32).to_le_bytes());
+            entry[12..].copy_from_slice(&(encoded.len() as u32).to_le_bytes());
+            texts[at..at + encoded.len()].copy_from_slice(encoded);
+            at += encoded.len();
+        }
+    }
+}
+
+fn hash_of(resource: ResourceView<'_>) -> u64 {
+    let (words, rest) = resource.encoded.as_chunks::<8>();
+    let rest = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    hash(resource.key ^ resource.encoded.len() as u64, words.chain([rest]))
+}
+
+/// Reads entry `number` of a table of `count` entries where it stands in a frame; an empty one when
+/// there is none.
+pub(crate) fn read(table: &[u8], count: usize, number: usize) -> ResourceView<'_> {
+    let entries = table.get(..count * ENTRY_BYTES).unwrap_or_default();
+    let Some(entry) = entries.as_chunks::<ENTRY_BYTES>().0.get(number) else {
+        return ResourceView::default();
+    };
+    let key = u64::from_le_bytes(std::array::from_fn(|i| entry[i]));
+    let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| entry[at + i])) as usize;
+    let start = count * ENTRY_BYTES + u32_at(8);
+    ResourceView { key, encoded: table.get(start..start + u32_at(12)).unwrap_or_default() }
+}

@@ -1,0 +1,122 @@
+//! What the resources of records say, read once for each.
+//!
+//! Invariants: what was read is kept for later batches, so many of them from the same producers
+//! cost little; how much is kept is bounded.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_codec::{Attributes, Scalar};
+use weir_expr::Reserved;
+use weir_model::{Batch, RecordView};
+
+use super::record::value_of;
+
+/// Resources that are kept: those of a full frame, several times. A kept one is at most as long as
+/// a resource may be, and most are a few hundred bytes.
+const RESOURCES_MAX: usize = 2048;
+
+/// What a resource says.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// As it stands in the frame; `None` when it says nothing.
+    pub(super) json: Option<Box<[u8]>>,
+    /// What it says the service and the host are, which no record overrides.
+    pub(super) service: Option<Box<[u8]>>,
+    pub(super) host: Option<Box<[u8]>>,
+}
+
+/// The resources of a batch, and what was read of those before.
+#[derive(Debug, Default)]
+pub(super) struct Resources {
+    /// By their number in the present batch, once they are needed.
+    of_batch: Vec<Option<Arc<Known>>>,
+    /// By their text.
+    known: HashMap<Box<[u8]>, Arc<Known>>,
+    attributes: Attributes,
+}
+
+impl Resources {
+    /// Numbers mean those of another batch from now on.
+    pub(super) fn begin(&mut self) {
+        self.of_batch.clear();
+    }
+
+    /// What the resource of a record of the present batch says.
+    pub(super) fn of(&mut self, batch: &Batch, view: &RecordView<'_>) -> Arc<Known> {
+        let number = usize::from(view.resource());
+        if let Some(Some(known)) = self.of_batch.get(number) {
+            return known.clone();
+        }
+        let known = self.find(batch.resource(view.resource()).encoded);
+        if self.of_batch.len() <= number {
+            self.of_batch.resize(number + 1, None);
+        }
+        self.of_batch[number] = Some(known.clone());
+        known
+    }
+
+    fn find(&mut self, encoded: &[u8]) -> Arc<Known> {
+        if let Some(known) = self.known.get(encoded) {
+            return known.clone();
+        }
+        let known = Arc::new(self.read(encoded));
+        if self.known.len() >= RESOURCES_MAX {
+            self.known.clear();
+        }
+        self.known.insert(encoded.into(), known.clone());
+        known
+    }
+
+    fn read(&mut self, encoded: &[u8]) -> Known {
+        self.attributes.clear();
+        // What is no object is an empty resource, as everywhere.
+        let _ = self.attributes.read_json(encoded);
+        let text_of = |key: Reserved| {
+            let mut buffer = Vec::new();
+            let mut found = Finder::new(&mut buffer);
+            for path in key.resource_paths() {
+                self.attributes.values(path.as_bytes()).for_each(|value| found.take(value));
+            }
+            let is_found = found.is_found();
+            is_found.then(|| buffer.into_boxed_slice())
+        };
+        Known {
+            json: (!self.attributes.is_empty()).then(|| encoded.into()),
+            service: text_of(Reserved::Service),
+            host: text_of(Reserved::Host),
+        }
+    }
+}
+
+/// Takes the first value that has a text.
+pub(super) struct Finder<'a> {
+    buffer: &'a mut Vec<u8>,
+    is_found: bool,
+}
+
+impl<'a> Finder<'a> {
+    pub(super) fn new(buffer: &'a mut Vec<u8>) -> Self {
+        Self { buffer, is_found: false }
+    }
+
+    pub(super) fn is_found(&self) -> bool {
+        self.is_found
+    }
+
+    pub(super) fn take(&mut self, value: Scalar<'_>) {
+        if self.is_found {
+            return;
+        }
+        if let Scalar::Text(text) = value {
+            self.buffer.extend_from_slice(text);
+            self.is_found = true;
+            return;
+        }
+        let mut buffer = Vec::new();
+        if let Some(text) = value_of(value).text(&mut buffer) {
+            self.buffer.extend_from_slice(text);
+            self.is_found = true;
+        }
+    }
+}
