@@ -6,7 +6,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::process::PATIENCE;
+use weir_measure::PATIENCE;
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_measure::load::LineId;
+use crate::load::LineId;
 
 /// Everything that arrived.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +23,8 @@ pub struct Tally {
     pub body_bytes: u64,
     /// Connections that were accepted.
     pub connections: u64,
+    /// Events that were stored without an answer that says so.
+    pub unanswered: u64,
 }
 
 /// What arrived of one stream.

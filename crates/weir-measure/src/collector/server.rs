@@ -245,6 +245,9 @@ fn store_events(
             return Err(BadEvent { code: 6, number });
         }
         state.tally.count(text.as_bytes());
+        if matches!(answer, Answer::AcceptThenClose | Answer::AcceptWithGarbage) {
+            state.tally.unanswered += 1;
+        }
         if shared.config.keep_records {
             state.records.push(event.to_record());
         }

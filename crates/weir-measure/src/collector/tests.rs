@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use weir_measure::load::LineId;
+use crate::load::LineId;
 
 use super::*;
 

@@ -1,0 +1,232 @@
+//! Weir as a process of its own: started, asked, killed, started again.
+//!
+//! Invariants: everything that a process leaves behind (data, log) is in the directory that it was
+//! given; ports are chosen by the operating system; a process never outlives its handle.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::books::Books;
+
+/// How long anything that should take no time may take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Pause between two looks at something that tells by itself nothing.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A weir process; killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    dir: PathBuf,
+    /// Where this process's words begin in the log file.
+    log_start: u64,
+    api: Option<SocketAddr>,
+}
+
+/// Looks again and again until `look` finds something; `None` when that took too long.
+pub fn wait_for<T>(deadline: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        if start.elapsed() > deadline {
+            return None;
+        }
+        // Nobody unparks: this is the interval between two looks.
+        std::thread::park_timeout(LOOK_INTERVAL);
+    }
+}
+
+/// The configuration with what every test has in common. Keys before the first table stay there.
+fn whole(dir: &Path, config: &str) -> String {
+    let first = if config.starts_with('[') { Some(0) } else { config.find("\n[").map(|at| at + 1) };
+    let tables = first.unwrap_or(0);
+    let (top, tables) = config.split_at(tables);
+    let data = dir.join("data");
+    let has_store = config.lines().any(|line| line == "[store]");
+    let store = if has_store { "" } else { "[store]\nenabled = false\n" };
+    format!(
+        "data_dir = \"{}\"\n{top}[api]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n{store}{tables}",
+        data.display()
+    )
+}
+
+impl Process {
+    /// Starts the binary `weir run` with this configuration (without `data_dir` and `[api]`, which
+    /// are added, and without the store, unless it has a table `[store]`), and waits for nothing.
+    /// Data and log are in `dir` and stay there. `wrapper` is a program and its arguments that
+    /// become weir (`strace -D ...`, `prlimit ...`).
+    pub fn launch(binary: &Path, dir: &Path, config: &str, wrapper: &[&str]) -> io::Result<Self> {
+        let file = dir.join("weir.toml");
+        std::fs::write(&file, whole(dir, config))?;
+        let log = OpenOptions::new().create(true).append(true).open(dir.join("weir.log"))?;
+        let log_start = log.metadata().map_or(0, |meta| meta.len());
+        let mut command = match wrapper {
+            [] => Command::new(binary),
+            [program, arguments @ ..] => {
+                let mut command = Command::new(program);
+                command.args(arguments).arg(binary);
+                command
+            }
+        };
+        let child = command
+            .args(["run", "-c"])
+            .arg(&file)
+            .env("HEC_TOKEN", "token")
+            .stdin(Stdio::null())
+            .stdout(File::create(dir.join("stdout"))?)
+            .stderr(log)
+            .spawn()?;
+        Ok(Self { child, dir: dir.to_owned(), log_start, api: None })
+    }
+
+    /// Exchanges the configuration and asks weir to read it again; see [`Self::launch`].
+    pub fn reload(&self, config: &str) -> io::Result<()> {
+        let (file, temporary) = (self.dir.join("weir.toml"), self.dir.join("weir.toml.new"));
+        std::fs::write(&temporary, whole(&self.dir, config))?;
+        std::fs::rename(temporary, file)?;
+        self.signal(Signal::HUP);
+        Ok(())
+    }
+
+    /// Waits until it serves its books and they have all of what an earlier run left: the journal is
+    /// recovered, outputs run, sources have opened what they read. (It may be unhealthy all the same,
+    /// when an output fails.) False when it ended instead, or took too long.
+    #[must_use]
+    pub fn try_ready(&mut self, deadline: Duration) -> bool {
+        let ready = wait_for(deadline, || {
+            if self.has_ended() {
+                return Some(false);
+            }
+            self.find_api()?;
+            (self.ledger()?.json()["opening"] == false).then_some(true)
+        });
+        ready == Some(true)
+    }
+
+    /// True once the API answers, ready or not.
+    pub fn try_api(&mut self) -> bool {
+        self.find_api().is_some() && self.get("/health").is_ok()
+    }
+
+    /// Where its API listens; `None` until that is known.
+    pub fn api(&self) -> Option<SocketAddr> {
+        self.api
+    }
+
+    /// Takes the address of the API from weir's log.
+    fn find_api(&mut self) -> Option<SocketAddr> {
+        if self.api.is_none() {
+            let log = self.log();
+            let line =
+                log.lines().find(|line| line.contains("api") && line.contains("127.0.0.1:"))?;
+            let after = &line[line.find("127.0.0.1:")? + "127.0.0.1:".len()..];
+            let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+            let port = after[..digits].parse().ok().filter(|port| *port != 0)?;
+            self.api = Some(SocketAddr::from(([127, 0, 0, 1], port)));
+        }
+        self.api
+    }
+
+    /// Status and body of a GET.
+    pub fn get(&self, path: &str) -> io::Result<(u16, String)> {
+        let api = self.api.ok_or(io::ErrorKind::NotConnected)?;
+        let mut stream = TcpStream::connect_timeout(&api, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        let answer = String::from_utf8_lossy(&answer);
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::InvalidData)?;
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+        let body = if chunked { unchunked(body) } else { body.to_owned() };
+        Ok((status.ok_or(io::ErrorKind::InvalidData)?, body))
+    }
+
+    /// The books of this moment; `None` when it does not serve them.
+    pub fn ledger(&self) -> Option<Books> {
+        let (_, body) = self.get("/weir/v1/ledger").ok().filter(|(status, _)| *status == 200)?;
+        Books::read(serde_json::from_str(&body).ok()?)
+    }
+
+    /// What this process has said so far.
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(self.dir.join("weir.log")).unwrap_or_default();
+        String::from_utf8_lossy(bytes.get(self.log_start as usize..).unwrap_or_default())
+            .into_owned()
+    }
+
+    /// True once the process ended.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for the process to end by itself.
+    pub fn wait_end(&mut self, deadline: Duration) -> Option<ExitStatus> {
+        wait_for(deadline, || self.child.try_wait().ok().flatten())
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(&mut self) {
+        // It may have ended already, which is fine.
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+
+    /// Sends a signal; false when the process is gone.
+    pub fn signal(&self, signal: Signal) -> bool {
+        kill_process(self.pid(), signal).is_ok()
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Largest resident memory so far, bytes.
+    pub fn memory_max_bytes(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse().ok());
+        kib.map_or(0, |kib: u64| kib * 1024)
+    }
+
+    /// Where its standard output goes.
+    pub fn stdout(&self) -> PathBuf {
+        self.dir.join("stdout")
+    }
+
+    /// Its data directory.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The body of a chunked answer.
+fn unchunked(body: &str) -> String {
+    let mut whole = String::new();
+    let mut rest = body;
+    while let Some((size, tail)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
+        let Some(chunk) = tail.get(..size).filter(|chunk| !chunk.is_empty()) else { break };
+        whole.push_str(chunk);
+        rest = tail.get(size + 2..).unwrap_or_default();
+    }
+    whole
+}
