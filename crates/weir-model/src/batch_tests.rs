@@ -257,10 +257,10 @@ proptest! {
             copy.copy(&record, record.original(), record.resource()).unwrap();
         }
         prop_assert_eq!(copy.arena().len() - HEADER_LEN, batch.arena().len());
-        for index in 0..all.len() {
+        for (index, record) in all.iter().enumerate() {
             let view = copy.record(index);
-            prop_assert_eq!(view.original(), all[index].original());
-            prop_assert_eq!(view.body, &all[index].body);
+            prop_assert_eq!(view.original(), record.original());
+            prop_assert_eq!(view.body, &record.body);
         }
     }
 

@@ -185,7 +185,9 @@ impl Matcher {
             }
         }
         if has_many {
-            found.iter_mut().for_each(|(_, indexes)| indexes.sort_unstable());
+            for (_, indexes) in found.iter_mut() {
+                indexes.sort_unstable();
+            }
         }
         let is_some = |(_, indexes): &&mut (u64, Vec<u32>)| !indexes.is_empty();
         let taken = found.iter_mut().filter(is_some).map(|(expression, indexes)| {

@@ -191,8 +191,8 @@ impl Intake {
                 stream: self.stream,
                 position: view.position,
                 form: Form::new(view.flags, view.severity),
-                service: service.text(&self.service, &resource.service),
-                host: host.text(&self.host, &resource.host),
+                service: service.text(&self.service, resource.service.as_deref()),
+                host: host.text(&self.host, resource.host.as_deref()),
                 source: Some(&self.source),
                 status: status.then_some(&self.status),
                 tags: has_tags.then_some(&self.tags),
@@ -492,10 +492,10 @@ enum Found {
 }
 
 impl Found {
-    fn text<'a>(self, record: &'a [u8], resource: &'a Option<Box<[u8]>>) -> Option<&'a [u8]> {
+    fn text<'a>(self, record: &'a [u8], resource: Option<&'a [u8]>) -> Option<&'a [u8]> {
         match self {
             Self::Nowhere => None,
-            Self::InResource => resource.as_deref(),
+            Self::InResource => resource,
             Self::InRecord => Some(record),
         }
     }
