@@ -248,11 +248,11 @@ fn apply_entry(entry: &[u8], state: &mut State) {
 }
 
 fn apply_fold(fields: &mut Fields<'_>, state: &mut State) {
-    for _ in 0..fields.u32() {
+    for _ in 0..fields.count() {
         let stream = StreamId(fields.u64());
         state.streams.remove(&stream);
     }
-    for _ in 0..fields.u32() {
+    for _ in 0..fields.count() {
         let id = SourceId(fields.u64());
         state.sources.entry(id).or_default().folded = SourceBook::decode(fields.bytes());
     }
@@ -281,7 +281,7 @@ fn apply_stream(fields: &mut Fields<'_>, state: &mut State) {
         let _exists_now = cursor_slot(state, last);
     }
     let mut places = Places::of_known(known_cursors);
-    for _ in 0..fields.u32() {
+    for _ in 0..fields.count() {
         let (index, standing) = (fields.u32() as usize, fields.u8());
         if standing == Standing::Unknown as u8 {
             places.set_unknown(index);

@@ -29,6 +29,11 @@ impl<'a> Fields<'a> {
     pub(crate) fn u32(&mut self) -> u32 {
         u32::from_le_bytes(self.array())
     }
+    /// How many entries follow: never more than there are bytes for.
+    pub(crate) fn count(&mut self) -> u32 {
+        let count = self.u32() as usize;
+        count.min(self.0.len()) as u32
+    }
     pub(crate) fn u8(&mut self) -> u8 {
         self.take(1).first().copied().unwrap_or(0)
     }
@@ -68,4 +73,16 @@ pub(crate) fn put_encoded(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) 
     encode(out);
     let len = (out.len() - at - 4) as u32;
     out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_bounded_by_the_bytes_that_follow() {
+        let mut fields = Fields(&[255, 255, 255, 255, 1, 2, 3]);
+        assert_eq!(fields.count(), 3);
+        assert_eq!((fields.u8(), Fields(&[7, 0]).count()), (1, 0));
+    }
 }

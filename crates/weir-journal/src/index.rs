@@ -131,10 +131,10 @@ impl SegmentIndex {
         let mut fields = Fields(bytes);
         let features = FrameFeatures::of_bytes(fields.array());
         let mut index = Self { features, ..Self::default() };
-        for _ in 0..fields.u32() {
+        for _ in 0..fields.count() {
             index.entries.push(decode_entry(&mut fields, segment));
         }
-        for _ in 0..fields.u32() {
+        for _ in 0..fields.count() {
             let stream = StreamId(fields.u64());
             let (source, group) = (SourceId(fields.u64()), fields.u64());
             index.streams.insert(stream, StreamEnd { source, group, tail: fields.tail() });

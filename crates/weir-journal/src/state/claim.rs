@@ -327,7 +327,8 @@ impl State {
             let was_away = committed < known.furthest.end
                 || frames.iter().any(|frame| frame.was_missed_by(index));
             if was_away && !is_owed && last.epoch == committed.epoch {
-                self.recovery.lost_bytes += last.offset.saturating_sub(committed.offset);
+                let missed = last.offset.saturating_sub(committed.offset);
+                self.recovery.lost_bytes = self.recovery.lost_bytes.saturating_add(missed);
             }
         }
     }
