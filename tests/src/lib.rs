@@ -44,3 +44,5 @@ mod scene;
 mod store;
 #[cfg(test)]
 mod tail;
+#[cfg(test)]
+mod torture;

@@ -10,6 +10,7 @@ pub mod collector;
 pub mod load;
 mod oracle;
 mod process;
+pub mod torture;
 
 pub use books::Books;
 pub use oracle::{Missing, Oracle};

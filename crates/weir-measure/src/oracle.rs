@@ -26,14 +26,16 @@ pub struct Oracle {
     /// Lines that may be missing beside those that the output's book counts: what a source
     /// counted as lost.
     pub lost_at_source: u64,
-    /// Lines, by stream, that were destroyed before anybody can prove that weir had them. Every
-    /// other one has arrived or is counted.
+    /// Lines, by stream, in ascending order, that were destroyed before anybody can prove that weir
+    /// had them. Every other one has arrived or is counted.
     pub exposed: BTreeMap<String, Vec<Range<u64>>>,
     /// Of those, how many may be missing and in no book.
     pub uncounted_max: u64,
     /// Lines that may be counted as lost though they arrived: their acknowledgement was not
     /// durable yet when weir was killed, and they could not be read again.
     pub miscounted_max: u64,
+    /// Lines that the book may have forgotten to have counted: it was damaged.
+    pub forgotten_max: u64,
 }
 
 /// What did not arrive, in lines.
@@ -59,6 +61,7 @@ impl Oracle {
             exposed: BTreeMap::new(),
             uncounted_max: 0,
             miscounted_max: 0,
+            forgotten_max: 0,
         }
     }
 
@@ -85,6 +88,10 @@ impl Oracle {
             say(&mut wrong, &format!("stream {name} was never written"));
         }
         self.balance(&self.missing(written, tally), counted, &mut wrong);
+        let (delivered, arrived) = (books.delivered(&self.output), tally.unique());
+        if delivered > arrived.saturating_add(self.forgotten_max) {
+            say(&mut wrong, &format!("{delivered} delivered, says the book; {arrived} arrived"));
+        }
         if tally.foreign > 0 || tally.malformed > 0 {
             let text = format!("{} foreign events, {} bad bodies", tally.foreign, tally.malformed);
             say(&mut wrong, &text);
@@ -98,16 +105,55 @@ impl Oracle {
         wrong
     }
 
+    /// The first `count` runs of lines that are certainly missing, with their streams: where to look
+    /// when something is wrong.
+    pub fn first_missing(
+        &self,
+        written: &[LoadReport],
+        tally: &Tally,
+        count: usize,
+    ) -> Vec<(String, Range<u64>)> {
+        let mut runs: Vec<(String, Range<u64>)> = Vec::new();
+        for stream in &merged(written) {
+            let missing = self.missing_of(stream, tally);
+            for (seq, _) in missing.filter(|(_, is_exposed)| !is_exposed) {
+                let last = runs.last_mut();
+                let last = last.filter(|(name, run)| *name == stream.name && run.end == seq);
+                if let Some((_, run)) = last {
+                    run.end += 1;
+                } else if runs.len() == count {
+                    return runs;
+                } else {
+                    runs.push((stream.name.clone(), seq..seq + 1));
+                }
+            }
+        }
+        runs
+    }
+
+    /// Lines of a stream that did not arrive, and whether they were exposed.
+    fn missing_of<'a>(
+        &'a self,
+        stream: &'a StreamReport,
+        tally: &'a Tally,
+    ) -> impl Iterator<Item = (u64, bool)> + 'a {
+        let exposed = self.exposed.get(&stream.name).map_or(&[][..], Vec::as_slice);
+        let arrived = tally.streams.get(&stream.name);
+        let lines = stream.first_seq..stream.first_seq + stream.lines;
+        let missing = lines.filter(move |seq| arrived.is_none_or(|arrived| !arrived.has(*seq)));
+        missing.map(move |seq| {
+            let at = exposed.partition_point(|range| range.end <= seq);
+            (seq, exposed.get(at).is_some_and(|range| range.contains(&seq)))
+        })
+    }
+
     /// What did not arrive.
     pub fn missing(&self, written: &[LoadReport], tally: &Tally) -> Missing {
         let mut missing = Missing::default();
         for stream in &merged(written) {
-            let exposed = self.exposed.get(&stream.name).map_or(&[][..], Vec::as_slice);
-            let arrived = tally.streams.get(&stream.name);
-            let lines = stream.first_seq..stream.first_seq + stream.lines;
-            for seq in lines.filter(|seq| arrived.is_none_or(|arrived| !arrived.has(*seq))) {
+            for (_, is_exposed) in self.missing_of(stream, tally) {
                 missing.all += 1;
-                missing.certain += u64::from(!exposed.iter().any(|range| range.contains(&seq)));
+                missing.certain += u64::from(!is_exposed);
             }
         }
         missing
@@ -117,14 +163,17 @@ impl Oracle {
     fn balance(&self, missing: &Missing, counted: u64, wrong: &mut String) {
         let Missing { all, certain } = *missing;
         let least = all.saturating_sub(self.uncounted_max).max(certain);
+        let least = least.saturating_sub(self.forgotten_max);
         let most = all.saturating_add(self.miscounted_max);
         if least == most && counted != all {
             say(wrong, &format!("{all} lines missing, {counted} counted"));
         } else if counted < least {
-            let text = format!("{all} lines missing, at least {least} must be counted: {counted}");
+            let text =
+                format!("{all} lines missing, of them counted {counted}, at least {least} must be");
             say(wrong, &text);
         } else if counted > most {
-            say(wrong, &format!("{all} lines missing, at most {most} may be counted: {counted}"));
+            let text = format!("{all} lines missing, but {counted} counted, at most {most} may be");
+            say(wrong, &text);
         }
     }
 
@@ -238,7 +287,7 @@ mod tests {
 
     #[test]
     fn what_was_exposed_may_be_in_no_book_and_nothing_else_may() {
-        let exposed = BTreeMap::from([("a".to_owned(), vec![1..3])]);
+        let exposed = BTreeMap::from([("a".to_owned(), vec![1..2, 2..3])]);
         let oracle = Oracle { exposed, uncounted_max: 2, ..Oracle::strict("o") };
         let problems = |seqs: &[u64], discarded| {
             oracle.problems(&[report(5)], &tally(seqs), &books(5, discarded))
@@ -246,8 +295,11 @@ mod tests {
         for counted in 0..3 {
             assert_eq!(problems(&[0, 3, 4], counted), "");
         }
-        assert!(problems(&[0, 3, 4], 3).contains("at most 2"));
-        assert!(problems(&[0, 4], 0).contains("at least 1"));
+        assert!(problems(&[0, 3, 4], 3).contains("at most 2 may be"));
+        assert!(problems(&[0, 4], 0).contains("at least 1 must be"));
+        let first = |count| oracle.first_missing(&[report(5)], &tally(&[2]), count);
+        assert_eq!(first(5), [("a".to_owned(), 0..1), ("a".to_owned(), 3..5)]);
+        assert_eq!(first(1).len(), 1);
         assert_eq!(problems(&[0, 4], 1), "");
     }
 

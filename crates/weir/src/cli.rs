@@ -113,6 +113,14 @@ pub(crate) enum Command {
     /// Write numbered log lines at a known rate, so that loss can be counted.
     #[command(subcommand)]
     Load(LoadCommand),
+    /// Prove on this machine that nothing is lost without being counted.
+    ///
+    /// Runs weir on files, outputs and a journal of its own in an empty directory, and does to it
+    /// what machines and people do: kills it, stops it, rotates, cuts and deletes files, lets
+    /// destinations hang and refuse, damages the journal, leaves it no disk. Then everything
+    /// recovers, and for each destination what was written is compared, line by line, with what
+    /// arrived and with what the ledger says. Ends with 1 when they do not agree.
+    Torture(TortureArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -389,6 +397,30 @@ pub(crate) struct LoadFileArgs {
     /// Form of the report.
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: Output,
+}
+
+/// `weir torture`.
+#[derive(Debug, Args)]
+pub(crate) struct TortureArgs {
+    /// How long; recovery at the end takes some more time.
+    #[arg(long = "for", default_value = "60s", value_parser = units::parse_duration, value_name = "DURATION")]
+    pub(crate) duration: Duration,
+    /// Seed of what is done, from the report of an earlier run. Default: another one each time.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Directory for logs, data and history; must be empty or missing. Removed at the end unless
+    /// something is wrong.
+    #[arg(long, default_value = "weir-torture", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: PathBuf,
+    /// Lines per second over all files.
+    #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) rate: u32,
+    /// Form of the report.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Output,
+    /// The same as `--output json`.
+    #[arg(long, conflicts_with = "output")]
+    pub(crate) json: bool,
 }
 
 /// Lines per second.

@@ -5,7 +5,7 @@
 //! (all parts of a cut line included); sequence numbers of a stream have no gaps; nothing is
 //! allocated per line.
 
-mod encode;
+pub(crate) mod encode;
 mod files;
 mod line;
 mod pace;

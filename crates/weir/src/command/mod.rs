@@ -14,3 +14,4 @@ pub(crate) mod search;
 pub(crate) mod store;
 pub(crate) mod tail;
 pub(crate) mod top;
+pub(crate) mod torture;
