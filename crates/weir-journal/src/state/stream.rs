@@ -136,6 +136,19 @@ impl Debt {
     }
 }
 
+/// Rows that are lost, until the entry that settles them is committed. It may end further on than
+/// they stood, behind frames that follow them or where another epoch begins; they are owed up to
+/// where they stood all the same.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lost {
+    /// That of the entry.
+    seq: u64,
+    /// They stood before this place.
+    until: Position,
+    rows: u64,
+    reason: DiscardReason,
+}
+
 /// One stream as one cursor sees it.
 #[derive(Debug, Default)]
 pub(crate) struct CursorStream {
@@ -153,6 +166,8 @@ pub(crate) struct CursorStream {
     pub(crate) pending_bytes: u64,
     pub(crate) in_turn: bool,
     pub(crate) debt: Debt,
+    /// What is lost and not committed.
+    pub(crate) lost: Vec<Lost>,
     /// Frames that are kept while the destination is not configured, in order: where they end, and
     /// the rows in them up to there. A place within one stands here too when `furthest` is there.
     pub(crate) kept: Vec<(Position, u64)>,
@@ -181,6 +196,7 @@ impl CursorStream {
     pub(super) fn commit(&mut self, entry: &Entry) {
         (self.committed, self.mark) = (entry.tail.end, entry.tail.clone());
         self.committed_through = entry.through;
+        self.lost.retain(|lost| lost.seq != entry.seq);
     }
 
     /// Adds an entry that nobody has to take.
@@ -216,8 +232,12 @@ impl CursorStream {
             let inside = entry.inside.iter().rev().find(|(at, _)| *at <= end);
             inside.map(|(_, through)| *through)
         });
-        let before = count.checked_sub(1).map(|last| self.entries[last].through);
-        inside.or(before).unwrap_or(self.committed_through) - self.committed_through
+        let last = count.checked_sub(1).map(|last| &self.entries[last]);
+        let before = last.map(|entry| entry.through);
+        let is_further = |lost: &&Lost| last.is_none_or(|entry| entry.seq < lost.seq);
+        let lost = self.lost.iter().filter(|lost| lost.until <= end).filter(is_further);
+        let lost: u64 = lost.map(|lost| lost.rows).sum();
+        inside.or(before).unwrap_or(self.committed_through) - self.committed_through + lost
     }
 
     /// Rows that are kept while the destination is not configured, up to `end`.
@@ -398,7 +418,11 @@ impl State {
         let is_further = known.reach(tail);
         // Frames are flushed in their order, but for those that need not be.
         let is_durable = known.volatile_slots == 0 && !is_stranded;
-        let is_changed = is_durable && tail.end == known.furthest.end && !known.is_durable;
+        let is_news = is_durable && tail.end == known.furthest.end && !known.is_durable;
+        // What is lost would come to light again at the next start, and not as damage.
+        let is_vanished = |lost: &Lost| lost.reason == DiscardReason::Vanished;
+        let is_changed =
+            is_news && !known.places.iter().any(|(_, cs)| cs.lost.iter().any(is_vanished));
         known.is_durable |= is_changed;
         if is_further || is_changed {
             self.note_dirty(stream);
@@ -482,6 +506,7 @@ impl State {
             return;
         }
         let done = known.done().clone();
+        let until = known.furthest.end.min(at.end);
         let cs = known.places.get_or_insert(index, || CursorStream::begin(&done));
         let (skip_to, through) = (cs.seen(), cs.through() + rows);
         if rows == 0 && at.end <= skip_to {
@@ -505,6 +530,9 @@ impl State {
             status: Status::Settled(outcome),
             is_joined: false,
         };
+        if let Some((reason, rows)) = outcome.discarded {
+            cs.lost.push(Lost { seq, until, rows, reason });
+        }
         cs.push_settled(entry);
         let cursor = &mut self.cursors[index];
         cursor.total.routed += rows;

@@ -122,4 +122,6 @@ contract! {
     owed::what_was_lost_of_an_earlier_content_is_lost_once
     owed::a_new_destination_is_owed_what_is_read_again_for_it
     owed::where_a_content_began_is_known_before_anybody_has_read_it
+    owed::what_is_lost_behind_what_waits_stays_lost
+    owed::what_is_lost_between_what_waits_stays_lost
 }

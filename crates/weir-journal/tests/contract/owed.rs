@@ -1,15 +1,22 @@
 //! What each destination is owed of a stream whose content is gone: counted in its own book.
 
-use weir_journal::WritePolicy;
+use std::time::Duration;
+
+use weir_journal::{Journal, JournalConfig, Outcome, WritePolicy};
 use weir_model::{DiscardReason, Position, StreamId};
 
 use crate::Opener;
 use crate::support::{
-    Part, STEP, assert_books_balance, block_on, book_of, cursor, drain, open_gone, open_stream,
-    source, state_of,
+    Part, STEP, assert_books_balance, block_on, book_of, config, cursor, drain, open_gone,
+    open_stream, source, state_of, take,
 };
 
 const LAG: WritePolicy = WritePolicy::OnLag;
+
+fn append_safely(journal: &Journal, part: &Part) {
+    let ticket = journal.append(part.build(), WritePolicy::OnAppend).unwrap();
+    block_on(ticket.durable()).unwrap();
+}
 
 /// Ten records are settled by both destinations; further ones, (epoch, first, count) each, only by
 /// the first one, and nothing of them reaches a segment.
@@ -180,4 +187,53 @@ pub(crate) fn where_a_content_began_is_known_before_anybody_has_read_it(opener: 
         && (resume.book, &resume.state[..]) == (book_of(5), &state_of(1, 0));
     assert!(is_known || resume.position == Position::default(), "{resume:?}");
     opener.close(journal);
+}
+
+/// Six records of a content that was replaced are lost; before them three wait on disk, behind them
+/// `behind` more of the same content.
+fn lost_behind_what_waits(opener: &mut impl Opener, behind: u64) {
+    let hour = Duration::from_hours(1);
+    let config = JournalConfig { commit_interval: hour, ..config("/data/journal") };
+    let journal = opener.open_with(config);
+    let [mut first, mut second] = ["first", "second"].map(|name| cursor(&journal, name));
+    open_stream(&journal, 1);
+    append_safely(&journal, &Part::new(1, 0, 3).mask(0b11));
+    journal.append(Part::new(1, 3, 6).mask(0b11).build(), LAG).unwrap();
+    let [one, two] = [(); 2].map(|()| take(&mut first).unwrap());
+    let [_in_flight, other] = [(); 2].map(|()| take(&mut second).unwrap());
+    if behind > 0 {
+        journal.append(Part::new(1, 9, behind).mask(0b11).build(), LAG).unwrap();
+    }
+    let lines = 9 + behind;
+    journal.append(Part::new(1, 0, 0).epoch(1, lines).build(), LAG).unwrap();
+    let replaced_by = Part::new(1, 0, 4).mask(0b11).epoch(1, lines);
+    journal.append(replaced_by.build(), LAG).unwrap();
+    // One destination has nine records. The other one has six of them, which stand in no book that
+    // survives a crash.
+    first.ack(&one, Outcome::delivered(3));
+    first.ack(&two, Outcome::delivered(6));
+    second.ack(&other, Outcome::delivered(6));
+    journal.flush();
+    journal.persist_stream(StreamId(1));
+    append_safely(&journal, &replaced_by);
+    opener.crash(journal);
+    drop((first, second));
+    for start in 0..3 {
+        let journal = opener.open();
+        let [_first, second] = ["first", "second"].map(|name| cursor(&journal, name));
+        assert_eq!(open_stream(&journal, 1).position, Position::new(1, 4 * STEP));
+        let ledger = &journal.ledger().cursors[second.index()];
+        let lost = ledger.book.discarded[DiscardReason::Vanished as usize];
+        assert_eq!((ledger.in_flight, lost), (3 + behind + 4, 6), "start {start}");
+        journal.flush();
+        opener.crash(journal);
+    }
+}
+
+pub(crate) fn what_is_lost_behind_what_waits_stays_lost(opener: &mut impl Opener) {
+    lost_behind_what_waits(opener, 0);
+}
+
+pub(crate) fn what_is_lost_between_what_waits_stays_lost(opener: &mut impl Opener) {
+    lost_behind_what_waits(opener, 3);
 }
