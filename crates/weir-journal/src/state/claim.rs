@@ -375,7 +375,9 @@ impl State {
             } else {
                 self.admit_frame(stream, &frame, stated, now);
             }
-            if (!is_readable || is_gone) && frame.tail.end > furthest.end {
+            // Frames may overlap: the last one is not always the one that reaches furthest.
+            let reached = on_disk.as_ref().map_or(furthest.end, |tail: &Arc<CommitTail>| tail.end);
+            if (!is_readable || is_gone) && frame.tail.end > reached {
                 on_disk = Some(frame.tail);
             }
         }

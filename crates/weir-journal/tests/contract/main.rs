@@ -124,4 +124,5 @@ contract! {
     owed::where_a_content_began_is_known_before_anybody_has_read_it
     owed::what_is_lost_behind_what_waits_stays_lost
     owed::what_is_lost_between_what_waits_stays_lost
+    owed::the_furthest_place_is_stated_when_frames_overlap
 }

@@ -237,3 +237,37 @@ pub(crate) fn what_is_lost_behind_what_waits_stays_lost(opener: &mut impl Opener
 pub(crate) fn what_is_lost_between_what_waits_stays_lost(opener: &mut impl Opener) {
     lost_behind_what_waits(opener, 3);
 }
+
+pub(crate) fn the_furthest_place_is_stated_when_frames_overlap(opener: &mut impl Opener) {
+    let journal = opener.open();
+    let first = cursor(&journal, "first");
+    open_stream(&journal, 1);
+    // It keeps the segment.
+    append_safely(&journal, &Part::new(2, 0, 1).unrepeatable());
+    journal.append(Part::new(1, 0, 10).build(), LAG).unwrap();
+    append_safely(&journal, &Part::new(1, 10, 6));
+    opener.crash(journal);
+    drop(first);
+    let journal = opener.open();
+    let first = cursor(&journal, "first");
+    assert_eq!(open_stream(&journal, 1).position, Position::default(), "the beginning is gone");
+    journal.append(Part::new(1, 0, 10).build(), LAG).unwrap();
+    append_safely(&journal, &Part::new(1, 10, 3));
+    journal.flush();
+    append_safely(&journal, &Part::new(1, 13, 1));
+    opener.crash(journal);
+    drop(first);
+    let journal = opener.open();
+    let mut first = cursor(&journal, "first");
+    let end = Position::new(0, 16 * STEP);
+    assert_eq!(open_gone(&journal, 1).position, end);
+    let known = journal.known_streams(source());
+    let known = known.iter().find(|known| known.stream == StreamId(1));
+    assert_eq!(known.map(|known| known.furthest.position), Some(end));
+    journal.close_stream(StreamId(1));
+    journal.release_unclaimed();
+    let got: Vec<u64> =
+        drain(&mut first).into_iter().filter(|(stream, _)| *stream == 1).map(|(_, n)| n).collect();
+    assert_eq!(got, (10..16).collect::<Vec<_>>());
+    opener.close(journal);
+}
