@@ -442,7 +442,7 @@ impl Writer {
             match read {
                 Some(Err(error)) => {
                     tracing::warn!(%error, "a frame of a failed segment cannot be read back");
-                    state.frame_stranded(*seq, &error);
+                    state.frame_stranded(*seq, &error, now);
                 }
                 Some(Ok(batch)) => state.frame_taken_back(*seq, Some(batch), now),
                 None => state.frame_taken_back(*seq, None, now),
@@ -490,8 +490,7 @@ impl Writer {
         self.reclaim(dead);
         let mut state = self.shared.lock();
         state.flushes += u64::from(!records.is_empty());
-        state.positions_error = None;
-        state.commits_done = state.commits_begun;
+        state.positions_written(self.shared.clock.monotonic());
         self.shared.flushed.notify_all();
     }
 

@@ -16,7 +16,7 @@ use weir_journal::{
     AppendTicket, Cursor, CursorSpec, Journal, JournalConfig, JournalWriter, Outcome,
     RefusedReason, Step, WhenFull, WritePolicy,
 };
-use weir_model::{Batch, StreamId};
+use weir_model::{Batch, DiscardReason, StreamId};
 use weir_testkit::{CallKind, FakeClock, Fault, FaultKind, FaultyDisk, Pause};
 
 const DIR: &str = "/data/journal";
@@ -190,6 +190,38 @@ fn who_waits_for_a_frame_that_a_failed_segment_does_not_give_back_is_told_so() {
     catch_up(&mut writer, &clock);
     let polled = last.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(polled, Poll::Ready(Err(RefusedReason::Disk { .. }))), "{polled:?}");
+}
+
+#[test]
+fn a_frame_that_no_segment_gives_back_and_nobody_can_read_holds_nothing_up_for_ever() {
+    let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
+    let (journal, mut writer, mut hec, count) = spilled(&disk, &clock);
+    let unreadable = || Fault::new(FaultKind::Io).on(CallKind::Read).path("segment").times(2);
+    disk.inject(Fault::new(FaultKind::Io).on(CallKind::SyncData).path("segment"));
+    disk.inject(unreadable());
+    catch_up(&mut writer, &clock);
+    catch_up(&mut writer, &clock);
+    assert_eq!(journal.ledger().journal.disk_error, None, "it writes again");
+    let mut last = durable(journal.append(ten(count), SAFE).unwrap());
+    catch_up(&mut writer, &clock);
+    assert!(!is_safe(&mut last), "what comes before it is nowhere for certain");
+    // The first one is discarded.
+    disk.inject(unreadable());
+    assert_eq!(drain(&mut hec).len() as u64, count * 10);
+    let book = journal.ledger().cursors[0].book;
+    assert_eq!(book.discarded[DiscardReason::Damaged as usize], 10);
+    assert!(!is_safe(&mut last), "a crash now would have that forgotten");
+    catch_up(&mut writer, &clock);
+    assert!(is_safe(&mut last), "the rest is where it was to go, and that is counted");
+    journal.close_stream(StreamId(1));
+    assert_eq!(journal.ledger().sources[0].streams, 0, "nothing is left of the stream");
+    catch_up(&mut writer, &clock);
+    drop((journal, writer, hec));
+    let journal = open(config(DIR), Arc::new(disk.crash(1)));
+    let book = journal.ledger().cursors[0].book;
+    assert_eq!((book.delivered, book.discarded_total()), (count * 10, 10));
+    assert_eq!(journal.ledger().sources[0].streams, 0);
+    journal.shutdown();
 }
 
 /// A stream ends while its frame is written, and the machine stops after so many further calls of

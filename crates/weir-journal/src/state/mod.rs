@@ -212,6 +212,9 @@ pub(crate) struct State {
     pub(crate) removed: BTreeSet<u64>,
     /// Slots whose frames stand in a segment that failed, and could not be read back from there.
     pub(crate) stranded: BTreeSet<(StreamId, u64)>,
+    /// Those of them that some destination has discarded and nobody needs any more, with the commit
+    /// of positions that makes it durable.
+    pub(crate) stranded_discards: Vec<(u64, u64)>,
     /// Slots that stand for something that cannot be read again and that only a destination holds.
     pub(crate) held_only: BTreeSet<(StreamId, u64)>,
     /// Frames that nobody needs any more; their space is reclaimed after the next flush of the
@@ -301,6 +304,7 @@ impl State {
             segments: BTreeMap::new(),
             removed: BTreeSet::new(),
             stranded: BTreeSet::new(),
+            stranded_discards: Vec::new(),
             held_only: BTreeSet::new(),
             dead: Vec::new(),
             folded: Vec::new(),
@@ -393,12 +397,33 @@ impl State {
         }
     }
 
-    /// A slot that was settled behind a gap need not reach the disk once the gap is closed.
-    pub(crate) fn forget_settled(&mut self, stream: StreamId, seq: u64) {
-        let is_free = |s: &Slot| s.holders == 0 && !s.writing && !s.is_discarded;
-        let is_settled = self.slots.get(&seq).is_some_and(is_free);
-        if is_settled && !self.is_behind_a_gap(stream, seq) {
+    /// A slot that was settled behind a gap need not reach the disk once the gap is closed. One
+    /// that was discarded must, or what says so must: that is all there is when its frame never
+    /// will be safe.
+    pub(crate) fn forget_settled(&mut self, stream: StreamId, seq: u64, now: Duration) {
+        let slot = self.slots.get(&seq).filter(|s| s.holders == 0 && !s.writing);
+        let Some(is_discarded) = slot.map(|slot| slot.is_discarded) else { return };
+        if self.is_behind_a_gap(stream, seq) {
+            return;
+        }
+        if !is_discarded {
             self.remove_slot(seq);
+        } else if self.stranded.contains(&(stream, seq)) {
+            self.stranded_discards.push((self.commits_begun + 1, seq));
+            self.positions_since.get_or_insert(now);
+        }
+    }
+
+    /// All positions of the commits that were begun are durable.
+    pub(crate) fn positions_written(&mut self, now: Duration) {
+        self.positions_error = None;
+        self.commits_done = self.commits_begun;
+        let done = |(commit, _): &mut (u64, u64)| *commit <= self.commits_done;
+        let safe: Vec<_> = self.stranded_discards.extract_if(.., done).collect();
+        for (_, seq) in safe {
+            let Some(stream) = self.slots.get(&seq).map(|slot| slot.stream) else { continue };
+            self.remove_slot(seq);
+            self.fold_if_done(stream, now);
         }
     }
 

@@ -148,13 +148,15 @@ impl State {
 
     /// A frame that may not be on disk after all cannot be read back either: perhaps it can later, when
     /// a destination takes it, but it will never be safe.
-    pub(crate) fn frame_stranded(&mut self, seq: u64, error: &ReadError) {
+    pub(crate) fn frame_stranded(&mut self, seq: u64, error: &ReadError, now: Duration) {
         let Some(slot) = self.slots.get_mut(&seq) else { return };
         for ticket in slot.tickets.drain(..) {
             let _nobody_waits = ticket.send(Err(RefusedReason::Disk { error: error.to_string() }));
         }
         let stream = slot.stream;
         self.stranded.insert((stream, seq));
+        // Perhaps it was to reach the disk only because it was discarded.
+        self.forget_settled(stream, seq, now);
     }
 
     /// A frame that may not be on disk after all is in memory again (`batch` when it was not there

@@ -255,7 +255,7 @@ impl State {
             cursor.committed_book.routed += entry.routed;
             add_outcome(&mut cursor.committed_book, &outcome);
             cursor.is_book_dirty |= entry.routed > 0;
-            self.forget_settled(stream, entry.seq);
+            self.forget_settled(stream, entry.seq, now);
             moved = Some(entry.tail);
         }
         if let Some(tail) = moved {
