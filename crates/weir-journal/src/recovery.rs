@@ -138,6 +138,7 @@ impl Found<'_> {
             scan.damaged.extend(scan.torn.take());
             scan.torn_bytes = 0;
         }
+        note_last_frames(&scan, state);
         let missing = self.missing(&scan, state);
         let len = file.len().map_err(self.io_error("cannot read"))?;
         if frames.is_empty() && missing.is_empty() {
@@ -441,6 +442,23 @@ fn keep_meant(routed: &mut Vec<(usize, u64)>, opening: &Opening, state: &State) 
     routed.retain(is_meant);
 }
 
+/// A frame of the stream stands here, or stood here before its space was given back.
+fn note_last_frame(stream: StreamId, location: Location, state: &mut State) {
+    let here = (location.segment, location.offset);
+    let is_ended = state.ended.get(&stream).is_some_and(|last| here <= *last);
+    if let Some(known) = state.streams.get_mut(&stream).filter(|_| !is_ended) {
+        known.last_frame = known.last_frame.max(Some(here));
+    }
+}
+
+/// A frame whose space was given back is still in the index, and so will be at the next start: once
+/// its stream is forgotten, it must be known to be dead like one that is there.
+fn note_last_frames(scan: &Scan, state: &mut State) {
+    for entry in scan.index.iter().flat_map(|index| &index.entries) {
+        note_last_frame(entry.key.stream, entry.location, state);
+    }
+}
+
 fn recover_frame(
     stream: StreamId,
     mut frame: RecoveredFrame,
@@ -448,11 +466,7 @@ fn recover_frame(
     state: &mut State,
 ) {
     let location = frame.location;
-    let here = (location.segment, location.offset);
-    let is_ended = state.ended.get(&stream).is_some_and(|last| here <= *last);
-    if let Some(known) = state.streams.get_mut(&stream).filter(|_| !is_ended) {
-        known.last_frame = known.last_frame.max(Some(here));
-    }
+    note_last_frame(stream, location, state);
     keep_meant(&mut frame.routed, opening, state);
     if is_dead((stream, frame.tail.end, location), &frame.routed, state) {
         state.dead.push(location);

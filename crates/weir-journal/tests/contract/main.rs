@@ -115,6 +115,7 @@ contract! {
     restart::what_a_connection_was_told_is_there_after_a_crash
     restart::a_forgotten_stream_does_not_come_back
     restart::the_state_of_a_place_is_the_last_one_given_for_it
+    restart::space_that_was_given_back_is_no_loss_once_its_stream_has_ended
     owed::what_a_destination_is_owed_of_a_file_that_is_gone_is_counted
     owed::of_a_file_that_was_cut_only_what_is_gone_is_counted
     owed::what_cannot_be_read_again_after_all_is_counted

@@ -7,8 +7,8 @@ use weir_model::{DiscardReason, Position, StreamId};
 
 use crate::Opener;
 use crate::support::{
-    Part, STEP, assert_books_balance, block_on, book_of, config, cursor, drain, numbers, open_gone,
-    open_stream, source, state_of, take,
+    KIB, Part, STEP, assert_books_balance, block_on, book_of, config, cursor, drain, numbers,
+    open_gone, open_stream, source, state_of, take,
 };
 
 const LAG: WritePolicy = WritePolicy::OnLag;
@@ -605,5 +605,46 @@ pub(crate) fn a_released_frame_waits_for_its_destination_over_any_number_of_rest
         }
         journal.flush();
         opener.crash(journal);
+    }
+}
+
+pub(crate) fn space_that_was_given_back_is_no_loss_once_its_stream_has_ended(
+    opener: &mut impl Opener,
+) {
+    let config = || JournalConfig { segment_bytes: 64 * KIB, ..config("/data/journal") };
+    let journal = opener.open_with(config());
+    let mut first = cursor(&journal, "first");
+    // A state that stands in its frame alone: each start looks at every frame of this segment.
+    let looked_at = Part { state_len: 2000, ..Part::new(2, 0, 1).unrepeatable() };
+    append_safely(&journal, &looked_at);
+    append_safely(&journal, &Part::new(1, 0, 20).padding(1500));
+    for n in 0..2 {
+        append_safely(&journal, &Part::new(3, n * 20, 20).padding(2500).unrepeatable());
+    }
+    while let Some(delivery) = take(&mut first) {
+        if delivery.stream() == StreamId(1) {
+            first.ack(&delivery, Outcome::delivered(20));
+        }
+    }
+    // Now it gives back the space of stream 1.
+    journal.flush();
+    opener.close(journal);
+    drop(first);
+    for start in 0..3 {
+        let journal = opener.open_with(config());
+        let first = cursor(&journal, "first");
+        if start == 0 {
+            assert_eq!(open_gone(&journal, 1).position, Position::new(0, 20 * STEP));
+            journal.close_stream(StreamId(1));
+        }
+        journal.release_unclaimed();
+        let ledger = journal.ledger();
+        assert_eq!(ledger.journal.recovery.lost, [], "start {start}");
+        let book = ledger.cursors[0].book;
+        assert_eq!((book.delivered, book.discarded_total()), (20, 0), "start {start}");
+        assert_eq!(ledger.sources[0].streams, 2, "start {start}");
+        journal.flush();
+        opener.close(journal);
+        drop(first);
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Part {
     pub(crate) keys: Vec<u64>,
     /// Bytes behind the padding, at a multiple of 8 in the frame.
     pub(crate) carries: Vec<u8>,
+    /// Bytes that the state has at least.
+    pub(crate) state_len: usize,
 }
 
 impl Part {
@@ -64,6 +66,7 @@ impl Part {
             lines_before: 0,
             keys: Vec::new(),
             carries: Vec::new(),
+            state_len: 0,
         }
     }
 
@@ -109,6 +112,8 @@ impl Part {
         }
         builder.route_all(&destinations(self.mask));
         let lines = self.lines_before + self.first + self.count;
+        let mut state = state_of(self.epoch, self.first + self.count);
+        state.resize(self.state_len.max(state.len()), b'.');
         builder.seal(&Seal {
             repeatable: self.repeatable,
             stream: StreamId(self.stream),
@@ -118,7 +123,7 @@ impl Part {
             observed_ns: 1,
             rule_generation: 1,
             book: &book_of(lines),
-            state: &state_of(self.epoch, self.first + self.count),
+            state: &state,
         })
     }
 }
