@@ -20,7 +20,7 @@ use crate::limits::CURSOR_LOG_BYTES_MIN;
 use crate::segment::{in_place, is_damage};
 use crate::spec::JournalError;
 use crate::state::{
-    CommitTail, CursorState, CursorStream, Debt, Folded, Places, State, StreamState,
+    CommitTail, CursorState, CursorStream, Debt, Folded, GivenUp, Places, State, StreamState,
 };
 
 const FILE_MAGIC: [u8; 4] = *b"WCUR";
@@ -299,6 +299,12 @@ fn apply_stream(fields: &mut Fields<'_>, state: &mut State) {
             places.set(index, cs);
         }
     }
+    let place = |fields: &mut Fields<'_>| Position::new(fields.u32(), fields.u64());
+    let given_up = |fields: &mut Fields<'_>| GivenUp {
+        behind: place(fields),
+        last: (fields.u64(), fields.u64()),
+    };
+    let given_up = (0..fields.u8()).map(|_| given_up(fields)).collect();
     let tail = furthest.clone();
     let known = StreamState {
         source,
@@ -308,6 +314,7 @@ fn apply_stream(fields: &mut Fields<'_>, state: &mut State) {
         epoch_begins,
         is_unrepeatable: flags & FLAG_UNREPEATABLE != 0,
         is_durable: flags & FLAG_DURABLE != 0,
+        given_up,
         places,
         ..StreamState::default()
     };
@@ -428,6 +435,14 @@ impl Records {
             }
             put_u32(out, known.places.known() as u32);
             put_standings(out, &known.places, furthest.end);
+            out.push(known.given_up.len() as u8);
+            for given_up in &known.given_up {
+                put_u32(out, given_up.behind.epoch);
+                let (segment, offset) = given_up.last;
+                for number in [given_up.behind.offset, segment, offset] {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+            }
         });
     }
 

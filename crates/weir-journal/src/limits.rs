@@ -67,6 +67,11 @@ pub(crate) const STATEMENT_INTERVAL: Duration = Duration::from_secs(1);
 /// when a file is truncated again and again while no destination takes anything.
 pub(crate) const EPOCHS_MAX: usize = 16;
 
+/// Starts of which one stream remembers that frames on disk were given up. Each is forgotten with
+/// the last segment of that time, so more are needed only where a file is cut after one crash after
+/// another while a destination takes nothing.
+pub(crate) const GIVEN_UP_MAX: usize = 16;
+
 /// Frames after which a segment is closed, however small they are: what its index takes in memory
 /// while it is open, and at a start.
 pub(crate) const SEGMENT_FRAMES_MAX: usize = 16 * 1024;

@@ -220,7 +220,8 @@ impl Found<'_> {
     fn is_entry_dead(&self, entry: &IndexEntry, state: &State) -> bool {
         let mut routed = entry.routed.clone();
         keep_meant(&mut routed, self.opening, state);
-        is_dead((entry.key.stream, entry.key.end, entry.location), &routed, state)
+        let here = (entry.key.stream, entry.key.end, entry.location);
+        is_dead(here, entry.repeatable, &routed, state)
     }
 
     /// What the index says of the frames is all that is needed until they are taken. A segment without
@@ -284,7 +285,7 @@ impl Found<'_> {
                 *is_zero && !self.is_log_whole && state.committed(*index, stream).is_none()
             };
             let here = (stream, entry.key.end, entry.location);
-            if is_dead(here, &routed, state) || routed.iter().any(is_given_back) {
+            if is_dead(here, entry.repeatable, &routed, state) || routed.iter().any(is_given_back) {
                 continue;
             }
             // Of a frame in the midst of others only its end is known. What follows knows more.
@@ -418,10 +419,11 @@ fn copy_aside(
     aside.parent().map_or(Ok(()), |dir| disk.sync_dir(dir))
 }
 
-/// Whether nobody needs a frame any more: its stream ended behind it, or every destination that it
-/// is routed to has committed its end.
+/// Whether nobody needs a frame any more: its stream ended behind it, it was given up, or every
+/// destination that it is routed to has committed its end.
 fn is_dead(
     (stream, end, location): (StreamId, Position, Location),
+    repeatable: bool,
     routed: &[(usize, u64)],
     state: &State,
 ) -> bool {
@@ -430,7 +432,9 @@ fn is_dead(
     let is_wanted = |(index, _): &(usize, u64)| {
         state.committed(*index, stream).is_none_or(|committed| committed < end)
     };
-    is_ended || !routed.iter().any(is_wanted)
+    let is_given_up =
+        || repeatable && state.streams.get(&stream).is_some_and(|s| s.is_given_up(end, here));
+    is_ended || is_given_up() || !routed.iter().any(is_wanted)
 }
 
 /// Leaves out destinations that were dropped, also those whose slots are in use again.
@@ -468,7 +472,7 @@ fn recover_frame(
     let location = frame.location;
     note_last_frame(stream, location, state);
     keep_meant(&mut frame.routed, opening, state);
-    if is_dead((stream, frame.tail.end, location), &frame.routed, state) {
+    if is_dead((stream, frame.tail.end, location), frame.repeatable, &frame.routed, state) {
         state.dead.push(location);
         return;
     }

@@ -417,6 +417,9 @@ impl State {
         stream.group = header.group;
         stream.is_unrepeatable = !header.repeatable;
         let is_begun = stream.note_epoch(header.base(), &tail);
+        // That is stated before another frame is written: of one that holds what the source reads
+        // instead, a later start must not learn alone.
+        self.gave_up_frames |= is_begun && stream.give_up();
         stream.tail = tail.clone();
         self.sources.entry(header.source).or_default();
         if is_begun {

@@ -368,6 +368,9 @@ impl State {
             let is_readable = frame.repeatable && frame.base.epoch >= content.epoch;
             if (behind || frame.missing.is_some()) && is_readable && !is_gone {
                 self.dead.push(frame.location);
+                if let Some(known) = self.streams.get_mut(&stream) {
+                    known.pass_over(frame.tail.end, frame.location);
+                }
                 continue;
             }
             if let Some(reason) = frame.missing {

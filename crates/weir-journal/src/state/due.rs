@@ -52,7 +52,9 @@ impl State {
         if !self.dead.is_empty() && !gave_up {
             self.positions_since.get_or_insert(now);
         }
-        if let Some(work) = self.frames_work(now, &mut timer) {
+        // What was given up is stated before another frame is written.
+        let is_first = std::mem::take(&mut self.gave_up_frames) && self.positions_error.is_none();
+        if !is_first && let Some(work) = self.frames_work(now, &mut timer) {
             return Ok(work);
         }
         if self.statements_due.is_some_and(|at| self.stopping || timer.is_due(at, now)) {
@@ -62,7 +64,7 @@ impl State {
             self.positions_since.get_or_insert(now);
         }
         if let Some(since) = self.positions_since {
-            let at_once = self.stopping || self.flush_now;
+            let at_once = self.stopping || self.flush_now || is_first;
             if at_once || timer.is_due(since + self.config.commit_interval, now) {
                 self.positions_since = None;
                 self.statements_due = None;

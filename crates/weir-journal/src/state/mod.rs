@@ -45,7 +45,7 @@ pub(crate) use due::Work;
 pub(crate) use placed::Hole;
 pub(crate) use places::{Introduction, Places};
 pub(crate) use read::{Place, Taken};
-pub(crate) use stream::{CursorStream, Debt, StreamState};
+pub(crate) use stream::{CursorStream, Debt, GivenUp, StreamState};
 
 /// Where a frame stands on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -224,6 +224,8 @@ pub(crate) struct State {
     /// Streams that are forgotten, while frames of them may still be found on disk: those up to
     /// this segment and offset are dead.
     pub(crate) ended: HashMap<StreamId, (u64, u64)>,
+    /// Frames were given up, and the cursor log does not say so yet.
+    pub(crate) gave_up_frames: bool,
     /// Streams whose statement in the cursor log has changed.
     pub(crate) dirty_streams: Vec<StreamId>,
     /// When statements that nobody waits for are written at the latest.
@@ -309,6 +311,7 @@ impl State {
             dead: Vec::new(),
             folded: Vec::new(),
             ended: HashMap::new(),
+            gave_up_frames: false,
             dirty_streams: Vec::new(),
             statements_due: None,
             names_dirty: false,
@@ -659,10 +662,14 @@ impl State {
         self.forget_ended();
     }
 
-    /// Ended streams are remembered until no segment is left that may hold a frame of them.
+    /// Ended streams, and frames that were given up, are remembered until no segment is left that
+    /// may hold one of them.
     pub(crate) fn forget_ended(&mut self) {
         let first = self.first_segment().unwrap_or(u64::MAX);
         self.ended.retain(|_, (segment, _)| *segment >= first);
+        for known in self.streams.values_mut() {
+            known.given_up.retain(|given_up| given_up.last.0 >= first);
+        }
     }
 
     pub(crate) fn source_ledgers(&self) -> Vec<SourceLedger> {

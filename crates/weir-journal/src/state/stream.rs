@@ -19,8 +19,8 @@ use std::time::Duration;
 use weir_model::{DiscardReason, Position, SourceId, StreamId};
 
 use super::read::add_outcome;
-use super::{CommitTail, CursorState, Entry, Introduction, Places, State, Status};
-use crate::limits::EPOCHS_MAX;
+use super::{CommitTail, CursorState, Entry, Introduction, Location, Places, State, Status};
+use crate::limits::{EPOCHS_MAX, GIVEN_UP_MAX};
 use crate::spec::{LostRecords, ResumePoint};
 use crate::{Outcome, limits::STATEMENT_INTERVAL};
 
@@ -54,6 +54,11 @@ pub(crate) struct StreamState {
     pub(crate) slots: u64,
     /// The last frame of it that was written, by segment and offset.
     pub(crate) last_frame: Option<(u64, u64)>,
+    /// Frames on disk before which its source went on, as it can read them again: where the furthest
+    /// one ends, and segment and offset of the last one.
+    pub(crate) passed_over: Option<(Position, (u64, u64))>,
+    /// Such frames that are dead for good: the source found something else there.
+    pub(crate) given_up: Vec<GivenUp>,
     /// It stands in the list of streams that changed.
     pub(crate) is_dirty: bool,
     /// Where destinations are that are not done.
@@ -103,10 +108,46 @@ impl StreamState {
         is_begun
     }
 
+    /// Whether a frame that its source can read again, and that ends and stands here, was given up.
+    pub(crate) fn is_given_up(&self, end: Position, here: (u64, u64)) -> bool {
+        self.given_up.iter().any(|given_up| end > given_up.behind && here <= given_up.last)
+    }
+
+    /// Its source goes on before this frame, and can read it again.
+    pub(crate) fn pass_over(&mut self, end: Position, at: Location) {
+        let here = (at.segment, at.offset);
+        let (furthest, last) = self.passed_over.unwrap_or((end, here));
+        self.passed_over = Some((furthest.max(end), last.max(here)));
+    }
+
+    /// Another epoch begins: what was passed over and was not read again never will be. True when
+    /// there is any.
+    pub(crate) fn give_up(&mut self) -> bool {
+        let behind = self.tail.end;
+        let passed_over = self.passed_over.take().filter(|(furthest, _)| *furthest > behind);
+        let Some((_, last)) = passed_over else { return false };
+        self.given_up.retain(|other| other.behind < behind || other.last > last);
+        if self.given_up.len() == GIVEN_UP_MAX {
+            self.given_up.remove(0);
+        }
+        self.given_up.push(GivenUp { behind, last });
+        true
+    }
+
     /// Where that epoch began.
     pub(crate) fn begin_of(&self, epoch: u32) -> Option<&Arc<CommitTail>> {
         self.epoch_begins.iter().find(|begin| begin.end.epoch == epoch)
     }
+}
+
+/// The source was to read frames again, and another epoch began before it did. They are in no
+/// source's book: a later start would deliver them beside what is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GivenUp {
+    /// Frames that end behind this place,
+    pub(crate) behind: Position,
+    /// and stand up to here, by segment and offset.
+    pub(crate) last: (u64, u64),
 }
 
 /// Rows that a destination is owed and that stand in none of its entries.

@@ -116,6 +116,8 @@ contract! {
     restart::a_forgotten_stream_does_not_come_back
     restart::the_state_of_a_place_is_the_last_one_given_for_it
     restart::space_that_was_given_back_is_no_loss_once_its_stream_has_ended
+    restart::frames_of_a_content_that_was_read_again_as_another_one_stay_dead
+    restart::frames_that_were_to_be_read_again_stay_dead_when_their_file_is_cut
     owed::what_a_destination_is_owed_of_a_file_that_is_gone_is_counted
     owed::of_a_file_that_was_cut_only_what_is_gone_is_counted
     owed::what_cannot_be_read_again_after_all_is_counted

@@ -648,3 +648,87 @@ pub(crate) fn space_that_was_given_back_is_no_loss_once_its_stream_has_ended(
         drop(first);
     }
 }
+
+/// What is in flight for the first destination at one start after another, and the source's lines
+/// at the last one. The file holds what the epoch of `begin` does.
+fn starts_in_another_content(opener: &mut impl Opener, begin: Position) -> (Vec<u64>, u64) {
+    let mut in_flight = Vec::new();
+    let mut lines = 0;
+    for _ in 0..2 {
+        let journal = opener.open();
+        let first = cursor(&journal, "first");
+        assert_eq!(open_stream(&journal, 1).position, begin);
+        journal.release_unclaimed();
+        let ledger = journal.ledger();
+        in_flight.push(ledger.cursors[0].in_flight);
+        lines = ledger.sources[0].book.lines;
+        journal.flush();
+        opener.close(journal);
+        drop(first);
+    }
+    (in_flight, lines)
+}
+
+/// A frame for another destination, which keeps the segment.
+fn keep_segment(journal: &weir_journal::Journal) -> weir_journal::Cursor {
+    let second = cursor(journal, "second");
+    append_safely(journal, &Part::new(2, 0, 1).mask(0b10).unrepeatable());
+    second
+}
+
+pub(crate) fn frames_of_a_content_that_was_read_again_as_another_one_stay_dead(
+    opener: &mut impl Opener,
+) {
+    let journal =
+        opener.open_with(JournalConfig { commit_interval: HOUR, ..config("/data/journal") });
+    let first = cursor(&journal, "first");
+    let mut second = keep_segment(&journal);
+    open_stream(&journal, 1);
+    let _keeps_the_segment = take(&mut second).unwrap();
+    journal.append(Part::new(1, 0, 5).mask(0b11).build(), LAG).unwrap();
+    let five = take(&mut second).unwrap();
+    second.ack(&five, Outcome::delivered(5));
+    journal.flush();
+    // Only the frame tells of the second content.
+    journal.append(Part::new(1, 0, 0).epoch(1, 5).build(), LAG).unwrap();
+    append_safely(&journal, &Part::new(1, 0, 4).epoch(1, 5));
+    opener.crash(journal);
+    drop((first, second));
+    let journal = opener.open();
+    let [first, second] = ["first", "second"].map(|name| cursor(&journal, name));
+    let resume = open_stream(&journal, 1);
+    assert_eq!((resume.position, resume.last_epoch), (Position::default(), 1));
+    journal.append(Part::new(1, 0, 5).mask(0b11).build(), LAG).unwrap();
+    // The source reads the second content from its beginning, as a third one.
+    journal.append(Part::new(1, 0, 0).epoch(2, 5).build(), LAG).unwrap();
+    journal.flush();
+    opener.close(journal);
+    drop((first, second));
+    assert_eq!(starts_in_another_content(opener, Position::new(2, 0)), (vec![0, 0], 5 + 1));
+}
+
+pub(crate) fn frames_that_were_to_be_read_again_stay_dead_when_their_file_is_cut(
+    opener: &mut impl Opener,
+) {
+    let journal =
+        opener.open_with(JournalConfig { commit_interval: HOUR, ..config("/data/journal") });
+    let first = cursor(&journal, "first");
+    let second = keep_segment(&journal);
+    open_stream(&journal, 1);
+    journal.append(Part::new(1, 0, 10).mask(0b11).build(), LAG).unwrap();
+    journal.flush();
+    append_safely(&journal, &Part::new(1, 10, 6).mask(0b11));
+    opener.crash(journal);
+    drop((first, second));
+    let journal = opener.open();
+    let [first, mut second] = ["first", "second"].map(|name| cursor(&journal, name));
+    assert_eq!(open_stream(&journal, 1).position, Position::default());
+    journal.append(Part::new(1, 0, 12).mask(0b11).build(), LAG).unwrap();
+    assert_eq!(drain(&mut second).len(), 12);
+    assert_eq!(journal.skip_to_furthest(StreamId(1)), None);
+    journal.append(Part::new(1, 0, 0).epoch(1, 12).build(), LAG).unwrap();
+    journal.flush();
+    opener.close(journal);
+    drop((first, second));
+    assert_eq!(starts_in_another_content(opener, Position::new(1, 0)), (vec![0, 0], 12 + 1));
+}

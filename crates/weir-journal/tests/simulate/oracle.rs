@@ -21,8 +21,6 @@ use std::collections::BTreeMap;
 use weir_journal::{CursorLedger, Ledger};
 use weir_model::{DiscardReason, SourceId};
 
-use crate::files::Reading;
-
 /// The destination acknowledged it, in whatever run.
 pub(crate) const GOT: u8 = 1;
 /// And that is durable.
@@ -243,8 +241,6 @@ pub(crate) struct Oracle {
     pub(crate) promised: Vec<(u64, usize, u64)>,
     /// The stream in which each content stood.
     content_streams: Vec<u64>,
-    /// Rows of each content that were read in whatever run.
-    read: Vec<u64>,
     /// The cursor log was damaged: it may have forgotten anything.
     pub(crate) has_forgotten: bool,
 }
@@ -252,23 +248,12 @@ pub(crate) struct Oracle {
 impl Oracle {
     pub(crate) fn new_content(&mut self, stream: u64) -> usize {
         self.content_streams.push(stream);
-        self.read.push(0);
         self.content_streams.len() - 1
     }
 
     pub(crate) fn begin(&mut self, content: usize, epoch: u32, before: Chain) -> usize {
         self.begins.push(Begin { content, epoch, before });
         self.begins.len() - 1
-    }
-
-    pub(crate) fn note_read(&mut self, reading: &Reading) {
-        let read = &mut self.read[self.begins[reading.begin].content];
-        *read = reading.next.max(*read);
-    }
-
-    /// Rows of the content that were read in whatever run.
-    pub(crate) fn read_ever(&self, begin: usize) -> u64 {
-        self.read[self.begins[begin].content]
     }
 
     /// What is counted up to a place.

@@ -59,10 +59,6 @@ pub(crate) struct World<'a> {
     next_slot: u64,
     dropped: Vec<String>,
     process: Option<Process>,
-    /// A file was cut while it was read again and frames behind that place had been given up, as
-    /// they could be read again. A crash may bring them back: they are delivered then, but the
-    /// source does not count them. What it counts is no measure of such a history.
-    is_vague: bool,
     /// The last process ended as it should: everything is flushed.
     is_clean: bool,
     /// The configuration is not the one that the journal knows.
@@ -83,7 +79,6 @@ impl<'a> World<'a> {
             next_slot: 0,
             dropped: Vec::new(),
             process: None,
-            is_vague: false,
             is_clean: true,
             is_new_config: true,
             settings,
@@ -477,9 +472,6 @@ impl<'a> World<'a> {
         }
         let Some(reading) = file.reading else { return };
         if self.oracle.begins[reading.begin].content != file.content {
-            let is_behind = reading.next < self.oracle.read_ever(reading.begin);
-            let has_frames = process.journal.ledger().journal.recovery.frames > 0;
-            self.is_vague |= is_behind && has_frames;
             file.begin_again(&process.journal, &mut self.oracle);
         }
         let is_deleted = file.state == FileState::Deleted;
@@ -643,11 +635,7 @@ impl<'a> World<'a> {
         }
         let Some(process) = &self.process else { return };
         assert_books_balance(&process.journal);
-        if self.is_vague {
-            self.met("NotCompared");
-        } else {
-            self.oracle.compare(&process.journal.ledger());
-        }
+        self.oracle.compare(&process.journal.ledger());
         self.end();
     }
 
@@ -728,7 +716,6 @@ fn append(
     }
     reading.next += count;
     reading.is_begun = true;
-    oracle.note_read(reading);
     oracle.set_chain(stream, source_of(stream), oracle.chain(reading.begin, reading.next));
     if policy == WritePolicy::OnAppend {
         process.wait_for(ticket, rows.map(|row| (stream, content, row)).collect());
