@@ -185,14 +185,17 @@ fn is_on_disk(books: &Books) -> bool {
 }
 
 /// States another version in the first 16 bytes of a file of the journal, with the right check.
-fn set_version(path: &Path, version: u16) {
+/// Returns the one that stood there.
+fn set_version(path: &Path, version: u16) -> u16 {
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut head = [0; 16];
     file.read_exact_at(&mut head, 0).unwrap();
+    let before = u16::from_le_bytes([head[4], head[5]]);
     head[4..6].copy_from_slice(&version.to_le_bytes());
     let check = crc32c::crc32c_append(crc32c::crc32c(&head[..6]), &head[8..]);
     head[6..8].copy_from_slice(&check.to_le_bytes()[..2]);
     file.write_all_at(&head, 0).unwrap();
+    before
 }
 
 #[test]
@@ -207,7 +210,7 @@ fn a_format_of_a_later_release_is_refused_with_its_file_and_nothing_is_touched()
     for ending in ["wseg", "wcur"] {
         let path = journal.iter().find(|path| path.extension().is_some_and(|e| e == ending));
         let path = path.unwrap_or_else(|| panic!("no {ending} among {journal:?}"));
-        set_version(path, 9);
+        let version = set_version(path, 9);
         let contents = || {
             let mut all = files(&weir.data_dir());
             all.sort();
@@ -221,7 +224,7 @@ fn a_format_of_a_later_release_is_refused_with_its_file_and_nothing_is_touched()
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(log.contains(name) && log.contains("version 9"), "{log}");
         assert!(contents() == before, "files of a later release were touched");
-        set_version(path, 2);
+        set_version(path, version);
     }
     all_is_delivered_after_a_crash(&scene, &config, &collector, &written);
 }
