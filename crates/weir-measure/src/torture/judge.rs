@@ -224,6 +224,10 @@ impl Judge<'_> {
         let missing = oracle.missing(&written, &arrivals.tally);
         let wrong = oracle.problems(&written, &arrivals.tally, self.books);
         let mut problems: Vec<String> = wrong.lines().map(str::to_owned).collect();
+        let (delivered, arrived) = (self.books.delivered(arrivals.name), arrivals.tally.unique());
+        if delivered > arrived.saturating_add(oracle.forgotten_max) {
+            problems.push(format!("{delivered} delivered, says the ledger; {arrived} arrived"));
+        }
         let (routed, records) = (self.books.routed(arrivals.name), self.books.records());
         if routed != records && !is_forgotten {
             problems.push(format!("{records} records read, {routed} of them for this destination"));
