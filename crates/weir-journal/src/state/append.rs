@@ -699,12 +699,15 @@ impl State {
         let behind = |at| routed_from(merged, index, merged.records_up_to(at));
         let up_to = |at| through + routed.saturating_sub(before + behind(at));
         let inside = self.furthest_within(stream, seen, tail.end, up_to);
+        // A place at which the entry has ended until now is within it from now on.
+        let furthest = self.streams.get(&stream).map(|known| known.furthest.end);
+        let end = furthest.filter(|furthest| *furthest == seen).map(|at| (at, through));
         let Some((cursor, cs)) = self.reader(index, stream) else { return };
         let Some(entry) = cs.entries.back_mut() else { return };
         let more = routed - entry.routed;
         let grown = charge(merged, routed).saturating_sub(entry.bytes);
         entry.tail = tail.clone();
-        entry.inside.extend(inside);
+        entry.inside.extend(end.into_iter().chain(inside));
         entry.routed = routed;
         entry.through += more;
         entry.bytes += grown;

@@ -168,6 +168,22 @@ fn every_record_has_arrived_at_each_destination_or_is_in_its_own_discards() {
     }
 }
 
+/// Each of them was a fault of its own once.
+const ONCE_FAILED: [u64; 12] = [
+    60_491, 69_485, 82_515, 138_007, 139_384, 147_547, 304_437, 311_449, 508_789, 769_573, 795_714,
+    919_574,
+];
+
+#[test]
+fn histories_that_once_failed_do_not() {
+    keep_panics();
+    for seed in ONCE_FAILED {
+        let events = plan::events(seed, &Settings::of(seed));
+        let ended = attempt(seed, &events, &Trace::default(), &mut Coverage::default());
+        assert!(ended.is_ok(), "{}", shortest(seed, events));
+    }
+}
+
 #[test]
 fn a_seed_is_one_history() {
     keep_panics();
