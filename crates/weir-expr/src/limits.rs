@@ -18,6 +18,10 @@ pub const MEASURE_STEPS_MAX: u64 = 10_000;
 /// seen in configurations does.
 pub const REGEXP_BYTES_MAX: usize = 2 * 1024 * 1024;
 
+/// Bytes of states that a compiled regular expression may keep while it is used; with fewer it builds
+/// them again more often.
+pub const REGEXP_CACHE_BYTES: usize = 2 * 1024 * 1024;
+
 /// Rules in one set: a rule is told by 32 bits, and the tables of more take seconds to build.
 pub const RULES_MAX: usize = 20_000;
 

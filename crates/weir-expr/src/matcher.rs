@@ -11,6 +11,7 @@ use crate::ast::{Field, Phrase, Span, Term, Test};
 use crate::error::CompileError;
 use crate::fields::Value;
 use crate::glob::{Glob, Piece};
+use crate::limits::REGEXP_CACHE_BYTES;
 use crate::set::literal::{self, Literal};
 use crate::stretch::Stretches;
 use crate::value::{canonical, has_phrase, passes};
@@ -119,6 +120,15 @@ impl TermMatcher {
     /// # Errors
     /// A regular expression that is too large when it is compiled.
     pub fn new(term: &Term) -> Result<Self, CompileError> {
+        Self::with_cache(term, REGEXP_CACHE_BYTES)
+    }
+
+    /// As [`Self::new`]; a regular expression keeps at most about `cache_bytes` while it is used, in
+    /// each clone.
+    ///
+    /// # Errors
+    /// As those of [`Self::new`].
+    pub fn with_cache(term: &Term, cache_bytes: usize) -> Result<Self, CompileError> {
         let mut required = None;
         let search = match &term.test {
             Test::Words(phrase) => {
@@ -139,11 +149,19 @@ impl TermMatcher {
                 let has_literals = literals.as_ref().is_some_and(|all| all.iter().all(is_rare));
                 let way = Way::of(&hir, has_literals);
                 required = literals.map(|all| all.iter().map(Literal::certain_parts).collect());
-                Search::Regexp { regexp: regexp.compile().map_err(error)?, way }
+                Search::Regexp { regexp: regexp.compile(cache_bytes).map_err(error)?, way }
             }
             _ => Search::Each,
         };
         Ok(Self { term: term.clone(), search, required, buffer: Vec::new() })
+    }
+
+    /// Bytes that it takes compiled, without what it keeps while it is used.
+    pub fn compiled_bytes(&self) -> usize {
+        match &self.search {
+            Search::Regexp { regexp, .. } => regexp.memory_usage(),
+            _ => 0,
+        }
     }
 
     /// The term.

@@ -192,6 +192,14 @@ pub(crate) fn unknown_unit(text: &str) -> Option<&str> {
     (is_unknown && !unit.is_empty() && unit.chars().all(char::is_alphabetic)).then_some(unit)
 }
 
+/// A number, with a unit or without, that is beyond what a float can hold.
+pub(crate) fn is_too_large(text: &str) -> bool {
+    let Some(len) = number_len(text.as_bytes()) else { return false };
+    let (_, unit) = text.split_at(len);
+    let is_number = unit.is_empty() || UNITS.iter().any(|(name, _, _)| *name == unit);
+    is_number && Number::parse(text).is_none()
+}
+
 /// The unit that is probably meant by what is none.
 pub(crate) fn unit_like(unknown: &str) -> Option<&'static str> {
     let lower = unknown.to_lowercase();

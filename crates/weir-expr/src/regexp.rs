@@ -33,14 +33,16 @@ impl Regexp {
         syntax::parse_with(&self.pattern, &config).map_err(|error| refused(&error))
     }
 
-    /// The pattern, ready to search with. It says whether it matches; groups are not kept.
-    pub(crate) fn compile(&self) -> Result<meta::Regex, String> {
+    /// The pattern, ready to search with. It says whether it matches; groups are not kept. Each
+    /// clone takes up to about `cache_bytes` once it is used.
+    pub(crate) fn compile(&self, cache_bytes: usize) -> Result<meta::Regex, String> {
         meta::Builder::new()
             .syntax(self.syntax())
             .configure(
                 meta::Config::new()
                     .utf8_empty(false)
                     .nfa_size_limit(Some(REGEXP_BYTES_MAX))
+                    .hybrid_cache_capacity(cache_bytes)
                     .which_captures(WhichCaptures::Implicit),
             )
             .build(&self.pattern)

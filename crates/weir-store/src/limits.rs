@@ -49,6 +49,13 @@ pub const FACET_VALUES_MAX: usize = 10_000;
 /// Threads of one query. More would leave none for taking records in.
 pub const QUERY_THREADS_MAX: usize = 4;
 
+/// One in so many bytes of a query's memory is for the states of its regular expressions.
+pub const REGEXP_CACHE_SHARE: usize = 4;
+
+/// Least bytes of states for a regular expression in a thread: with fewer it is hardly faster than
+/// without.
+pub const REGEXP_CACHE_BYTES_MIN: usize = 16 * 1024;
+
 /// The manifest is written anew when it is this large and mostly history.
 pub const MANIFEST_BYTES_MIN: u64 = 1024 * 1024;
 

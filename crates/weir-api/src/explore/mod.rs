@@ -240,7 +240,9 @@ fn failed(error: &QueryError) -> Problem {
         QueryError::Expression(_) | QueryError::Invalid(_) => StatusCode::BAD_REQUEST,
         // Nobody reads this.
         QueryError::Cancelled => StatusCode::REQUEST_TIMEOUT,
-        QueryError::Unfound(_) | QueryError::Read(_) => StatusCode::SERVICE_UNAVAILABLE,
+        QueryError::TooSlow | QueryError::Unfound(_) | QueryError::Read(_) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
     };
     let problem = Problem::new(code, error.to_string());
     match error {

@@ -133,6 +133,8 @@ fn what_is_wrong_is_marked_and_explained() {
     refuses("@n:[1 to 5]", "t", "did you mean: @n:[1 TO 5]");
     refuses("@n:[1 TO 5", "[1 TO 5", "not closed");
     refuses("@n:>", "", "no value to compare with");
+    refuses("@d:[-1e400 TO 1e400]", "-1e400", "too large");
+    refuses("@d:<1e308h", "1e308h", "too large");
     refuses("@n:>5*", "5*", "wildcard cannot be compared");
     refuses("@n:[1ms TO 5kB]", "[1ms TO 5kB]", "different units");
     refuses("CIDR(@ip,10.0.0/8)", "10.0.0/8", "no block of addresses");

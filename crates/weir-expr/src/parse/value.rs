@@ -5,7 +5,7 @@ use super::{Parsed, Parser};
 use crate::ast::{Bound, Expr, ExprKind, Field, Literal, Phrase, Range, Regexp, Span, Test};
 use crate::glob::{Glob, Piece};
 use crate::network::Network;
-use crate::number::Numeric;
+use crate::number::{Numeric, is_too_large};
 use crate::words;
 
 impl Parser<'_> {
@@ -193,6 +193,9 @@ impl Parser<'_> {
             (Some(""), _) => Err(self
                 .error(self.here(), "there is no value to compare with")
                 .expected("a value")),
+            (Some(text), _) if is_too_large(text) => Err(self
+                .error(token.span, "this number is too large")
+                .expected("a number up to 1.7e308, * for no limit, or text in quotes")),
             (Some(text), _) => Ok(Literal::plain(text)),
             (None, Some(text)) => Ok(Literal::quoted(text)),
             (None, None) => Err(self

@@ -352,7 +352,7 @@ mod tests {
             for (index, _) in &runs {
                 let pattern = PATTERNS[*index as usize];
                 let regexp = Regexp { pattern: pattern.to_owned(), case_insensitive: false };
-                if regexp.compile().unwrap().is_match(&text) {
+                if regexp.compile(crate::limits::REGEXP_CACHE_BYTES).unwrap().is_match(&text) {
                     prop_assert!(found.contains(index), "{} in {:?}", pattern, text);
                 }
             }

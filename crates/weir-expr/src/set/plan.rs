@@ -23,6 +23,7 @@ use super::{AtomId, Limits, Rule, RuleId};
 use crate::ast::{Expr, ExprKind, Field, Reserved, Span, Term, Test};
 use crate::error::CompileError;
 use crate::glob::Glob;
+use crate::limits::REGEXP_CACHE_BYTES;
 
 /// Shortest literal by which a regexp is looked for. Regexps without one are cheaper together.
 const REGEXP_LITERAL_BYTES_MIN: usize = 4;
@@ -149,6 +150,7 @@ struct Compiler {
     folding_exceptions: Vec<AtomId>,
     together: Vec<AtomId>,
     regexp_bytes: usize,
+    regexp_bytes_max: usize,
 }
 
 impl Plan {
@@ -169,15 +171,12 @@ impl Plan {
         order: &[usize],
         limits: Limits,
     ) -> Result<Self, CompileError> {
-        let mut compiler = Compiler::default();
+        let regexp_bytes_max = limits.regexp_bytes;
+        let mut compiler = Compiler { regexp_bytes_max, ..Compiler::default() };
         let mut compiled = Vec::with_capacity(rules.len());
         for id in order {
             let rule = &rules[*id];
             let node = compiler.node(rule, &normal[*id])?;
-            if compiler.regexp_bytes > limits.regexp_bytes {
-                let (bytes, max) = (compiler.regexp_bytes, limits.regexp_bytes);
-                return Err(CompileError::TooLarge { rule: rule.name.clone(), bytes, max });
-            }
             compiled.push((*id, compiler.condition(node, *id as RuleId)));
         }
         let none = |(_, condition): &&(usize, Condition)| condition.triggers.is_none();
@@ -268,13 +267,19 @@ impl Compiler {
         }
         let id = self.atoms.len() as AtomId;
         let regexp = match &term.test {
-            Test::Regexp(regexp) => Some(regexp.compile().map_err(|message| {
-                let (rule, pattern) = (rule.name.clone(), regexp.pattern.clone());
-                CompileError::Regexp { rule, span, pattern, message }
-            })?),
+            Test::Regexp(regexp) => {
+                Some(regexp.compile(REGEXP_CACHE_BYTES).map_err(|message| {
+                    let (rule, pattern) = (rule.name.clone(), regexp.pattern.clone());
+                    CompileError::Regexp { rule, span, pattern, message }
+                })?)
+            }
             _ => None,
         };
         self.regexp_bytes += regexp.as_ref().map_or(0, meta::Regex::memory_usage);
+        if self.regexp_bytes > self.regexp_bytes_max {
+            let (bytes, max) = (self.regexp_bytes, self.regexp_bytes_max);
+            return Err(CompileError::TooLarge { rule: rule.name.clone(), bytes, max });
+        }
         let kind = self.kind(term, id);
         self.atoms.push(Atom {
             term: term.clone(),

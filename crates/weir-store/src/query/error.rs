@@ -9,12 +9,15 @@ use crate::limits::DELETIONS_PENDING_MAX;
 /// Why a question has no answer, not even part of one.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// The query has a regular expression that is too large when it is compiled.
+    /// Regular expressions of the query are too large when they are compiled.
     #[error(transparent)]
     Expression(#[from] CompileError),
     /// The question contradicts itself: says how.
     #[error("{0}")]
     Invalid(String),
+    /// The time was up before it was clear what is sought.
+    #[error("the time was up while the regular expressions of the query were compiled")]
+    TooSlow,
     /// A record was not found where it could be looked for, which was not everywhere.
     #[error("the record was not found, but may be there: {}", reason(.0))]
     Unfound(Shortfall),

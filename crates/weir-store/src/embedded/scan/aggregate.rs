@@ -541,7 +541,7 @@ pub fn aggregate(
     budget: &Budget,
 ) -> Result<Aggregate, QueryError> {
     check(request)?;
-    let plan = Plan::new(&request.filter, &snapshot.deletions)?;
+    let plan = Plan::new(&request.filter, &snapshot.deletions, budget)?;
     let units = Unit::of(snapshot, plan.range);
     let memory_bytes = budget.memory_left_bytes();
     let limit_bytes = memory_bytes / thread_count(&units);

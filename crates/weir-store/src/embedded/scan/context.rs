@@ -187,7 +187,7 @@ pub fn context(
     budget: &Budget,
 ) -> Result<Option<RecordContext>, QueryError> {
     let id = request.id;
-    let plan = Plan::new(&Filter::all(request.access.clone()), &snapshot.deletions)?;
+    let plan = Plan::new(&Filter::all(request.access.clone()), &snapshot.deletions, budget)?;
     let mut units = Unit::of(snapshot, TimeRange::ALL);
     units.sort_by_key(|unit| distance_ns(unit, id.time_ns));
     let (before, after) = (request.before, request.after);

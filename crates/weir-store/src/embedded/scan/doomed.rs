@@ -73,7 +73,7 @@ pub(in crate::embedded) fn doomed(
     for deletion in deletions {
         let query = deletion.query.clone();
         let filter = Filter { query, range: deletion.range, ..Filter::all(Access::all()) };
-        let plan = Plan::new(&filter, &[])?;
+        let plan = Plan::new(&filter, &[], budget)?;
         let units = Unit::of(snapshot, plan.range);
         let before_sequence = deletion.before_sequence;
         let make = || Gathered { before_sequence, rows: Vec::new() };

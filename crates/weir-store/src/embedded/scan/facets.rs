@@ -226,7 +226,7 @@ pub fn facets(
     request: &FacetsRequest,
     budget: &Budget,
 ) -> Result<Facets, QueryError> {
-    let plan = Plan::new(&request.filter, &snapshot.deletions)?;
+    let plan = Plan::new(&request.filter, &snapshot.deletions, budget)?;
     let units = Unit::of(snapshot, plan.range);
     let wanted = wanted(snapshot, request, budget)?;
     let limit_bytes = budget.memory_left_bytes() / (thread_count(&units) + 1);

@@ -238,7 +238,7 @@ fn seen<'a>(
     wanted: Option<&'a [String]>,
     budget: &Budget,
 ) -> Result<(Seen<'a>, Coverage), QueryError> {
-    let plan = Plan::new(filter, &snapshot.deletions)?;
+    let plan = Plan::new(filter, &snapshot.deletions, budget)?;
     let units = Unit::of(snapshot, plan.range);
     let make = || Seen { wanted, ..Seen::default() };
     let done = run(snapshot, &units, &plan, budget, make)?;

@@ -233,7 +233,7 @@ pub fn patterns(
     request: &PatternsRequest,
     budget: &Budget,
 ) -> Result<Patterns, QueryError> {
-    let plan = Plan::new(&request.filter, &snapshot.deletions)?;
+    let plan = Plan::new(&request.filter, &snapshot.deletions, budget)?;
     let units = Unit::of(snapshot, plan.range);
     let memory_bytes = budget.memory_left_bytes();
     let limit_bytes = memory_bytes / thread_count(&units);

@@ -1,11 +1,16 @@
 //! A query, ready to be run: its terms compiled, its tree in the order in which it is cheap.
+//!
+//! Invariant: what is compiled, and what it keeps while it runs, comes out of the memory of the
+//! query, and compiling ends with its time.
 
 use std::sync::Arc;
 
+use weir_expr::limits::REGEXP_CACHE_BYTES;
 use weir_expr::{CompileError, Expr, ExprKind, Field, Term, TermMatcher, Test};
 
 use crate::embedded::snapshot::Deletion;
-use crate::query::{Filter, NamedMeasure, TimeRange};
+use crate::limits::{QUERY_THREADS_MAX, REGEXP_CACHE_BYTES_MIN, REGEXP_CACHE_SHARE};
+use crate::query::{Budget, Filter, NamedMeasure, QueryError, Stop, TimeRange};
 
 /// A term by its place among those of the plan.
 pub(super) type TermId = usize;
@@ -54,28 +59,32 @@ pub(super) struct Plan {
 
 impl Plan {
     /// # Errors
-    /// A regular expression that is too large when it is compiled.
-    pub(super) fn new(filter: &Filter, deletions: &[Deletion]) -> Result<Self, CompileError> {
-        let mut terms = Vec::new();
+    /// Regular expressions that take more memory than the query has, or more time.
+    pub(super) fn new(
+        filter: &Filter,
+        deletions: &[Deletion],
+        budget: &Budget,
+    ) -> Result<Self, QueryError> {
+        let mut terms = Terms::new(filter, deletions, budget);
         let query = filter.query.clone().in_units(&filter.measures).normalised();
-        let query = node_of(&query, &mut terms)?;
-        let first_plain_term = terms.len();
+        let query = terms.node_of(&query)?;
+        let first_plain_term = terms.all.len();
         let node = match filter.access.restriction() {
-            Some(only) => Node::And(vec![query, node_of(&only.normalised(), &mut terms)?]),
+            Some(only) => Node::And(vec![query, terms.node_of(&only.normalised())?]),
             None => query,
         };
         let is_of_range = |deletion: &&Deletion| deletion.range.meets(filter.range);
         let deleted = deletions.iter().filter(is_of_range).map(|deletion| {
             Ok(Deleted {
-                node: Arc::new(node_of(&deletion.query.normalised(), &mut terms)?),
+                node: Arc::new(terms.node_of(&deletion.query.normalised())?),
                 range: deletion.range,
                 before_sequence: deletion.before_sequence,
             })
         });
-        let deleted = deleted.collect::<Result<_, CompileError>>()?;
+        let deleted = deleted.collect::<Result<_, QueryError>>()?;
         let mut plan = Self {
             node: Arc::new(Node::All),
-            terms,
+            terms: terms.all,
             first_plain_term,
             range: filter.range,
             measures: filter.measures.clone().into(),
@@ -130,18 +139,109 @@ fn cost_of(term: &Term) -> u32 {
     of_field * of_test
 }
 
-fn node_of(expr: &Expr, terms: &mut Vec<TermMatcher>) -> Result<Node, CompileError> {
-    let all = |parts: &[Expr], terms: &mut Vec<TermMatcher>| {
-        parts.iter().map(|part| node_of(part, terms)).collect::<Result<Vec<_>, _>>()
-    };
-    Ok(match &expr.kind {
-        ExprKind::All => Node::All,
-        ExprKind::Not(inner) => Node::Not(Box::new(node_of(inner, terms)?)),
-        ExprKind::And(parts) => Node::And(all(parts, terms)?),
-        ExprKind::Or(parts) => Node::Or(all(parts, terms)?),
-        ExprKind::Term(term) => {
-            terms.push(TermMatcher::new(term)?);
-            Node::Term(terms.len() - 1)
+/// Compiles terms, at the expense of the query.
+struct Terms<'a> {
+    budget: &'a Budget,
+    /// What each regular expression may keep in each thread.
+    cache_bytes: usize,
+    /// What they took of the query's memory so far.
+    bytes: usize,
+    all: Vec<TermMatcher>,
+}
+
+impl<'a> Terms<'a> {
+    fn new(filter: &Filter, deletions: &[Deletion], budget: &'a Budget) -> Self {
+        let of_query = std::iter::once(&filter.query).chain(filter.access.restriction());
+        let all = of_query.chain(deletions.iter().map(|deletion| &deletion.query));
+        let regexps = all.map(regexp_count).sum::<usize>().max(1);
+        // A share of them is for states, the rest for what is compiled and gathered.
+        let share = budget.memory_left_bytes() / REGEXP_CACHE_SHARE / QUERY_THREADS_MAX / regexps;
+        let cache_bytes = share.clamp(REGEXP_CACHE_BYTES_MIN, REGEXP_CACHE_BYTES);
+        Self { budget, cache_bytes, bytes: 0, all: Vec::new() }
+    }
+
+    fn node_of(&mut self, expr: &Expr) -> Result<Node, QueryError> {
+        Ok(match &expr.kind {
+            ExprKind::All => Node::All,
+            ExprKind::Not(inner) => Node::Not(Box::new(self.node_of(inner)?)),
+            ExprKind::And(parts) => Node::And(self.nodes_of(parts)?),
+            ExprKind::Or(parts) => Node::Or(self.nodes_of(parts)?),
+            ExprKind::Term(term) => Node::Term(self.add(term)?),
+        })
+    }
+
+    fn nodes_of(&mut self, parts: &[Expr]) -> Result<Vec<Node>, QueryError> {
+        parts.iter().map(|part| self.node_of(part)).collect()
+    }
+
+    fn add(&mut self, term: &Term) -> Result<TermId, QueryError> {
+        self.budget.check().map_err(|stop| match stop {
+            Stop::Cancelled => QueryError::Cancelled,
+            Stop::Deadline | Stop::Memory => QueryError::TooSlow,
+        })?;
+        let matcher = TermMatcher::with_cache(term, self.cache_bytes)?;
+        if matches!(term.test, Test::Regexp(_)) {
+            let bytes = matcher.compiled_bytes() + self.cache_bytes * QUERY_THREADS_MAX;
+            let max = self.bytes + self.budget.memory_left_bytes();
+            self.bytes += bytes;
+            let (rule, bytes_all) = (String::new(), self.bytes);
+            let too_large = |_| CompileError::TooLarge { rule, bytes: bytes_all, max };
+            self.budget.take(bytes).map_err(too_large)?;
         }
-    })
+        self.all.push(matcher);
+        Ok(self.all.len() - 1)
+    }
+}
+
+fn regexp_count(expr: &Expr) -> usize {
+    match &expr.kind {
+        ExprKind::All => 0,
+        ExprKind::Not(inner) => regexp_count(inner),
+        ExprKind::And(parts) | ExprKind::Or(parts) => parts.iter().map(regexp_count).sum(),
+        ExprKind::Term(term) => usize::from(matches!(term.test, Test::Regexp(_))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use weir_expr::parse;
+    use weir_testkit::FakeClock;
+
+    use super::*;
+    use crate::query::Access;
+
+    const MIB: usize = 1 << 20;
+
+    fn compiled(pattern: &str, count: usize, budget: &Budget) -> Result<Plan, QueryError> {
+        let all: Vec<String> = (0..count).map(|n| format!("message:/{pattern}{n}/")).collect();
+        let query = parse(&all.join(" OR ")).unwrap();
+        Plan::new(&Filter { query, ..Filter::all(Access::all()) }, &[], budget)
+    }
+
+    fn budget(time: Option<Duration>, bytes: usize) -> Budget {
+        Budget::new(Arc::new(FakeClock::default()), time, bytes)
+    }
+
+    #[test]
+    fn regular_expressions_come_out_of_the_memory_of_the_query() {
+        let all = budget(None, 32 * MIB);
+        let error = compiled("(x.{300})", 2000, &all).unwrap_err();
+        let QueryError::Expression(CompileError::TooLarge { bytes, max, .. }) = error else {
+            panic!("{error}");
+        };
+        assert_eq!(max, 32 * MIB);
+        assert!(bytes > max && bytes < max + 4 * MIB, "{bytes}");
+        let all = budget(None, 32 * MIB);
+        compiled("ab", 100, &all).unwrap();
+        let taken = 32 * MIB - all.memory_left_bytes();
+        assert!((MIB..16 * MIB).contains(&taken), "{taken}");
+    }
+
+    #[test]
+    fn compiling_ends_with_the_time_of_the_query() {
+        let ended = compiled("ab", 10, &budget(Some(Duration::ZERO), 32 * MIB));
+        assert!(matches!(ended, Err(QueryError::TooSlow)), "{ended:?}");
+    }
 }

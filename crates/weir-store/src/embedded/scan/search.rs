@@ -180,7 +180,7 @@ pub fn search(
     request: &SearchRequest,
     budget: &Budget,
 ) -> Result<SearchPage, QueryError> {
-    let plan = Plan::new(&request.filter, &snapshot.deletions)?;
+    let plan = Plan::new(&request.filter, &snapshot.deletions, budget)?;
     let turn = Turn { order: request.order };
     let mut units = Unit::of(snapshot, plan.range);
     units.sort_by_key(|unit| turn.best(unit.times()));

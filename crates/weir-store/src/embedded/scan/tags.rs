@@ -88,7 +88,7 @@ pub(super) fn tag_keys(
     filter: &Filter,
     budget: &Budget,
 ) -> Result<(BTreeMap<String, u64>, Coverage), QueryError> {
-    let plan = Plan::new(filter, &snapshot.deletions)?;
+    let plan = Plan::new(filter, &snapshot.deletions, budget)?;
     let units = Unit::of(snapshot, plan.range);
     let done = run(snapshot, &units, &plan, budget, Keys::default)?;
     let mut keys: BTreeMap<String, u64> = BTreeMap::new();
@@ -125,7 +125,7 @@ pub(super) fn may_have_tag(
 ) -> Result<bool, QueryError> {
     let query = Expr::term(Field::Tag(key.to_owned()), Test::Exists);
     let filter = Filter { query, range: filter.range, ..Filter::all(filter.access.clone()) };
-    let plan = Plan::new(&filter, &snapshot.deletions)?;
+    let plan = Plan::new(&filter, &snapshot.deletions, budget)?;
     let is_there = AtomicBool::new(false);
     let units = Unit::of(snapshot, plan.range);
     let done = run(snapshot, &units, &plan, budget, || Any(&is_there))?;
