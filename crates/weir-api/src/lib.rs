@@ -9,6 +9,7 @@
 
 mod compression;
 mod explore;
+mod guard;
 mod ledger;
 mod metrics;
 mod openapi;

@@ -130,7 +130,7 @@ impl Problem {
         Self::expression(parameter, &error)
     }
 
-    fn code(&self) -> StatusCode {
+    pub(crate) fn code(&self) -> StatusCode {
         StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 

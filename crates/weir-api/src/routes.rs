@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
@@ -19,6 +20,7 @@ use weir_pipeline::view::PipelineView;
 pub(crate) use axum::Router;
 
 use crate::explore::{self, Explore};
+use crate::guard::{Names, guard};
 use crate::ledger::LedgerDocument;
 use crate::metrics;
 use crate::problem::{DatadogProblem, NO_STORE, Problem, problem};
@@ -68,7 +70,7 @@ const PATHS: [&str; 9] = [
 ];
 
 /// The routes.
-pub(crate) fn router(shared: Arc<Shared>) -> Router {
+pub(crate) fn router(shared: Arc<Shared>, names: Names) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/metrics", get(metrics_page))
@@ -83,6 +85,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .merge(explore::routes())
         .method_not_allowed_fallback(other_method)
         .fallback(not_found)
+        .layer(from_fn_with_state(names, guard))
         .with_state(shared)
 }
 
@@ -223,7 +226,11 @@ async fn not_found(uri: Uri) -> Response {
 
 /// What is wrong with a path or its method, in the form of those beside it.
 fn wrong_path(uri: &Uri, code: StatusCode, title: String) -> Response {
-    let problem = Problem::new(code, title);
+    in_form_of(uri, Problem::new(code, title))
+}
+
+/// A problem in the form of the answers beside its path.
+pub(crate) fn in_form_of(uri: &Uri, problem: Problem) -> Response {
     if uri.path().starts_with("/api/") {
         DatadogProblem(problem).into_response()
     } else {

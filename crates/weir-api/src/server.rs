@@ -29,6 +29,7 @@ use weir_store::query::LogStore;
 
 use crate::explore::deletions::IsLocal;
 use crate::explore::{Explore, QueryLimits};
+use crate::guard::Names;
 use crate::routes::{Reloads, Shared, router};
 use crate::tail::{IsLive, Sessions};
 
@@ -58,9 +59,11 @@ pub struct Api {
 }
 
 impl Api {
-    /// Binds the port and serves: until [`Self::show`], only that weir is starting.
+    /// Binds the port and serves: until [`Self::show`], only that weir is starting. Who asks names
+    /// an address, `localhost`, the machine's own name, or one of `allowed_hosts`.
     pub fn bind(
         listen: SocketAddr,
+        allowed_hosts: &[String],
         version: &'static str,
         limits: &QueryLimits,
     ) -> io::Result<Self> {
@@ -69,7 +72,7 @@ impl Api {
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(false);
         let shared = shared(version, limits, stopped.clone());
-        let router = router(shared.clone());
+        let router = router(shared.clone(), Names::new(allowed_hosts));
         let connections_max = connections_max(limits);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_api::{Api, QueryLimits};
 
 fn api() -> Api {
-    Api::bind(SocketAddr::from(([127, 0, 0, 1], 0)), "1.2.3", &QueryLimits::default()).unwrap()
+    Api::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &[], "1.2.3", &QueryLimits::default()).unwrap()
 }
 
 fn ask(api: &Api, request: &str) -> String {
@@ -20,7 +20,7 @@ fn ask(api: &Api, request: &str) -> String {
 }
 
 fn get(api: &Api, path: &str) -> String {
-    ask(api, &format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"))
+    ask(api, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"))
 }
 
 #[test]
@@ -40,13 +40,14 @@ fn other_methods_and_paths_are_refused_with_a_problem_document() {
     let api = api();
     let post = ask(
         &api,
-        "POST /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+        "POST /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
     );
     assert!(post.starts_with("HTTP/1.1 405") && post.contains("allow: GET, HEAD"), "{post}");
     let missing = get(&api, "/weir/v1/legder");
     assert!(missing.starts_with("HTTP/1.1 404"), "{missing}");
     assert!(missing.contains("problem+json") && missing.contains("/weir/v1/ledger"), "{missing}");
-    let head = ask(&api, "HEAD /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+    let head =
+        ask(&api, "HEAD /health/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
     api.shutdown();
 }
@@ -73,17 +74,17 @@ fn a_request_head_without_end_is_cut_off() {
 fn a_port_in_use_is_an_error_and_the_port_is_free_after_the_shutdown() {
     let first = api();
     let address = first.address();
-    let error = Api::bind(address, "1", &QueryLimits::default()).unwrap_err();
+    let error = Api::bind(address, &[], "1", &QueryLimits::default()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
     first.shutdown();
-    Api::bind(address, "1", &QueryLimits::default()).unwrap().shutdown();
+    Api::bind(address, &[], "1", &QueryLimits::default()).unwrap().shutdown();
 }
 
 #[test]
 fn an_idle_connection_does_not_hold_up_the_shutdown() {
     let api = api();
     let mut idle = TcpStream::connect(api.address()).unwrap();
-    idle.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    idle.write_all(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut first = [0];
     idle.read_exact(&mut first).unwrap();
     api.shutdown();

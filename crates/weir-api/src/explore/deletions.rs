@@ -1,17 +1,15 @@
 //! `/weir/v1/store/deletions`: records that are to be as if they had never been stored.
 //!
-//! Invariants: nothing is deleted for whoever is not on this machine, since weir knows no users,
-//! nor for a page of a stranger in a browser: it cannot send JSON to others without asking first,
-//! and where it makes its own name lead to this machine (DNS rebinding) the name tells; what a
-//! deletion would hide can be counted before, by the same query over the same range.
+//! Invariants: nothing is deleted for whoever is not on this machine, since weir knows no users (nor
+//! for the page of a stranger: see [`crate::guard`]); what a deletion would hide can be counted
+//! before, by the same query over the same range.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -181,7 +179,7 @@ pub(crate) async fn post(
     headers: HeaderMap,
     received: Received,
 ) -> Result<Response, Problem> {
-    check_sender(is_local, &headers)?;
+    check_machine(is_local)?;
     let asked: DeletionBody = body(&headers, received)?;
     let arrival = shared.explore.arrival();
     let query = query_of(&asked)?;
@@ -235,7 +233,7 @@ pub(crate) async fn cancel(
     headers: HeaderMap,
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<Response, Problem> {
-    check_machine(is_local, &headers)?;
+    check_machine(is_local)?;
     let Path(id) = id.map_err(|_| Problem::parameter("id", "is no number of a deletion"))?;
     let access = access(&headers);
     let ask = move |store: &dyn LogStore, _budget: &_| {
@@ -270,38 +268,12 @@ fn count(
     store.aggregate(&request, budget)
 }
 
-fn check_machine(is_local: IsLocal, headers: &HeaderMap) -> Result<(), Problem> {
-    let title = if !is_local.0 {
-        "records can be deleted from the machine only that weir runs on"
-    } else if is_foreign_page(headers) {
-        "records can be deleted under weir's address or as localhost only"
-    } else {
+fn check_machine(is_local: IsLocal) -> Result<(), Problem> {
+    if is_local.0 {
         return Ok(());
-    };
-    Err(Problem::new(StatusCode::FORBIDDEN, title))
-}
-
-/// The request may come from a page of another site, or of one whose name leads to this machine.
-/// Browsers always say the name.
-fn is_foreign_page(headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or(""));
-    let Some(host) = text(header::HOST) else { return headers.contains_key(header::ORIGIN) };
-    let is_ours = host.parse::<SocketAddr>().is_ok()
-        || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
-        || host.split(':').next() == Some("localhost");
-    let is_same = |origin: &str| origin.split_once("://").is_some_and(|(_, from)| from == host);
-    !is_ours || text(header::ORIGIN).is_some_and(|origin| !is_same(origin))
-}
-
-fn check_sender(is_local: IsLocal, headers: &HeaderMap) -> Result<(), Problem> {
-    check_machine(is_local, headers)?;
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media = content_type.and_then(|text| text.split(';').next()).map(str::trim);
-    if !media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {
-        let title = "the body must be sent as application/json";
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, title));
     }
-    Ok(())
+    let title = "records can be deleted from the machine only that weir runs on";
+    Err(Problem::new(StatusCode::FORBIDDEN, title))
 }
 
 /// What is to be deleted. Everything must be said, so that nobody deletes it by leaving a word
@@ -339,30 +311,4 @@ fn refused(error: &DeleteError) -> Problem {
         }
     };
     Problem::new(code, error.to_string()).retry_after(5)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_whose_name_leads_here_is_told_by_it() {
-        let is_foreign = |host: Option<&str>, origin: Option<&str>| {
-            let mut headers = HeaderMap::new();
-            for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
-                headers.extend(value.map(|value| (name, value.parse::<HeaderValue>().unwrap())));
-            }
-            is_foreign_page(&headers)
-        };
-        for host in ["127.0.0.1:7080", "127.0.0.1", "[::1]:7080", "[::1]", "localhost:7080"] {
-            assert!(!is_foreign(Some(host), None), "{host}");
-            assert!(!is_foreign(Some(host), Some(&format!("http://{host}"))), "{host}");
-            assert!(is_foreign(Some(host), Some("http://evil.example")), "{host}");
-        }
-        for host in ["evil.example", "evil.example:7080", "localhost.evil.example", ""] {
-            assert!(is_foreign(Some(host), None), "{host}");
-        }
-        assert!(!is_foreign(None, None), "no browser");
-        assert!(is_foreign(None, Some("null")));
-    }
 }

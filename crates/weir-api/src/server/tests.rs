@@ -18,7 +18,8 @@ struct Served {
 
 impl Served {
     fn start() -> Self {
-        Self::serving(|stopped| router(shared("1.2.3", &QueryLimits::default(), stopped)))
+        let shared = |stopped| shared("1.2.3", &QueryLimits::default(), stopped);
+        Self::serving(|stopped| router(shared(stopped), Names::new(&[])))
     }
 
     fn serving(router: impl FnOnce(watch::Receiver<bool>) -> Router) -> Self {
@@ -37,7 +38,7 @@ impl Served {
     /// How long somebody else waits for the slot.
     async fn wait_for_slot(&self) -> Duration {
         let mut next = self.connect().await;
-        let head = b"GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        let head = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
         next.write_all(head).await.unwrap();
         let begun = Instant::now();
         let answer = rest(&mut next).await;
@@ -88,12 +89,12 @@ fn assert_about(took: Duration, limit: Duration) {
     assert!(took + slack >= limit && took <= limit + slack, "{took:?} instead of {limit:?}");
 }
 
-const SEARCH: &[u8] = b"POST /api/v2/logs/events/search HTTP/1.1\r\nhost: a\r\n\
+const SEARCH: &[u8] = b"POST /api/v2/logs/events/search HTTP/1.1\r\nhost: localhost\r\n\
     content-type: application/json\r\ncontent-length: 1000\r\n\r\n{\"filter\":";
 
 #[tokio::test(start_paused = true)]
 async fn who_sends_nothing_or_half_a_head_is_cut_off() {
-    for sent in ["", "G", "GET /health/live HTTP/1.1\r\nhost: a\r\nx-padding: 0123"] {
+    for sent in ["", "G", "GET /health/live HTTP/1.1\r\nhost: localhost\r\nx-padding: 0123"] {
         let served = Served::start();
         let mut stalled = served.connect().await;
         stalled.write_all(sent.as_bytes()).await.unwrap();
@@ -120,7 +121,7 @@ async fn a_connection_without_a_further_request_is_closed() {
     let served = Served::start();
     let mut idle = served.connect().await;
     for _ in 0..3 {
-        idle.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        idle.write_all(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(b"}\n") {
             assert!(idle.read_buf(&mut answer).await.unwrap() > 0, "it ended too early");
@@ -162,7 +163,8 @@ async fn a_body_that_nobody_wants_is_not_waited_for() {
     for line in ["GET /health/live", "POST /health", "POST /nowhere"] {
         let served = Served::start();
         let mut stalled = served.connect().await;
-        let head = format!("{line} HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\nhalf");
+        let head =
+            format!("{line} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\nhalf");
         stalled.write_all(head.as_bytes()).await.unwrap();
         let begun = Instant::now();
         let answer = rest(&mut stalled).await;
@@ -177,7 +179,7 @@ async fn who_takes_nothing_of_the_answers_is_cut_off() {
     let served = Served::start();
     let mut deaf = served.connect().await;
     // Together they are longer than whatever kernels keep for both sides.
-    let head = "GET /weir/v1/openapi.json HTTP/1.1\r\nhost: a\r\n\r\n";
+    let head = "GET /weir/v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
     deaf.write_all(head.repeat(1000).as_bytes()).await.unwrap();
     assert_about(served.wait_for_slot().await, WRITE_TIMEOUT);
     assert!(rest(&mut deaf).await.starts_with("HTTP/1.1 200"));
@@ -199,7 +201,7 @@ async fn an_answer_that_takes_longer_than_a_connection_lasts_comes_to_its_end() 
     };
     let served = Served::serving(|_| Router::new().route("/long", axum::routing::get(long)));
     let mut client = served.connect().await;
-    client.write_all(b"GET /long HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    client.write_all(b"GET /long HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let answer = rest(&mut client).await;
     assert_eq!(answer.matches("minute ").count(), MINUTES, "{answer}");
     assert!(answer.ends_with("\r\n0\r\n\r\n"), "{answer}");

@@ -65,7 +65,7 @@ fn what_is_not_said_is_not_deleted() {
              content-length: {len}\r\n\r\n{body}"
         )
         .unwrap();
-        assert_eq!(read(stream).status, 403, "{request}");
+        assert_eq!(read(stream).status, 421, "{request}");
     }
     assert_eq!(store.records.lock().unwrap().len(), 3);
     assert!(store.deletions.lock().unwrap().is_empty());

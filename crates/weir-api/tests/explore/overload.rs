@@ -82,7 +82,8 @@ fn without_a_store_every_path_says_so() {
     assert!(reply.text.contains("the store is off: [store] enabled = false"), "{reply:?}");
     assert_eq!(read(ask(&api)).status, 409);
     api.shutdown();
-    let starting = Api::bind("127.0.0.1:0".parse().unwrap(), "1", &QueryLimits::default()).unwrap();
+    let starting =
+        Api::bind("127.0.0.1:0".parse().unwrap(), &[], "1", &QueryLimits::default()).unwrap();
     let reply = read(ask(&starting));
     assert_eq!(reply.status, 503);
     assert!(reply.text.contains("weir is starting"), "{reply:?}");

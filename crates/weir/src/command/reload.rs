@@ -100,7 +100,9 @@ pub(crate) fn read(path: &Path, running: &Plan) -> Change {
         );
         return Change::Refused;
     };
-    let is_api_changed = plan.api_listen != running.api_listen || plan.queries != running.queries;
+    let is_api_changed = plan.api_listen != running.api_listen
+        || plan.api_allowed_hosts != running.api_allowed_hosts
+        || plan.queries != running.queries;
     if is_api_changed || plan.log != running.log {
         tracing::warn!("changes of [api] and [log] come into force with the next start");
     }

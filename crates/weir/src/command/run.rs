@@ -165,7 +165,7 @@ impl Running {
 
 fn bind(plan: &Plan) -> Result<Option<Api>> {
     let Some(listen) = plan.api_listen else { return Ok(None) };
-    match Api::bind(listen, env!("CARGO_PKG_VERSION"), &plan.queries) {
+    match Api::bind(listen, &plan.api_allowed_hosts, env!("CARGO_PKG_VERSION"), &plan.queries) {
         Ok(api) => {
             tracing::info!(address = %api.address(), "api listens");
             Ok(Some(api))

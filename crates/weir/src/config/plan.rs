@@ -42,6 +42,8 @@ pub(crate) const STORE: &str = "store";
 pub(crate) struct Plan {
     /// Address of the API; none when it is switched off.
     pub(crate) api_listen: Option<SocketAddr>,
+    /// Names under which the API may be asked, beside its addresses.
+    pub(crate) api_allowed_hosts: Vec<String>,
     /// Bounds of searching and following.
     pub(crate) queries: QueryLimits,
     pub(crate) log: LogPlan,
@@ -162,6 +164,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
     });
     Some(Plan {
         api_listen: api.listen("listen").filter(|_| api.bool("enabled")),
+        api_allowed_hosts: texts(api, "allowed_hosts"),
         queries: api.table("queries").map(queries).unwrap_or_default(),
         log: LogPlan {
             level: tracing::Level::from_str(log.word("level")).unwrap_or(tracing::Level::INFO),

@@ -236,6 +236,14 @@ pub(crate) const TABLES: &[Table] = &[
                  free port, which is printed.",
             ),
             field(
+                "allowed_hosts",
+                Kind::Names,
+                Value("[]"),
+                "Names under which the API may be asked, beside addresses, `localhost` and the \
+                 name of the machine. Requests with another `Host` are answered with 421: else a \
+                 page in a browser could make its own name lead here.",
+            ),
+            field(
                 "queries",
                 Kind::Table(queries::QUERIES),
                 Value("{}"),

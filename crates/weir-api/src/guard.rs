@@ -1,0 +1,158 @@
+//! Who may ask: people and programs, not the pages of strangers that their browsers show.
+//!
+//! Weir knows no users, so whoever reaches the port may ask. A page in a browser reaches what the
+//! browser does. Invariants, for every path: where such a page makes its own name lead to weir (DNS
+//! rebinding), the name in `Host` tells; where it asks weir's address, browsers say its `Origin` or
+//! that the request is `cross-site`; and a body that is not JSON, which a page may send without
+//! asking first, is not read.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::problem::Problem;
+use crate::routes::in_form_of;
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// The names of this machine under which weir may be asked, beside its addresses and `localhost`.
+#[derive(Debug, Clone)]
+pub(crate) struct Names(Arc<[String]>);
+
+impl Names {
+    /// Those that are configured, and what the machine calls itself.
+    pub(crate) fn new(configured: &[String]) -> Self {
+        let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let localhost = "localhost".to_owned();
+        let all = configured.iter().cloned().chain([machine, localhost]);
+        Self(all.map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect())
+    }
+
+    /// Whether a host, with a port or without, is an address or one of the names.
+    fn has(&self, host: &str) -> bool {
+        if host.parse::<SocketAddr>().is_ok() {
+            return true;
+        }
+        let Ok(authority) = host.parse::<Authority>() else { return false };
+        let name = authority.host();
+        let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        is_address || self.0.contains(&name)
+    }
+
+    /// What is wrong with who asks, or with how.
+    fn refusal(&self, method: &Method, headers: &HeaderMap) -> Option<Problem> {
+        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+        let host = text(header::HOST);
+        if let Some(host) = host.filter(|host| !self.has(host)) {
+            let shown: String = host.chars().take(80).collect();
+            let title = format!(
+                "weir does not know {shown:?} as a name of its own: ask by its address, or add the name to api.allowed_hosts"
+            );
+            return Some(Problem::new(StatusCode::MISDIRECTED_REQUEST, title));
+        }
+        let is_same = |origin: &str| {
+            let from = origin.split_once("://").map(|(_, from)| from);
+            from.is_some_and(|from| Some(from) == host)
+        };
+        let is_embedded = || {
+            let is_foreign = matches!(text(FETCH_SITE), Some("cross-site" | "same-site"));
+            is_foreign && text(FETCH_MODE) != Some("navigate")
+        };
+        if text(header::ORIGIN).is_some_and(|origin| !is_same(origin)) || is_embedded() {
+            let title = "the page of another site must not ask weir";
+            return Some(Problem::new(StatusCode::FORBIDDEN, title));
+        }
+        let is_json = |media: &str| {
+            let media = media.split(';').next().unwrap_or_default();
+            media.trim().eq_ignore_ascii_case("application/json")
+        };
+        let has_body = headers.contains_key(header::TRANSFER_ENCODING)
+            || text(header::CONTENT_LENGTH).is_some_and(|len| len != "0");
+        let is_wrong = has_body && !text(header::CONTENT_TYPE).is_some_and(is_json);
+        if *method == Method::POST && is_wrong {
+            let title = "the body must be sent as application/json (Content-Type)";
+            return Some(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, title));
+        }
+        None
+    }
+}
+
+/// Refuses what may come from the page of a stranger.
+pub(crate) async fn guard(State(names): State<Names>, request: Request, next: Next) -> Response {
+    match names.refusal(request.method(), request.headers()) {
+        Some(problem) => in_form_of(request.uri(), problem),
+        None => next.run(request).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(method: &Method, headers: &[(&str, &str)]) -> u16 {
+        let names = Names::new(&["logs.example".to_owned()]);
+        let headers: HeaderMap = headers
+            .iter()
+            .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
+            .collect();
+        let problem = names.refusal(method, &headers);
+        problem.map_or(200, |problem| problem.code().as_u16())
+    }
+
+    #[test]
+    fn addresses_and_names_of_this_machine_may_be_asked_others_not() {
+        let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let known =
+            ["127.0.0.1:7080", "[::1]:7080", "[::1]", "10.1.2.3", "localhost", "LOCALHOST:1"];
+        for host in known.into_iter().chain(["logs.example", "Logs.Example.:7080", &machine]) {
+            assert_eq!(status(&Method::GET, &[("host", host)]), 200, "{host}");
+        }
+        for host in
+            ["evil.example", "localhost.evil.example:7080", "127.0.0.1.evil.example", "", "a b"]
+        {
+            assert_eq!(status(&Method::GET, &[("host", host)]), 421, "{host}");
+        }
+        assert_eq!(status(&Method::GET, &[]), 200, "no browser leaves it out");
+    }
+
+    #[test]
+    fn pages_of_others_ask_in_vain() {
+        let host = ("host", "127.0.0.1:7080");
+        let with = |name, value| status(&Method::GET, &[host, (name, value)]);
+        for origin in
+            ["http://evil.example", "null", "http://127.0.0.1:8080", "http://localhost:7080"]
+        {
+            assert_eq!(with("origin", origin), 403, "{origin}");
+        }
+        assert_eq!(with("origin", "http://127.0.0.1:7080"), 200);
+        assert_eq!(with("sec-fetch-site", "cross-site"), 403);
+        assert_eq!(with("sec-fetch-site", "same-origin"), 200);
+        let link = [host, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+        assert_eq!(status(&Method::GET, &link), 200, "a link that somebody follows");
+    }
+
+    #[test]
+    fn only_json_is_read() {
+        let host = ("host", "127.0.0.1:7080");
+        let with_body = |media: Option<&str>| {
+            let media = media.map(|media| ("content-type", media));
+            let len = ("content-length", "2");
+            let headers: Vec<_> = [host, len].into_iter().chain(media).collect();
+            status(&Method::POST, &headers)
+        };
+        for media in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp"] {
+            assert_eq!(with_body(Some(media)), 415, "{media}");
+        }
+        assert_eq!(with_body(None), 415);
+        assert_eq!(with_body(Some("application/JSON; charset=utf-8")), 200);
+        assert_eq!(status(&Method::POST, &[host, ("transfer-encoding", "chunked")]), 415);
+        assert_eq!(status(&Method::POST, &[host, ("content-length", "0")]), 200);
+    }
+}
