@@ -84,6 +84,13 @@ impl Secret {
         }
     }
 
+    /// The secrets of a list separated by commas, without the white space around them. `None` when
+    /// one is empty: a list of which a part is missing must not pass for a shorter one.
+    pub fn list(&self) -> Option<Vec<&str>> {
+        let all = self.0.split(',').map(str::trim);
+        all.map(|secret| Some(secret).filter(|secret| !secret.is_empty())).collect()
+    }
+
     /// The value, for the one place that sends it.
     pub fn expose(&self) -> &str {
         &self.0
@@ -130,6 +137,15 @@ mod tests {
     #[test]
     fn the_final_newline_of_a_file_is_not_part_of_the_secret() {
         assert_eq!(from_bytes(b"abc-123\n").unwrap().expose(), "abc-123");
+    }
+
+    #[test]
+    fn a_list_with_an_empty_secret_is_none() {
+        let list = |text: &str| Secret::new(text.to_owned()).list().map(|all| all.join("|"));
+        assert_eq!(list("a, b,c ").as_deref(), Some("a|b|c"));
+        for text in ["", ",", "a,", ",a", "a, ,b"] {
+            assert_eq!(list(text), None, "{text:?}");
+        }
     }
 
     #[test]

@@ -20,7 +20,8 @@ use super::listen::{Answer, Body, BodyError, Refusal, Request, Site};
 /// What the intake knows beside the request.
 pub(super) struct Intake {
     /// Keys that clients must send one of; none = whoever reaches the port may send.
-    keys: Vec<String>,
+    /// Keys of which a client must send one; `None` when it need not.
+    keys: Option<Vec<String>>,
     scratch: RefCell<Scratch>,
 }
 
@@ -60,11 +61,11 @@ impl<'a> Route<'a> {
 impl Intake {
     /// With the keys, separated by commas, that clients must send one of.
     pub(super) fn new(keys: Option<&Secret>) -> Self {
-        let keys = keys.map_or("", Secret::expose).split(',').map(str::trim);
-        Self {
-            keys: keys.filter(|key| !key.is_empty()).map(str::to_owned).collect(),
-            scratch: RefCell::default(),
-        }
+        // A list that is not valid, which the configuration refuses, lets nobody in.
+        let list = |keys: &Secret| {
+            keys.list().unwrap_or_default().into_iter().map(str::to_owned).collect()
+        };
+        Self { keys: keys.map(list), scratch: RefCell::default() }
     }
 
     /// Does what a request asks for.
@@ -88,9 +89,7 @@ impl Intake {
             let detail = format!("this path takes {} only", route.method());
             return Err(error(StatusCode::METHOD_NOT_ALLOWED, &detail));
         }
-        if self.keys.is_empty() {
-            return Ok(route);
-        }
+        let Some(keys) = &self.keys else { return Ok(route) };
         let in_path = if let Route::LegacyLogs(key) = route { key } else { None };
         let in_header = head.headers.get("dd-api-key").and_then(|value| value.to_str().ok());
         let in_query = || query(head).find(|(name, _)| matches!(&**name, "dd-api-key" | "api_key"));
@@ -100,18 +99,9 @@ impl Intake {
         };
         match key {
             None => Err(error(StatusCode::UNAUTHORIZED, "the header DD-API-KEY is missing")),
-            Some(key) if self.knows(&key) => Ok(route),
+            Some(key) if is_among(keys, &key) => Ok(route),
             Some(_) => Err(error(StatusCode::FORBIDDEN, "the API key is not valid")),
         }
-    }
-
-    /// Compares without telling by the time it takes how much of a key was right.
-    fn knows(&self, key: &str) -> bool {
-        let differs = |known: &String| {
-            let pairs = known.bytes().zip(key.bytes());
-            pairs.fold(known.len() ^ key.len(), |bits, (a, b)| bits | usize::from(a ^ b))
-        };
-        self.keys.iter().map(differs).filter(|differs| *differs == 0).count() > 0
     }
 
     async fn logs(&self, site: &Site, mut request: Request, route: Route<'_>) -> Answer {
@@ -281,4 +271,12 @@ fn refused(refusal: &Refusal) -> Answer {
             error(StatusCode::PAYLOAD_TOO_LARGE, "a log does not fit with what rules add to it")
         }
     }
+}
+/// Compares without telling by the time it takes how much of a key was right.
+fn is_among(keys: &[String], key: &str) -> bool {
+    let differs = |known: &String| {
+        let pairs = known.bytes().zip(key.bytes());
+        pairs.fold(known.len() ^ key.len(), |bits, (a, b)| bits | usize::from(a ^ b))
+    };
+    keys.iter().map(differs).filter(|differs| *differs == 0).count() > 0
 }

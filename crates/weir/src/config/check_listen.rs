@@ -18,6 +18,12 @@ use super::text::Place;
 /// All checks of one source.
 pub(crate) fn listener(section: &Section, diagnostics: &mut Diagnostics) {
     secret_file(section, "api_keys", diagnostics);
+    if section.secret("api_keys").is_some_and(|keys| keys.list().is_none()) {
+        let message = "one of the keys is empty: whoever sends none would be let in";
+        diagnostics
+            .error(section.place("api_keys"), &section.key_path("api_keys"), message.to_owned())
+            .help("separate keys by single commas, and check that everything they are put together from is set");
+    }
     if let Some(tls) = section.table("tls") {
         readable_file(tls, "cert_file", "CERTIFICATE", diagnostics);
         readable_file(tls, "key_file", "PRIVATE KEY", diagnostics);
