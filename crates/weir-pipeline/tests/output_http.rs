@@ -61,6 +61,12 @@ enum Act {
     Say(u16),
     /// Asks to be left alone for a second.
     Later,
+    /// Takes the request, and says more about that than anybody reads.
+    Talk,
+    /// Takes the request, and announces an answer that does not come to its end.
+    Mumble,
+    /// Takes the request, and closes the connection inside its answer.
+    BreakOff,
     /// Closes the connection.
     Reset,
     /// Never answers.
@@ -109,6 +115,7 @@ fn serve(stream: TcpStream, script: &Mutex<VecDeque<Act>>, then: Act, taken: &Mu
         let status = match act {
             Act::Say(status) => status,
             Act::Later => 429,
+            Act::Talk | Act::Mumble | Act::BreakOff => 200,
             Act::Reset => return,
             Act::Hang => {
                 // Until the client gives up.
@@ -124,8 +131,14 @@ fn serve(stream: TcpStream, script: &Mutex<VecDeque<Act>>, then: Act, taken: &Mu
             taken.lock().unwrap().push(request);
         }
         let later = if matches!(act, Act::Later) { "Retry-After: 1\r\n" } else { "" };
-        let answer = format!("HTTP/1.1 {status} x\r\n{later}Content-Length: 0\r\n\r\n");
-        if writer.write_all(answer.as_bytes()).is_err() {
+        let (len, said) = match act {
+            Act::Talk => (1 << 20, 1 << 20),
+            Act::Mumble | Act::BreakOff => (100, 10),
+            _ => (0, 0),
+        };
+        let head = format!("HTTP/1.1 {status} x\r\n{later}Content-Length: {len}\r\n\r\n");
+        let answer = [head.as_bytes(), &vec![b'x'; said]].concat();
+        if writer.write_all(&answer).is_err() || matches!(act, Act::BreakOff) {
             return;
         }
     }
@@ -236,6 +249,20 @@ fn failures_are_tried_again_and_nothing_is_lost() {
     assert_eq!(server.bodies(), ["one", "two"]);
     let (ledger, _dir) = rig.finish();
     assert_eq!((ledger.book.delivered, ledger.book.dead_lettered), (2, 0));
+}
+
+#[test]
+fn what_was_taken_is_delivered_whatever_the_rest_of_the_answer_is() {
+    let server = Server::start(&[Act::Talk, Act::Mumble, Act::BreakOff], Act::Say(200));
+    let mut rig = start(&server, |plan| plan.requests.request_timeout = Duration::from_millis(300));
+    let texts = ["one", "two", "three", "four"];
+    for text in texts {
+        rig.append(1, &[Line::new(text)]);
+        rig.drain();
+    }
+    assert_eq!(server.bodies(), texts);
+    let (ledger, _dir) = rig.finish();
+    assert_eq!((ledger.book.delivered, ledger.book.resent), (4, 0));
 }
 
 #[test]

@@ -24,6 +24,11 @@ impl Answer {
     pub(crate) fn of_collector(&self) -> Verdict {
         let body: Option<Body> = serde_json::from_slice(&self.body).ok();
         match (self.status, &body) {
+            (200, _) if !self.is_whole => self.retry(
+                "garbage",
+                "broke off its answer, or says more than a collector does",
+                false,
+            ),
             (200, Some(body)) => self.by_code(body),
             (200, None) if self.body.is_empty() => delivered(None, false),
             (200, None) => self.retry(
@@ -118,7 +123,7 @@ mod tests {
 
     fn verdict(status: u16, body: &str) -> Verdict {
         let body = body.as_bytes().to_vec();
-        Answer { status, retry_after: None, is_splunk: false, body }.of_collector()
+        Answer { status, retry_after: None, is_splunk: false, body, is_whole: true }.of_collector()
     }
 
     fn word(status: u16, code: u16) -> &'static str {

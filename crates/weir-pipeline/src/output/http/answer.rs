@@ -46,7 +46,13 @@ mod tests {
     #[test]
     fn every_status_has_its_verdict() {
         let word = |status| {
-            let answer = Answer { status, retry_after: None, is_splunk: false, body: Vec::new() };
+            let answer = Answer {
+                status,
+                retry_after: None,
+                is_splunk: false,
+                body: Vec::new(),
+                is_whole: false,
+            };
             match answer.of_status() {
                 Verdict::Delivered { .. } => "delivered",
                 Verdict::TooLarge => "split",

@@ -10,6 +10,9 @@ pub(crate) struct Answer {
     /// It names itself Splunk, whose behaviour in detail is known.
     pub(crate) is_splunk: bool,
     pub(crate) body: Vec<u8>,
+    /// The body is all that the destination had to say: it ended properly, within what is read of
+    /// an answer.
+    pub(crate) is_whole: bool,
 }
 
 /// What to do.

@@ -1,12 +1,14 @@
 //! HTTP/1.1 to one collector over a few kept connections.
 //!
 //! Invariants: a connection carries one request at a time; it goes back to the pool only after a
-//! complete, well-formed answer; every request has a deadline; answers are read up to a bound.
+//! complete, well-formed answer; every request has a deadline; answers are read up to a bound, and
+//! what a status says does not depend on whether its text comes to an end.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response};
@@ -127,38 +129,24 @@ impl Client {
         };
         let channel = channel.cloned().unwrap_or_else(|| connection.channel.clone());
         let request = self.request(path, body, &channel)?;
-        let exchange = self.exchange(&mut connection, request);
-        match tokio::time::timeout(self.timeout, exchange).await {
-            Ok(Ok(answer)) => {
-                self.lock().push(connection);
-                Ok(Reply { answer, channel })
-            }
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(SendError::Timeout { target: self.target(), after: self.timeout }),
+        let deadline = Instant::now() + self.timeout;
+        let response = tokio::time::timeout_at(deadline, connection.sender.send_request(request))
+            .await
+            .map_err(|_| SendError::Timeout { target: self.target(), after: self.timeout })?
+            .map_err(|e| self.broken(&e))?;
+        let answer = self.answer(response, deadline).await;
+        if answer.is_whole {
+            self.lock().push(connection);
         }
+        Ok(Reply { answer, channel })
     }
 
-    async fn exchange(
-        &self,
-        connection: &mut Connection,
-        request: Request<Outgoing>,
-    ) -> Result<Answer, SendError> {
-        let response =
-            connection.sender.send_request(request).await.map_err(|e| self.broken(&e))?;
+    async fn answer(&self, response: Response<Incoming>, deadline: Instant) -> Answer {
         let (status, retry_after) = (response.status().as_u16(), self.retry_after(&response));
         let server = response.headers().get(header::SERVER);
         let is_splunk = server.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"splunkd"));
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        match body {
-            Ok(body) => Ok(Answer { status, retry_after, is_splunk, body: body.to_bytes().into() }),
-            // The status line is what counts for a refusal; success needs the whole answer.
-            Err(error) if (200..300).contains(&status) => Err(SendError::Broken {
-                target: self.target(),
-                kind: "garbage",
-                problem: format!("broke off its answer: {error}"),
-            }),
-            Err(_) => Ok(Answer { status, retry_after, is_splunk, body: Vec::new() }),
-        }
+        let (body, is_whole) = read_answer(response.into_body(), deadline).await;
+        Answer { status, retry_after, is_splunk, body, is_whole }
     }
 
     fn take_idle(&self) -> Option<Connection> {
@@ -227,6 +215,25 @@ impl Client {
             ("reset", format!("closed the connection before it answered ({error}{cause})"))
         };
         SendError::Broken { target: self.target(), kind, problem }
+    }
+}
+
+/// Reads a body up to the bound; false when it goes on behind that, or when its end does not come.
+async fn read_answer(mut body: Incoming, deadline: Instant) -> (Vec<u8>, bool) {
+    let mut read = Vec::new();
+    loop {
+        let frame = match tokio::time::timeout_at(deadline, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(None) => return (read, true),
+            Ok(Some(Err(_))) | Err(_) => return (read, false),
+        };
+        let Some(data) = frame.data_ref() else { continue };
+        let room = ANSWER_BYTES_MAX - read.len();
+        if data.len() > room {
+            read.extend_from_slice(&data[..room]);
+            return (read, false);
+        }
+        read.extend_from_slice(data);
     }
 }
 
