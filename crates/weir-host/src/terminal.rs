@@ -1,21 +1,25 @@
-//! Text from a log as it may be shown on a terminal.
+//! Text that somebody else wrote (a record, the name of a file, an answer) as it may be shown on a
+//! terminal.
 //!
-//! Invariant: nothing in the result moves the cursor, changes a colour or turns the direction of what
-//! follows it.
+//! Invariant: nothing in the result moves the cursor, changes a colour, turns the direction of what
+//! follows it, or stands there without being seen. What joins characters of a script or an emoji
+//! (U+200C, U+200D) stays.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
-/// The text with everything that a terminal would obey written as an escape; a tab stays.
+/// The text with everything that a terminal would obey or not show written as an escape; a tab
+/// stays.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_obeyed) {
+    if !text.contains(is_escaped) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         // Writing to a string cannot fail.
         let _ = match c {
-            c if !is_obeyed(c) => shown.write_char(c),
+            c if !is_escaped(c) => shown.write_char(c),
             c if c.is_control() => write!(shown, "{}", c.escape_default()),
             c => write!(shown, "{}", c.escape_unicode()),
         };
@@ -23,11 +27,45 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Control characters, and marks that turn the direction of the text behind them.
-fn is_obeyed(c: char) -> bool {
-    let turns =
-        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || (c.is_control() && c != '\t')
+/// As [`printable`], of text in lines.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c| c != '\n' && is_escaped(c)) {
+        return Cow::Borrowed(text);
+    }
+    let lines: Vec<_> = text.split('\n').map(printable).collect();
+    Cow::Owned(lines.join("\n"))
+}
+
+/// Characters beside the control characters that are not shown as they are.
+const ESCAPED: &[RangeInclusive<char>] = &[
+    // Soft hyphen, joiners and fillers that are not seen.
+    '\u{ad}'..='\u{ad}',
+    '\u{34f}'..='\u{34f}',
+    '\u{115f}'..='\u{1160}',
+    '\u{17b4}'..='\u{17b5}',
+    '\u{180e}'..='\u{180e}',
+    '\u{3164}'..='\u{3164}',
+    '\u{ffa0}'..='\u{ffa0}',
+    // Spaces without width.
+    '\u{200b}'..='\u{200b}',
+    '\u{feff}'..='\u{feff}',
+    // Marks of direction, and separators of lines and paragraphs.
+    '\u{61c}'..='\u{61c}',
+    '\u{200e}'..='\u{200f}',
+    '\u{2028}'..='\u{202e}',
+    // Invisible operators and isolates.
+    '\u{2060}'..='\u{206f}',
+    // Annotations, and tags: text that is only there for machines.
+    '\u{fff9}'..='\u{fffb}',
+    '\u{e0000}'..='\u{e007f}',
+];
+
+/// Control characters, marks that turn the direction of the text behind them, and what is not seen.
+fn is_escaped(c: char) -> bool {
+    match c {
+        '\t' | ' '..='~' => false,
+        c => c.is_control() || ESCAPED.iter().any(|range| range.contains(&c)),
+    }
 }
 
 #[cfg(test)]
@@ -41,9 +79,13 @@ mod tests {
             ("\u{1b}[2Jx\u{7}\r", "\\u{1b}[2Jx\\u{7}\\r"),
             ("\u{9b}1m\u{7f}", "\\u{9b}1m\\u{7f}"),
             ("\u{202e}x\u{2066}", "\\u{202e}x\\u{2066}"),
+            ("a\u{200b}b\u{feff}c\u{ad}d", "a\\u{200b}b\\u{feff}c\\u{ad}d"),
+            ("\u{2028}\u{2029}\u{e0041}", "\\u{2028}\\u{2029}\\u{e0041}"),
+            ("\u{1f468}\u{200d}\u{1f467}", "\u{1f468}\u{200d}\u{1f467}"),
         ];
         for (text, want) in cases {
             assert_eq!(printable(text), want);
+            assert_eq!(printable_lines(&format!("{text}\n{text}")), format!("{want}\n{want}"));
         }
     }
 }

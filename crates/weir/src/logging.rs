@@ -1,7 +1,7 @@
 //! Weir's own log on stderr: JSON lines for machines, short lines for people.
 //!
-//! Invariants: a log line is one line; what repeats is held back by the component that says it,
-//! not here.
+//! Invariants: a log line is one line, and a terminal obeys nothing in it but the colour of its
+//! level; what repeats is held back by the component that says it, not here.
 
 use std::io::{self, IsTerminal as _};
 use std::str::FromStr as _;
@@ -15,6 +15,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use weir_host::terminal::printable;
 use weir_host::units::format_rfc3339;
 use weir_host::{Clock as _, RealClock};
 
@@ -90,8 +91,9 @@ where
             Level::DEBUG | Level::TRACE => word,
         };
         write!(writer, "{} {word} ", time.get(11..23).unwrap_or(&time))?;
-        context.field_format().format_fields(writer.by_ref(), event)?;
-        writeln!(writer)
+        let mut text = String::new();
+        context.field_format().format_fields(Writer::new(&mut text), event)?;
+        writeln!(writer, "{}", printable(&text))
     }
 }
 

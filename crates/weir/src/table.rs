@@ -1,4 +1,8 @@
-//! Plain tables: columns that line up, no borders, nothing cut.
+//! Plain tables: columns that line up, no borders, nothing cut, nothing that a terminal obeys.
+
+use std::borrow::Cow;
+
+use weir_host::terminal::printable;
 
 /// Rows under a head. Cells of the first column are set left, all others right.
 #[derive(Debug, Default)]
@@ -14,7 +18,12 @@ impl Table {
     }
 
     /// Adds a row.
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    pub(crate) fn row(&mut self, mut cells: Vec<String>) {
+        for cell in &mut cells {
+            if let Cow::Owned(shown) = printable(cell) {
+                *cell = shown;
+            }
+        }
         self.rows.push(cells);
     }
 
@@ -30,6 +39,7 @@ impl Table {
 
     /// The table as text, with one more column that is set left.
     pub(crate) fn with_last(&self, title: &str, cells: impl Iterator<Item = String>) -> String {
+        let cells = cells.map(|cell| printable(&cell).into_owned());
         let cells = std::iter::once(title.to_owned()).chain(cells);
         let line =
             |(line, cell): (&str, String)| format!("{line}  {cell}").trim_end().to_owned() + "\n";

@@ -1,9 +1,13 @@
 //! What is particular to terminals: whether to colour, and writing to a pipe that may close.
 //!
 //! Invariants: data goes to stdout, everything else to stderr; a closed pipe ends the command
-//! quietly, as `head` expects.
+//! quietly, as `head` expects; of text for people a terminal obeys nothing but the colours that
+//! [`Paint`] puts there, whoever wrote what stands in it.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
+
+use weir_host::terminal::printable_lines;
 
 /// `--color`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -103,7 +107,38 @@ fn decide(
     }
 }
 
-/// Writes data to stdout. `Ok(false)`: nobody reads any more.
+/// Text for people: everything but the colours of [`Paint`] as [`printable_lines`] has it.
+fn shown(text: &str) -> Cow<'_, str> {
+    if !text.contains('\u{1b}') {
+        return printable_lines(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\u{1b}') {
+        let (before, escape) = rest.split_at(at);
+        shown.push_str(&printable_lines(before));
+        let len = color_len(escape).unwrap_or(1);
+        let (escape, behind) = escape.split_at(len);
+        shown.push_str(&if len > 1 { Cow::Borrowed(escape) } else { printable_lines(escape) });
+        rest = behind;
+    }
+    shown.push_str(&printable_lines(rest));
+    Cow::Owned(shown)
+}
+
+/// Length of a sequence that sets a colour.
+fn color_len(escape: &str) -> Option<usize> {
+    let codes = escape.strip_prefix("\u{1b}[")?;
+    let len = codes.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+    codes[len..].starts_with('m').then_some(len + 3)
+}
+
+/// Writes text for people to stdout. `Ok(false)`: nobody reads any more.
+pub(crate) fn print_text(text: &str) -> io::Result<bool> {
+    print_data(&shown(text))
+}
+
+/// Writes data to stdout, as it is. `Ok(false)`: nobody reads any more.
 pub(crate) fn print_data(text: &str) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -142,18 +177,29 @@ fn width(is_terminal: bool) -> usize {
 
 /// Writes a note for people to stderr. Where nobody can read it, nothing is left to be done.
 pub(crate) fn note(text: &str) {
-    let _nobody_reads = writeln!(io::stderr().lock(), "{text}");
+    let _nobody_reads = writeln!(io::stderr().lock(), "{}", shown(text));
 }
 
 /// Writes a note over the one before: for progress on a terminal.
 pub(crate) fn note_in_place(text: &str) {
     let mut out = io::stderr().lock();
-    let _nobody_reads = write!(out, "\r\u{1b}[K{text}").and_then(|()| out.flush());
+    let _nobody_reads = write!(out, "\r\u{1b}[K{}", shown(text)).and_then(|()| out.flush());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_text_for_people_a_terminal_obeys_only_colours() {
+        let painted = Paint::on().paint(Style::Bad, "error");
+        let text = format!("{painted}: a\u{1b}[2Jb\u{202e}c\r\n\u{1b}]0;title\u{7}d\u{1b}");
+        let want = format!(
+            "{painted}: a\\u{{1b}}[2Jb\\u{{202e}}c\\r\n\\u{{1b}}]0;title\\u{{7}}d\\u{{1b}}"
+        );
+        assert_eq!(shown(&text), want);
+        assert_eq!(shown("plain\ttext\n"), "plain\ttext\n");
+    }
 
     #[test]
     fn colour_follows_flag_then_environment_then_terminal() {

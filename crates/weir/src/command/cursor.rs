@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::command::config::locate;
 use crate::exit::{Exit, ExitError};
 use crate::table::Table;
-use crate::term::print_data;
+use crate::term::{print_data, print_text};
 
 /// Runs the command.
 pub(crate) fn run(command: &CursorCommand) -> Result<Exit> {
@@ -121,7 +121,7 @@ fn drop_cursor(name: &str, config: &ConfigArgs) -> Result<Exit> {
         let message = format!("there is no cursor {name:?}; there are: {known}");
         return Err(ExitError::with(Exit::NotFound, message));
     };
-    print_data(&format!("dropped {name}: {} records given up\n", group_digits(records)))?;
+    print_text(&format!("dropped {name}: {} records given up\n", group_digits(records)))?;
     Ok(Exit::Ok)
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
+use weir_host::terminal::printable;
 use weir_host::units::{format_rfc3339, group_digits};
 use weir_host::{RealClock, RealDisk};
 use weir_pipeline::output::OutputContext;
@@ -68,9 +69,9 @@ fn line(letter: &DeadLetter, output: Output) -> Result<String> {
         return Ok(serde_json::to_string(letter)? + "\n");
     }
     let body = String::from_utf8_lossy(&letter.record.body);
-    let body: String = body.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let time = format_rfc3339(letter.time_ns);
-    Ok(format!("{time} {} {}: {body}\n", letter.output, letter.reason))
+    let line = format!("{time} {} {}: {body}", letter.output, letter.reason);
+    Ok(printable(&line).into_owned() + "\n")
 }
 
 fn resend(

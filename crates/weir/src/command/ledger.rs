@@ -10,7 +10,7 @@ use crate::cli::{ApiArgs, Output};
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::table::Table;
-use crate::term::{ColorChoice, Paint, Style, print_data};
+use crate::term::{ColorChoice, Paint, Style, print_data, print_text};
 
 /// Runs the command.
 pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<Exit> {
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<
         serde_json::from_str(&body).context("the ledger is not as this release of weir has it")?;
     match output {
         Output::Json => print_data(&body)?,
-        Output::Text => print_data(&text(&ledger, Paint::for_stdout(color)))?,
+        Output::Text => print_text(&text(&ledger, Paint::for_stdout(color)))?,
     };
     Ok(if ledger.balanced { Exit::Ok } else { Exit::Broken })
 }

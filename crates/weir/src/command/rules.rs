@@ -8,7 +8,7 @@ use crate::cli::{ApiArgs, Output};
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::table::Table;
-use crate::term::{ColorChoice, Paint, Style, note, print_data};
+use crate::term::{ColorChoice, Paint, Style, note, print_data, print_text};
 
 /// Runs the command.
 pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<Exit> {
@@ -17,7 +17,7 @@ pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<
         .context("the rules are not as this release of weir has them")?;
     match output {
         Output::Json => print_data(&body)?,
-        Output::Text => print_data(&text(&rules, Paint::for_stdout(color)))?,
+        Output::Text => print_text(&text(&rules, Paint::for_stdout(color)))?,
     };
     if rules.rules.is_empty() {
         note("there are no rules: every record goes to every output");

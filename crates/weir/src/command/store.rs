@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::command::config::locate;
 use crate::exit::Exit;
 use crate::table::Table;
-use crate::term::{ColorChoice, Paint, Style, note, print_data};
+use crate::term::{ColorChoice, Paint, Style, note, print_data, print_text};
 use progress::{Progress, Total};
 
 mod delete;
@@ -35,7 +35,7 @@ pub(crate) fn run(command: &StoreCommand, color: ColorChoice) -> Result<Exit> {
                 .context("the store's figures are not as this release of weir has them")?;
             match output {
                 Output::Json => print_data(&body)?,
-                Output::Text => print_data(&text(&store, Paint::for_stdout(color)))?,
+                Output::Text => print_text(&text(&store, Paint::for_stdout(color)))?,
             };
             Ok(Exit::Ok)
         }
@@ -72,7 +72,7 @@ fn verify(args: &ConfigArgs) -> Result<Exit> {
     });
     read.context("no store was verified (--config says where one is)")?;
     progress.end();
-    print_data(&faults)?;
+    print_text(&faults)?;
     let (count, records) = (group_digits(segments), group_digits(rows));
     note(&format!("{count} {} with {records} records", segments_word(segments)));
     if spare > 0 {
