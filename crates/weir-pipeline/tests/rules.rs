@@ -174,6 +174,23 @@ fn later_actions_see_what_earlier_ones_did() {
 }
 
 #[test]
+fn host_and_service_that_rules_set_are_those_of_the_record() {
+    let rules = acting(vec![
+        Action::Parse(vec![BodyFormat::Json]),
+        set("host", "{@machine}"),
+        set("service", "{service} on {host}"),
+        set("message", "{host}"),
+    ]);
+    let outcome = outcome(&rules, r#"{"machine":"web1"}"#);
+    let record = outcome.record.as_ref().unwrap();
+    assert_eq!(record.resource.text("host.name"), Some("web1"));
+    assert_eq!(record.resource.text("service.name"), Some("shop on web1"));
+    assert_eq!(record.resource.text("k8s.namespace.name"), Some("prod"));
+    assert_eq!(message(&outcome), "web1");
+    assert_eq!(attributes(&outcome), r#"{"machine":"web1"}"#);
+}
+
+#[test]
 fn attributes_of_a_json_body_can_be_asked_for_and_removed() {
     let rules = [RulePlan {
         actions: vec![Action::Remove("secret".to_owned())],

@@ -50,6 +50,8 @@ pub enum Target {
     Message,
     /// The severity.
     Status,
+    /// An attribute of whoever produced the record: of its resource, which counts before its own.
+    Resource(&'static str),
     /// An attribute.
     Attribute(String),
 }
@@ -71,15 +73,15 @@ pub enum SetValue {
 
 impl Target {
     /// The target of that name: `message`, `status`, `@attribute`, or a reserved key, which
-    /// becomes the attribute that stands for it.
+    /// becomes the attribute that stands for it, of the resource or the record.
     pub fn of(name: &str) -> Option<Self> {
         Some(match super::template::field(name)? {
             Field::Message => Self::Message,
             Field::Attribute(path) => Self::Attribute(path),
             Field::Reserved(key) => match key {
                 Reserved::Status => Self::Status,
-                Reserved::Host => Self::Attribute("host.name".to_owned()),
-                Reserved::Service => Self::Attribute("service.name".to_owned()),
+                Reserved::Host => Self::Resource("host.name"),
+                Reserved::Service => Self::Resource("service.name"),
                 Reserved::TraceId
                 | Reserved::SpanId
                 | Reserved::SourceId
@@ -229,8 +231,9 @@ fn set(
                 draft.severity = status.severity();
             }
         }
+        (Target::Resource(path), Scalar::Text(_)) => draft.set_resource(path, text),
         // Refused where the configuration is read.
-        (Target::Message | Target::Status, _) => {}
+        (Target::Message | Target::Status | Target::Resource(_), _) => {}
     }
 }
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use weir_codec::{Attributes, Renames, Scalar, Stated, severity_of_escaped_text, severity_of_text};
 use weir_expr::{Body, Constants, Field, Fields, Reserved, Status, Value, Visitor, tag_path};
-use weir_model::{RecordFlags, RecordView, Severity, unescape_json_into};
+use weir_model::limits::RESOURCE_BYTES_MAX;
+use weir_model::{RecordFlags, RecordView, Resource, Severity, unescape_json_into};
 
 /// What all records of a batch have in common.
 #[derive(Debug, Default)]
@@ -128,6 +129,8 @@ pub(crate) struct Draft {
     pub(super) wrapped: Attributes,
     pub(super) message: Message,
     pub(super) are_attributes_changed: bool,
+    /// What rules set in the resource: paths with their texts.
+    resource: Vec<(&'static str, Vec<u8>)>,
     pub(super) severity: Severity,
     pub(super) timestamp_ns: i64,
     /// What the body says about its severity.
@@ -153,6 +156,7 @@ impl Draft {
         self.message.is_made = false;
         self.message.is_changed = false;
         self.are_attributes_changed = false;
+        self.resource.clear();
         self.stated = Severity::UNSPECIFIED;
         self.of_text.set(None);
         self.severity = view.severity;
@@ -215,10 +219,29 @@ impl Draft {
         self.of_text.set(None);
     }
 
+    /// Gives the record another resource, in which this is so.
+    pub(super) fn set_resource(&mut self, path: &'static str, text: Vec<u8>) {
+        self.resource.retain(|(known, _)| *known != path);
+        self.resource.push((path, text));
+    }
+
+    /// The resource that rules gave to the record in place of its own, as it stands in a frame.
+    pub(super) fn changed_resource(&self, origin: &Origin) -> Option<Vec<u8>> {
+        if self.resource.is_empty() {
+            return None;
+        }
+        let mut resource = Resource::decode(&origin.encoded);
+        for (path, text) in &self.resource {
+            resource.set(path, &*String::from_utf8_lossy(text));
+        }
+        Some(resource.encode()).filter(|encoded| encoded.len() <= RESOURCE_BYTES_MAX)
+    }
+
     /// Something was changed.
     pub(super) fn is_changed(&self, view: &RecordView<'_>) -> bool {
         self.message.is_changed
             || self.are_attributes_changed
+            || !self.resource.is_empty()
             || self.severity != view.severity
             || self.timestamp_ns != view.timestamp_ns
     }
@@ -261,6 +284,10 @@ impl Draft {
         key: Reserved,
         visit: &mut Visitor<'_>,
     ) {
+        let set = self.resource.iter().find(|(path, _)| key.resource_paths().contains(path));
+        if let Some((_, text)) = set {
+            return visit(Value::Text(text));
+        }
         if origin.first(key.resource_paths(), visit) {
             return;
         }
@@ -325,6 +352,7 @@ impl Draft {
         for attributes in [&origin.resource, &self.own, &self.inside] {
             attributes.iter().for_each(|(_, scalar)| visit(value(scalar)));
         }
+        self.resource.iter().for_each(|(_, text)| visit(Value::Text(text)));
         for key in [Reserved::Source, Reserved::Status, Reserved::IoStream] {
             self.reserved(origin, view, key, visit);
         }

@@ -166,6 +166,8 @@ struct Changed {
     message: Option<std::ops::Range<usize>>,
     /// The new attributes in `bytes`; `None` when they are the old ones.
     attributes: Option<std::ops::Range<usize>>,
+    /// The new resource in `bytes`; `None` when it is the old one.
+    resource: Option<std::ops::Range<usize>>,
     severity: weir_model::Severity,
     timestamp_ns: i64,
 }
@@ -363,7 +365,7 @@ impl Rules {
             }
         }
         if draft.is_changed(&view) {
-            work.changes.note(index, draft);
+            work.changes.note(index, draft, &work.origin);
         }
         if routes > 1 {
             work.to.sort_unstable();
@@ -405,7 +407,7 @@ impl Rule {
 }
 
 impl Changes {
-    fn note(&mut self, index: usize, draft: &mut Draft) {
+    fn note(&mut self, index: usize, draft: &mut Draft, origin: &Origin) {
         let message = draft.changed_message().map(|message| {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(message);
@@ -421,8 +423,13 @@ impl Changes {
             }
             start..self.bytes.len()
         });
+        let resource = draft.changed_resource(origin).map(|resource| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(&resource);
+            start..self.bytes.len()
+        });
         let (severity, timestamp_ns) = (draft.severity, draft.timestamp_ns);
-        self.records.push(Changed { index, message, attributes, severity, timestamp_ns });
+        self.records.push(Changed { index, message, attributes, resource, severity, timestamp_ns });
     }
 }
 
@@ -473,7 +480,16 @@ fn write_records(work: &mut Workspace, old: &BatchBuilder, is_cut: bool) -> Resu
             cut_count += u64::from(cut(&mut view, spare.room().saturating_sub(kept)));
         }
         let original = if is_cut || change.is_some() { &[] } else { view.original() };
-        spare.copy(&view, original, view.resource())?;
+        let resource = change.and_then(|change| change.resource.clone());
+        let resource = match resource.map(|span| &changes.bytes[span]) {
+            // Nothing is cut for it.
+            Some(encoded) if !is_cut || fits(spare, &view, later + encoded.len()) => {
+                spare.resource(old.resource_at(view.resource()).key, encoded)
+            }
+            _ => Ok(view.resource()),
+        };
+        let resource = if is_cut { resource.unwrap_or(view.resource()) } else { resource? };
+        spare.copy(&view, original, resource)?;
         spare.route_as(old, index);
     }
     Ok(cut_count)
@@ -507,6 +523,12 @@ fn cut(view: &mut RecordView<'_>, room: usize) -> bool {
     view.body = &view.body[..keep];
     view.flags = of_body(view.body, view.flags.with(RecordFlags::TRUNCATED));
     true
+}
+
+/// Whether so many bytes beside the record have room.
+fn fits(spare: &BatchBuilder, view: &RecordView<'_>, beside: usize) -> bool {
+    let bytes = view.body.len() + view.attributes.len() + id_bytes(view);
+    bytes + beside + 2 * ROW_BYTES <= spare.room()
 }
 
 /// Bytes of what is never cut.
