@@ -182,8 +182,9 @@ impl Found<'_> {
     }
 
     /// The index, when it will do without looking at every byte: the log and the head of the segment
-    /// are whole, nothing came or went between the frames, this release knows all that is in them, and those that their source would read
-    /// again are there. Whether the others are is seen when they are taken.
+    /// are whole, nothing came or went between the frames, this release knows all that is in them,
+    /// and those that their source would read again are there. Whether the others are is seen when
+    /// they are taken.
     fn index_alone(&self, file: &dyn DiskFile, state: &State) -> io::Result<Option<SegmentIndex>> {
         if !self.is_log_whole || self.opening.names.is_empty() {
             return Ok(None);

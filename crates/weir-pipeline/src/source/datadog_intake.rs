@@ -19,8 +19,7 @@ use super::listen::{Answer, Body, BodyError, Refusal, Request, Site};
 
 /// What the intake knows beside the request.
 pub(super) struct Intake {
-    /// Keys that clients must send one of; none = whoever reaches the port may send.
-    /// Keys of which a client must send one; `None` when it need not.
+    /// Keys of which a client must send one; `None` = whoever reaches the port may send.
     keys: Option<Vec<String>>,
     scratch: RefCell<Scratch>,
 }
@@ -272,6 +271,7 @@ fn refused(refusal: &Refusal) -> Answer {
         }
     }
 }
+
 /// Compares without telling by the time it takes how much of a key was right.
 fn is_among(keys: &[String], key: &str) -> bool {
     let differs = |known: &String| {

@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result};
 use weir_api::StoreDocument;
 use weir_host::RealDisk;
-use weir_host::terminal::printable;
 use weir_host::units::{approx_size, group_digits};
 use weir_store::embedded::{self, Fault, bytes_to_verify};
 
@@ -143,11 +142,7 @@ fn services(store: &StoreDocument) -> Table {
     for service in store.services.iter().take(LISTED) {
         let name = if service.name.is_empty() { "-" } else { &service.name };
         let share = service.rows as f64 * 100.0 / all.max(1) as f64;
-        table.row(vec![
-            printable(name).into_owned(),
-            group_digits(service.rows),
-            format!("{share:.1} %"),
-        ]);
+        table.row(vec![name.to_owned(), group_digits(service.rows), format!("{share:.1} %")]);
     }
     table
 }
@@ -158,7 +153,7 @@ fn columns(store: &StoreDocument) -> Table {
     for column in store.columns.iter().take(LISTED) {
         let share = column.packed_bytes as f64 * 100.0 / all.max(1) as f64;
         table.row(vec![
-            printable(&column.name).into_owned(),
+            column.name.clone(),
             approx_size(column.packed_bytes),
             approx_size(column.plain_bytes),
             format!("{share:.1} %"),

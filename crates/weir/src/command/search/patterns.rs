@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 use weir_api::PatternsAnswer;
-use weir_host::terminal::printable;
 use weir_host::units::group_digits;
 
 use super::{Search, counted};
@@ -45,6 +44,6 @@ fn table(answer: &PatternsAnswer) -> String {
         };
         table.row(vec![group_digits(pattern.count), share]);
     }
-    let templates = answer.patterns.iter().map(|pattern| printable(&pattern.template).into_owned());
+    let templates = answer.patterns.iter().map(|pattern| pattern.template.clone());
     table.with_last("PATTERN", templates)
 }

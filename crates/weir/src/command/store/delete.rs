@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 use weir_api::{AnswerMeta, DeletionAnswer, DeletionEntry, DeletionsAnswer};
-use weir_host::terminal::printable;
 use weir_host::units::group_digits;
 
 use crate::cli::{ApiArgs, DeleteArgs, Output};
@@ -122,7 +121,7 @@ fn table(deletions: &[DeletionEntry]) -> Table {
             entry.id.to_string(),
             format!("{seconds}Z"),
             entry.status.clone(),
-            printable(entry.query.as_deref().unwrap_or("(forgotten)")).into_owned(),
+            entry.query.as_deref().unwrap_or("(forgotten)").to_owned(),
             group_digits(entry.records),
             group_digits(entry.segments_left),
         ]);
