@@ -239,12 +239,13 @@ impl Found<'_> {
         if index.entries.is_empty() {
             state.dead.push(Location { segment: self.id, offset: 0, len: 0 });
         }
-        for entry in index.entries {
+        for mut entry in index.entries {
             let stream = entry.key.stream;
             let Some(end) = index.streams.get(&stream) else { continue };
             let unknown = || Arc::new(CommitTail::at(entry.key.end));
-            let tail = entry.tail.clone().unwrap_or_else(unknown);
-            let frame = self.indexed(&entry, end, tail);
+            let tail = entry.tail.take().unwrap_or_else(unknown);
+            let routed = std::mem::take(&mut entry.routed);
+            let frame = self.indexed(&entry, end, tail, routed);
             recover_frame(stream, frame, self.opening, state);
         }
     }
@@ -255,6 +256,7 @@ impl Found<'_> {
         entry: &IndexEntry,
         end: &StreamEnd,
         tail: Arc<CommitTail>,
+        routed: Vec<(usize, u64)>,
     ) -> RecoveredFrame {
         RecoveredFrame {
             location: entry.location,
@@ -265,7 +267,7 @@ impl Found<'_> {
             tail,
             absent: self.opening.absent.clone(),
             records: entry.records,
-            routed: entry.routed.clone(),
+            routed,
             positions: Vec::new(),
             missing: None,
         }
@@ -304,8 +306,8 @@ impl Found<'_> {
                 state.recovery.damaged_bytes += u64::from(entry.key.len);
             }
             let reason = if is_doubtful { DiscardReason::Vanished } else { DiscardReason::Damaged };
-            let frame = self.indexed(entry, end, tail);
-            missing.push((stream, RecoveredFrame { routed, missing: Some(reason), ..frame }));
+            let frame = self.indexed(entry, end, tail, routed);
+            missing.push((stream, RecoveredFrame { missing: Some(reason), ..frame }));
         }
         missing
     }

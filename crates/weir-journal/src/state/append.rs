@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weir_model::{Batch, DiscardReason, StreamId};
 
+use super::stream::between;
 use super::{CommitTail, CursorState, CursorStream, Entry, Slot, State, Status};
 use crate::limits::{
     ENTRY_BYTES_MIN, MERGE_ALWAYS_BYTES, MERGE_BACKLOG_SLOTS, MERGE_BYTES_MAX, READ_AHEAD_BYTES,
@@ -576,7 +577,8 @@ impl State {
             tail: tail.clone(),
             routed,
             through,
-            inside: self.furthest_within(stream, skip_to, tail.end, |at| through - behind(at)),
+            inside: self
+                .furthest_within(stream, between(skip_to, tail.end), |at| through - behind(at)),
             skip_to,
             bytes: charge(batch, routed),
             status: Status::Waiting,
@@ -698,16 +700,14 @@ impl State {
         let before = cs.entries.back().map_or(0, |entry| entry.routed);
         let behind = |at| routed_from(merged, index, merged.records_up_to(at));
         let up_to = |at| through + routed.saturating_sub(before + behind(at));
-        let inside = self.furthest_within(stream, seen, tail.end, up_to);
-        // A place at which the entry has ended until now is within it from now on.
-        let furthest = self.streams.get(&stream).map(|known| known.furthest.end);
-        let end = furthest.filter(|furthest| *furthest == seen).map(|at| (at, through));
+        // Where the entry has ended until now is within it from now on.
+        let inside = self.furthest_within(stream, seen..tail.end, up_to);
         let Some((cursor, cs)) = self.reader(index, stream) else { return };
         let Some(entry) = cs.entries.back_mut() else { return };
         let more = routed - entry.routed;
         let grown = charge(merged, routed).saturating_sub(entry.bytes);
         entry.tail = tail.clone();
-        entry.inside.extend(end.into_iter().chain(inside));
+        entry.inside.extend(inside);
         entry.routed = routed;
         entry.through += more;
         entry.bytes += grown;

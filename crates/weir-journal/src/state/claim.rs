@@ -12,6 +12,7 @@ use std::time::Duration;
 use weir_model::{DiscardReason, Position, SourceId, StreamId};
 
 use super::append::charge_of;
+use super::stream::between;
 use super::{
     CommitTail, CursorState, CursorStream, Debt, Entry, Location, Slot, State, Status, StreamState,
 };
@@ -472,7 +473,7 @@ impl State {
             let before = if is_kept { cs.kept_up_to(seen) } else { cs.through() };
             let through = before + routed;
             let up_to = |at| through - routed.min(frame.routed_after(index, at));
-            let inside = self.furthest_within(stream, seen, frame.tail.end, up_to);
+            let inside = self.furthest_within(stream, between(seen, frame.tail.end), up_to);
             if is_kept {
                 // Kept for the day when the destination comes back or is dropped.
                 let places = inside.into_iter().chain([(frame.tail.end, through)]);

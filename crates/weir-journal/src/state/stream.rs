@@ -13,6 +13,7 @@
 //!   reads again, or that turn out to be gone.
 
 use std::collections::VecDeque;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -188,6 +189,11 @@ pub(crate) struct Lost {
     until: Position,
     rows: u64,
     reason: DiscardReason,
+}
+
+/// Places between two others, without those.
+pub(super) fn between(begin: Position, end: Position) -> (Bound<Position>, Bound<Position>) {
+    (Bound::Excluded(begin), Bound::Excluded(end))
 }
 
 /// One stream as one cursor sees it.
@@ -407,17 +413,16 @@ impl State {
         }
     }
 
-    /// The place within an entry at which `furthest` stands, with the records up to there: the
-    /// stream may be cut into other batches than those that an earlier run had settled.
+    /// The place within an entry, of these, at which `furthest` stands, with the records up to there:
+    /// the stream may be cut into other batches than those that an earlier run had settled.
     pub(crate) fn furthest_within(
         &self,
         stream: StreamId,
-        begin: Position,
-        end: Position,
+        places: impl RangeBounds<Position>,
         up_to: impl Fn(Position) -> u64,
     ) -> Vec<(Position, u64)> {
         let furthest = self.streams.get(&stream).map(|known| known.furthest.end);
-        let within = furthest.filter(|furthest| begin < *furthest && *furthest < end);
+        let within = furthest.filter(|furthest| places.contains(furthest));
         within.map(|at| (at, up_to(at))).into_iter().collect()
     }
 
