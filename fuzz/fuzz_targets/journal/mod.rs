@@ -78,8 +78,8 @@ fn open(disk: &FaultyDisk) -> Option<(Journal, Vec<Cursor>)> {
     let opened = Journal::open(config(), Arc::new(disk.clone()), Arc::new(RealClock::new()));
     let journal = match opened {
         Ok(journal) => journal,
-        // A version that is whole and unknown.
-        Err(JournalError::Version { .. }) => return None,
+        // A file or a frame that is whole, and of another release.
+        Err(JournalError::Version { .. } | JournalError::Unknown { .. }) => return None,
         Err(error) => panic!("the journal does not open: {error}"),
     };
     journal.register_source("app");
