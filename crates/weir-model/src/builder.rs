@@ -267,12 +267,22 @@ impl BatchBuilder {
         if let Some(number) = self.resources.find(resource) {
             return Ok(number);
         }
-        let bytes = self.resources.bytes() + resource.table_bytes();
-        let takes = bytes.saturating_sub(RESOURCE_BYTES_RESERVED.max(self.resources.bytes()));
-        if bytes > RESOURCE_TABLE_BYTES_MAX || takes > self.room() {
-            return Err(Full);
-        }
+        let (has, more) = (self.resources.bytes(), resource.table_bytes());
+        self.check_table(has, more, RESOURCE_BYTES_RESERVED, RESOURCE_TABLE_BYTES_MAX)?;
         Ok(self.resources.add(resource))
+    }
+
+    /// Whether a table that has so many bytes, of which some are put aside in any case, can take
+    /// more.
+    fn check_table(
+        &self,
+        has: usize,
+        more: usize,
+        reserved: usize,
+        max: usize,
+    ) -> Result<(), Full> {
+        let takes = (has + more).saturating_sub(reserved.max(has));
+        if has + more > max || takes > self.room() { Err(Full) } else { Ok(()) }
     }
 
     /// Resource number `number` of this batch; an empty one when there is none.
@@ -474,11 +484,8 @@ impl BatchBuilder {
     }
 
     fn add_route(&mut self, destinations: &[u16]) -> Result<u16, Full> {
-        let bytes = self.routes.bytes() + RouteTable::bytes_of(destinations);
-        let takes = bytes.saturating_sub(ROUTE_BYTES_RESERVED.max(self.routes.bytes()));
-        if bytes > ROUTE_BYTES_MAX || takes > self.room() {
-            return Err(Full);
-        }
+        let (has, more) = (self.routes.bytes(), RouteTable::bytes_of(destinations));
+        self.check_table(has, more, ROUTE_BYTES_RESERVED, ROUTE_BYTES_MAX)?;
         Ok(self.routes.add(destinations))
     }
 

@@ -83,10 +83,20 @@ impl FrameFeatures {
 
     /// This release can read all of them. Versions before its own do not mix with it.
     pub fn is_known(&self) -> bool {
-        [0, VERSION].contains(&self.version)
-            && self.flags & !FLAG_REPEATABLE == 0
-            && Columns::of_bits(self.columns).is_ok()
-            && Kinds::of_bits(self.kinds).is_ok()
+        *self == Self::default() || self.known().is_ok()
+    }
+
+    /// Columns and kinds, when this release knows all; else the first thing that it does not know.
+    fn known(&self) -> Result<(Columns, Kinds), FrameError> {
+        let unknown = |what| move |number| FrameError::Unknown { what, number };
+        if self.version != VERSION {
+            return Err(FrameError::Version(self.version));
+        }
+        if self.flags & !FLAG_REPEATABLE != 0 {
+            return Err(unknown("flag")((self.flags & !FLAG_REPEATABLE).trailing_zeros()));
+        }
+        let columns = Columns::of_bits(self.columns).map_err(unknown("column"))?;
+        Ok((columns, Kinds::of_bits(self.kinds).map_err(unknown("kind"))?))
     }
 
     /// Version (2), flags (2), columns (4), kinds (2), as they stand in a header; all zero where
@@ -229,13 +239,8 @@ impl FrameHeader {
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
         let u16_at = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
         let (version, flags) = (u16_at(4), u16_at(6));
-        if version != VERSION {
-            return Err(FrameError::Version(version));
-        }
-        let unknown = |what| move |number| FrameError::Unknown { what, number };
-        if flags & !FLAG_REPEATABLE != 0 {
-            return Err(unknown("flag")((flags & !FLAG_REPEATABLE).trailing_zeros()));
-        }
+        let features = FrameFeatures { version, flags, columns: u32_at(76), kinds: u16_at(112) };
+        let (columns, kinds) = features.known()?;
         let decoded = Self {
             repeatable: flags & FLAG_REPEATABLE != 0,
             frame_len: u32_at(8),
@@ -248,7 +253,7 @@ impl FrameHeader {
             epoch: u32_at(64),
             record_count: u32_at(68),
             rule_generation: u32_at(72),
-            columns: Columns::of_bits(u32_at(76)).map_err(unknown("column"))?,
+            columns,
             columns_at: u32_at(80),
             tail_at: u32_at(84),
             arena_len: u32_at(88),
@@ -258,7 +263,7 @@ impl FrameHeader {
             state_len: u32_at(104),
             route_count: u16_at(108),
             resource_count: u16_at(110),
-            kinds: Kinds::of_bits(u16_at(112)).map_err(unknown("kind"))?,
+            kinds,
         };
         decoded.check_bounds()?;
         Ok(decoded)

@@ -166,25 +166,31 @@ impl Matcher {
             .entry(batch.header().source)
             .or_insert_with(|| Source { name: "".into(), origin: Origin::new("") });
         let Some((set, scratch)) = set else { return (source.name.clone(), Vec::new()) };
-        // One resource after the other: what it says of a record is looked at once for its own.
-        let mut records: Vec<(u32, RecordView<'_>)> = (0..).zip(batch.records()).collect();
-        let has_many = batch.resource_count() > 1;
-        if has_many {
-            records.sort_by_key(|(_, view)| view.resource());
-        }
-        for same in records.chunk_by(|(_, a), (_, b)| a.resource() == b.resource()) {
-            source.origin.set_resource(batch.resource(same[0].1.resource()).encoded);
-            let origin = &source.origin;
-            let mut pass = set.rules.batch(origin, scratch);
-            for (index, view) in same.iter().copied() {
-                draft.get_mut().begin(&view);
-                pass.record(&Computed::new(&RecordFields { origin, view, draft }, measures), hits);
-                for rule in hits.iter() {
-                    found[rule].1.push(index);
+        let mut look_at =
+            |resource: u16, records: &mut dyn Iterator<Item = (u32, RecordView<'_>)>| {
+                source.origin.set_resource(batch.resource(resource).encoded);
+                let origin = &source.origin;
+                let mut pass = set.rules.batch(origin, scratch);
+                for (index, view) in records {
+                    draft.get_mut().begin(&view);
+                    pass.record(
+                        &Computed::new(&RecordFields { origin, view, draft }, measures),
+                        hits,
+                    );
+                    for rule in hits.iter() {
+                        found[rule].1.push(index);
+                    }
                 }
+            };
+        if batch.resource_count() < 2 {
+            look_at(0, &mut (0..).zip(batch.records()));
+        } else {
+            // One resource after the other: what it says of a record is looked at once for its own.
+            let mut records: Vec<_> = (0..).zip(batch.records()).collect();
+            records.sort_by_key(|(_, view)| view.resource());
+            for same in records.chunk_by(|(_, a), (_, b)| a.resource() == b.resource()) {
+                look_at(same[0].1.resource(), &mut same.iter().copied());
             }
-        }
-        if has_many {
             for (_, indexes) in found.iter_mut() {
                 indexes.sort_unstable();
             }
