@@ -1,9 +1,11 @@
 //! Datadog's intake: what a client was told is accepted is delivered, whatever happens.
 
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -274,6 +276,69 @@ fn a_full_buffer_is_answered_with_when_to_come_again() {
     assert!(collector.wait(PATIENCE, |tally| tally.unique() == lines));
     let books = weir.wait_books("it is at rest", PATIENCE, |b| b.in_flight(OUTPUT) == 0);
     assert_eq!((books.records(), collector.tally().duplicates()), (lines, 0));
+    weir.stop();
+}
+
+#[test]
+fn a_full_buffer_keeps_nobody_waiting_behind_others() {
+    let scene = Scene::new();
+    let collector = Collector::start();
+    collector.answer(Answer::status(503));
+    let mut weir =
+        scene.start(&config(&collector, "", "window = \"1MiB\"\nbuffer_limit = \"4MiB\"\n"));
+    let address = weir.source_address("intake");
+    let fill = items("s0", 0, 900, &mut Rng::new());
+    let mut first = sender(&weir);
+    let is_full = || {
+        let answer = first.post(PATH, &[JSON], &fill).ok()?;
+        (answer.status == 429).then_some(())
+    };
+    assert!(wait_for(PATIENCE, is_full).is_some());
+    let begun = Instant::now();
+    let clients: Vec<_> = (0..100)
+        .map(|_| {
+            let fill = fill.clone();
+            std::thread::spawn(move || HttpSender::new(address).post(PATH, &[JSON], &fill))
+        })
+        .collect();
+    for client in clients {
+        let answer = client.join().expect("it ends").expect("weir answers");
+        assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")), "{answer:?}");
+    }
+    // One after the other they would take 50 s.
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    weir.kill();
+}
+
+#[test]
+fn strangers_keep_nobody_out() {
+    let scene = Scene::new();
+    let collector = Collector::start();
+    let file = scene.dir().join("keys");
+    std::fs::write(&file, "right\n").unwrap();
+    let keys = format!("connections_max = 16\napi_keys = {{ file = {:?} }}\n", file.display());
+    let mut weir = scene.start(&config(&collector, &keys, ""));
+    let address = weir.source_address("intake");
+    let head = |key: &str| {
+        format!(
+            "POST {PATH} HTTP/1.1\r\nhost: x\r\ndd-api-key: {key}\r\ncontent-length: 5000000\r\n\r\n["
+        )
+    };
+    let mut crowd = Vec::new();
+    for sent in [String::new(), "POST ".to_owned(), head("wrong"), head("right")] {
+        for _ in 0..16 {
+            let mut stranger = TcpStream::connect(address).expect("it is accepted");
+            // Whoever has given way already cannot send it.
+            let _sent = stranger.write_all(sent.as_bytes());
+            crowd.push(stranger);
+        }
+        let item = items("s0", crowd.len() as u64, 1, &mut Rng::new());
+        let answer = sender(&weir).post(PATH, &[JSON, ("dd-api-key", "right")], &item);
+        assert_eq!(answer.expect("weir answers").status, 202);
+    }
+    weir.wait_books("four came", PATIENCE, |books| books.delivered(OUTPUT) == 4);
+    assert!(!weir.metrics().contains("weir_source_evicted_connections_total{component_id=\"intake\",component_type=\"datadog_intake\"} 0"));
+    drop(crowd);
     weir.stop();
 }
 

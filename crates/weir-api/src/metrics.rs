@@ -179,6 +179,8 @@ impl Page {
         self.of(at, "weir_source_connections", stats::get(&figures.connections));
         let accepted = stats::get(&figures.connections_total);
         self.of(at, "weir_source_accepted_connections_total", accepted);
+        let evicted = stats::get(&figures.evicted_total);
+        self.of(at, "weir_source_evicted_connections_total", evicted);
         let mut requests = 0;
         for (status, count) in figures.answers() {
             requests += count;

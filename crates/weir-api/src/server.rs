@@ -1,29 +1,34 @@
 //! The listener, its thread and the bounds of every connection.
 //!
 //! Invariants: the port is bound before the thread starts, so a port in use is an error of
-//! [`Api::bind`]; at most [`connections_max`] connections are served at once and further ones
-//! wait in the kernel's backlog; who sends no request, or half of one, holds a connection no longer
-//! than [`HEAD_TIMEOUT`] and [`BODY_TIMEOUT`](crate::explore::limits::BODY_TIMEOUT), and who takes
+//! [`Api::bind`]; at most [`connections_max`] connections are served at once, and a newcomer takes
+//! the place of one that is idle or slow, so health and the ledger are answered however many are
+//! open; who sends no request, or half of one, holds a connection no longer than [`HEAD_TIMEOUT`] and [`BODY_TIMEOUT`](crate::explore::limits::BODY_TIMEOUT), and who takes
 //! nothing of an answer no longer than [`WRITE_TIMEOUT`], however long the answer is; no
 //! connection outlives the thread.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::{Extension, Router};
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
-use weir_host::RealClock;
+use weir_host::{ConnectionSlot, ConnectionSlots, RealClock, Working};
 use weir_pipeline::view::PipelineView;
 use weir_store::query::LogStore;
 
@@ -34,8 +39,9 @@ use crate::routes::{Reloads, Shared, router};
 use crate::tail::{IsLive, Sessions};
 
 /// Connections served at once beside those that search and follow: scrapers, probes and pages that
-/// keep theirs open.
-const CONNECTIONS_SPARE: usize = 64;
+/// keep theirs open. Many, so that one that has just been accepted is not the oldest of the idle
+/// before its request is there.
+const CONNECTIONS_SPARE: usize = 1024;
 /// Longest request head. The longest path that is known has 20 bytes; the rest is headers.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Longest wait for a request head, also between two requests. Who sends it byte by byte holds a
@@ -67,9 +73,7 @@ impl Api {
         version: &'static str,
         limits: &QueryLimits,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(listen)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
+        let (listener, address) = weir_host::listen(listen)?;
         let (stop, stopped) = watch::channel(false);
         let shared = shared(version, limits, stopped.clone());
         let router = router(shared.clone(), Names::new(allowed_hosts));
@@ -153,21 +157,17 @@ async fn serve(
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the API cannot listen"),
     };
-    let permits = Arc::new(Semaphore::new(connections_max));
+    let slots = ConnectionSlots::new(connections_max);
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => break,
-            accepted = accept(&listener, &permits) => accepted,
+            accepted = accept(&listener, &slots) => accepted,
         };
         while connections.try_join_next().is_some() {}
         match accepted {
-            Ok((stream, permit)) => {
-                let (router, stopped) = (router.clone(), stopped.clone());
-                connections.spawn(async move {
-                    connection(stream, router, stopped).await;
-                    drop(permit);
-                });
+            Ok((stream, slot)) => {
+                connections.spawn(connection(stream, slot, router.clone(), stopped.clone()));
             }
             // Out of descriptors: others must close before it is worth trying again.
             Err(error) => {
@@ -184,19 +184,37 @@ async fn serve(
 
 async fn accept(
     listener: &tokio::net::TcpListener,
-    permits: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
+    slots: &ConnectionSlots,
+) -> io::Result<(TcpStream, ConnectionSlot)> {
     let (stream, _) = listener.accept().await?;
-    Ok((stream, permit))
+    Ok((stream, slots.take().await))
 }
 
-async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Receiver<bool>) {
+async fn connection(
+    stream: TcpStream,
+    slot: ConnectionSlot,
+    router: Router,
+    mut stopped: watch::Receiver<bool>,
+) {
     let is_live = IsLive::default();
     let sender = stream.peer_addr().map(|address| address.ip().to_canonical());
     let is_local = IsLocal(sender.is_ok_and(|ip| ip.is_loopback()));
-    let router = router.layer(Extension(is_live.clone())).layer(Extension(is_local));
-    let service = TowerToHyperService::new(router);
+    let router = router
+        .layer(Extension(is_live.clone()))
+        .layer(Extension(is_local))
+        .layer(Extension(slot.clone()));
+    let service = service_fn(|request| {
+        // Nobody has to prove anything here; who sends a whole head has more right than who does not.
+        slot.admit();
+        let answering = TowerToHyperService::new(router.clone()).call(request);
+        let working = slot.working();
+        async move {
+            let whole = answering.await?;
+            // What has a length is there as a whole: then it is the client who is waited for.
+            let working = whole.body().size_hint().exact().is_none().then_some(working);
+            Ok::<_, Infallible>(whole.map(|body| Answer { body, working }))
+        }
+    });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
@@ -212,6 +230,7 @@ async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Recei
     let ended = tokio::select! {
         ended = serving.as_mut() => Some(ended),
         () = shall_end => None,
+        () = slot.evicted() => return tracing::debug!("a connection gave way to a newer one"),
     };
     let ended = if let Some(ended) = ended {
         ended
@@ -222,6 +241,33 @@ async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Recei
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection to the API ended with an error");
+    }
+}
+
+/// The body of an answer, and that its connection is at work while the body is still produced.
+struct Answer {
+    body: axum::body::Body,
+    #[expect(dead_code, reason = "held, and dropped with the body")]
+    working: Option<Working>,
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

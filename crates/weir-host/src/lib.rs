@@ -25,7 +25,8 @@ pub use decompress::{ContentCoding, DecompressError};
 pub use disk::{Disk, DiskFile, DiskSpace, OpenMode, RealDisk};
 pub use gzip::{Gzip, GzipError};
 pub use net::{
-    Acceptor, ConnectError, Connector, ConnectorSettings, ServerTlsFiles, Stream, TlsFiles,
+    Acceptor, ConnectError, ConnectionSlot, ConnectionSlots, Connector, ConnectorSettings, Receiving,
+    ServerTlsFiles, Stream, TlsFiles, Working, listen,
 };
 pub use process::ProcessFigures;
 pub use secret::{Secret, SecretError};

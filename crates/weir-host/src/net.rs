@@ -8,6 +8,7 @@
 mod error;
 mod percent;
 mod server;
+mod slots;
 mod stream;
 mod tls;
 
@@ -25,6 +26,7 @@ use tokio_rustls::TlsConnector;
 pub use error::ConnectError;
 pub use percent::{form_decoded, percent_encoded};
 pub use server::{Acceptor, ServerTlsFiles};
+pub use slots::{ConnectionSlot, ConnectionSlots, Receiving, Working, listen};
 pub use stream::Stream;
 
 /// How long sent bytes may stay without acknowledgement by the peer's kernel before the

@@ -57,6 +57,8 @@ pub struct ListenerStats {
     pub connections: AtomicU64,
     /// Connections ever accepted.
     pub connections_total: AtomicU64,
+    /// Connections that were closed to make room for newer ones.
+    pub evicted_total: AtomicU64,
     /// Answers by status, in the order of [`LISTENER_STATUSES`].
     answers: [AtomicU64; LISTENER_STATUSES.len()],
     /// Sum of the time from the head of a request to its answer, nanoseconds.

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_expr::{Expr, Field, Measure, parse, parse_field};
-use weir_host::Zone;
+use weir_host::{ConnectionSlot, Zone};
 use weir_host::units::{format_rfc3339, parse_duration};
 use weir_store::query::{Access, Filter, NamedMeasure, PageKey, TimeRange};
 
@@ -305,6 +305,8 @@ impl<S: Send + Sync> FromRequest<S> for Received {
     type Rejection = Infallible;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Infallible> {
+        let slot = request.extensions().get::<ConnectionSlot>().cloned();
+        let _receiving = slot.as_ref().map(ConnectionSlot::receiving);
         let reading = Bytes::from_request(request, state);
         let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
         Ok(Self(read.map_or_else(|_| Err(late()), |read| read.map_err(|error| broken(&error)))))

@@ -171,6 +171,11 @@ pub const FAMILIES: &[FamilyInfo] = &[
         "Connections that a source that listens has accepted.",
     ),
     family(
+        "weir_source_evicted_connections_total",
+        Counter,
+        "Connections that a source that listens has closed to make room for newer ones.",
+    ),
+    family(
         "weir_source_requests_total",
         Counter,
         "Requests to a source that listens, by the status of the answer; 500 stands for all others.",

@@ -175,13 +175,58 @@ async fn a_body_that_nobody_wants_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_nothing_of_the_answers_is_cut_off() {
+async fn who_takes_nothing_of_an_answer_without_end_is_cut_off() {
+    let endless = async || {
+        let (mut body, answer) = http_body_util::channel::Channel::<Bytes>::new(1);
+        tokio::spawn(async move {
+            while body.send_data(Bytes::from_static(&[b'x'; 64 << 10])).await.is_ok() {}
+        });
+        axum::body::Body::new(answer)
+    };
+    let served = Served::serving(|_| Router::new().route("/endless", axum::routing::get(endless)));
+    let mut deaf = served.connect().await;
+    deaf.write_all(b"GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let mut begun = [0; 8];
+    deaf.read_exact(&mut begun).await.unwrap();
+    assert_about(served.wait_for_slot().await, WRITE_TIMEOUT);
+    served.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_idle_slow_or_deaf_gives_way_at_once() {
+    let head = "GET /weir/v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    for sent in ["", "GET /health/live HTTP/1.1\r\nx-padding: 0", &head.repeat(1000)] {
+        let served = Served::start();
+        let mut crowd = Vec::new();
+        for _ in 0..20 {
+            let mut stalled = served.connect().await;
+            // Whoever has given way already cannot send it all.
+            let _sent = stalled.write_all(sent.as_bytes()).await;
+            crowd.push(stalled);
+        }
+        assert!(served.wait_for_slot().await < Duration::from_secs(1), "{sent:.40}");
+        served.finish().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sends_a_body_slowly_gives_way_soon() {
+    let served = Served::start();
+    let mut slow = served.connect().await;
+    slow.write_all(SEARCH).await.unwrap();
+    assert!(served.wait_for_slot().await < Duration::from_secs(3));
+    assert_eq!(rest(&mut slow).await, "", "there is no answer");
+    served.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_its_time_is_answered_while_nobody_else_comes() {
     let served = Served::start();
     let mut deaf = served.connect().await;
     // Together they are longer than whatever kernels keep for both sides.
     let head = "GET /weir/v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
     deaf.write_all(head.repeat(1000).as_bytes()).await.unwrap();
-    assert_about(served.wait_for_slot().await, WRITE_TIMEOUT);
+    tokio::time::sleep(WRITE_TIMEOUT / 2).await;
     assert!(rest(&mut deaf).await.starts_with("HTTP/1.1 200"));
     served.finish().await;
 }

@@ -72,10 +72,13 @@ impl Intake {
         let path = request.head.uri.path().to_owned();
         let answer = match self.admit(&path, &request.head) {
             Ok(Route::Validate) => Answer::new(StatusCode::OK, r#"{"valid":true}"#),
-            Ok(route) => return self.logs(site, request, route).await,
+            Ok(route) => {
+                request.admit();
+                return self.logs(site, request, route).await;
+            }
             Err(answer) => answer,
         };
-        request.discard_body().await;
+        request.discard_body();
         answer
     }
 
@@ -105,21 +108,19 @@ impl Intake {
 
     async fn logs(&self, site: &Site, mut request: Request, route: Route<'_>) -> Answer {
         let Some(coding) = coding(&request.head) else {
-            request.discard_body().await;
+            request.discard_body();
             let detail = "Content-Encoding must be gzip, deflate, zstd or identity";
             return error(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
         };
         let body = match site.body(&mut request, BODY_BYTES_MAX).await {
             Ok(body) => body,
-            Err(problem) => {
-                if problem == BodyError::TooLarge || problem == BodyError::NoRoom {
-                    request.discard_body().await;
-                }
-                return not_read(problem);
-            }
+            Err(problem) => return not_read(problem),
         };
         let head = &request.head;
-        let lane = site.lanes.enter(request.lane).await;
+        let turn = match site.lanes.enter(request.lane).await {
+            Ok(turn) => turn,
+            Err(refusal) => return refused(&refusal),
+        };
         let made = {
             let scratch = &mut *self.scratch.borrow_mut();
             match scratch.read(body, coding, format(head)) {
@@ -135,12 +136,12 @@ impl Intake {
                 item_bytes_max: LINE_BYTES_MAX,
             };
             let count = items.len();
-            site.lanes.make(&lane, count, &mut |index, batch, end, book| {
+            site.lanes.make(&turn, count, &mut |index, batch, end, book| {
                 items.push(index, &described, batch, end, book)
             })
         };
         let appended = match made {
-            Ok(made) => site.lanes.append(lane, made).await,
+            Ok(made) => site.lanes.append(turn, made).await,
             Err(refusal) => Err(refusal),
         };
         match appended {

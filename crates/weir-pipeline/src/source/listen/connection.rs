@@ -11,9 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::Shared;
 use super::limits::{CONNECTION_AGE_MAX, GRACE, HEAD_BYTES_MAX, HEAD_TIMEOUT};
-use crate::stats::SourceStats;
+use super::{Place, Shared};
+use crate::stats::{SourceStats, add};
 
 /// Counts a connection while it is there.
 struct Open(Arc<SourceStats>);
@@ -35,31 +35,37 @@ impl Drop for Open {
 pub(super) async fn serve(
     stream: TcpStream,
     shared: Rc<Shared>,
-    lane: usize,
+    at: Place,
     mut stopped: watch::Receiver<bool>,
 ) {
     let _open = Open::new(&shared.stats);
-    let Some(tls) = &shared.tls else { return answer(stream, &shared, lane, stopped).await };
+    let Some(tls) = &shared.tls else { return answer(stream, &shared, &at, stopped).await };
     let accepted = tokio::select! {
         accepted = tls.accept(stream) => accepted,
+        () = at.slot.evicted() => return gave_way(&shared),
         _ = stopped.wait_for(|stopped| *stopped) => return,
     };
     shared.stats.listener.set_tls_error(tls.reload_error());
     match accepted {
-        Ok(stream) => answer(stream, &shared, lane, stopped).await,
+        Ok(stream) => answer(stream, &shared, &at, stopped).await,
         Err(error) => shared.stats.errors.count("tls", &error.to_string()),
     }
+}
+
+fn gave_way(shared: &Shared) {
+    add(&shared.stats.listener.evicted_total, 1);
+    tracing::debug!("a connection was closed to make room for a newer one");
 }
 
 async fn answer(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     shared: &Rc<Shared>,
-    lane: usize,
+    at: &Place,
     mut stopped: watch::Receiver<bool>,
 ) {
     let service = service_fn(|request| {
         let shared = Rc::clone(shared);
-        async move { Ok::<_, Infallible>(shared.answer(lane, request).await.into_response()) }
+        async move { Ok::<_, Infallible>(shared.answer(at, request).await.into_response()) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -71,6 +77,7 @@ async fn answer(
         ended = serving.as_mut() => Some(ended),
         () = tokio::time::sleep(CONNECTION_AGE_MAX) => None,
         _ = stopped.wait_for(|stopped| *stopped) => None,
+        () = at.slot.evicted() => return gave_way(shared),
     };
     let ended = if let Some(ended) = ended {
         ended

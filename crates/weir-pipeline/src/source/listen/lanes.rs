@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard, Notify};
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use weir_host::Clock;
 use weir_journal::{Journal, RefusedReason, StreamSpec, WritePolicy};
 use weir_model::{
@@ -53,6 +53,14 @@ pub(in crate::source) struct Lane {
     book: SourceBook,
 }
 
+/// The turn of a request in its lane.
+#[derive(Debug)]
+pub(in crate::source) struct Turn<'l> {
+    lane: MutexGuard<'l, Lane>,
+    /// Until when it may wait for room.
+    deadline: Instant,
+}
+
 /// The batches of one request, and where their lane is behind them.
 #[derive(Debug)]
 pub(in crate::source) struct Made {
@@ -84,6 +92,8 @@ pub(in crate::source) struct Lanes {
     maker: RefCell<Maker>,
     room: Notify,
     blocked_since: Cell<Option<Duration>>,
+    /// Why there was no room when somebody last looked.
+    full: RefCell<RefusedReason>,
 }
 
 impl Lanes {
@@ -112,21 +122,42 @@ impl Lanes {
             }),
             room: Notify::new(),
             blocked_since: Cell::new(None),
+            full: RefCell::new(RefusedReason::RingFull),
         })
     }
 
     /// Waits for the turn of a request in its lane. The turns are in the order of the calls.
-    pub(in crate::source) async fn enter(&self, lane: usize) -> MutexGuard<'_, Lane> {
-        self.all[lane % LANES].lock().await
+    pub(in crate::source) async fn enter(&self, lane: usize) -> Result<Turn<'_>, Refusal> {
+        let deadline = self.deadline();
+        let lane = timeout_at(deadline, self.all[lane % LANES].lock()).await;
+        match lane {
+            Ok(lane) => Ok(Turn { lane, deadline }),
+            Err(_) => {
+                let reason = self.full.borrow().clone();
+                Err(self.refused(&reason))
+            }
+        }
+    }
+
+    /// Until when a request waits for its turn and for room. When there has been no room for long,
+    /// waiting helps nobody: it tries once.
+    fn deadline(&self) -> Instant {
+        let now = Instant::now();
+        let is_hopeless = self
+            .blocked_since
+            .get()
+            .is_some_and(|since| self.clock.monotonic().saturating_sub(since) >= ROOM_WAIT);
+        if is_hopeless { now } else { now + ROOM_WAIT }
     }
 
     /// Makes the batches of a request of `count` records, and lets the rules have them.
     pub(in crate::source) fn make(
         &self,
-        lane: &Lane,
+        turn: &Turn<'_>,
         count: usize,
         push: &mut Push<'_>,
     ) -> Result<Made, Refusal> {
+        let lane = &*turn.lane;
         let mut made = Made { batches: Vec::new(), position: lane.position, book: lane.book };
         let mut maker = self.maker.borrow_mut();
         let (mut done, mut most) = (0, count);
@@ -202,10 +233,10 @@ impl Lanes {
     /// Others have their turn in the lane as soon as they are appended.
     pub(in crate::source) async fn append(
         &self,
-        mut lane: MutexGuard<'_, Lane>,
+        turn: Turn<'_>,
         made: Made,
     ) -> Result<(), Refusal> {
-        let deadline = tokio::time::Instant::now() + ROOM_WAIT;
+        let Turn { mut lane, deadline } = turn;
         let mut batches = made.batches;
         let tickets = loop {
             // Before trying, so that room made in between is not missed.
@@ -226,8 +257,9 @@ impl Lanes {
         (lane.position, lane.book) = (made.position, made.book);
         drop(lane);
         self.note_room();
+        let deadline = Instant::now() + DURABLE_WAIT;
         for ticket in tickets {
-            match timeout(DURABLE_WAIT, ticket.durable()).await {
+            match timeout_at(deadline, ticket.durable()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(reason)) => return Err(self.refused(&reason)),
                 Err(_) => return Err(Refusal::Slow),
@@ -238,6 +270,9 @@ impl Lanes {
 
     fn refused(&self, reason: &RefusedReason) -> Refusal {
         add(&self.stats.blocked_total, 1);
+        if matches!(reason, RefusedReason::RingFull | RefusedReason::BufferFull { .. }) {
+            self.full.replace(reason.clone());
+        }
         if self.blocked_since.get().is_none() {
             self.blocked_since.set(Some(self.clock.monotonic()));
             self.stats.is_blocked.store(true, Ordering::Relaxed);

@@ -22,8 +22,16 @@ pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for the next bytes of a body.
 pub(super) const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest wait for a whole body: 5 MiB over a line of 1 Mbit/s.
-pub(super) const BODY_TIMEOUT: Duration = Duration::from_mins(1);
+/// Time that a body may take whatever its size, and time for each [`BODY_BYTES_PER_SECOND_MIN`]
+/// bytes that have come: a slow line gets its time, a client that drips does not.
+pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Slowest rate at which a body is taken: a line of 128 kbit/s.
+pub(super) const BODY_BYTES_PER_SECOND_MIN: usize = 16 * 1024;
+
+/// How long the rest of a body that is not wanted is taken after its request was answered. Many
+/// clients send all of it before they look at the answer.
+pub(super) const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Age at which a connection is asked to end after its present request, so that clients spread
 /// anew over several listeners.
@@ -32,8 +40,9 @@ pub(super) const CONNECTION_AGE_MAX: Duration = Duration::from_mins(30);
 /// How long ending connections may still take to finish their request and send the answer.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// How long a request waits for room in the journal before its client is told to come again: the
-/// ring drains within milliseconds, a full buffer does not, and clients give up after seconds.
+/// How long a request waits for room in the journal, its turn in the lane included, before its
+/// client is told to come again: the ring drains within milliseconds, a full buffer does not, and
+/// clients give up after seconds. Once there has been no room for that long, nobody waits.
 pub(super) const ROOM_WAIT: Duration = Duration::from_secs(2);
 
 /// How long a request waits for the disk. What takes longer than this, clients have given up.

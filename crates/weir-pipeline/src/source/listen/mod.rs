@@ -25,12 +25,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use hyper::header::EXPECT;
 use hyper::http::request;
 use tokio::net::TcpStream;
 use tokio::net::unix::pipe;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
-use weir_host::{Acceptor, Clock, ConnectError, WakeFd};
+use weir_host::{Acceptor, Clock, ConnectError, ConnectionSlot, ConnectionSlots, WakeFd, listen};
 use weir_journal::Journal;
 
 pub(super) use answer::Answer;
@@ -72,14 +73,25 @@ impl Protocol {
 /// A request, and the lane of its connection.
 pub(super) struct Request {
     pub(super) head: request::Parts,
-    body: Incoming,
+    /// `None`: nobody wants it.
+    body: Option<Incoming>,
     pub(super) lane: usize,
+    slot: ConnectionSlot,
 }
 
 impl Request {
-    /// Takes a body that is not wanted, so that the client sees the answer.
-    pub(super) async fn discard_body(&mut self) {
-        body::discard(&mut self.body, limits::BODY_BYTES_MAX).await;
+    /// The client has proven that it may send, or nobody has to.
+    pub(super) fn admit(&self) {
+        self.slot.admit();
+    }
+
+    /// Takes a body that is not wanted while the client gets its answer. One that waits to be asked
+    /// for its body is not asked.
+    pub(super) fn discard_body(&mut self) {
+        let is_asked_for = self.head.headers.contains_key(EXPECT);
+        if let Some(body) = self.body.take().filter(|_| !is_asked_for) {
+            tokio::task::spawn_local(body::discard(body, limits::BODY_BYTES_MAX));
+        }
     }
 }
 
@@ -92,8 +104,17 @@ pub(super) struct Site {
 
 impl Site {
     /// Reads the body of a request, of at most so many bytes.
+    ///
+    /// What is not read of one that is too large, or comes at a bad time, is discarded.
     pub(super) async fn body(&self, request: &mut Request, max: usize) -> Result<Body, BodyError> {
-        body::read(&mut request.body, max, Charge::new(&self.budget)).await
+        let Some(body) = &mut request.body else { return Err(BodyError::Broken) };
+        let receiving = request.slot.receiving();
+        let read = body::read(body, max, Charge::new(&self.budget)).await;
+        drop(receiving);
+        if matches!(read, Err(BodyError::TooLarge | BodyError::NoRoom)) {
+            request.discard_body();
+        }
+        read
     }
 }
 
@@ -121,6 +142,12 @@ pub enum ListenError {
     Tls(#[from] ConnectError),
 }
 
+/// Where a connection belongs.
+struct Place {
+    lane: usize,
+    slot: ConnectionSlot,
+}
+
 /// What all connections share.
 struct Shared {
     site: Site,
@@ -139,7 +166,7 @@ impl Listener {
         let tls = tls.map(|files| Acceptor::new(files, HANDSHAKE_TIMEOUT)).transpose()?;
         let address = parts.settings.address;
         let (socket, address) =
-            bind(address).map_err(|error| ListenError::Port { address, error })?;
+            listen(address).map_err(|error| ListenError::Port { address, error })?;
         parts.journal.register_source(&parts.name);
         parts.stats.listener.open(address);
         tracing::info!(source = parts.name, %address, tls = tls.is_some(), "source listens");
@@ -179,13 +206,6 @@ impl Listener {
     }
 }
 
-fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let socket = TcpListener::bind(address)?;
-    socket.set_nonblocking(true)?;
-    let address = socket.local_addr()?;
-    Ok((socket, address))
-}
-
 /// Accepts connections until told to stop, then lets those that are there finish.
 async fn serve(
     shared: Rc<Shared>,
@@ -197,11 +217,12 @@ async fn serve(
     let socket = tokio::net::TcpListener::from_std(socket)?;
     let wakes = Wakes::new(&wake)?;
     let (stopping, stopped) = watch::channel(false);
-    let permits = Arc::new(Semaphore::new(connections_max));
+    let slots = ConnectionSlots::new(connections_max);
     let mut connections = JoinSet::new();
     let mut next_lane = 0;
+    let mut newcomer = None;
     loop {
-        let accepted = tokio::select! {
+        let event = tokio::select! {
             woken = wakes.next() => {
                 woken?;
                 if stop.load(Ordering::Acquire) {
@@ -210,23 +231,26 @@ async fn serve(
                 shared.site.lanes.wake();
                 continue;
             }
-            accepted = accept(&socket, &permits) => accepted,
+            slot = slots.take(), if newcomer.is_some() => Ok(slot),
+            accepted = accept(&socket), if newcomer.is_none() => Err(accepted),
         };
         while connections.try_join_next().is_some() {}
-        match accepted {
-            Ok((stream, permit)) => {
-                next_lane += 1;
+        match event {
+            Err(Ok(stream)) => {
+                newcomer = Some(stream);
                 if shared.cannot_accept.take() {
                     shared.stats.listener.set_accept_error(None);
                 }
+            }
+            Ok(slot) => {
+                let Some(stream) = newcomer.take() else { continue };
+                next_lane += 1;
                 let (shared, stopped) = (Rc::clone(&shared), stopped.clone());
-                connections.spawn_local(async move {
-                    connection::serve(stream, shared, next_lane, stopped).await;
-                    drop(permit);
-                });
+                let place = Place { lane: next_lane, slot };
+                connections.spawn_local(connection::serve(stream, shared, place, stopped));
             }
             // Out of descriptors: others must close before it is worth trying again.
-            Err(error) => {
+            Err(Err(error)) => {
                 shared.stats.errors.count("accept", &error.to_string());
                 if !shared.cannot_accept.replace(true) {
                     tracing::warn!(%error, "the source cannot accept connections");
@@ -270,22 +294,20 @@ impl Wakes {
     }
 }
 
-async fn accept(
-    socket: &tokio::net::TcpListener,
-    permits: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
+async fn accept(socket: &tokio::net::TcpListener) -> io::Result<TcpStream> {
     let (stream, _) = socket.accept().await?;
     stream.set_nodelay(true)?;
-    Ok((stream, permit))
+    Ok(stream)
 }
 
 impl Shared {
     /// Answers a request and counts it.
-    async fn answer(&self, lane: usize, request: hyper::Request<Incoming>) -> Answer {
+    async fn answer(&self, at: &Place, request: hyper::Request<Incoming>) -> Answer {
         let (head, body) = request.into_parts();
         let begun = self.site.clock.monotonic();
-        let answer = self.protocol.respond(&self.site, Request { head, body, lane }).await;
+        let _working = at.slot.working();
+        let request = Request { head, body: Some(body), lane: at.lane, slot: at.slot.clone() };
+        let answer = self.protocol.respond(&self.site, request).await;
         let took = self.site.clock.monotonic().saturating_sub(begun);
         let figures = &self.stats.listener;
         figures.count(answer.status.as_u16());

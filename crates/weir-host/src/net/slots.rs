@@ -1,0 +1,279 @@
+//! How many connections a server keeps at once, and which one gives way to a newcomer.
+//!
+//! A server that lets newcomers wait while all slots are taken can be shut by anybody who opens
+//! connections and says nothing. Here a newcomer takes the slot of the connection that deserves it
+//! least: of a client that has not proven who it is, then of one that is idle, then of one that
+//! sends its request slowly; in each case of the one that has been so for longest.
+//!
+//! Invariants: at most the configured number of slots exist; a slot whose request is being worked
+//! on, or whose answer is still being produced, is never taken away; a slot is free as soon as its
+//! last handle is dropped.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+/// Connections that the kernel completes before the server accepts them. The system bounds it by
+/// `net.core.somaxconn`; a probe that meets a full queue is retried by its kernel after a second.
+const BACKLOG: i32 = 4096;
+
+/// Time for which a client may send its request before it can be asked to give way: most requests
+/// are in one packet.
+const RECEIVING_MIN: Duration = Duration::from_secs(1);
+
+/// Longest time until a newcomer looks again whether somebody is slow by now.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Binds a port for a server: non-blocking, with a long queue. Also returns the address, with the
+/// port that was chosen for port 0.
+pub fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let socket = TcpListener::bind(address)?;
+    // The standard library asks for 128; asking again changes it.
+    rustix::net::listen(&socket, BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    let address = socket.local_addr()?;
+    Ok((socket, address))
+}
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    /// The client: it has sent nothing of its next request, or not its whole head, or it has not
+    /// taken the rest of its answer.
+    Idle,
+    /// The client: it is sending the body of a request.
+    Receiving,
+    /// The server.
+    Working,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    since: Instant,
+    /// The client has proven that it may ask.
+    is_admitted: bool,
+    evict: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    all: Mutex<BTreeMap<u64, State>>,
+    next: AtomicU64,
+    freed: Notify,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, State>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The slots of a server.
+#[derive(Debug, Clone)]
+pub struct ConnectionSlots {
+    max: usize,
+    shared: Arc<Shared>,
+}
+
+impl ConnectionSlots {
+    /// Allows `max` connections at once, at least one.
+    pub fn new(max: usize) -> Self {
+        let shared =
+            Shared { all: Mutex::default(), next: AtomicU64::new(0), freed: Notify::new() };
+        Self { max: max.max(1), shared: Arc::new(shared) }
+    }
+
+    /// Returns a slot for a connection that was accepted. Waits only while every other connection
+    /// is being served or has just begun to send its request.
+    pub async fn take(&self) -> ConnectionSlot {
+        loop {
+            let freed = self.shared.freed.notified();
+            if let Some(slot) = self.try_take() {
+                return slot;
+            }
+            let _looks_again = timeout(LOOK_AGAIN, freed).await;
+        }
+    }
+
+    fn try_take(&self) -> Option<ConnectionSlot> {
+        let mut all = self.shared.lock();
+        let now = Instant::now();
+        if all.len() >= self.max {
+            let victim =
+                all.iter().filter_map(|(id, state)| Some((state.rank(now)?, *id))).min()?;
+            let state = all.remove(&victim.1)?;
+            state.evict.notify_one();
+        }
+        let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
+        let evict = Arc::new(Notify::new());
+        let state =
+            State { phase: Phase::Idle, since: now, is_admitted: false, evict: evict.clone() };
+        all.insert(id, state);
+        let held = Arc::new(Held { id, shared: Arc::clone(&self.shared) });
+        Some(ConnectionSlot { held, evict })
+    }
+}
+
+impl State {
+    /// The lowest gives way first; `None`: not at all.
+    fn rank(&self, now: Instant) -> Option<(bool, Phase, Instant)> {
+        let is_slow = now.duration_since(self.since) >= RECEIVING_MIN;
+        let may_be_evicted = match self.phase {
+            Phase::Idle => true,
+            Phase::Receiving => is_slow || !self.is_admitted,
+            Phase::Working => false,
+        };
+        may_be_evicted.then_some((self.is_admitted, self.phase, self.since))
+    }
+}
+
+#[derive(Debug)]
+struct Held {
+    id: u64,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shared.lock().remove(&self.id);
+        self.shared.freed.notify_one();
+    }
+}
+
+/// A handle to the slot of one connection.
+#[derive(Debug, Clone)]
+pub struct ConnectionSlot {
+    held: Arc<Held>,
+    evict: Arc<Notify>,
+}
+
+impl ConnectionSlot {
+    /// Returns when the connection must end, to give way to another. One caller may wait for it.
+    pub async fn evicted(&self) {
+        self.evict.notified().await;
+    }
+
+    /// The client has proven that it may ask, or nobody has to.
+    pub fn admit(&self) {
+        if let Some(state) = self.held.shared.lock().get_mut(&self.held.id) {
+            state.is_admitted = true;
+        }
+    }
+
+    /// The client sends the body of a request that is worked on, until the guard is dropped.
+    pub fn receiving(&self) -> Receiving {
+        self.set(Phase::Receiving);
+        Receiving(self.clone())
+    }
+
+    /// The server works on a request until the guard is dropped.
+    pub fn working(&self) -> Working {
+        self.set(Phase::Working);
+        Working(self.clone())
+    }
+
+    fn set(&self, phase: Phase) {
+        if let Some(state) = self.held.shared.lock().get_mut(&self.held.id) {
+            (state.phase, state.since) = (phase, Instant::now());
+        }
+        if phase != Phase::Working {
+            self.held.shared.freed.notify_one();
+        }
+    }
+}
+
+/// Keeps a connection from being evicted while its request is worked on.
+#[derive(Debug)]
+pub struct Working(ConnectionSlot);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.set(Phase::Idle);
+    }
+}
+
+/// While a client sends the body of a request.
+#[derive(Debug)]
+pub struct Receiving(ConnectionSlot);
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.0.set(Phase::Working);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits for a slot, and says whether that took no time.
+    async fn take(slots: &ConnectionSlots) -> (ConnectionSlot, Duration) {
+        let begun = Instant::now();
+        let slot = slots.take().await;
+        (slot, begun.elapsed())
+    }
+
+    async fn is_evicted(slot: &ConnectionSlot) -> bool {
+        timeout(Duration::ZERO, slot.evicted()).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stranger_gives_way_first_then_the_idle_then_the_slow() {
+        let slots = ConnectionSlots::new(4);
+        let [working, slow, idle, stranger] =
+            [slots.take().await, slots.take().await, slots.take().await, slots.take().await];
+        for known in [&working, &slow, &idle] {
+            known.admit();
+        }
+        let _guard = working.working();
+        let _body = slow.receiving();
+        tokio::time::advance(Duration::from_secs(2)).await;
+        // The newcomers are at work at once, and so never in question.
+        let mut newer = Vec::new();
+        for expected in [&stranger, &idle, &slow] {
+            assert!(!is_evicted(expected).await);
+            let (slot, waited) = take(&slots).await;
+            newer.push(slot.working());
+            assert_eq!(waited, Duration::ZERO);
+            assert!(is_evicted(expected).await);
+        }
+        assert!(!is_evicted(&working).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_waits_while_all_are_served_and_no_longer() {
+        let slots = ConnectionSlots::new(1);
+        let first = slots.take().await;
+        first.admit();
+        let guard = first.working();
+        assert!(timeout(Duration::from_secs(60), slots.take()).await.is_err());
+        drop(guard);
+        let (second, waited) = take(&slots).await;
+        assert_eq!(waited, Duration::ZERO);
+        second.admit();
+        let _body = second.receiving();
+        let (_third, waited) = take(&slots).await;
+        assert!(waited >= RECEIVING_MIN && waited <= RECEIVING_MIN + LOOK_AGAIN, "{waited:?}");
+        drop((first, second));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_is_free_when_its_connection_ends() {
+        let slots = ConnectionSlots::new(1);
+        let first = slots.take().await;
+        let guard = first.working();
+        let waiting = slots.take();
+        tokio::pin!(waiting);
+        assert!(timeout(Duration::from_secs(1), &mut waiting).await.is_err());
+        drop(guard);
+        drop(first);
+        waiting.await;
+    }
+}
