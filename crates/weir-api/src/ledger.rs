@@ -91,7 +91,8 @@ pub struct FileBytes {
     /// Times that a file was found shorter than before.
     #[serde(default)]
     pub files_cut: u64,
-    /// Files that were made and removed before they could be read.
+    /// Files that were created and removed before they could be read, or written to after they were
+    /// deleted and closed.
     #[serde(default)]
     pub files_unseen: u64,
     /// Files that were removed while weir did not run.

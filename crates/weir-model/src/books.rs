@@ -96,8 +96,9 @@ pub struct SourceBook {
     /// Times that a file was found shorter than before. What was written and cut between two looks
     /// was never seen, so from the first time on the book of bytes is "at least".
     pub files_cut: u64,
-    /// Files that were made and removed between two looks: nobody can say how much stood in them,
-    /// so they too make the book of bytes "at least".
+    /// Files that were made and removed between two looks, or written to after they had no name and
+    /// were let go of: nobody can say how much stood in them, so they too make the book of bytes
+    /// "at least".
     pub files_unseen: u64,
     /// Files that were removed while weir did not run: what was written to them after the last look
     /// was never seen, so they too make the book of bytes "at least".

@@ -124,6 +124,10 @@ fn the_message_is_the_first_text_of_its_usual_names() {
     assert_eq!(message(r#"{"log":"c","msg":"b","message":{"x":1}}"#).as_deref(), Some("b"));
     assert_eq!(message(r#"{"log":"c\n","date":1700000000.5}"#).as_deref(), Some("c\n"));
     assert_eq!(message(r#"{"log":{"level":"info"}}"#), None);
+    let twice = stored(r#"{"message":"a","message":"b","msg":"c"}"#);
+    assert_eq!(twice.message.as_deref(), Some("a"));
+    assert_eq!(attributes_of(&twice), json!({"message":["a","b"],"msg":["c"]}));
+    assert_eq!(message(r#"{"message":["a","b"]}"#).as_deref(), Some("a"));
 }
 
 #[test]

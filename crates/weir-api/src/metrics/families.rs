@@ -133,7 +133,8 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_source_unseen_files_total",
         Counter,
-        "Files that were made and removed before they could be read.",
+        "Files that were created and removed before they could be read, or written to after they \
+         were deleted and closed.",
     ),
     family(
         "weir_source_vanished_files_total",

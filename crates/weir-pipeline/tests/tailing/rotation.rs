@@ -188,6 +188,28 @@ fn a_deleted_file_is_read_to_its_end_and_its_late_writes_too() {
 }
 
 #[test]
+fn a_deleted_file_that_is_written_to_after_its_grace_is_counted() {
+    let world = World::files(&["*.log"], |s| s.tail.rotated_grace = Duration::ZERO);
+    let running = world.start();
+    let mut rare = Writer::append(&world.log("rare.log"));
+    rare.lines(&lines(0..10));
+    // Nobody writes to this one any more, and nothing is said of it.
+    Writer::append(&world.log("closed.log")).lines(&lines(10..20));
+    running.inbox.wait(20);
+    remove_file(world.log("rare.log")).unwrap();
+    remove_file(world.log("closed.log")).unwrap();
+    eventually("their streams end", || running.streams() == 0);
+    assert!(!running.book().is_at_least());
+    rare.lines(&lines(20..30));
+    eventually("the write is noticed", || running.book().files_unseen == 1);
+    rare.lines(&lines(30..40));
+    drop(rare);
+    running.assert_books();
+    assert!(running.book().is_at_least());
+    assert_eq!(running.book().files_unseen, 1);
+}
+
+#[test]
 fn a_file_that_came_and_went_is_read_or_said_to_be_unseen() {
     let world = World::files(&["*.log"], |_| {});
     let running = world.start();

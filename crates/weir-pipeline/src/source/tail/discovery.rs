@@ -22,11 +22,13 @@ use super::watch::{Change, Event, Interest, Watcher};
 use crate::source::OwnPath;
 use crate::stats::{SourceStats, set};
 
+use let_go::LetGo;
 use told::{Holders, Named, Told};
 use touched::Touched;
 
 pub(super) use told::{Found, Owed};
 
+mod let_go;
 mod told;
 mod touched;
 
@@ -132,6 +134,7 @@ pub(super) struct Discovery {
     by_wd: HashMap<i32, Vec<DirId>>,
     dirty: Vec<DirId>,
     told: Told,
+    let_go: LetGo,
     roots: Vec<(PathBuf, Rule)>,
     missing_roots: bool,
     /// Roots of which it was said that they cannot be reached.
@@ -160,6 +163,7 @@ impl Discovery {
             by_wd: HashMap::new(),
             dirty: Vec::new(),
             told: Told::default(),
+            let_go: LetGo::default(),
             roots,
             missing_roots: true,
             told_roots: HashSet::new(),
@@ -256,6 +260,23 @@ impl Discovery {
         }
     }
 
+    /// Watches a file that has no name and is about to be closed, to learn whether it is written to
+    /// all the same. `None`: nobody will know.
+    pub(super) fn watch_let_go(&mut self, file: BorrowedFd<'_>, shown: &Path) -> Option<i32> {
+        self.let_go.watch(&self.watcher, file, shown)
+    }
+
+    /// The file goes on being followed after all.
+    pub(super) fn unwatch_let_go(&mut self, wd: i32) {
+        self.watcher.remove(wd);
+        self.let_go.note_gone(wd);
+    }
+
+    /// Files that were written to after they were let go of, each once.
+    pub(super) fn take_written_late(&mut self) -> Vec<PathBuf> {
+        self.let_go.take_written()
+    }
+
     /// Called when events were drained, and time had passed since the last call.
     pub(super) fn end_turn(&mut self) {
         self.told.end_turn();
@@ -270,7 +291,7 @@ impl Discovery {
 
     /// Takes the kernel's events. Files that were written to go to `written`.
     pub(super) fn drain(&mut self, written: &mut Vec<FileKey>) {
-        let Self { layout, hidden, watcher, dirs, by_wd, dirty, told, .. } = self;
+        let Self { layout, hidden, watcher, dirs, by_wd, dirty, told, let_go, .. } = self;
         let mut overflow = false;
         let mut gone = Vec::new();
         watcher.drain(|event| match event {
@@ -289,6 +310,7 @@ impl Discovery {
                     touched(dirs, dirty, *dir).note(name);
                 }
             }
+            Event::FileWritten(wd) => let_go.note_written(wd),
             Event::Gone(wd) => gone.push(wd),
             Event::Overflow => overflow = true,
         });
@@ -317,7 +339,7 @@ impl Discovery {
 
     /// A watched directory was removed or moved: what its path leads to now is looked at again.
     fn lost_watch(&mut self, wd: i32) {
-        let Some(dirs) = self.by_wd.remove(&wd) else { return };
+        let Some(dirs) = self.by_wd.remove(&wd) else { return self.let_go.note_gone(wd) };
         self.watcher.remove(wd);
         for dir in dirs {
             self.dirs[dir].wd = None;

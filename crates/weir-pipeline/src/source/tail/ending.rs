@@ -97,10 +97,26 @@ impl Engine {
                 return next;
             }
         }
+        if !self.let_go(file) {
+            return Next::Again;
+        }
         file.phase = Phase::Finished;
         self.close(file);
         self.wake_younger(file);
         if file.places.is_empty() { self.part(file) } else { Next::Idle }
+    }
+
+    /// A file without a name is about to be closed: from now on a write to it is noticed, though
+    /// nobody can read it. False: it has grown, and is not closed.
+    fn let_go(&mut self, file: &File) -> bool {
+        let Some(fd) = file.fd().filter(|_| file.places.is_empty()) else { return true };
+        let Some(wd) = self.discovery.watch_let_go(fd, &file.shown) else { return true };
+        let has_grown =
+            rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_size.cast_unsigned() > file.size);
+        if has_grown {
+            self.discovery.unwatch_let_go(wd);
+        }
+        !has_grown
     }
 
     /// A file that is read to its end and has no name ends, once it is sure that it has none: in

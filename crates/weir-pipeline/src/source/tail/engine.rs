@@ -270,6 +270,8 @@ impl Engine {
         for key in &written {
             self.make_ready(*key);
         }
+        let late = self.discovery.take_written_late();
+        self.account_unseen(&late, "a deleted file was written to after it had been let go of");
         !written.is_empty()
     }
 

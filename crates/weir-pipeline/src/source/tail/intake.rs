@@ -77,7 +77,8 @@ impl Engine {
         for (key, dir) in displaced {
             self.lost_name(key, dir);
         }
-        self.account_unseen(&report.unseen);
+        let what = "a file was made and removed before it could be read";
+        self.account_unseen(&report.unseen, what);
         for dir in report.described {
             for key in self.discovery.bound_in(dir) {
                 self.describe_again(key);
@@ -424,14 +425,12 @@ impl Engine {
         );
     }
 
-    /// Files that came and went before they were found have no stream: one is made for their count.
-    fn account_unseen(&mut self, unseen: &[PathBuf]) {
+    /// Files of which something was never seen have no stream, or none any more: one is made for
+    /// their count.
+    pub(super) fn account_unseen(&mut self, unseen: &[PathBuf], what: &str) {
         let Some(first) = unseen.first() else { return };
         if self.files_unseen == 0 {
-            tracing::warn!(
-                file = %first.display(),
-                "a file was made and removed before it could be read; the next are only counted"
-            );
+            tracing::warn!(file = %first.display(), "{what}; the next are only counted");
         }
         let born_ns = self.parts.clock.unix_ns();
         // The clock may stand still, or go back.

@@ -1,4 +1,5 @@
-//! inotify on directories: one instance per source, never a watch per file.
+//! inotify on directories: one instance per source, and no watch per file but of those that have
+//! no name any more.
 //!
 //! Invariants: a refusal is an answer, not an error (the caller rescans such a directory); an
 //! overflow of the kernel's queue is reported, never ignored.
@@ -33,9 +34,11 @@ pub(super) enum Change {
 pub(super) enum Event<'a> {
     /// A file of that name was written to.
     Written(i32, &'a OsStr),
+    /// A file that is watched itself was written to.
+    FileWritten(i32),
     /// Something happened to a name.
     Touched(i32, &'a OsStr, Change),
-    /// The directory itself was removed or moved away.
+    /// The directory itself was removed or moved away, or the watch of a file has ended.
     Gone(i32),
     /// Events were lost.
     Overflow,
@@ -103,6 +106,12 @@ impl Watcher {
         inotify::add_watch(fd, dir, flags)
     }
 
+    /// Watches a file for its next write.
+    pub(super) fn add_file(&self, file: &Path) -> Result<i32, Errno> {
+        let fd = self.0.as_ref().ok_or(Errno::MFILE)?;
+        inotify::add_watch(fd, file, WatchFlags::MODIFY | WatchFlags::ONESHOT)
+    }
+
     /// Stops watching. A directory that is gone is fine.
     pub(super) fn remove(&self, wd: i32) {
         if let Some(fd) = &self.0 {
@@ -140,8 +149,14 @@ fn translate(event: &inotify::Event<'_>, tell: &mut impl FnMut(Event<'_>)) {
     ) {
         return tell(Event::Gone(event.wd()));
     }
-    let Some(name) = event.file_name().map(|n| OsStr::from_bytes(n.to_bytes())) else { return };
-    if flags.contains(ReadFlags::MODIFY) {
+    let is_write = flags.contains(ReadFlags::MODIFY);
+    let Some(name) = event.file_name().map(|n| OsStr::from_bytes(n.to_bytes())) else {
+        if is_write {
+            tell(Event::FileWritten(event.wd()));
+        }
+        return;
+    };
+    if is_write {
         return tell(Event::Written(event.wd(), name));
     }
     let change = if flags.contains(ReadFlags::ISDIR) {
@@ -189,6 +204,7 @@ mod tests {
             Event::Written(w, name) => written += usize::from(w == wd && name == "a.log"),
             Event::Touched(w, name, _) => touched += usize::from(w == wd && name == "a.log"),
             Event::Gone(w) => gone += usize::from(w == wd),
+            Event::FileWritten(_) => panic!("no file is watched"),
             Event::Overflow => panic!("no overflow here"),
         }));
         assert!(written >= 1 && touched >= 2 && gone >= 1, "{written} {touched} {gone}");

@@ -87,6 +87,9 @@ struct Places {
     /// that is inside the body.
     message: [Option<u16>; MESSAGE_PATHS.len()],
     time: [Option<u16>; TIME_PATHS.len()],
+    /// The first value of a message's path that has several: it is the message, and remains an
+    /// attribute beside the others.
+    first_message: Option<u16>,
 }
 
 /// Shapes of the attributes beside a body and inside it.
@@ -250,6 +253,7 @@ impl Intake {
             hints: self.find_hints(),
             message: MESSAGE_PATHS.map(|path| self.only_inside(path)),
             time: TIME_PATHS.map(|path| self.only_inside(path)),
+            first_message: MESSAGE_PATHS.iter().find_map(|path| self.first_inside(path)),
         };
         if has_shape {
             *self.known.slot(shapes) = (shapes, self.places);
@@ -301,6 +305,11 @@ impl Intake {
                     break;
                 }
             }
+            if row.message.is_none()
+                && let Some((_, Scalar::Text(text))) = value(self.places.first_message)
+            {
+                row.message = Some(text);
+            }
             for (index, place) in self.places.time.into_iter().enumerate() {
                 if let Some((number, value)) = value(place)
                     && let Some(style) = TimeStyle::of_next(value, row.time_ns, times)
@@ -346,11 +355,16 @@ impl Intake {
 
     /// The number of the value of a path that has one value, inside the body.
     fn only_inside(&self, path: &str) -> Option<u16> {
+        let count = self.inside.values(path.as_bytes()).count();
+        self.first_inside(path).filter(|_| count == 1)
+    }
+
+    /// The number of the first value of a path inside the body, unless another beside it counts.
+    fn first_inside(&self, path: &str) -> Option<u16> {
         let path = path.as_bytes();
         let mut values = self.inside.iter().enumerate().filter(|(_, (found, _))| *found == path);
         let (number, _) = values.next()?;
-        let is_only = values.next().is_none() && !self.is_shadowed(path);
-        u16::try_from(number).ok().filter(|_| is_only)
+        u16::try_from(number).ok().filter(|_| !self.is_shadowed(path))
     }
 
     /// The text of a trace or span that is the only value of its path.
