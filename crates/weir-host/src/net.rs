@@ -6,7 +6,6 @@
 //! wrong and its kind is a fixed word for counters.
 
 mod error;
-mod percent;
 mod server;
 mod slots;
 mod stream;
@@ -24,7 +23,6 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 pub use error::ConnectError;
-pub use percent::{form_decoded, percent_encoded};
 pub use server::{Acceptor, ServerTlsFiles};
 pub use slots::{ConnectionSlot, ConnectionSlots, Receiving, Working, listen};
 pub use stream::Stream;

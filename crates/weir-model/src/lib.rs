@@ -26,6 +26,7 @@ mod reduce;
 mod resource;
 mod resources;
 mod routes;
+mod selection;
 
 pub use batch::{Batch, RecordView, Records};
 pub use books::{AbandonReason, CursorBook, DiscardReason, SourceBook};
@@ -42,3 +43,4 @@ pub use record::{
 pub use resource::{PEER, Resource, TAGS, TENANT, Value};
 pub use resources::ResourceView;
 pub use routes::RoutedRows;
+pub use selection::Selection;

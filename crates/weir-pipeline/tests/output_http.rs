@@ -12,9 +12,7 @@ use std::time::Duration;
 use harness::{Line, Rig, quick_requests};
 use serde_json::Value;
 use weir_host::Secret;
-use weir_pipeline::config::{
-    Compression, HttpAuth, HttpFormat, HttpMethod, HttpOutput, OutputKind,
-};
+use weir_pipeline::config::{Compression, Framing, HttpAuth, HttpMethod, HttpOutput, OutputKind};
 use weir_pipeline::output::dead_letter;
 
 /// A request as it came.
@@ -162,7 +160,7 @@ fn http(server: &Server) -> HttpOutput {
     HttpOutput {
         url: server.url.clone(),
         method: HttpMethod::Post,
-        format: HttpFormat::Ndjson,
+        framing: Framing::Lines,
         headers: Vec::new(),
         auth: HttpAuth::None,
         requests: quick_requests(),
@@ -177,11 +175,11 @@ fn start(server: &Server, change: impl FnOnce(&mut HttpOutput)) -> Rig {
 
 #[test]
 fn records_arrive_in_every_format_and_compression() {
-    for format in [HttpFormat::Ndjson, HttpFormat::Array] {
+    for format in [Framing::Lines, Framing::Array] {
         for compression in [Compression::None, Compression::Gzip, Compression::Zstd] {
             let server = Server::start(&[], Act::Say(200));
             let mut rig = start(&server, |plan| {
-                plan.format = format;
+                plan.framing = format;
                 plan.requests.compression = compression;
             });
             rig.append(1, &[Line::new("one \"quoted\""), Line::new("two\nlines"), Line::new("")]);
@@ -312,7 +310,7 @@ fn a_place_that_refuses_everything_gets_no_more_than_a_few_records() {
 #[test]
 fn a_request_that_is_too_large_is_sent_in_parts() {
     let server = Server::start(&[Act::Say(413), Act::Say(413)], Act::Say(200));
-    let mut rig = start(&server, |plan| plan.format = HttpFormat::Array);
+    let mut rig = start(&server, |plan| plan.framing = Framing::Array);
     let lines: Vec<Line> = (0..100).map(|n| Line::new(format!("line {n}"))).collect();
     rig.append(1, &lines);
     rig.drain();

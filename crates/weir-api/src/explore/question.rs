@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_expr::{Expr, Field, Measure, parse, parse_field};
-use weir_host::{ConnectionSlot, Zone};
 use weir_host::units::{format_rfc3339, parse_duration};
+use weir_host::{ConnectionSlot, Zone};
 use weir_store::query::{Access, Filter, NamedMeasure, PageKey, TimeRange};
 
 use super::cursor::Cursor;

@@ -11,8 +11,8 @@ use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use weir_codec::percent_encoded;
 use weir_expr::{Field, NamedMeasure};
-use weir_host::net::percent_encoded;
 use weir_store::query::{Order, PageKey, SearchPage, SearchRequest};
 
 use super::Kind;

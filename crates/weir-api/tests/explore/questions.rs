@@ -356,7 +356,7 @@ fn a_regular_expression_that_is_too_large_is_shown_with_its_place() {
         assert_eq!(problem["span"], json!({ "start": 6, "end": large.len() }), "{reply:?}");
         assert!(problem["detail"].as_str().unwrap().contains("\n        ^^^"), "{reply:?}");
     }
-    let path = format!("/weir/v1/export?query={}", weir_host::net::percent_encoded(large));
+    let path = format!("/weir/v1/export?query={}", weir_codec::percent_encoded(large));
     let problem = get(&api, &path).json();
     assert_eq!((&problem["parameter"], &problem["span"]["start"]), (&json!("query"), &json!(6)));
     api.shutdown();

@@ -21,7 +21,6 @@ use weir_expr::{CompileError, Expr, NamedMeasure};
 use weir_host::units::format_size;
 use weir_model::Batch;
 
-use crate::output::lines;
 use crate::view::PipelineView;
 pub(crate) use hub::Hub;
 use hub::{Names, Taken};
@@ -135,7 +134,7 @@ impl Rows {
             let Some(record) = self.batch.records_in(index..index + 1).next() else { continue };
             json.clear();
             let resource = self.batch.resource(record.resource()).encoded;
-            lines::open_json(&record, observed_ns, resource, &mut json);
+            weir_codec::open_json(&record, observed_ns, resource, &mut json);
             json.extend_from_slice(b",\"source\":\"");
             weir_codec::escape_json_into(self.source.as_bytes(), &mut json);
             let (stream, position) = (self.batch.header().stream, record.position);

@@ -135,8 +135,9 @@ impl FileLoop<'_> {
             return Ok(());
         }
         let cursor = &self.cursor;
-        let source =
-            |parcel: &Parcel| cursor.source_name(parcel.batch.header().source).unwrap_or_default();
+        let source = |parcel: &Parcel| {
+            cursor.source_name(parcel.records.batch().header().source).unwrap_or_default()
+        };
         let written = match self.writer.write_backlog(&source) {
             Ok(written) => written,
             Err(error) => {
@@ -149,7 +150,7 @@ impl FileLoop<'_> {
         add(&self.job.stats.requests, 1);
         add(&self.job.stats.bytes_sent, written.bytes);
         add(&self.job.stats.bytes_encoded, written.bytes);
-        let batches = written.parcels.iter().map(|(parcel, _)| &*parcel.batch);
+        let batches = written.parcels.iter().map(|(parcel, _)| &**parcel.records.batch());
         self.job.stats.count_queueing(batches, self.job.context.clock.unix_ns());
         self.unsettled.extend(written.parcels);
         if let FsyncPolicy::Interval(interval) = self.plan.fsync {

@@ -2,7 +2,7 @@
 //! a slow one holds up nobody else; it owns one journal cursor and settles every delivery exactly
 //! once, or not at all when it is stopped (the journal then keeps it).
 //!
-//! Reading order: this file, [`lines`](mod@lines), `file`, then `post`, `hec`, `http`, `socket`.
+//! Reading order: this file, `file`, then `post`, `hec`, `http`, `socket`.
 //!
 //! Invariants: an output never drops a record on its own account: it delivers, writes to the
 //! dead-letter file, or (dead letters switched off, or their file full) counts it as rejected;
@@ -13,8 +13,7 @@ pub mod dead_letter;
 mod file;
 mod hec;
 mod http;
-pub(crate) mod lines;
-mod parcel;
+pub(crate) mod parcel;
 mod post;
 mod signal;
 mod socket;

@@ -1,93 +1,38 @@
 //! A batch on its way: what an output encodes and settles.
 
-use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use weir_journal::Delivery;
-use weir_model::{Batch, RecordView, ResourceView, StreamId};
+use weir_model::{Batch, Selection, StreamId};
 
 /// The records of one batch that one output must deliver, in order. Comes from the journal, or
 /// (without a delivery to settle) from the dead-letter file.
 #[derive(Debug)]
 pub(crate) struct Parcel {
-    pub(crate) batch: Arc<Batch>,
-    first_record: usize,
-    count: usize,
-    /// The cursor whose routed records count; `None` = all of them.
-    cursor: Option<usize>,
+    pub(crate) records: Selection,
     pub(crate) delivery: Option<Delivery>,
 }
 
 impl Parcel {
     /// What the cursor with index `cursor` took.
     pub(crate) fn of_delivery(delivery: Delivery, cursor: usize) -> Self {
-        let batch = delivery.batch.clone();
         let count = delivery.record_count as usize;
-        let all_routed = count == batch.record_count() - delivery.first_record;
-        Self {
-            first_record: delivery.first_record,
-            count,
-            cursor: (!all_routed).then_some(cursor),
-            delivery: Some(delivery),
-            batch,
-        }
+        let records =
+            Selection::routed(delivery.batch.clone(), delivery.first_record, count, cursor);
+        Self { records, delivery: Some(delivery) }
     }
 
     /// Every record of a batch that no cursor holds.
     pub(crate) fn of_batch(batch: Arc<Batch>) -> Self {
-        Self { first_record: 0, count: batch.record_count(), cursor: None, delivery: None, batch }
+        Self { records: Selection::all(batch), delivery: None }
     }
 
     pub(crate) fn stream(&self) -> StreamId {
-        self.batch.header().stream
+        self.records.stream()
     }
 
     /// Records to deliver.
     pub(crate) fn len(&self) -> usize {
-        self.count
-    }
-
-    /// Who produced a record of the batch.
-    pub(crate) fn resource_of(&self, record: &RecordView<'_>) -> ResourceView<'_> {
-        self.batch.resource(record.resource())
-    }
-
-    /// The records to deliver, each with its index in the batch.
-    pub(crate) fn records(&self) -> impl Iterator<Item = (usize, RecordView<'_>)> {
-        self.records_from(self.first_record)
-    }
-
-    /// The records to deliver from that index of the batch on.
-    fn records_from(&self, first: usize) -> impl Iterator<Item = (usize, RecordView<'_>)> {
-        let mut records = self.batch.records();
-        let routed = self.cursor.map(|cursor| self.batch.routed_rows(cursor));
-        // `Records::nth` is a jump, `skip` on it would be too, but only through `nth`.
-        if first > 0 {
-            records.nth(first - 1);
-        }
-        let is_routed = move |index| routed.as_ref().is_none_or(|rows| rows.contains(index));
-        (first..).zip(records).filter(move |(index, _)| is_routed(*index))
-    }
-
-    /// Calls `visit` with each of the records number `range` of those to deliver, until it breaks.
-    #[inline]
-    pub(crate) fn visit(
-        &self,
-        range: Range<usize>,
-        visit: impl FnMut(RecordView<'_>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        if self.cursor.is_some() {
-            return self.part(range).try_for_each(visit);
-        }
-        let (start, end) = (self.first_record + range.start, self.first_record + range.end);
-        self.batch.records_in(start..end).try_for_each(visit)
-    }
-
-    /// The records number `range` of those to deliver.
-    pub(crate) fn part(&self, range: Range<usize>) -> impl Iterator<Item = RecordView<'_>> {
-        // Where every record is to be delivered, their numbers are a matter of counting.
-        let (jump, skip) = if self.cursor.is_none() { (range.start, 0) } else { (0, range.start) };
-        let records = self.records_from(self.first_record + jump);
-        records.map(|(_, record)| record).skip(skip).take(range.len())
+        self.records.len()
     }
 }

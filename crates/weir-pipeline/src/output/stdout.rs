@@ -10,8 +10,8 @@ use std::time::Duration;
 use weir_host::terminal::printable;
 use weir_journal::{Cursor, Outcome};
 
+use super::Job;
 use super::parcel::Parcel;
-use super::{Job, lines};
 use crate::config::Encoding;
 use crate::stats::{self, add};
 
@@ -65,7 +65,7 @@ pub(super) async fn write_lines(
         while let Some(delivery) = cursor.take(|_| false) {
             let parcel = Parcel::of_delivery(delivery, cursor.index());
             buffer.clear();
-            lines::encode(&parcel, encoding, &mut buffer);
+            encoding.lines(&parcel.records, &mut buffer);
             let started = job.context.clock.monotonic();
             if let Err(error) = target.write_all(&buffer).and_then(|()| target.flush()) {
                 give_up(job, &error);

@@ -16,7 +16,7 @@ use weir_api::Api;
 use weir_host::units::group_digits;
 use weir_host::{Clock, Disk, RealClock, RealDisk};
 use weir_journal::JournalError;
-use weir_pipeline::config::SourceKind;
+use weir_pipeline::config::{OutputType, SourceKind};
 use weir_pipeline::health::{Health, Severity};
 use weir_pipeline::view::{OutputView, PipelineView};
 use weir_pipeline::{Pipeline, StartError};
@@ -303,7 +303,8 @@ async fn watch(view: &PipelineView, signals: &mut Signals, mut files: Option<&mu
 /// `weir run | head` ends when `head` has seen enough. Beside another output weir goes on.
 fn nobody_reads(view: &PipelineView) -> bool {
     let is_closed = |output: &OutputView| {
-        output.type_name == "stdout" && output.stats.failing.load(Ordering::Relaxed)
+        output.type_name == OutputType::Stdout.name()
+            && output.stats.failing.load(Ordering::Relaxed)
     };
     // The store would go on alone, and nobody who runs `weir run | head` waits for that.
     let mut outputs = view.outputs.iter().filter(|output| output.running.is_none()).peekable();

@@ -23,7 +23,6 @@ use super::told::{News, Told};
 use crate::config::{Compression, FileOutput, FsyncPolicy};
 use crate::output::Job;
 use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
-use crate::output::lines;
 use crate::output::parcel::Parcel;
 use crate::rule::{Draft, Origin, RecordFields};
 
@@ -167,16 +166,16 @@ impl Writer {
     ) -> io::Result<u64> {
         let encoding = self.plan.encoding;
         if !self.plan.path.is_template() {
-            return self.add("", |out| lines::encode(parcel, encoding, out));
+            return self.add("", |out| encoding.lines(&parcel.records, out));
         }
         let mut origin = Origin::new(&source(parcel));
         let (mut resource, mut is_same) = (None, false);
         let mut bytes = 0;
         let mut path = String::new();
-        for (index, view) in parcel.records() {
+        for (index, view) in parcel.records.records() {
             let is_new = resource.replace(view.resource()) != Some(view.resource());
             if is_new {
-                origin.set_resource(parcel.resource_of(&view).encoded);
+                origin.set_resource(parcel.records.resource_of(&view).encoded);
                 let fields = &mut self.plan.path.fields();
                 is_same = fields.all(|field| origin.constant(field, &mut |_| {}));
             }
@@ -184,7 +183,7 @@ impl Writer {
                 path.clear();
                 self.fill(&origin, view, &mut path);
             }
-            let line = |out: &mut Vec<u8>| lines::encode_one(parcel, &view, encoding, out);
+            let line = |out: &mut Vec<u8>| encoding.line(&parcel.records, &view, out);
             if !refused.paths.contains_key(&path) {
                 match self.add(&path, line) {
                     Ok(n) => {
@@ -310,7 +309,7 @@ impl Writer {
         refused: &mut Refused,
     ) {
         let reason = refused.paths.get(path).map_or("", String::as_str);
-        let (log, flags) = (parcel.batch.to_log_record(index), view.flags.0);
+        let (log, flags) = (parcel.records.batch().to_log_record(index), view.flags.0);
         let letter = DeadLetter::new(self.round_unix_ns, &self.output, reason, None, log, flags);
         refused.letters.push(letter);
         refused.parcels.push(number);

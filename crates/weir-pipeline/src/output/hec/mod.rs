@@ -3,12 +3,12 @@
 //! What is said, and what the answers mean; how requests are sent is in `post`.
 
 mod answer;
-pub(super) mod encode;
 
 use std::sync::Arc;
 
 use hyper::Method;
 use hyper::header::{self, HeaderMap, HeaderValue};
+use weir_codec::{HecEncoder, HecMetadata};
 
 use super::post::{Encoder, Endpoint, EndpointError, Protocol, Sender, Sending};
 use super::{OutputContext, OutputError};
@@ -42,7 +42,13 @@ pub(super) fn sender(
         acks: hec.indexer_ack.then(|| (format!("{collector}/ack"), hec.ack_timeout)),
         requests: hec.requests.clone(),
     };
-    let encoder = Encoder::Event(encode::Encoder::new(hec, &machine_name()));
+    let metadata = HecMetadata {
+        index: hec.index.clone(),
+        sourcetype: hec.sourcetype.clone(),
+        source: hec.source.clone(),
+        host: hec.host.clone().unwrap_or_else(machine_name),
+    };
+    let encoder = Encoder::Event(HecEncoder::new(hec.mode, metadata));
     Sender::new(plan, sending, encoder, context, stats)
 }
 

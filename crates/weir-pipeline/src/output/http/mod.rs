@@ -3,7 +3,6 @@
 //! What is said, and what the answers mean; how requests are sent is in `post`.
 
 mod answer;
-pub(super) mod encode;
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::post::{Encoder, Endpoint, Protocol, Sender, Sending};
 use super::{OutputContext, OutputError};
-use crate::config::{HttpAuth, HttpFormat, HttpMethod, HttpOutput, OutputPlan};
+use crate::config::{Framing, HttpAuth, HttpMethod, HttpOutput, OutputPlan};
 use crate::stats::OutputStats;
 
 /// Checks the settings and reads the certificate files.
@@ -43,15 +42,15 @@ pub(super) fn sender(
         acks: None,
         requests: http.requests.clone(),
     };
-    Sender::new(plan, sending, Encoder::Json(encode::Encoder::new(http.format)), context, stats)
+    Sender::new(plan, sending, Encoder::Json(http.framing), context, stats)
 }
 
 /// Headers of every request; the name of the one that cannot be sent.
 fn headers(endpoint: &Endpoint, http: &HttpOutput) -> Result<HeaderMap, String> {
     let mut headers = endpoint.headers().ok_or_else(|| "host".to_owned())?;
-    let content_type = match http.format {
-        HttpFormat::Ndjson => "application/x-ndjson",
-        HttpFormat::Array => "application/json",
+    let content_type = match http.framing {
+        Framing::Lines => "application/x-ndjson",
+        Framing::Array => "application/json",
     };
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     if let Some(credentials) = credentials(&http.auth) {

@@ -1,43 +1,25 @@
 //! Tests of events that are encoded while they are sent, beside them.
 
 use std::task::Waker;
-use std::time::Duration;
 
 use hyper::body::Body as _;
 use proptest::prelude::*;
-use weir_codec::{Format, LineDecoder};
-use weir_host::Secret;
+use weir_codec::{Format, HecEncoder, HecMetadata, LineDecoder};
 use weir_model::{Batch, BatchBuilder, Position, Seal, SourceBook, SourceId, StreamId};
 
 use super::*;
-use crate::config::{Compression, HecMode, RequestSettings, SplunkHec, TlsSettings};
-use crate::output::hec::encode::Encoder;
+use crate::config::{Compression, HecMode};
 use crate::output::post::request::{self, Draft, Request};
 
 fn renderer() -> Arc<Mutex<Renderer>> {
-    let plan = SplunkHec {
-        endpoint: "http://127.0.0.1:8088".to_owned(),
-        token: Secret::new("token".to_owned()),
-        mode: HecMode::Event,
-        indexer_ack: false,
-        ack_timeout: Duration::ZERO,
+    let metadata = HecMetadata {
         index: Some("main".to_owned()),
         sourcetype: None,
         source: None,
-        host: None,
-        requests: RequestSettings {
-            compression: Compression::None,
-            batch_bytes: 1 << 20,
-            batch_age: Duration::ZERO,
-            connections_max: 1,
-            request_timeout: Duration::ZERO,
-            retry_min: Duration::ZERO,
-            retry_max: Duration::ZERO,
-            tls: TlsSettings::default(),
-        },
+        host: "here".to_owned(),
     };
     Arc::new(Mutex::new(Renderer::new(
-        request::Encoder::Event(Encoder::new(&plan, "here")),
+        request::Encoder::Event(HecEncoder::new(HecMode::Event, metadata)),
         Compression::None,
     )))
 }

@@ -11,21 +11,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use weir_codec::{Framing, HecEncoder};
 use weir_host::{Compression, Compressor};
 use weir_journal::Outcome;
 use weir_model::StreamId;
 
 use super::body::{Body, Events};
 use crate::output::parcel::Parcel;
-use crate::output::{hec, http};
 
 /// How records are written.
 #[derive(Debug)]
 pub(crate) enum Encoder {
     /// As events of a collector, or as raw lines for it.
-    Event(hec::encode::Encoder),
+    Event(HecEncoder),
     /// As JSON objects.
-    Json(http::encode::Encoder),
+    Json(Framing),
 }
 
 impl Encoder {
@@ -33,7 +33,7 @@ impl Encoder {
     /// how many records in a row that is.
     fn queries(&mut self, parcel: &Parcel, mut visit: impl FnMut(&Arc<str>, usize)) {
         match self {
-            Self::Event(encoder) => encoder.queries(parcel, visit),
+            Self::Event(encoder) => encoder.queries(&parcel.records, visit),
             Self::Json(_) => visit(&Arc::from(""), parcel.len()),
         }
     }
@@ -48,7 +48,7 @@ impl Encoder {
     /// Whether record number `number` of the parcel names an index of its own.
     pub(crate) fn has_own_index(&mut self, parcel: &Parcel, number: usize) -> bool {
         match self {
-            Self::Event(encoder) => encoder.has_own_index(parcel, number),
+            Self::Event(encoder) => encoder.has_own_index(&parcel.records, number),
             Self::Json(_) => false,
         }
     }
@@ -56,15 +56,15 @@ impl Encoder {
     /// Appends records number `range` of the parcel.
     pub(crate) fn encode(&mut self, parcel: &Parcel, range: Range<usize>, out: &mut Vec<u8>) {
         match self {
-            Self::Event(encoder) => encoder.encode(parcel, range, out),
-            Self::Json(encoder) => encoder.encode(parcel, range, out),
+            Self::Event(encoder) => encoder.encode(&parcel.records, range, out),
+            Self::Json(framing) => framing.append(&parcel.records, range, out),
         }
     }
 
     /// Length of these records, where it is known before they are encoded.
     fn length(&mut self, parcel: &Parcel, range: Range<usize>) -> Option<usize> {
         match self {
-            Self::Event(encoder) => encoder.length(parcel, range),
+            Self::Event(encoder) => encoder.length(&parcel.records, range),
             Self::Json(_) => None,
         }
     }
@@ -78,15 +78,15 @@ impl Encoder {
         out: &mut Vec<u8>,
     ) -> usize {
         match self {
-            Self::Event(encoder) => encoder.encode_checked(parcel, range, until, out),
+            Self::Event(encoder) => encoder.encode_checked(&parcel.records, range, until, out),
             Self::Json(_) => 0,
         }
     }
 
     /// Makes a body of what was encoded.
     fn complete(&self, plain: &mut Vec<u8>) {
-        if let Self::Json(encoder) = self {
-            encoder.complete(plain);
+        if let Self::Json(framing) = self {
+            framing.complete(plain);
         }
     }
 }

@@ -428,8 +428,9 @@ impl Sender {
     ) -> Vec<DeadLetter> {
         let now_ns = self.clock.unix_ns();
         let of_parcel = |(parcel, part): (usize, Range<usize>)| {
-            let batch = &request.parcels[parcel].batch;
-            let records = request.parcels[parcel].records().skip(part.start).take(part.len());
+            let batch = &request.parcels[parcel].records.batch();
+            let records =
+                request.parcels[parcel].records.records().skip(part.start).take(part.len());
             let letter = |(index, record): (usize, weir_model::RecordView<'_>)| {
                 let (log, flags) = (batch.to_log_record(index), record.flags.0);
                 DeadLetter::new(now_ns, &self.output, reason, code, log, flags)
@@ -468,7 +469,7 @@ impl Sender {
     }
 
     fn count_queueing(&self, request: &Request) {
-        let batches = request.parcels.iter().map(|parcel| &*parcel.batch);
+        let batches = request.parcels.iter().map(|parcel| &**parcel.records.batch());
         self.stats.count_queueing(batches, self.clock.unix_ns());
         add(&self.stats.bytes_encoded, request.plain_len as u64);
     }

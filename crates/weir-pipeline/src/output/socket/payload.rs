@@ -6,10 +6,9 @@
 
 use std::collections::VecDeque;
 
-use weir_model::{RecordFlags, RecordView};
+use weir_codec::datagram;
 
 use crate::config::{Encoding, SocketOutput, SocketProtocol};
-use crate::output::lines;
 use crate::output::parcel::Parcel;
 
 /// What is being sent.
@@ -62,19 +61,15 @@ impl Payload {
         let start = self.bytes.len();
         let (mut cut, mut waiting) = (0, 0);
         if let Some(max) = self.datagram_bytes_max {
-            for (_, record) in parcel.records() {
-                let start = self.bytes.len();
-                datagram(&parcel, &record, self.encoding, &mut self.bytes);
-                if self.bytes.len() - start > max {
-                    self.bytes.truncate(start);
-                    shortened(&parcel, &record, self.encoding, max, &mut self.bytes);
-                    cut += 1;
-                }
+            for (_, record) in parcel.records.records() {
+                let records = &parcel.records;
+                let is_whole = datagram(self.encoding, records, &record, max, &mut self.bytes);
+                cut += u64::from(!is_whole);
                 self.datagrams.push_back(self.bytes.len());
                 waiting += 1;
             }
         } else {
-            lines::encode(&parcel, self.encoding, &mut self.bytes);
+            self.encoding.lines(&parcel.records, &mut self.bytes);
         }
         let end = self.bytes.len();
         self.parcels.push_back(Place { parcel, start, end, waiting, resent: 0 });
@@ -127,47 +122,4 @@ impl Payload {
             self.sent = place.start;
         }
     }
-}
-
-/// Appends a record without the end of the line.
-fn datagram(parcel: &Parcel, record: &RecordView<'_>, encoding: Encoding, out: &mut Vec<u8>) {
-    lines::encode_one(parcel, record, encoding, out);
-    out.pop();
-}
-
-/// Appends a record of which so much of the body is left out that it fits, marked as truncated.
-fn shortened(
-    parcel: &Parcel,
-    record: &RecordView<'_>,
-    encoding: Encoding,
-    max: usize,
-    out: &mut Vec<u8>,
-) {
-    let body = record.plain_body();
-    let start = out.len();
-    let mut keep = body.len().min(max);
-    loop {
-        let mut view = *record;
-        view.body = &body[..floor(&body, keep)];
-        view.flags = without_escapes(record.flags).with(RecordFlags::TRUNCATED);
-        datagram(parcel, &view, encoding, out);
-        let len = out.len() - start;
-        if len <= max || keep == 0 {
-            break;
-        }
-        out.truncate(start);
-        // What escapes and the rest of the object add is not known beforehand.
-        keep = keep.saturating_sub((len - max).min(keep / 2 + 1));
-    }
-    out.truncate(start + max);
-}
-
-fn without_escapes(flags: RecordFlags) -> RecordFlags {
-    RecordFlags(flags.0 & !RecordFlags::JSON_ESCAPED.0)
-}
-
-/// The end of the last whole character at or before `at`, in what is UTF-8.
-fn floor(bytes: &[u8], at: usize) -> usize {
-    let is_inside = |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
-    (at.saturating_sub(3)..=at).rev().find(|at| !is_inside(at)).unwrap_or(at)
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use weir_codec::percent_encoded;
 use weir_host::Zone;
-use weir_host::net::percent_encoded;
 use weir_host::units::format_duration;
 
 use crate::cli::{RangeArgs, RowOrder, SearchArgs};

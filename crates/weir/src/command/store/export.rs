@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde_json::json;
 use weir_api::{AggregateAnswer, ScanMeta};
-use weir_host::net::percent_encoded;
+use weir_codec::percent_encoded;
 
 use super::progress::{Progress, Total};
 use super::target::{Pieces, Target, with_suffix};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::Value;
-use weir_host::net::percent_encoded;
+use weir_codec::percent_encoded;
 use weir_host::units::group_digits;
 
 use crate::cli::{TailArgs, TailOutput};

@@ -28,7 +28,7 @@ pub fn form_decoded(text: &str) -> Vec<u8> {
             (b'+', ..) => out.push(b' '),
             (b'%', Some(high), Some(low)) => {
                 out.push((high * 16 + low) as u8);
-                rest = &after[2..];
+                rest = after.get(2..).unwrap_or_default();
             }
             _ => out.push(byte),
         }

@@ -6,6 +6,10 @@
 //! as a string all the same: the collector indexes the exact text, finds its fields in it at
 //! search time, and no check of every object is needed. Invalid UTF-8 is replaced in events (JSON
 //! cannot carry it) and kept in raw mode.
+#![cfg_attr(
+    not(test),
+    expect(clippy::indexing_slicing, reason = "one of three streams; places just written to")
+)]
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -13,26 +17,36 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use serde_json::Value;
-use weir_codec::escape_json_into;
-use weir_host::net::percent_encoded;
-use weir_model::{RecordFlags, RecordView, Resource};
+use weir_model::{RecordFlags, RecordView, Resource, Selection};
 
-use crate::config::{HecMode, SplunkHec};
-use crate::output::lines;
-use crate::output::parcel::Parcel;
+use super::line::raw_line;
+use crate::{escape_json_into, percent_encoded};
 
 /// Resources whose rendering is kept: more than files are active at once on a busy node.
 const RESOURCES_MAX: usize = 4096;
-/// Most events so short that bytes beside the body matter; see [`Encoder::encode`].
+/// Most events so short that bytes beside the body matter; see [`HecEncoder::encode`].
 const EVENT_OVERHEAD_BYTES: usize = 64;
+
+/// How a collector is sent records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HecMode {
+    /// JSON events.
+    Event,
+    /// Raw lines.
+    Raw,
+}
 
 /// What events get unless the record's resource says otherwise.
 #[derive(Debug, Clone)]
-struct Defaults {
-    index: Option<String>,
-    sourcetype: Option<String>,
-    source: Option<String>,
-    host: String,
+pub struct HecMetadata {
+    /// The index.
+    pub index: Option<String>,
+    /// The source type.
+    pub sourcetype: Option<String>,
+    /// The source; else the path of the record's file.
+    pub source: Option<String>,
+    /// The host.
+    pub host: String,
 }
 
 /// Names of resource attributes that stand for an event's own metadata, as OpenTelemetry's
@@ -58,9 +72,9 @@ struct Tails {
     own_index: bool,
 }
 
-/// Renders records; one per output.
+/// Writes records for a collector; one per output.
 #[derive(Debug)]
-pub(crate) struct Encoder {
+pub struct HecEncoder {
     mode: HecMode,
     rendered: Rendered,
     head: Head,
@@ -69,108 +83,99 @@ pub(crate) struct Encoder {
 /// What follows the body in the events of each resource, rendered once.
 #[derive(Debug)]
 struct Rendered {
-    defaults: Defaults,
+    defaults: HecMetadata,
     tails: HashMap<Vec<u8>, Arc<Tails>>,
 }
 
 /// That of the records that are being encoded: it changes with their resource.
 struct Current<'a> {
     rendered: &'a mut Rendered,
-    parcel: &'a Parcel,
+    records: &'a Selection,
     number: u16,
     tails: Arc<Tails>,
 }
 
 impl<'a> Current<'a> {
-    fn new(rendered: &'a mut Rendered, parcel: &'a Parcel) -> Self {
-        let tails = rendered.tails(parcel.batch.resource(0).encoded);
-        Self { rendered, parcel, number: 0, tails }
+    fn new(rendered: &'a mut Rendered, records: &'a Selection) -> Self {
+        let tails = rendered.tails(records.batch().resource(0).encoded);
+        Self { rendered, records, number: 0, tails }
     }
 
     #[inline]
     fn of(&mut self, record: &RecordView<'_>) -> &Tails {
         if record.resource() != self.number {
             self.number = record.resource();
-            self.tails = self.rendered.tails(self.parcel.batch.resource(self.number).encoded);
+            self.tails = self.rendered.tails(self.records.batch().resource(self.number).encoded);
         }
         &self.tails
     }
 }
 
-impl Encoder {
-    pub(crate) fn new(plan: &SplunkHec, machine: &str) -> Self {
-        let defaults = Defaults {
-            index: plan.index.clone(),
-            sourcetype: plan.sourcetype.clone(),
-            source: plan.source.clone(),
-            host: plan.host.clone().unwrap_or_else(|| machine.to_owned()),
-        };
+impl HecEncoder {
+    /// With what records get that say nothing else.
+    pub fn new(mode: HecMode, defaults: HecMetadata) -> Self {
         let rendered = Rendered { defaults, tails: HashMap::new() };
-        Self { mode: plan.mode, rendered, head: Head::new() }
+        Self { mode, rendered, head: Head::new() }
     }
 
     /// Calls `visit` with the query of the request that records must be sent in, and how many
     /// records in a row that is. Those with different queries cannot share a request. It is always
     /// empty for events, which carry their own metadata.
-    pub(crate) fn queries(&mut self, parcel: &Parcel, mut visit: impl FnMut(&Arc<str>, usize)) {
+    pub fn queries(&mut self, records: &Selection, mut visit: impl FnMut(&Arc<str>, usize)) {
         if self.mode == HecMode::Event {
-            return visit(&Arc::from(""), parcel.len());
+            return visit(&Arc::from(""), records.len());
         }
-        if parcel.batch.resource_count() < 2 {
-            let tails = self.rendered.tails(parcel.batch.resource(0).encoded);
-            return visit(&tails.query, parcel.len());
+        if records.batch().resource_count() < 2 {
+            let tails = self.rendered.tails(records.batch().resource(0).encoded);
+            return visit(&tails.query, records.len());
         }
-        let mut current = Current::new(&mut self.rendered, parcel);
-        for (_, record) in parcel.records() {
+        let mut current = Current::new(&mut self.rendered, records);
+        for (_, record) in records.records() {
             visit(&current.of(&record).query, 1);
         }
     }
 
-    /// Whether record number `number` of the parcel names an index of its own.
-    pub(crate) fn has_own_index(&mut self, parcel: &Parcel, number: usize) -> bool {
-        let mut current = Current::new(&mut self.rendered, parcel);
-        let record = parcel.part(number..number + 1).next();
+    /// Whether record number `number` of the records names an index of its own.
+    pub fn has_own_index(&mut self, records: &Selection, number: usize) -> bool {
+        let mut current = Current::new(&mut self.rendered, records);
+        let record = records.part(number..number + 1).next();
         record.is_some_and(|record| current.of(&record).own_index)
     }
 
-    /// Appends records number `range` of the parcel.
-    pub(crate) fn encode(
+    /// Appends records number `range` of the records.
+    pub fn encode(
         &mut self,
-        parcel: &Parcel,
+        records: &Selection,
         range: std::ops::Range<usize>,
         out: &mut Vec<u8>,
     ) {
         if self.mode == HecMode::Raw {
-            parcel.part(range).for_each(|record| lines::raw_line(&record, out));
+            records.part(range).for_each(|record| raw_line(&record, out));
             return;
         }
         // The finished text is looked at once, while it is in the processor's cache; only where
         // it turns out not to be UTF-8 is it made anew, body by body.
         let start = out.len();
-        self.encode_events(parcel, range.clone(), Bodies::AsTheyAre, usize::MAX, out);
-        if parcel.batch.is_utf8() {
+        self.encode_events(records, range.clone(), Bodies::AsTheyAre, usize::MAX, out);
+        if records.batch().is_utf8() {
             return;
         }
         if simdutf8::basic::from_utf8(&out[start..]).is_err() {
             out.truncate(start);
-            self.encode_events(parcel, range, Bodies::Repaired, usize::MAX, out);
+            self.encode_events(records, range, Bodies::Repaired, usize::MAX, out);
         }
     }
 
     /// Length of the events of these records, where it is known before they are encoded: bodies
     /// that are copied as they are, and nothing to tell beside them.
-    pub(crate) fn length(
-        &mut self,
-        parcel: &Parcel,
-        range: std::ops::Range<usize>,
-    ) -> Option<usize> {
-        if self.mode == HecMode::Raw || !parcel.batch.is_utf8() {
+    pub fn length(&mut self, records: &Selection, range: std::ops::Range<usize>) -> Option<usize> {
+        if self.mode == HecMode::Raw || !records.batch().is_utf8() {
             return None;
         }
-        let mut current = Current::new(&mut self.rendered, parcel);
-        let observed_ns = parcel.batch.header().observed_ns;
+        let mut current = Current::new(&mut self.rendered, records);
+        let observed_ns = records.batch().header().observed_ns;
         let mut len = 0;
-        let counted = parcel.visit(range, |record| {
+        let counted = records.visit(range, |record| {
             if !is_plain(&record)
                 || !record.flags.contains(RecordFlags::JSON_ESCAPED)
                 || is_blank(&record)
@@ -186,29 +191,29 @@ impl Encoder {
     }
 
     /// Appends events whose [`Self::length`] is known, until `out` is that long; returns how many.
-    pub(crate) fn encode_checked(
+    pub fn encode_checked(
         &mut self,
-        parcel: &Parcel,
+        records: &Selection,
         range: std::ops::Range<usize>,
         until: usize,
         out: &mut Vec<u8>,
     ) -> usize {
-        self.encode_events(parcel, range, Bodies::AsTheyAre, until, out)
+        self.encode_events(records, range, Bodies::AsTheyAre, until, out)
     }
 
     fn encode_events(
         &mut self,
-        parcel: &Parcel,
+        records: &Selection,
         range: std::ops::Range<usize>,
         bodies: Bodies,
         until: usize,
         out: &mut Vec<u8>,
     ) -> usize {
-        let mut current = Current::new(&mut self.rendered, parcel);
-        let observed_ns = parcel.batch.header().observed_ns;
+        let mut current = Current::new(&mut self.rendered, records);
+        let observed_ns = records.batch().header().observed_ns;
         let mut count = 0;
         let head = &mut self.head;
-        let _until_enough = parcel.visit(range, |record| {
+        let _until_enough = records.visit(range, |record| {
             if out.len() >= until {
                 return ControlFlow::Break(());
             }
@@ -366,7 +371,7 @@ fn push_field(key: &str, value: &Value, out: &mut String) {
     let _written = write!(out, "{comma}{}:{value}", Value::from(key));
 }
 
-impl Defaults {
+impl HecMetadata {
     fn render(&self, resource: &Resource) -> Tails {
         let text = |name: &str| resource.text(name).map(ToOwned::to_owned);
         let own_index = text(INDEX).is_some();

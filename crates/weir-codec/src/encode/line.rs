@@ -1,45 +1,53 @@
-//! Records as lines, for the outputs `file` and `stdout`.
+//! Records as lines.
 //!
 //! Invariant: one record is exactly one line; a newline inside a body is written as `\n` (two
 //! characters). `Raw` keeps bytes that are not UTF-8, `Json` replaces them.
+#![cfg_attr(
+    not(test),
+    expect(clippy::indexing_slicing, reason = "places that were found in the same text")
+)]
 
 use std::ops::RangeInclusive;
 
 use serde_json::Value;
-use weir_codec::escape_json_into;
-use weir_model::{RecordFlags, RecordView, unescape_json};
+use weir_model::{RecordFlags, RecordView, Selection, unescape_json};
 
-use super::parcel::Parcel;
-use crate::config::Encoding;
+use crate::{escape_json_into, format_rfc3339_ns};
 
-/// Appends every record of the parcel.
-pub(crate) fn encode(parcel: &Parcel, encoding: Encoding, out: &mut Vec<u8>) {
-    match encoding {
-        Encoding::Raw => parcel.records().for_each(|(_, record)| raw_line(&record, out)),
-        Encoding::Json => {
-            parcel.records().for_each(|(_, record)| encode_one(parcel, &record, encoding, out));
-        }
-    }
+/// How a record is written as a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// The body as bytes, newlines inside it escaped as `\n`.
+    Raw,
+    /// One JSON object per record in OpenTelemetry's terms.
+    Json,
 }
 
-/// Appends one record of the parcel.
-pub(crate) fn encode_one(
-    parcel: &Parcel,
-    record: &RecordView<'_>,
-    encoding: Encoding,
-    out: &mut Vec<u8>,
-) {
-    let observed = parcel.batch.header().observed_ns;
-    match encoding {
-        Encoding::Raw => raw_line(record, out),
-        Encoding::Json => {
-            json_line(record, observed, parcel.resource_of(record).encoded, out);
+impl Encoding {
+    /// Appends all records, each as a line.
+    pub fn lines(self, records: &Selection, out: &mut Vec<u8>) {
+        match self {
+            Self::Raw => records.records().for_each(|(_, record)| raw_line(&record, out)),
+            Self::Json => {
+                records.records().for_each(|(_, record)| self.line(records, &record, out));
+            }
+        }
+    }
+
+    /// Appends one of the records as a line.
+    pub fn line(self, records: &Selection, record: &RecordView<'_>, out: &mut Vec<u8>) {
+        match self {
+            Self::Raw => raw_line(record, out),
+            Self::Json => {
+                let observed_ns = records.batch().header().observed_ns;
+                json_line(record, observed_ns, records.resource_of(record).encoded, out);
+            }
         }
     }
 }
 
 /// Appends the body as bytes and ends the line.
-pub(crate) fn raw_line(record: &RecordView<'_>, out: &mut Vec<u8>) {
+pub(super) fn raw_line(record: &RecordView<'_>, out: &mut Vec<u8>) {
     if record.flags.contains(RecordFlags::JSON_ESCAPED) {
         push_unescaped(record.body, out);
     } else {
@@ -101,17 +109,13 @@ fn json_line(record: &RecordView<'_>, observed_ns: i64, resource: &[u8], out: &m
     out.extend_from_slice(b"}\n");
 }
 
-/// The same object without its closing brace, so that members can be added.
-pub(crate) fn open_json(
-    record: &RecordView<'_>,
-    observed_ns: i64,
-    resource: &[u8],
-    out: &mut Vec<u8>,
-) {
+/// Appends a record as that JSON object without its closing brace, so that members can be added.
+/// `resource` is the JSON of its resource.
+pub fn open_json(record: &RecordView<'_>, observed_ns: i64, resource: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"timestamp\":\"");
-    weir_codec::format_rfc3339_ns(record.timestamp_ns, out);
+    format_rfc3339_ns(record.timestamp_ns, out);
     out.extend_from_slice(b"\",\"observed_timestamp\":\"");
-    weir_codec::format_rfc3339_ns(observed_ns, out);
+    format_rfc3339_ns(observed_ns, out);
     if !record.severity.text().is_empty() {
         out.extend_from_slice(b"\",\"severity_text\":\"");
         out.extend_from_slice(record.severity.text().as_bytes());
@@ -127,7 +131,7 @@ pub(crate) fn open_json(
 }
 
 /// Appends the body as the inside of a JSON string; bytes that are not UTF-8 are replaced.
-pub(crate) fn push_json_body(record: &RecordView<'_>, out: &mut Vec<u8>) {
+fn push_json_body(record: &RecordView<'_>, out: &mut Vec<u8>) {
     if !record.flags.contains(RecordFlags::JSON_ESCAPED) {
         escape_json_into(record.body, out);
     } else if simdutf8::basic::from_utf8(record.body).is_ok() {
@@ -166,7 +170,7 @@ fn push_attributes(record: &RecordView<'_>, out: &mut Vec<u8>) {
 
 /// What stands between the braces of an attributes object; `None` when there is nothing, or when
 /// it is no JSON object (it came from outside, and one bad record must not spoil its line).
-pub(crate) fn attributes_inside(attributes: &[u8]) -> Option<String> {
+fn attributes_inside(attributes: &[u8]) -> Option<String> {
     if attributes.is_empty() {
         return None;
     }
