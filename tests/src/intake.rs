@@ -242,6 +242,36 @@ fn a_full_disk_accepts_nothing_says_so_and_passes_by_itself() {
     drop(disk);
 }
 
+/// Journal and store on disks that are too small for both, in many proportions: the journal stops
+/// while the store can still write, so what is accepted is stored, and there is room again.
+#[test]
+fn a_journal_and_a_store_on_a_small_disk_never_wedge() {
+    for (disk_mib, limit_mib, keep_free, retention) in [
+        (24, 16, "1MiB", "64MiB"),
+        (16, 16, "0B", "20%"),
+        (20, 64, "5%", "64MiB"),
+        (32, 16, "10%", "50%"),
+        (48, 40, "2MiB", "90%"),
+    ] {
+        let scene = Scene::new();
+        let _disk = SmallDisk::mount(scene.dir().join("data"), &format!("{disk_mib}m"));
+        let mut weir = scene.start(&format!(
+            "[source.intake]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\n\
+             [store]\nenabled = true\nflush_interval = \"1s\"\nretention_size = \"{retention}\"\n\
+             [journal]\nring = \"4MiB\"\nlimit = \"{limit_mib}MiB\"\nkeep_free = \"{keep_free}\"\n"
+        ));
+        // Twice the disk, of what cannot be compressed much.
+        let lines = disk_mib * 2 * (1 << 20) / 250;
+        let written = Senders::start(&weir, 3, lines / 3).finish();
+        let accepted = written[0].lines;
+        let books = weir.wait_books("it is stored", PATIENCE, |b| b.delivered("store") >= accepted);
+        books.assert_balanced();
+        let is_ok = |weir: &Weir| weir.health()["status"] == "ok";
+        assert!(wait_for(PATIENCE, || is_ok(&weir).then_some(())).is_some(), "{}", weir.health());
+        weir.stop();
+    }
+}
+
 #[test]
 fn a_full_buffer_is_answered_with_when_to_come_again() {
     let scene = Scene::new();

@@ -4,12 +4,13 @@ use anyhow::Result;
 
 use crate::paths::Profile;
 use crate::shell::{cargo, run};
-use crate::{arrows, dependencies, tidy};
+use crate::{arrows, closed, dependencies, tidy};
 
 /// Everything that needs no finished binary; the first check that fails ends it.
 pub(crate) fn sources(features: &[&str]) -> Result<()> {
     run(cargo().args(["fmt", "--all", "--check"]))?;
     report("tidy", &tidy::problems()?)?;
+    report("closed lists", &closed::problems()?)?;
     report("arrows", &arrows::problems()?)?;
     report("dependencies", &dependencies::problems()?)?;
     // The tests' profile shares proc macros and build scripts with the build that follows.

@@ -8,6 +8,7 @@
 
 mod arrows;
 mod check;
+mod closed;
 mod dependencies;
 mod generate;
 mod paths;
@@ -41,6 +42,8 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Sets up and builds weir as it is released: optimised as a whole, without symbols.
+    Dist,
     /// Sets up, checks, and runs every test of the workspace.
     Test,
     /// Formatting, lints, crate arrows, tidiness, licences, generated files.
@@ -99,6 +102,11 @@ fn main() -> ExitCode {
 fn execute(task: Task) -> Result<()> {
     match task {
         Task::Run { arguments } => start(&arguments),
+        Task::Dist => {
+            let binary = build_binary(setup::for_build()?, Profile::Dist)?;
+            eprintln!("{}", binary.display());
+            Ok(())
+        }
         Task::Test => test(),
         Task::Check => {
             let features = setup::for_build()?;
@@ -133,9 +141,16 @@ fn start(arguments: &[String]) -> Result<()> {
 }
 
 /// Builds weir; returns where the program is.
+///
+/// Cargo selects the features of dependencies for the packages of a command, and, once a test is
+/// among its targets, for tests too. So every command names the whole workspace, and those of the
+/// checked profile a test: another selection would build half of the dependencies anew.
 fn build_binary(features: &[&str], profile: Profile) -> Result<PathBuf> {
     let mut build = cargo();
-    build.args(["build", "--profile", profile.name(), "--package", "weir", "--bin", "weir"]);
+    build.args(["build", "--profile", profile.name(), "--workspace", "--bin", "weir"]);
+    if profile == Profile::Checked {
+        build.args(["--test", "simulate"]);
+    }
     run(build.args(features))?;
     profile.binary("weir")
 }
@@ -162,7 +177,7 @@ fn test() -> Result<()> {
 fn bench(arguments: &[String]) -> Result<()> {
     let features = setup::for_build()?;
     let mut build = cargo();
-    build.args(["build", "--release", "--package", "weir", "--package", "weir-bench"]);
+    build.args(["build", "--release", "--workspace", "--bin", "weir", "--bin", "weir-bench"]);
     run(build.args(features))?;
     let binary = Profile::Release.binary("weir")?;
     let mut command = Command::new(Profile::Release.binary("weir-bench")?);
@@ -173,7 +188,7 @@ fn bench(arguments: &[String]) -> Result<()> {
 /// what it does beyond that, the environment says.
 fn simulator() -> Command {
     let mut command = cargo();
-    command.args(["test", "--profile", Profile::Checked.name(), "--package", "weir-journal"]);
+    command.args(["test", "--profile", Profile::Checked.name(), "--workspace"]);
     command.args(["--test", "simulate", "--", "--exact", "--nocapture"]);
     command.arg("every_record_has_arrived_at_each_destination_or_is_in_its_own_discards");
     // Where a history failed is in what it prints, not in the stack of the program that ran it.

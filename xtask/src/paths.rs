@@ -67,12 +67,14 @@ fn host_target() -> Result<String> {
 }
 
 /// How programs are compiled (the profiles of `Cargo.toml`).
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// As released: what is run by hand and measured.
+    /// What is run by hand and measured.
     Release,
     /// The same with the assertions of our own crates: what is tested.
     Checked,
+    /// What users get: optimised across crates, without symbols.
+    Dist,
 }
 
 impl Profile {
@@ -81,6 +83,7 @@ impl Profile {
         match self {
             Self::Release => "release",
             Self::Checked => "checked",
+            Self::Dist => "dist",
         }
     }
 

@@ -5,11 +5,21 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+/// Variables that cargo sets for the program that it runs. Build scripts watch some of them, so a
+/// cargo that inherited them would build for other values than one that was started by hand.
+const OF_THIS_PROGRAM: [&str; 4] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"];
+
 /// Cargo, in the root of the repository.
 pub(crate) fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(crate::paths::root());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if OF_THIS_PROGRAM.iter().any(|prefix| text.starts_with(prefix)) {
+            command.env_remove(&name);
+        }
+    }
     command
 }
 

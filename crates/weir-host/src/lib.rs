@@ -25,8 +25,8 @@ pub use decompress::{ContentCoding, DecompressError};
 pub use disk::{Disk, DiskFile, DiskSpace, OpenMode, RealDisk};
 pub use gzip::{Gzip, GzipError};
 pub use net::{
-    Acceptor, ConnectError, ConnectionSlot, ConnectionSlots, Connector, ConnectorSettings, Receiving,
-    ServerTlsFiles, Stream, TlsFiles, Working, listen,
+    Acceptor, ConnectError, ConnectionSlot, ConnectionSlots, Connector, ConnectorSettings,
+    Receiving, ServerTlsFiles, Stream, TlsFiles, Working, listen,
 };
 pub use process::ProcessFigures;
 pub use secret::{Secret, SecretError};

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_codec::Multiline;
+pub use weir_codec::{Encoding, Framing, HecMode};
 pub use weir_host::Compression;
 use weir_host::Secret;
 pub use weir_host::ServerTlsFiles;
 use weir_journal::WhenFull;
 
+pub use crate::component::{OutputType, SourceType};
 pub use crate::output::{Endpoint, EndpointError, FilePath, FilePathError};
 pub use crate::rule::RulePlan;
 
@@ -286,7 +288,7 @@ pub struct HttpOutput {
     /// Of every request.
     pub method: HttpMethod,
     /// How records are put together.
-    pub format: HttpFormat,
+    pub framing: Framing,
     /// Further headers.
     pub headers: Vec<(String, String)>,
     /// Who weir says that it is.
@@ -302,15 +304,6 @@ pub enum HttpMethod {
     Post,
     /// `PUT`.
     Put,
-}
-
-/// How records are put together in a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HttpFormat {
-    /// One JSON object per line.
-    Ndjson,
-    /// One JSON array of objects.
-    Array,
 }
 
 /// Credentials of requests.
@@ -376,15 +369,6 @@ pub struct TlsSettings {
     pub insecure_skip_verify: bool,
 }
 
-/// How HEC is spoken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HecMode {
-    /// JSON events.
-    Event,
-    /// Raw lines.
-    Raw,
-}
-
 /// `type = "file"`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileOutput {
@@ -418,15 +402,6 @@ impl Rotation {
     pub fn is_on(&self) -> bool {
         self.size_bytes.is_some() || self.every.is_some()
     }
-}
-
-/// How a record becomes a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
-    /// The body as bytes, newlines inside it escaped as `\n`.
-    Raw,
-    /// One JSON object per record in OpenTelemetry's terms.
-    Json,
 }
 
 /// When written lines are flushed to stable storage.

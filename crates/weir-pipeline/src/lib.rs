@@ -4,6 +4,7 @@
 //! each is simply the CPU time of its thread.
 #![forbid(unsafe_code)]
 
+mod component;
 pub mod config;
 pub mod health;
 pub mod live;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use weir_host::Clock;
 use weir_journal::Journal;
 
-use crate::config::{OutputKind, OutputPlan, SourceKind, SourcePlan};
+use crate::config::{OutputPlan, SourcePlan};
 use crate::health::Noticed;
 use crate::live::Hub;
 use crate::pipeline::Running;
@@ -73,11 +73,7 @@ pub struct PipelineView {
 impl SourceView {
     /// Fresh figures for a source.
     pub fn new(plan: &SourcePlan) -> Self {
-        let type_name = match plan.kind {
-            SourceKind::File(_) => "file",
-            SourceKind::Containers(_) => "containers",
-            SourceKind::DatadogIntake(_) => "datadog_intake",
-        };
+        let type_name = plan.kind.source_type().name();
         Self { name: plan.name.clone(), type_name, stats: Arc::default() }
     }
 }
@@ -85,14 +81,8 @@ impl SourceView {
 impl OutputView {
     /// Fresh figures for an output.
     pub fn new(plan: &OutputPlan) -> Self {
-        let (type_name, is_insecure) = match &plan.kind {
-            OutputKind::SplunkHec(hec) => ("splunk_hec", hec.requests.tls.insecure_skip_verify),
-            OutputKind::Http(http) => ("http", http.requests.tls.insecure_skip_verify),
-            OutputKind::Socket(socket) => ("socket", socket.tls.insecure_skip_verify),
-            OutputKind::File(_) => ("file", false),
-            OutputKind::Stdout(_) => ("stdout", false),
-            OutputKind::Blackhole => ("blackhole", false),
-        };
+        let type_name = plan.kind.output_type().name();
+        let is_insecure = plan.kind.is_insecure();
         let (name, stats) = (plan.name.clone(), Arc::default());
         Self { name, type_name, is_insecure, stats, running: None }
     }

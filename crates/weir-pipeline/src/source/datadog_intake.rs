@@ -213,8 +213,8 @@ fn query(head: &Head) -> impl Iterator<Item = (String, Vec<u8>)> {
     let pairs = head.uri.query().unwrap_or_default().split('&');
     pairs.filter(|pair| !pair.is_empty()).map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name = weir_host::net::form_decoded(name);
-        (String::from_utf8_lossy(&name).into_owned(), weir_host::net::form_decoded(value))
+        let name = weir_codec::form_decoded(name);
+        (String::from_utf8_lossy(&name).into_owned(), weir_codec::form_decoded(value))
     })
 }
 

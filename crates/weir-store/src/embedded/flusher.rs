@@ -135,7 +135,17 @@ impl Flusher {
             self.commit_pending()?;
             return Ok(true);
         }
-        Ok(self.flush_waiting()? || self.begin_deletion()? || self.tidy()?)
+        match self.flush_waiting() {
+            Ok(true) => Ok(true),
+            Ok(false) => Ok(self.begin_deletion()? || self.tidy()?),
+            // What need not be kept may be in the way.
+            Err(error) => {
+                if self.bury() || self.retire()? {
+                    return Ok(true);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// A deletion is to be cancelled, and no other change has to become durable before.
@@ -216,7 +226,7 @@ impl Flusher {
         sealed: &Sealed,
     ) -> Result<(SegmentEntry, OpenSegment), SidecarError> {
         let rows = sealed.chunk.read();
-        self.check_space(sealed.raw_bytes)?;
+        self.check_space(sealed.raw_bytes, 0)?;
         let provenance = self.provenance(sealed.sequences, None, 0, sealed.raw_bytes);
         let level = self.shared.config.level;
         self.create(&provenance, |segment, sidecar| {
@@ -272,10 +282,15 @@ impl Flusher {
         Ok((entry, open))
     }
 
-    /// Refuses to write into the last of the free space.
-    pub(super) fn check_space(&self, bytes: u64) -> io::Result<()> {
+    /// Refuses to write into the last of the free space, and into what flushes need.
+    pub(super) fn check_space_to_tidy(&self, bytes: u64) -> io::Result<()> {
+        self.check_space(bytes, self.shared.config.flush_bytes_reserved)
+    }
+
+    fn check_space(&self, bytes: u64, reserved: u64) -> io::Result<()> {
         let space = self.shared.disk.space(&self.shared.config.dir)?;
-        if space.free_bytes < self.shared.config.free_bytes_min.saturating_add(bytes) {
+        let needed = self.shared.config.free_bytes_min.saturating_add(reserved);
+        if space.free_bytes < needed.saturating_add(bytes) {
             let text = format!("only {} bytes of the disk are free", space.free_bytes);
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }

@@ -51,7 +51,7 @@ impl Flusher {
     }
 
     /// Removes what is too old or too much.
-    fn retire(&mut self) -> Result<bool, SidecarError> {
+    pub(super) fn retire(&mut self) -> Result<bool, SidecarError> {
         let config = &self.shared.config;
         let mut entries: Vec<SegmentEntry> = self.contents().segments.values().copied().collect();
         entries.sort_unstable_by_key(|entry| entry.sequences);
@@ -132,7 +132,11 @@ impl Flusher {
     fn merge(&mut self) -> Result<bool, SidecarError> {
         let Some(plan) = self.plan() else { return Ok(false) };
         let begun = self.shared.clock.monotonic();
-        self.check_space(plan.parts.iter().map(|(entry, _)| entry.segment_bytes).sum())?;
+        // It can wait, and must not hold up what cannot.
+        let bytes = plan.parts.iter().map(|(entry, _)| entry.segment_bytes).sum();
+        if self.check_space_to_tidy(bytes).is_err() {
+            return Ok(false);
+        }
         let sequences = plan.parts.iter().map(|(entry, _)| entry.sequences);
         let sequences = sequences.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
         let stored_ns = plan.parts.iter().map(|(entry, _)| entry.stored_ns).max();

@@ -42,7 +42,7 @@ impl Flusher {
         doomed: &Doomed,
         deletions: &[u64],
     ) -> Result<Option<Written>, SidecarError> {
-        self.check_space(entry.segment_bytes)?;
+        self.check_space_to_tidy(entry.segment_bytes)?;
         let mut written = Vec::new();
         let done = self.write_pieces((entry, open), doomed, deletions, &mut written);
         if !matches!(done, Ok(true)) {

@@ -42,6 +42,9 @@ pub struct StoreConfig {
     pub level: i32,
     /// Disk that always stays free.
     pub free_bytes_min: u64,
+    /// Disk that only a flush may use beyond that: a flush gives room back, since what it has
+    /// stored need not be kept in the journal any more.
+    pub flush_bytes_reserved: u64,
     /// By which names attributes are kept.
     pub renames: Renames,
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use weir_host::secret::is_world_readable;
 use weir_host::units::{SizeOrShare, format_size};
+use weir_pipeline::config::{OutputType, SourceType};
 
 use super::diagnostic::Diagnostics;
 use super::glob;
@@ -24,17 +25,18 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     memory(sections, diagnostics);
     queries(sections, diagnostics);
     disk(sections.table("journal"), diagnostics);
+    super::disk::check(sections, diagnostics);
     for source in &sections.sources {
         super::check_source::source(source, diagnostics);
     }
     for output in &sections.outputs {
         buffer(output, diagnostics);
-        match output.type_name {
-            "splunk_hec" => super::check_hec::splunk_hec(&output.section, diagnostics),
-            "http" => super::check_http::http(&output.section, diagnostics),
-            "socket" => super::check_http::socket(&output.section, diagnostics),
-            "file" => super::check_file::file(output, sections, diagnostics),
-            _ => {}
+        match output.component_type {
+            OutputType::SplunkHec => super::check_hec::splunk_hec(&output.section, diagnostics),
+            OutputType::Http => super::check_http::http(&output.section, diagnostics),
+            OutputType::Socket => super::check_http::socket(&output.section, diagnostics),
+            OutputType::File => super::check_file::file(output, sections, diagnostics),
+            OutputType::Stdout | OutputType::Blackhole => {}
         }
     }
     super::check_source::read_twice(sections, diagnostics);
@@ -202,7 +204,7 @@ fn disk(journal: &Section, diagnostics: &mut Diagnostics) {
 }
 
 /// The buffer holds the window, or nothing could ever wait.
-fn buffer(output: &Named, diagnostics: &mut Diagnostics) {
+fn buffer(output: &Named<OutputType>, diagnostics: &mut Diagnostics) {
     let section = &output.section;
     let (limit, window) = (section.size("buffer_limit"), section.size("window"));
     if limit != 0 && window != 0 && limit < window {
@@ -220,7 +222,7 @@ fn buffer(output: &Named, diagnostics: &mut Diagnostics) {
 }
 
 fn one_stdout(sections: &Sections, diagnostics: &mut Diagnostics) {
-    let mut outputs = sections.outputs.iter().filter(|o| o.type_name == "stdout");
+    let mut outputs = sections.outputs.iter().filter(|o| o.component_type == OutputType::Stdout);
     let Some(first) = outputs.next() else { return };
     for output in outputs {
         diagnostics
@@ -238,7 +240,7 @@ fn one_stdout(sections: &Sections, diagnostics: &mut Diagnostics) {
 fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
     let has_data_dir = sections.top.file("data_dir").is_some();
     let data_dir = glob::absolute(&sections.data_dir());
-    for source in sections.sources.iter().filter(|s| s.type_name == "file") {
+    for source in sections.sources.iter().filter(|s| s.component_type == SourceType::File) {
         let section = &source.section;
         let excluded = |path: &Path| {
             let patterns: Vec<String> =
@@ -251,7 +253,7 @@ fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
                 let pattern = pattern.to_string_lossy();
                 glob::any_matches([pattern.as_ref()].into_iter(), path) && !excluded(path)
             };
-            for output in sections.outputs.iter().filter(|o| o.type_name == "file") {
+            for output in sections.outputs.iter().filter(|o| o.component_type == OutputType::File) {
                 let Some(path) = super::check_file::example(&output.section) else { continue };
                 if reads(&path) || reads(&glob::resolved(&path)) {
                     diagnostics

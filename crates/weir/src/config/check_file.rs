@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use weir_pipeline::config::FilePath;
+use weir_pipeline::config::{FilePath, OutputType};
 
 use super::diagnostic::Diagnostics;
 use super::glob;
@@ -13,7 +13,7 @@ use super::plan::{Named, Sections};
 use super::section::Section;
 
 /// All checks of one output.
-pub(crate) fn file(output: &Named, sections: &Sections, diagnostics: &mut Diagnostics) {
+pub(crate) fn file(output: &Named<OutputType>, sections: &Sections, diagnostics: &mut Diagnostics) {
     path(&output.section, sections, diagnostics);
     rotation(&output.section, diagnostics);
 }
@@ -80,13 +80,14 @@ fn rotation(section: &Section, diagnostics: &mut Diagnostics) {
 
 /// Two outputs never write into one file.
 pub(crate) fn written_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
-    let mut seen: BTreeMap<PathBuf, &Named> = BTreeMap::new();
-    for output in sections.outputs.iter().filter(|o| o.type_name == "file") {
+    let mut seen: BTreeMap<PathBuf, &Named<OutputType>> = BTreeMap::new();
+    for output in sections.outputs.iter().filter(|o| o.component_type == OutputType::File) {
         let Some(path) = example(&output.section) else { continue };
         let place = glob::resolved(&path);
         let first = seen.get(&place).copied().or_else(|| {
             sections.outputs.iter().find(|other| {
-                let is_other = other.type_name == "file" && other.name != output.name;
+                let is_other =
+                    other.component_type == OutputType::File && other.name != output.name;
                 is_other && !is_template(output) && covers(other, &place)
             })
         });
@@ -104,13 +105,13 @@ pub(crate) fn written_twice(sections: &Sections, diagnostics: &mut Diagnostics) 
     }
 }
 
-fn is_template(output: &Named) -> bool {
+fn is_template(output: &Named<OutputType>) -> bool {
     let parsed = output.section.text("path").and_then(|text| FilePath::parse(text).ok());
     parsed.is_some_and(|path| path.is_template())
 }
 
 /// Whether fields could make that path of an output's.
-fn covers(output: &Named, path: &Path) -> bool {
+fn covers(output: &Named<OutputType>, path: &Path) -> bool {
     let parsed = output.section.text("path").and_then(|text| FilePath::parse(text).ok());
     parsed.is_some_and(|own| own.is_template() && own.covers(path))
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: as in `check`: only reads, names the place and says what would be right.
 
-use weir_pipeline::config::Endpoint;
+use weir_pipeline::config::{Endpoint, SocketProtocol};
 
 use super::check_hec::{bounds, pauses, secret_file, tls, url};
 use super::diagnostic::Diagnostics;
@@ -21,9 +21,10 @@ pub(crate) fn http(section: &Section, diagnostics: &mut Diagnostics) {
 /// All checks of one output of type `socket`.
 pub(crate) fn socket(section: &Section, diagnostics: &mut Diagnostics) {
     let _is_used_as_it_is = url(section, "address", Endpoint::address, diagnostics);
-    tls(section, Some(section.word("protocol") == "tls"), diagnostics);
+    let protocol: SocketProtocol = section.choice("protocol");
+    tls(section, Some(protocol == SocketProtocol::Tls), diagnostics);
     pauses(section, diagnostics);
-    if section.is_set("datagram_max") && section.word("protocol") != "udp" {
+    if section.is_set("datagram_max") && protocol != SocketProtocol::Udp {
         let key_path = section.key_path("datagram_max");
         diagnostics
             .warn(

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_host::Acceptor;
+use weir_pipeline::config::SourceType;
 use weir_pipeline::source::LISTENER_BYTES;
 
 use super::check::readable_file;
@@ -52,8 +53,11 @@ fn tls_loads(tls: &Section, diagnostics: &mut Diagnostics) {
 }
 
 /// Whether the source listens.
-fn is_listener(source: &Named) -> bool {
-    source.type_name == "datadog_intake"
+fn is_listener(source: &Named<SourceType>) -> bool {
+    match source.component_type {
+        SourceType::DatadogIntake => true,
+        SourceType::Containers | SourceType::File => false,
+    }
 }
 
 /// Memory of all sources that listen, bytes.

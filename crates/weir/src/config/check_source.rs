@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use weir_pipeline::config::SourceType;
 use weir_pipeline::source::is_compressed_or_temporary;
 
 use super::diagnostic::{Diagnostic, Diagnostics};
@@ -17,18 +18,18 @@ use super::text::Place;
 const ROOTS: [&str; 3] = ["docker_roots", "pod_roots", "link_roots"];
 
 /// All checks of one source.
-pub(crate) fn source(source: &Named, diagnostics: &mut Diagnostics) {
+pub(crate) fn source(source: &Named<SourceType>, diagnostics: &mut Diagnostics) {
     let section = &source.section;
-    match source.type_name {
-        "file" => {
+    match source.component_type {
+        SourceType::File => {
             patterns(section, diagnostics);
             what_is_left(section, diagnostics);
         }
-        "containers" => {
+        SourceType::Containers => {
             roots(section, diagnostics);
             container_names(section, diagnostics);
         }
-        _ => return super::check_listen::listener(section, diagnostics),
+        SourceType::DatadogIntake => return super::check_listen::listener(section, diagnostics),
     }
     limit(section, diagnostics);
     super::multiline::check(section, diagnostics);
@@ -155,10 +156,10 @@ pub(crate) fn read_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
     for keys in [&["include"][..], &ROOTS] {
         let mut seen: BTreeMap<PathBuf, Option<Place>> = BTreeMap::new();
         for source in &sections.sources {
-            let reads_by = |key: &str| match source.type_name {
-                "file" => key == "include",
-                "containers" => key != "include",
-                _ => false,
+            let reads_by = |key: &str| match source.component_type {
+                SourceType::File => key == "include",
+                SourceType::Containers => key != "include",
+                SourceType::DatadogIntake => false,
             };
             for key in keys.iter().filter(|key| reads_by(key)) {
                 for (item, place) in source.section.list(key) {

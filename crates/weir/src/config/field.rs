@@ -28,7 +28,7 @@ pub(crate) enum Default {
 }
 
 /// One word that a choice allows.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Word {
     pub(crate) word: &'static str,
     pub(crate) doc: &'static str,

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use weir_codec::{Multiline, MultilineError, MultilinePreset};
+use weir_codec::{Multiline, MultilineError};
 use weir_pipeline::config::Joining;
 
 use super::diagnostic::Diagnostics;
@@ -14,25 +14,14 @@ use super::tree::NodeTable;
 
 const KEY: &str = "multiline";
 
-fn preset(word: &str) -> Option<MultilinePreset> {
-    Some(match word {
-        "auto" => MultilinePreset::Auto,
-        "java" => MultilinePreset::Java,
-        "python" => MultilinePreset::Python,
-        "go" => MultilinePreset::Go,
-        "node" => MultilinePreset::Node,
-        "dotnet" => MultilinePreset::Dotnet,
-        "ruby" => MultilinePreset::Ruby,
-        "php" => MultilinePreset::Php,
-        _ => return None,
-    })
-}
-
 /// The rule of a source; none when its lines are not joined, or the table is wrong.
 pub(crate) fn joining(source: &Section) -> Option<Joining> {
     let written = source.table(KEY);
-    let word = written.map_or(source.word(KEY), |table| table.word("preset"));
-    let rule = match (preset(word), written) {
+    let preset = match written {
+        Some(table) => table.optional_choice("preset"),
+        None => source.optional_choice(KEY),
+    };
+    let rule = match (preset, written) {
         (Some(preset), _) => Multiline::preset(preset),
         (None, Some(table)) => {
             Multiline::pattern(table.text("start"), table.text("continue")).ok()?

@@ -5,31 +5,30 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::str::FromStr as _;
 
 use weir_api::QueryLimits;
 use weir_codec::Renames;
-use weir_host::{Disk as _, RealDisk};
-use weir_journal::WhenFull;
 use weir_pipeline::config::{
-    Compression, ContainersSource, DatadogIntake, Encoding, FileOutput, FilePath, FileSource,
-    Format, FsyncPolicy, HecMode, HttpAuth, HttpFormat, HttpMethod, HttpOutput, ListenSettings,
-    OutputKind, OutputPlan, PipelinePlan, RateLimit, ReadFrom, RequestSettings, Rotation,
-    ServerTlsFiles, SocketOutput, SocketProtocol, SourceKind, SourcePlan, SplunkHec, TailSettings,
-    TlsSettings,
+    Compression, ContainersSource, DatadogIntake, FileOutput, FilePath, FileSource, FsyncPolicy,
+    HttpAuth, HttpOutput, ListenSettings, OutputKind, OutputPlan, OutputType, PipelinePlan,
+    RateLimit, RequestSettings, Rotation, ServerTlsFiles, SocketOutput, SourceKind, SourcePlan,
+    SourceType, SplunkHec, TailSettings, TlsSettings,
 };
 use weir_store::embedded::StoreConfig;
 use weir_store::query::NamedMeasure;
 
 use super::check;
+use super::choices::{
+    FileCompression, Fsync, HecCompression, HttpCompression, LogLevel, WhenLimited,
+};
 use super::diagnostic::Diagnostics;
+use super::disk::{self, DiskParts};
 use super::field::list_or;
 use super::glob;
 use super::rules::{self, RuleTest};
 use super::section::{self, Section};
 use super::tables::{
-    BASE_BYTES, Component, Family, HEAD_BYTES, HEAD_BYTES_MIN, LISTS, OUTPUT, SOURCE,
-    STORE_PER_HEAD, TABLES, TOP,
+    BASE_BYTES, ComponentType, HEAD_BYTES, HEAD_BYTES_MIN, LISTS, STORE_PER_HEAD, TABLES, TOP,
 };
 use super::text::Place;
 use super::tree::{Entry, Node, NodeTable, NodeValue};
@@ -79,9 +78,9 @@ pub(crate) enum LogFormat {
 
 /// A source or output as its section, before it is a plan.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub(crate) struct Named<T> {
     pub(crate) name: String,
-    pub(crate) type_name: &'static str,
+    pub(crate) component_type: T,
     pub(crate) section: Section,
     pub(crate) name_place: Place,
 }
@@ -91,8 +90,8 @@ pub(crate) struct Named {
 pub(crate) struct Sections {
     pub(crate) top: Section,
     pub(crate) tables: Vec<Section>,
-    pub(crate) sources: Vec<Named>,
-    pub(crate) outputs: Vec<Named>,
+    pub(crate) sources: Vec<Named<SourceType>>,
+    pub(crate) outputs: Vec<Named<OutputType>>,
     pub(crate) rules: Vec<Section>,
     pub(crate) tests: Vec<Section>,
 }
@@ -130,7 +129,8 @@ impl Sections {
             return store.size("head");
         }
         let left = self.table("limits").size("memory").saturating_sub(self.memory_beside_store());
-        (left / STORE_PER_HEAD).clamp(HEAD_BYTES_MIN, HEAD_BYTES)
+        let most = HEAD_BYTES.min(disk::head_bytes_max(&self.data_dir()));
+        (left / STORE_PER_HEAD).clamp(HEAD_BYTES_MIN, most)
     }
 
     /// The journal's directory.
@@ -155,30 +155,23 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
     let log = sections.table("log");
     let api = sections.table("api");
     let journal = sections.table("journal");
-    let data_dir = sections.data_dir();
-    let disk_bytes = disk_bytes(&data_dir);
-    let disk_free_bytes_min = journal.size_or_share("keep_free").resolve(disk_bytes);
-    let store = sections.has_store().then(|| StoreConfig {
-        renames: renames.clone(),
-        ..store(&sections, disk_bytes, disk_free_bytes_min)
-    });
+    let parts = DiskParts::of(&sections);
+    let store = sections
+        .has_store()
+        .then(|| StoreConfig { renames: renames.clone(), ..store(&sections, &parts) });
     Some(Plan {
         api_listen: api.listen("listen").filter(|_| api.bool("enabled")),
         api_allowed_hosts: texts(api, "allowed_hosts"),
         queries: api.table("queries").map(queries).unwrap_or_default(),
         log: LogPlan {
-            level: tracing::Level::from_str(log.word("level")).unwrap_or(tracing::Level::INFO),
-            format: match log.word("format") {
-                "text" => LogFormat::Text,
-                "json" => LogFormat::Json,
-                _ => LogFormat::Auto,
-            },
+            level: log.choice::<LogLevel>("level").into(),
+            format: log.choice("format"),
         },
         pipeline: PipelinePlan {
-            data_dir,
+            data_dir: sections.data_dir(),
             ring_bytes: journal.size("ring"),
-            journal_limit_bytes: journal.size_or_share("limit").resolve(disk_bytes),
-            disk_free_bytes_min,
+            journal_limit_bytes: parts.journal_max,
+            disk_free_bytes_min: parts.journal_free_min,
             sources: sources?,
             outputs: outputs?,
             default_to: default_to(&sections),
@@ -213,16 +206,17 @@ pub(crate) fn queries(section: &Section) -> QueryLimits {
     }
 }
 
-fn store(sections: &Sections, disk_bytes: u64, free_bytes_min: u64) -> StoreConfig {
+fn store(sections: &Sections, parts: &DiskParts) -> StoreConfig {
     let store = sections.table("store");
     StoreConfig {
         dir: sections.data_dir().join(STORE),
         head_bytes: sections.head_bytes(),
         flush_interval: store.duration("flush_interval"),
         retention: Some(store.duration("retention")),
-        retention_bytes: Some(store.size_or_share("retention_size").resolve(disk_bytes)),
+        retention_bytes: Some(parts.store_max),
         level: store.count("level").map_or(1, |level| i32::try_from(level).unwrap_or(1)),
-        free_bytes_min,
+        free_bytes_min: parts.store_free_min,
+        flush_bytes_reserved: parts.journal_free_min - parts.store_free_min,
         renames: Renames::default(),
     }
 }
@@ -241,7 +235,8 @@ pub(crate) fn located(tree: &NodeTable, diagnostics: &mut Diagnostics) -> super:
         Some(section::read(node, &[table.fields], &[], name, None, diagnostics))
     };
     let (api, store) = (table("api"), table("store"));
-    let mut outputs: Vec<String> = match tree.get(OUTPUT.name).map(|entry| &entry.node.value) {
+    let mut outputs: Vec<String> = match tree.get(OutputType::FAMILY).map(|entry| &entry.node.value)
+    {
         Some(NodeValue::Table(outputs)) => {
             outputs.entries.iter().map(|entry| entry.key.clone()).collect()
         }
@@ -257,18 +252,11 @@ pub(crate) fn located(tree: &NodeTable, diagnostics: &mut Diagnostics) -> super:
     }
 }
 
-/// Size of the file system that holds (or will hold) the directory. When it cannot be found out,
-/// the journal's own calls fail in the same way and say why.
-fn disk_bytes(data_dir: &Path) -> u64 {
-    let dir = glob::absolute(data_dir);
-    let existing = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
-    RealDisk.space(existing).map_or(0, |space| space.total_bytes)
-}
-
 /// Stage one: every table against its fields.
 fn sections(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Sections {
     let tables: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
-    let families = [SOURCE.name, OUTPUT.name].into_iter().chain(LISTS.iter().map(|l| l.name));
+    let families =
+        [SourceType::FAMILY, OutputType::FAMILY].into_iter().chain(LISTS.iter().map(|l| l.name));
     let others: Vec<&str> = tables.iter().copied().chain(families).collect();
     let top = section::read(tree, &[TOP], &others, "", None, diagnostics);
     let empty = NodeTable::default();
@@ -294,8 +282,8 @@ fn sections(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Sections {
     Sections {
         top,
         tables,
-        sources: family(tree, &SOURCE, diagnostics),
-        outputs: family(tree, &OUTPUT, diagnostics),
+        sources: family(tree, diagnostics),
+        outputs: family(tree, diagnostics),
         rules: list(tree, "rule", diagnostics),
         tests: list(tree, "test", diagnostics),
     }
@@ -330,24 +318,20 @@ fn list(tree: &NodeTable, name: &str, diagnostics: &mut Diagnostics) -> Vec<Sect
 /// Longest name of a source or output: it is part of file names and of every metric.
 const NAME_CHARS_MAX: usize = 64;
 
-fn family(tree: &NodeTable, family: &'static Family, diagnostics: &mut Diagnostics) -> Vec<Named> {
-    let Some(entry) = tree.get(family.name) else { return Vec::new() };
+fn family<T: ComponentType>(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Vec<Named<T>> {
+    let Some(entry) = tree.get(T::FAMILY) else { return Vec::new() };
     let NodeValue::Table(named) = &entry.node.value else {
-        let message = format!("{} must be a table of tables", family.name);
+        let message = format!("{} must be a table of tables", T::FAMILY);
         diagnostics
-            .error(Some(entry.key_place.clone()), family.name, message)
-            .help(format!("write [{}.NAME], with a name of your choice", family.name));
+            .error(Some(entry.key_place.clone()), T::FAMILY, message)
+            .help(format!("write [{}.NAME], with a name of your choice", T::FAMILY));
         return Vec::new();
     };
-    named.entries.iter().filter_map(|entry| component(entry, family, diagnostics)).collect()
+    named.entries.iter().filter_map(|entry| component(entry, diagnostics)).collect()
 }
 
-fn component(
-    entry: &Entry,
-    family: &'static Family,
-    diagnostics: &mut Diagnostics,
-) -> Option<Named> {
-    let path = format!("{}.{}", family.name, entry.key);
+fn component<T: ComponentType>(entry: &Entry, diagnostics: &mut Diagnostics) -> Option<Named<T>> {
+    let path = format!("{}.{}", T::FAMILY, entry.key);
     let place = Some(entry.key_place.clone());
     let NodeValue::Table(table) = &entry.node.value else {
         diagnostics
@@ -356,48 +340,44 @@ fn component(
                 &path,
                 format!("{path} must be a table, not {}", entry.node.value.type_name()),
             )
-            .help(format!(
-                "{} has a name of its own: [{}.NAME]",
-                family.with_article(),
-                family.name
-            ));
+            .help(format!("{} has a name of its own: [{}.NAME]", T::with_article(), T::FAMILY));
         return None;
     };
-    check_name(entry, family, &path, diagnostics);
-    let component = component_type(table, family, &path, place.as_ref(), diagnostics)?;
-    let section = section::read(table, component.fields, &["type"], &path, place, diagnostics);
+    check_name::<T>(entry, &path, diagnostics);
+    let component_type: T = component_type(table, &path, place.as_ref(), diagnostics)?;
+    let fields = component_type.component().fields;
+    let section = section::read(table, fields, &["type"], &path, place, diagnostics);
     Some(Named {
         name: entry.key.clone(),
-        type_name: component.type_name,
+        component_type,
         section,
         name_place: entry.key_place.clone(),
     })
 }
 
-fn check_name(entry: &Entry, family: &Family, path: &str, diagnostics: &mut Diagnostics) {
+fn check_name<T: ComponentType>(entry: &Entry, path: &str, diagnostics: &mut Diagnostics) {
     let name = &entry.key;
     let place = Some(entry.key_place.clone());
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(allowed) || name.len() > NAME_CHARS_MAX {
         diagnostics
-            .error(place, path, format!("{name:?} cannot be the name of {}", family.with_article()))
+            .error(place, path, format!("{name:?} cannot be the name of {}", T::with_article()))
             .help("a name has 1 to 64 of the characters A-Z, a-z, 0-9, _ and -");
-    } else if family.name == "output" && name == STORE {
+    } else if T::FAMILY == OutputType::FAMILY && name == STORE {
         diagnostics
             .error(place, path, "the name \"store\" is reserved for weir's own store")
             .help("choose another name");
     }
 }
 
-/// The component that `type` names.
-fn component_type(
+/// What `type` names.
+fn component_type<T: ComponentType>(
     table: &NodeTable,
-    family: &'static Family,
     path: &str,
     place: Option<&Place>,
     diagnostics: &mut Diagnostics,
-) -> Option<&'static Component> {
-    let names = || family.components.iter().map(|component| component.type_name);
+) -> Option<T> {
+    let names = || T::ALL.iter().map(|known| known.name());
     let key_path = format!("{path}.type");
     let Some(entry) = table.get("type") else {
         let near = table
@@ -409,7 +389,7 @@ fn component_type(
         if let Some(entry) = near {
             diagnostic.help(format!("did you mean \"type\" by {:?}?", entry.key));
         }
-        diagnostic.help(format!("{} is of type {}", family.with_article(), list_or(names())));
+        diagnostic.help(format!("{} is of type {}", T::with_article(), list_or(names())));
         return None;
     };
     let NodeValue::Text(written) = &entry.node.value else {
@@ -418,12 +398,12 @@ fn component_type(
             .help(format!("write {}", list_or(names())));
         return None;
     };
-    let found = family.components.iter().find(|component| component.type_name == written);
+    let found = T::ALL.iter().copied().find(|known| known.name() == written);
     if found.is_none() {
         let near = super::diagnostic::nearest(written, names()).or_else(|| {
             names().find(|name| written.len() > 3 && name.starts_with(written.as_str()))
         });
-        let message = format!("unknown type {written:?} of {}", family.name);
+        let message = format!("unknown type {written:?} of {}", T::FAMILY);
         let diagnostic = diagnostics.error(Some(entry.node.place.clone()), &key_path, message);
         match near {
             Some(near) => diagnostic.help(format!("did you mean {near:?}?")),
@@ -443,32 +423,25 @@ fn inclusion(pattern: &str) -> String {
 }
 
 /// None only when a required address is missing, which has been reported.
-fn source(named: &Named) -> Option<SourcePlan> {
+fn source(named: &Named<SourceType>) -> Option<SourcePlan> {
     let section = &named.section;
     let paths = |name| section.list(name).iter().map(|(text, _)| text.into()).collect();
-    let kind = match named.type_name {
-        "containers" => SourceKind::Containers(ContainersSource {
+    let kind = match named.component_type {
+        SourceType::Containers => SourceKind::Containers(ContainersSource {
             docker_roots: paths("docker_roots"),
             pod_roots: paths("pod_roots"),
             link_roots: paths("link_roots"),
             exclude_containers: texts(section, "exclude_containers"),
             tail: tail(section),
         }),
-        "datadog_intake" => SourceKind::DatadogIntake(DatadogIntake {
+        SourceType::DatadogIntake => SourceKind::DatadogIntake(DatadogIntake {
             listen: listen(section)?,
             api_keys: section.secret("api_keys"),
         }),
-        _ => SourceKind::File(FileSource {
+        SourceType::File => SourceKind::File(FileSource {
             include: texts(section, "include").iter().map(|p| inclusion(p)).collect(),
             exclude: texts(section, "exclude").iter().map(|p| glob::exclusion(p)).collect(),
-            format: match section.word("format") {
-                "raw" => Format::Raw,
-                "docker_json" => Format::DockerJson,
-                "cri" => Format::Cri,
-                "json" => Format::Json,
-                "logfmt" => Format::Logfmt,
-                _ => Format::Auto,
-            },
+            format: section.choice("format"),
             tail: tail(section),
         }),
     };
@@ -495,10 +468,7 @@ pub(crate) fn server_tls(tls: &Section) -> Option<ServerTlsFiles> {
 
 fn tail(section: &Section) -> TailSettings {
     TailSettings {
-        read_from: match section.word("read_from") {
-            "end" => ReadFrom::End,
-            _ => ReadFrom::Beginning,
-        },
+        read_from: section.choice("read_from"),
         line_bytes_max: section.size("line_max") as usize,
         rescan_interval: section.duration("rescan_interval"),
         multiline: super::multiline::joining(section),
@@ -507,52 +477,49 @@ fn tail(section: &Section) -> TailSettings {
         deleted_bytes_max: section.size("deleted_limit"),
         rate_limit: section.count("rate_limit").map(|lines| RateLimit {
             lines_per_second: lines as f64,
-            shed: section.word("when_limited") == "discard",
+            shed: section.choice::<WhenLimited>("when_limited") == WhenLimited::Discard,
         }),
         read_interval: section.duration("read_interval"),
     }
 }
 
 /// None only when a required secret or path is missing, which has been reported.
-fn output(named: &Named) -> Option<OutputPlan> {
+fn output(named: &Named<OutputType>) -> Option<OutputPlan> {
     let section = &named.section;
-    let encoding = match named.type_name {
-        "file" | "stdout" | "socket" if section.word("encoding") == "json" => Encoding::Json,
-        _ => Encoding::Raw,
-    };
-    let kind = match named.type_name {
-        "splunk_hec" => OutputKind::SplunkHec(Box::new(splunk_hec(section)?)),
-        "http" => OutputKind::Http(Box::new(http(section)?)),
-        "socket" => OutputKind::Socket(Box::new(socket(section, encoding)?)),
-        "file" => OutputKind::File(FileOutput {
-            path: FilePath::parse(section.text("path")?).ok()?,
-            encoding,
-            fsync: match section.word("fsync") {
-                "always" => FsyncPolicy::Always,
-                "never" => FsyncPolicy::Never,
-                _ => FsyncPolicy::Interval(section.duration("fsync")),
-            },
-            rotation: Rotation {
-                size_bytes: section.is_set("rotate_size").then(|| section.size("rotate_size")),
-                every: section.is_set("rotate_every").then(|| section.duration("rotate_every")),
-                keep: section.count("keep").map(|count| count as usize),
-                compress: compression(section.word("compress")),
-            },
-            open_files_max: section.count("open_files_max").unwrap_or(1) as usize,
-        }),
-        "stdout" => OutputKind::Stdout(encoding),
-        _ => OutputKind::Blackhole,
+    let kind = match named.component_type {
+        OutputType::SplunkHec => OutputKind::SplunkHec(Box::new(splunk_hec(section)?)),
+        OutputType::Http => OutputKind::Http(Box::new(http(section)?)),
+        OutputType::Socket => OutputKind::Socket(Box::new(socket(section)?)),
+        OutputType::File => OutputKind::File(file(section)?),
+        OutputType::Stdout => OutputKind::Stdout(section.choice("encoding")),
+        OutputType::Blackhole => OutputKind::Blackhole,
     };
     Some(OutputPlan {
         name: named.name.clone(),
-        when_full: match section.word("when_full") {
-            "drop_oldest" => WhenFull::DropOldest,
-            _ => WhenFull::Block,
-        },
+        when_full: section.choice("when_full"),
         buffer_limit_bytes: section.size("buffer_limit"),
         window_bytes: section.size("window"),
         dead_letter: section.bool("dead_letter"),
         kind,
+    })
+}
+
+fn file(section: &Section) -> Option<FileOutput> {
+    Some(FileOutput {
+        path: FilePath::parse(section.text("path")?).ok()?,
+        encoding: section.choice("encoding"),
+        fsync: match section.optional_choice("fsync") {
+            Some(Fsync::Always) => FsyncPolicy::Always,
+            Some(Fsync::Never) => FsyncPolicy::Never,
+            None => FsyncPolicy::Interval(section.duration("fsync")),
+        },
+        rotation: Rotation {
+            size_bytes: section.is_set("rotate_size").then(|| section.size("rotate_size")),
+            every: section.is_set("rotate_every").then(|| section.duration("rotate_every")),
+            keep: section.count("keep").map(|count| count as usize),
+            compress: section.choice::<FileCompression>("compress").into(),
+        },
+        open_files_max: section.count("open_files_max").unwrap_or(1) as usize,
     })
 }
 
@@ -561,14 +528,14 @@ fn splunk_hec(section: &Section) -> Option<SplunkHec> {
     Some(SplunkHec {
         endpoint: text("endpoint")?.trim_end_matches('/').to_owned(),
         token: section.secret("token")?,
-        mode: if section.word("mode") == "raw" { HecMode::Raw } else { HecMode::Event },
+        mode: section.choice("mode"),
         indexer_ack: section.bool("indexer_ack"),
         ack_timeout: section.duration("ack_timeout"),
         index: text("index"),
         sourcetype: text("sourcetype"),
         source: text("source"),
         host: text("host"),
-        requests: requests(section),
+        requests: requests(section, section.choice::<HecCompression>("compression").into()),
     })
 }
 
@@ -580,20 +547,17 @@ fn http(section: &Section) -> Option<HttpOutput> {
     };
     Some(HttpOutput {
         url: section.text("url")?.to_owned(),
-        method: if section.word("method") == "put" { HttpMethod::Put } else { HttpMethod::Post },
-        format: match section.word("format") {
-            "json" => HttpFormat::Array,
-            _ => HttpFormat::Ndjson,
-        },
+        method: section.choice("method"),
+        framing: section.choice("format"),
         headers: super::check_http::headers(section),
         auth,
-        requests: requests(section),
+        requests: requests(section, section.choice::<HttpCompression>("compression").into()),
     })
 }
 
-fn requests(section: &Section) -> RequestSettings {
+fn requests(section: &Section, compression: Compression) -> RequestSettings {
     RequestSettings {
-        compression: compression(section.word("compression")),
+        compression,
         batch_bytes: section.size("batch_size") as usize,
         batch_age: section.duration("batch_age"),
         connections_max: section.count("connections_max").unwrap_or(1) as usize,
@@ -601,14 +565,6 @@ fn requests(section: &Section) -> RequestSettings {
         retry_min: section.duration("retry_min"),
         retry_max: section.duration("retry_max"),
         tls: tls(section),
-    }
-}
-
-fn compression(word: &str) -> Compression {
-    match word {
-        "gzip" => Compression::Gzip,
-        "zstd" => Compression::Zstd,
-        _ => Compression::None,
     }
 }
 
@@ -622,15 +578,11 @@ fn tls(section: &Section) -> TlsSettings {
     })
 }
 
-fn socket(section: &Section, encoding: Encoding) -> Option<SocketOutput> {
+fn socket(section: &Section) -> Option<SocketOutput> {
     Some(SocketOutput {
         address: section.text("address")?.to_owned(),
-        protocol: match section.word("protocol") {
-            "tls" => SocketProtocol::Tls,
-            "udp" => SocketProtocol::Udp,
-            _ => SocketProtocol::Tcp,
-        },
-        encoding,
+        protocol: section.choice("protocol"),
+        encoding: section.choice("encoding"),
         datagram_bytes_max: section.size("datagram_max") as usize,
         write_timeout: section.duration("write_timeout"),
         retry_min: section.duration("retry_min"),

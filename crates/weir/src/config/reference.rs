@@ -6,9 +6,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use weir_host::units::{format_duration, format_size};
+use weir_pipeline::config::{OutputType, SourceType};
 
 use super::field::{Default, Field, Kind};
-use super::tables::{Family, LISTS, OUTPUT, SOURCE, TABLES, TOP};
+use super::tables::{ComponentType, LISTS, TABLES, TOP};
 
 const INTRODUCTION: &str = "# Configuration
 
@@ -47,20 +48,17 @@ pub(crate) fn markdown() -> String {
         let _infallible = writeln!(page, "\n## `[[{}]]`\n\n{}\n", list.name, list.doc);
         fields(&mut page, list.fields.iter());
     }
-    for family in [&SOURCE, &OUTPUT] {
-        components(&mut page, family);
-    }
+    components::<SourceType>(&mut page);
+    components::<OutputType>(&mut page);
     page
 }
 
-fn components(page: &mut String, family: &Family) {
-    let _infallible = writeln!(page, "\n## `[{}.NAME]`\n\n{}", family.name, family.doc);
-    for component in family.components {
-        let _infallible = writeln!(
-            page,
-            "\n### {} of type `{}`\n\n{}\n",
-            family.name, component.type_name, component.doc
-        );
+fn components<T: ComponentType>(page: &mut String) {
+    let _infallible = writeln!(page, "\n## `[{}.NAME]`\n\n{}", T::FAMILY, T::FAMILY_DOC);
+    for known in T::ALL {
+        let component = known.component();
+        let _infallible =
+            writeln!(page, "\n### {} of type `{}`\n\n{}\n", T::FAMILY, known.name(), component.doc);
         fields(page, component.fields.iter().flat_map(|group| group.iter()));
     }
 }

@@ -4,9 +4,10 @@
 //! what must hold between keys).
 
 use serde_json::{Map, Value, json};
+use weir_pipeline::config::{OutputType, SourceType};
 
 use super::field::{Default, Field, Kind, Word};
-use super::tables::{Component, Family, LISTS, OUTPUT, SOURCE, TABLES, TOP};
+use super::tables::{ComponentType, LISTS, TABLES, TOP};
 use super::tree::{NodeValue, parse_value};
 
 const SIZE: &str = r"^\s*[0-9]+(\.[0-9]+)?\s*(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)\s*$|^0$";
@@ -27,33 +28,33 @@ pub(crate) fn json_schema() -> Value {
         let items = object(list.doc, list.fields.iter(), None);
         properties.insert(list.name.to_owned(), json!({ "type": "array", "items": items }));
     }
-    for family in [&SOURCE, &OUTPUT] {
-        properties.insert(family.name.to_owned(), family_schema(family));
-    }
+    properties.insert(SourceType::FAMILY.to_owned(), family_schema::<SourceType>());
+    properties.insert(OutputType::FAMILY.to_owned(), family_schema::<OutputType>());
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "weir.toml",
         "description": "Configuration of weir.",
         "type": "object",
         "additionalProperties": false,
-        "required": [SOURCE.name, OUTPUT.name],
+        "required": [SourceType::FAMILY, OutputType::FAMILY],
         "properties": properties,
     })
 }
 
-fn family_schema(family: &Family) -> Value {
-    let kinds: Vec<Value> = family.components.iter().map(component_schema).collect();
+fn family_schema<T: ComponentType>() -> Value {
+    let kinds: Vec<Value> = T::ALL.iter().map(|known| component_schema(*known)).collect();
     json!({
-        "description": family.doc,
+        "description": T::FAMILY_DOC,
         "type": "object",
         "propertyNames": { "pattern": "^[A-Za-z0-9_-]{1,64}$" },
         "additionalProperties": { "oneOf": kinds },
     })
 }
 
-fn component_schema(component: &Component) -> Value {
+fn component_schema<T: ComponentType>(known: T) -> Value {
+    let component = known.component();
     let fields = component.fields.iter().flat_map(|group| group.iter());
-    object(component.doc, fields, Some(component.type_name))
+    object(component.doc, fields, Some(known.name()))
 }
 
 fn object<'a>(

@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use weir_host::Secret;
 use weir_host::units::{self, SizeOrShare};
+use weir_pipeline::config::{OutputType, SourceType};
 
+use super::choices::Choice;
 use super::diagnostic::Diagnostics;
 use super::field::{Default, Field, Kind, Word, quoted};
-use super::tables::{OUTPUT, SOURCE, TABLES, TOP};
+use super::tables::{ComponentType as _, TABLES, TOP};
 use super::text::Place;
 use super::tree::{Entry, Node, NodeTable, NodeValue, parse_value};
 
@@ -88,11 +90,18 @@ impl Section {
         self.text(name).map(PathBuf::from)
     }
 
-    /// The word of a choice; empty when a `ChoiceOrDuration` holds a duration.
-    pub(crate) fn word(&self, name: &str) -> &'static str {
+    /// The value of a choice.
+    pub(crate) fn choice<T: Choice>(&self, name: &str) -> T {
+        let chosen = self.optional_choice(name);
+        debug_assert!(chosen.is_some(), "{}: the words of {name} are of another type", self.path);
+        chosen.unwrap_or(T::VALUES[0])
+    }
+
+    /// The value of a choice; `None` where something else was written, or nothing.
+    pub(crate) fn optional_choice<T: Choice>(&self, name: &str) -> Option<T> {
         match self.get(name) {
-            Some(Value::Word(word)) => word,
-            _ => "",
+            Some(Value::Word(word)) => T::of(word),
+            _ => None,
         }
     }
 
@@ -266,7 +275,8 @@ fn is_misspelt(table: &NodeTable, name: &str, names: &[&str]) -> bool {
 
 /// The name of a table that stands at the top.
 fn is_table_name(key: &str) -> bool {
-    TABLES.iter().any(|table| table.name == key) || [SOURCE.name, OUTPUT.name].contains(&key)
+    TABLES.iter().any(|table| table.name == key)
+        || [SourceType::FAMILY, OutputType::FAMILY].contains(&key)
 }
 
 /// Notes a key that nobody knows.

@@ -6,7 +6,13 @@ mod queries;
 
 use std::time::Duration;
 
-use super::field::{Default, Field, Kind, Word};
+use weir_codec::MultilinePreset;
+use weir_journal::WhenFull;
+use weir_pipeline::config::{Encoding, Format, OutputType, ReadFrom, SourceType};
+
+use super::choices::{Choice as _, FileCompression, Fsync, LogLevel, OFF_OR_PRESET, WhenLimited};
+use super::field::{Default, Field, Kind};
+use super::plan::LogFormat;
 
 /// A table that may stand once: `[journal]`.
 #[derive(Debug)]
@@ -16,11 +22,9 @@ pub(crate) struct Table {
     pub(crate) fields: &'static [Field],
 }
 
-/// A kind of source or output: `[source.NAME]` with `type = "file"`.
+/// What stands in a table of one type of source or output: `[source.NAME]` with `type = "file"`.
 #[derive(Debug)]
 pub(crate) struct Component {
-    /// The value of `type`.
-    pub(crate) type_name: &'static str,
     pub(crate) doc: &'static str,
     /// Its own keys first, then those that it has in common with others.
     pub(crate) fields: &'static [&'static [Field]],
@@ -34,19 +38,24 @@ pub(crate) struct List {
     pub(crate) fields: &'static [Field],
 }
 
-/// `source` or `output`.
-#[derive(Debug)]
-pub(crate) struct Family {
-    pub(crate) name: &'static str,
-    pub(crate) doc: &'static str,
-    pub(crate) components: &'static [Component],
-}
+/// A type of source or output: what can stand below `[source.NAME]` or `[output.NAME]`.
+pub(crate) trait ComponentType: Copy + Eq + 'static {
+    /// `source` or `output`.
+    const FAMILY: &'static str;
+    const FAMILY_DOC: &'static str;
+    /// All types, in the order of the reference.
+    const ALL: &'static [Self];
 
-impl Family {
+    /// The value of `type`.
+    fn name(self) -> &'static str;
+
+    /// Its keys.
+    fn component(self) -> Component;
+
     /// `a source`, `an output`.
-    pub(crate) fn with_article(&self) -> String {
-        let article = if self.name.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
-        format!("{article} {}", self.name)
+    fn with_article() -> String {
+        let article = if Self::FAMILY.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+        format!("{article} {}", Self::FAMILY)
     }
 }
 
@@ -70,10 +79,6 @@ const MS: Duration = Duration::from_millis(1);
 
 const fn field(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Field {
     Field { name, kind, default, doc }
-}
-
-const fn word(word: &'static str, doc: &'static str) -> Word {
-    Word { word, doc }
 }
 
 const fn time(min: Duration, max: Duration) -> Kind {
@@ -297,27 +302,12 @@ pub(crate) const TABLES: &[Table] = &[
         fields: &[
             field(
                 "level",
-                Kind::Choice(&[
-                    word("error", "only what needs a person"),
-                    word("warn", "and what may need one"),
-                    word("info", "and starts, stops and changes of state"),
-                    word("debug", "and what happens per file and request"),
-                    word("trace", "everything"),
-                ]),
+                Kind::Choice(LogLevel::WORDS),
                 Value("\"info\""),
                 "Least severity that is said. The environment variable `WEIR_LOG` wins; it may \
                  also name parts: `info,weir_journal=debug`.",
             ),
-            field(
-                "format",
-                Kind::Choice(&[
-                    word("auto", "`text` on a terminal, else `json`"),
-                    word("text", "a short line for people"),
-                    word("json", "one JSON object per line"),
-                ]),
-                Value("\"auto\""),
-                "How it is said.",
-            ),
+            field("format", Kind::Choice(LogFormat::WORDS), Value("\"auto\""), "How it is said."),
         ],
     },
     Table {
@@ -384,26 +374,11 @@ pub(crate) const TABLES: &[Table] = &[
     },
 ];
 
-/// `multiline` as a word: not at all, or the languages whose stack traces are joined.
-const OFF_OR_TRACES: &[Word] = &[
-    word("off", "every line is a record"),
-    word("auto", "the stack traces of all of these"),
-    word("java", "Java, Kotlin, Scala"),
-    word("python", "Python, chained exceptions and groups of them too"),
-    word("go", "panics, fatal errors and dumps of goroutines"),
-    word("node", "errors of Node.js, with the excerpt of the source before them"),
-    word("dotnet", ".NET"),
-    word("ruby", "Ruby and Rails"),
-    word("php", "PHP and Laravel"),
-];
-
-const TRACES: &[Word] = OFF_OR_TRACES.split_at(1).1;
-
 /// `multiline` as a table.
 pub(crate) const MULTILINE: &[Field] = &[
     field(
         "preset",
-        Kind::Choice(TRACES),
+        Kind::Choice(MultilinePreset::WORDS),
         None("`start` and `continue` say it"),
         "Stack traces of a language, for other bounds than the usual ones.",
     ),
@@ -438,10 +413,7 @@ pub(crate) const MULTILINE: &[Field] = &[
 const TAIL: &[Field] = &[
     field(
         "read_from",
-        Kind::Choice(&[
-            word("beginning", "their first byte"),
-            word("end", "their end; the bytes before it are counted as skipped"),
-        ]),
+        Kind::Choice(ReadFrom::WORDS),
         Value("\"beginning\""),
         "Where to begin with files that are there when weir first runs with this `data_dir`. \
          Files that come later are always read from their first byte, and a restart goes on \
@@ -462,7 +434,7 @@ const TAIL: &[Field] = &[
     ),
     field(
         "multiline",
-        Kind::ChoiceOrTable(OFF_OR_TRACES, MULTILINE),
+        Kind::ChoiceOrTable(OFF_OR_PRESET, MULTILINE),
         Value("\"off\""),
         "Which lines are joined to one record, with a line feed between them.",
     ),
@@ -494,10 +466,7 @@ const TAIL: &[Field] = &[
     ),
     field(
         "when_limited",
-        Kind::Choice(&[
-            word("delay", "they are read later; the file holds them"),
-            word("discard", "they are discarded and counted"),
-        ]),
+        Kind::Choice(WhenLimited::WORDS),
         Value("\"delay\""),
         "What happens to lines beyond `rate_limit`.",
     ),
@@ -514,13 +483,7 @@ const TAIL: &[Field] = &[
 const DELIVERY: &[Field] = &[
     field(
         "when_full",
-        Kind::Choice(&[
-            word("block", "the sources that feed it stop until there is room; nothing is lost"),
-            word(
-                "drop_oldest",
-                "the oldest records of its heaviest stream are discarded and counted",
-            ),
-        ]),
+        Kind::Choice(WhenFull::WORDS),
         Value("\"block\""),
         "What happens when `buffer_limit` is used up.",
     ),
@@ -583,207 +546,193 @@ const TLS: &[Field] = &[
 
 const ENCODING: Field = field(
     "encoding",
-    Kind::Choice(&[
-        word("raw", "the body as it is, newlines inside it written as `\\n`"),
-        word("json", "one JSON object in the terms of OpenTelemetry's log data model"),
-    ]),
+    Kind::Choice(Encoding::WORDS),
     Value("\"raw\""),
     "How a record becomes a line.",
 );
 
-/// `source`.
-pub(crate) const SOURCE: Family = Family {
-    name: "source",
-    doc: "Where records come from. Each source has a name of its own and a `type`.",
-    components: &[
-        Component {
-            type_name: "containers",
-            doc: "The logs of all containers of this machine: docker's json-file driver and \
-                  Kubernetes nodes (CRI). Directories that do not exist yet are waited for.",
-            fields: &[
-                &[
-                    field(
-                        "docker_roots",
-                        Kind::Paths,
-                        Value("[\"/var/lib/docker/containers\"]"),
-                        "docker's container directories (`<id>/<id>-json.log`).",
-                    ),
-                    field(
-                        "pod_roots",
-                        Kind::Paths,
-                        Value("[\"/var/log/pods\"]"),
-                        "Kubernetes pod directories (`<namespace>_<pod>_<uid>/<container>/<n>.log`).",
-                    ),
-                    field(
-                        "link_roots",
-                        Kind::Paths,
-                        Value("[\"/var/log/containers\"]"),
-                        "Directories of links to container logs \
-                         (`<pod>_<namespace>_<container>-<id>.log`).",
-                    ),
-                    field(
-                        "exclude_containers",
-                        Kind::Names,
-                        Value("[]"),
-                        "Names of containers to leave out; `*` stands for anything.",
-                    ),
-                ],
-                TAIL,
-            ],
-        },
-        Component {
-            type_name: "file",
-            doc: "Log files by name.",
-            fields: &[
-                &[
-                    field(
-                        "include",
-                        Kind::Globs,
-                        Required,
-                        "Files to tail. `*` stands for anything within a name, `**` for any \
-                         directories, `{a,b}` for either; a relative pattern begins at the \
-                         working directory. Files that come later are found too.",
-                    ),
-                    field(
-                        "exclude",
-                        Kind::Globs,
-                        Value("[]"),
-                        "Files to leave out; a pattern without `/` is about the name alone. Compressed files (`*.gz`, `*.zst`, `*.xz`, `*.bz2`) \
-                         and `*.tmp` are always left out.",
-                    ),
-                    field(
-                        "format",
-                        Kind::Choice(&[
-                            word("auto", "found out for each file from its first lines"),
-                            word("raw", "the line is the body"),
-                            word("docker_json", "docker's json-file driver"),
-                            word("cri", "Kubernetes container runtimes"),
-                            word("json", "a JSON object per line"),
-                            word("logfmt", "`key=value` pairs"),
-                        ]),
-                        Value("\"auto\""),
-                        "Format of the lines. A line that is not in it becomes a record all the \
-                         same and is counted as malformed.",
-                    ),
-                ],
-                TAIL,
-            ],
-        },
-        Component {
-            type_name: "datadog_intake",
-            doc: "Logs that Datadog's agents and client libraries send over HTTP \
-                  (`POST /api/v2/logs`, and `/v1/input` of older ones). They are told that a \
-                  request is accepted once all its records are on stable storage.",
-            fields: &[DATADOG_INTAKE, LISTEN],
-        },
-    ],
-};
-
 use listeners::{DATADOG_INTAKE, LISTEN};
 use outputs::{HTTP, SOCKET, SPLUNK_HEC};
 
-/// `output`.
-pub(crate) const OUTPUT: Family = Family {
-    name: "output",
-    doc: "Where records go. Each output has a name of its own and a `type`, and gets every \
+/// Keys of `type = "containers"` alone.
+const CONTAINERS: &[Field] = &[
+    field(
+        "docker_roots",
+        Kind::Paths,
+        Value("[\"/var/lib/docker/containers\"]"),
+        "docker's container directories (`<id>/<id>-json.log`).",
+    ),
+    field(
+        "pod_roots",
+        Kind::Paths,
+        Value("[\"/var/log/pods\"]"),
+        "Kubernetes pod directories (`<namespace>_<pod>_<uid>/<container>/<n>.log`).",
+    ),
+    field(
+        "link_roots",
+        Kind::Paths,
+        Value("[\"/var/log/containers\"]"),
+        "Directories of links to container logs \
+         (`<pod>_<namespace>_<container>-<id>.log`).",
+    ),
+    field(
+        "exclude_containers",
+        Kind::Names,
+        Value("[]"),
+        "Names of containers to leave out; `*` stands for anything.",
+    ),
+];
+
+/// Keys of a source of `type = "file"` alone.
+const FILE_SOURCE: &[Field] = &[
+    field(
+        "include",
+        Kind::Globs,
+        Required,
+        "Files to tail. `*` stands for anything within a name, `**` for any \
+         directories, `{a,b}` for either; a relative pattern begins at the \
+         working directory. Files that come later are found too.",
+    ),
+    field(
+        "exclude",
+        Kind::Globs,
+        Value("[]"),
+        "Files to leave out; a pattern without `/` is about the name alone. Compressed files (`*.gz`, `*.zst`, `*.xz`, `*.bz2`) \
+         and `*.tmp` are always left out.",
+    ),
+    field(
+        "format",
+        Kind::Choice(Format::WORDS),
+        Value("\"auto\""),
+        "Format of the lines. A line that is not in it becomes a record all the \
+         same and is counted as malformed.",
+    ),
+];
+
+/// Keys of an output of `type = "file"` alone.
+const FILE_OUTPUT: &[Field] = &[
+    field(
+        "path",
+        Kind::Path,
+        Required,
+        "The file. Missing directories are created; lines are appended. With \
+         fields in it, `\"/log/{host}/{service}.log\"`, each record goes to the \
+         file that it names: fields are named as in expressions; what no name may \
+         hold becomes `_`, and no file is ever outside the directory before the \
+         first field. A brace as such is written twice.",
+    ),
+    ENCODING,
+    field(
+        "fsync",
+        Kind::ChoiceOrDuration(Fsync::WORDS),
+        Value("\"1s\""),
+        "When written lines are flushed to stable storage; a duration is the \
+         longest that they wait. Records count as delivered only then, but with \
+         `never` once they are written.",
+    ),
+    field(
+        "rotate_size",
+        Kind::Size { min: 64 << 10, max: u64::MAX },
+        None("not by size"),
+        "A file that would become larger is put aside, as \
+         `NAME.20261122T011500.123Z`, and a new one begun.",
+    ),
+    field(
+        "rotate_every",
+        time(Duration::from_mins(1), Duration::from_hours(24 * 366)),
+        None("not by time"),
+        "A file is put aside with the first line of a new period. Periods are \
+         counted from 1970 in UTC: `\"24h\"` is midnight UTC.",
+    ),
+    field(
+        "keep",
+        Kind::Count { min: 1, max: 1_000_000 },
+        None("all of them"),
+        "How many files that were put aside are kept beside each file.",
+    ),
+    field(
+        "compress",
+        Kind::Choice(FileCompression::WORDS),
+        Value("\"none\""),
+        "Compression of files that were put aside.",
+    ),
+    field(
+        "open_files_max",
+        Kind::Count { min: 1, max: 65_536 },
+        Value("256"),
+        "Most files that are open at once; the one not written to for longest is \
+         closed for the next.",
+    ),
+];
+
+impl ComponentType for SourceType {
+    const FAMILY: &'static str = "source";
+    const FAMILY_DOC: &'static str =
+        "Where records come from. Each source has a name of its own and a `type`.";
+    const ALL: &'static [Self] = Self::ALL;
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+
+    fn component(self) -> Component {
+        match self {
+            Self::Containers => Component {
+                doc: "The logs of all containers of this machine: docker's json-file driver and \
+                      Kubernetes nodes (CRI). Directories that do not exist yet are waited for.",
+                fields: &[CONTAINERS, TAIL],
+            },
+            Self::File => Component { doc: "Log files by name.", fields: &[FILE_SOURCE, TAIL] },
+            Self::DatadogIntake => Component {
+                doc: "Logs that Datadog's agents and client libraries send over HTTP \
+                      (`POST /api/v2/logs`, and `/v1/input` of older ones). They are told that a \
+                      request is accepted once all its records are on stable storage.",
+                fields: &[DATADOG_INTAKE, LISTEN],
+            },
+        }
+    }
+}
+
+impl ComponentType for OutputType {
+    const FAMILY: &'static str = "output";
+    const FAMILY_DOC: &'static str = "Where records go. Each output has a name of its own and a `type`, and gets every \
           record. The name is also that of its place in the journal: under a new name an output \
-          begins with what is read from then on.",
-    components: &[
-        Component {
-            type_name: "splunk_hec",
-            doc: "A Splunk HTTP event collector, or anything that speaks its protocol.",
-            fields: &[SPLUNK_HEC, DELIVERY],
-        },
-        Component {
-            type_name: "http",
-            doc: "Any endpoint that takes JSON over HTTP. Any status from 200 to 299 means that it \
-                  has the records.",
-            fields: &[HTTP, DELIVERY],
-        },
-        Component {
-            type_name: "socket",
-            doc: "Lines over TCP or TLS, or one datagram per record over UDP. Nothing is \
-                  acknowledged there: a record counts as delivered once the kernel has taken it, \
-                  and what is on its way when a connection breaks is lost without anybody knowing.",
-            fields: &[SOCKET, DELIVERY],
-        },
-        Component {
-            type_name: "file",
-            doc: "A local file, or many that the records name, one line per record.",
-            fields: &[
-                &[
-                    field(
-                        "path",
-                        Kind::Path,
-                        Required,
-                        "The file. Missing directories are created; lines are appended. With \
-                         fields in it, `\"/log/{host}/{service}.log\"`, each record goes to the \
-                         file that it names: fields are named as in expressions; what no name may \
-                         hold becomes `_`, and no file is ever outside the directory before the \
-                         first field. A brace as such is written twice.",
-                    ),
-                    ENCODING,
-                    field(
-                        "fsync",
-                        Kind::ChoiceOrDuration(&[
-                            word("always", "before each acknowledgement to the journal"),
-                            word("never", "left to the operating system"),
-                        ]),
-                        Value("\"1s\""),
-                        "When written lines are flushed to stable storage; a duration is the \
-                         longest that they wait. Records count as delivered only then, but with \
-                         `never` once they are written.",
-                    ),
-                    field(
-                        "rotate_size",
-                        Kind::Size { min: 64 << 10, max: u64::MAX },
-                        None("not by size"),
-                        "A file that would become larger is put aside, as \
-                         `NAME.20261122T011500.123Z`, and a new one begun.",
-                    ),
-                    field(
-                        "rotate_every",
-                        time(Duration::from_mins(1), Duration::from_hours(24 * 366)),
-                        None("not by time"),
-                        "A file is put aside with the first line of a new period. Periods are \
-                         counted from 1970 in UTC: `\"24h\"` is midnight UTC.",
-                    ),
-                    field(
-                        "keep",
-                        Kind::Count { min: 1, max: 1_000_000 },
-                        None("all of them"),
-                        "How many files that were put aside are kept beside each file.",
-                    ),
-                    field(
-                        "compress",
-                        Kind::Choice(&[
-                            word("none", "as they are"),
-                            word("gzip", "as `NAME.20261122T011500.123Z.gz`"),
-                            word("zstd", "as `NAME.20261122T011500.123Z.zst`"),
-                        ]),
-                        Value("\"none\""),
-                        "Compression of files that were put aside.",
-                    ),
-                    field(
-                        "open_files_max",
-                        Kind::Count { min: 1, max: 65_536 },
-                        Value("256"),
-                        "Most files that are open at once; the one not written to for longest is \
-                         closed for the next.",
-                    ),
-                ],
-                DELIVERY,
-            ],
-        },
-        Component {
-            type_name: "stdout",
-            doc: "Standard output, one line per record. At most one output has this type.",
-            fields: &[&[ENCODING], DELIVERY],
-        },
-        Component {
-            type_name: "blackhole",
-            doc: "Nowhere: records are counted and forgotten.",
-            fields: &[DELIVERY],
-        },
-    ],
-};
+          begins with what is read from then on.";
+    const ALL: &'static [Self] = Self::ALL;
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+
+    fn component(self) -> Component {
+        match self {
+            Self::SplunkHec => Component {
+                doc: "A Splunk HTTP event collector, or anything that speaks its protocol.",
+                fields: &[SPLUNK_HEC, DELIVERY],
+            },
+            Self::Http => Component {
+                doc: "Any endpoint that takes JSON over HTTP. Any status from 200 to 299 means that it \
+                      has the records.",
+                fields: &[HTTP, DELIVERY],
+            },
+            Self::Socket => Component {
+                doc: "Lines over TCP or TLS, or one datagram per record over UDP. Nothing is \
+                      acknowledged there: a record counts as delivered once the kernel has taken it, \
+                      and what is on its way when a connection breaks is lost without anybody knowing.",
+                fields: &[SOCKET, DELIVERY],
+            },
+            Self::File => Component {
+                doc: "A local file, or many that the records name, one line per record.",
+                fields: &[FILE_OUTPUT, DELIVERY],
+            },
+            Self::Stdout => Component {
+                doc: "Standard output, one line per record. At most one output has this type.",
+                fields: &[&[ENCODING], DELIVERY],
+            },
+            Self::Blackhole => Component {
+                doc: "Nowhere: records are counted and forgotten.",
+                fields: &[DELIVERY],
+            },
+        }
+    }
+}

@@ -1,9 +1,10 @@
 //! The configuration as a whole: the tables, the built-in default, what diagnostics look like.
 
 use super::field::{Default as FieldDefault, Field, Kind};
-use super::tables::{OUTPUT, SOURCE, TABLES, TOP};
+use super::tables::{Component, ComponentType, TABLES, TOP};
 use super::{DEFAULT, Level, Loaded, Texts, load, load_texts, reference, schema};
 use crate::term::Paint;
+use weir_pipeline::config::{OutputType, SourceType};
 
 pub(super) fn loaded(text: &str) -> Loaded {
     let mut texts = Texts::default();
@@ -54,12 +55,19 @@ fn the_values_in_the_built_in_default_are_the_defaults_of_the_tables() {
     }
 }
 
+/// Every type of source and output.
+fn components() -> impl Iterator<Item = (&'static str, Component)> {
+    fn of<T: ComponentType>() -> impl Iterator<Item = (&'static str, Component)> {
+        T::ALL.iter().map(|known| (known.name(), known.component()))
+    }
+    of::<SourceType>().chain(of::<OutputType>())
+}
+
 fn all_fields() -> Vec<&'static Field> {
     let mut fields: Vec<&Field> = TOP.iter().collect();
     fields.extend(TABLES.iter().flat_map(|table| table.fields));
-    for family in [&SOURCE, &OUTPUT] {
-        let groups = family.components.iter().flat_map(|component| component.fields);
-        fields.extend(groups.flat_map(|group| group.iter()));
+    for (_, component) in components() {
+        fields.extend(component.fields.iter().flat_map(|group| group.iter()));
     }
     let inner = fields.iter().filter_map(|field| match &field.kind {
         Kind::Table(inner) | Kind::ChoiceOrTable(_, inner) => Some(*inner),
@@ -76,15 +84,13 @@ fn every_field_has_a_meaning_and_no_component_has_a_key_twice() {
         assert!(field.doc.len() > 10 && field.doc.ends_with('.'), "{}: {}", field.name, field.doc);
         assert!(!field.doc.contains('|'), "{}", field.name);
     }
-    for family in [&SOURCE, &OUTPUT] {
-        for component in family.components {
-            let mut names: Vec<_> =
-                component.fields.iter().flat_map(|group| group.iter()).map(|f| f.name).collect();
-            let count = names.len();
-            names.sort_unstable();
-            names.dedup();
-            assert_eq!(names.len(), count, "{}", component.type_name);
-        }
+    for (type_name, component) in components() {
+        let mut names: Vec<_> =
+            component.fields.iter().flat_map(|group| group.iter()).map(|f| f.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "{type_name}");
     }
 }
 

@@ -130,13 +130,11 @@ impl Lanes {
     pub(in crate::source) async fn enter(&self, lane: usize) -> Result<Turn<'_>, Refusal> {
         let deadline = self.deadline();
         let lane = timeout_at(deadline, self.all[lane % LANES].lock()).await;
-        match lane {
-            Ok(lane) => Ok(Turn { lane, deadline }),
-            Err(_) => {
-                let reason = self.full.borrow().clone();
-                Err(self.refused(&reason))
-            }
-        }
+        let Ok(lane) = lane else {
+            let reason = self.full.borrow().clone();
+            return Err(self.refused(&reason));
+        };
+        Ok(Turn { lane, deadline })
     }
 
     /// Until when a request waits for its turn and for room. When there has been no room for long,

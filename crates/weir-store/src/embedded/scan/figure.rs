@@ -35,13 +35,15 @@ impl Spec {
     pub(super) const ROWS: Self = Self { kind: Kind::Rows, field: None, interval_ns: None };
 
     pub(super) fn of(compute: &Compute) -> Self {
-        let kind = match (compute.aggregation, &compute.field) {
-            (_, None) => Kind::Rows,
-            (Aggregation::Count, _) => Kind::Values,
-            (Aggregation::Cardinality, _) => Kind::Distinct,
-            (Aggregation::Percentile(_), _) => Kind::Sketch,
-            _ => Kind::Numbers,
+        let of_field = match compute.aggregation {
+            Aggregation::Count => Kind::Values,
+            Aggregation::Cardinality => Kind::Distinct,
+            Aggregation::Percentile(_) => Kind::Sketch,
+            Aggregation::Sum | Aggregation::Average | Aggregation::Min | Aggregation::Max => {
+                Kind::Numbers
+            }
         };
+        let kind = if compute.field.is_some() { of_field } else { Kind::Rows };
         Self { kind, field: compute.field.clone(), interval_ns: compute.interval_ns }
     }
 }
@@ -229,12 +231,16 @@ impl Cells {
                 if all.count == 0 {
                     return ComputeValue::None;
                 }
-                ComputeValue::Number(match aggregation {
-                    Aggregation::Sum => all.total(),
-                    Aggregation::Min => all.least,
-                    Aggregation::Max => all.most,
-                    _ => all.total() / all.count as f64,
-                })
+                match aggregation {
+                    Aggregation::Sum => ComputeValue::Number(all.total()),
+                    Aggregation::Average => ComputeValue::Number(all.total() / all.count as f64),
+                    Aggregation::Min => ComputeValue::Number(all.least),
+                    Aggregation::Max => ComputeValue::Number(all.most),
+                    Aggregation::Count | Aggregation::Cardinality | Aggregation::Percentile(_) => {
+                        debug_assert!(false, "{aggregation:?} is not computed from these numbers");
+                        ComputeValue::None
+                    }
+                }
             }
             Self::Distinct(distinct) => {
                 let mut all = Distinct::default();

@@ -65,6 +65,7 @@ pub(super) fn config() -> StoreConfig {
         retention_bytes: None,
         level: 1,
         free_bytes_min: 0,
+        flush_bytes_reserved: 0,
         renames: Renames::default(),
     }
 }

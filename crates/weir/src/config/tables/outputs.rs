@@ -5,12 +5,14 @@ use std::time::Duration;
 use super::{
     DAY,
     Default::{None, Required, Value},
-    ENCODING, Field, Kind, MS, TLS, field, time, word,
+    ENCODING, Field, Kind, MS, TLS, field, time,
 };
+use crate::config::choices::{Choice as _, HecCompression, HttpCompression};
+use weir_pipeline::config::{Framing, HecMode, HttpMethod, SocketProtocol};
 
 const COMPRESSION: Field = field(
     "compression",
-    Kind::Choice(&[word("gzip", "about a tenth of the bytes"), word("none", "as it is")]),
+    Kind::Choice(HecCompression::WORDS),
     Value("\"gzip\""),
     "Compression of requests.",
 );
@@ -76,10 +78,7 @@ pub(super) const SPLUNK_HEC: &[Field] = &[
     ),
     field(
         "mode",
-        Kind::Choice(&[
-            word("event", "JSON events with their own time, host, source and fields"),
-            word("raw", "lines as they are; only the fixed metadata below goes with them"),
-        ]),
+        Kind::Choice(HecMode::WORDS),
         Value("\"event\""),
         "Which of the collector's two faces is spoken to.",
     ),
@@ -117,18 +116,10 @@ pub(super) const SPLUNK_HEC: &[Field] = &[
 
 pub(super) const HTTP: &[Field] = &[
     field("url", Kind::Url, Required, "Where requests go: scheme, host, port, path and query."),
-    field(
-        "method",
-        Kind::Choice(&[word("post", "`POST`"), word("put", "`PUT`")]),
-        Value("\"post\""),
-        "Method of the requests.",
-    ),
+    field("method", Kind::Choice(HttpMethod::WORDS), Value("\"post\""), "Method of the requests."),
     field(
         "format",
-        Kind::Choice(&[
-            word("ndjson", "one JSON object per line, `application/x-ndjson`"),
-            word("json", "one JSON array of objects, `application/json`"),
-        ]),
+        Kind::Choice(Framing::WORDS),
         Value("\"ndjson\""),
         "How records are put together. Each is an object in the terms of OpenTelemetry's log data \
          model, as with `encoding = \"json\"` of a file.",
@@ -154,11 +145,7 @@ pub(super) const HTTP: &[Field] = &[
     field("password", Kind::Secret, None("no user"), "Password of `user`."),
     field(
         "compression",
-        Kind::Choice(&[
-            word("gzip", "about a tenth of the bytes"),
-            word("zstd", "fewer still, for less CPU time, where the other side knows it"),
-            word("none", "as it is"),
-        ]),
+        Kind::Choice(HttpCompression::WORDS),
         Value("\"gzip\""),
         "Compression of requests.",
     ),
@@ -175,11 +162,7 @@ pub(super) const SOCKET: &[Field] = &[
     field("address", Kind::Text, Required, "Host and port: `\"logs.example:514\"`."),
     field(
         "protocol",
-        Kind::Choice(&[
-            word("tcp", "lines over TCP"),
-            word("tls", "lines over TLS"),
-            word("udp", "a datagram for each record, without a line end"),
-        ]),
+        Kind::Choice(SocketProtocol::WORDS),
         Value("\"tcp\""),
         "How it is spoken to.",
     ),

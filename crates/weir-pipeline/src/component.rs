@@ -1,0 +1,85 @@
+//! The types of sources and outputs, as closed lists.
+//!
+//! Invariant: whatever depends on the type of a component (its keys, checks, plan, memory, wiring
+//! and documents) matches on these lists without a wildcard, so a type that was forgotten anywhere
+//! does not compile. `cargo xtask check` finds wildcards.
+
+use crate::config::{OutputKind, SourceKind};
+
+macro_rules! component_types {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $(#[doc = concat!("`type = \"", $text, "\"`.")] $variant,)*
+        }
+
+        impl $name {
+            /// All of them, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The value of `type` in the configuration, and the label `component_type` of metrics.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+    };
+}
+
+component_types! {
+    /// Types of sources.
+    SourceType {
+        Containers = "containers",
+        File = "file",
+        DatadogIntake = "datadog_intake",
+    }
+}
+
+component_types! {
+    /// Types of outputs.
+    OutputType {
+        SplunkHec = "splunk_hec",
+        Http = "http",
+        Socket = "socket",
+        File = "file",
+        Stdout = "stdout",
+        Blackhole = "blackhole",
+    }
+}
+
+impl SourceKind {
+    /// Its type.
+    pub fn source_type(&self) -> SourceType {
+        match self {
+            Self::File(_) => SourceType::File,
+            Self::Containers(_) => SourceType::Containers,
+            Self::DatadogIntake(_) => SourceType::DatadogIntake,
+        }
+    }
+}
+
+impl OutputKind {
+    /// Its type.
+    pub fn output_type(&self) -> OutputType {
+        match self {
+            Self::SplunkHec(_) => OutputType::SplunkHec,
+            Self::Http(_) => OutputType::Http,
+            Self::Socket(_) => OutputType::Socket,
+            Self::File(_) => OutputType::File,
+            Self::Stdout(_) => OutputType::Stdout,
+            Self::Blackhole => OutputType::Blackhole,
+        }
+    }
+
+    /// Whether it sends to whoever answers at the other end, with any certificate.
+    pub fn is_insecure(&self) -> bool {
+        match self {
+            Self::SplunkHec(hec) => hec.requests.tls.insecure_skip_verify,
+            Self::Http(http) => http.requests.tls.insecure_skip_verify,
+            Self::Socket(socket) => socket.tls.insecure_skip_verify,
+            Self::File(_) | Self::Stdout(_) | Self::Blackhole => false,
+        }
+    }
+}

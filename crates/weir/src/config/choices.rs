@@ -1,0 +1,240 @@
+//! The words that keys of the configuration allow, each with its meaning and its value.
+//!
+//! Invariant: a word and the value that it stands for are written once, in one line; a value
+//! without a word does not compile.
+
+use weir_codec::MultilinePreset;
+use weir_host::Compression;
+use weir_journal::WhenFull;
+use weir_pipeline::config::{
+    Encoding, Format, Framing, HecMode, HttpMethod, ReadFrom, SocketProtocol,
+};
+
+use super::field::Word;
+use super::plan::LogFormat;
+
+/// A value that is written as one of some words.
+pub(crate) trait Choice: Copy + 'static {
+    /// The words, in the order of the reference.
+    const WORDS: &'static [Word];
+    /// What they stand for, in the same order.
+    const VALUES: &'static [Self];
+
+    /// What a word stands for.
+    fn of(word: &str) -> Option<Self> {
+        let index = Self::WORDS.iter().position(|known| known.word == word)?;
+        Self::VALUES.get(index).copied()
+    }
+}
+
+macro_rules! choice {
+    ($type:ident { $($variant:ident = $word:literal: $doc:literal,)* }) => {
+        impl Choice for $type {
+            const WORDS: &'static [Word] = &[$(Word { word: $word, doc: $doc }),*];
+            const VALUES: &'static [Self] = &[$($type::$variant),*];
+        }
+
+        const _: fn($type) = |value| match value {
+            $($type::$variant => {})*
+        };
+    };
+    ($(#[$attribute:meta])* enum $type:ident { $($variant:ident = $word:literal: $doc:literal,)* }) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum $type {
+            $($variant,)*
+        }
+
+        choice! { $type { $($variant = $word: $doc,)* } }
+    };
+}
+
+choice! {
+    /// `log.level`.
+    enum LogLevel {
+        Error = "error": "only what needs a person",
+        Warn = "warn": "and what may need one",
+        Info = "info": "and starts, stops and changes of state",
+        Debug = "debug": "and what happens per file and request",
+        Trace = "trace": "everything",
+    }
+}
+
+impl From<LogLevel> for tracing::Level {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Trace => Self::TRACE,
+        }
+    }
+}
+
+choice! {
+    LogFormat {
+        Auto = "auto": "`text` on a terminal, else `json`",
+        Text = "text": "a short line for people",
+        Json = "json": "one JSON object per line",
+    }
+}
+
+choice! {
+    ReadFrom {
+        Beginning = "beginning": "their first byte",
+        End = "end": "their end; the bytes before it are counted as skipped",
+    }
+}
+
+choice! {
+    Format {
+        Auto = "auto": "found out for each file from its first lines",
+        Raw = "raw": "the line is the body",
+        DockerJson = "docker_json": "docker's json-file driver",
+        Cri = "cri": "Kubernetes container runtimes",
+        Json = "json": "a JSON object per line",
+        Logfmt = "logfmt": "`key=value` pairs",
+    }
+}
+
+choice! {
+    MultilinePreset {
+        Auto = "auto": "the stack traces of all of these",
+        Java = "java": "Java, Kotlin, Scala",
+        Python = "python": "Python, chained exceptions and groups of them too",
+        Go = "go": "panics, fatal errors and dumps of goroutines",
+        Node = "node": "errors of Node.js, with the excerpt of the source before them",
+        Dotnet = "dotnet": ".NET",
+        Ruby = "ruby": "Ruby and Rails",
+        Php = "php": "PHP and Laravel",
+    }
+}
+
+/// The presets, and before them that lines are not joined.
+pub(crate) const OFF_OR_PRESET: &[Word] = &{
+    const OFF: Word = Word { word: "off", doc: "every line is a record" };
+    let presets = MultilinePreset::WORDS;
+    let mut words = [OFF; MultilinePreset::WORDS.len() + 1];
+    let mut index = 0;
+    while index < presets.len() {
+        words[index + 1] = presets[index];
+        index += 1;
+    }
+    words
+};
+
+choice! {
+    /// `when_limited`.
+    enum WhenLimited {
+        Delay = "delay": "they are read later; the file holds them",
+        Discard = "discard": "they are discarded and counted",
+    }
+}
+
+choice! {
+    WhenFull {
+        Block = "block": "the sources that feed it stop until there is room; nothing is lost",
+        DropOldest = "drop_oldest":
+            "the oldest records of its heaviest stream are discarded and counted",
+    }
+}
+
+choice! {
+    Encoding {
+        Raw = "raw": "the body as it is, newlines inside it written as `\\n`",
+        Json = "json": "one JSON object in the terms of OpenTelemetry's log data model",
+    }
+}
+
+choice! {
+    /// Words of `fsync`, beside a duration.
+    enum Fsync {
+        Always = "always": "before each acknowledgement to the journal",
+        Never = "never": "left to the operating system",
+    }
+}
+
+choice! {
+    /// `compress` of files that were put aside.
+    enum FileCompression {
+        None = "none": "as they are",
+        Gzip = "gzip": "as `NAME.20261122T011500.123Z.gz`",
+        Zstd = "zstd": "as `NAME.20261122T011500.123Z.zst`",
+    }
+}
+
+impl From<FileCompression> for Compression {
+    fn from(compression: FileCompression) -> Self {
+        match compression {
+            FileCompression::None => Self::None,
+            FileCompression::Gzip => Self::Gzip,
+            FileCompression::Zstd => Self::Zstd,
+        }
+    }
+}
+
+choice! {
+    /// `compression` of requests to a Splunk HTTP event collector.
+    enum HecCompression {
+        Gzip = "gzip": "about a tenth of the bytes",
+        None = "none": "as it is",
+    }
+}
+
+impl From<HecCompression> for Compression {
+    fn from(compression: HecCompression) -> Self {
+        match compression {
+            HecCompression::Gzip => Self::Gzip,
+            HecCompression::None => Self::None,
+        }
+    }
+}
+
+choice! {
+    /// `compression` of requests to any endpoint.
+    enum HttpCompression {
+        Gzip = "gzip": "about a tenth of the bytes",
+        Zstd = "zstd": "fewer still, for less CPU time, where the other side knows it",
+        None = "none": "as it is",
+    }
+}
+
+impl From<HttpCompression> for Compression {
+    fn from(compression: HttpCompression) -> Self {
+        match compression {
+            HttpCompression::Gzip => Self::Gzip,
+            HttpCompression::Zstd => Self::Zstd,
+            HttpCompression::None => Self::None,
+        }
+    }
+}
+
+choice! {
+    HecMode {
+        Event = "event": "JSON events with their own time, host, source and fields",
+        Raw = "raw": "lines as they are; only the fixed metadata below goes with them",
+    }
+}
+
+choice! {
+    HttpMethod {
+        Post = "post": "`POST`",
+        Put = "put": "`PUT`",
+    }
+}
+
+choice! {
+    Framing {
+        Lines = "ndjson": "one JSON object per line, `application/x-ndjson`",
+        Array = "json": "one JSON array of objects, `application/json`",
+    }
+}
+
+choice! {
+    SocketProtocol {
+        Tcp = "tcp": "lines over TCP",
+        Tls = "tls": "lines over TLS",
+        Udp = "udp": "a datagram for each record, without a line end",
+    }
+}

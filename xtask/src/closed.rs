@@ -1,0 +1,139 @@
+//! Finds wildcards in matches over types that are closed lists.
+//!
+//! A new source, output or aggregation must be thought of at each place that depends on which one
+//! it is; the compiler names these places, as long as none of them has an arm for "all others".
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use syn::spanned::Spanned as _;
+use syn::visit::{self, Visit};
+use syn::{Arm, ExprMatch, ItemImpl, Pat, Type};
+
+use crate::paths;
+
+/// The closed lists.
+const CLOSED: [&str; 19] = [
+    "Aggregation",
+    "Encoding",
+    "FileCompression",
+    "Format",
+    "Framing",
+    "Fsync",
+    "FsyncPolicy",
+    "HecMode",
+    "HttpAuth",
+    "HttpMethod",
+    "LogFormat",
+    "LogLevel",
+    "OutputKind",
+    "OutputType",
+    "ReadFrom",
+    "SocketProtocol",
+    "SourceKind",
+    "SourceType",
+    "WhenFull",
+];
+
+/// Every wildcard, with its file and line.
+pub(crate) fn problems() -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for path in paths::files(&[".rs"])? {
+        let text = paths::read(&path)?;
+        if CLOSED.iter().any(|name| text.contains(&format!("{name}::")) || text.contains(" Self::"))
+        {
+            problems.extend(in_file(&path, &text)?);
+        }
+    }
+    Ok(problems)
+}
+
+fn in_file(path: &Path, text: &str) -> Result<Vec<String>> {
+    let file = syn::parse_file(text).with_context(|| format!("cannot parse {}", path.display()))?;
+    let mut finder = Finder { self_type: None, lines: Vec::new() };
+    finder.visit_file(&file);
+    let problem = |(line, name): (usize, String)| {
+        format!(
+            "{}:{line}: `_` in a match over {name}: name what is left, so that a new one is not forgotten",
+            path.display()
+        )
+    };
+    Ok(finder.lines.into_iter().map(problem).collect())
+}
+
+struct Finder {
+    /// What `Self` is.
+    self_type: Option<String>,
+    lines: Vec<(usize, String)>,
+}
+
+impl Finder {
+    /// The closed list that an arm names a variant of.
+    fn closed(&self, arm: &Arm) -> Option<String> {
+        let mut names = Names(Vec::new());
+        names.visit_pat(&arm.pat);
+        names.0.into_iter().find_map(|name| {
+            let name = if name == "Self" { self.self_type.clone()? } else { name };
+            CLOSED.contains(&name.as_str()).then_some(name)
+        })
+    }
+}
+
+impl<'ast> Visit<'ast> for Finder {
+    fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
+        let outer = self.self_type.take();
+        if let Type::Path(path) = &*item.self_ty {
+            self.self_type = path.path.segments.last().map(|segment| segment.ident.to_string());
+        }
+        visit::visit_item_impl(self, item);
+        self.self_type = outer;
+    }
+
+    fn visit_expr_match(&mut self, expr: &'ast ExprMatch) {
+        if let Some(name) = expr.arms.iter().find_map(|arm| self.closed(arm)) {
+            let wild = expr.arms.iter().filter(|arm| matches!(arm.pat, Pat::Wild(_)));
+            self.lines.extend(wild.map(|arm| (arm.pat.span().start().line, name.clone())));
+        }
+        visit::visit_expr_match(self, expr);
+    }
+}
+
+/// The types in front of the variants of a pattern.
+struct Names(Vec<String>);
+
+impl<'ast> Visit<'ast> for Names {
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        if let Some(segment) = path.segments.iter().rev().nth(1) {
+            self.0.push(segment.ident.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &[usize]) {
+        let found = in_file(Path::new("a.rs"), text).expect("it is Rust");
+        let lines: Vec<usize> =
+            found.iter().filter_map(|problem| problem.split(':').nth(1)?.parse().ok()).collect();
+        assert_eq!(lines, expected, "{found:?}");
+    }
+
+    #[test]
+    fn a_wildcard_over_a_closed_list_is_found() {
+        check("fn f() { match a {\nOutputType::File => 1,\n_ => 2 } }", &[3]);
+        check("fn f() { match a {\nx::SourceKind::File(_) => 1,\n_ if b => 2, _ => 3 } }", &[3, 3]);
+        check("fn f() { match a {\nSome(Format::Raw) => 1,\n_ => 2 } }", &[3]);
+        check("impl WhenFull { fn f() { match self {\nSelf::Block => 1,\n_ => 2 } } }", &[3]);
+    }
+
+    #[test]
+    fn other_wildcards_are_nobodys_business() {
+        check("fn f() { match a { Some(_) => 1, _ => 2 } }", &[]);
+        check("impl Other { fn f() { match self { Self::A => 1, _ => 2 } } }", &[]);
+        check("fn f() { match a { OutputType::File => match b { 1 => 1, _ => 2 } } }", &[]);
+        check("fn f() { match a { OutputType::File => 1, OutputType::Http => 2 } }", &[]);
+    }
+}
