@@ -228,7 +228,7 @@ fn a_sidecar_of_an_earlier_release_is_built_anew() {
     let check = crc32c::crc32c_append(crc32c::crc32c(&bytes[..6]), &bytes[8..36]) as u16;
     bytes[6..8].copy_from_slice(&check.to_le_bytes());
     let error = Sidecar::open(file(&bytes), &segment).unwrap_err();
-    assert!(matches!(error, SidecarError::Damaged("it is old")), "{error}");
+    assert!(matches!(error, SidecarError::Damaged("old version")), "{error}");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn a_sidecar_of_another_segment_is_refused() {
     let (segment, _) = write(&rows_of(&[one]));
     let (_, sidecar) = write(&rows_of(&[other]));
     let error = Sidecar::open(sidecar, &segment).unwrap_err();
-    assert!(matches!(error, SidecarError::Damaged("it belongs to another segment")), "{error}");
+    assert!(matches!(error, SidecarError::Damaged("belongs to another segment")), "{error}");
 }
 
 #[test]
