@@ -1,4 +1,4 @@
-//! What a sidecar says about a segment is true, whether it was written with it or built later.
+//! What a sidecar reports about a segment is true, whether it was written with it or rebuilt later.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn write(rows: &Rows) -> (Segment, Arc<dyn DiskFile>) {
     (open(&segment), sidecar)
 }
 
-/// Every word and value of a record says that its page may hold it.
+/// Asserts that for every word and value of a record, its page is among those that may contain it.
 fn assert_finds(segment: &Segment, sidecar: &Sidecar, records: &[StoredRecord]) {
     for (row, record) in records.iter().enumerate() {
         let page = row / PAGE_ROWS;
@@ -140,7 +140,7 @@ proptest! {
     }
 }
 
-/// Rows of three pages whose messages have a number of their own and one of their page.
+/// Rows of three pages; each message contains a number of its own and one of its page.
 fn paged() -> Rows {
     let mut rows = Rows::new();
     for number in 0..40_000_u64 {
