@@ -674,7 +674,7 @@ fn doubtful_rules() {
         (
             "[[rule]]\nname = \"x\"\nwhen = '@d:>300parsecs'",
             3,
-            "parsecs is no unit",
+            "unknown unit parsecs",
             "units are ns us ms",
         ),
         (
