@@ -198,7 +198,7 @@ impl Measure {
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         if text.len() > EXPRESSION_BYTES_MAX {
             let span = Span { start: EXPRESSION_BYTES_MAX, end: text.len() };
-            return Err(ParseError::new(text, span, "too long"));
+            return Err(ParseError::new(text, span, "the expression is too long"));
         }
         let mut parser = Parser { text, at: 0, depth: 0, links: 0 };
         let (root, dimension) = parser.sum()?;

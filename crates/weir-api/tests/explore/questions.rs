@@ -459,7 +459,7 @@ fn what_is_probably_not_meant_is_said_beside_the_answer() {
         ("@n:>5xs", "doubtful", "unknown unit xs"),
         ("@wait_ms:>5MB", "doubtful", "units are ns us ms"),
         ("status:eror", "never", "eror is not a status"),
-        ("@n:[5 TO 1]", "never", "is an empty range"),
+        ("@n:[5 TO 1]", "never", "is empty"),
     ] {
         let said: Vec<(String, String)> = said(query);
         let [(found, told)] = &said[..] else { panic!("{query}: {said:?}") };

@@ -275,7 +275,7 @@ impl Parser<'_> {
         let field = self.key_argument()?;
         if is_text(&field) {
             return Err(self
-                .error(self.since(key_start), "CIDR takes a single key")
+                .error(self.since(key_start), "CIDR needs a key other than message or *")
                 .expected("a key such as @network.client.ip or host"));
         }
         let mut networks = Vec::new();
