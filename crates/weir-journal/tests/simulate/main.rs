@@ -39,7 +39,7 @@ use world::{Trace, World};
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, all combinations occur"
+    reason = "the flags are independent of each other"
 )]
 pub(crate) struct Settings {
     pub(crate) files: u64,

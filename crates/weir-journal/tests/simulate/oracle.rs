@@ -63,7 +63,7 @@ pub(crate) enum Fate {
 #[derive(Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, all combinations occur"
+    reason = "the flags are independent of each other"
 )]
 pub(crate) struct Sink {
     pub(crate) name: String,

@@ -278,7 +278,7 @@ impl Flusher {
     pub(super) fn check_space(&self, bytes: u64) -> io::Result<()> {
         let space = self.shared.disk.space(&self.shared.config.dir)?;
         if space.free_bytes < self.shared.config.free_bytes_min.saturating_add(bytes) {
-            let text = format!("only {} bytes of the disk are free", space.free_bytes);
+            let text = format!("only {} bytes of disk space are free", space.free_bytes);
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
         Ok(())
