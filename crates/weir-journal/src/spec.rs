@@ -211,7 +211,7 @@ pub enum JournalError {
     },
     /// A file was written by a release that is not compatible with this one.
     #[error(
-        "{file} has format version {version}, which this release does not know; it was left untouched"
+        "{file} has format version {version}, which this release does not support; it was left untouched"
     )]
     Version {
         /// The file.

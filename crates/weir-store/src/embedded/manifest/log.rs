@@ -24,7 +24,7 @@ const VERSION: u16 = 1;
 pub enum ManifestError {
     /// It was written by a later release.
     #[error(
-        "{file} has format version {version}, which this release does not know; it was left untouched"
+        "{file} has format version {version}, which this release does not support; it was left untouched"
     )]
     Version {
         /// The file.
