@@ -477,8 +477,7 @@ impl Parser<'_> {
                 };
                 Ok((Node::Field(field, None), None))
             }
-            _ => Err(self
-                .error("missing operand", "a number, a field such as @duration, or (")),
+            _ => Err(self.error("missing operand", "a number, a field such as @duration, or (")),
         };
         self.depth -= 1;
         factor
@@ -498,9 +497,7 @@ impl Parser<'_> {
     fn path(&mut self) -> Result<String, ParseError> {
         if let Some(quoted) = self.rest().strip_prefix('"') {
             let Some(end) = quoted.find('"').filter(|end| *end > 0) else {
-                return Err(
-                    self.error("the quoted name is empty or not closed", "a name and \"")
-                );
+                return Err(self.error("the quoted name is empty or not closed", "a name and \""));
             };
             let path = quoted[..end].to_owned();
             self.at += end + 2;

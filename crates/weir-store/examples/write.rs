@@ -178,9 +178,8 @@ fn read(segments: &[Segment], sidecars: &[Sidecar]) {
     for number in 0..3_u8 {
         let text = format!("{number:016x}");
         let term = value_term("@request_id", weir_codec::Scalar::Text(text.as_bytes()));
-        let pages = measure("pages of an absent @request_id", 0, || {
-            count(term.unwrap_or_default())
-        });
+        let pages =
+            measure("pages of an absent @request_id", 0, || count(term.unwrap_or_default()));
         println!("    {pages} pages");
     }
     println!("    {} pages hold \"checkout\"", count(word_term(b"checkout")));

@@ -127,9 +127,7 @@ impl Parser<'_> {
         }
         let key = self.key.clone();
         match self.peek() {
-            None => {
-                Err(self.error(self.here(), "unexpected end of expression").expected("a term"))
-            }
+            None => Err(self.error(self.here(), "unexpected end of expression").expected("a term")),
             Some('(') => self.group(),
             Some(')') => {
                 Err(self.error(self.here(), "missing term before this").expected("a term"))

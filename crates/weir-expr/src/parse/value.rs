@@ -191,9 +191,9 @@ impl Parser<'_> {
 
     fn literal(&self, token: &Token) -> Parsed<Literal> {
         match (token.plain_text(), token.text()) {
-            (Some(""), _) => Err(self
-                .error(self.here(), "missing value to compare with")
-                .expected("a value")),
+            (Some(""), _) => {
+                Err(self.error(self.here(), "missing value to compare with").expected("a value"))
+            }
             (Some(text), _) if is_too_large(text) => Err(self
                 .error(token.span, "this number is too large")
                 .expected("a number up to 1.7e308, * for no limit, or text in quotes")),

@@ -16,10 +16,7 @@ use crate::spec::{CursorSpec, WhenFull};
 
 /// One required destination.
 #[derive(Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the flags are independent of each other"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct CursorState {
     pub(crate) name: String,
     /// Distinguishes successive destinations in the same slot; increases with each.

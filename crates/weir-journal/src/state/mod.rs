@@ -80,10 +80,7 @@ impl CommitTail {
 
 /// A batch that is still needed.
 #[derive(Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the flags are independent of each other"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct Slot {
     pub(crate) batch: Option<Arc<Batch>>,
     pub(crate) location: Option<Location>,
@@ -190,10 +187,7 @@ pub(crate) struct Folded {
 }
 
 #[derive(Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the flags are independent of each other"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct State {
     pub(crate) config: JournalConfig,
     pub(crate) slots: BTreeMap<u64, Slot>,

@@ -28,10 +28,7 @@ use crate::{Outcome, limits::STATEMENT_INTERVAL};
 
 /// A stream as seen by its source.
 #[derive(Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the flags are independent of each other"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct StreamState {
     pub(crate) source: Option<SourceId>,
     pub(crate) group: u64,

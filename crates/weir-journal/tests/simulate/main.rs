@@ -37,10 +37,7 @@ use world::{Trace, World};
 
 /// What may happen in a history.
 #[derive(Debug, Clone)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the flags are independent of each other"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct Settings {
     pub(crate) files: u64,
     pub(crate) lanes: u64,

@@ -61,10 +61,7 @@ pub(crate) enum Fate {
 
 /// What became of the rows offered to one destination.
 #[derive(Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the flags are independent of each other"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct Sink {
     pub(crate) name: String,
     /// The journal permanently knows it.

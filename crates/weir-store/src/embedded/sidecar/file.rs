@@ -381,9 +381,7 @@ impl Sidecar {
             }
         }
         let from = (at.offset - start) as usize;
-        buffer
-            .get(from..from + at.len as usize)
-            .ok_or(SidecarError::Damaged("wrong data length"))
+        buffer.get(from..from + at.len as usize).ok_or(SidecarError::Damaged("wrong data length"))
     }
 }
 
