@@ -14,7 +14,7 @@ use weir_model::{CursorBook, DiscardReason, StreamId};
 use super::State;
 use crate::spec::{CursorSpec, WhenFull};
 
-/// One required destination.
+/// A required destination.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct CursorState {
