@@ -244,8 +244,8 @@ impl Journal {
         self.shared.change(|state| state.open_stream(spec, now))
     }
 
-    /// To be called once every source has opened the streams that it found: recovered frames of
-    /// streams that no source opened (their files are gone) are released to the destinations.
+    /// Releases the recovered frames of streams that no source opened (their files are gone) to the
+    /// destinations. Call this once every source has opened the streams that it found.
     pub fn release_unclaimed(&self) {
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| state.release_unclaimed(now));

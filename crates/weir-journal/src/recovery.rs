@@ -394,8 +394,8 @@ impl Found<'_> {
     }
 }
 
-/// The name contains the origin of the bytes, so that the same damage is copied only once however
-/// often weir starts.
+/// Copies a byte range to a `.bad` file whose name contains the origin of the bytes, so that the
+/// same damage is copied only once however often weir starts.
 fn copy_aside(
     disk: &dyn Disk,
     file: &dyn DiskFile,
@@ -459,8 +459,9 @@ fn note_last_frame(stream: StreamId, location: Location, state: &mut State) {
     }
 }
 
-/// A frame whose space was freed is still in the index, and will be at the next start: once its
-/// stream is forgotten, it must be known to be dead like one that is present.
+/// Records frames whose space was freed. They are still in the index, and will be at the next
+/// start: once their stream is forgotten, they must be known to be dead like those that are
+/// present.
 fn note_last_frames(scan: &Scan, state: &mut State) {
     for entry in scan.index.iter().flat_map(|index| &index.entries) {
         note_last_frame(entry.key.stream, entry.location, state);

@@ -234,7 +234,8 @@ fn decided(node: &Node, known: &[Option<bool>]) -> Option<bool> {
     }
 }
 
-/// A single part that is `deciding` decides the result; otherwise all parts must be known.
+/// Combines the values of parts: a single part that is `deciding` decides the result; otherwise all
+/// parts must be known.
 fn decided_parts(parts: &[Node], known: &[Option<bool>], deciding: bool) -> Option<bool> {
     let mut all_known = true;
     for part in parts {

@@ -424,8 +424,8 @@ impl State {
         }
     }
 
-    /// The stream's content was replaced: what destinations are owed from epochs before that of
-    /// `begin` is lost.
+    /// Counts as lost what destinations are owed from epochs before that of `begin`, because the
+    /// stream's content was replaced.
     fn lose_older(&mut self, stream: StreamId, begin: &Arc<CommitTail>, now: Duration) {
         let part = |debt: &Debt| debt.before(begin.end.epoch);
         if self.places(stream).any(|(_, cs)| part(&cs.debt) > 0) {

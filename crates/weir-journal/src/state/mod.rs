@@ -64,7 +64,7 @@ pub(crate) struct CommitTail {
 }
 
 impl CommitTail {
-    /// A position about which nothing else is known.
+    /// Creates the end of a position about which nothing else is known.
     pub(crate) fn at(end: Position) -> Self {
         Self { end, ..Self::default() }
     }
@@ -396,9 +396,9 @@ impl State {
         }
     }
 
-    /// A slot that was settled after a gap need not reach the disk once the gap is closed. One that
-    /// was discarded must, or the record of the discard must: it is all that remains if its frame
-    /// never becomes safe.
+    /// Cancels the write of a settled slot where possible. One that was settled after a gap need
+    /// not reach the disk once the gap is closed. One that was discarded must, or the record of the
+    /// discard must: it is all that remains if its frame never becomes safe.
     pub(crate) fn forget_settled(&mut self, stream: StreamId, seq: u64, now: Duration) {
         let slot = self.slots.get(&seq).filter(|s| s.holders == 0 && !s.writing);
         let Some(is_discarded) = slot.map(|slot| slot.is_discarded) else { return };

@@ -590,7 +590,7 @@ impl State {
         self.commit_prefix(index, stream, now);
     }
 
-    /// What was on stable storage can only have been damaged.
+    /// Returns the reason for a loss: what was on stable storage can only have been damaged.
     fn loss_reason(&self, stream: StreamId) -> DiscardReason {
         let is_durable = self.streams.get(&stream).is_some_and(|known| known.is_durable);
         if is_durable { DiscardReason::Damaged } else { DiscardReason::Vanished }

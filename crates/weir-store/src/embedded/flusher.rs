@@ -274,7 +274,7 @@ impl Flusher {
         Ok((entry, open))
     }
 
-    /// Refuses to write into the last of the free space.
+    /// Returns an error if writing this many bytes would leave less than the minimum free space.
     pub(super) fn check_space(&self, bytes: u64) -> io::Result<()> {
         let space = self.shared.disk.space(&self.shared.config.dir)?;
         if space.free_bytes < self.shared.config.free_bytes_min.saturating_add(bytes) {
@@ -290,9 +290,9 @@ impl Flusher {
         counters
     }
 
-    /// A segment with records of a stream must not exist before the stream is certain to be known
-    /// after a crash: otherwise the stream would seem to have ended, and its records would be
-    /// stored again.
+    /// Makes the upstream's state durable. A segment with records of a stream must not exist before
+    /// the stream is certain to be known after a crash: otherwise the stream would seem to have
+    /// ended, and its records would be stored again.
     fn flush_upstream(&self) -> io::Result<()> {
         let Some(upstream) = &self.upstream else { return Ok(()) };
         upstream.flush().map_err(io::Error::other)

@@ -131,7 +131,7 @@ pub fn bytes_to_verify(dir: &Path, disk: &dyn Disk) -> io::Result<u64> {
     Ok(segments.map(|path| file_bytes(&SegmentFiles::of(path), disk)).sum())
 }
 
-/// A file that was removed in the meantime has none.
+/// Returns the size of the files of a segment; 0 if they were removed in the meantime.
 fn file_bytes(files: &SegmentFiles, disk: &dyn Disk) -> u64 {
     let len = |path: &PathBuf| disk.open(path, OpenMode::Read).and_then(|file| file.len());
     [&files.segment, &files.sidecar].into_iter().filter_map(|path| len(path).ok()).sum()

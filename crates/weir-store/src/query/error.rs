@@ -69,7 +69,7 @@ pub enum DeleteError {
     #[error("{} deletions are still pending: wait until one is done", DELETIONS_PENDING_MAX)]
     TooMany,
     /// The query uses a field that is calculated at query time, and whose calculation may change.
-    #[error("@{0} is a calculated field: use only stored fields to select records to delete")]
+    #[error("@{0} is a calculated field: select the records to delete by stored fields")]
     Computed(String),
     /// The store is starting or stopping.
     #[error("the store is not running")]

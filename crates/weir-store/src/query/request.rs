@@ -131,8 +131,8 @@ pub struct SearchRequest {
     pub order: Order,
     /// Maximum number of records.
     pub limit: usize,
-    /// Returns only records after this one in the order: [`super::SearchPage::next`] of the
-    /// previous page.
+    /// The page starts after this record in the order: [`super::SearchPage::next`] of the previous
+    /// page.
     pub after: Option<PageKey>,
 }
 
@@ -175,8 +175,8 @@ pub struct Compute {
     pub aggregation: Aggregation,
     /// The field; `None` only for [`Aggregation::Count`].
     pub field: Option<Field>,
-    /// Returns an aggregate for each interval of this many nanoseconds instead of one, aligned to
-    /// the clock of the requested time zone: [`Zone::begin_of`].
+    /// Length of the intervals in nanoseconds, if an aggregate is requested for each instead of a
+    /// single one. They are aligned to the clock of the requested time zone: [`Zone::begin_of`].
     pub interval_ns: Option<i64>,
 }
 

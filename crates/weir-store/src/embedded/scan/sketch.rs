@@ -276,7 +276,7 @@ fn register(registers: &mut [u8; REGISTERS], hash: u64) {
     registers[at] = registers[at].max(rank as u8);
 }
 
-/// Ertl's improved raw estimator, algorithm 6.
+/// Computes Ertl's improved raw estimator, algorithm 6.
 fn estimate(registers: &[u8; REGISTERS]) -> f64 {
     const RANKS: usize = (64 - REGISTER_BITS) as usize;
     let mut counts = [0_u32; RANKS + 2];

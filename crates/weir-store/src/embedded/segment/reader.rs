@@ -645,7 +645,8 @@ fn read_end(file: &dyn DiskFile, file_len: u64, len: u64) -> Result<Vec<u8>, Seg
     Ok(bytes)
 }
 
-/// A file that is shorter than it should be is damaged; any other error is the disk's.
+/// Reads exactly this many bytes. A file that is too short is damaged; any other error is the
+/// disk's.
 fn read_exact(file: &dyn DiskFile, bytes: &mut [u8], offset: u64) -> Result<(), SegmentError> {
     file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => SegmentError::Damaged("unexpected end of file"),

@@ -403,7 +403,8 @@ fn fits(groups: &[GroupEntry], segment: &Segment) -> bool {
             .all(|(group, entry)| entry.pages as usize == segment.page_count(group))
 }
 
-/// A file that is shorter than it should be is damaged; any other error is the disk's.
+/// Reads exactly this many bytes. A file that is too short is damaged; any other error is the
+/// disk's.
 fn read_exact(file: &dyn DiskFile, bytes: &mut [u8], offset: u64) -> Result<(), SidecarError> {
     file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => SidecarError::Damaged("unexpected end of file"),

@@ -49,7 +49,7 @@ impl FuseShape {
     }
 }
 
-/// The finalizer of `MurmurHash3`.
+/// Mixes the bits with the finalizer of `MurmurHash3`.
 fn mix(mut hash: u64) -> u64 {
     hash ^= hash >> 33;
     hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
