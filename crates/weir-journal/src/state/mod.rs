@@ -64,7 +64,7 @@ pub(crate) struct CommitTail {
 }
 
 impl CommitTail {
-    /// Creates the end of a position about which nothing else is known.
+    /// Creates a tail for a position about which nothing else is known.
     pub(crate) fn at(end: Position) -> Self {
         Self { end, ..Self::default() }
     }

@@ -235,7 +235,7 @@ impl Opening<'_> {
                 }
                 Err(SegmentError::Damaged(what)) => self.set_aside(*id, &files, what, None),
                 Err(error) => {
-                    tracing::warn!(segment = %path.display(), %error, "unlisted segment left untouched");
+                    tracing::warn!(segment = %path.display(), %error, "unlisted segment ignored");
                 }
             }
         }
