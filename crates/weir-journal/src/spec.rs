@@ -15,7 +15,7 @@ pub struct JournalConfig {
     pub ring_bytes: u64,
     /// Maximum disk space for all segments.
     pub limit_bytes: u64,
-    /// Minimum free disk space.
+    /// Disk space that must remain free.
     pub free_bytes_min: u64,
     /// Size at which a segment is closed and the next one is created.
     pub segment_bytes: u64,

@@ -40,7 +40,7 @@ pub struct StoreConfig {
     pub retention_bytes: Option<u64>,
     /// zstd level for new segments.
     pub level: i32,
-    /// Minimum free disk space.
+    /// Disk space that must remain free.
     pub free_bytes_min: u64,
     /// Names under which attributes are stored.
     pub renames: Renames,

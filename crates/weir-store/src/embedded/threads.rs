@@ -39,7 +39,7 @@ pub(super) struct Feeder {
     /// A delivery that did not fit, and the record to continue with.
     rest: Option<(Delivery, usize)>,
     sources: HashMap<SourceId, String>,
-    /// When to flush the chunk because a source asked for durability.
+    /// When to flush because something in the chunk can no longer be read again.
     settle_at: Option<Duration>,
     hinted_at: Option<Duration>,
     /// The latest request that the sealed chunk serves.
