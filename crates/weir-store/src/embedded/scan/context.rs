@@ -4,11 +4,12 @@
 //! scanned in rounds, nearest in time first; the records of a rarely written stream are found
 //! however far apart they are. Two facts limit what has to be read.
 //!
-//! A stream is taken in in order, so its sequences are in the order of its positions. (Records that
-//! arrive again after damage start at some earlier position and continue without a gap.) Therefore,
-//! once a side is full, no sequence beyond its end is needed: for the last record of a stream,
-//! which never has enough records after it, nothing that was taken in earlier has to be searched.
-//! In addition, the dictionary of streams shows which streams a row group contains at all.
+//! Records of a stream are stored sequentially, so their sequences are in the order of their
+//! positions. (Records that arrive again after damage start at some earlier position and continue
+//! without a gap.) Therefore, once a side is full, no sequence beyond its end is needed: for the
+//! last record of a stream, which never has enough records after it, nothing that was stored
+//! earlier has to be searched. In addition, the dictionary of streams shows which streams a row
+//! group contains at all.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
