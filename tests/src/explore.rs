@@ -300,7 +300,7 @@ fn a_search_says_what_is_wrong_and_what_was_not_found() {
     let wrong = output(&weir, &["search"], &["service:(web OR"]);
     let notes = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert_eq!(wrong.status.code(), Some(2), "{notes}");
-    assert!(notes.contains("ends too early") && notes.contains('^'), "{notes}");
+    assert!(notes.contains("unexpected end") && notes.contains('^'), "{notes}");
     let empty = output(&weir, &["search"], &["@no.such.field:1", "--exit-on-empty"]);
     let notes = String::from_utf8_lossy(&empty.stderr).into_owned();
     assert_eq!((empty.status.code(), empty.stdout.len()), (Some(4), 0), "{notes}");

@@ -309,7 +309,7 @@ fn a_wrong_expression_is_shown_with_its_place() {
     let output = tail(&weir, &["service:(web OR"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("ends too early") && said.contains('^'), "{said}");
+    assert!(said.contains("unexpected end") && said.contains('^'), "{said}");
     let (status, body) = weir.get("/weir/v1/tail?query=a%20AND").unwrap();
     let problem: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, &problem["span"]["start"]), (400, &Value::from(5)), "{problem}");

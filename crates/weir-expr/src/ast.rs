@@ -1,30 +1,29 @@
-//! The typed form of an expression. Whoever plans with it (rules, search, SQL dialects) matches
-//! exhaustively on [`ExprKind`], [`Field`] and [`Test`].
+//! The typed form of an expression. Planners (rules, search, SQL dialects) match exhaustively on
+//! [`ExprKind`], [`Field`] and [`Test`].
 //!
-//! Invariants of what the parser gives: `And` and `Or` have at least two parts; [`Test::Words`]
-//! stands only beside [`Field::Message`] and [`Field::Any`], and nothing else but
-//! [`Test::Regexp`] and, for the message, [`Test::Exists`] stands beside those. Equality ignores
-//! spans.
+//! Invariants of parser output: `And` and `Or` have at least two parts; [`Test::Words`] is only
+//! used with [`Field::Message`] and [`Field::Any`], and the only other tests of those are
+//! [`Test::Regexp`] and, for the message, [`Test::Exists`]. Equality ignores spans.
 
 use crate::glob::Glob;
 use crate::network::Network;
 use crate::number::{Dimension, Number};
 
-/// Bytes `start..end` of the text that was parsed.
+/// Bytes `start..end` of the parsed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     /// First byte.
     pub start: usize,
-    /// Behind the last byte.
+    /// End (exclusive).
     pub end: usize,
 }
 
-/// An expression, with its place in the text.
+/// An expression, with its location in the text.
 #[derive(Debug, Clone)]
 pub struct Expr {
-    /// What it says.
+    /// The expression itself.
     pub kind: ExprKind,
-    /// Where it was written; of a group, what is inside.
+    /// Where it was written; for a group, its content.
     pub span: Span,
 }
 
@@ -34,10 +33,10 @@ impl PartialEq for Expr {
     }
 }
 
-/// What an expression says.
+/// The kinds of expressions.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExprKind {
-    /// `*`, or nothing at all: every record.
+    /// `*`, or an empty text: every record.
     All,
     /// `NOT a`, `-a`.
     Not(Box<Expr>),
@@ -49,19 +48,19 @@ pub enum ExprKind {
     Term(Term),
 }
 
-/// A test of one field: true when at least one value of the field passes.
+/// A test of one field: true if at least one value of the field passes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Term {
-    /// Which values are looked at.
+    /// Which values are tested.
     pub field: Field,
-    /// What must be true of one of them.
+    /// The condition that one of them must satisfy.
     pub test: Test,
 }
 
-/// Where values come from.
+/// The origin of values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Field {
-    /// The unescaped body. Never asked of [`crate::Fields::visit`].
+    /// The unescaped body. Never passed to [`crate::Fields::visit`].
     Message,
     /// A key that every record may have, written without `@`.
     Reserved(Reserved),
@@ -85,7 +84,7 @@ macro_rules! reserved {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The key as it is written.
+            /// Returns the key as it is written.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -100,47 +99,47 @@ reserved! {
     Service = "service",
     /// The name of the source in weir's configuration, or the technology that a record states.
     Source = "source",
-    /// How bad it is; compared as [`crate::Status`].
+    /// The severity; compared as [`crate::Status`].
     Status = "status",
-    /// Trace that the record belongs to.
+    /// The trace that the record belongs to.
     TraceId = "trace_id",
-    /// Span that the record belongs to.
+    /// The span that the record belongs to.
     SpanId = "span_id",
-    /// Application of a platform (Loggregator's source id).
+    /// The application on a platform (Loggregator's source id).
     SourceId = "source_id",
-    /// Instance of an application.
+    /// The instance of an application.
     InstanceId = "instance_id",
-    /// Syslog's facility, by name (`local0`).
+    /// The syslog facility, by name (`local0`).
     Facility = "facility",
-    /// Syslog's application name.
+    /// The syslog application name.
     AppName = "app_name",
-    /// Syslog's process id.
+    /// The syslog process id.
     ProcId = "procid",
-    /// Syslog's message id.
+    /// The syslog message id.
     MsgId = "msgid",
     /// `stdout` or `stderr`.
     IoStream = "iostream",
 }
 
 impl Reserved {
-    /// The reserved key of that name.
+    /// Returns the reserved key with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|key| key.name() == name)
     }
 }
 
-/// What must be true of a value.
+/// A condition on a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
     /// `key:*`: there is a value.
     Exists,
-    /// `key:value`: the value is this one.
+    /// `key:value`: the value equals this one.
     Equals(Literal),
-    /// `key:web*`: the whole value is as the pattern says, case counts.
+    /// `key:web*`: the whole value matches the pattern; case-sensitive.
     Glob(Glob),
     /// `key:>5`, `key:[1 TO 5}`.
     Range(Range),
-    /// `word`, `"a phrase"`: these words, next to each other.
+    /// `word`, `"a phrase"`: these words, adjacent to each other.
     Words(Phrase),
     /// `/regexp/`, `key:/regexp/`: found somewhere in the value.
     Regexp(Regexp),
@@ -153,24 +152,24 @@ pub enum Test {
 pub struct Literal {
     /// The text, unescaped.
     pub text: String,
-    /// Its value, when it was written without quotes and is a number.
+    /// Its value, if it was written without quotes and is a number.
     pub number: Option<Number>,
 }
 
 impl Literal {
-    /// What stood in quotes or was escaped: text, whatever it looks like.
+    /// Creates a literal that was quoted or escaped: text, whatever it looks like.
     pub fn quoted(text: impl Into<String>) -> Self {
         Self { text: text.into(), number: None }
     }
 
-    /// What stood there plainly: a number if it is one.
+    /// Creates a literal that was written plainly: a number if it is one.
     pub fn plain(text: impl Into<String>) -> Self {
         let text = text.into();
         Self { number: Number::parse(&text), text }
     }
 }
 
-/// One end of a range.
+/// One bound of a range.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Bound {
     /// `*`, or the open side of a comparison.
@@ -182,7 +181,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// The value at this end.
+    /// Returns the value of the bound.
     pub fn literal(&self) -> Option<&Literal> {
         match self {
             Self::Unbounded => None,
@@ -194,30 +193,31 @@ impl Bound {
 /// Values from `low` to `high`; at least one of them is bounded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Range {
-    /// Where it begins.
+    /// The lower bound.
     pub low: Bound,
-    /// Where it ends.
+    /// The upper bound.
     pub high: Bound,
 }
 
 impl Range {
-    /// Numbers are compared, since every end that there is is a number. Otherwise text is.
+    /// Returns whether numbers are compared, which is the case if every bound is a number.
+    /// Otherwise text is compared.
     pub fn is_numeric(&self) -> bool {
         self.literals().all(|literal| literal.number.is_some())
     }
 
-    /// What the ends measure, when one of them has a unit.
+    /// Returns the dimension of the bounds, if one of them has a unit.
     pub fn dimension(&self) -> Option<Dimension> {
         self.literals().find_map(|literal| literal.number?.dimension)
     }
 
-    /// The ends that there are.
+    /// Returns the existing bounds.
     pub fn literals(&self) -> impl Iterator<Item = &Literal> {
         self.low.literal().into_iter().chain(self.high.literal())
     }
 }
 
-/// Words that stand next to each other, in lower case; no word at all is found everywhere.
+/// Adjacent words, in lower case. A phrase without words matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Phrase {
     /// One pattern per word.
@@ -229,34 +229,34 @@ pub struct Phrase {
 pub struct Regexp {
     /// The pattern, without the slashes around it.
     pub pattern: String,
-    /// Written as `/pattern/i`.
+    /// It was written as `/pattern/i`.
     pub case_insensitive: bool,
 }
 
 impl Expr {
-    /// An expression that was not parsed from a text.
+    /// Creates an expression that was not parsed from a text.
     pub fn new(kind: ExprKind) -> Self {
         Self { kind, span: Span::default() }
     }
 
-    /// Every record.
+    /// Creates the expression that matches every record.
     pub fn all() -> Self {
         Self::new(ExprKind::All)
     }
 
-    /// A test of one field.
+    /// Creates a test of one field.
     pub fn term(field: Field, test: Test) -> Self {
         Self::new(ExprKind::Term(Term { field, test }))
     }
 
-    /// The opposite.
+    /// Negates the expression.
     #[must_use]
     pub fn negated(self) -> Self {
         let span = self.span;
         Self { kind: ExprKind::Not(Box::new(self)), span }
     }
 
-    /// Calls `visit` for every term, with where it was written.
+    /// Calls `visit` for every term, with its location.
     pub fn for_each_term<'a>(&'a self, visit: &mut impl FnMut(&'a Term, Span)) {
         match &self.kind {
             ExprKind::All => {}

@@ -1,17 +1,17 @@
-//! Where records keep what reserved keys and tags mean: the naming convention that rules, live
-//! tail and the store share, so that a query finds what a rule has matched.
+//! Where records store reserved keys and tags: the naming convention shared by rules, live tail and
+//! the store, so that a query finds what a rule has matched.
 
 use crate::ast::Reserved;
 use crate::fields::Value;
 use crate::status::Status;
 
-/// Attributes of a JSON body that are its message; the first that is a text counts. Stored records
-/// name one by its place here, which therefore never changes.
+/// Attributes of a JSON body that hold its message; the first one that is a text is used. Stored
+/// records refer to them by index, so the order must never change.
 pub const MESSAGE_PATHS: [&str; 3] = ["message", "msg", "log"];
 
 impl Reserved {
-    /// Where a resource keeps the key; the first that is there counts, and counts before what
-    /// the record itself says.
+    /// Returns where a resource stores the key; the first path that exists is used, and takes
+    /// precedence over the record itself.
     pub fn resource_paths(self) -> &'static [&'static str] {
         match self {
             Self::Host => &["host.name"],
@@ -22,7 +22,7 @@ impl Reserved {
         }
     }
 
-    /// Where a record itself keeps the key; the first that is there counts.
+    /// Returns where a record stores the key; the first path that exists is used.
     pub fn record_paths(self) -> &'static [&'static str] {
         match self {
             Self::Host => &["host.name", "hostname", "host", "syslog.hostname"],
@@ -41,7 +41,7 @@ impl Reserved {
     }
 }
 
-/// Names by which agents and dashboards know attributes of the resource.
+/// Names that agents and dashboards use for attributes of the resource.
 const TAG_ALIASES: [(&str, &str); 10] = [
     ("container_id", "container.id"),
     ("container_name", "container.name"),
@@ -55,13 +55,13 @@ const TAG_ALIASES: [(&str, &str); 10] = [
     ("compose_project", "service.namespace"),
 ];
 
-/// Where the resource keeps a tag.
+/// Returns where the resource stores a tag.
 pub fn tag_path(tag: &str) -> &str {
     TAG_ALIASES.iter().find(|(known, _)| *known == tag).map_or(tag, |(_, path)| path)
 }
 
 impl Status {
-    /// The status that a value means: a word, or a number of syslog.
+    /// Returns the status for a value: a word, or a syslog severity.
     pub fn of_value(value: Value<'_>) -> Option<Self> {
         match value {
             Value::Text(text) => Self::parse(text),

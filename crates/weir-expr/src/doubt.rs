@@ -1,8 +1,8 @@
-//! What is allowed, but probably not meant: a misspelt key is a tag that no record has, a value
-//! that only looks like a number or a block of addresses is compared as text, a size beside a time
-//! is a bare number.
+//! Warnings about expressions that are valid, but probably not intended: a misspelt key is a tag
+//! that no record has; a value that only resembles a number or an address block is compared as
+//! text; a size compared with a time field is a bare number.
 //!
-//! Invariant: nothing here decides what an expression means; it is only said to whoever wrote it.
+//! Invariant: nothing here affects the meaning of an expression; it only informs the author.
 
 use std::net::IpAddr;
 
@@ -14,22 +14,22 @@ use crate::unit::Unit;
 const TIME_UNITS: &str = "ns us ms s m h d";
 const SIZE_UNITS: &str = "B kB MB GB TB KiB MiB GiB TiB";
 
-/// Something that its writer should look at again.
+/// A part of an expression that may not mean what was intended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Doubt {
     /// Where it was written.
     pub span: Span,
-    /// What it means as it stands.
+    /// Its actual meaning.
     pub message: String,
-    /// What may have been meant.
+    /// The probable intention.
     pub help: String,
-    /// The tag of which the name is in doubt; `None` = something else is.
+    /// The tag whose name is doubtful; `None` = something else is.
     pub tag: Option<String>,
 }
 
 impl Expr {
-    /// What is probably not meant, in the order of the text that this was parsed from. Whoever
-    /// writes a value in quotes means a text.
+    /// Returns the doubtful parts, in order; `text` is what this was parsed from. A value in quotes
+    /// is always meant as text.
     pub fn doubts(&self, text: &str) -> Vec<Doubt> {
         let mut doubts = Vec::new();
         self.for_each_term(&mut |term, span| {
@@ -38,7 +38,7 @@ impl Expr {
             if let Field::Tag(key) = &term.field
                 && let Some(near) = key_like(key)
             {
-                let message = format!("{key} is a tag here, and no key of weir");
+                let message = format!("{key} is not a reserved key, so it is searched as a tag");
                 add((message, format!("did you mean {near}?")), Some(key.clone()));
             }
             if let Some(said) = of_test(term).filter(|_| !is_quoted) {
@@ -51,14 +51,14 @@ impl Expr {
 
 type Said = (String, String);
 
-/// The key that every record may have of which this is nearly the name.
+/// Returns the reserved key whose name resembles the given one.
 pub fn key_like(written: &str) -> Option<&'static str> {
     let known = Reserved::ALL.iter().map(|key| key.name()).chain(["message", "tags"]);
     known.filter(|known| is_near(written, known)).min_by_key(|known| distance(written, known))
 }
 
-/// Whether the one is probably the other, misspelt. Short words that begin differently (`post` and
-/// `host`) are other words.
+/// Returns whether one is probably a misspelling of the other. Short words that start differently
+/// (`post` and `host`) are different words.
 fn is_near(written: &str, known: &str) -> bool {
     let most = if written.len().min(known.len()) < 6 { 1 } else { 2 };
     let folded = |text: &str| text.to_ascii_lowercase().replace(['-', '.'], "_");
@@ -68,7 +68,7 @@ fn is_near(written: &str, known: &str) -> bool {
         && distance(&written, known) <= most
 }
 
-/// How many letters must be put in, left out, replaced, or swapped with the next.
+/// Returns the edit distance: insertions, deletions, replacements and swaps of adjacent letters.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
@@ -97,7 +97,7 @@ fn of_test(term: &Term) -> Option<Said> {
     }
 }
 
-/// An address with a prefix, where only whole texts are compared.
+/// Detects an address with a prefix that would be compared as text.
 fn of_block(field: &Field, literal: &Literal) -> Option<Said> {
     let text = &literal.text;
     let (address, prefix) = text.split_once('/')?;
@@ -106,7 +106,7 @@ fn of_block(field: &Field, literal: &Literal) -> Option<Said> {
     if !is_number {
         return None;
     }
-    let message = format!("{text} is compared as text, not as a block of addresses");
+    let message = format!("{text} is compared as text, not as an address block");
     let key = field.to_string();
     if Network::parse(text).is_some() {
         return Some((message, format!("did you mean CIDR({key},{text})?")));
@@ -116,7 +116,7 @@ fn of_block(field: &Field, literal: &Literal) -> Option<Said> {
     Some((message, help))
 }
 
-/// A size beside a field of times, or the other way round.
+/// Detects a size compared with a time field, or the other way round.
 fn of_unit(field: &Field, range: &Range) -> Option<Said> {
     let own = Unit::of(field, &[])?.dimension();
     let literal = range.literals().find(|literal| {
@@ -126,20 +126,20 @@ fn of_unit(field: &Field, range: &Range) -> Option<Said> {
         Dimension::Time => ("a time", TIME_UNITS),
         Dimension::Size => ("a size", SIZE_UNITS),
     };
-    let message = format!("{field} is {kind}, and {} is none", literal.text);
-    Some((message, format!("units are {units}")))
+    let message = format!("{field} is {kind}, but {} is not", literal.text);
+    Some((message, format!("valid units are {units}")))
 }
 
-/// A number with letters behind it that are no unit.
+/// Detects a number followed by letters that are not a unit.
 fn of_range(range: &Range) -> Option<Said> {
     let (text, unit) = range.literals().find_map(|literal| {
         let unit = literal.number.is_none().then(|| number::unknown_unit(&literal.text))??;
         Some((&literal.text, unit))
     })?;
-    let message = format!("{unit} is no unit: {text} is compared as text");
+    let message = format!("unknown unit {unit}: {text} is compared as text");
     let help = match number::unit_like(unit) {
         Some(known) => format!("did you mean {}{known}?", &text[..text.len() - unit.len()]),
-        None => format!("units are {TIME_UNITS}, and {SIZE_UNITS}"),
+        None => format!("valid units are {TIME_UNITS}, and {SIZE_UNITS}"),
     };
     Some((message, help))
 }
@@ -166,12 +166,12 @@ mod tests {
             ("host:10.0.0.0/33", "host:10.0.0.0/33", "a prefix is at most 32"),
             ("@ip:10.0.0.0/8", "@ip:10.0.0.0/8", "did you mean CIDR(@ip,10.0.0.0/8)?"),
             ("host:fd00\\:\\:/8", "host:fd00\\:\\:/8", "CIDR(host,fd00::/8)"),
-            ("@d:>300parsecs", "@d:>300parsecs", "units are ns us"),
+            ("@d:>300parsecs", "@d:>300parsecs", "valid units are ns us"),
             ("@d:>5sec", "@d:>5sec", "did you mean 5s?"),
             ("@d:[1 TO 5M]", "@d:[1 TO 5M]", "did you mean 5MB?"),
             ("@d:<=5MIB", "@d:<=5MIB", "did you mean 5MiB?"),
-            ("@wait_ms:>5MB", "@wait_ms:>5MB", "units are ns us ms s m h d"),
-            ("@sent.bytes:[1s TO 2s]", "@sent.bytes:[1s TO 2s]", "units are B kB"),
+            ("@wait_ms:>5MB", "@wait_ms:>5MB", "valid units are ns us ms s m h d"),
+            ("@sent.bytes:[1s TO 2s]", "@sent.bytes:[1s TO 2s]", "valid units are B kB"),
         ] {
             let said = said(text);
             let [(place, advised)] = &said[..] else { panic!("{text}: {said:?}") };

@@ -1,25 +1,25 @@
-//! What is wrong with an expression: where, what was expected, and what would be right.
+//! Errors in expressions: the location, what was expected, and a suggestion.
 
 use std::fmt;
 
 use crate::ast::Span;
 
-/// An expression that cannot be read.
+/// An expression that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ParseError {
     /// The whole text that was parsed.
     pub text: String,
-    /// Where it is wrong.
+    /// Where the error is.
     pub span: Span,
-    /// What is wrong there, in lower case.
+    /// The error, in lower case.
     pub message: String,
-    /// What could stand there.
+    /// What was expected there.
     pub expected: Option<String>,
-    /// What would probably be right, in full.
+    /// The whole text with the probable correction.
     pub suggestion: Option<String>,
 }
 
-/// The message, the line of the text with the place marked below it, and the hints.
+/// Shows the message, the line of the text with the location marked below it, and the hints.
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.message)?;
@@ -37,29 +37,30 @@ impl fmt::Display for ParseError {
     }
 }
 
-/// Longest part of a line that is shown, bytes; the rest of it is left out.
+/// Maximum number of bytes of a line to show; the rest is left out.
 const SHOWN_BYTES: usize = 160;
 
 impl ParseError {
-    /// An error at a place of a text.
+    /// Creates an error at a location in a text.
     pub(crate) fn new(text: &str, span: Span, message: impl Into<String>) -> Self {
         let (text, message) = (text.to_owned(), message.into());
         Self { text, span, message, expected: None, suggestion: None }
     }
 
-    /// With what could stand there.
+    /// Adds what was expected.
     pub(crate) fn expected(mut self, what: impl Into<String>) -> Self {
         self.expected = Some(what.into());
         self
     }
 
-    /// With what would probably be right.
+    /// Adds the probable correction.
     pub(crate) fn suggest(mut self, text: String) -> Self {
         self.suggestion = Some(text);
         self
     }
 
-    /// The line that the error begins in, cut to what can be shown, and the error's place in it.
+    /// Returns the line in which the error starts, shortened for display, and the error's position
+    /// in it.
     fn line(&self) -> (&str, usize, usize) {
         let text = &self.text;
         let at = floor(text, self.span.start.min(text.len()));
@@ -72,50 +73,50 @@ impl ParseError {
     }
 }
 
-/// The nearest place at or before `at` where a character begins.
+/// Returns the nearest character boundary at or before `at`.
 fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// A set of rules, or a single expression, that cannot be compiled.
+/// Reasons why a set of rules or a single expression cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// There are more rules than a set can hold.
-    #[error("{count} rules are too many for one set; at most {max} fit")]
+    #[error("too many rules: {count}, the maximum is {max}")]
     TooManyRules {
-        /// How many there are.
+        /// Number of rules.
         count: usize,
-        /// How many there may be.
+        /// Maximum number of rules.
         max: usize,
     },
-    /// A regular expression is wrong, or too large when it is compiled.
+    /// A regular expression is invalid, or too large when compiled.
     #[error("{}/{pattern}/ {message}", of_rule(rule))]
     Regexp {
-        /// The rule that it is in; empty for a single expression.
+        /// The rule that contains it; empty for a single expression.
         rule: String,
-        /// Where in the rule's expression.
+        /// Its location in the rule's expression.
         span: Span,
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The error.
         message: String,
     },
-    /// All regular expressions together take more memory than is allowed.
+    /// All regular expressions together exceed the memory limit.
     #[error(
-        "{}the regular expressions up to here take {bytes} bytes; at most {max} are allowed",
+        "{}the regular expressions up to this rule take {bytes} bytes, the maximum is {max}",
         of_rule(rule)
     )]
     TooLarge {
-        /// The rule at which the limit was passed.
+        /// The rule at which the limit was exceeded.
         rule: String,
-        /// What they take.
+        /// The memory that they take.
         bytes: usize,
-        /// What they may take.
+        /// The limit.
         max: usize,
     },
 }
 
-/// The rule that something is wrong with, for errors of expressions that are in one.
+/// Returns the prefix of an error message that names the rule, if there is one.
 fn of_rule(rule: &str) -> String {
     if rule.is_empty() { String::new() } else { format!("rule \"{rule}\": ") }
 }

@@ -1,5 +1,5 @@
-//! What a record offers to expressions. The pipeline, the store and the tests each implement
-//! [`Fields`] over their own form of a record.
+//! The interface of records to expressions. The pipeline, the store and the tests each implement
+//! [`Fields`] for their own form of a record.
 
 use std::borrow::Cow;
 
@@ -12,15 +12,15 @@ use crate::unit::Unit;
 /// The message of a record.
 #[derive(Debug, Clone, Copy)]
 pub struct Body<'a> {
-    /// The message, escaped if `json_escaped` says so.
+    /// The message, escaped if `json_escaped` is set.
     pub bytes: &'a [u8],
-    /// `bytes` is the inside of a JSON string, valid as such. Expressions see it unescaped, as
-    /// [`weir_model::unescape_json`] defines it.
+    /// `bytes` is the valid content of a JSON string. Expressions see it unescaped, as defined by
+    /// [`weir_model::unescape_json`].
     pub json_escaped: bool,
 }
 
 impl<'a> Body<'a> {
-    /// The message without escapes.
+    /// Returns the message without escapes.
     pub fn plain(self) -> Cow<'a, [u8]> {
         if self.json_escaped { unescape_json(self.bytes) } else { self.bytes.into() }
     }
@@ -29,29 +29,29 @@ impl<'a> Body<'a> {
 /// One value of a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
-    /// Text, unescaped; not always UTF-8.
+    /// Text, unescaped; not necessarily UTF-8.
     Text(&'a [u8]),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Any other number.
+    /// A float.
     Float(f64),
     /// True or false.
     Bool(bool),
-    /// A null, which counts as nothing.
+    /// A null, which is treated as no value.
     Null,
-    /// An object with at least one member: it exists, and no other test is true of it.
+    /// An object with at least one member: it exists, but passes no other test.
     Object,
 }
 
 impl Value<'_> {
-    /// Its value as so many of the unit of its field, where that has one: only a text can have a
+    /// Returns its value in the unit of its field, if the field has one: only a text can have a
     /// unit of its own.
     pub fn number_in(self, unit: Option<Unit>) -> Option<Numeric> {
         let number = self.number()?;
         Some(unit.map_or(number, |unit| number.in_unit(unit)).value)
     }
 
-    /// Its value as a number, when it is one or, being text, reads as one.
+    /// Returns its value as a number, if it is one or is a text that parses as one.
     pub fn number(self) -> Option<Number> {
         let value = match self {
             Self::Int(value) => Numeric::Int(value),
@@ -62,7 +62,7 @@ impl Value<'_> {
         Some(Number::plain(value))
     }
 
-    /// Its text, in `buffer` when it is not text already. `None` for nulls and objects.
+    /// Returns its text, in `buffer` if it is not text already. `None` for nulls and objects.
     pub fn text<'b>(&'b self, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
         use std::io::Write as _;
         buffer.clear();
@@ -79,28 +79,28 @@ impl Value<'_> {
     }
 }
 
-/// Takes one value after the other.
+/// Receives values one after the other.
 pub type Visitor<'v> = dyn FnMut(Value<'_>) + 'v;
 
-/// A record, as expressions see it.
+/// A record as seen by expressions.
 ///
-/// The same field must give the same values however often it is asked. Attributes are asked for
-/// last, and only when the answer depends on them, so that parsing them can wait until then; keep
-/// what was parsed until the record is done.
+/// The same field must yield the same values however often it is visited. Attributes are visited
+/// last, and only if the result depends on them, so that parsing them can be deferred until then;
+/// keep the parsed attributes until the record is done.
 pub trait Fields {
-    /// The message.
+    /// Returns the message.
     fn body(&self) -> Body<'_>;
 
-    /// Calls `visit` for every value that the field has in this record: each element of an array,
-    /// also through arrays of objects on the way; the members of an object that is itself the
-    /// value are not visited, [`Value::Object`] is. [`Field::Any`] means every value of every
-    /// field except the message. Never called with [`Field::Message`].
+    /// Calls `visit` for every value that the field has in this record. Every element of an array
+    /// is visited, including arrays of objects along the path; for a value that is an object,
+    /// [`Value::Object`] is visited instead of its members. [`Field::Any`] means every value of
+    /// every field except the message. Never called with [`Field::Message`].
     fn visit(&self, field: &Field, visit: &mut Visitor<'_>);
 }
 
 /// What is the same for all records of a batch: resource, source, stream.
 pub trait Constants {
-    /// When the field has the same values in every record of the batch: calls `visit` for each of
+    /// If the field has the same values in every record of the batch, calls `visit` for each of
     /// them (there may be none) and returns true. Otherwise returns false without a call.
     fn constant(&self, field: &Field, visit: &mut Visitor<'_>) -> bool;
 }

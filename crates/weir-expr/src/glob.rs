@@ -1,28 +1,28 @@
-//! Wildcards: `*` stands for any number of characters, `?` for exactly one.
+//! Wildcards: `*` matches any number of characters, `?` exactly one.
 //!
-//! A character is one of UTF-8; a byte that is not UTF-8 counts as a character by itself, so the
-//! meaning is defined for every text.
+//! Characters are those of UTF-8; a byte that is not valid UTF-8 is treated as one character, so
+//! that matching is defined for every text.
 
 /// One part of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Piece {
     /// Exactly this text.
     Text(String),
-    /// `*`: any number of characters, none included.
+    /// `*`: any number of characters, including none.
     Any,
     /// `?`: one character.
     One,
 }
 
-/// A pattern over a whole value or word. Neighbouring `*` are merged, and `?` stand before the
-/// `*` beside them, so that equal patterns have equal parts.
+/// A pattern for a whole value or word. Adjacent `*` are merged, and `?` are placed before adjacent
+/// `*`, so that equal patterns have equal parts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Glob {
     pieces: Vec<Piece>,
 }
 
 impl Glob {
-    /// A pattern of these parts.
+    /// Creates a pattern from these parts.
     pub fn new(parts: impl IntoIterator<Item = Piece>) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();
         for part in parts {
@@ -40,12 +40,12 @@ impl Glob {
         Self { pieces }
     }
 
-    /// The parts.
+    /// Returns the parts.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 
-    /// The text, when there is no wildcard.
+    /// Returns the text, if there is no wildcard.
     pub fn as_text(&self) -> Option<&str> {
         match &self.pieces[..] {
             [] => Some(""),
@@ -54,12 +54,12 @@ impl Glob {
         }
     }
 
-    /// Only `*`.
+    /// Returns whether it is only `*`.
     pub fn is_any(&self) -> bool {
         self.pieces == [Piece::Any]
     }
 
-    /// The text before the only wildcard, when the pattern is `text*`.
+    /// Returns the text before the only wildcard, if the pattern is `text*`.
     pub fn as_prefix(&self) -> Option<&str> {
         match &self.pieces[..] {
             [Piece::Text(text), Piece::Any] => Some(text),
@@ -67,19 +67,20 @@ impl Glob {
         }
     }
 
-    /// Whether the whole text is as the pattern says.
+    /// Returns whether the whole text matches the pattern.
     pub fn matches(&self, text: &[u8]) -> bool {
         self.run(text, <[u8]>::starts_with)
     }
 
-    /// The same without regard to the case of ASCII letters; the pattern is in lower case.
+    /// Like [`Self::matches`], ignoring the case of ASCII letters; the pattern must be in lower
+    /// case.
     pub fn matches_folded(&self, text: &[u8]) -> bool {
         self.run(text, |text, start| {
             text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start))
         })
     }
 
-    /// Goes back to the last `*` only: what stands before it can stay where it matched first.
+    /// Backtracks only to the last `*`: everything before it can stay where it matched first.
     fn run(&self, text: &[u8], starts: impl Fn(&[u8], &[u8]) -> bool) -> bool {
         let (mut at, mut piece) = (0, 0);
         let mut star: Option<(usize, usize)> = None;
@@ -114,7 +115,7 @@ impl Glob {
     }
 }
 
-/// Bytes of the first character of a text that is not empty.
+/// Returns the length in bytes of the first character of a non-empty text.
 pub(crate) fn char_len(text: &[u8]) -> usize {
     let len = match text[0] {
         ..0xc2 => return 1,
@@ -142,7 +143,7 @@ mod tests {
         }))
     }
 
-    /// The definition, by trying everything.
+    /// The definition, as an exhaustive search.
     fn matches_by_definition(pieces: &[char], text: &[&[u8]]) -> bool {
         match (pieces.split_first(), text.split_first()) {
             (None, _) => text.is_empty(),

@@ -1,9 +1,9 @@
-//! The expression language of weir: one language for rules, drains, live tail, search and
-//! monitors, and the rule set that matches all rules in one pass.
+//! The expression language of weir: one language for rules, drains, live tail, search and monitors,
+//! and the rule set that matches all rules in a single pass.
 //!
-//! Its meaning is `docs/reference/expressions.md`, every example of which is a test, and, as a
-//! program, [`naive`]. Invariants of this crate: no I/O, no clock, no thread; nothing panics on
-//! any text or record; matching takes time linear in the record; nothing is allocated per record
+//! The language is defined in `docs/reference/expressions.md`, every example of which is a test,
+//! and, as code, in [`naive`]. Invariants of this crate: no I/O, no clock, no threads; no text or
+//! record causes a panic; matching takes time linear in the record; nothing is allocated per record
 //! once buffers have grown.
 //!
 //! Reading order: [`Expr`] and [`parse`], [`Fields`], [`naive`], then [`RuleSet`].

@@ -1,29 +1,30 @@
-//! Every bound of the language, with its reason.
+//! All limits of the language, with the reason for each.
 
-/// Longest expression, bytes. A list of a thousand addresses fits; a file given by mistake does
-/// not.
+/// Maximum length of an expression in bytes. A list of a thousand addresses fits; a file passed by
+/// mistake does not.
 pub const EXPRESSION_BYTES_MAX: usize = 64 * 1024;
 
-/// Deepest nesting of groups and negations. Evaluation and printing recurse this deep.
+/// Maximum nesting of groups and negations. Evaluation and printing recurse this deep.
 pub const DEPTH_MAX: usize = 100;
 
-/// Deepest nesting inside a regular expression.
+/// Maximum nesting inside a regular expression.
 pub const REGEXP_DEPTH_MAX: u32 = 100;
 
-/// Fields that one measure may look at, those of the measures that it is computed from included. What
-/// somebody writes has tens.
+/// Maximum number of fields that one calculated field may read, including those of the calculated
+/// fields that it uses. Hand-written ones have tens.
 pub const MEASURE_STEPS_MAX: u64 = 10_000;
 
-/// Bytes that one compiled regular expression may take: `\w{1000}` does not fit, every pattern
-/// seen in configurations does.
+/// Maximum size of a compiled regular expression in bytes: `\w{1000}` does not fit, but every
+/// pattern found in real configurations does.
 pub const REGEXP_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Bytes of states that a compiled regular expression may keep while it is used; with fewer it builds
-/// them again more often.
+/// Maximum size of the states that a compiled regular expression caches in use, in bytes; with
+/// fewer it rebuilds them more often.
 pub const REGEXP_CACHE_BYTES: usize = 2 * 1024 * 1024;
 
-/// Rules in one set: a rule is told by 32 bits, and the tables of more take seconds to build.
+/// Maximum number of rules in a set: rules are numbered with 32 bits, and building the tables for
+/// more takes seconds.
 pub const RULES_MAX: usize = 20_000;
 
-/// Bytes that all regular expressions of a set may take together.
+/// Maximum size of all regular expressions of a set together, in bytes.
 pub const RULE_SET_BYTES_MAX: usize = 256 * 1024 * 1024;

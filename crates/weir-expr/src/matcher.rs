@@ -1,7 +1,7 @@
-//! One term by itself, ready to be asked of many values: for searches, which look at one field of
-//! many records, then at the next field.
+//! A single compiled term, to be tested against many values: for searches, which test one field of
+//! many records, then the next field.
 //!
-//! Invariant: what it says of a value is what [`crate::naive`] says.
+//! Invariant: the result for a value is that of [`crate::naive`].
 
 use memchr::memmem;
 use regex_automata::meta;
@@ -17,22 +17,22 @@ use crate::stretch::Stretches;
 use crate::value::{canonical, has_phrase, passes};
 use crate::words::is_word_byte;
 
-/// A term, compiled. Each thread uses a clone of its own.
+/// A compiled term. Each thread uses its own clone.
 #[derive(Debug, Clone)]
 pub struct TermMatcher {
     term: Term,
     search: Search,
-    /// Found once, since it is asked for every part of what is searched.
+    /// Computed once, because it is used for every part that is searched.
     required: Option<Vec<Vec<Vec<u8>>>>,
     buffer: Vec<u8>,
 }
 
-/// How texts are searched, many of them at once.
+/// How many texts are searched at once.
 #[derive(Debug, Clone)]
 enum Search {
-    /// Each by itself.
+    /// Each one separately.
     Each,
-    /// Some have this in them, in lower case, and only those can pass.
+    /// Only texts that contain this, in lower case, can pass.
     Word { finder: Box<memmem::Finder<'static>>, around: Option<Around> },
     /// A regular expression.
     Regexp { regexp: meta::Regex, way: Way },
@@ -41,16 +41,15 @@ enum Search {
 /// How many texts are searched for a regular expression.
 #[derive(Debug, Clone)]
 enum Way {
-    /// As one: it says the same of a text in the middle of others.
+    /// As one text: a match does not depend on the surrounding text.
     AsOne,
-    /// Where there is a stretch of characters that it asks for. It has no literal that is worth
-    /// looking for.
+    /// At every stretch of characters that it requires. It has no literal worth searching for.
     Stretches(Stretches),
-    /// Each by itself.
+    /// Each one separately.
     Each,
 }
 
-/// Shortest literals that are looked for rather than stretches.
+/// Minimum length of a literal to search for instead of a stretch.
 const LITERAL_BYTES_MIN: usize = 3;
 
 impl Way {
@@ -64,17 +63,17 @@ impl Way {
     }
 }
 
-/// The other words of a phrase without wildcards, in lower case: what has to stand around the one
-/// that is looked for.
+/// The other words of a phrase without wildcards, in lower case, which must surround the word that
+/// is searched for.
 #[derive(Debug, Clone)]
 struct Around {
-    /// Those before it, the nearest first.
+    /// The words before it, nearest first.
     before: Vec<Vec<u8>>,
     after: Vec<Vec<u8>>,
 }
 
 impl Around {
-    /// Around the word that is the longest.
+    /// Returns the words around the longest one.
     fn of(phrase: &Phrase, longest: &str) -> Option<Self> {
         let words: Vec<&str> = phrase.words.iter().map(Glob::as_text).collect::<Option<_>>()?;
         let place = words.iter().position(|word| *word == longest)?;
@@ -84,7 +83,7 @@ impl Around {
         Some(Self { before, after: bytes(&words[place + 1..]) })
     }
 
-    /// Whether a place of the text is the whole word, and the others stand around it.
+    /// Returns whether this range of the text is the whole word, surrounded by the other words.
     fn is_at(&self, text: &[u8], place: std::ops::Range<usize>) -> bool {
         let (Some(mut head), Some(mut tail)) = (text.get(..place.start), text.get(place.end..))
         else {
@@ -118,13 +117,12 @@ impl TermMatcher {
     /// Compiles the term.
     ///
     /// # Errors
-    /// A regular expression that is too large when it is compiled.
+    /// A regular expression that is too large when compiled.
     pub fn new(term: &Term) -> Result<Self, CompileError> {
         Self::with_cache(term, REGEXP_CACHE_BYTES)
     }
 
-    /// As [`Self::new`]; a regular expression keeps at most about `cache_bytes` while it is used, in
-    /// each clone.
+    /// Like [`Self::new`]; a regular expression caches at most about `cache_bytes`, in each clone.
     ///
     /// # Errors
     /// As those of [`Self::new`].
@@ -156,7 +154,7 @@ impl TermMatcher {
         Ok(Self { term: term.clone(), search, required, buffer: Vec::new() })
     }
 
-    /// Bytes that it takes compiled, without what it keeps while it is used.
+    /// Returns the size of its compiled form in bytes, without caches.
     pub fn compiled_bytes(&self) -> usize {
         match &self.search {
             Search::Regexp { regexp, .. } => regexp.memory_usage(),
@@ -164,12 +162,12 @@ impl TermMatcher {
         }
     }
 
-    /// The term.
+    /// Returns the term.
     pub fn term(&self) -> &Term {
         &self.term
     }
 
-    /// Whether a value of the field passes; not for messages.
+    /// Returns whether a value of the field passes; not for messages.
     pub fn value(&mut self, value: Value<'_>) -> bool {
         match &self.search {
             Search::Regexp { regexp, .. } => canonical(&self.term.field, value)
@@ -179,8 +177,8 @@ impl TermMatcher {
         }
     }
 
-    /// Whether a message passes. Of a field beside the message this is the same as
-    /// [`Self::value`] of the text, except for the status.
+    /// Returns whether a message passes. For other fields this equals [`Self::value`] of the text,
+    /// except for the status.
     pub fn text(&self, text: &[u8]) -> bool {
         match (&self.term.test, &self.search) {
             (Test::Exists, _) => !text.is_empty(),
@@ -190,29 +188,30 @@ impl TermMatcher {
         }
     }
 
-    /// Lists of texts in lower case: all texts of one of the lists stand in every message that
-    /// passes, in some case of their ASCII letters. `None` when nothing is certain.
+    /// Returns lists of texts in lower case: every message that passes contains all texts of one of
+    /// the lists, ignoring the case of ASCII letters. `None` when nothing is certain.
     pub fn required_texts(&self) -> Option<&[Vec<Vec<u8>>]> {
         self.required.as_deref()
     }
 
-    /// Whether [`Self::texts`] can be asked instead of each value: the test is a search in texts.
+    /// Returns whether [`Self::texts`] can be used instead of testing each value, because the test
+    /// is a text search.
     pub fn is_search(&self) -> bool {
         let is_status = self.term.field == Field::Reserved(crate::Reserved::Status);
         matches!(self.term.test, Test::Words(_) | Test::Regexp(_)) && !is_status
     }
 
-    /// [`Self::texts`] wants ASCII letters in lower case: searches for words have no regard to it,
-    /// and one pass over all texts serves all of them.
+    /// Returns whether [`Self::texts`] requires ASCII letters in lower case: word searches ignore
+    /// case, and converting all texts once serves all of them.
     pub fn wants_lower_case(&self) -> bool {
         matches!(self.search, Search::Word { .. })
     }
 
-    /// Calls `found` with the number of each text that passes, once each. Text `n` ends at
-    /// `ends[n]` of `bytes` and begins where the one before ends. See [`Self::wants_lower_case`].
+    /// Calls `found` once with the number of each text that passes. Text `n` ends at `ends[n]` of
+    /// `bytes` and starts at the end of the previous one. See [`Self::wants_lower_case`].
     ///
-    /// Texts are searched as one, since places where one can pass are far fewer than texts; the
-    /// time is linear in all of them.
+    /// The texts are searched as one, because candidate positions are far fewer than texts; the
+    /// time is linear in the total length.
     pub fn texts(&self, bytes: &[u8], ends: &[u32], found: impl FnMut(usize)) {
         match &self.search {
             _ if self.text(b"") => self.texts_one_by_one(bytes, ends, found),
@@ -269,7 +268,7 @@ impl TermMatcher {
     }
 }
 
-/// The texts of a phrase between its wildcards, in lower case.
+/// Returns the texts of a phrase between its wildcards, in lower case.
 fn texts_of(phrase: &Phrase) -> Vec<Vec<u8>> {
     let pieces = phrase.words.iter().flat_map(Glob::pieces);
     let texts = pieces.filter_map(|piece| match piece {
@@ -279,9 +278,10 @@ fn texts_of(phrase: &Phrase) -> Vec<Vec<u8>> {
     texts.collect()
 }
 
-/// Of a regular expression that does not look at what is around a match, and matches nothing
-/// empty. The match that ends first is asked for: no text before that end can pass, so the search
-/// goes on behind the text in which it is, whether that passes or the match began in another one.
+/// Searches for a regular expression that does not depend on the text around a match, and has no
+/// empty matches. Each search finds the match that ends first: no text before that end can pass, so
+/// the search continues after the text in which the match ends, whether that text passes or the
+/// match started in an earlier one.
 fn texts_with_regexp(
     bytes: &[u8],
     ends: &[u32],
@@ -299,8 +299,8 @@ fn texts_with_regexp(
     }
 }
 
-/// Of a regular expression that matches only where there is a stretch: the texts that have one are
-/// asked, each once.
+/// Searches for a regular expression that matches only where there is a stretch: each text with a
+/// stretch is tested once.
 fn texts_with_stretch(
     bytes: &[u8],
     ends: &[u32],
@@ -312,7 +312,7 @@ fn texts_with_stretch(
     while let Some(stretch) = stretches.find(bytes, from) {
         let Some((start, end)) = texts.of(stretch.end - 1) else { return };
         if stretch.start < start {
-            // Over the end of a text: the next one may have all of it.
+            // It crosses the end of a text: the next text may contain a complete one.
             from = start;
             continue;
         }
@@ -323,23 +323,23 @@ fn texts_with_stretch(
     }
 }
 
-/// Where the first match behind `from` ends.
+/// Returns the end of the first match after `from`.
 fn find_end(regexp: &meta::Regex, bytes: &[u8], from: usize) -> Option<usize> {
     let input = regex_automata::Input::new(bytes).range(from.min(bytes.len())..).earliest(true);
     regexp.search_half(&input).map(|half| half.offset())
 }
 
-/// Goes forward over texts.
+/// Advances over texts.
 struct TextCursor<'a> {
     ends: &'a [u32],
     number: usize,
 }
 
 impl TextCursor<'_> {
-    /// Where the text that the byte belongs to begins and ends.
+    /// Returns start and end of the text that the byte belongs to.
     fn of(&mut self, at: usize) -> Option<(usize, usize)> {
         let rest = self.ends.get(self.number..)?;
-        // Near the last one more often than not.
+        // Usually near the previous one.
         let near = rest.iter().take(8).position(|end| *end as usize > at);
         let skipped = near.unwrap_or_else(|| rest.partition_point(|end| *end as usize <= at));
         self.number += skipped;

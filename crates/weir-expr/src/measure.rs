@@ -1,4 +1,4 @@
-//! Derived measures: arithmetic over the numbers of a record, with units.
+//! Calculated fields: arithmetic over the numbers of a record, with units.
 //!
 //! ```text
 //! sum     := product (("+" | "-") product)*
@@ -7,13 +7,13 @@
 //! field   := "@" path | name          letters, digits, "_" and "."; others in quotes: @"a-b"
 //! ```
 //!
-//! A number may have a unit (`250ms`, `4KiB`). What is added up or divided is brought to one unit
-//! where units are known: a number to that of the field beside it, of two fields the coarser to the
-//! finer; elsewhere a number with a unit means nanoseconds or bytes. A time is not added to a size.
-//! Whole numbers stay whole while they fit.
+//! A number may have a unit (`250ms`, `4KiB`). The operands of additions and divisions are
+//! converted to a common unit where units are known: a number to that of the field it is combined
+//! with, and two fields to the finer of their units; elsewhere a number with a unit means
+//! nanoseconds or bytes. A time cannot be added to a size. Integers stay integers while they fit.
 //!
-//! Invariants: the value of a record is a finite number or none; none when a field has no number,
-//! or a division is by zero. The unit of a measure ([`Unit::of`]) is that of its value.
+//! Invariants: the value in a record is a finite number or none; none if a field has no number, or
+//! on division by zero. The unit of a calculated field ([`Unit::of`]) is that of its value.
 
 use std::cell::RefCell;
 
@@ -24,29 +24,29 @@ use crate::limits::{DEPTH_MAX, EXPRESSION_BYTES_MAX, MEASURE_STEPS_MAX};
 use crate::number::{Dimension, Number, Numeric};
 use crate::unit::{Mixed, Unit};
 
-/// An arithmetic expression, ready to be evaluated.
+/// An arithmetic expression, ready for evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measure {
-    /// As it was written.
+    /// As written.
     root: Node,
-    /// The same, with what is put together in one unit.
+    /// The same, with operands converted to common units.
     evaluated: Node,
     dimension: Option<Dimension>,
 }
 
-/// An attribute that no record has, but that is computed from others.
+/// A field that is calculated from others instead of being stored in records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedMeasure {
-    /// Its path, without `@`. It counts before an attribute of the same path.
+    /// Its path, without `@`. It takes precedence over an attribute with the same path.
     pub path: String,
-    /// How it is computed.
+    /// How it is calculated.
     pub measure: Measure,
 }
 
 impl NamedMeasure {
-    /// Measures that know each other: the value of one is taken in the unit that it has. Of two
-    /// with the same path the first counts. Those that are [too long](Self::too_long) are left as
-    /// they are.
+    /// Makes calculated fields aware of each other, so that the value of one is used in its unit.
+    /// Of two with the same path the first applies. If some are [too long](Self::too_long), all are
+    /// left unchanged.
     #[must_use]
     pub fn together(measures: impl IntoIterator<Item = Self>) -> Vec<Self> {
         let mut measures: Vec<Self> = measures.into_iter().collect();
@@ -60,8 +60,8 @@ impl NamedMeasure {
         measures
     }
 
-    /// The paths through which the first measure that has no value because it is computed from
-    /// itself comes back to itself.
+    /// Returns the paths of the first cycle: the first calculated field that has no value because
+    /// it depends on itself, and the fields that lead back to it.
     pub fn circle(measures: &[Self]) -> Option<Vec<&str>> {
         measures.iter().find_map(|named| {
             let mut trail = Vec::new();
@@ -69,8 +69,9 @@ impl NamedMeasure {
         })
     }
 
-    /// The path of the first measure that takes more than [`MEASURE_STEPS_MAX`] steps: each of ten
-    /// that has the one before twice takes twice as many.
+    /// Returns the path of the first calculated field that takes more than [`MEASURE_STEPS_MAX`]
+    /// steps. In a sequence in which each field uses the previous one twice, the steps double each
+    /// time.
     pub fn too_long(measures: &[Self]) -> Option<&str> {
         let mut known = vec![None; measures.len()];
         let is_too_long = |number: &usize| steps(*number, measures, &mut known) > MEASURE_STEPS_MAX;
@@ -78,13 +79,13 @@ impl NamedMeasure {
     }
 }
 
-/// Fields that are looked at to compute a measure, those of others that it is computed from included.
-/// `known` is what was found for each so far.
+/// Returns how many fields are read to compute a calculated field, including those of the
+/// calculated fields that it uses. `known` caches the results.
 fn steps(number: usize, measures: &[NamedMeasure], known: &mut [Option<u64>]) -> u64 {
     if let Some(steps) = known[number] {
         return steps;
     }
-    // One that comes back to itself has no value there.
+    // A field that depends on itself has no value at that point.
     known[number] = Some(1);
     let mut total = 1_u64;
     for field in measures[number].measure.fields() {
@@ -97,7 +98,8 @@ fn steps(number: usize, measures: &[NamedMeasure], known: &mut [Option<u64>]) ->
     total
 }
 
-/// Whether the measure of the path, behind those of the trail, leads to the first of them again.
+/// Returns whether the calculated field, reached through the fields in `trail`, leads back to the
+/// first of them.
 fn comes_back<'a>(
     path: &'a str,
     measures: &'a [NamedMeasure],
@@ -123,16 +125,16 @@ fn comes_back<'a>(
     found
 }
 
-/// A record with attributes that are computed beside those that it has.
+/// A record with calculated fields in addition to its own.
 pub struct Computed<'a> {
     record: &'a dyn Fields,
     measures: &'a [NamedMeasure],
-    /// Measures that are being computed: a measure of itself has no value.
+    /// Calculated fields being computed: one that depends on itself has no value.
     computing: RefCell<Vec<usize>>,
 }
 
 impl<'a> Computed<'a> {
-    /// Of a record; of measures of the same path the first counts.
+    /// Wraps a record; of calculated fields with the same path the first applies.
     pub fn new(record: &'a dyn Fields, measures: &'a [NamedMeasure]) -> Self {
         Self { record, measures, computing: RefCell::default() }
     }
@@ -172,11 +174,11 @@ impl Fields for Computed<'_> {
 #[derive(Debug, Clone, PartialEq)]
 enum Node {
     Number(Number),
-    /// A field, and what it is in, where that is known.
+    /// A field, and its unit where known.
     Field(Field, Option<Unit>),
     Negated(Box<Node>),
     Both(Operator, Box<(Node, Node)>),
-    /// So many times as much, which is the same in a finer unit.
+    /// The value times this factor, to convert it to a finer unit.
     Finer(i64, Box<Node>),
 }
 
@@ -189,20 +191,20 @@ pub(crate) enum Operator {
 }
 
 impl Measure {
-    /// Reads a measure.
+    /// Parses a calculated field.
     ///
     /// # Errors
-    /// With the place, what was expected there, and what to write.
+    /// The error with its location and what was expected there.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         if text.len() > EXPRESSION_BYTES_MAX {
             let span = Span { start: EXPRESSION_BYTES_MAX, end: text.len() };
-            return Err(ParseError::new(text, span, "the measure is too long"));
+            return Err(ParseError::new(text, span, "the expression is too long"));
         }
         let mut parser = Parser { text, at: 0, depth: 0, links: 0 };
         let (root, dimension) = parser.sum()?;
         parser.white_space();
         if parser.at < text.len() {
-            return Err(parser.error("this is no part of the measure", "+, -, *, / or the end"));
+            return Err(parser.error("unexpected character", "+, -, *, / or the end"));
         }
         let mut measure = Self { evaluated: root.clone(), root, dimension };
         measure.set_units(&mut |field| Unit::of(field, &[]));
@@ -210,38 +212,38 @@ impl Measure {
     }
 
     fn set_units(&mut self, of_field: &mut dyn FnMut(&Field) -> Option<Unit>) {
-        // What is mixed stays as it is.
+        // Parts with mixed units are left unchanged.
         self.evaluated = self.root.in_one_unit(&mut |field| Ok(of_field(field))).0;
     }
 
-    /// What it measures, where the units say so.
+    /// Returns its dimension, if the units determine it.
     pub fn dimension(&self) -> Option<Dimension> {
         self.dimension
     }
 
-    /// The fields that it is computed from, each as often as it stands there.
+    /// Returns the fields that it uses, with repetitions.
     pub fn fields(&self) -> Vec<&Field> {
         let mut fields = Vec::new();
         self.root.add_fields(&mut fields);
         fields
     }
 
-    /// Its value in a record.
+    /// Returns its value in a record.
     pub fn value(&self, record: &dyn Fields) -> Option<Numeric> {
         self.evaluated.value(record)
     }
 
-    /// Its unit, by those of the fields.
+    /// Returns its unit, based on those of the fields.
     pub(crate) fn unit(&self, of_field: &mut UnitOfField<'_>) -> Result<Option<Unit>, Mixed> {
         self.root.in_one_unit(of_field).1
     }
 }
 
-/// Says what a field measures.
+/// Returns the unit of a field.
 type UnitOfField<'a> = dyn FnMut(&Field) -> Result<Option<Unit>, Mixed> + 'a;
 
 impl Node {
-    /// The same with what is put together in one unit, and the unit of its value.
+    /// Returns the node with operands converted to common units, and the unit of its value.
     fn in_one_unit(&self, of_field: &mut UnitOfField<'_>) -> (Self, Result<Option<Unit>, Mixed>) {
         match self {
             Self::Number(number) => (self.clone(), Ok(number.dimension.map(Unit::base))),
@@ -272,7 +274,8 @@ impl Node {
         }
     }
 
-    /// The unit to which both are brought: that of the field beside a number, otherwise the finer.
+    /// Returns the common unit: for a number and a field that of the field, otherwise the finer
+    /// one.
     fn common_unit(&self, own: Unit, other: &Self, of_other: Unit) -> Unit {
         match (self, other) {
             (Self::Number(_), Self::Number(_)) => own,
@@ -283,7 +286,7 @@ impl Node {
         }
     }
 
-    /// What is in the one unit, in the other.
+    /// Converts a value from one unit to the other.
     fn told_in(self, own: Unit, unit: Unit) -> Self {
         match self {
             Self::Number(number) => Self::Number(number.in_unit(unit)),
@@ -292,7 +295,7 @@ impl Node {
         }
     }
 
-    /// What it measures, as the names of its fields tell.
+    /// Returns its dimension, based on the names of its fields.
     fn dimension(&self) -> Option<Dimension> {
         let (_, unit) = self.in_one_unit(&mut |field| Ok(Unit::of(field, &[])));
         unit.ok().flatten().map(Unit::dimension)
@@ -330,7 +333,7 @@ impl Node {
 }
 
 impl Operator {
-    /// Both sides have to be told in the same unit, and can be.
+    /// Returns whether both operands must and can be converted to the same unit.
     fn wants_one_unit(self, left: Unit, right: Unit) -> bool {
         self != Self::Multiply && left.dimension() == right.dimension()
     }
@@ -357,7 +360,8 @@ impl Operator {
         value.is_finite().then_some(Numeric::Float(value))
     }
 
-    /// What comes out, by what goes in; the reason when that makes no sense.
+    /// Returns the dimension of the result for those of the operands, or the reason why they cannot
+    /// be combined.
     fn dimension(
         self,
         left: Option<Dimension>,
@@ -365,17 +369,17 @@ impl Operator {
     ) -> Result<Option<Dimension>, &'static str> {
         match (self, left, right) {
             (Self::Add | Self::Subtract, Some(a), Some(b)) if a != b => {
-                Err("a time and a size cannot be added up")
+                Err("a time and a size cannot be added or subtracted")
             }
             (Self::Multiply, Some(_), Some(_)) => {
-                Err("two times or sizes cannot be multiplied; leave the unit of one out")
+                Err("two times or sizes cannot be multiplied; omit the unit of one of them")
             }
             (Self::Add | Self::Subtract | Self::Multiply, a, b) => Ok(a.or(b)),
             (Self::Divide, a, None) => Ok(a),
             (Self::Divide, Some(a), Some(b)) if a != b => {
-                Err("a time by a size, or a size by a time, has no unit here")
+                Err("a time cannot be divided by a size, nor a size by a time")
             }
-            // What a field measures is not known: it may be a time by a time.
+            // The dimension of a field may be unknown: this may be a time divided by a time.
             (Self::Divide, _, Some(_)) => Ok(None),
         }
     }
@@ -387,7 +391,7 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
-    /// Operators so far: each makes the tree one deeper, wherever it stands.
+    /// Number of operators so far: each makes the tree one level deeper, wherever it is.
     links: usize,
 }
 
@@ -432,7 +436,7 @@ impl Parser<'_> {
         while let Some((place, operator)) = self.take(symbols) {
             self.links += 1;
             if self.links > DEPTH_MAX {
-                return Err(self.error("the measure has too many parts", "at most 100"));
+                return Err(self.error("too many operators", "at most 100"));
             }
             let (right, right_dimension) = part(self)?;
             let error = |reason: &str| {
@@ -450,7 +454,7 @@ impl Parser<'_> {
     fn factor(&mut self) -> Result<Typed, ParseError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(self.error("the measure is nested too deeply", "at most 100 levels"));
+            return Err(self.error("too deeply nested", "at most 100 levels"));
         }
         self.white_space();
         let factor = match self.rest().chars().next() {
@@ -473,8 +477,7 @@ impl Parser<'_> {
                 };
                 Ok((Node::Field(field, None), None))
             }
-            _ => Err(self
-                .error("something is missing here", "a number, a field such as @duration, or (")),
+            _ => Err(self.error("missing operand", "a number, a field such as @duration, or (")),
         };
         self.depth -= 1;
         factor
@@ -485,7 +488,7 @@ impl Parser<'_> {
         let inner = self.sum()?;
         self.white_space();
         if !self.rest().starts_with(')') {
-            return Err(self.error("a group is not closed", ")"));
+            return Err(self.error("the parenthesis is not closed", ")"));
         }
         self.at += 1;
         Ok(inner)
@@ -494,9 +497,7 @@ impl Parser<'_> {
     fn path(&mut self) -> Result<String, ParseError> {
         if let Some(quoted) = self.rest().strip_prefix('"') {
             let Some(end) = quoted.find('"').filter(|end| *end > 0) else {
-                return Err(
-                    self.error("the name in quotes does not end, or is empty", "a name and \"")
-                );
+                return Err(self.error("the quoted name is empty or not closed", "a name and \""));
             };
             let path = quoted[..end].to_owned();
             self.at += end + 2;
@@ -505,7 +506,7 @@ impl Parser<'_> {
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
         let len = self.rest().find(|c| !is_name(c)).unwrap_or(self.rest().len());
         if len == 0 {
-            return Err(self.error("there is no name behind the @", "a path such as @duration"));
+            return Err(self.error("missing name after @", "a path such as @duration"));
         }
         let path = self.rest()[..len].to_owned();
         self.at += len;
@@ -517,7 +518,7 @@ impl Parser<'_> {
         let len = self.rest().find(|c| !is_part(c)).unwrap_or(self.rest().len());
         let Some(number) = Number::parse(&self.rest()[..len]) else {
             let span = Span { start: self.at, end: self.at + len };
-            return Err(ParseError::new(self.text, span, "this is no number")
+            return Err(ParseError::new(self.text, span, "not a number")
                 .expected("a number such as 1.5, 250ms or 4KiB"));
         };
         self.at += len;
@@ -631,7 +632,7 @@ mod tests {
             Computed::new(&Sample, measures).visit(&late, &mut |value| found = value.number());
             found.unwrap().value
         };
-        assert_eq!(value(&measures), Numeric::Int(255 - 100_000_000), "alone they do not");
+        assert_eq!(value(&measures), Numeric::Int(255 - 100_000_000), "on their own they do not");
         let together = NamedMeasure::together(measures);
         assert_eq!(value(&together), Numeric::Int(155));
         assert_eq!(Unit::of(&late, &together), Some(Unit::Millisecond));

@@ -1,5 +1,5 @@
-//! The meaning of an expression, written down as a program: evaluated term by term, nothing
-//! prepared, nothing remembered. It is slow, and what everything else is tested against.
+//! Reference implementation of expressions: evaluated term by term, with nothing prepared or
+//! cached. It is slow, and everything else is tested against it.
 
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 use regex_automata::util::syntax;
@@ -8,7 +8,7 @@ use crate::ast::{Expr, ExprKind, Field, Regexp, Term, Test};
 use crate::fields::{Fields, Value};
 use crate::value::{canonical, has_phrase, passes};
 
-/// Whether the record is one that the expression describes. A regexp that cannot be compiled
+/// Returns whether the record matches the expression. A regular expression that cannot be compiled
 /// matches nothing.
 pub fn matches(expr: &Expr, record: &dyn Fields) -> bool {
     match &expr.kind {
@@ -53,7 +53,7 @@ fn value_passes(term: &Term, value: Value<'_>) -> bool {
     }
 }
 
-/// By the simplest engine that there is, so that the others are tested against it.
+/// Searches with the simplest engine available, so that the others are tested against it.
 fn is_found(regexp: &Regexp, text: &[u8]) -> bool {
     let syntax = syntax::Config::new().utf8(false).case_insensitive(regexp.case_insensitive);
     let engine = PikeVM::builder()

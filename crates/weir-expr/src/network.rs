@@ -1,22 +1,21 @@
-//! Blocks of IP addresses, as `CIDR(...)` names them.
+//! Blocks of IP addresses, as used in `CIDR(...)`.
 //!
-//! Addresses are compared as IPv6; an IPv4 address and its IPv4-mapped form (`::ffff:10.0.0.1`)
-//! are the same address.
+//! Addresses are compared as IPv6; an IPv4 address equals its IPv4-mapped form (`::ffff:10.0.0.1`).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// One block: an address and how many of its leading bits count.
+/// A block: an address and a prefix length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Network {
     /// The first address of the block.
     address: u128,
-    /// Bits that count, of 128.
+    /// The prefix length, out of 128.
     bits: u8,
 }
 
 impl Network {
-    /// Reads `10.0.0.0/8`, `fd00::/8`, or a single address. Bits behind the prefix are ignored.
+    /// Parses `10.0.0.0/8`, `fd00::/8`, or a single address. Bits after the prefix are ignored.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -36,7 +35,7 @@ impl Network {
         Some(Self { address: wide(address) & mask(bits), bits })
     }
 
-    /// Whether the text is an address in the block.
+    /// Returns whether the text is an address in the block.
     pub fn contains(self, address: &[u8]) -> bool {
         std::str::from_utf8(address)
             .ok()
@@ -56,7 +55,7 @@ fn mask(bits: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0)
 }
 
-/// Prints the block in the form in which it is usually written.
+/// Prints the block in its usual notation.
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let v6 = Ipv6Addr::from_bits(self.address);

@@ -1,12 +1,13 @@
-//! Brings expressions of the same meaning to the same form, as far as that is cheap.
+//! Normalizes expressions with the same meaning to the same form, as far as that is cheap.
 //!
-//! What holds afterwards: no `AND` inside `AND`, no `OR` inside `OR`, no double negation, parts
-//! sorted by their text and each there once, `*` only by itself, and "no record at all" is `-*`.
+//! Guarantees: no `AND` inside `AND`, no `OR` inside `OR`, no double negation, parts sorted by
+//! their text without duplicates, `*` only as the whole expression, and `-*` for "no record".
 
 use crate::ast::{Expr, ExprKind};
 
 impl Expr {
-    /// The same condition in its normal form. Spans stay where the parts were written.
+    /// Returns the same condition in its normal form. Spans still refer to where the parts were
+    /// written.
     #[must_use]
     pub fn normalised(&self) -> Self {
         let span = self.span;
@@ -25,12 +26,12 @@ impl Expr {
         Self { kind, span }
     }
 
-    /// Whether this is `-*` after [`Self::normalised`]: no record passes.
+    /// Returns whether this is `-*` after [`Self::normalised`]: no record passes.
     pub fn is_never(&self) -> bool {
         matches!(&self.kind, ExprKind::Not(inner) if inner.kind == ExprKind::All)
     }
 
-    /// Whether this is `*` after [`Self::normalised`]: every record passes.
+    /// Returns whether this is `*` after [`Self::normalised`]: every record passes.
     pub fn is_always(&self) -> bool {
         self.kind == ExprKind::All
     }
@@ -47,7 +48,7 @@ fn joined(parts: &[Expr], is_and: bool, whole: &Expr) -> Expr {
     }
     let never = Expr { kind: ExprKind::Not(Box::new(Expr::all())), span: whole.span };
     let always = Expr { kind: ExprKind::All, span: whole.span };
-    // `x AND *` is x, `x AND -*` is nothing; with OR the other way round.
+    // `x AND *` is x, `x AND -*` is nothing; the other way round for OR.
     let (neutral, deciding) = if is_and { (always, never) } else { (never, always) };
     flat.retain(|part| *part != neutral);
     flat.sort_by_cached_key(ToString::to_string);

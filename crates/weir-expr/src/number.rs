@@ -1,14 +1,14 @@
-//! Numbers of the language: whole, with a fraction, or with a unit of time or size.
+//! Numbers of the language: integers, fractions, and numbers with a unit of time or size.
 //!
-//! Invariant: a number with a unit means its value in the base unit of its dimension,
-//! nanoseconds or bytes, exactly wherever that fits in 64 bits, or in the unit of its field. Not-a-number and infinity are
-//! not numbers here.
+//! Invariant: a number with a unit is its value in the base unit of its dimension, nanoseconds or
+//! bytes, exact whenever it fits in 64 bits, or in the unit of its field. NaN and infinity are not
+//! numbers here.
 
 use std::cmp::Ordering;
 
 use crate::unit::Unit;
 
-/// What a unit measures.
+/// The dimension of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dimension {
     /// Durations; the base unit is the nanosecond.
@@ -20,14 +20,14 @@ pub enum Dimension {
 /// A value that is compared as a number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Numeric {
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Any other number, finite.
+    /// A float, finite.
     Float(f64),
 }
 
 impl Numeric {
-    /// As a float, rounded where it must be.
+    /// Returns it as a float, rounded if necessary.
     pub(crate) fn float(self) -> f64 {
         match self {
             Self::Int(number) => number as f64,
@@ -35,8 +35,8 @@ impl Numeric {
         }
     }
 
-    /// Compares by value, exactly, also a whole number with a fraction. `None` when one of them
-    /// is not a number.
+    /// Compares by value, exactly, even an integer with a fraction. `None` when one of them is not
+    /// a number.
     pub fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => Some(a.cmp(&b)),
@@ -47,7 +47,7 @@ impl Numeric {
     }
 }
 
-/// A whole number against one that may have a fraction, without rounding either.
+/// Compares an integer with a float without rounding either.
 fn compare_mixed(whole: i64, float: f64) -> Option<Ordering> {
     const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
     if float.is_nan() {
@@ -62,19 +62,20 @@ fn compare_mixed(whole: i64, float: f64) -> Option<Ordering> {
     }
 }
 
-/// A number as it was written, in its base unit, or in that of the field that it stands beside.
+/// A number as it was written, converted to its base unit, or to that of the field it is compared
+/// with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Number {
-    /// The value: as it stands when there is no unit, otherwise nanoseconds, bytes, or how many of
-    /// the unit in which the field has them ([`Self::in_unit`]).
+    /// The value: unchanged when there is no unit, otherwise in nanoseconds, bytes, or the unit of
+    /// the field ([`Self::in_unit`]).
     pub value: Numeric,
-    /// What the unit measures, when one was written.
+    /// The dimension of the unit, if one was written.
     pub dimension: Option<Dimension>,
-    /// Nanoseconds or bytes, whatever the unit of `value`.
+    /// The value in nanoseconds or bytes, whatever the unit of `value`.
     base: Numeric,
 }
 
-/// Names of units, their dimension, and how many base units one is.
+/// Names of units, their dimension, and their size in base units.
 const UNITS: [(&str, Dimension, i64); 29] = [
     ("ns", Dimension::Time, 1),
     ("us", Dimension::Time, 1_000),
@@ -108,7 +109,7 @@ const UNITS: [(&str, Dimension, i64); 29] = [
 ];
 
 impl Number {
-    /// Reads `-12`, `0.5`, `1e6`, `300ms`, `10MiB`. Anything else is no number.
+    /// Parses `-12`, `0.5`, `1e6`, `300ms`, `10MiB`. Anything else is not a number.
     pub fn parse(text: &str) -> Option<Self> {
         let (digits, unit) = text.split_at(number_len(text.as_bytes())?);
         if unit.is_empty() {
@@ -119,12 +120,12 @@ impl Number {
         Some(Self { value: base, dimension: Some(*dimension), base })
     }
 
-    /// A number without a unit.
+    /// Creates a number without a unit.
     pub(crate) fn plain(value: Numeric) -> Self {
         Self { value, dimension: None, base: value }
     }
 
-    /// The same, as so many of the unit; as it is where the unit is of something else, or none was
+    /// Converts it to the unit; unchanged if the unit has another dimension, or no unit was
     /// written.
     #[must_use]
     pub fn in_unit(self, unit: Unit) -> Self {
@@ -138,21 +139,21 @@ impl Number {
         Self { value, ..self }
     }
 
-    /// The same in nanoseconds or bytes.
+    /// Converts it to nanoseconds or bytes.
     pub(crate) fn in_base(self) -> Self {
         Self { value: self.base, ..self }
     }
 
-    /// How the number, a value of a field, stands to this one beside the field. A value with a unit
-    /// of its own, which only a text has, does not care for that of the field.
+    /// Compares the number, a value of a field, with the number written in the query. A value with
+    /// a unit of its own, which only a text can have, is compared in base units.
     pub(crate) fn compare(self, beside: Self) -> Option<Ordering> {
         let beside = if self.dimension.is_some() { beside.base } else { beside.value };
         self.value.compare(beside)
     }
 
-    /// The same from bytes that came with a record.
+    /// Parses bytes that came with a record.
     pub fn parse_bytes(text: &[u8]) -> Option<Self> {
-        // Almost every value that is no number is told by its first byte.
+        // The first byte rules out almost every value that is not a number.
         let first = *text.first()?;
         if !(first.is_ascii_digit() || matches!(first, b'-' | b'+' | b'.')) {
             return None;
@@ -161,7 +162,7 @@ impl Number {
     }
 }
 
-/// How many bytes at the start are `[+-] digits [. digits] [e [+-] digits]`.
+/// Returns the length of `[+-] digits [. digits] [e [+-] digits]` at the start.
 fn number_len(text: &[u8]) -> Option<usize> {
     let digits = |at: usize| text[at..].iter().take_while(|b| b.is_ascii_digit()).count();
     let sign = usize::from(matches!(text.first(), Some(b'-' | b'+')));
@@ -185,14 +186,14 @@ fn number_len(text: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// Letters behind a number that are no unit, where a text is such.
+/// Returns the letters after a number that are not a unit, if the text has this form.
 pub(crate) fn unknown_unit(text: &str) -> Option<&str> {
     let (_, unit) = text.split_at(number_len(text.as_bytes())?);
     let is_unknown = UNITS.iter().all(|(name, _, _)| *name != unit);
     (is_unknown && !unit.is_empty() && unit.chars().all(char::is_alphabetic)).then_some(unit)
 }
 
-/// A number, with a unit or without, that is beyond what a float can hold.
+/// Returns whether it is a number, with or without a unit, that exceeds the range of floats.
 pub(crate) fn is_too_large(text: &str) -> bool {
     let Some(len) = number_len(text.as_bytes()) else { return false };
     let (_, unit) = text.split_at(len);
@@ -200,7 +201,7 @@ pub(crate) fn is_too_large(text: &str) -> bool {
     is_number && Number::parse(text).is_none()
 }
 
-/// The unit that is probably meant by what is none.
+/// Returns the unit that was probably meant by an unknown one.
 pub(crate) fn unit_like(unknown: &str) -> Option<&'static str> {
     let lower = unknown.to_lowercase();
     let same = || UNITS.iter().map(|(name, _, _)| *name).find(|name| name.to_lowercase() == lower);
@@ -225,7 +226,8 @@ pub(crate) fn unit_like(unknown: &str) -> Option<&'static str> {
     })
 }
 
-/// `digits * factor`: whole where the product is whole and fits, else the nearest float.
+/// Computes `digits * factor`: an integer if the product is one and fits, otherwise the nearest
+/// float.
 fn scaled(digits: &str, factor: i64) -> Option<Numeric> {
     if let Some(whole) = scaled_exactly(digits, factor) {
         return Some(Numeric::Int(whole));
@@ -244,7 +246,7 @@ fn scaled_exactly(digits: &str, factor: i64) -> Option<i64> {
         Some(whole) => (true, whole),
         None => (false, whole.strip_prefix('+').unwrap_or(whole)),
     };
-    // Sign, digits and point are all that there can be.
+    // Only a sign, digits and a point are possible here.
     let add = |value: i128, digit: u8| value.checked_mul(10)?.checked_add(i128::from(digit - b'0'));
     let mut value = whole.bytes().chain(fraction.bytes()).try_fold(0, add)?;
     value = if is_negative { -value } else { value }.checked_mul(i128::from(factor))?;

@@ -1,4 +1,4 @@
-//! The canonical text of an expression. Parsing it gives the expression again.
+//! The canonical text of an expression. Parsing it yields the same expression.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -32,7 +32,7 @@ fn joined(f: &mut Formatter<'_>, parts: &[Expr], operator: &str) -> fmt::Result 
     Ok(())
 }
 
-/// Parentheses also where precedence would do: nobody should have to know it by heart.
+/// Adds parentheses even where precedence would suffice, so that readers need not know it by heart.
 fn in_group(f: &mut Formatter<'_>, part: &Expr) -> fmt::Result {
     match part.kind {
         ExprKind::And(_) | ExprKind::Or(_) => write!(f, "({part})"),
@@ -49,7 +49,7 @@ impl Display for Term {
             }
             return f.write_char(')');
         }
-        // What is sought in the message needs no key.
+        // Text to find in the message needs no key.
         if self.field != Field::Message || self.test == Test::Exists {
             write!(f, "{}:", self.field)?;
         }
@@ -77,7 +77,7 @@ impl Display for Field {
                 escaped(f, path, is_key_char)
             }
             Self::Tag(key) => {
-                // At its start these would be an operator, a regexp, an attribute or a function.
+                // At the start, these would mark an operator, a regexp, an attribute or a function.
                 let special = key.starts_with(['-', '/', '@']) || key.starts_with('_');
                 if special {
                     f.write_char('\\')?;
@@ -91,14 +91,14 @@ impl Display for Field {
     }
 }
 
-/// Characters that stand in a key as they are.
+/// Returns whether the character can be used in a key without escaping.
 pub(crate) fn is_key_char(c: char) -> bool {
     c.is_ascii_alphanumeric()
         || matches!(c, '_' | '-' | '.' | '/' | '$' | '@' | '%')
         || (!c.is_ascii() && !matches!(c, '“' | '”'))
 }
 
-/// Characters that stand in a value as they are.
+/// Returns whether the character can be used in a value without escaping.
 fn is_value_char(c: char) -> bool {
     c.is_ascii_alphanumeric()
         || matches!(c, '_' | '-' | '.' | '/' | '$' | '@' | '%' | ',' | ';')
@@ -193,11 +193,11 @@ impl Display for Phrase {
                 f.write_str(word)
             }
             Some(words) => quoted(f, &words.join(" ")),
-            // A word of any kind; without the separator it would be every record.
+            // Any word; without the separator it would mean every record.
             None if self.words.len() == 1 && self.words[0].is_any() => f.write_str("*_"),
             None => {
                 for (index, word) in self.words.iter().enumerate() {
-                    // Any separator will do that does not end what stands without quotes.
+                    // Any separator works that does not end an unquoted text.
                     f.write_str(if index > 0 { "_" } else { "" })?;
                     word.fmt(f)?;
                 }

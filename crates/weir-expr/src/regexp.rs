@@ -1,7 +1,7 @@
-//! Regular expressions: what is accepted, and how it is compiled.
+//! Regular expressions: what is supported, and how it is compiled.
 //!
-//! Invariant: matching takes time linear in the text. The syntax is that of Rust's `regex` crate
-//! on bytes; look-around and back-references, which need more than linear time, are refused.
+//! Invariant: matching takes time linear in the text. The syntax is that of Rust's `regex` crate on
+//! bytes; look-around and back-references, which need more than linear time, are rejected.
 
 use regex_automata::meta;
 use regex_automata::nfa::thompson::WhichCaptures;
@@ -12,7 +12,7 @@ use regex_syntax::hir::Hir;
 use crate::ast::{Regexp, Span};
 use crate::limits::{REGEXP_BYTES_MAX, REGEXP_DEPTH_MAX};
 
-/// What is wrong with a pattern, and where in it.
+/// An error in a pattern, with its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) span: Span,
@@ -27,14 +27,14 @@ impl Regexp {
             .nest_limit(REGEXP_DEPTH_MAX)
     }
 
-    /// The syntax tree, if the pattern is one that is accepted.
+    /// Returns the syntax tree, if the pattern is supported.
     pub(crate) fn hir(&self) -> Result<Hir, Refused> {
         let config = self.syntax();
         syntax::parse_with(&self.pattern, &config).map_err(|error| refused(&error))
     }
 
-    /// The pattern, ready to search with. It says whether it matches; groups are not kept. Each
-    /// clone takes up to about `cache_bytes` once it is used.
+    /// Compiles the pattern for searching. It only reports whether there is a match, not groups.
+    /// Each clone takes up to about `cache_bytes` once it is used.
     pub(crate) fn compile(&self, cache_bytes: usize) -> Result<meta::Regex, String> {
         meta::Builder::new()
             .syntax(self.syntax())
@@ -66,10 +66,10 @@ fn refused(error: &regex_syntax::Error) -> Refused {
         regex_syntax::Error::Parse(error) => {
             let message = match error.kind() {
                 ErrorKind::UnsupportedLookAround => {
-                    "look-around is refused: it needs more than linear time".to_owned()
+                    "look-around is not supported: it needs more than linear time".to_owned()
                 }
                 ErrorKind::UnsupportedBackreference => {
-                    "a back-reference is refused: it needs more than linear time".to_owned()
+                    "back-references are not supported: they need more than linear time".to_owned()
                 }
                 kind => kind.to_string(),
             };

@@ -1,13 +1,13 @@
-//! A record in JSON: for test cases beside rules, for the reference page, for tests. Also the
-//! meaning of an attribute's path, which every other implementation of [`Fields`] follows.
+//! A record in JSON: for test cases of rules, for the reference page, for tests. Also the
+//! definition of attribute paths, which every other implementation of [`Fields`] follows.
 
 use serde_json::Value as Json;
 
 use crate::ast::Field;
 use crate::fields::{Body, Fields, Value, Visitor};
 
-/// A record that was written down as one JSON object: `message`, `tags` (a list of `key:value`),
-/// `attributes` (an object), and reserved keys such as `service`.
+/// A record written as one JSON object: `message`, `tags` (a list of `key:value`), `attributes` (an
+/// object), and reserved keys such as `service`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SampleRecord {
     body: Vec<u8>,
@@ -17,37 +17,37 @@ pub struct SampleRecord {
     attributes: Json,
 }
 
-/// A record that is not written as one.
+/// Reasons why a text is not a record.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
     /// The text is not a JSON object.
     #[error("failed to read the record: {0}")]
     Json(#[from] serde_json::Error),
-    /// A member of it is of the wrong type, or there is no such key.
-    #[error("the record's \"{key}\" should be {expected}")]
+    /// A member has the wrong type or an unknown key.
+    #[error("the record's \"{key}\" must be {expected}")]
     Member {
-        /// The member.
+        /// The key of the member.
         key: String,
-        /// What it should be.
+        /// The expected type or key.
         expected: &'static str,
     },
 }
 
 impl SampleRecord {
-    /// A record with nothing but a message.
+    /// Creates a record with only a message.
     pub fn with_message(message: impl Into<Vec<u8>>) -> Self {
         Self { body: message.into(), ..Self::default() }
     }
 
-    /// A record whose message is still escaped, as it stands between the quotes of a JSON string.
+    /// Creates a record whose message is still escaped, as between the quotes of a JSON string.
     pub fn with_escaped_message(message: impl Into<Vec<u8>>) -> Self {
         Self { body: message.into(), json_escaped: true, ..Self::default() }
     }
 
-    /// Reads `{"message": "...", "service": "...", "tags": [...], "attributes": {...}}`.
+    /// Parses `{"message": "...", "service": "...", "tags": [...], "attributes": {...}}`.
     ///
     /// # Errors
-    /// What is not JSON, and members that are unknown or of the wrong type.
+    /// Invalid JSON, and members that are unknown or of the wrong type.
     pub fn from_json(text: &str) -> Result<Self, SampleError> {
         let members: serde_json::Map<String, Json> = serde_json::from_str(text)?;
         let mut record = Self::default();
@@ -73,7 +73,7 @@ impl SampleRecord {
         Ok(record)
     }
 
-    /// The same record with its message escaped as JSON.
+    /// Returns the same record with its message escaped as JSON.
     #[must_use]
     pub fn escaped(&self) -> Self {
         let plain = self.body().plain();
@@ -142,8 +142,9 @@ impl Fields for SampleRecord {
     }
 }
 
-/// Calls `visit` for each value that the path leads to. A dot in a path goes into an object, or
-/// is part of a key, wherever that leads to a value; arrays are gone through on the way.
+/// Calls `visit` for each value that the path leads to. A dot in a path either enters an object or
+/// is part of a key, and all interpretations that lead to a value apply; arrays along the path are
+/// traversed.
 pub fn visit_path(value: &Json, path: &str, visit: &mut Visitor<'_>) {
     match value {
         Json::Array(elements) => {
@@ -181,7 +182,7 @@ fn visit_here(value: &Json, visit: &mut Visitor<'_>) {
     }
 }
 
-/// Every scalar, however deep.
+/// Visits every scalar at any depth.
 fn visit_all(value: &Json, visit: &mut Visitor<'_>) {
     match value {
         Json::Array(elements) => elements.iter().for_each(|element| visit_all(element, visit)),

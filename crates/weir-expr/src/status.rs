@@ -1,13 +1,13 @@
-//! The nine statuses, their order, and how the words and numbers of other systems map to them.
+//! The nine statuses, their order, and the mapping from words and numbers of other systems.
 
 use weir_model::Severity;
 
-/// How bad a record is. Ordered: `Debug` is the least.
+/// The severity of a record. Ordered: `Debug` is the lowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
     /// Debugging, tracing.
     Debug,
-    /// Success, where a source says so.
+    /// Success, if a source reports it.
     Ok,
     /// Information.
     Info,
@@ -19,13 +19,13 @@ pub enum Status {
     Error,
     /// Critical.
     Critical,
-    /// Action must be taken at once.
+    /// Action must be taken immediately.
     Alert,
     /// The system is unusable.
     Emergency,
 }
 
-/// How words begin, and what they mean; the first that fits counts.
+/// Prefixes of words and their meaning; the first that matches applies.
 const BEGINNINGS: [(&str, Status); 14] = [
     ("emerg", Status::Emergency),
     ("f", Status::Emergency),
@@ -44,8 +44,8 @@ const BEGINNINGS: [(&str, Status); 14] = [
 ];
 
 impl Status {
-    /// Reads a status as Datadog does: by how the word begins, without regard to case, or a
-    /// syslog severity `0` to `7`.
+    /// Parses a status as Datadog does: by the prefix of the word, ignoring case, or as a syslog
+    /// severity `0` to `7`.
     pub fn parse(text: &[u8]) -> Option<Self> {
         if let [digit @ b'0'..=b'7'] = text {
             return Self::from_syslog(i64::from(digit - b'0'));
@@ -56,7 +56,7 @@ impl Status {
         BEGINNINGS.iter().find(|(start, _)| starts(start)).map(|(_, status)| *status)
     }
 
-    /// A syslog severity, 0 (emergency) to 7 (debug).
+    /// Returns the status for a syslog severity, 0 (emergency) to 7 (debug).
     pub fn from_syslog(severity: i64) -> Option<Self> {
         Some(match severity {
             0 => Self::Emergency,
@@ -71,7 +71,7 @@ impl Status {
         })
     }
 
-    /// The status of OpenTelemetry's severity number; none when it is not stated.
+    /// Returns the status for an OpenTelemetry severity number; none when it is not stated.
     pub fn from_severity(severity: Severity) -> Option<Self> {
         Some(match severity.0 {
             1..=8 => Self::Debug,
@@ -86,8 +86,8 @@ impl Status {
         })
     }
 
-    /// OpenTelemetry's severity number for it, which reads back as it; only [`Self::Ok`], which
-    /// OpenTelemetry does not know, becomes [`Self::Info`].
+    /// Returns the OpenTelemetry severity number, from which the status can be restored; only
+    /// [`Self::Ok`], which OpenTelemetry lacks, becomes [`Self::Info`].
     pub fn severity(self) -> Severity {
         match self {
             Self::Debug => Severity::DEBUG,
@@ -101,7 +101,7 @@ impl Status {
         }
     }
 
-    /// Its canonical name.
+    /// Returns its canonical name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Debug => "debug",

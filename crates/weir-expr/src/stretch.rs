@@ -1,17 +1,17 @@
-//! Where a regexp without a literal could match: stretches of characters that are all of the kinds
-//! that a run of its classes asks for, as `/[0-9]{9}/` does.
+//! Finds where a regexp without a literal could match: stretches of characters that all belong to
+//! the classes of one of its runs, such as `/[0-9]{9}/`.
 //!
-//! The last byte of a possible stretch is looked at first: when it is of none of those kinds, the next
-//! stretch begins behind it at the earliest, so most bytes are never looked at.
+//! The last byte of a possible stretch is examined first: if it belongs to none of the classes, the
+//! next stretch starts after it at the earliest, so most bytes are never examined.
 //!
-//! Invariant: each match has a stretch in it. Bytes beyond ASCII are of every kind, since a class can
-//! match characters of several bytes.
+//! Invariant: each match contains a stretch. Non-ASCII bytes are treated as members of every class,
+//! because a class can match multi-byte characters.
 
 use regex_syntax::hir::Hir;
 
 use crate::set::classes::{self, Set};
 
-/// Longest stretch that is looked for: that of a hash in hexadecimal digits, about.
+/// Maximum length of a stretch: about that of a hexadecimal hash.
 const LEN_MAX: usize = 32;
 
 /// The stretches of one regexp.
@@ -22,7 +22,7 @@ pub(crate) struct Stretches {
 }
 
 impl Stretches {
-    /// `None` when every other text would have one.
+    /// Returns `None` if too many texts would have one.
     pub(crate) fn of(hir: &Hir) -> Option<Self> {
         let run = classes::required_up_to(hir, LEN_MAX)?;
         let all = run.iter().fold(0, |all: Set, set| all | set);
@@ -33,7 +33,7 @@ impl Stretches {
         Some(Self { is_of_kind: Box::new(std::array::from_fn(is_of_kind)), len: run.len() })
     }
 
-    /// The first bytes of the first stretch that begins at `from` or behind: as many as count.
+    /// Returns the first `len` bytes of the first stretch that starts at `from` or later.
     pub(crate) fn find(&self, bytes: &[u8], from: usize) -> Option<std::ops::Range<usize>> {
         let is_of_kind = |byte: &u8| self.is_of_kind[usize::from(*byte)];
         let mut end = from + self.len;

@@ -1,18 +1,18 @@
-//! What numbers measure, as far as it is known: of standard attributes by convention, of others by
-//! names that say so, of measures by what they are computed from.
+//! The units of numbers, as far as they are known: for standard attributes by convention, for
+//! others by their names, for calculated fields by what they are calculated from.
 //!
-//! Invariant: a unit is stated only where the convention, the name or the arithmetic leaves no
-//! other; whatever is mixed has none. What is written with a unit beside a field of another one is
-//! told in that of the field, so that `@wait_ms:>2s` means what it says.
+//! Invariant: a unit is assigned only where the convention, the name or the arithmetic is
+//! unambiguous; anything mixed has none. A number with a unit that is compared with a field of
+//! another unit is converted to that of the field, so that `@wait_ms:>2s` works as expected.
 
 use crate::ast::{Bound, Expr, ExprKind, Field, Literal, Term, Test};
 use crate::measure::{NamedMeasure, Operator};
 use crate::number::Dimension;
 
-/// What one of a number is.
+/// The unit of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unit {
-    /// A nanosecond, as which the language knows all times.
+    /// Nanoseconds, the base unit of all times.
     Nanosecond,
     /// A microsecond.
     Microsecond,
@@ -20,16 +20,16 @@ pub enum Unit {
     Millisecond,
     /// A second.
     Second,
-    /// A byte, as which the language knows all sizes.
+    /// Bytes, the base unit of all sizes.
     Byte,
 }
 
 impl Unit {
-    /// All of them.
+    /// All units.
     pub const ALL: [Self; 5] =
         [Self::Nanosecond, Self::Microsecond, Self::Millisecond, Self::Second, Self::Byte];
 
-    /// Its symbol: `ns`, `us`, `ms`, `s`, `B`.
+    /// Returns its symbol: `ns`, `us`, `ms`, `s`, `B`.
     pub fn symbol(self) -> &'static str {
         match self {
             Self::Nanosecond => "ns",
@@ -40,12 +40,12 @@ impl Unit {
         }
     }
 
-    /// The unit of a symbol.
+    /// Returns the unit with a symbol.
     pub fn from_symbol(symbol: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.symbol() == symbol)
     }
 
-    /// What it measures.
+    /// Returns its dimension.
     pub(crate) fn dimension(self) -> Dimension {
         match self {
             Self::Byte => Dimension::Size,
@@ -53,7 +53,7 @@ impl Unit {
         }
     }
 
-    /// How many nanoseconds or bytes one is.
+    /// Returns its size in nanoseconds or bytes.
     pub(crate) fn base_units(self) -> i64 {
         match self {
             Self::Nanosecond | Self::Byte => 1,
@@ -63,14 +63,16 @@ impl Unit {
         }
     }
 
-    /// That of a field in records with these computed attributes. `duration` is nanoseconds, as in
-    /// Datadog's standard attributes; other attributes say it by the end of their names. So does a
-    /// measure, before its arithmetic does: `wait_ms = @wait_seconds * 1000`.
+    /// Returns the unit of a field in records with these calculated fields. `duration` is in
+    /// nanoseconds, as in Datadog's standard attributes; for other attributes the end of the name
+    /// determines it. The same applies to a calculated field, before its arithmetic is considered:
+    /// `wait_ms = @wait_seconds * 1000`.
     pub fn of(field: &Field, measures: &[NamedMeasure]) -> Option<Self> {
         Self::of_within(field, measures, &mut Vec::new()).ok().flatten()
     }
 
-    /// `computing` are measures whose units are being looked for: one of itself has no value.
+    /// `computing` lists calculated fields whose unit is being determined: one that depends on
+    /// itself has none.
     fn of_within(
         field: &Field,
         measures: &[NamedMeasure],
@@ -98,7 +100,7 @@ impl Unit {
         if last_word(path) == "duration" { Some(Self::Nanosecond) } else { Self::said_by(path) }
     }
 
-    /// That which the end of the name of an attribute spells out.
+    /// Returns the unit that the end of an attribute's name indicates.
     pub fn said_by(path: &str) -> Option<Self> {
         Some(match last_word(path) {
             "ns" | "nanos" => Self::Nanosecond,
@@ -110,7 +112,7 @@ impl Unit {
         })
     }
 
-    /// As which the language knows what was written with a unit.
+    /// Returns the base unit to which a number with a unit is converted.
     pub(crate) fn base(dimension: Dimension) -> Self {
         match dimension {
             Dimension::Time => Self::Nanosecond,
@@ -124,9 +126,9 @@ fn last_word(path: &str) -> &str {
 }
 
 impl Expr {
-    /// The same in records with these computed attributes: what is written with a unit is told in
-    /// the unit of its field, where that is known, and in nanoseconds or bytes elsewhere.
-    /// [`crate::parse`] knows units by the names of fields alone.
+    /// Converts numbers for records with these calculated fields: a number with a unit is converted
+    /// to the unit of its field where that is known, and to nanoseconds or bytes elsewhere.
+    /// [`crate::parse`] derives units only from the names of fields.
     #[must_use]
     pub fn in_units(mut self, measures: &[NamedMeasure]) -> Self {
         self.set_units(measures);
@@ -150,7 +152,7 @@ impl Expr {
     }
 }
 
-/// What a test compares with.
+/// Returns the values that a test compares with.
 fn literals(test: &mut Test) -> impl Iterator<Item = &mut Literal> {
     let found: [Option<&mut Literal>; 2] = match test {
         Test::Equals(literal) => [Some(literal), None],
@@ -172,12 +174,12 @@ impl Literal {
     }
 }
 
-/// Numbers of different units were put together.
+/// Numbers of different units were combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mixed;
 
 impl Operator {
-    /// The unit of what comes out, by those of what goes in.
+    /// Returns the unit of the result for those of the operands.
     pub(crate) fn unit(
         self,
         left: Option<Unit>,

@@ -1,4 +1,4 @@
-//! When one value passes one test: the meaning that the naive evaluator and the rule set share.
+//! Whether a value passes a test: the definition shared by the naive evaluator and the rule set.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use crate::glob::Glob;
 use crate::status::Status;
 use crate::words;
 
-/// Whether the value of the field passes a test that needs no compiled regexp.
+/// Returns whether the value of the field passes a test that needs no compiled regexp.
 pub(crate) fn passes(field: &Field, test: &Test, value: Value<'_>, buffer: &mut Vec<u8>) -> bool {
     let value = canonical(field, value);
     match test {
@@ -34,7 +34,7 @@ fn is_status(field: &Field) -> bool {
     *field == Field::Reserved(Reserved::Status)
 }
 
-/// A status by its canonical name, whatever its source called it; other values as they are.
+/// Returns a status by its canonical name, whatever its source called it; other values unchanged.
 pub(crate) fn canonical<'a>(field: &Field, value: Value<'a>) -> Value<'a> {
     if !is_status(field) {
         return value;
@@ -68,7 +68,7 @@ fn status_in_range(range: &Range, value: Value<'_>) -> bool {
     in_range(range, |end| Some(status.cmp(&Status::parse(end.text.as_bytes())?)))
 }
 
-/// `compare` gives how the value stands to an end; `None` when they cannot be compared.
+/// `compare` returns the order of the value and a bound; `None` when they cannot be compared.
 fn in_range(range: &Range, compare: impl Fn(&Literal) -> Option<Ordering>) -> bool {
     let above = match &range.low {
         Bound::Unbounded => true,
@@ -83,7 +83,7 @@ fn in_range(range: &Range, compare: impl Fn(&Literal) -> Option<Ordering>) -> bo
         }
 }
 
-/// Whether the words stand in the text next to each other.
+/// Returns whether the words occur in the text, adjacent to each other.
 pub(crate) fn has_phrase(text: &[u8], phrase: &[Glob]) -> bool {
     let mut found = words::split(text);
     loop {

@@ -1,18 +1,18 @@
 //! The tokeniser of free text, shared by rules, search and the store's term index.
 //!
 //! A word is a maximal run of ASCII letters, ASCII digits and bytes from 0x80 up; everything else
-//! separates words, `_` included. Words are compared without regard to the case of ASCII letters;
-//! other letters are compared as they stand. So the definition needs no Unicode tables, holds on
-//! bytes that are not UTF-8, never changes with a release of Unicode, and is the one that
-//! columnar engines use (`splitByNonAlpha` over lower-cased text).
+//! separates words, including `_`. Words are compared ignoring the case of ASCII letters; other
+//! letters are compared exactly. So the definition needs no Unicode tables, works on bytes that are
+//! not UTF-8, never changes with a Unicode release, and is the one that columnar engines use
+//! (`splitByNonAlpha` over lower-cased text).
 
-/// Whether a byte belongs to a word.
+/// Returns whether a byte belongs to a word.
 #[inline]
 pub fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte >= 0x80
 }
 
-/// The words of a text, in order, as they stand in it.
+/// Returns the words of a text in order, unchanged.
 pub fn split(text: &[u8]) -> Words<'_> {
     Words { rest: text }
 }
@@ -36,7 +36,7 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// The word in the form in which words are compared and indexed.
+/// Returns the word in the form in which words are compared and indexed.
 pub fn fold(word: &str) -> String {
     word.to_ascii_lowercase()
 }

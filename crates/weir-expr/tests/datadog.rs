@@ -1,9 +1,9 @@
-//! Queries as Datadog's documentation of its search shows them, each on a record that it finds and
-//! on one that it does not: whoever comes from there finds the same.
+//! Queries as in the documentation of Datadog's search, each with a record that matches and one
+//! that does not: users coming from Datadog get the same results.
 
 use weir_expr::{Compiled, SampleRecord, naive, parse};
 
-/// Query, a record that it finds, a record that it does not find.
+/// Query, a record that matches, a record that does not match.
 const QUERIES: [(&str, &str, &str); 29] = [
     (
         "authentication AND failure",

@@ -1,5 +1,5 @@
-//! A rule set gives exactly what the naive evaluator gives for each of its rules, whatever the
-//! rules, the records, the form of the message, and what the batch says is constant.
+//! A rule set yields exactly what the naive evaluator yields for each of its rules, whatever the
+//! rules, the records, the form of the message, and the constants of the batch.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -8,7 +8,7 @@ use weir_expr::{
     RuleSet, SampleRecord, Visitor, naive, parse,
 };
 
-/// Pieces of messages and of what is sought in them.
+/// Parts of messages and of queries.
 const PIECES: [&str; 30] = [
     "error",
     "Error",
@@ -90,7 +90,7 @@ fn message() -> impl Strategy<Value = String> {
         .prop_map(|pieces| pieces.concat())
 }
 
-/// The message as one of many encoders of JSON would write it.
+/// The message as one of many JSON encoders would write it.
 fn escaped() -> impl Strategy<Value = (String, Vec<u8>)> {
     (message(), any::<u8>(), any::<u64>()).prop_map(|(text, style, seed)| {
         let mut out = String::new();
@@ -219,7 +219,7 @@ fn record() -> impl Strategy<Value = (SampleRecord, SampleRecord)> {
     )
 }
 
-/// Some fields of one record, said to be constant.
+/// Some fields of one record, declared constant.
 struct SomeConstants<'a>(&'a SampleRecord, u8);
 
 impl Constants for SomeConstants<'_> {
@@ -322,8 +322,8 @@ proptest! {
     }
 }
 
-/// What adapts to the records that were seen changes no result: a scratch that has seen thousands
-/// gives what a new one gives, which has adapted to nothing.
+/// Adaptation to the records seen never changes a result: a scratch that has seen thousands of
+/// records yields the same as a new one.
 #[test]
 fn adapting_to_what_is_logged_changes_no_result() {
     let queries = [
@@ -349,7 +349,7 @@ fn adapting_to_what_is_logged_changes_no_result() {
         "\"x took\" OR \"x kiss\"",
     ];
     let some: Vec<String> = queries.map(str::to_owned).into();
-    // These ask about nearly every record.
+    // These demand a second search for nearly every record.
     let asking = ["/ms/ -lost -x", "/ms/ \"kiss took\" -(user OR timeout)"].map(str::to_owned);
     let all = [&some[..], &asking].concat();
     for queries in [some, all] {

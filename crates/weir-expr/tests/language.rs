@@ -1,5 +1,5 @@
-//! Properties of the language: printing is undone by parsing, normalising keeps the meaning, and
-//! no text makes the parser panic.
+//! Properties of the language: parsing undoes printing, normalizing preserves the meaning, and no
+//! text causes a panic in the parser.
 
 use proptest::prelude::*;
 use weir_expr::{
@@ -7,7 +7,7 @@ use weir_expr::{
     SampleRecord, Test, naive, parse,
 };
 
-/// Texts made of what means something to the parser.
+/// Texts composed of what has a meaning for the parser.
 fn text() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "a",
@@ -166,7 +166,7 @@ fn expr() -> impl Strategy<Value = Expr> {
     })
 }
 
-/// Small expressions and records in which much is equal, so that much matches.
+/// Small expressions and records with few distinct values, so that much matches.
 fn small_text() -> impl Strategy<Value = String> {
     prop::collection::vec(
         prop::sample::select(vec!["a", "b", " ", "-a", "OR ", "(a b) ", "* "]),

@@ -1,11 +1,11 @@
-//! The reference page is true: every line of its examples is evaluated, by the definition and as
-//! a compiled rule, and its lists are those of the program.
+//! The reference page is correct: every line of its examples is evaluated, by the naive evaluator
+//! and as a compiled rule, and its lists are those of the code.
 
 use weir_expr::{Compiled, Reserved, SampleRecord, naive, parse};
 
 const PAGE: &str = include_str!("../../../docs/reference/expressions.md");
 
-/// Lines of all example blocks.
+/// Returns the lines of all example blocks.
 fn examples() -> Vec<(&'static str, &'static str, bool)> {
     let blocks = PAGE.split("```expr\n").skip(1);
     let lines = blocks.flat_map(|rest| rest.split("```").next().unwrap().lines());

@@ -1,4 +1,5 @@
-//! What the journal costs: per batch through the ring, and to be on stable storage.
+//! Measures the cost of the journal: per batch through the ring, and until data is on stable
+//! storage.
 //!
 //! `cargo run --release -p weir-journal --example cost [directory]`
 #![expect(clippy::print_stdout, reason = "a program that prints figures")]
@@ -68,7 +69,7 @@ fn cursor(journal: &Journal) -> weir_journal::Cursor {
     journal.cursor(spec).expect("a cursor")
 }
 
-/// Append, take and acknowledge by one thread, batches of ten small records.
+/// Appends, takes and acknowledges in one thread, with batches of ten small records.
 fn through_the_ring(dir: &Path, streams: u64) {
     let journal = open(dir);
     let mut out = cursor(&journal);
@@ -105,7 +106,7 @@ fn through_the_ring(dir: &Path, streams: u64) {
     journal.shutdown();
 }
 
-/// 20,000 batches a second for some seconds, each acknowledged when it is durable.
+/// Appends 20,000 batches per second for some seconds, each acknowledged once it is durable.
 fn latency(dir: &Path, per_second: u64) {
     let journal = open(dir);
     let mut out = cursor(&journal);
@@ -149,7 +150,8 @@ fn latency(dir: &Path, per_second: u64) {
     journal.shutdown();
 }
 
-/// As fast as the disk takes it, and how long a start takes with all of that on it.
+/// Appends as fast as the disk allows, and measures how long a start takes with all of that on
+/// disk.
 fn throughput(dir: &Path) {
     let journal = open(dir);
     let out = cursor(&journal);

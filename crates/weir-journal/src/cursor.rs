@@ -1,4 +1,4 @@
-//! The reading side of one required destination.
+//! The reading side of a required destination.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use crate::Shared;
 use crate::segment::{self, ReadError};
 use crate::state::{Location, Place, Taken};
 
-/// A required destination's reader. Exactly one task uses it.
+/// The reader of a required destination. Used by exactly one task.
 #[derive(Debug)]
 pub struct Cursor {
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: usize,
 }
 
-/// A batch that the destination has taken. It stays in flight until [`Cursor::ack`].
+/// A batch taken by the destination. It stays in flight until [`Cursor::ack`].
 #[derive(Debug, Clone)]
 pub struct Delivery {
     /// The batch.
     pub batch: Arc<Batch>,
     /// Records of the batch below this index were committed before a restart: skip them.
     pub first_record: usize,
-    /// Records from there on that are routed to this destination.
+    /// Number of records from that index on that are routed to this destination.
     pub record_count: u64,
     pub(crate) cursor: usize,
     pub(crate) seq: u64,
@@ -33,25 +33,25 @@ pub struct Delivery {
 /// Deliveries that a destination holds itself and will settle together ([`Cursor::hold`]).
 #[derive(Debug, Default)]
 pub struct Held {
-    /// Entries of each stream in order, with the records that each stands for.
+    /// The entries of each stream in order, with the number of records in each.
     streams: HashMap<StreamId, Vec<(u64, u64)>>,
     receipts: usize,
 }
 
 impl Held {
-    /// How many the journal has to remember: at least one for each stream. A bounded number
-    /// should be held at a time.
+    /// Returns how many entries the journal has to remember: at least one for each stream. The
+    /// number of held deliveries should be bounded.
     pub fn len(&self) -> usize {
         self.receipts
     }
 
-    /// There is none.
+    /// Returns whether nothing is held.
     pub fn is_empty(&self) -> bool {
         self.receipts == 0
     }
 }
 
-/// What the journal knows about one destination's positions, from any thread.
+/// What the journal knows about one destination's positions; usable from any thread.
 #[derive(Debug, Clone)]
 pub struct CursorMemory {
     shared: Arc<Shared>,
@@ -59,41 +59,41 @@ pub struct CursorMemory {
 }
 
 impl CursorMemory {
-    /// How far the destination has settled the stream; `None` when the journal does not know the
-    /// stream, or has forgotten it because it ended and was settled whole. What is appended to it
-    /// after that is new.
+    /// Returns up to which position the destination has settled the stream. `None` when the journal
+    /// does not know the stream, or has forgotten it because it ended and was settled completely.
+    /// Whatever is appended to it after that is new.
     pub fn committed(&self, stream: StreamId) -> Option<Position> {
         self.shared.lock().committed(self.index, stream)
     }
 
-    /// Waits until everything that the journal knows now is on stable storage. An error says that
-    /// the disk failed: it is tried again by itself.
+    /// Waits until everything that the journal knows now is on stable storage. An error means that
+    /// the disk failed; the journal retries on its own.
     pub fn flush(&self) -> Result<(), String> {
         self.shared.flush()
     }
 }
 
-/// What became of a delivery's records. The numbers add up to its `record_count`, else the book
-/// does not balance.
+/// The outcome of a delivery's records. The numbers must add up to its `record_count`, otherwise
+/// the ledger does not balance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outcome {
     /// Acknowledged by the destination.
     pub delivered: u64,
-    /// Written to the dead-letter file, which was synced.
+    /// Written to the dead-letter file and synced.
     pub dead_lettered: u64,
-    /// Given up.
+    /// Discarded.
     pub discarded: Option<(DiscardReason, u64)>,
-    /// Further sendings of records (beside the first one).
+    /// Number of records sent again (not counting the first time).
     pub resent: u64,
 }
 
 impl Delivery {
-    /// The stream that the batch belongs to.
+    /// Returns the stream that the batch belongs to.
     pub fn stream(&self) -> StreamId {
         self.batch.header().stream
     }
 
-    /// The records that this destination must deliver, in order, each with its index.
+    /// Returns the records that this destination must deliver, in order, each with its index.
     pub fn records(&self) -> impl Iterator<Item = (usize, RecordView<'_>)> {
         let rows = self.batch.routed_rows(self.cursor);
         let (first, last) = (self.first_record, self.batch.record_count());
@@ -104,26 +104,27 @@ impl Delivery {
 }
 
 impl Outcome {
-    /// Everything was delivered.
+    /// Reports everything as delivered.
     pub fn delivered(count: u64) -> Self {
         Self { delivered: count, ..Self::default() }
     }
 }
 
 impl Cursor {
-    /// Name of a source whose records this destination gets.
+    /// Returns the name of a source whose records this destination receives.
     pub fn source_name(&self, source: SourceId) -> Option<String> {
         self.shared.lock().sources.get(&source).map(|source| source.name.clone())
     }
 
-    /// Index of this destination's bit in route masks.
+    /// Returns the index of this destination's bit in route masks.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Waits until there is something worth sending: `bytes` of batches wait, or the oldest has
-    /// waited for `age`, or (at once) the journal is closing or [`Self::take_settle_wanted`] is true. After [`Self::take`] found nothing
-    /// that it may take, waits for an acknowledgement or for another batch first.
+    /// Waits until there is something worth sending: `bytes` of batches are waiting, the oldest has
+    /// waited for `age`, or (immediately) the journal is closing or [`Self::take_settle_wanted`] is
+    /// true. After [`Self::take`] found nothing that it may take, first waits for an
+    /// acknowledgement or another batch.
     pub async fn ready(&mut self, bytes: u64, age: Duration) {
         let notify = self.shared.lock().cursors[self.index].notify.clone();
         loop {
@@ -152,9 +153,9 @@ impl Cursor {
         }
     }
 
-    /// Takes the next batch, fairly over streams (deficit round robin in bytes), passing over
-    /// streams for which `busy` is true (an earlier batch of theirs is in flight). `None` when
-    /// there is nothing to take or the window is used up.
+    /// Takes the next batch, fairly across streams (deficit round robin in bytes), skipping streams
+    /// for which `busy` is true (an earlier batch of theirs is in flight). `None` when there is
+    /// nothing to take or the window is exhausted.
     pub fn take(&mut self, busy: impl Fn(StreamId) -> bool) -> Option<Delivery> {
         loop {
             let taken = self.shared.change(|state| state.take(self.index, &busy))?;
@@ -172,7 +173,7 @@ impl Cursor {
         }
     }
 
-    /// Gets the batch, from disk if need be; `None` when it cannot be read any more.
+    /// Returns the batch, reading it from disk if needed; `None` when it can no longer be read.
     fn fetch(&self, taken: &Taken) -> Option<Delivery> {
         let batch = match &taken.place {
             Place::Memory(batch) => batch.clone(),
@@ -184,39 +185,39 @@ impl Cursor {
         Some(Delivery { batch, first_record, record_count, cursor: self.index, seq })
     }
 
-    /// Reads the batch where it stands, also if it is written anew meanwhile.
+    /// Reads the batch from its location, even if it is rewritten in the meantime.
     fn read(&self, taken: &Taken, mut location: Location) -> Option<Batch> {
         loop {
             let file = self.shared.lock().segments.get(&location.segment).map(|s| s.file.clone());
             let gone = || Err(ReadError::Io(std::io::ErrorKind::NotFound.into()));
             let read = || file.as_ref().map_or_else(gone, |f| segment::read_frame(&**f, location));
-            // Once more: a device may fail a single read and then answer.
+            // Try twice: a device may fail a single read and then succeed.
             let error = match read().or_else(|_| read()) {
                 Ok(batch) => return Some(batch),
                 Err(error) => error,
             };
             let now_at = self.shared.lock().slots.get(&taken.seq).and_then(|slot| slot.location);
             if let Some(moved) = now_at.filter(|now_at| *now_at != location) {
-                // It was written anew elsewhere in the meantime.
+                // It was rewritten elsewhere in the meantime.
                 location = moved;
                 continue;
             }
-            tracing::error!(%error, records = taken.routed, "a batch in the journal cannot be read any more; its records are discarded");
+            tracing::error!(%error, records = taken.routed, "a batch in the journal can no longer be read; its records are discarded");
             self.shared.lock().note_damage(location);
             return None;
         }
     }
 
-    /// Settles a delivery. Positions move on when all earlier batches of the stream are settled,
-    /// and are durable within the commit interval.
+    /// Settles a delivery. The committed position advances once all earlier batches of the stream
+    /// are settled, and is durable within the commit interval.
     pub fn ack(&mut self, delivery: &Delivery, outcome: Outcome) {
         self.settle(delivery.stream(), delivery.seq, outcome);
     }
 
-    /// The destination has a copy of the delivery's records and will make them durable later,
-    /// together with all that is in `held`. The delivery stays in flight until
-    /// [`Self::ack_held`], but it is not kept for this destination in memory, uses up none of its
-    /// window and buffer, and is no reason to write it to disk.
+    /// Marks a delivery as held: the destination has its own copy of the records and will make them
+    /// durable later, together with everything else in `held`. The delivery stays in flight until
+    /// [`Self::ack_held`], but is no longer kept in memory for this destination, does not count
+    /// towards its window and buffer, and is not written to disk on its account.
     pub fn hold(&mut self, delivery: &Delivery, held: &mut Held) {
         let (stream, seq, count) = (delivery.stream(), delivery.seq, delivery.record_count);
         let receipts = held.streams.entry(stream).or_default();
@@ -230,7 +231,7 @@ impl Cursor {
         }
     }
 
-    /// Everything in `held` is durable at the destination.
+    /// Reports that everything in `held` is durable at the destination.
     pub fn ack_held(&mut self, held: Held) {
         for (stream, receipts) in held.streams {
             for (seq, count) in receipts {
@@ -239,18 +240,20 @@ impl Cursor {
         }
     }
 
-    /// True once after something that the destination holds has become impossible to read again:
-    /// its file is gone. It should be settled within seconds. [`Self::ready`] returns for it.
+    /// Returns true once after something that the destination holds can no longer be read again,
+    /// because its file is gone. It should be settled within seconds. [`Self::ready`] returns for
+    /// it.
     pub fn take_settle_wanted(&mut self) -> bool {
         std::mem::take(&mut self.shared.lock().cursors[self.index].settle_wanted)
     }
 
-    /// What the journal knows about this destination's positions.
+    /// Returns what the journal knows about this destination's positions.
     pub fn memory(&self) -> CursorMemory {
         CursorMemory { shared: self.shared.clone(), index: self.index }
     }
 
-    /// Every source has looked once for what it reads ([`crate::Journal::release_unclaimed`]).
+    /// Returns whether every source has completed its first scan
+    /// ([`crate::Journal::release_unclaimed`]).
     pub fn sources_are_open(&self) -> bool {
         self.shared.lock().sources_are_open
     }
@@ -260,12 +263,12 @@ impl Cursor {
         self.shared.change(|state| state.settle(self.index, stream, seq, outcome, now));
     }
 
-    /// Bytes that wait and are not taken yet.
+    /// Returns the size of the waiting batches, in bytes, excluding those already taken.
     pub fn waiting_bytes(&self) -> u64 {
         self.shared.lock().cursors[self.index].waiting_bytes
     }
 
-    /// True once the journal is closing and nothing more will come.
+    /// Returns whether the journal is closing and nothing more will be appended.
     pub fn is_closing(&self) -> bool {
         self.shared.lock().closing
     }

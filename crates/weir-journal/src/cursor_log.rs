@@ -1,9 +1,9 @@
-//! The cursor log: names, books, and for each stream how far it is known and what each destination
-//! is owed of it, in records that replace each other.
+//! The cursor log: names, books, and for each stream up to which position it is known and what each
+//! destination is owed, in records that supersede each other.
 //!
-//! Each record is whole or absent (magic, length, CRC-32C); all of them state absolute values,
-//! so replaying one twice, or an old log before a new one, changes nothing.
-//! Format: `docs/internals/journal.md`.
+//! Each record is either complete or absent (magic, length, CRC-32C). All of them state absolute
+//! values, so replaying one twice, or an old log before a new one, changes nothing. Format:
+//! `docs/internals/journal.md`.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -26,38 +26,39 @@ use crate::state::{
 const FILE_MAGIC: [u8; 4] = *b"WCUR";
 const VERSION: u16 = 2;
 
-/// Kinds of records (`Snapshot`, `Group`) and of the entries in them (the others).
+/// Kinds of records (`Snapshot`, `Group`) and of the entries in them (all others).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Kind {
     Cursor = 1,
     CursorDropped = 2,
     Source = 3,
-    /// A stream: the furthest place that is known, and where each destination is that is not there.
+    /// A stream: the furthest known position, and the position of each destination that is not
+    /// there.
     Stream = 4,
     /// Streams that ended, with the totals that now include them: one record, so that the counts
-    /// can neither be lost nor doubled.
+    /// can be neither lost nor doubled.
     Fold = 5,
-    /// Everything: replaces what was replayed before. One record, so that a damaged one leaves
-    /// the generation before in force.
+    /// The full state: replaces what was replayed before. It is a single record, so that a damaged
+    /// one leaves the previous generation in effect.
     Snapshot = 6,
-    /// Streams that ended while frames of them stand in segments that are still there: frames up
-    /// to this place are dead.
+    /// Streams that ended while their frames are still in existing segments: frames up to this
+    /// location are dead.
     Ended = 7,
-    /// Everything of one flush: whole or absent, so that what is replayed is always a state that
-    /// once was (a destination that never saw a stream must not be confused with one whose first
+    /// Everything of one flush, complete or absent, so that a replayed state is always one that
+    /// existed (a destination that never saw a stream must not be confused with one whose first
     /// record of it was torn off).
     Group = 8,
-    /// The counts of a destination, as of all positions of the same record.
+    /// The counts of a destination, as of the positions in the same record.
     Book = 9,
 }
 
-/// How a stream's statement says where a destination is. Those that it does not name have settled
-/// everything up to the furthest place.
+/// How a stream's entry gives the position of a destination. Destinations that it does not list
+/// have settled everything up to the furthest position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Standing {
-    /// It is behind, and owed rows.
+    /// It is behind, and is owed rows.
     Behind = 1,
     /// It does not know the stream.
     Unknown = 2,
@@ -75,7 +76,7 @@ pub(crate) struct CursorLog {
     file: Option<Box<dyn DiskFile>>,
     salt: [u8; 8],
     len: u64,
-    /// Length right after the last rewriting.
+    /// Length right after the last rewrite.
     snapshot_len: u64,
     /// A write or sync failed: the file must not be written or synced again.
     failed: bool,
@@ -85,14 +86,14 @@ fn file_name(dir: &Path, generation: u64) -> PathBuf {
     dir.join(format!("cursors-{generation:010}.wcur"))
 }
 
-/// The number in a cursor log's file name.
+/// Returns the number in a cursor log's file name.
 pub(crate) fn generation_of(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     name.strip_prefix("cursors-")?.strip_suffix(".wcur")?.parse().ok()
 }
 
-/// Replays all logs of the directory, older before newer, into `state`, and starts a new
-/// generation. `complete` adds what is known from elsewhere before that is written.
+/// Replays all logs of the directory, oldest first, into `state`, and starts a new generation.
+/// `complete` adds what is known from elsewhere before it is written.
 pub(crate) fn recover(
     disk: &dyn Disk,
     dir: &Path,
@@ -123,21 +124,21 @@ pub(crate) fn recover(
         snapshot_len: 0,
         failed: true,
     };
-    // A full disk is no reason not to start: positions wait in memory until there is room.
+    // Start even with a full disk: positions wait in memory until there is space.
     if let Err(error) = log.rewrite(disk, &Records::snapshot(state)) {
-        tracing::error!(%error, "positions cannot be written at present");
+        tracing::error!(%error, "positions cannot be written");
         state.positions_error = Some(error.to_string());
         state.positions_since = Some(std::time::Duration::ZERO);
         return Ok(log);
     }
-    // The one before stays as a second copy; still older ones go.
+    // The previous one stays as a second copy; older ones are removed.
     for old in generations.iter().rev().skip(1) {
         let _stays_until_next_time = disk.remove(&file_name(dir, *old));
     }
     Ok(log)
 }
 
-/// Keeps a copy of a damaged log for whoever wants to look at it.
+/// Keeps a copy of a damaged log for inspection.
 fn set_aside(disk: &dyn Disk, path: &Path, state: &mut State) {
     let copied =
         record_file::read(disk, path).and_then(|bytes| record_file::set_aside(disk, path, &bytes));
@@ -149,14 +150,14 @@ fn set_aside(disk: &dyn Disk, path: &Path, state: &mut State) {
     }
 }
 
-/// Names of destinations that a segment states and the log has lost.
+/// Adds names of destinations that a segment lists but the log has lost.
 pub(crate) fn complete_names(state: &mut State, names: &[(usize, u64, String)]) {
     for (index, id, name) in names.iter().filter(|(index, ..)| *index < CURSORS_MAX) {
         name_slot(state, *index, *id, name);
     }
 }
 
-/// A slot is that of this destination, unless a later one has it.
+/// Assigns a slot to this destination, unless a later one has it.
 fn name_slot(state: &mut State, index: usize, id: u64, name: &str) {
     let cursor = cursor_slot(state, index);
     let is_next = !cursor.name.is_empty() && cursor.id < id;
@@ -186,10 +187,10 @@ fn replay(disk: &dyn Disk, path: &Path, state: &mut State) -> Result<u64, Journa
     let is_damaged = match record_file::version(header, FILE_MAGIC) {
         Some(VERSION) => false,
         Some(version) => return Err(JournalError::Version { file: path.to_owned(), version }),
-        // Unless it is the salt that is damaged, the records are as good as ever.
+        // Even then the records are intact, unless the salt itself is damaged.
         None => true,
     };
-    // A torn end is no damage.
+    // A torn end is not damage.
     let damage = record_file::replay(records, &header[8..], |payload| {
         apply(payload, state);
         Some(())
@@ -242,7 +243,7 @@ fn apply_entry(entry: &[u8], state: &mut State) {
             let last = (fields.u64(), fields.u64());
             state.ended.insert(stream, last);
         }
-        // A kind of a later release that reads this version: nothing that this one needs.
+        // A kind of a later release that can still be read by this one: it is not needed here.
         _ => {}
     }
 }
@@ -340,7 +341,7 @@ impl Records {
         });
     }
 
-    /// The record as it is written to the file with that salt.
+    /// Encodes the record for a file with that salt.
     fn encode(&self, salt: &[u8]) -> Vec<u8> {
         record_file::record(salt, |out| {
             out.push(self.kind as u8);
@@ -371,7 +372,7 @@ impl Records {
         }
     }
 
-    /// The places must be known before the streams are forgotten.
+    /// Adds ended streams, while their locations are still known.
     fn ended(&mut self, state: &State, streams: impl Iterator<Item = StreamId>) {
         for stream in streams {
             let Some((segment, offset)) = state.ended.get(&stream) else { continue };
@@ -404,7 +405,7 @@ impl Records {
         });
     }
 
-    /// Where a stream and its destinations are.
+    /// Adds the positions of a stream and its destinations.
     fn stream(&mut self, state: &State, stream: StreamId, known: &StreamState) {
         let furthest = &known.furthest;
         let lowest = |is_active: bool| {
@@ -446,7 +447,7 @@ impl Records {
         });
     }
 
-    /// Everything that changed since the last call: names, positions, ended streams.
+    /// Collects everything that changed since the last call: names, positions, ended streams.
     pub(crate) fn collect(state: &mut State) -> Self {
         let mut records = Self::new(Kind::Group);
         if std::mem::take(&mut state.names_dirty) {
@@ -471,7 +472,7 @@ impl Records {
         records
     }
 
-    /// The whole state.
+    /// Collects the whole state.
     fn snapshot(state: &State) -> Self {
         let mut all = Self::new(Kind::Snapshot);
         all.names(state);
@@ -487,7 +488,7 @@ impl Records {
     }
 }
 
-/// Every destination that is not at `furthest`.
+/// Writes every destination that is not at `furthest`.
 fn put_standings(out: &mut Vec<u8>, places: &Places, furthest: Position) {
     let is_behind = |(_, cs): &(usize, &CursorStream)| cs.committed < furthest;
     let behind = || places.iter().filter(is_behind);
@@ -507,7 +508,7 @@ fn put_standings(out: &mut Vec<u8>, places: &Places, furthest: Position) {
     }
 }
 
-/// Writes a new generation under a temporary name, makes it durable, then gives it its name.
+/// Writes a new generation under a temporary name, makes it durable, then renames it.
 fn write_generation(
     disk: &dyn Disk,
     dir: &Path,
@@ -545,21 +546,22 @@ impl CursorLog {
         written
     }
 
-    /// Whether it is time to rewrite it: mostly history, or in doubt after a failed sync.
+    /// Returns whether it should be rewritten: it is mostly history, or uncertain after a failed
+    /// sync.
     pub(crate) fn needs_rewrite(&self) -> bool {
         self.failed || self.len > CURSOR_LOG_BYTES_MIN.max(self.snapshot_len * 4)
     }
 
-    /// Starts the next generation with the records of a whole state.
+    /// Starts the next generation with the full state.
     pub(crate) fn rewrite(&mut self, disk: &dyn Disk, records: &Records) -> io::Result<()> {
-        // Until that has worked, nothing may be added to the old one: should the attempt have got
-        // as far as the new name, the old one would be taken for older than it is.
+        // Until this succeeds, nothing may be appended to the old generation: if the attempt got as
+        // far as renaming, the new generation would take precedence over such records.
         self.failed = true;
-        // Segments that were removed must stay removed: their streams may be forgotten now.
+        // Segments that were removed must stay removed, because their streams may be forgotten now.
         disk.sync_dir(&self.dir)?;
         let mut next = write_generation(disk, &self.dir, self.generation + 1, records)?;
         std::mem::swap(self, &mut next);
-        // The generation before stays as a second copy until the one after it is written.
+        // The previous generation stays as a second copy until the next one is written.
         if let Some(old) = self.generation.checked_sub(2) {
             let _gone_already = disk.remove(&file_name(&self.dir, old));
         }
@@ -567,12 +569,12 @@ impl CursorLog {
     }
 }
 
-/// A snapshot for [`CursorLog::rewrite`], taken under the lock.
+/// Takes a snapshot for [`CursorLog::rewrite`]; called with the lock held.
 pub(crate) fn snapshot(state: &State) -> Records {
     Records::snapshot(state)
 }
 
-/// After replay: what is committed is everything that a cursor has settled, and nothing is in flight.
+/// Resets the totals after replay: exactly what is committed is settled, and nothing is in flight.
 fn settle_totals(state: &mut State) {
     for cursor in &mut state.cursors {
         cursor.committed_book.routed = cursor.committed_book.settled();

@@ -1,8 +1,7 @@
-//! The fields of which records of the cursor log and the index of a segment are made: numbers,
-//! little-endian, and bytes with their length in front.
+//! The fields that make up records of the cursor log and segment indexes: numbers, little-endian,
+//! and length-prefixed bytes.
 //!
-//! Invariant: reading never fails and never panics, whatever the bytes; what reads them knows by a
-//! checksum that they are whole.
+//! Invariant: reading never fails or panics, whatever the bytes; callers verify a checksum first.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use weir_model::{Position, SourceBook};
 
 use crate::state::CommitTail;
 
-/// Reads fields; every getter gives a default once the record is exhausted.
+/// Reads fields; every getter returns a default once the record is exhausted.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -29,7 +28,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn u32(&mut self) -> u32 {
         u32::from_le_bytes(self.array())
     }
-    /// How many entries follow: never more than there are bytes for.
+    /// Returns the number of entries that follow, at most as many as there are bytes.
     pub(crate) fn count(&mut self) -> u32 {
         let count = self.u32() as usize;
         count.min(self.0.len()) as u32
@@ -52,7 +51,7 @@ pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// A place of a stream with what a commit there persists: what [`Fields::tail`] reads.
+/// Writes a position of a stream with what a commit there persists, as read by [`Fields::tail`].
 pub(crate) fn put_tail(out: &mut Vec<u8>, tail: &CommitTail) {
     put_u32(out, tail.end.epoch);
     out.extend_from_slice(&tail.end.offset.to_le_bytes());
@@ -60,13 +59,13 @@ pub(crate) fn put_tail(out: &mut Vec<u8>, tail: &CommitTail) {
     put_bytes(out, &tail.state);
 }
 
-/// Bytes with their length in front.
+/// Writes length-prefixed bytes.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_u32(out, bytes.len() as u32);
     out.extend_from_slice(bytes);
 }
 
-/// As [`put_bytes`], of what `encode` adds.
+/// Like [`put_bytes`], for the bytes that `encode` appends.
 pub(crate) fn put_encoded(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     put_u32(out, 0);

@@ -1,10 +1,10 @@
-//! The index that closes a segment: which frames it holds, for whom, and how far its streams were.
-//! Format: `docs/internals/journal.md`.
+//! The index that closes a segment: which frames it contains, for which destinations, and up to
+//! which position its streams were known. Format: `docs/internals/journal.md`.
 //!
-//! Invariants: it is written behind frames that were flushed, and flushed itself before any space
-//! of its segment is given back. So a frame that it names and that is not there was given back, or
-//! is damaged; and what it held can be counted without it. Its checksum covers the segment's salt:
-//! nothing that some log says can pass for one.
+//! Invariants: it is written after frames that were flushed, and is flushed itself before any space
+//! of its segment is freed. So a frame that it lists but that is missing was freed or is damaged,
+//! and what it contained can be counted without it. The checksum covers the segment's salt, so no
+//! logged content can pass for an index.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,12 +21,12 @@ const MAGIC: [u8; 4] = *b"WIDX";
 /// Checksum, length and magic.
 const END_LEN: usize = 12;
 const FLAG_REPEATABLE: u8 = 1;
-/// Book and state at the end of the frame stand in its entry.
+/// The entry includes the book and state at the end of the frame.
 const FLAG_TAIL: u8 = 2;
-/// Larger states stay in their frames: the index is to be read whole at the start.
+/// Larger states stay in their frames: the whole index must be read at the start.
 const STATE_BYTES_MAX: usize = 1024;
 
-/// What is known of a frame beside its place: enough to recognise it wherever it stands.
+/// What is known about a frame besides its location: enough to recognize it anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FrameKey {
     pub(crate) stream: StreamId,
@@ -46,22 +46,22 @@ impl FrameKey {
     }
 }
 
-/// One frame in the index of its segment.
+/// A frame in the index of its segment.
 #[derive(Debug, Clone)]
 pub(crate) struct IndexEntry {
     pub(crate) location: Location,
     pub(crate) key: FrameKey,
     pub(crate) repeatable: bool,
-    /// Records in it.
+    /// Number of records in it.
     pub(crate) records: u64,
-    /// What a commit at its end persists, unless that is large: then it stands in the frame alone.
+    /// What a commit at its end persists, unless that is large: then only the frame contains it.
     pub(crate) tail: Option<Arc<CommitTail>>,
-    /// Records for each destination that gets any.
+    /// Number of records for each destination that gets any.
     pub(crate) routed: Vec<(usize, u64)>,
     pub(crate) keys: Vec<u64>,
 }
 
-/// The last that a segment says of a stream.
+/// The last statement of a segment about a stream.
 #[derive(Debug, Clone)]
 pub(crate) struct StreamEnd {
     pub(crate) source: SourceId,
@@ -69,17 +69,18 @@ pub(crate) struct StreamEnd {
     pub(crate) tail: Arc<CommitTail>,
 }
 
-/// The index of one segment.
+/// The index of a segment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SegmentIndex {
-    /// What a release must know to read the frames: they are not looked at where the index will do.
+    /// The features a release must support to read the frames, which are not read where the index
+    /// suffices.
     pub(crate) features: FrameFeatures,
     pub(crate) entries: Vec<IndexEntry>,
     pub(crate) streams: BTreeMap<StreamId, StreamEnd>,
 }
 
 impl SegmentIndex {
-    /// Adds a frame that stands behind all others, with what a commit at its end persists.
+    /// Adds a frame that is located after all others, with what a commit at its end persists.
     pub(crate) fn add(&mut self, location: Location, batch: &Batch, tail: Arc<CommitTail>) {
         let header = batch.header();
         self.features.add(header);
@@ -99,14 +100,14 @@ impl SegmentIndex {
         }
     }
 
-    /// Frames that carry the key.
+    /// Returns the frames that carry the key.
     pub(crate) fn with_key(&self, key: u64) -> Vec<Location> {
         let has_key = |entry: &&IndexEntry| entry.keys.contains(&key);
         self.entries.iter().filter(has_key).map(|entry| entry.location).collect()
     }
 
-    /// As it ends the segment with that salt. Its length and the magic stand last, so that it is
-    /// found from the end of the file.
+    /// Encodes the index that ends the segment with that salt. Its length and the magic come last,
+    /// so that it can be found from the end of the file.
     pub(crate) fn encode(&self, salt: [u8; SALT_LEN]) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.entries.len() * 64 + self.streams.len() * 96 + 24);
         out.extend_from_slice(&self.features.to_bytes());
@@ -196,8 +197,8 @@ fn checksum(salt: [u8; SALT_LEN], bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&salt), bytes)
 }
 
-/// The index at the end of a closed segment and the offset at which it begins, when there is a
-/// whole one.
+/// Reads the index at the end of a closed segment, and the offset at which it starts, if there is
+/// an intact one.
 pub(crate) fn read(
     file: &dyn DiskFile,
     segment: u64,

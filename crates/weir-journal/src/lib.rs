@@ -1,12 +1,12 @@
-//! The journal: the only buffer in weir. Sources append batches, destinations read with cursors.
+//! The journal: the only buffer in weir. Sources append batches, destinations read them with
+//! cursors.
 //!
-//! It knows frames, positions and books; it does not know what a log is. A memory ring stands in
-//! front of checksummed segment files; a batch reaches the disk when its source cannot repeat it,
-//! or when a destination falls behind the ring. Positions, states and books are persisted in one
-//! log. See `docs/internals/journal.md` for the files and the recovery rules.
+//! It handles frames, positions and books, and has no knowledge of logs. A memory ring precedes
+//! checksummed segment files; a batch is written to disk when its source cannot repeat it, or when
+//! a destination falls behind the ring. Positions, states and books are persisted in one log. See
+//! `docs/internals/journal.md` for the files and the recovery rules.
 //!
-//! Reading order: [`spec`](JournalConfig), `state` (what is decided), `writer` (what is done),
-//! `recovery`.
+//! Reading order: [`spec`](JournalConfig), `state` (decisions), `writer` (actions), `recovery`.
 #![forbid(unsafe_code)]
 
 mod cursor;
@@ -35,13 +35,13 @@ pub use subscriber::{Next, Subscriber};
 use state::State;
 use subscriber::SubscriberQueue;
 
-/// What all handles share.
+/// State shared by all handles.
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
     /// Wakes the writer.
     work: Condvar,
-    /// Positions have become durable.
+    /// Signalled when positions have become durable.
     flushed: Condvar,
     clock: Arc<dyn Clock>,
 }
@@ -51,8 +51,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state; wakes the writer when that gave it something to do, and the sources when
-    /// that made room. They are woken once the lock is free: their first step is to take it.
+    /// Changes the state. Wakes the writer if that gave it something to do, and the sources if that
+    /// made room. They are woken after the lock is released, because they take it first.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let before = state.work_signature();
@@ -69,7 +69,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Waits until everything committed so far is durable, or says why it is not.
+    /// Waits until everything committed so far is durable, or returns why it is not.
     pub(crate) fn flush(&self) -> Result<(), String> {
         let mut state = self.lock();
         let waits_for_the_next = state.positions_since.is_some()
@@ -95,7 +95,7 @@ pub struct Journal {
     writer: Arc<WriterThread>,
 }
 
-/// The writer thread; asked to end when the last handle of the journal goes.
+/// The writer thread; told to end when the last handle of the journal is dropped.
 #[derive(Debug)]
 struct WriterThread {
     shared: Arc<Shared>,
@@ -108,12 +108,12 @@ impl WriterThread {
     }
 }
 
-/// What does all of a journal's writing, one step at a time.
+/// Performs all writing of a journal, one step at a time.
 #[derive(Debug)]
 pub struct JournalWriter(writer::Writer);
 
 impl JournalWriter {
-    /// Does the next thing that is due now.
+    /// Performs the next step that is due.
     pub fn step(&mut self) -> Step {
         self.0.step()
     }
@@ -136,7 +136,7 @@ pub struct IndexedFrame {
 }
 
 impl IndexedFrame {
-    /// Reads the frame; `None` when it was given up in the meantime: every destination has it.
+    /// Reads the frame; `None` when it was freed in the meantime because every destination has it.
     pub fn read(&self) -> Option<Batch> {
         segment::read_frame(&*self.file, self.location).ok()
     }
@@ -147,7 +147,7 @@ impl IndexedFrame {
 pub struct AppendTicket(Option<tokio::sync::oneshot::Receiver<Result<(), RefusedReason>>>);
 
 impl AppendTicket {
-    /// Waits for stable storage. An error says that the disk failed: the batch may be lost in a
+    /// Waits for stable storage. An error means that the disk failed: the batch may be lost in a
     /// crash and must not be acknowledged.
     pub async fn durable(self) -> Result<(), RefusedReason> {
         match self.0 {
@@ -158,7 +158,7 @@ impl AppendTicket {
 }
 
 impl Journal {
-    /// Opens or creates a journal, recovers what is there and starts its writer thread.
+    /// Opens or creates a journal, recovers its content and starts its writer thread.
     pub fn open(
         config: JournalConfig,
         disk: Arc<dyn Disk>,
@@ -174,9 +174,9 @@ impl Journal {
         Ok(journal)
     }
 
-    /// As [`Self::open`], without the thread: nothing reaches the disk but by the steps of the
-    /// writer, so that a test can put anything between any two of them. [`Self::flush`] must not
-    /// be called (it would wait for ever), and [`Self::shutdown`] leaves the last steps to do.
+    /// Like [`Self::open`], without the thread: nothing is written to disk except by steps of the
+    /// writer, so that a test can place anything between two of them. [`Self::flush`] must not be
+    /// called (it would wait forever), and [`Self::shutdown`] leaves the last steps to the caller.
     pub fn open_with_writer(
         config: JournalConfig,
         disk: Arc<dyn Disk>,
@@ -195,8 +195,8 @@ impl Journal {
         Ok((Self { shared, writer: Arc::new(thread) }, JournalWriter(writer)))
     }
 
-    /// Registers a required destination, or finds its cursor again. A new destination starts at
-    /// now: with what is appended from here on.
+    /// Registers a required destination, or finds its cursor again. A new destination starts with
+    /// what is appended from now on.
     pub fn cursor(&self, spec: CursorSpec) -> Result<Cursor, JournalError> {
         let now = self.shared.clock.monotonic();
         let index = self.shared.change(|state| {
@@ -211,14 +211,15 @@ impl Journal {
         Ok(Cursor { shared: self.shared.clone(), index })
     }
 
-    /// Drops the cursor of a destination that is no longer configured; its undelivered records
-    /// are counted as discarded. False when there is no such inactive cursor.
+    /// Drops the cursor of a destination that is no longer configured; its undelivered records are
+    /// counted as discarded. Returns false when there is no such inactive cursor.
     pub fn drop_cursor(&self, name: &str) -> bool {
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| state.drop_cursor(name, now))
     }
 
-    /// Names a source for the ledger. True when the data directory has not seen it before.
+    /// Registers the name of a source for the ledger. Returns true when it is new to the data
+    /// directory.
     pub fn register_source(&self, name: &str) -> bool {
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| {
@@ -231,58 +232,57 @@ impl Journal {
         })
     }
 
-    /// Streams of a source that the journal remembers.
+    /// Returns the streams of a source that the journal knows.
     pub fn known_streams(&self, source: SourceId) -> Vec<KnownStream> {
         self.shared.lock().known_streams(source)
     }
 
-    /// Opens a stream: tells its source where to read on. Frames of the stream that were recovered
-    /// from disk and that the source will read again are dropped; others are released.
+    /// Opens a stream and returns where its source resumes reading. Recovered frames of the stream
+    /// that the source will read again are dropped; the others are released.
     pub fn open_stream(&self, spec: &StreamSpec<'_>) -> ResumePoint {
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| state.open_stream(spec, now))
     }
 
-    /// Called once every source has opened the streams that it found: recovered frames of streams
-    /// that nobody opened (their files are gone) are released to the destinations.
+    /// Releases the recovered frames of streams that no source opened (their files are gone) to the
+    /// destinations. Call this once every source has opened the streams that it found.
     pub fn release_unclaimed(&self) {
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| state.release_unclaimed(now));
     }
 
-    /// Ends a stream: nothing more will be appended to it. When every destination has committed
-    /// it, its counts fold into its source's and the journal forgets it.
+    /// Ends a stream: nothing more will be appended to it. When every destination has committed it,
+    /// its counts are folded into its source's and the journal forgets it.
     pub fn close_stream(&self, stream: StreamId) {
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| state.close_stream(stream, now));
     }
 
-    /// The source cannot read on in the stream's present content: it was cut, or is gone. Rows that
-    /// an earlier run had read, that some destination is still owed and that were not appended again
-    /// are counted as discarded for it. Returns the place behind which the source goes on, when an
-    /// earlier run was further than this one: its counts are those that hold there.
+    /// Reports that the source cannot continue in the stream's current content, because it was
+    /// truncated or is gone. Rows that an earlier run had read, that some destination is still owed
+    /// and that were not appended again are counted as discarded for it. Returns the position after
+    /// which the source continues, with its counts, if an earlier run was further than this one.
     pub fn skip_to_furthest(&self, stream: StreamId) -> Option<ResumePoint> {
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| state.skip_to_furthest(stream, now))
     }
 
-    /// The stream cannot be read again any more (its file was unlinked): what is not yet
-    /// acknowledged goes to disk.
+    /// Reports that the stream can no longer be read again (its file was unlinked): everything that
+    /// is not acknowledged yet is written to disk.
     pub fn persist_stream(&self, stream: StreamId) {
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| state.persist_stream(stream, now));
     }
 
-    /// Appends a batch. Never waits: a refused batch comes back, and `on_room` wakes when it is
-    /// worth trying again.
+    /// Appends a batch. Never waits: a refused batch is returned, and `on_room` wakes the source
+    /// when it is worth retrying.
     pub fn append(&self, batch: Batch, policy: WritePolicy) -> Result<AppendTicket, Refused> {
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| state.append(batch, policy, now)).map(AppendTicket)
     }
 
-    /// Appends batches of one stream that follow each other: all of them, or none. Never waits; as
-    /// [`Self::append`] otherwise. A crash before the last ticket has resolved may leave the first
-    /// ones.
+    /// Appends consecutive batches of one stream: all of them, or none. Never waits; otherwise like
+    /// [`Self::append`]. A crash before the last ticket has resolved may leave only the first ones.
     pub fn append_all(
         &self,
         batches: Vec<Batch>,
@@ -293,7 +293,7 @@ impl Journal {
         Ok(tickets.into_iter().map(AppendTicket).collect())
     }
 
-    /// Wakes this descriptor whenever room has been made after a refusal.
+    /// Wakes this descriptor whenever room has become available after a refusal.
     pub fn on_room(&self, wake: WakeFd) {
         self.shared.change(|state| {
             let wakes = state.room_wakes.iter().cloned().chain([wake]);
@@ -301,7 +301,7 @@ impl Journal {
         });
     }
 
-    /// An optional reader with a backlog of at most `backlog_bytes`.
+    /// Creates an optional reader with a backlog of at most `backlog_bytes`.
     pub fn subscribe(&self, backlog_bytes: u64) -> Subscriber {
         let queue = SubscriberQueue::new(backlog_bytes);
         let mut state = self.shared.lock();
@@ -312,8 +312,8 @@ impl Journal {
         Subscriber(queue)
     }
 
-    /// Frames on disk that carry the key, in the order in which they were written: from the
-    /// indexes of closed segments, and the one in the making.
+    /// Returns the frames on disk that carry the key, in the order in which they were written, from
+    /// the indexes of closed segments and the current one.
     pub fn frames_with_key(&self, key: u64) -> Vec<IndexedFrame> {
         let segments: Vec<_> = {
             let state = self.shared.lock();
@@ -333,7 +333,7 @@ impl Journal {
         frames
     }
 
-    /// The books of this moment.
+    /// Returns the current ledger.
     pub fn ledger(&self) -> Ledger {
         let state = self.shared.lock();
         let now = self.shared.clock.monotonic();
@@ -347,16 +347,17 @@ impl Journal {
 
     /// Waits until everything committed so far is durable, or the disk has failed.
     pub fn flush(&self) {
-        // Whoever wants to know why looks at the ledger.
+        // The reason for a failure is in the ledger.
         let _ = self.shared.flush();
     }
 
-    /// No further appends; cursors drain what is left (`ready` returns at once).
+    /// Allows no further appends; cursors drain what is left (`ready` returns immediately).
     pub fn close(&self) {
         self.shared.lock().close();
     }
 
-    /// Flushes positions and segments, ends the writer thread. Call after the cursors are done.
+    /// Flushes positions and segments, and ends the writer thread. Call this after the cursors are
+    /// done.
     pub fn shutdown(&self) {
         self.close();
         self.shared.change(|state| state.stopping = true);

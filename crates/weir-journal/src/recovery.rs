@@ -1,8 +1,8 @@
 //! Opening a data directory: the lock, the cursor log, every segment.
 //!
-//! Weir always starts: damaged bytes are copied aside, counted and reported, and everything
-//! around them is delivered. The one thing that stops it is a format version that it does not
-//! know, of a file or of a frame in it; such a file is left untouched.
+//! Weir always starts: damaged bytes are copied aside, counted and reported, and everything around
+//! them is delivered. The only exception is an unsupported format version of a file or of a frame
+//! in it; such a file is left untouched.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -20,7 +20,7 @@ use crate::segment::{self, Opening};
 use crate::spec::JournalError;
 use crate::state::{CommitTail, Location, RecoveredFrame, SegmentState, State};
 
-/// What opening leaves behind for the writer.
+/// What opening passes on to the writer.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) cursor_log: CursorLog,
@@ -28,7 +28,8 @@ pub(crate) struct Opened {
     pub(crate) lock: Lock,
 }
 
-/// Held as long as the journal lives; while its name leads to it, the directory is the journal's.
+/// Held as long as the journal exists; as long as its name refers to it, the directory belongs to
+/// the journal.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: Box<dyn DiskFile>,
@@ -36,8 +37,8 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// An error when somebody has removed or replaced the directory: what is written to it then is
-    /// gone, or belongs to another process.
+    /// Returns an error if the directory was removed or replaced: anything written to it would be
+    /// lost, or belong to another process.
     pub(crate) fn check(&self) -> io::Result<()> {
         segment::in_place(&*self.file, &self.path)
     }
@@ -55,7 +56,7 @@ pub(crate) fn open(disk: &dyn Disk, state: &mut State) -> Result<Opened, Journal
     let files = disk.list(&dir).map_err(io_error("cannot read", &dir))?;
     let mut ids: Vec<u64> = files.iter().filter_map(|p| segment::id_of(p)).collect();
     ids.sort_unstable();
-    // Every version is looked at before anything is written.
+    // Check every version before anything is written.
     let openings = ids
         .iter()
         .map(|id| Ok((*id, read_opening(disk, &segment::file_name(&dir, *id))?)))
@@ -100,15 +101,15 @@ fn read_opening(disk: &dyn Disk, path: &Path) -> Result<Opening, JournalError> {
     segment::read_opening(&*file, path)
 }
 
-/// One segment while it is recovered.
+/// A segment during recovery.
 struct Found<'a> {
     disk: &'a dyn Disk,
     path: PathBuf,
     id: u64,
     opening: &'a Opening,
-    /// Nothing was written behind it: its end may be torn.
+    /// Nothing was written after it: its end may be torn.
     is_newest: bool,
-    /// The cursor log is whole: what it does not know was never given back.
+    /// The cursor log is intact: space that it does not mention was never freed.
     is_log_whole: bool,
 }
 
@@ -134,7 +135,7 @@ impl Found<'_> {
             return Err(JournalError::Unknown { file: self.path.clone(), offset, error });
         }
         if !self.is_newest && scan.index.is_none() {
-            // It was closed, or given up after an error: this is not the end of what was written.
+            // It was closed, or abandoned after an error: this is not the end of what was written.
             scan.damaged.extend(scan.torn.take());
             scan.torn_bytes = 0;
         }
@@ -181,10 +182,10 @@ impl Found<'_> {
         Ok(())
     }
 
-    /// The index, when it will do without looking at every byte: the log and the head of the segment
-    /// are whole, nothing came or went between the frames, this release knows all that is in them,
-    /// and those that their source would read again are there. Whether the others are is seen when
-    /// they are taken.
+    /// Returns the index if it is sufficient without reading every byte: the log and the header of
+    /// the segment are intact, no bytes were added or lost between the frames, this release
+    /// supports everything in them, and those that their source would read again are present.
+    /// Whether the others are present is checked when they are taken.
     fn index_alone(&self, file: &dyn DiskFile, state: &State) -> io::Result<Option<SegmentIndex>> {
         if !self.is_log_whole || self.opening.names.is_empty() {
             return Ok(None);
@@ -225,9 +226,9 @@ impl Found<'_> {
         is_dead(here, entry.repeatable, &routed, state)
     }
 
-    /// What the index says of the frames is all that is needed until they are taken. A segment without
-    /// any that is needed goes as all others do: should its removal not last, it is known that its
-    /// frames are dead.
+    /// Recovers the frames from the index, which contains everything needed until they are taken. A
+    /// segment without any needed frame is removed like all others: if its removal is undone by a
+    /// crash, its frames are known to be dead.
     fn recover_by_index(&self, file: Box<dyn DiskFile>, index: SegmentIndex, state: &mut State) {
         let names = self.opening.names.iter().map(|(index, ..)| *index).collect();
         let len = file.len().unwrap_or_default();
@@ -250,7 +251,7 @@ impl Found<'_> {
         }
     }
 
-    /// A frame as the index describes it.
+    /// Describes a frame from its index entry.
     fn indexed(
         &self,
         entry: &IndexEntry,
@@ -273,8 +274,8 @@ impl Found<'_> {
         }
     }
 
-    /// Frames that the index names, that some destination still needs and that are not there. Zeros
-    /// where nobody needs a frame any more are space that was given back.
+    /// Returns frames that the index lists and some destination still needs, but that are missing.
+    /// Zeros in place of a frame that is no longer needed are freed space.
     fn missing(&self, scan: &Scan, state: &mut State) -> Vec<(StreamId, RecoveredFrame)> {
         let mut missing = Vec::new();
         let Some(index) = &scan.index else { return missing };
@@ -291,7 +292,7 @@ impl Found<'_> {
             if is_dead(here, entry.repeatable, &routed, state) || routed.iter().any(is_given_back) {
                 continue;
             }
-            // Of a frame in the midst of others only its end is known. What follows knows more.
+            // Of a frame among others only its end is known. A later one provides more.
             let last = tails.get(&stream).cloned().unwrap_or_default();
             let tail = if end.tail.end == entry.key.end {
                 end.tail.clone()
@@ -300,7 +301,7 @@ impl Found<'_> {
                 Arc::new(CommitTail { end: entry.key.end, book, state })
             };
             tails.insert(stream, tail.clone());
-            // The source of frames that it can read again may have been told to do so.
+            // The source of a repeatable frame may have been told to read it again.
             let is_doubtful = *is_zero && entry.repeatable;
             if *is_zero && !is_doubtful {
                 state.recovery.damaged_bytes += u64::from(entry.key.len);
@@ -312,8 +313,8 @@ impl Found<'_> {
         missing
     }
 
-    /// A segment without anything that is needed goes, unless nothing explains why it is empty: then
-    /// it is set aside as it is.
+    /// Removes a segment without anything that is needed, unless its emptiness is unexplained: then
+    /// it is set aside unchanged.
     fn end_empty(&self, file: &dyn DiskFile, len: u64, scan: &Scan, state: &mut State) {
         let is_being_begun = self.is_newest && len <= BEGINNING_BYTES_MAX;
         let is_header_only = self.opening.frames_at > 0 && len <= self.opening.frames_at;
@@ -334,17 +335,17 @@ impl Found<'_> {
         let moved = moved.and_then(|()| self.disk.sync_dir(&state.config.dir));
         match moved {
             Ok(()) => {
-                tracing::warn!(aside = %aside.display(), len, "a journal segment holds nothing that can be read; it was set aside");
+                tracing::warn!(aside = %aside.display(), len, "journal segment without readable content was set aside");
                 state.recovery.set_aside.push(aside.display().to_string());
             }
             Err(error) => {
-                tracing::warn!(path = %self.path.display(), %error, "an unreadable segment could not be set aside; it stays");
+                tracing::warn!(path = %self.path.display(), %error, "an unreadable segment could not be set aside");
             }
         }
     }
 
-    /// Gives a segment that was open when the machine stopped its proper end, so that the next start
-    /// does not take its torn end for damage.
+    /// Properly ends a segment that was open when the machine stopped, so that the next start does
+    /// not take its torn end for damage.
     fn close_torn(&self, segment: &mut SegmentState, scan: &Scan, frames: &[(Location, Batch)]) {
         let mut index = SegmentIndex::default();
         for (location, batch) in frames {
@@ -357,14 +358,14 @@ impl Found<'_> {
             .and_then(|()| file.write_all_at(&mut [IoSlice::new(&encoded)], scan.end))
             .and_then(|()| file.sync_data());
         if let Err(error) = &closed {
-            tracing::warn!(path = %self.path.display(), %error, "a segment could not be closed; the next start tries again");
+            tracing::warn!(path = %self.path.display(), %error, "a segment could not be closed; the next start retries");
         }
         segment.is_indexed = closed.is_ok();
         segment.len = segment.file.len().unwrap_or(scan.end);
     }
 
-    /// Copies damaged ranges, and what is cut off, to `.bad` files beside the segment. False when
-    /// that failed: then the segment must stay as it is.
+    /// Copies damaged ranges, and what is cut off, to `.bad` files next to the segment. Returns
+    /// false if that failed: then the segment must stay as it is.
     fn report_damage(&self, file: &dyn DiskFile, scan: &Scan, state: &mut State) -> bool {
         state.recovery.torn_bytes += scan.torn_bytes;
         let mut all_safe = true;
@@ -393,8 +394,8 @@ impl Found<'_> {
     }
 }
 
-/// The name says where the bytes come from, so that the same damage is copied only once however
-/// often weir starts.
+/// Copies a byte range to a `.bad` file whose name contains the origin of the bytes, so that the
+/// same damage is copied only once however often weir starts.
 fn copy_aside(
     disk: &dyn Disk,
     file: &dyn DiskFile,
@@ -422,8 +423,8 @@ fn copy_aside(
     aside.parent().map_or(Ok(()), |dir| disk.sync_dir(dir))
 }
 
-/// Whether nobody needs a frame any more: its stream ended behind it, it was given up, or every
-/// destination that it is routed to has committed its end.
+/// Returns whether a frame is no longer needed: its stream ended after it, it was given up, or
+/// every destination that it is routed to has committed its end.
 fn is_dead(
     (stream, end, location): (StreamId, Position, Location),
     repeatable: bool,
@@ -440,7 +441,7 @@ fn is_dead(
     is_ended || is_given_up() || !routed.iter().any(is_wanted)
 }
 
-/// Leaves out destinations that were dropped, also those whose slots are in use again.
+/// Removes destinations that were dropped, even if their slots are in use again.
 fn keep_meant(routed: &mut Vec<(usize, u64)>, opening: &Opening, state: &State) {
     let is_meant = |(index, _): &(usize, u64)| {
         let cursor = state.cursors.get(*index).filter(|cursor| !cursor.dropped);
@@ -449,7 +450,7 @@ fn keep_meant(routed: &mut Vec<(usize, u64)>, opening: &Opening, state: &State) 
     routed.retain(is_meant);
 }
 
-/// A frame of the stream stands here, or stood here before its space was given back.
+/// Records that a frame of the stream is here, or was here before its space was freed.
 fn note_last_frame(stream: StreamId, location: Location, state: &mut State) {
     let here = (location.segment, location.offset);
     let is_ended = state.ended.get(&stream).is_some_and(|last| here <= *last);
@@ -458,8 +459,9 @@ fn note_last_frame(stream: StreamId, location: Location, state: &mut State) {
     }
 }
 
-/// A frame whose space was given back is still in the index, and so will be at the next start: once
-/// its stream is forgotten, it must be known to be dead like one that is there.
+/// Records frames whose space was freed. They are still in the index, and will be at the next
+/// start: once their stream is forgotten, they must be known to be dead like those that are
+/// present.
 fn note_last_frames(scan: &Scan, state: &mut State) {
     for entry in scan.index.iter().flat_map(|index| &index.entries) {
         note_last_frame(entry.key.stream, entry.location, state);
@@ -484,7 +486,7 @@ fn recover_frame(
     state.recovered.entry(stream).or_default().push(frame);
 }
 
-/// What a missing frame held may stand in others, too: what was in doubt was written again.
+/// Removes missing frames whose content is in other frames too: uncertain writes were repeated.
 fn forget_missing_copies(state: &mut State) {
     for frames in state.recovered.values_mut() {
         if frames.iter().all(|frame| frame.missing.is_none()) {
@@ -510,8 +512,8 @@ fn forget_missing_copies(state: &mut State) {
     }
 }
 
-/// Frames are sorted by position; those of which a part may be skipped (a position was committed
-/// inside, or they overlap an earlier frame) get the exact positions of their records.
+/// Sorts frames by position. Those of which a part may be skipped (a position was committed inside,
+/// or they overlap an earlier frame) get the exact positions of their records.
 fn load_partial_positions(state: &mut State) {
     let committed: HashMap<StreamId, Vec<Position>> = state
         .recovered

@@ -1,11 +1,11 @@
-//! Finding the frames of a segment, whatever happened to it.
+//! Finds the frames of a segment, whatever happened to it.
 //!
-//! Invariants: a frame is believed only when its header is plausible and its checksum right; in a
-//! segment with a whole index, only when the index names it, too, wherever it stands. What lies
-//! between frames is searched at every byte. A whole frame of another release, where a frame is
-//! expected, is no damage: it ends the scan. However hostile the content, the work is linear in
-//! the length of the file: checksums of candidates are differences of the checksums of prefixes,
-//! which are computed once.
+//! Invariants: a frame is accepted only if its header is plausible and its checksum correct, and,
+//! in a segment with an intact index, only if the index lists it, wherever it is located. Bytes
+//! between frames are searched at every offset. An intact frame of another release, where a frame
+//! is expected, is not damage: it ends the scan. However hostile the content, the work is linear in
+//! the length of the file: the checksums of candidates are differences of prefix checksums, which
+//! are computed once.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,30 +18,30 @@ use crate::index::{self, FrameKey, IndexEntry, SegmentIndex};
 use crate::segment::{Opening, is_damage};
 use crate::state::Location;
 
-/// What a scan found in a segment.
+/// The result of scanning a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     /// Ranges that are neither frames nor zeros.
     pub(crate) damaged: Vec<(u64, u64)>,
-    /// End of the last whole frame.
+    /// End of the last intact frame.
     pub(crate) end: u64,
-    /// Bytes behind it that were being written when the machine stopped: nobody was told that
-    /// they were safe. A segment that was closed has none.
+    /// Number of bytes after it that were being written when the machine stopped, and were never
+    /// confirmed as safe. A closed segment has none.
     pub(crate) torn_bytes: u64,
     /// The part of them that is not zero.
     pub(crate) torn: Option<(u64, u64)>,
-    /// Where a whole frame stands that this release does not know, and what it does not know. Then
-    /// nothing else here says anything.
+    /// Offset of an intact frame that this release does not support, and the reason. In that case
+    /// all other fields are meaningless.
     pub(crate) unknown: Option<(u64, FrameError)>,
-    /// It ends with a whole index: this one.
+    /// The intact index at its end.
     pub(crate) index: Option<SegmentIndex>,
-    /// Frames that the index names and that are not there; with true where zeros stand instead.
+    /// Frames that the index lists but that are missing; true if there are zeros instead.
     pub(crate) missing: Vec<(IndexEntry, bool)>,
-    /// Bytes that went through a checksum, and headers that were looked at.
+    /// Number of bytes checksummed, and of headers examined.
     pub(crate) work: u64,
 }
 
-/// Looks for all frames of a segment; `found` gets each whole one.
+/// Finds all frames of a segment; `found` receives each intact one.
 pub(crate) fn scan(
     file: &dyn DiskFile,
     id: u64,
@@ -74,9 +74,9 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Frames follow each other. Behind damage, the next place is where the damaged frame says it
-    /// ends, if there is one (so that nothing inside it, which is what some log says, is taken for
-    /// a frame), else the next byte where a whole one stands.
+    /// Scans consecutive frames. After damage, scanning continues at the end stated by the damaged
+    /// frame, if a frame is there (so that nothing inside it, which is logged content, is taken for
+    /// a frame), otherwise at the next offset with an intact frame.
     fn without_index(
         &mut self,
         start: u64,
@@ -85,7 +85,8 @@ impl Search<'_> {
         let end = self.window.end;
         let mut at = start;
         while at < end {
-            // Nothing below goes back in the file: that would be read again and again.
+            // The code below must not go back in the file, which would read the same data
+            // repeatedly.
             self.window.load(at, LOOK_AHEAD_BYTES)?;
             let mut next = self.window.frame_at(at, |_| true)?.map(|batch| (at, batch));
             if next.is_none() {
@@ -127,14 +128,14 @@ impl Search<'_> {
         self.window.find(at + 1, self.window.end, |_| true)
     }
 
-    /// A whole frame of another release stands here, and is noted.
+    /// Returns whether an intact frame of another release is here, and records it.
     fn is_unknown(&mut self, at: u64) -> io::Result<bool> {
         let unknown = self.window.unknown_at(at)?;
         self.scan.unknown = unknown.map(|error| (at, error));
         Ok(self.scan.unknown.is_some())
     }
 
-    /// Frames stand where the index says, or were moved by bytes that came or went.
+    /// Scans frames at the offsets in the index, or shifted by bytes that were added or lost.
     fn by_index(
         &mut self,
         index: &SegmentIndex,
@@ -176,7 +177,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Looks for frames of the index in a range that holds none where it should.
+    /// Searches for frames of the index in a range that has none where they should be.
     fn search_gap(
         &mut self,
         from: u64,
@@ -209,22 +210,22 @@ impl Search<'_> {
     }
 }
 
-/// Reads a file in large pieces, forward, and knows the checksum of any range in a piece.
+/// Reads a file in large pieces, forward, and computes the checksum of any range in a piece.
 struct Window<'a> {
     file: &'a dyn DiskFile,
     end: u64,
     start: u64,
     buf: Vec<u8>,
-    /// Checksums of the prefixes of `buf`, one for every `SUM_STEP` bytes, as far as needed yet.
+    /// Checksums of the prefixes of `buf`, one every `SUM_STEP` bytes, computed as needed.
     sums: Vec<u32>,
     work: u64,
 }
 
 const WINDOW_BYTES: u64 = 4 * 1024 * 1024;
-/// Damaged frames in a row whose stated lengths are followed.
+/// Number of consecutive damaged frames whose stated lengths are followed.
 const STATED_MAX: u64 = 2;
 const LOOK_AHEAD_BYTES: u64 = (STATED_MAX + 1) * FRAME_BYTES_MAX as u64;
-/// Every checksum of a candidate costs twice so many bytes at most.
+/// The checksum of a candidate costs at most twice this many bytes.
 const SUM_STEP: usize = 64;
 const FRAME_MAGIC: [u8; 4] = *b"WFRM";
 
@@ -233,8 +234,8 @@ impl<'a> Window<'a> {
         Self { file, end, start: 0, buf: Vec::new(), sums: Vec::new(), work: 0 }
     }
 
-    /// Has the window hold `len` bytes at `at`, as far as the file goes; returns the index of that
-    /// place in `buf`.
+    /// Loads `len` bytes at `at`, as far as the file goes; returns the index of that offset in
+    /// `buf`.
     fn load(&mut self, at: u64, len: u64) -> io::Result<usize> {
         let at = at.min(self.end);
         let want_end = (at + len).min(self.end);
@@ -251,7 +252,7 @@ impl<'a> Window<'a> {
         Ok((at - self.start) as usize)
     }
 
-    /// After an error: page by page. What cannot be read is made to look damaged, not empty.
+    /// Reads page by page after an error. Unreadable data is made to look damaged, not empty.
     fn read_what_can_be_read(&mut self, at: u64) {
         for (number, page) in self.buf.chunks_mut(4096).enumerate() {
             if self.file.read_exact_at(page, at + number as u64 * 4096).is_err() {
@@ -260,7 +261,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The header of a frame here that is plausible and says that it ends within the file.
+    /// Returns the frame header here, if it is plausible and the frame ends within the file.
     fn header_at(&mut self, at: u64) -> io::Result<Option<FrameHeader>> {
         let from = self.load(at, FRAME_BYTES_MAX as u64)?;
         let header =
@@ -269,7 +270,7 @@ impl<'a> Window<'a> {
         Ok(header.ok().filter(|header| at + u64::from(header.frame_len) <= self.end))
     }
 
-    /// The frame that stands here, if it is whole and wanted.
+    /// Returns the frame here, if it is intact and wanted.
     fn frame_at(
         &mut self,
         at: u64,
@@ -285,8 +286,8 @@ impl<'a> Window<'a> {
         Ok(Batch::from_frame(self.buf[from..from + len].to_vec()).ok())
     }
 
-    /// What this release does not know of the frame that stands here, if it is whole and there is
-    /// something.
+    /// Returns what this release does not support about the frame here, if the frame is intact and
+    /// there is something.
     fn unknown_at(&mut self, at: u64) -> io::Result<Option<FrameError>> {
         let from = self.load(at, FRAME_BYTES_MAX as u64)?;
         let header = &self.buf[from..(from + FRAME_HEADER_LEN).min(self.buf.len())];
@@ -297,18 +298,18 @@ impl<'a> Window<'a> {
         Ok(self.is_whole(at, len)?.then_some(error))
     }
 
-    /// The checksum of the frame of that length that begins here is right.
+    /// Returns whether the checksum of the frame of that length at this offset is correct.
     fn is_whole(&mut self, at: u64, len: usize) -> io::Result<bool> {
         let from = self.load(at, len as u64)?;
         let stored = u32::from_le_bytes(std::array::from_fn(|i| self.buf[from + 12 + i]));
-        // Of bytes 0 to 11 and 16 on: what the prefix that ends with the frame has beyond the one
-        // that ends before its byte 16, behind its first 12.
+        // Checksum of bytes 0 to 11 and 16 onwards: the part of the prefix up to the frame's end
+        // that exceeds the prefix up to its byte 16, appended to its first 12 bytes.
         let head = crc32c::crc32c(&self.buf[from..from + 12]);
         let (before, all) = (self.prefix_sum(from + 16), self.prefix_sum(from + len));
         Ok(all ^ shifted(head ^ before, len - 16) == stored)
     }
 
-    /// Checksum of the first bytes of `buf`.
+    /// Returns the checksum of the first bytes of `buf`.
     fn prefix_sum(&mut self, to: usize) -> u32 {
         let step = to / SUM_STEP;
         while self.sums.len() <= step {
@@ -323,7 +324,7 @@ impl<'a> Window<'a> {
         crc32c::crc32c_append(self.sums[step], &self.buf[step * SUM_STEP..to])
     }
 
-    /// The first whole and wanted frame that begins at any byte from `from` on and ends by `to`.
+    /// Returns the first intact and wanted frame that starts at `from` or later and ends by `to`.
     fn find(
         &mut self,
         from: u64,
@@ -336,7 +337,7 @@ impl<'a> Window<'a> {
             let searched = self.buf.len().min((to - self.start) as usize);
             let searched = &self.buf[here..searched];
             let magic = searched.windows(4).position(|bytes| bytes == FRAME_MAGIC);
-            // Without one, it may still begin in the last bytes.
+            // Without one, it may still start in the last bytes.
             let skipped = magic.unwrap_or(searched.len() - 3) as u64;
             self.work += skipped + 1;
             at += skipped;
@@ -353,7 +354,7 @@ impl<'a> Window<'a> {
         Ok(None)
     }
 
-    /// The range without the zeros at its beginning and end; `None` when it holds nothing else.
+    /// Returns the range without the zeros at its start and end; `None` if it contains only zeros.
     fn without_zeros(&mut self, from: u64, to: u64) -> io::Result<Option<(u64, u64)>> {
         let mut extent: Option<(u64, u64)> = None;
         let mut at = from;
@@ -372,10 +373,10 @@ impl<'a> Window<'a> {
     }
 }
 
-/// The polynomial of CRC-32C, lowest power first in the highest bit.
+/// The CRC-32C polynomial, lowest power first in the highest bit.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// Product of two polynomials, modulo that one.
+/// Returns the product of two polynomials modulo the CRC polynomial.
 const fn product(a: u32, mut b: u32) -> u32 {
     let (mut sum, mut bit) = (0, 1 << 31);
     while bit != 0 {
@@ -388,7 +389,7 @@ const fn product(a: u32, mut b: u32) -> u32 {
     sum
 }
 
-/// What `2^n` bytes of zeros behind it make of a checksum, as a factor.
+/// Factors by which `2^n` appended zero bytes change a checksum.
 const SHIFTS: [u32; 20] = {
     // x^8: one byte.
     let mut shifts = [1 << 23; 20];
@@ -400,10 +401,10 @@ const SHIFTS: [u32; 20] = {
     shifts
 };
 
-/// The part that a checksum has in one `len` bytes further on. (`crc32c_combine` does the same in
-/// twenty times the time.)
+/// Returns the contribution of a checksum to one that is `len` bytes further on. (`crc32c_combine`
+/// does the same in twenty times the time.)
 fn shifted(sum: u32, len: usize) -> u32 {
-    debug_assert!(len < 1 << SHIFTS.len(), "a frame is not that long");
+    debug_assert!(len < 1 << SHIFTS.len(), "longer than any frame");
     let factors = SHIFTS.iter().enumerate().filter(|(n, _)| len >> n & 1 == 1);
     factors.fold(sum, |sum, (_, factor)| product(*factor, sum))
 }
@@ -434,7 +435,7 @@ mod tests {
         [&head[..], rest].concat()
     }
 
-    /// A plausible header that says it begins the largest frame there can be.
+    /// Returns a plausible header that claims the largest possible frame.
     fn pretender() -> Vec<u8> {
         let mut header = frame()[..FRAME_HEADER_LEN].to_vec();
         header[8..12].copy_from_slice(&(FRAME_BYTES_MAX as u32).to_le_bytes());

@@ -1,9 +1,9 @@
-//! Segment files: frames one after the other, 8-byte aligned, behind a short header; a closed
-//! segment ends with an index of its frames (`index.rs`). Format: `docs/internals/journal.md`.
+//! Segment files: consecutive frames, 8-byte aligned, after a short header; a closed segment ends
+//! with an index of its frames (`index.rs`). Format: `docs/internals/journal.md`.
 //!
-//! Invariants: a segment is only ever appended to; after a failed sync it is never written or
-//! synced again; only segments that end with their index are punched; reading never trusts a length
-//! that it has not checked against the file.
+//! Invariants: a segment is append-only; after a failed sync it is never written or synced again;
+//! only segments that end with their index are punched; reading never trusts a length that it has
+//! not checked against the file.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -18,37 +18,38 @@ use crate::state::Location;
 
 const MAGIC: [u8; 4] = *b"WSEG";
 const VERSION: u16 = 3;
-/// Bytes of the fixed header; the table of names follows.
+/// Length of the fixed header, which is followed by the table of names.
 const HEADER_LEN: u64 = record_file::HEADER_LEN as u64;
-/// What makes the index of this segment different from all that somebody could forge.
+/// Length of the salt that makes the index of a segment unforgeable.
 pub(crate) const SALT_LEN: usize = 8;
-/// Salt, length and checksum of the table of names.
+/// Salt, and length and checksum of the table of names.
 const NAMES_HEADER_LEN: u64 = SALT_LEN as u64 + 8;
-/// Largest table of names that is believed.
+/// Maximum accepted size of the table of names.
 const NAMES_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 pub(crate) fn file_name(dir: &Path, id: u64) -> PathBuf {
     dir.join(format!("segment-{id:020}.wseg"))
 }
 
-/// The number in a segment's file name.
+/// Returns the number in a segment's file name.
 pub(crate) fn id_of(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     name.strip_prefix("segment-")?.strip_suffix(".wseg")?.parse().ok()
 }
 
-/// The number in the name of a segment, or of anything that was set aside of one: it is never used
-/// again.
+/// Returns the number in the name of a segment, or of anything that was set aside from one: it is
+/// never reused.
 pub(crate) fn number_of(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?.strip_prefix("segment-")?;
     name.split('.').next()?.parse().ok()
 }
 
-/// Stands in the index of a destination that was not configured when the segment was begun.
+/// Set in the index of a destination that was not configured when the segment was created.
 const ABSENT: u32 = 1 << 31;
 
-/// A fresh salt and the table of names: which destination each bit of a route means, and whether it
-/// was configured. It makes a segment readable by itself, even when the cursor log is lost.
+/// Encodes a new salt and the table of names: which destination each route bit refers to, and
+/// whether it was configured. It makes a segment readable on its own, even when the cursor log is
+/// lost.
 pub(crate) fn encode_names<'a>(
     names: impl Iterator<Item = (usize, u64, &'a str, bool)>,
 ) -> Vec<u8> {
@@ -85,7 +86,7 @@ fn decode_names(mut table: &[u8], opening: &mut Opening) {
     opening.absent = absent.into();
 }
 
-/// The salt that an encoded table begins with.
+/// Returns the salt at the start of an encoded table.
 pub(crate) fn salt_of(names: &[u8]) -> [u8; SALT_LEN] {
     std::array::from_fn(|i| names[i])
 }
@@ -105,14 +106,14 @@ pub(crate) fn create(
         .and_then(|()| file.sync_data())
         .and_then(|()| disk.sync_dir(dir));
     if let Err(error) = written {
-        // Nothing refers to it yet; a name that stays is an empty segment at the next start.
+        // Nothing refers to it yet; if the file stays, it is an empty segment at the next start.
         let _empty_is_harmless = disk.remove(&path);
         return Err(error);
     }
     Ok((file, HEADER_LEN + names.len() as u64))
 }
 
-/// Frames of a closed segment that carry the key, from its index.
+/// Returns the frames of a closed segment that carry the key, from its index.
 pub(crate) fn frames_with_key(file: &dyn DiskFile, id: u64, key: u64) -> io::Result<Vec<Location>> {
     let mut salt = [0; SALT_LEN];
     file.read_exact_at(&mut salt, HEADER_LEN)?;
@@ -120,12 +121,12 @@ pub(crate) fn frames_with_key(file: &dyn DiskFile, id: u64, key: u64) -> io::Res
     Ok(index.map(|(index, _)| index.with_key(key)).unwrap_or_default())
 }
 
-/// What stands before the frames of a segment.
+/// What precedes the frames of a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Opening {
-    /// Where the frames begin; 0 when there is no whole header (damaged or empty).
+    /// Where the frames start; 0 when there is no intact header (damaged or empty).
     pub(crate) frames_at: u64,
-    /// Belongs to its index.
+    /// The salt of its index.
     pub(crate) salt: [u8; SALT_LEN],
     /// Destinations by the index of their route bit, with their ids.
     pub(crate) names: Vec<(usize, u64, String)>,
@@ -134,14 +135,14 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Whether a route bit in this segment still means the destination that has that slot and id
-    /// now. Without a table that can be read, what the cursor log says has to do.
+    /// Returns whether a route bit in this segment still refers to the destination that now has
+    /// that slot and id. Without a readable table, the cursor log is relied upon.
     pub(crate) fn means(&self, index: usize, id: u64) -> bool {
         self.names.is_empty() || self.names.iter().any(|(i, known, _)| *i == index && *known == id)
     }
 }
 
-/// Reads the header of a segment. An unknown version is the only error that is not the disk's.
+/// Reads the header of a segment. Apart from disk errors, the only error is an unsupported version.
 pub(crate) fn read_opening(file: &dyn DiskFile, path: &Path) -> Result<Opening, JournalError> {
     let io_error = |error| JournalError::Io { what: "cannot read", path: path.to_owned(), error };
     let mut header = [0; (HEADER_LEN + NAMES_HEADER_LEN) as usize];
@@ -172,7 +173,7 @@ pub(crate) fn read_opening(file: &dyn DiskFile, path: &Path) -> Result<Opening, 
     Ok(opening)
 }
 
-/// What was flushed is safe only while its file can be found again.
+/// Checks that the file still has its name: flushed data is safe only as long as it can be found.
 pub(crate) fn in_place(file: &dyn DiskFile, path: &Path) -> io::Result<()> {
     if file.is_at(path)? {
         return Ok(());
@@ -181,7 +182,8 @@ pub(crate) fn in_place(file: &dyn DiskFile, path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::NotFound, text))
 }
 
-/// Whether an error says that these bytes are gone, rather than that the disk cannot be used now.
+/// Returns whether an error means that these bytes are lost, rather than that the disk is
+/// temporarily unusable.
 pub(crate) fn is_damage(error: &io::Error) -> bool {
     const EIO: i32 = 5;
     error.kind() == io::ErrorKind::UnexpectedEof || error.raw_os_error() == Some(EIO)
@@ -194,7 +196,7 @@ pub(crate) fn read_frame(file: &dyn DiskFile, location: Location) -> Result<Batc
     Batch::from_frame(bytes).map_err(ReadError::Frame)
 }
 
-/// Why a frame could not be read again.
+/// Reasons why a frame could not be read again.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("{0}")]

@@ -1,4 +1,4 @@
-//! What callers say to the journal and hear from it: plain data, no behaviour.
+//! The interface types of the journal: plain data without behaviour.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,23 +6,24 @@ use std::time::Duration;
 use serde::Serialize;
 use weir_model::{Batch, CursorBook, FrameError, Position, SourceBook, SourceId, StreamId};
 
-/// How a journal is laid out and bounded.
+/// Location and limits of a journal.
 #[derive(Debug, Clone)]
 pub struct JournalConfig {
     /// Directory of the segments and the cursor log; created when missing.
     pub dir: PathBuf,
     /// Memory for batches that some destination still needs.
     pub ring_bytes: u64,
-    /// Most disk that segments may use in all.
+    /// Maximum disk space for all segments.
     pub limit_bytes: u64,
-    /// Disk that always stays free.
+    /// Disk space that must remain free.
     pub free_bytes_min: u64,
-    /// Size at which a segment is closed and the next one begun.
+    /// Size at which a segment is closed and the next one is created.
     pub segment_bytes: u64,
-    /// How long positions and appended batches wait for company before they are flushed.
+    /// How long positions and appended batches wait to be grouped with others before they are
+    /// flushed.
     pub commit_interval: Duration,
-    /// How long a full ring waits for its slowest destination before batches go to disk
-    /// (at once when another destination would starve).
+    /// How long a full ring waits for its slowest destination before batches are written to disk
+    /// (immediately if another destination would starve).
     pub spill_after: Duration,
 }
 
@@ -48,17 +49,17 @@ pub enum WritePolicy {
 /// A required destination.
 #[derive(Debug, Clone)]
 pub struct CursorSpec {
-    /// Name of the output; its index is kept for the life of the data directory.
+    /// Name of the output; its index is kept for the lifetime of the data directory.
     pub name: String,
-    /// What to do when `buffer_limit_bytes` is used up.
+    /// What to do when `buffer_limit_bytes` is exhausted.
     pub when_full: WhenFull,
-    /// Bytes of batches that may wait for this destination, in ring and segments together.
+    /// Maximum size of the batches waiting for this destination, in ring and segments together.
     pub buffer_limit_bytes: u64,
-    /// Bytes of batches that may be taken and not yet acknowledged.
+    /// Maximum size of the batches that are taken but not acknowledged.
     pub window_bytes: u64,
 }
 
-/// A stream as its source opens it.
+/// A stream as opened by its source.
 #[derive(Debug, Clone)]
 pub struct StreamSpec<'a> {
     /// The stream.
@@ -67,140 +68,139 @@ pub struct StreamSpec<'a> {
     pub group: u64,
     /// The source.
     pub source: SourceId,
-    /// Where reading begins when the journal does not know the stream.
+    /// Where reading starts when the journal does not know the stream.
     pub start: Position,
-    /// State and counts that belong to `start`.
+    /// The state that belongs to `start`.
     pub state: &'a [u8],
-    /// Counts that belong to `start` (bytes skipped, for instance).
+    /// The counts that belong to `start` (bytes skipped, for instance).
     pub book: SourceBook,
-    /// The source cannot read the stream's content again: its file is gone, or holds something else.
-    /// Then everything that the disk holds of it is delivered, what destinations are owed beside
-    /// that is counted as discarded, and the stream goes on behind the furthest place that is known.
+    /// The source cannot read the stream's content again: its file is gone, or has other content.
+    /// Then everything of it on disk is delivered, anything else that destinations are owed is
+    /// counted as discarded, and the stream continues after the furthest known position.
     pub gone: bool,
 }
 
-/// Where a source goes on reading a stream.
+/// Where a source resumes reading a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResumePoint {
-    /// Read from here; what a destination already has is skipped by its cursor.
+    /// The position to read from; what a destination already has is skipped by its cursor.
     pub position: Position,
     /// The state that the source attached to the batch that ended here.
     pub state: Vec<u8>,
-    /// Counts of the stream as of here.
+    /// The counts of the stream up to here.
     pub book: SourceBook,
     /// False when the stream was not known and this is just its `start`.
     pub known: bool,
-    /// Latest epoch that any destination, also one that is not configured, or any frame knows of.
-    /// May be later than that of `position`: a destination can have committed records that never
-    /// reached the disk. A source that cannot repeat itself begins a still later one, else its new
-    /// records would pass for those.
+    /// Latest epoch known to any destination, including unconfigured ones, or any frame. It may be
+    /// later than that of `position`: a destination can have committed records that never reached
+    /// the disk. A source that cannot repeat itself starts an even later epoch, otherwise its new
+    /// records would be mistaken for those.
     pub last_epoch: u32,
 }
 
-/// A stream that the journal remembers from before.
+/// A stream that the journal knows from earlier.
 #[derive(Debug, Clone)]
 pub struct KnownStream {
     /// The stream.
     pub stream: StreamId,
     /// Its group; 0 = none.
     pub group: u64,
-    /// Where its source would go on, and with what state.
+    /// Where its source would resume, and with what state.
     pub resume: ResumePoint,
-    /// The furthest place of earlier runs that is known. When the content there is not what it was,
-    /// the stream's content is gone: it is opened with [`StreamSpec::gone`].
+    /// The furthest known position of earlier runs. If the content there has changed, the stream's
+    /// content is gone: it is opened with [`StreamSpec::gone`].
     pub furthest: ResumePoint,
 }
 
-/// Why a batch was not accepted. The batch comes back; append it again when there is room.
+/// A batch was not accepted. The batch is returned; append it again when there is room.
 #[derive(Debug)]
 pub struct Refused {
-    /// The batch, untouched.
+    /// The batch, unchanged.
     pub batch: Box<Batch>,
-    /// What stands in the way.
+    /// The reason.
     pub reason: RefusedReason,
 }
 
-/// Why several batches were not accepted together: none of them was.
+/// Several batches were not accepted together: none of them was.
 #[derive(Debug)]
 pub struct AllRefused {
-    /// The batches, untouched and in their order.
+    /// The batches, unchanged and in order.
     pub batches: Vec<Batch>,
-    /// What stands in the way.
+    /// The reason.
     pub reason: RefusedReason,
 }
 
-/// What stands in the way of an append.
+/// Reasons for refusing an append.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusedReason {
-    /// The ring is full and will drain by itself in a moment.
+    /// The ring is full and is expected to drain in a moment.
     RingFull,
     /// This destination's buffer is full and its policy is to block.
     BufferFull {
         /// Name of the destination.
         cursor: String,
     },
-    /// The disk is full, read-only or failing; says which.
+    /// The disk is full, read-only or failing, with the error.
     Disk {
-        /// What the operating system said.
+        /// The error of the operating system.
         error: String,
     },
     /// The journal is shutting down.
     Closed,
 }
 
-/// What opening a journal found.
+/// What was found when the journal was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Recovery {
-    /// Whole frames found in segments.
+    /// Intact frames found in segments.
     pub frames: u64,
-    /// Their bytes.
+    /// Size of those frames in bytes.
     pub frame_bytes: u64,
-    /// Bytes that were no valid frame; `.bad` files hold copies of them.
+    /// Bytes that were not part of a valid frame; `.bad` files contain copies of them.
     pub damaged_bytes: u64,
-    /// Bytes that were being written when the machine stopped: nobody was told that they were
-    /// safe.
+    /// Bytes that were being written when the machine stopped, and were never confirmed as safe.
     pub torn_bytes: u64,
-    /// Names of files set aside.
+    /// Names of files that were set aside.
     pub set_aside: Vec<String>,
-    /// Records of the cursor log that were damaged.
+    /// Damaged records of the cursor log.
     pub damaged_cursor_records: u64,
-    /// Bytes that a destination missed while it was not configured, and that nobody can read again
-    /// for it.
+    /// Bytes that a destination missed while it was not configured, and that no source can read
+    /// again for it.
     pub lost_bytes: u64,
-    /// Records that an earlier run had read for a destination, and that neither their file nor the
-    /// journal holds any more. Each is in that destination's book, too.
+    /// Records that an earlier run had read for a destination, and that are no longer in their file
+    /// or the journal. Each is also in that destination's book.
     pub lost: Vec<LostRecords>,
 }
 
-/// Records of one source that one destination has not got and never will.
+/// Records of one source that one destination has not received and never will.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LostRecords {
     /// Name of the source.
     pub source: String,
     /// Name of the destination.
     pub destination: String,
-    /// The reason under which they are discarded in its book.
+    /// The reason under which its book counts them as discarded.
     pub reason: &'static str,
-    /// How many.
+    /// Number of records.
     pub records: u64,
 }
 
-/// What a [`JournalWriter`](crate::JournalWriter) did when it was told to step.
+/// Result of a step of a [`JournalWriter`](crate::JournalWriter).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// It wrote, flushed or gave back space; there may be more to do at once.
+    /// It wrote, flushed or freed space; there may be more to do.
     Worked,
     /// Nothing is due.
     Idle {
-        /// When something will be, if nothing changes; `None` = never.
+        /// When something will be due if nothing changes; `None` = never.
         wait: Option<Duration>,
     },
     /// The journal was shut down and everything is written.
     Ended,
 }
 
-/// Why a journal cannot be opened.
+/// Reasons why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// Another process uses the directory.
@@ -209,9 +209,9 @@ pub enum JournalError {
         /// The directory.
         dir: PathBuf,
     },
-    /// A file was written by a release that this one cannot read.
+    /// A file was written by a release that is not compatible with this one.
     #[error(
-        "{file} has format version {version}, which this release does not know; it was left untouched"
+        "{file} has format version {version}, which this release does not support; it was left untouched"
     )]
     Version {
         /// The file.
@@ -219,32 +219,32 @@ pub enum JournalError {
         /// Its version.
         version: u16,
     },
-    /// It holds what a later release wrote.
+    /// It contains data written by a later release.
     #[error("{file} cannot be read from byte {offset} on: {error}; it was left untouched")]
     Unknown {
         /// The file.
         file: PathBuf,
-        /// Where the frame begins.
+        /// Offset of the frame.
         offset: u64,
-        /// What is not known of it.
+        /// What is not supported.
         error: FrameError,
     },
-    /// The operating system refused.
+    /// An operating system error.
     #[error("{what} {path}: {error}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// On what.
+        /// The path that it was applied to.
         path: PathBuf,
-        /// What came back.
+        /// The error returned.
         error: std::io::Error,
     },
-    /// More destinations over time than the format holds.
+    /// More destinations over time than the format supports.
     #[error("too many destinations have been configured over the life of this data directory")]
     TooManyCursors,
 }
 
-/// The books of one moment.
+/// A snapshot of the books.
 #[derive(Debug, Clone, Serialize)]
 pub struct Ledger {
     /// One entry per source, by name.
@@ -253,12 +253,12 @@ pub struct Ledger {
     pub cursors: Vec<CursorLedger>,
     /// The buffer.
     pub journal: JournalStatus,
-    /// Not every source has looked yet for what it reads: what an earlier run left of streams that
-    /// nobody has opened so far is in no book.
+    /// Some sources have not completed their first scan: what an earlier run left of streams that
+    /// have not been opened so far is in no book.
     pub opening: bool,
 }
 
-/// Book 1 of a source: all its streams together, also those that ended.
+/// The book of a source: all its streams together, including those that ended.
 #[derive(Debug, Clone, Serialize)]
 pub struct SourceLedger {
     /// The source.
@@ -266,13 +266,13 @@ pub struct SourceLedger {
     pub id: SourceId,
     /// Its name.
     pub name: String,
-    /// Streams that are open.
+    /// Number of open streams.
     pub streams: u64,
     /// Counts of everything appended.
     pub book: SourceBook,
 }
 
-/// Book 2 of a destination.
+/// The book of a destination.
 #[derive(Debug, Clone, Serialize)]
 pub struct CursorLedger {
     /// Name of the destination.
@@ -285,22 +285,22 @@ pub struct CursorLedger {
     pub when_full: WhenFull,
     /// Cumulative counts.
     pub book: CursorBook,
-    /// Records routed and neither acknowledged, discarded nor dead-lettered. Counted by itself.
+    /// Records routed and neither acknowledged, discarded nor dead-lettered. Counted independently.
     pub in_flight: u64,
-    /// Part of `in_flight` that the destination has taken.
+    /// The part of `in_flight` that the destination has taken.
     pub taken: u64,
-    /// Bytes of batches not yet acknowledged.
+    /// Size of the batches that are not acknowledged.
     pub pending_bytes: u64,
     /// Limit of `pending_bytes`.
     pub buffer_limit_bytes: u64,
-    /// Age of the oldest batch that is not acknowledged, seconds.
+    /// Age of the oldest batch that is not acknowledged, in seconds.
     pub lag_seconds: f64,
-    /// Sources stopped by this destination right now.
+    /// Whether this destination currently stops sources.
     pub blocking: bool,
 }
 
 impl CursorLedger {
-    /// 0 when the book balances.
+    /// Returns the number of unaccounted records; 0 when the book balances.
     pub fn unaccounted(&self) -> i64 {
         self.book.routed as i64 - (self.book.settled() + self.in_flight) as i64
     }
@@ -311,23 +311,23 @@ impl CursorLedger {
 pub struct JournalStatus {
     /// Memory held by batches.
     pub ring_bytes: u64,
-    /// Bound of `ring_bytes`.
+    /// Limit of `ring_bytes`.
     pub ring_limit_bytes: u64,
-    /// Bytes of segments on disk.
+    /// Size of the segments on disk.
     pub disk_bytes: u64,
-    /// Bound of `disk_bytes`.
+    /// Limit of `disk_bytes`.
     pub disk_limit_bytes: u64,
-    /// Segment files.
+    /// Number of segment files.
     pub segments: u64,
     /// Batches written to segments since start.
     pub frames_written: u64,
-    /// Batches on disk that were written anew since start, without the records that nobody needs any
-    /// more.
+    /// Batches on disk that were rewritten since start, without the records that are no longer
+    /// needed.
     pub frames_compacted: u64,
     /// Flushes (fdatasync) since start, of segments and of the cursor log.
     pub flushes: u64,
-    /// The last disk error, until it has passed.
+    /// The last disk error, until it is resolved.
     pub disk_error: Option<String>,
-    /// What opening found.
+    /// What was found when the journal was opened.
     pub recovery: Recovery,
 }

@@ -1,4 +1,4 @@
-//! Optional readers: bounded backlog, exact gaps, never in anybody's way.
+//! Optional readers: a bounded backlog, exact gaps, and no effect on anyone else.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 use weir_model::Batch;
 
-/// What an optional reader gets.
+/// What an optional reader receives.
 #[derive(Debug)]
 pub enum Next {
     /// A batch.
     Batch(Arc<Batch>),
-    /// Records that this reader missed because it was too slow: exactly these.
+    /// Records that this reader missed because it was too slow.
     Gap {
         /// Number of the first missed batch, counted over all batches ever appended.
         first: u64,
-        /// And of the last.
+        /// Number of the last missed batch.
         last: u64,
-        /// Records in them.
+        /// Number of records in them.
         count: u64,
     },
 }
@@ -31,7 +31,7 @@ pub(crate) struct SubscriberQueue {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Batches with their numbers; a gap stands before the batch that it precedes.
+    /// Batches with their numbers, each preceded by its gap, if any.
     queue: VecDeque<(u64, Arc<Batch>)>,
     bytes: u64,
     gap: Option<(u64, u64, u64)>,
@@ -47,8 +47,8 @@ impl SubscriberQueue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a batch, dropping the oldest into the gap when the backlog is full. False once the
-    /// queue is closed.
+    /// Adds a batch; if the backlog is full, the oldest ones become part of the gap. Returns false
+    /// once the queue is closed.
     pub(crate) fn push(&self, seq: u64, batch: &Arc<Batch>) -> bool {
         let mut inner = self.lock();
         inner.bytes += batch.memory_bytes() as u64;
@@ -72,12 +72,12 @@ impl SubscriberQueue {
     }
 }
 
-/// An optional reader: never holds anything back; gets a gap when it falls behind.
+/// An optional reader: never holds anything back, and gets a gap when it falls behind.
 #[derive(Debug)]
 pub struct Subscriber(pub(crate) Arc<SubscriberQueue>);
 
 impl Subscriber {
-    /// The next batch or gap; `None` when the journal closed.
+    /// Returns the next batch or gap; `None` when the journal is closed.
     pub async fn next(&mut self) -> Option<Next> {
         loop {
             {

@@ -1,10 +1,10 @@
-//! The journal's one thread that touches the disk: appends groups of frames, spills a full ring,
-//! flushes positions, reclaims space.
+//! The journal's only thread that accesses the disk: it appends groups of frames, writes out a full
+//! ring, flushes positions, and frees space.
 //!
 //! Invariants: the lock is never held during I/O; a frame's bytes are synced before its ticket
-//! resolves; space is reclaimed only after the positions that make it unneeded are durable; a
-//! failed sync is never repeated on the same file: the segment is closed and the frames that are
-//! still in memory go to the next one.
+//! resolves; space is freed only after the positions that make it unneeded are durable; a failed
+//! sync is never repeated on the same file: the segment is closed, and the frames that are still in
+//! memory go to the next one.
 
 use std::io::{self, IoSlice};
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub(crate) struct Writer {
     cursor_log: CursorLog,
     current: Option<Current>,
     next_segment: u64,
-    /// Space that waits for positions that could not be written yet.
+    /// Space to free after positions that could not be written yet.
     unwritten: Vec<Location>,
     lock: Lock,
 }
@@ -43,20 +43,20 @@ struct Current {
     file: Arc<dyn DiskFile>,
     len: u64,
     frames: usize,
-    /// Frames that were written and not flushed.
+    /// Frames that are written but not flushed.
     unsynced: Vec<Unsynced>,
     names_version: u64,
     salt: [u8; SALT_LEN],
-    /// A flush failed: neither written nor flushed again.
+    /// A flush failed: neither write nor flush it again.
     failed: bool,
 }
 
-/// A frame that may not be on disk after all.
+/// A written frame that may not be on disk.
 #[derive(Debug)]
 struct Unsynced {
     seq: u64,
     at: Location,
-    /// Where the same frame stands on stable storage, and how many records the new one has.
+    /// Location of the same frame on stable storage, and the number of records in the new one.
     moved: Option<(Location, u64)>,
 }
 
@@ -74,8 +74,8 @@ impl Current {
             at += u64::from(len);
         }
         if let Err(error) = self.file.write_all_at(&mut parts, self.len) {
-            // What stands behind the length is no frame of ours. Should it not be cut off
-            // either, nothing more is written here.
+            // Anything after this length is not a frame of ours. If it cannot be cut off either,
+            // nothing more is written here.
             self.failed |= self.file.set_len(self.len).is_err();
             return Err(error);
         }
@@ -86,7 +86,7 @@ impl Current {
 }
 
 impl Drop for Writer {
-    /// However the thread ends, nobody waits for it in vain.
+    /// However the thread ends, no one is left waiting for it.
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.stopped = true;
@@ -122,7 +122,7 @@ impl Writer {
         }
     }
 
-    /// Does the next thing that is due now.
+    /// Performs the next step that is due.
     pub(crate) fn step(&mut self) -> Step {
         let now = self.shared.clock.monotonic();
         let next = self.shared.change(|state| state.next_work(now));
@@ -133,7 +133,7 @@ impl Writer {
         }
     }
 
-    /// False when that was the last thing to do.
+    /// Returns false if that was the last task.
     fn perform(&mut self, work: Work) -> bool {
         match work {
             Work::Frames { batches, sync } => self.write_frames(&batches, sync),
@@ -159,7 +159,7 @@ impl Writer {
                 drop(state);
                 wakes.iter().for_each(WakeFd::wake);
                 state = self.shared.lock();
-                // What is new since then has woken nobody: it is looked for again.
+                // Changes since then have not woken the writer: check again.
                 if next.is_err() {
                     continue;
                 }
@@ -195,18 +195,18 @@ impl Writer {
         });
     }
 
-    /// Tries what failed before with a fresh segment, which is written and flushed.
+    /// Retries what failed before with a new segment, which is written and flushed.
     fn probe(&mut self) {
         let bytes = self.shared.lock().failed_bytes;
         let tried = self.check_space(bytes).and_then(|()| self.open_segment_if_needed());
         if tried.as_ref().is_err_and(is_space) {
-            // Only a closed segment gives space back.
+            // Space is freed only in closed segments.
             let _reported_already = self.close_segment();
         }
         let now = self.shared.clock.monotonic();
         self.shared.change(|state| match tried {
             Ok(()) => {
-                tracing::info!("the journal can write again");
+                tracing::info!("journal writes succeed again");
                 state.frames_error = None;
                 state.wake_sources();
             }
@@ -217,7 +217,7 @@ impl Writer {
         });
     }
 
-    /// Appends frames to the current segment, beginning a new one when it is full.
+    /// Appends frames to the current segment, starting a new one when it is full.
     fn append_frames(&mut self, batches: &[(u64, Arc<Batch>)]) -> io::Result<()> {
         self.check_space(batches.iter().map(|(_, b)| b.frame_bytes() as u64).sum())?;
         for group in batches.chunks(FRAMES_PER_WRITE) {
@@ -233,7 +233,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes frames anew with what is still needed of them.
+    /// Rewrites frames with what is still needed of them.
     fn compact(&mut self, moves: Vec<Move>) {
         let rewritten: Vec<_> = moves.into_iter().filter_map(|m| self.rewritten(m)).collect();
         let moved = self.append_moved(&rewritten);
@@ -248,8 +248,8 @@ impl Writer {
         state.sync_wanted |= state.moves.is_empty();
     }
 
-    /// A frame without the records that nobody needs any more; `None` when it cannot be read: that
-    /// is for whoever takes it.
+    /// Returns a frame without the records that are no longer needed; `None` if it cannot be read,
+    /// which is left to whoever takes it.
     fn rewritten(&self, moved: Move) -> Option<(Move, Arc<Batch>)> {
         let from = moved.from;
         let file = self.shared.lock().segments.get(&from.segment).map(|s| s.file.clone())?;
@@ -261,7 +261,7 @@ impl Writer {
         Some((moved, Arc::new(left)))
     }
 
-    /// Appends frames that were written anew.
+    /// Appends frames that were rewritten.
     fn append_moved(&mut self, frames: &[(Move, Arc<Batch>)]) -> io::Result<()> {
         let bytes = frames.iter().map(|(_, batch)| batch.frame_bytes() as u64).sum();
         self.check_space(bytes)?;
@@ -281,8 +281,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Refuses to write beyond the journal's own limit or into the last of the free space, or when
-    /// the directory is gone.
+    /// Refuses to write beyond the journal's own limit or the minimum free space, or when the
+    /// directory is gone.
     fn check_space(&self, bytes: u64) -> io::Result<()> {
         self.lock.check()?;
         let (limit, free_min, used, dir) = {
@@ -294,13 +294,13 @@ impl Writer {
             let state = self.shared.lock();
             let most = state.largest_keeper();
             let text = format!(
-                "the journal's limit of {limit} bytes of disk is used up, most of it for {most}"
+                "the journal's disk limit of {limit} bytes is reached, most of it used for {most}"
             );
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
         let space = self.disk.space(&dir)?;
         if space.free_bytes < free_min.saturating_add(bytes) {
-            let text = format!("only {} bytes of the disk are free", space.free_bytes);
+            let text = format!("only {} bytes of disk space are free", space.free_bytes);
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
         Ok(())
@@ -364,8 +364,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Flushes the current segment and ends it with its index, unless it failed: then it is left
-    /// as it is, and what was not flushed is taken back into memory as far as it can be read.
+    /// Flushes the current segment and ends it with its index, unless it failed: then it is left as
+    /// it is, and what was not flushed is taken back into memory as far as it can be read.
     fn close_segment(&mut self) -> io::Result<()> {
         let Some(current) = &self.current else { return Ok(()) };
         let result = if current.failed { Ok(()) } else { self.sync_current() };
@@ -381,7 +381,7 @@ impl Writer {
             segment.index = SegmentIndex::default();
             segment.is_indexed = is_indexed;
             segment.len = current.len;
-            // A segment without live frames goes with the next reclaim.
+            // A segment without live frames is removed by the next reclaim.
             if segment.live_frames == 0 {
                 state.dead.push(Location { segment: current.id, offset: 0, len: 0 });
             } else if is_indexed {
@@ -394,9 +394,9 @@ impl Writer {
         result
     }
 
-    /// Ends the segment with its index, on stable storage: only behind frames that are safe, for it
-    /// says that nothing before it can be torn. False when that failed; then nothing in the segment
-    /// is punched, and the next start scans it and writes the index.
+    /// Ends the segment with its index, on stable storage. All frames must be safe, because an
+    /// index asserts that nothing before it can be torn. Returns false if that failed; then nothing
+    /// in the segment is punched, and the next start scans it and writes the index.
     fn write_index(&self, current: &mut Current) -> bool {
         let index = {
             let mut state = self.shared.lock();
@@ -406,7 +406,8 @@ impl Writer {
         let encoded = index.encode(current.salt);
         let written = current.file.write_all_at(&mut [IoSlice::new(&encoded)], current.len);
         if written.is_err() {
-            // A part of an index would pass for damage. Should it not go, it is set aside.
+            // A part of an index would be taken for damage. If it cannot be cut off, it is set
+            // aside.
             let _harmless = current.file.set_len(current.len);
         }
         let written = written.and_then(|()| current.file.sync_data());
@@ -420,8 +421,8 @@ impl Writer {
         written.is_ok()
     }
 
-    /// After a failed flush what was written is in doubt for ever: those frames go to the next
-    /// segment. Their bytes are in memory, or still in the cache of the operating system.
+    /// Handles frames whose flush failed, which leaves them permanently uncertain: they go to the
+    /// next segment. Their bytes are in memory, or still in the cache of the operating system.
     fn take_back(&self, current: &Current) {
         for Unsynced { seq, at: location, moved } in &current.unsynced {
             if moved.is_some() {
@@ -435,7 +436,7 @@ impl Writer {
                 slot.batch.is_none()
             };
             let read = || segment::read_frame(&*current.file, *location);
-            // Once more: a device may fail a single read and then answer.
+            // Try twice: a device may fail a single read and then succeed.
             let read = is_away.then(|| read().or_else(|_| read()));
             let mut state = self.shared.lock();
             let now = self.shared.clock.monotonic();
@@ -450,8 +451,8 @@ impl Writer {
         }
     }
 
-    /// Nothing of the group is safe. It is tried again with the next segment, or with this one
-    /// if only space was missing.
+    /// Handles a group of which nothing is safe. It is retried with the next segment, or with this
+    /// one if only space was missing.
     fn frames_failed(&mut self, batches: &[(u64, Arc<Batch>)], error: &io::Error) {
         if let Some(current) = &mut self.current {
             current.failed |= !is_space(error);
@@ -494,7 +495,7 @@ impl Writer {
         self.shared.flushed.notify_all();
     }
 
-    /// Writes everything anew; that flushes the directory.
+    /// Rewrites all positions; that also flushes the directory.
     fn rewrite_positions(&mut self) -> io::Result<()> {
         let snapshot = cursor_log::snapshot(&self.shared.lock());
         self.cursor_log.rewrite(&*self.disk, &snapshot)?;
@@ -502,9 +503,9 @@ impl Writer {
         Ok(())
     }
 
-    /// The log could not be written: everything is written anew. False when that fails, too.
+    /// Rewrites all positions after the log could not be written. Returns false if that fails, too.
     fn positions_failed(&mut self, error: &io::Error) -> bool {
-        tracing::error!(%error, "positions could not be written; after a crash now, more would be sent again");
+        tracing::error!(%error, "positions could not be written; a crash would cause more records to be sent again");
         let rewritten = self
             .lock
             .check()
@@ -519,7 +520,7 @@ impl Writer {
         false
     }
 
-    /// Deletes segments that nobody needs and punches holes where frames are dead.
+    /// Deletes segments that are no longer needed and punches holes where frames are dead.
     fn reclaim(&self, mut dead: Vec<Location>) {
         if dead.is_empty() {
             return;
@@ -538,7 +539,7 @@ impl Writer {
         }
         self.punch(holes);
         self.shared.change(|state| {
-            // Room that was missing may be there now.
+            // Missing space may be available now.
             state.note_reclaimed();
             state.disk_retry_at = Duration::ZERO;
             state.wake_sources_if_room();
@@ -547,7 +548,7 @@ impl Writer {
 
     fn punch(&self, holes: Vec<Hole>) {
         for hole in holes {
-            // Space that cannot be punched comes back when the whole segment goes.
+            // Space that cannot be punched is freed with the whole segment.
             if hole.file.punch(hole.start, hole.len).is_ok()
                 && let Some(segment) = self.shared.lock().segments.get_mut(&hole.segment)
             {

@@ -1,5 +1,5 @@
-//! Compaction: a destination that is stuck keeps what is its own and no more, nobody loses a record
-//! by it, and a crash at any of its calls of the disk changes nothing.
+//! Compaction: a stuck destination keeps only its own records, no destination loses a record
+//! because of it, and a crash at any disk call during compaction changes nothing.
 
 mod support;
 
@@ -19,10 +19,10 @@ use weir_testkit::{FakeClock, Fault, FaultKind, FaultyDisk};
 
 const DIR: &str = "/data/journal";
 const ROWS: u64 = 100;
-/// Every batch has one record for the destination that is stuck.
+/// Every batch has one record for the stuck destination.
 const BATCHES: u64 = 400;
 
-/// Record `n` goes to the first destination, and every hundredth to the second, too.
+/// Record `n` goes to the first destination, and every hundredth also to the second.
 fn batch(first: u64) -> Batch {
     let mut builder = BatchBuilder::new(Position::new(0, first * STEP));
     for n in first..first + ROWS {
@@ -78,7 +78,7 @@ impl World {
         Self { disk, clock, journal, writer, all, stuck }
     }
 
-    /// Appends batches that the first destination gets at once, and writes what is due.
+    /// Appends batches that the first destination receives at once, and writes what is due.
     fn run(&mut self, from: u64, count: u64) {
         for number in from..from + count {
             self.journal.append(batch(number * ROWS), WritePolicy::OnAppend).unwrap();
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Longer than the interval between two looks.
+    /// Waits longer than the interval between two checks.
     fn settle(&mut self) {
         for _ in 0..150 {
             self.clock.advance(ALL_IS_DUE);
@@ -125,7 +125,7 @@ fn a_stuck_destination_keeps_twice_what_it_is_charged_and_two_segments() {
         status.disk_bytes
     );
     assert!(status.frames_compacted >= BATCHES / 2, "{status:?}");
-    // What cannot be made smaller is left alone.
+    // What cannot be reduced is left alone.
     let compacted = status.frames_compacted;
     world.settle();
     world.settle();
@@ -133,7 +133,7 @@ fn a_stuck_destination_keeps_twice_what_it_is_charged_and_two_segments() {
     assert_eq!(drain(&mut world.stuck), wanted(BATCHES));
     world.settle();
     assert_books_balance(&world.journal);
-    assert!(world.journal.ledger().journal.segments <= 1, "everything is given back");
+    assert!(world.journal.ledger().journal.segments <= 1, "all space is freed");
 }
 
 #[test]
@@ -174,13 +174,13 @@ fn a_crash_at_any_call_of_the_disk_loses_and_repeats_nothing() {
         assert!(world.journal.ledger().journal.recovery.lost.is_empty());
         assert_books_balance(&world.journal);
         if is_over {
-            assert!(number > 4, "it has several calls");
+            assert!(number > 4, "compaction makes several disk calls");
             return;
         }
     }
 }
 
-/// Two streams, each with a destination of its own, one of which is stuck.
+/// Two streams, each with its own destination, one of which is stuck.
 fn stuck_beside_a_healthy_one(when_full: WhenFull) -> (u64, u64, weir_journal::Ledger) {
     let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
     let config = JournalConfig { limit_bytes: 4 * MIB, ring_bytes: 16 * MIB, ..small() };
@@ -211,7 +211,7 @@ fn stuck_beside_a_healthy_one(when_full: WhenFull) -> (u64, u64, weir_journal::L
         while writer.step() == Step::Worked {}
         drain(&mut healthy);
         assert_books_balance(&journal);
-        // Compaction may take a segment more.
+        // Compaction may take an additional segment.
         assert!(journal.ledger().journal.disk_bytes <= limit + small().segment_bytes);
     }
     assert!(full < 200, "the ring was full {full} times");

@@ -1,5 +1,5 @@
-//! Damaged, cut, missing, strange files: the journal always starts (except before a version that
-//! it does not know), loses only what was damaged, counts it and keeps a copy.
+//! Damaged, truncated, missing and foreign files: the journal always starts (except with an
+//! unsupported version), loses only what was damaged, counts it and keeps a copy.
 
 mod support;
 
@@ -21,7 +21,8 @@ fn small() -> JournalConfig {
     JournalConfig { segment_bytes: 3 * KIB, ..config(DIR) }
 }
 
-/// A disk with `FRAMES` acknowledged frames of one record in several segments, nothing delivered.
+/// Returns a disk with `FRAMES` acknowledged frames of one record in several segments, nothing
+/// delivered.
 fn filled() -> FaultyDisk {
     let disk = FaultyDisk::new();
     let journal = open(small(), Arc::new(disk.clone()));
@@ -39,8 +40,8 @@ fn files(disk: &FaultyDisk, extension: &str) -> Vec<PathBuf> {
     disk.names().into_iter().filter(|p| p.extension().is_some_and(|e| e == extension)).collect()
 }
 
-/// Opens a disk and delivers everything; returns what came, what opening found, and how many
-/// records turned out to be damaged only when they were read.
+/// Opens a disk and delivers everything; returns what was delivered, what opening found, and how
+/// many records were found to be damaged only when they were read.
 fn recover(disk: &FaultyDisk) -> (Vec<u64>, Recovery, u64) {
     let journal = open(small(), Arc::new(disk.clone()));
     let mut hec = cursor(&journal, "hec");
@@ -62,7 +63,7 @@ fn changed(disk: &FaultyDisk, path: &Path, change: impl FnOnce(&mut Vec<u8>)) ->
     disk
 }
 
-/// At most one frame is missing, and then it was counted.
+/// Asserts that at most one frame is missing, and that it was counted.
 fn assert_one_lost_at_most(disk: &FaultyDisk, what: &str) {
     let (got, recovery, corrupt) = recover(disk);
     let missing = FRAMES - got.len() as u64;
@@ -118,7 +119,7 @@ fn a_damaged_header_field_costs_one_frame_at_most() {
 fn damage_is_set_aside_once_however_often_weir_starts() {
     let disk = filled();
     let segment = files(&disk, "wseg")[0].clone();
-    // Without its index every byte is looked at, at each start.
+    // Without its index, every byte is read at each start.
     let damaged = changed(&disk, &segment, |bytes| {
         bytes[900] ^= 1;
         let len = bytes.len();
@@ -131,7 +132,7 @@ fn damage_is_set_aside_once_however_often_weir_starts() {
         assert!(journal.ledger().journal.recovery.damaged_bytes > 0);
         journal.shutdown();
         sizes.push(sizes_of_bad(&damaged));
-        // The start has written the index anew.
+        // The start has rewritten the index.
         let at = damaged.content(&segment).unwrap().len() - 1;
         damaged.put(&segment, &{
             let mut bytes = damaged.content(&segment).unwrap();
@@ -172,7 +173,7 @@ fn a_start_reads_indexes_and_what_is_damaged_is_found_when_it_is_taken() {
         }
         assert_books_balance(&journal);
         journal.shutdown();
-        // The segment is kept for people, as it was.
+        // The segment is kept unchanged for inspection.
         assert_eq!(sizes_of_bad(&damaged).len(), 1, "start {start}");
     }
 }
@@ -291,10 +292,10 @@ fn a_frame_of_a_later_release_is_refused_and_left_untouched() {
                     if *file == path && *offset == begin as u64),
                 "{at}: {error}"
             );
-            assert!(error.to_string().contains("not known to this release"), "{error}");
+            assert!(error.to_string().contains("not supported by this release"), "{error}");
             assert_eq!((before, files(&newer, "bad")), (newer.content(&path), Vec::new()));
         }
-        // With a checksum that is wrong it is damage, whatever it seems to say.
+        // With a wrong checksum it is damage, whatever it seems to be.
         for path in files(&disk, "wseg") {
             let damaged = changed(&disk, &path, |bytes| {
                 let begin = frames_begin(bytes);
@@ -308,7 +309,7 @@ fn a_frame_of_a_later_release_is_refused_and_left_untouched() {
 
 #[test]
 fn a_frame_inside_a_damaged_frame_is_not_believed() {
-    // What a log says may look like a frame.
+    // Logged content may look like a frame.
     let disk = FaultyDisk::new();
     let journal = open(small(), Arc::new(disk.clone()));
     let _hec = cursor(&journal, "hec");
@@ -371,17 +372,17 @@ fn expected(destination: usize, frames: impl Iterator<Item = u64>) -> Vec<u64> {
     frames.filter(is_routed).flat_map(|frame| frame * EACH..(frame + 1) * EACH).collect()
 }
 
-/// What the cursor log knows of what was acknowledged.
+/// What the cursor log contains about what was acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Log {
     /// What each destination is owed.
     States,
-    /// Nothing: the machine stopped before it was written. Indexes of segments are all there is.
+    /// Nothing: the machine stopped before it was written. Only the indexes of segments exist.
     KnowsNothing,
 }
 
-/// `MANY` acknowledged frames in several segments; of the first `settled` each destination has
-/// everything.
+/// Creates `MANY` acknowledged frames in several segments, of which each destination has settled
+/// the first `settled`.
 fn owed(log: Log, settled: u64, carries: &[u8]) -> FaultyDisk {
     let disk = FaultyDisk::new();
     let journal = open(small(), Arc::new(disk.clone()));
@@ -407,14 +408,14 @@ fn owed(log: Log, settled: u64, carries: &[u8]) -> FaultyDisk {
     disk
 }
 
-/// Segments that end with their index, and hold frames that are still owed.
+/// Returns the segments that end with their index, and contain frames that are still owed.
 fn closed(disk: &FaultyDisk) -> Vec<PathBuf> {
     let is_closed = |path: &PathBuf| disk.content(path).unwrap().ends_with(b"WIDX");
     files(disk, "wseg").into_iter().filter(is_closed).collect()
 }
 
 /// Opens the damaged disk twice: what was routed to each destination is delivered or counted as
-/// damaged, to the record, and the second start counts nothing again. Returns what was lost.
+/// damaged, exactly, and the second start counts nothing again. Returns what was lost.
 #[track_caller]
 fn assert_exact(disk: &FaultyDisk, settled: u64, what: &str) -> [u64; 2] {
     let mut lost = [0; 2];
@@ -444,11 +445,11 @@ fn assert_exact(disk: &FaultyDisk, settled: u64, what: &str) -> [u64; 2] {
                 let numbers: Vec<u64> = got.iter().map(|(_, n)| *n).collect();
                 assert!(numbers.is_sorted(), "{what}: out of order {numbers:?}");
                 assert_eq!(book.delivered, before + numbers.len() as u64, "{what}");
-                assert_eq!(noted, damaged, "{what}: health says it");
+                assert_eq!(noted, damaged, "{what}: reported by health");
                 lost[index] = damaged;
             } else {
-                assert!(got.is_empty(), "{what}: it came twice {got:?}");
-                assert_eq!((damaged, noted), (lost[index], 0), "{what}: it was counted twice");
+                assert!(got.is_empty(), "{what}: delivered twice {got:?}");
+                assert_eq!((damaged, noted), (lost[index], 0), "{what}: counted twice");
             }
         }
         assert_books_balance(&journal);
@@ -457,7 +458,8 @@ fn assert_exact(disk: &FaultyDisk, settled: u64, what: &str) -> [u64; 2] {
     lost
 }
 
-/// Records of frames in a segment, by the index of the intact disk: found by their bodies.
+/// Counts the records of frames in a segment, by the index of the intact disk: found by their
+/// bodies.
 fn records_in(disk: &FaultyDisk, path: &Path) -> [u64; 2] {
     let content = disk.content(path).unwrap();
     let is_there = |frame: &u64| {
@@ -502,7 +504,8 @@ fn index_len(bytes: &[u8]) -> usize {
     u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i])) as usize
 }
 
-/// What the index of the segment, if it has one, says that a reader of the frames must know.
+/// Sets the features that a reader of the frames must support, in the index of the segment if it
+/// has one.
 fn set_features(segment: &mut [u8], features: &[u8]) {
     if !segment.ends_with(b"WIDX") {
         return;
@@ -542,7 +545,7 @@ fn space_that_was_given_back_is_no_damage() {
     for settled in [6, 10, MANY] {
         let disk = owed(Log::States, settled, b"");
         for path in closed(&disk) {
-            // As punching does it.
+            // As punching does.
             let damaged = changed(&disk, &path, |bytes| {
                 for at in 0..bytes.len() {
                     let is_settled = |frame: u64| {
@@ -572,7 +575,7 @@ fn a_closed_segment_that_is_cut_is_counted_to_the_record() {
             let kept = records_in(&damaged, &path);
             let counted = assert_exact(&damaged, 0, &format!("{} cut at {cut}", path.display()));
             for index in 0..2 {
-                assert!(counted[index] <= lost[index], "only what stood there: {counted:?}");
+                assert!(counted[index] <= lost[index], "only what was there: {counted:?}");
                 assert!(counted[index] + kept[index] >= lost[index], "cut at {cut}: {counted:?}");
             }
         }

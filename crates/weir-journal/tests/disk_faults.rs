@@ -1,5 +1,5 @@
-//! Every call to the disk fails once, in every way; the disk fills up; a flush fails. The journal
-//! never panics, never tells anybody that something is safe that is not, and resumes by itself.
+//! Every disk call fails once, in every way; the disk fills up; a flush fails. The journal never
+//! panics, never confirms that something is safe when it is not, and resumes by itself.
 
 mod support;
 
@@ -20,7 +20,7 @@ use weir_testkit::{CallKind, Fault, FaultKind, FaultyDisk};
 
 const DIR: &str = "/data/journal";
 
-/// The same few things done on a disk, with a fault to come somewhere. Returns the records of the
+/// Performs a few operations on a disk, with a fault pending somewhere. Returns the records of the
 /// connection that were acknowledged.
 fn exercise(disk: &FaultyDisk) -> Option<Vec<u64>> {
     let config = JournalConfig { segment_bytes: 2 * KIB, ring_bytes: 16 * KIB, ..config(DIR) };
@@ -52,7 +52,7 @@ fn exercise(disk: &FaultyDisk) -> Option<Vec<u64>> {
     Some(acknowledged)
 }
 
-/// After the fault: everything that was acknowledged comes out of what a crash leaves.
+/// After the fault: everything that was acknowledged can be read from what a crash leaves.
 fn assert_all_there(disk: &FaultyDisk, acknowledged: &[u64], seed: u64, what: &str) {
     assert_eq!(disk.flushes_after_failure(), 0, "{what}: a failed flush was repeated");
     let disk = disk.crash(seed);
@@ -82,10 +82,10 @@ fn fail_every_call(kind: FaultKind) {
             return;
         }
         assert_all_there(&disk, &acknowledged, n, &what);
-        // Once more on the same disk, without faults: it goes on as if nothing had been.
+        // Once more on the same disk, without faults: it continues as if nothing had happened.
         disk.faults().clear();
         let disk = disk.kill();
-        assert!(exercise(&disk).is_some(), "{what}: does not start again");
+        assert!(exercise(&disk).is_some(), "{what}: does not restart");
     }
 }
 
@@ -126,7 +126,7 @@ fn a_disk_that_always_fails_ends_nothing_and_hangs_nothing() {
         let ticket = journal.append(part.build(), WritePolicy::OnAppend).unwrap();
         let refused = block_on(ticket.durable());
         assert!(matches!(refused, Err(RefusedReason::Disk { .. })), "{call:?}: {refused:?}");
-        // Deliveries go on.
+        // Deliveries continue.
         journal.append(Part::new(1, 0, 10).build(), WritePolicy::OnLag).unwrap();
         assert_eq!(drain(&mut hec).len(), 11);
         journal.flush();
@@ -185,7 +185,7 @@ fn what_was_spilled_to_a_segment_that_fails_to_flush_is_written_elsewhere() {
     journal.persist_stream(StreamId(1));
     until("the flush has failed", || disk.faults().fired() == 1);
     let ticket = || journal.append(Part::new(1, sent * 10, 10).build(), WritePolicy::OnAppend);
-    // Refused, or told that the disk fails, until it is used again; the same batch counts once.
+    // Refused, or an error reported, until the disk is used again; the same batch is counted once.
     until("the rest is safe", || ticket().is_ok_and(|ticket| block_on(ticket.durable()).is_ok()));
     sent += 1;
     assert_books_balance(&journal);
@@ -267,7 +267,7 @@ fn files_removed_under_a_running_journal_cost_no_false_acknowledgement() {
             disk.remove(&path).unwrap();
         }
     }
-    // The segment that was open is without a name; the next ones are not.
+    // The segment that was open has lost its name; the next ones have not.
     send(1);
     send(2);
     send(3);

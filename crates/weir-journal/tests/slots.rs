@@ -1,5 +1,5 @@
-//! Slots of destinations: one that was dropped is used again, but never while anything on disk means
-//! its predecessor.
+//! Slots of destinations: the slot of a dropped destination is reused, but never while anything on
+//! disk refers to its predecessor.
 
 mod support;
 
@@ -37,7 +37,7 @@ fn a_slot_is_not_used_again_while_a_batch_of_its_predecessor_is_kept() {
     drop((hec, old));
     journal.shutdown();
 
-    // It is not configured any more, and dropped; its batch is kept for the other one.
+    // It is no longer configured, and dropped; its batch is kept for the other one.
     let journal = start(&disk);
     let mut hec = cursor(&journal, "hec");
     assert!(journal.drop_cursor("old"));
@@ -75,7 +75,7 @@ fn a_slot_that_nothing_means_any_more_is_used_again() {
         journal.release_unclaimed();
         let (first, mask) = (round * 10, 1 | 1 << mine.index());
         append(&journal, first, mask);
-        // It begins where it was added, with a book of its own.
+        // It starts where it was added, with its own book.
         assert_eq!(numbers(&mut mine), (first..first + 10).collect::<Vec<_>>());
         assert_eq!(numbers(&mut hec), (first..first + 10).collect::<Vec<_>>());
         let ledger = journal.ledger();
@@ -84,7 +84,7 @@ fn a_slot_that_nothing_means_any_more_is_used_again() {
         assert_eq!((book.routed, book.delivered), (10, 10));
         assert_books_balance(&journal);
         journal.shutdown();
-        // What it had acknowledged it still has after another start.
+        // What it had acknowledged is still settled after another start.
         let journal = start(&disk);
         let again = cursor(&journal, &format!("d{round}"));
         assert_eq!(again.memory().committed(weir_model::StreamId(1)).unwrap().offset, {

@@ -1,4 +1,4 @@
-//! The shortest way through a journal on the real disk: what every other test stands on.
+//! The simplest use of a journal on the real disk, on which every other test relies.
 
 mod support;
 
@@ -56,7 +56,8 @@ fn a_stream_goes_on_where_it_was_committed_after_a_restart() {
     journal.shutdown();
 }
 
-/// What is written to a directory that is gone, or to another one of the same name, is safe nowhere.
+/// What is written to a directory that was removed or replaced by another of the same name is not
+/// safe.
 #[test]
 fn a_directory_that_is_removed_or_replaced_is_no_stable_storage() {
     let dir = tempfile::tempdir().unwrap();
@@ -83,11 +84,11 @@ fn a_directory_that_is_removed_or_replaced_is_no_stable_storage() {
         if replaced {
             std::fs::create_dir(&path).unwrap();
         }
-        assert!(!append(), "nobody is told that it is safe");
+        assert!(!append(), "it is not confirmed as safe");
         let error = settle_one(&mut hec).unwrap();
         assert!(error.contains("removed or replaced"), "{error}");
         if replaced {
-            assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0, "nothing is put there");
+            assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0, "nothing is written there");
             std::fs::remove_dir(&path).unwrap();
         }
         std::fs::rename(&away, &path).unwrap();

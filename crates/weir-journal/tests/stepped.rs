@@ -1,5 +1,5 @@
-//! What happens while the writer is between two steps, or in the middle of one: these tests hold
-//! it there, so nothing depends on how fast a thread is.
+//! Behaviour while the writer is between two steps, or in the middle of one: these tests hold it
+//! there, so nothing depends on the speed of a thread.
 
 mod support;
 
@@ -46,7 +46,7 @@ fn a_settled_batch_is_as_safe_as_what_its_stream_has_before_it() {
     let tickets = [0, 5, 10].map(|n| journal.append(Part::new(1, n, 5).build(), SAFE).unwrap());
     let [mut first, mut second, mut third] = tickets.map(durable);
     let [one, two, three] = [(); 3].map(|()| take(&mut hec).unwrap());
-    // Acknowledged out of order: a crash now would still need the first two.
+    // Acknowledged out of order: after a crash now, the first two would still be needed.
     hec.ack(&three, Outcome::delivered(5));
     assert!(!is_safe(&mut third));
     hec.ack(&two, Outcome::delivered(5));
@@ -54,7 +54,8 @@ fn a_settled_batch_is_as_safe_as_what_its_stream_has_before_it() {
     clock.advance(ALL_IS_DUE);
     while writer.step() == Step::Worked {}
     assert!(is_safe(&mut first) && is_safe(&mut second) && is_safe(&mut third));
-    // Also those that are settled: until the first one is, no book that survives a crash has them.
+    // Including those that are settled: until the first one is, they are in no book that survives a
+    // crash.
     assert_eq!(journal.ledger().journal.frames_written, 3);
     hec.ack(&one, Outcome::delivered(5));
 }
@@ -75,8 +76,8 @@ fn batches_that_are_settled_in_order_are_safe_without_being_written() {
     assert_eq!(journal.ledger().journal.frames_written, 0);
 }
 
-/// What a full buffer discards has been acknowledged to its sender all the same: after a crash it is
-/// still counted. `in_flight`: something before it is.
+/// What a full buffer discards has nevertheless been acknowledged to its sender: after a crash it
+/// is still counted. `in_flight`: something before it is in flight.
 fn discards_and_crashes(in_flight: bool) {
     let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
     let (journal, mut writer) = stepped(&disk, &clock);
@@ -95,9 +96,9 @@ fn discards_and_crashes(in_flight: bool) {
     let taken = in_flight.then(|| take(&mut hec).unwrap());
     tickets.extend([append(1), append(2)]);
     assert_eq!(journal.ledger().cursors[0].book.discarded_total(), 1);
-    assert!(!tickets.iter_mut().any(is_safe), "nothing of it is known yet");
+    assert!(!tickets.iter_mut().any(is_safe), "nothing of it is confirmed yet");
     clock.advance(ALL_IS_DUE);
-    // The frames, and nothing that says what became of them.
+    // The frames, and nothing that states what became of them.
     assert_eq!(writer.step(), Step::Worked);
     assert!(tickets.iter_mut().all(is_safe));
     drop((journal, writer, hec, taken));
@@ -106,7 +107,7 @@ fn discards_and_crashes(in_flight: bool) {
     let mut hec = cursor(&journal, "hec");
     open_stream(&journal, 1);
     journal.release_unclaimed();
-    // What is discarded may come after all, if its space was not given back yet.
+    // What is discarded may still arrive, if its space was not freed yet.
     let arrived = drain(&mut hec).len() as u64;
     let book = journal.ledger().cursors[0].book;
     assert_eq!((book.routed, book.delivered, book.discarded_total()), (3, arrived, 3 - arrived));
@@ -123,8 +124,8 @@ fn what_is_discarded_behind_a_batch_in_flight_is_counted_after_a_crash() {
     discards_and_crashes(true);
 }
 
-/// A journal whose first frames of stream 1 are on disk alone, not flushed, while its file is
-/// deleted; how many batches of [`ten`] records there are.
+/// Returns a journal whose first frames of stream 1 are only on disk, not flushed, while its file
+/// is deleted, and the number of batches of [`ten`] records.
 fn spilled(disk: &FaultyDisk, clock: &FakeClock) -> (Journal, JournalWriter, Cursor, u64) {
     let config = JournalConfig { ring_bytes: MIB / 2, spill_after: Duration::ZERO, ..config(DIR) };
     let opened = Journal::open_with_writer(config, Arc::new(disk.clone()), Arc::new(clock.clone()));
@@ -146,7 +147,7 @@ fn ten(n: u64) -> Batch {
     Part::new(1, n * 10, 10).padding(6000).build()
 }
 
-/// Runs until everything is written that can be, also what failed before.
+/// Runs until everything that can be written is written, including what failed before.
 fn catch_up(writer: &mut JournalWriter, clock: &FakeClock) {
     clock.advance(Duration::from_secs(1));
     while writer.step() == Step::Worked {}
@@ -159,19 +160,19 @@ fn nothing_is_safe_behind_a_frame_that_a_failed_segment_does_not_give_back() {
     disk.inject(Fault::new(FaultKind::Io).on(CallKind::SyncData).path("segment"));
     disk.inject(Fault::new(FaultKind::Io).on(CallKind::Read).path("segment").times(2));
     catch_up(&mut writer, &clock);
-    assert_eq!(disk.faults().fired(), 3, "the first frame was tried twice");
+    assert_eq!(disk.faults().fired(), 3, "the first frame was read twice");
     catch_up(&mut writer, &clock);
-    assert_eq!(journal.ledger().journal.disk_error, None, "it writes again");
+    assert_eq!(journal.ledger().journal.disk_error, None, "writes succeed again");
     let mut last = durable(journal.append(ten(count), SAFE).unwrap());
     catch_up(&mut writer, &clock);
-    assert!(!is_safe(&mut last), "what comes before it is nowhere for certain");
+    assert!(!is_safe(&mut last), "what precedes it is not safe anywhere");
     let mut delivered = Vec::new();
     while let Some(delivery) = take(&mut hec) {
         delivered.extend(numbers(&delivery));
         hec.ack(&delivery, Outcome::delivered(delivery.record_count));
     }
     assert_eq!(delivered, (0..(count + 1) * 10).collect::<Vec<_>>());
-    assert!(is_safe(&mut last), "all of it is where it was to go");
+    assert!(is_safe(&mut last), "all of it has reached its destinations");
     assert_eq!(disk.flushes_after_failure(), 0);
 }
 
@@ -201,18 +202,18 @@ fn a_frame_that_no_segment_gives_back_and_nobody_can_read_holds_nothing_up_for_e
     disk.inject(unreadable());
     catch_up(&mut writer, &clock);
     catch_up(&mut writer, &clock);
-    assert_eq!(journal.ledger().journal.disk_error, None, "it writes again");
+    assert_eq!(journal.ledger().journal.disk_error, None, "writes succeed again");
     let mut last = durable(journal.append(ten(count), SAFE).unwrap());
     catch_up(&mut writer, &clock);
-    assert!(!is_safe(&mut last), "what comes before it is nowhere for certain");
+    assert!(!is_safe(&mut last), "what precedes it is not safe anywhere");
     // The first one is discarded.
     disk.inject(unreadable());
     assert_eq!(drain(&mut hec).len() as u64, count * 10);
     let book = journal.ledger().cursors[0].book;
     assert_eq!(book.discarded[DiscardReason::Damaged as usize], 10);
-    assert!(!is_safe(&mut last), "a crash now would have that forgotten");
+    assert!(!is_safe(&mut last), "a crash now would lose that");
     catch_up(&mut writer, &clock);
-    assert!(is_safe(&mut last), "the rest is where it was to go, and that is counted");
+    assert!(is_safe(&mut last), "the rest is delivered, and the discard is counted");
     journal.close_stream(StreamId(1));
     assert_eq!(journal.ledger().sources[0].streams, 0, "nothing is left of the stream");
     catch_up(&mut writer, &clock);
@@ -224,8 +225,8 @@ fn a_frame_that_no_segment_gives_back_and_nobody_can_read_holds_nothing_up_for_e
     journal.shutdown();
 }
 
-/// A stream ends while its frame is written, and the machine stops after so many further calls of
-/// the disk. False when there were not that many.
+/// A stream ends while its frame is being written, and the machine stops after this many further
+/// disk calls. Returns false if there were not that many.
 fn ends_while_its_frame_is_written(calls: u64) -> bool {
     let (disk, clock) = (FaultyDisk::new(), FakeClock::default());
     let (journal, writer) = stepped(&disk, &clock);
@@ -236,7 +237,7 @@ fn ends_while_its_frame_is_written(calls: u64) -> bool {
     let _ticket = journal.append(Part::new(1, 0, 5).unrepeatable().build(), SAFE).unwrap();
     clock.advance(ALL_IS_DUE);
     let writer = HeldWriter::start(writer, &pause, clock.clone());
-    // It has the batch in hand and asks for space.
+    // It is processing the batch and asks for space.
     while disk.faults().calls(CallKind::Space) == 0 {
         assert!(writer.thread.resume());
     }
@@ -266,7 +267,7 @@ fn ends_while_its_frame_is_written(calls: u64) -> bool {
 #[test]
 fn a_stream_that_ends_while_its_frame_is_written_does_not_come_back() {
     let calls = (0..10_000).find(|calls| !ends_while_its_frame_is_written(*calls)).unwrap();
-    assert!(calls > 3, "writing and flushing it, and what became of it: {calls} calls");
+    assert!(calls > 3, "expected calls to write, flush and settle it, not {calls}");
 }
 
 #[test]
@@ -287,11 +288,11 @@ fn what_is_written_while_more_comes_leaves_a_full_ring_too() {
         }
         count - before
     };
-    // Nearly all that fits.
+    // Nearly everything that fits.
     append(7);
     clock.advance(ALL_IS_DUE);
     let writer = HeldWriter::start(writer, &pause, clock);
-    // It has that in hand and asks for space.
+    // It is processing that and asks for space.
     while disk.faults().calls(CallKind::Space) == 0 {
         assert!(writer.thread.resume());
     }

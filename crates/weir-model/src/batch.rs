@@ -1,7 +1,7 @@
 //! A sealed batch: the frame, read in place.
 //!
-//! Invariant: a `Batch` is immutable and its header was checked against its length; accessors
-//! never fail, at worst (a hostile frame that passed its checksum) they give empty slices.
+//! Invariant: a `Batch` is immutable and its header was checked against its length; accessors never
+//! fail, at worst (for a hostile frame with a valid checksum) they return empty slices.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use crate::{
 pub struct Batch {
     buf: PooledBuf,
     header: FrameHeader,
-    /// Known only to who made the batch: it is no part of the frame.
+    /// Known only to the creator of the batch: it is not part of the frame.
     is_utf8: bool,
 }
 
@@ -29,32 +29,32 @@ pub struct Batch {
 pub struct RecordView<'a> {
     /// Nanoseconds since 1970.
     pub timestamp_ns: i64,
-    /// Position after the record.
+    /// The position after the record.
     pub position: Position,
-    /// The body; JSON-escaped when the flags say so.
+    /// The body; JSON-escaped if the flags say so.
     pub body: &'a [u8],
     /// Attributes as one JSON object, empty = none.
     pub attributes: &'a [u8],
-    /// Severity, when the source states it.
+    /// Severity, if the source states it.
     pub severity: Severity,
-    /// Facts about the body.
+    /// Properties of the body.
     pub flags: RecordFlags,
     pub(crate) rare: Rare<'a>,
 }
 
-/// Where the columns are that few frames have: they are read when somebody asks.
+/// Where to find the rarely used columns, which are read on demand.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Rare<'a> {
-    /// Nowhere.
+    /// There are none.
     #[default]
     Nothing,
-    /// Row of a batch.
+    /// A row of a batch.
     Sealed(&'a Batch, u32),
-    /// Row of a batch that is being filled.
+    /// A row of a batch that is being filled.
     Building(&'a BatchBuilder, u32),
 }
 
-/// Not the batch: what a log says has no place in messages about it.
+/// Does not print the batch: the content of logs must not appear in messages about it.
 impl std::fmt::Debug for Rare<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -65,23 +65,23 @@ impl std::fmt::Debug for Rare<'_> {
 }
 
 impl<'a> RecordView<'a> {
-    /// The sender's bytes, of which the body is the message (an envelope, a line of syslog);
+    /// Returns the sender's bytes, of which the body is the message (an envelope, a syslog line);
     /// empty = none.
     pub fn original(&self) -> &'a [u8] {
         self.span(Columns::ORIGINAL)
     }
 
-    /// What the sender calls the process; empty = nothing.
+    /// Returns the sender's name for the process; empty = none.
     pub fn process_id(&self) -> &'a [u8] {
         self.span(Columns::PROCESS_ID)
     }
 
-    /// What the sender calls this type of message; empty = nothing.
+    /// Returns the sender's name for this type of message; empty = none.
     pub fn message_id(&self) -> &'a [u8] {
         self.span(Columns::MESSAGE_ID)
     }
 
-    /// Number of the resource that produced it, in the batch ([`Batch::resource`]).
+    /// Returns the number, in the batch, of the resource that produced it ([`Batch::resource`]).
     #[inline]
     pub fn resource(&self) -> u16 {
         match self.rare {
@@ -91,7 +91,7 @@ impl<'a> RecordView<'a> {
         }
     }
 
-    /// What it is.
+    /// Returns its kind.
     pub fn kind(&self) -> RecordKind {
         match self.rare {
             Rare::Nothing => RecordKind::Log,
@@ -102,7 +102,7 @@ impl<'a> RecordView<'a> {
         }
     }
 
-    /// Facility, when the source states it.
+    /// Returns the facility, if the source states it.
     pub fn facility(&self) -> Facility {
         match self.rare {
             Rare::Nothing => Facility::NONE,
@@ -127,11 +127,11 @@ impl Batch {
         Self { buf, header, is_utf8 }
     }
 
-    /// Takes bytes read from a disk or peer: checks length, checksum and header. What is whole but
-    /// not known to this release gives an error for which [`FrameError::is_unknown`] is true; an
-    /// error of any other kind is damage.
+    /// Parses bytes read from a disk or peer: checks length, checksum and header. An intact frame
+    /// that this release does not support returns an error for which [`FrameError::is_unknown`] is
+    /// true; any other error is damage.
     pub fn from_frame(bytes: Vec<u8>) -> Result<Self, FrameError> {
-        // Before anything else is believed: this much is the same in every version.
+        // Checked before anything else, because it is the same in every version.
         if let Some(want) = FrameHeader::stated_len(&bytes) {
             if bytes.len() != want {
                 return Err(FrameError::Short { have: bytes.len(), want });
@@ -144,51 +144,51 @@ impl Batch {
         Ok(Self { buf: bytes.into(), header, is_utf8: false })
     }
 
-    /// The fixed header.
+    /// Returns the fixed header.
     pub fn header(&self) -> &FrameHeader {
         &self.header
     }
 
-    /// The frame as it is written: its first bytes with the checksum filled in, and the rest.
-    /// Computes the checksum, which a batch that stays in memory never needs.
+    /// Returns the frame as it is to be written: its first bytes with the checksum filled in, and
+    /// the rest. Computes the checksum, which a batch that stays in memory never needs.
     pub fn frame_parts(&self) -> ([u8; 16], &[u8]) {
         let frame = &self.buf[..self.header.frame_len as usize];
         let head = frame::head_with_checksum(frame);
         (head, &frame[head.len()..])
     }
 
-    /// The frame behind its first 16 bytes: what follows the head of [`Self::frame_parts`].
+    /// Returns the frame after its first 16 bytes: what follows the head of [`Self::frame_parts`].
     pub fn frame_rest(&self) -> &[u8] {
         &self.buf[16..self.header.frame_len as usize]
     }
 
-    /// Bytes of memory that the batch holds.
+    /// Returns the memory used by the batch, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.buf.capacity() + size_of::<Self>()
     }
 
-    /// Length of the frame in bytes.
+    /// Returns the length of the frame in bytes.
     pub fn frame_bytes(&self) -> usize {
         self.header.frame_len as usize
     }
 
-    /// Records in the batch.
+    /// Returns the number of records in the batch.
     pub fn record_count(&self) -> usize {
         self.header.record_count as usize
     }
 
-    /// Everything that was read into the arena, plus joined bodies.
+    /// Returns everything that was read into the arena, plus joined bodies.
     pub fn arena(&self) -> &[u8] {
         &self.buf[HEADER_LEN..HEADER_LEN + self.header.arena_len as usize]
     }
 
-    /// Whether all bodies and attributes are known to be UTF-8. False says nothing: that of a batch
-    /// from a disk is not known.
+    /// Returns whether all bodies and attributes are known to be UTF-8. False means unknown, as for
+    /// any batch read from disk.
     pub fn is_utf8(&self) -> bool {
         self.is_utf8
     }
 
-    /// How many records are routed to the destination with that cursor index.
+    /// Returns how many records are routed to the destination with that cursor index.
     pub fn routed_count(&self, cursor: usize) -> u64 {
         let routes = self.routes();
         let count = |route| match routes.get(route) {
@@ -198,8 +198,8 @@ impl Batch {
         (0..routes.len()).map(count).sum()
     }
 
-    /// The destinations that get any of the records, by cursor index, each with how many; in the
-    /// order of the indexes.
+    /// Returns the destinations that get any of the records, in order of cursor index, each with
+    /// the number of records.
     pub fn routed_counts(&self) -> Vec<(usize, u64)> {
         let routes = self.routes();
         let mut counts: Vec<(usize, u64)> = Vec::new();
@@ -207,7 +207,7 @@ impl Batch {
             if count == 0 {
                 continue;
             }
-            // Both are in order, so each is looked for behind the one before.
+            // Both are sorted, so each search starts after the previous match.
             let mut from = 0;
             destinations.for_each(|cursor| {
                 let cursor = usize::from(cursor);
@@ -226,24 +226,24 @@ impl Batch {
         counts
     }
 
-    /// Whether record `index` is routed to the destination. For many records,
+    /// Returns whether record `index` is routed to the destination. For many records,
     /// [`Self::routed_rows`] is faster.
     pub fn is_routed(&self, index: usize, cursor: usize) -> bool {
         self.destinations_of(index).contains(cursor)
     }
 
-    /// Which records are routed to the destination.
+    /// Returns which records are routed to the destination.
     pub fn routed_rows(&self, cursor: usize) -> RoutedRows<'_> {
         RoutedRows::new(self.routes(), self.route_cells(), cursor)
     }
 
-    /// The destinations of record `index`.
+    /// Returns the destinations of record `index`.
     pub(crate) fn destinations_of(&self, index: usize) -> Destinations<'_> {
         let cell = self.route_cells().get(index);
         self.routes().get(cell.map_or(0, |cell| usize::from(u16::from_le_bytes(*cell)))).1
     }
 
-    /// The destinations, when all records share them.
+    /// Returns the destinations if they are the same for all records.
     pub(crate) fn single_route(&self) -> Option<Vec<u16>> {
         (self.header.route_count == 1).then(|| self.routes().get(0).1.to_list())
     }
@@ -253,29 +253,29 @@ impl Batch {
         Routes::new(&self.buf[start..start + len], usize::from(self.header.route_count))
     }
 
-    /// The set of destinations of each record; empty when all have the first.
+    /// Returns the set of destinations of each record; empty if all have the first set.
     fn route_cells(&self) -> &[[u8; 2]] {
         self.optional(Columns::ROUTE)
     }
 
-    /// Entries of the resource table.
+    /// Returns the number of entries in the resource table.
     pub fn resource_count(&self) -> usize {
         usize::from(self.header.resource_count)
     }
 
-    /// Entry `number` of the resource table; an empty one when there is none.
+    /// Returns entry `number` of the resource table; an empty one if there is no such entry.
     pub fn resource(&self, number: u16) -> ResourceView<'_> {
         let (start, len) = (self.header.resources_at(), self.header.resources_len as usize);
         let table = &self.buf[start..start + len];
         resources::read(table, self.resource_count(), usize::from(number))
     }
 
-    /// Every entry of the resource table, in the order of its number.
+    /// Returns every entry of the resource table, in order of number.
     pub fn resources(&self) -> impl Iterator<Item = ResourceView<'_>> {
         (0..self.header.resource_count).map(|number| self.resource(number))
     }
 
-    /// The resource of record `index`.
+    /// Returns the resource of record `index`.
     pub fn resource_of(&self, index: usize) -> ResourceView<'_> {
         self.resource(self.resource_number(index))
     }
@@ -285,13 +285,13 @@ impl Batch {
         cell.map_or(0, |cell| u16::from_le_bytes(*cell))
     }
 
-    /// The cell of a column of bytes; 0 where there is no such column.
+    /// Returns the cell of a one-byte column; 0 if there is no such column.
     fn byte(&self, column: Columns, index: usize) -> u8 {
         self.optional::<1>(column).get(index).map_or(0, |cell| cell[0])
     }
 
-    /// Hashes under which the batch is indexed: the keys of its resources, in order and each once;
-    /// 0 is none.
+    /// Returns the hashes under which the batch is indexed: the keys of its resources, sorted and
+    /// without duplicates; 0 is not a key.
     pub fn keys(&self) -> Vec<u64> {
         let mut keys: Vec<u64> = self.resources().map(|resource| resource.key).collect();
         keys.retain(|key| *key != 0);
@@ -300,25 +300,25 @@ impl Batch {
         keys
     }
 
-    /// Counts of the stream as of the end of this batch.
+    /// Returns the counts of the stream up to the end of this batch.
     pub fn book(&self) -> SourceBook {
         let start = self.header.book_at();
         SourceBook::decode(&self.buf[start..start + self.header.book_len as usize])
     }
 
-    /// What the source needs, beside the position, to go on reading behind this batch.
+    /// Returns what the source needs, besides the position, to resume reading after this batch.
     pub fn state(&self) -> &[u8] {
         let start = self.header.state_at();
         &self.buf[start..start + self.header.state_len as usize]
     }
 
-    /// Record `index`; an empty one when there is none.
+    /// Returns record `index`; an empty one if there is no such record.
     pub fn record(&self, index: usize) -> RecordView<'_> {
         let none = RecordView { position: self.header.base(), ..RecordView::default() };
         self.records().nth(index).unwrap_or(none)
     }
 
-    /// All records in order.
+    /// Returns all records in order.
     pub fn records(&self) -> Records<'_> {
         Records {
             batch: self,
@@ -335,7 +335,7 @@ impl Batch {
         }
     }
 
-    /// Records number `range`, or those of them that there are, in order.
+    /// Returns the records with these indexes, as far as they exist, in order.
     pub fn records_in(&self, range: Range<usize>) -> Records<'_> {
         let mut records = self.records();
         records.next = range.start;
@@ -344,7 +344,7 @@ impl Batch {
         records
     }
 
-    /// How many leading records have a position at or before `position`.
+    /// Returns how many leading records have a position at or before `position`.
     pub fn records_up_to(&self, position: Position) -> usize {
         if position >= self.header.end() {
             return self.record_count();
@@ -356,7 +356,7 @@ impl Batch {
         self.cells::<4>(8).partition_point(|cell| u64::from(u32::from_le_bytes(*cell)) <= delta)
     }
 
-    /// Record `index` by itself, decoded, with its resource.
+    /// Returns record `index` on its own, decoded, with its resource.
     pub fn to_log_record(&self, index: usize) -> LogRecord {
         let view = self.record(index);
         LogRecord {
@@ -373,14 +373,14 @@ impl Batch {
         }
     }
 
-    /// The column that begins so many bytes per record behind the first.
+    /// Returns the column at this offset, given in bytes per record from the first column on.
     fn cells<const WIDTH: usize>(&self, place: usize) -> &[[u8; WIDTH]] {
         let count = self.record_count();
         let start = self.header.columns_at as usize + place * count;
         self.buf[start..start + count * WIDTH].as_chunks().0
     }
 
-    /// A column that not every frame has; empty when this one has not.
+    /// Returns a column that not every frame has; empty if this frame does not have it.
     fn optional<const WIDTH: usize>(&self, column: Columns) -> &[[u8; WIDTH]] {
         let columns = self.header.columns;
         if columns.has(column) { self.cells(columns.place_of(column)) } else { &[] }
@@ -402,7 +402,7 @@ impl Batch {
     }
 }
 
-/// Offsets and lengths of a column of spans; empty when the frame has none.
+/// Offsets and lengths of a column of spans; empty if the frame has none.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spans<'a> {
     at: &'a [[u8; 4]],
@@ -429,14 +429,14 @@ pub struct Records<'a> {
     flags: &'a [[u8; 1]],
     attributes: Spans<'a>,
     severity: &'a [[u8; 1]],
-    /// There are attributes, or severities.
+    /// The frame has attributes or severities.
     has_more: bool,
     has_rare: bool,
 }
 
 impl<'a> Records<'a> {
-    /// Attributes and severity of record `i`. By itself, so that the rest of [`Self::next`] is
-    /// small enough to become a part of each loop over records.
+    /// Returns attributes and severity of record `i`. A separate function, so that the rest of
+    /// [`Self::next`] is small enough to be inlined into each loop over records.
     #[inline(never)]
     fn more(&self, i: usize) -> (&'a [u8], u8) {
         let severity = self.severity.get(i).map_or(0, |cell| cell[0]);
@@ -481,7 +481,7 @@ impl<'a> Iterator for Records<'a> {
 impl ExactSizeIterator for Records<'_> {}
 
 impl<'a> RecordView<'a> {
-    /// The body without JSON escapes.
+    /// Returns the body without JSON escapes.
     pub fn plain_body(&self) -> std::borrow::Cow<'a, [u8]> {
         if self.flags.contains(RecordFlags::JSON_ESCAPED) {
             unescape_json(self.body)

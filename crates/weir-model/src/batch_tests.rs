@@ -1,5 +1,5 @@
-//! What a frame holds reads back, however it was built, copied or merged; what is no frame is
-//! refused, and what this release does not know is told from damage.
+//! The content of a frame is read back unchanged, however it was built, copied or merged; bytes
+//! that are not a frame are rejected, and content of another release is distinguished from damage.
 
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ fn again(batch: &Batch) -> Batch {
     again
 }
 
-/// A record by itself, with its resource and where it goes.
+/// A record with its resource and destinations.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Given {
     timestamp_ns: i64,
@@ -47,7 +47,7 @@ struct Given {
     attributes: Vec<u8>,
     severity: Severity,
     flags: RecordFlags,
-    /// What stands before and behind the body in the sender's bytes, if those are kept.
+    /// The sender's bytes before and after the body, if those are kept.
     original: Option<(Vec<u8>, Vec<u8>)>,
     process_id: Vec<u8>,
     message_id: Vec<u8>,
@@ -108,7 +108,7 @@ impl Given {
     }
 }
 
-/// The records, each ending one further than the one before.
+/// Builds a batch of the records, each ending one further than the previous one.
 fn built(base: Position, all: &[Given]) -> Batch {
     let mut builder = BatchBuilder::new(base);
     let mut end = base;
@@ -190,7 +190,7 @@ prop_compose! {
     }
 }
 
-/// Records that are all like what files give, or each with anything.
+/// Records that are all like those from files, or arbitrary ones.
 fn records() -> impl Strategy<Value = Vec<Given>> {
     let plain = bytes(40).prop_map(|body| Given {
         body,
@@ -331,7 +331,7 @@ fn records_of_480_resources_go_to_300_sets_of_destinations() {
             number as u64 % 480 + 1,
             format!(r#"{{"service.name":"app-{}","weir.tenant":"team"}}"#, number % 480).into(),
         ),
-        // Two to four of 500 destinations, by the resource.
+        // Two to four of 500 destinations, depending on the resource.
         destinations: {
             let set = number % 480 % 300;
             let mut to = vec![set as u16, 499 - (set % 100) as u16, 300 + (set / 8) as u16];
@@ -355,8 +355,8 @@ fn a_resource_table_that_is_full_says_so_before_a_row_is_pushed() {
     let fit = (0..100).take_while(|n| builder.resource(*n, &big(*n)).is_ok()).count();
     assert_eq!(fit, RESOURCE_TABLE_BYTES_MAX / (16 + big(0).len()));
     assert_eq!(builder.resource(1, &big(1)), Ok(1));
-    assert!(builder.resource(1, &big(2)).is_err(), "the key alone is no identity");
-    // They take room from the arena, but for the first, whose room is always there.
+    assert!(builder.resource(1, &big(2)).is_err(), "the key alone does not identify a resource");
+    // They reduce the room in the arena, except the first, for which room is always reserved.
     let before = BatchBuilder::new(Position::default()).room();
     assert_eq!(before - builder.room(), fit * (16 + big(0).len()) - RESOURCE_BYTES_MAX - 16);
 }
@@ -432,7 +432,7 @@ fn what_a_later_release_wrote_is_unknown_not_damaged() {
     assert_eq!(changed(76, 1 << 9), unknown("column", 9));
     assert_eq!(changed(78, 1 << 2), unknown("column", 18));
     assert_eq!(changed(112, 1 << 5), unknown("kind", 5));
-    // A field that is wrong in a frame whose checksum is right is no news from the future.
+    // A wrong field in a frame with a correct checksum is not a new feature.
     assert_eq!(changed(108, 7000), Err(FrameError::Bounds("route_count")));
 }
 

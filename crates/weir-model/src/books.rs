@@ -1,10 +1,10 @@
-//! The books: what was read, what became of it, and why anything was given up.
+//! The books: what was read, what became of it, and why anything was discarded.
 //!
 //! Book 1 (source): `lines = records + joined + discarded`.
 //! Book 2 (cursor): `routed = delivered + discarded + dead_lettered + in_flight`.
 //! Book 3 (files):  `bytes = read + unread + abandoned`.
-//! Every term is counted where it happens; none is computed from the others, so a book can fail
-//! to balance and a test can see it.
+//! Every term is counted where it occurs; none is computed from the others, so a book can fail to
+//! balance and tests can detect it.
 
 use serde::Serialize;
 
@@ -16,11 +16,11 @@ macro_rules! reasons {
         pub enum $name { $($(#[$vdoc])* $variant = $id,)* }
 
         impl $name {
-            /// Every reason, in the order of its number on disk.
+            /// All reasons, in order of their number on disk.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-            /// How many there are.
+            /// Number of reasons.
             pub const COUNT: usize = Self::ALL.len();
-            /// The value of the `reason` label.
+            /// Returns the value of the `reason` label.
             pub fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
@@ -31,42 +31,42 @@ macro_rules! reasons {
 reasons! {
     /// Why a line or record was discarded.
     DiscardReason {
-        /// Only NUL bytes: the hole that a crash or a truncated file leaves.
+        /// Only NUL bytes, as left by a crash or a truncated file.
         NulBytes = 0 => "nul_bytes",
-        /// Shed by the source's rate limit.
+        /// Dropped by the source's rate limit.
         RateLimit = 1 => "rate_limit",
-        /// Oldest of the heaviest stream, when a destination's buffer was full.
+        /// The oldest batches of the heaviest stream, when a destination's buffer was full.
         BufferFull = 2 => "buffer_full",
-        /// The destination refused it and no dead-letter file was wanted.
+        /// The destination rejected it and no dead-letter file was configured.
         Rejected = 3 => "rejected",
         /// The destination was removed from the configuration and its cursor dropped.
         CursorDropped = 4 => "cursor_dropped",
-        /// A damaged or missing part of the journal held it.
+        /// It was in a damaged or missing part of the journal.
         Damaged = 5 => "damaged",
-        /// Discarded on purpose by a rule.
+        /// Discarded by a rule.
         Rule = 6 => "rule",
         /// The first part of a joined line was lost with its file.
         PartialLost = 7 => "partial_lost",
-        /// Not among those that a rule with `sample` keeps.
+        /// Not selected by a rule with `sample`.
         Sampled = 8 => "sampled",
         /// No rule routed it, and `default_to` names no output.
         Unrouted = 9 => "unrouted",
-        /// Read for a destination that had not got it when its file was removed or cut, and that no
-        /// segment of the journal held for it.
+        /// Read for a destination that had not received it when its file was removed or truncated,
+        /// and not in any segment of the journal.
         Vanished = 10 => "vanished",
     }
 }
 
 reasons! {
-    /// Why bytes of a file were given up unread.
+    /// Why bytes of a file were abandoned unread.
     AbandonReason {
         /// The file shrank before they were read.
         Truncated = 0 => "truncated",
-        /// The file was removed while weir did not run, or could not be opened again.
+        /// The file was removed while weir was not running, or could not be opened again.
         Vanished = 1 => "vanished",
-        /// Behind the start position that the configuration chose.
+        /// Before the configured start position.
         SkippedAtStart = 2 => "skipped_at_start",
-        /// The rest of a line that was longer than the limit.
+        /// The rest of a line that exceeded the limit.
         LineTooLong = 3 => "line_too_long",
         /// A deleted file was held open longer, or was larger, than the limits allow.
         DeletedTooLong = 4 => "deleted_too_long",
@@ -75,35 +75,36 @@ reasons! {
     }
 }
 
-/// Cumulative counts of one stream, as of the end of a batch. Stands in the frame, and is
-/// persisted together with the position that it belongs to.
+/// Cumulative counts of one stream, up to the end of a batch. Part of the frame, and persisted
+/// together with the position that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SourceBook {
     /// Lines as the source format counts them (each partial is one).
     pub lines: u64,
-    /// Records made of them.
+    /// Records made from them.
     pub records: u64,
     /// Lines that became part of another line's record.
     pub joined: u64,
-    /// Lines that became nothing, by reason.
+    /// Lines that became neither, by reason.
     pub discarded: [u64; DiscardReason::COUNT],
-    /// Records whose line did not parse in the expected format (they are records all the same).
+    /// Records whose line could not be parsed in the expected format (they are records
+    /// nevertheless).
     pub malformed: u64,
-    /// Records whose body was cut at the line limit.
+    /// Records whose body was truncated at the line limit.
     pub truncated: u64,
     /// Bytes consumed.
     pub bytes_read: u64,
-    /// Times that a file was found shorter than before. What was written and cut between two looks
-    /// was never seen, so from the first time on the book of bytes is "at least".
+    /// Number of times that a file was found shorter than before. What was written and truncated
+    /// between two scans was never seen, so from the first time on the byte counts are lower
+    /// bounds.
     pub files_cut: u64,
-    /// Files that were made and removed between two looks, or written to after they had no name and
-    /// were let go of: nobody can say how much stood in them, so they too make the book of bytes
-    /// "at least".
+    /// Files that were created and removed between two scans, or written to after they were deleted
+    /// and closed: how much was written is unknown, so they also make the byte counts lower bounds.
     pub files_unseen: u64,
-    /// Files that were removed while weir did not run: what was written to them after the last look
-    /// was never seen, so they too make the book of bytes "at least".
+    /// Files that were removed while weir was not running: what was written to them after the last
+    /// scan was never seen, so they also make the byte counts lower bounds.
     pub files_vanished: u64,
-    /// Bytes given up, by reason.
+    /// Bytes abandoned, by reason.
     pub bytes_abandoned: [u64; AbandonReason::COUNT],
 }
 
@@ -114,16 +115,16 @@ pub struct CursorBook {
     pub routed: u64,
     /// Records that the destination acknowledged.
     pub delivered: u64,
-    /// Records given up, by reason.
+    /// Records discarded, by reason.
     pub discarded: [u64; DiscardReason::COUNT],
     /// Records written to the dead-letter file.
     pub dead_lettered: u64,
-    /// Records sent more than once, each further sending counted.
+    /// Records sent more than once, counting every repetition.
     pub resent: u64,
 }
 
-/// Reads and writes a book as (number, value) pairs, zeros left out. An unknown number is kept
-/// out of the book by [`decode_counts`]; the frame version says which numbers exist.
+/// Encodes a book as (number, value) pairs, leaving out zeros. [`decode_counts`] ignores an unknown
+/// number; the frame version determines which numbers exist.
 fn encode_counts(values: impl Iterator<Item = (u8, u64)>, out: &mut Vec<u8>) {
     for (number, value) in values.filter(|(_, value)| *value != 0) {
         out.push(number);
@@ -142,18 +143,18 @@ const DISCARDED_AT: u8 = 64;
 const ABANDONED_AT: u8 = 128;
 
 impl SourceBook {
-    /// Lines discarded for any reason.
+    /// Returns the number of lines discarded for any reason.
     pub fn discarded_total(&self) -> u64 {
         self.discarded.iter().sum()
     }
 
-    /// Bytes given up for any reason.
+    /// Returns the number of bytes abandoned for any reason.
     pub fn abandoned_total(&self) -> u64 {
         self.bytes_abandoned.iter().sum()
     }
 
-    /// True once bytes may have come and gone unseen: then the terms of the book of bytes are
-    /// "at least".
+    /// Returns whether bytes may have appeared and vanished unseen: then the byte counts are lower
+    /// bounds.
     pub fn is_at_least(&self) -> bool {
         self.files_cut > 0
             || self.files_unseen > 0
@@ -161,17 +162,18 @@ impl SourceBook {
             || self.bytes_abandoned[AbandonReason::Vanished as usize] > 0
     }
 
-    /// Counts lines that became nothing.
+    /// Counts discarded lines.
     pub fn discard(&mut self, reason: DiscardReason, lines: u64) {
         self.discarded[reason as usize] += lines;
     }
 
-    /// Counts bytes given up.
+    /// Counts abandoned bytes.
     pub fn abandon(&mut self, reason: AbandonReason, bytes: u64) {
         self.bytes_abandoned[reason as usize] += bytes;
     }
 
-    /// Lines that neither became a record nor were counted away: 0 when the book balances.
+    /// Returns the number of lines that neither became a record nor were counted otherwise: 0 if
+    /// the book balances.
     pub fn unaccounted_lines(&self) -> i64 {
         self.lines as i64 - (self.records + self.joined + self.discarded_total()) as i64
     }
@@ -195,7 +197,7 @@ impl SourceBook {
         }
     }
 
-    /// Appends the form that stands in frames and in the cursor log.
+    /// Appends the encoding that is used in frames and in the cursor log.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let plain = [
             self.lines,
@@ -213,7 +215,7 @@ impl SourceBook {
         encode_counts((ABANDONED_AT..).zip(self.bytes_abandoned), out);
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes what [`Self::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Self {
         let mut book = Self::default();
         decode_counts(bytes, |number, value| match number {
@@ -243,24 +245,24 @@ impl SourceBook {
 }
 
 impl CursorBook {
-    /// Records given up for any reason.
+    /// Returns the number of records discarded for any reason.
     pub fn discarded_total(&self) -> u64 {
         self.discarded.iter().sum()
     }
 
-    /// Records that have reached an end: what the persisted counts add up to.
+    /// Returns the number of settled records: what the persisted counts add up to.
     pub fn settled(&self) -> u64 {
         self.delivered + self.dead_lettered + self.discarded_total()
     }
 
-    /// Appends the form that stands in the cursor log.
+    /// Appends the encoding that is used in the cursor log.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let plain = [self.routed, self.delivered, self.dead_lettered, self.resent];
         encode_counts((0..).zip(plain), out);
         encode_counts((DISCARDED_AT..).zip(self.discarded), out);
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes what [`Self::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Self {
         let mut book = Self::default();
         decode_counts(bytes, |number, value| match number {

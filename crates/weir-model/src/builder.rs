@@ -1,10 +1,10 @@
-//! Fills one frame: a block is read straight into the arena, a decoder marks the records in it,
+//! Fills one frame: a block is read directly into the arena, a decoder marks the records in it, and
 //! [`BatchBuilder::seal`] appends the columns.
 //!
-//! Invariants: nothing is allocated per record; a builder never grows beyond one frame
-//! ([`Full`] says when to seal and go on with the next); spans always lie in the arena; what only
-//! some records have (attributes, an original, ids, a kind) costs those that have none neither
-//! bytes nor time.
+//! Invariants: nothing is allocated per record; a builder never grows beyond one frame ([`Full`]
+//! tells the caller to seal it and start the next); spans always lie within the arena; what only
+//! some records have (attributes, an original, ids, a kind) costs the others neither bytes nor
+//! time.
 
 use std::ops::Range;
 
@@ -23,12 +23,12 @@ use crate::{
     Batch, Facility, Position, RecordFlags, RecordView, Severity, SourceBook, SourceId, StreamId,
 };
 
-/// The frame cannot take the record or bytes: seal it and go on with the next one.
+/// The frame cannot take the record or bytes: seal it and continue with the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
-/// One record as a decoder found it. Spans are offsets into the arena as given by
-/// [`BatchBuilder::read_space`] and [`BatchBuilder::append`]; an empty one is none.
+/// A record as found by a decoder. Spans are offsets into the arena as returned by
+/// [`BatchBuilder::read_space`] and [`BatchBuilder::append`]; an empty span means none.
 #[derive(Debug, Clone, Default)]
 pub struct NewRecord {
     /// Nanoseconds since 1970.
@@ -39,26 +39,26 @@ pub struct NewRecord {
     pub body: Range<usize>,
     /// Attributes in the arena as one JSON object; empty = none.
     pub attributes: Range<usize>,
-    /// Severity, when the source states it.
+    /// Severity, if the source states it.
     pub severity: Severity,
-    /// Facts about the body.
+    /// Properties of the body.
     pub flags: RecordFlags,
-    /// The sender's bytes in the arena, of which the body is the message (an envelope, a line of
-    /// syslog); empty = none.
+    /// The sender's bytes in the arena, of which the body is the message (an envelope, a syslog
+    /// line); empty = none.
     pub original: Range<usize>,
-    /// What the sender calls the process, in the arena.
+    /// The sender's name for the process, in the arena.
     pub process_id: Range<usize>,
-    /// What the sender calls this type of message, in the arena.
+    /// The sender's name for this type of message, in the arena.
     pub message_id: Range<usize>,
-    /// Number of the resource that produced it, as [`BatchBuilder::resource`] gave it.
+    /// Number of the resource that produced it, as returned by [`BatchBuilder::resource`].
     pub resource: u16,
-    /// What it is.
+    /// Its kind.
     pub kind: RecordKind,
-    /// Facility, when the source states it.
+    /// Facility, if the source states it.
     pub facility: Facility,
 }
 
-/// What the whole batch has in common, given when it is sealed.
+/// The common properties of the batch, given when it is sealed.
 #[derive(Debug, Clone, Copy)]
 pub struct Seal<'a> {
     /// The source can read the records again.
@@ -69,20 +69,20 @@ pub struct Seal<'a> {
     pub group: u64,
     /// The source.
     pub source: SourceId,
-    /// Position after everything consumed.
+    /// The position after everything consumed.
     pub end: Position,
     /// When it was read, nanoseconds since 1970.
     pub observed_ns: i64,
     /// Generation of the rules that routed the records.
     pub rule_generation: u32,
-    /// Counts of the stream as of `end`.
+    /// Counts of the stream up to `end`.
     pub book: &'a SourceBook,
-    /// What the source needs, beside the position, to go on reading behind this batch.
+    /// What the source needs, besides the position, to resume reading after this batch.
     pub state: &'a [u8],
 }
 
-/// The fixed columns of one record, gathered by row while the frame fills: one write to memory
-/// per record. Sealing turns rows into columns.
+/// The fixed columns of one record, collected by row while the frame is filled, with one write to
+/// memory per record. Sealing turns rows into columns.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     timestamp: i64,
@@ -97,7 +97,7 @@ struct Row {
 /// Offset and length in the frame.
 type Span = (u32, u32);
 
-/// The columns that most records leave empty.
+/// The columns that are empty for most records.
 #[derive(Debug, Clone, Copy, Default)]
 struct Rare {
     original: Span,
@@ -118,27 +118,27 @@ pub struct BatchBuilder {
     buf: PooledBuf,
     /// End of the arena in `buf`.
     len: usize,
-    /// The arena is known to be UTF-8 up to here.
+    /// Up to here the arena is known to be UTF-8.
     utf8_until: usize,
     base: Position,
     rows: Vec<Row>,
-    /// Spans of the attributes, one for each row once there are any.
+    /// Spans of the attributes, one for each row if there are any.
     attributes: Vec<Span>,
-    /// The other columns that not every frame has, one for each row once there are any.
+    /// The other columns that not every frame has, one for each row if there are any.
     rare: Vec<Rare>,
-    /// Columns that the frame will have. Those of route and severity are counted from the start.
+    /// Columns that the frame will have. Those for route and severity are counted from the start.
     columns: Columns,
     state_reserved: usize,
-    /// Record `i` goes to the set number `rows[i].route`.
+    /// Record `i` goes to set number `rows[i].route`.
     routes: RouteTable,
     resources: ResourceTable,
 }
 
-/// Columns for which room is kept whether they will be there or not: they are known late.
+/// Columns for which room is always reserved, because it is known only late whether they exist.
 const KEPT: Columns = Columns::ROUTE.with(Columns::SEVERITY);
 
 impl BatchBuilder {
-    /// An empty frame whose reading begins at `base`.
+    /// Creates an empty frame whose reading starts at `base`.
     pub fn new(base: Position) -> Self {
         Self {
             buf: PooledBuf::full_size(),
@@ -169,24 +169,24 @@ impl BatchBuilder {
         self.rare.clear();
     }
 
-    /// Where reading of this batch began.
+    /// Returns where reading of this batch started.
     pub fn base(&self) -> Position {
         self.base
     }
 
-    /// Records so far.
+    /// Returns the number of records so far.
     pub fn record_count(&self) -> usize {
         self.rows.len()
     }
 
-    /// Free arena space of at most `max` bytes, to read a block into; then call
-    /// [`Self::advance`] with the number of bytes that were read.
+    /// Returns free arena space of at most `max` bytes, to read a block into; call
+    /// [`Self::advance`] with the number of bytes read afterwards.
     pub fn read_space(&mut self, max: usize) -> &mut [u8] {
         let room = self.room().min(max);
         &mut self.buf[self.len..self.len + room]
     }
 
-    /// Takes the first `count` bytes of the read space into the arena; returns their span.
+    /// Adds the first `count` bytes of the read space to the arena; returns their span.
     pub fn advance(&mut self, count: usize) -> Range<usize> {
         let start = self.len;
         self.len += count;
@@ -213,17 +213,17 @@ impl BatchBuilder {
         Ok(self.advance(count))
     }
 
-    /// Gives the end of the arena, from `end` on, back to the read space. No record may have a
-    /// span there.
+    /// Returns the end of the arena, from `end` on, to the read space. No record may have a span
+    /// there.
     pub fn retract(&mut self, end: usize) {
         debug_assert!((HEADER_LEN..=self.len).contains(&end), "retract beyond the arena");
         self.len = end.clamp(HEADER_LEN, self.len);
         self.utf8_until = self.utf8_until.min(self.len);
     }
 
-    /// Says that this span of the arena is UTF-8: a decoder knows when the bytes are still in the
-    /// processor's cache. A batch whose whole arena was vouched for, piece by piece and in order,
-    /// says so.
+    /// Declares this span of the arena to be UTF-8: a decoder can check it while the bytes are
+    /// still in the processor's cache. If the whole arena was declared, piece by piece and in
+    /// order, the batch is known to be UTF-8.
     pub fn vouch_utf8(&mut self, span: Range<usize>) {
         debug_assert!(std::str::from_utf8(&self.buf[span.clone()]).is_ok(), "not UTF-8");
         if span.start == self.utf8_until {
@@ -231,19 +231,19 @@ impl BatchBuilder {
         }
     }
 
-    /// The bytes of the arena, addressed as the spans are (the first [`HEADER_LEN`] bytes are the
-    /// header's and have no meaning yet).
+    /// Returns the bytes of the arena, addressed like the spans (the first [`HEADER_LEN`] bytes
+    /// belong to the header and have no meaning yet).
     pub fn arena(&self) -> &[u8] {
         &self.buf[..self.len]
     }
 
-    /// Bytes that the arena can still take, with one more record's columns put aside.
+    /// Returns how many bytes the arena can still take, with one more record's columns reserved.
     pub fn room(&self) -> usize {
         let columns = (self.record_count() + 1) * self.columns.row_bytes();
         FRAME_BYTES_MAX.saturating_sub(self.len + columns + self.tail_bytes())
     }
 
-    /// Bytes put aside for what stands behind the columns.
+    /// Returns the bytes reserved for what follows the columns.
     fn tail_bytes(&self) -> usize {
         let more = self.resources.bytes().saturating_sub(RESOURCE_BYTES_RESERVED)
             + self.routes.bytes().saturating_sub(ROUTE_BYTES_RESERVED);
@@ -251,15 +251,15 @@ impl BatchBuilder {
         self.state_reserved + TAIL_BYTES_RESERVED + more + 16
     }
 
-    /// Puts room aside for a resume state of that size (replacing an earlier reservation).
-    /// A decoder keeps this in step with its open partial lines.
+    /// Reserves room for a resume state of that size (replacing an earlier reservation). A decoder
+    /// keeps this in step with its open partial lines.
     pub fn reserve_state(&mut self, bytes: usize) {
         self.state_reserved = bytes.min(STATE_BYTES_MAX);
     }
 
-    /// The number of a resource in this batch, for [`NewRecord::resource`]: it is added to the
-    /// batch's table unless it is there. The first one is number 0, which is that of all records
-    /// that do not say otherwise, and may come after them. At most
+    /// Returns the number of a resource in this batch, for [`NewRecord::resource`], adding it to
+    /// the batch's table if needed. The first one is number 0, which is the default for all
+    /// records, and may be added after them. At most
     /// [`RESOURCE_BYTES_MAX`](crate::limits::RESOURCE_BYTES_MAX) long.
     pub fn resource(&mut self, key: u64, encoded: &[u8]) -> Result<u16, Full> {
         debug_assert!(encoded.len() <= RESOURCE_BYTES_MAX, "resource too large");
@@ -272,7 +272,7 @@ impl BatchBuilder {
         Ok(self.resources.add(resource))
     }
 
-    /// Whether a table that has so many bytes, of which some are put aside in any case, can take
+    /// Checks whether a table with this many bytes, some of which are always reserved, can take
     /// more.
     fn check_table(
         &self,
@@ -285,17 +285,17 @@ impl BatchBuilder {
         if has + more > max || takes > self.room() { Err(Full) } else { Ok(()) }
     }
 
-    /// Resource number `number` of this batch; an empty one when there is none.
+    /// Returns resource `number` of this batch; an empty one if there is no such resource.
     pub fn resource_at(&self, number: u16) -> ResourceView<'_> {
         self.resources.get(number)
     }
 
-    /// Resources so far.
+    /// Returns the number of resources so far.
     pub fn resource_count(&self) -> usize {
         self.resources.len()
     }
 
-    /// Adds one record, routed to nothing until [`Self::route_all`] or [`Self::route`].
+    /// Adds a record, without destinations until [`Self::route_all`] or [`Self::route`].
     #[inline]
     pub fn push(&mut self, record: &NewRecord) -> Result<(), Full> {
         let delta = record.end_offset.saturating_sub(self.base.offset);
@@ -325,9 +325,9 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Adds a record of another batch or builder, with all its bytes; `resource` is its number
-    /// here, and `original` what to keep as such: its own one, or nothing. What lies within that
-    /// does so here.
+    /// Adds a record of another batch or builder, with all its bytes. `resource` is its number
+    /// here, and `original` what to keep as its original: its own one, or nothing. Spans within the
+    /// original also lie within it here.
     pub fn copy(
         &mut self,
         record: &RecordView<'_>,
@@ -360,9 +360,9 @@ impl BatchBuilder {
         })
     }
 
-    /// The arena together with a way to add plain records, for decoders that go over a block in
-    /// one loop. At most `u32::MAX` bytes behind the base, and only while no record has anything
-    /// that plain ones have not: otherwise it takes none.
+    /// Returns the arena together with a way to add plain records, for decoders that process a
+    /// block in one loop. Limited to `u32::MAX` bytes after the base, and usable only while no
+    /// record has anything that plain ones lack: otherwise it accepts none.
     pub fn plain(&mut self) -> (&[u8], PlainRecords<'_>) {
         let left =
             if self.columns == KEPT { self.room().div_ceil(self.columns.row_bytes()) } else { 0 };
@@ -375,7 +375,7 @@ impl BatchBuilder {
         self.columns.with(wanted) == self.columns
     }
 
-    /// The first record with something makes its columns; earlier records have nothing there.
+    /// Creates columns when the first record needs them; earlier records have empty cells there.
     #[cold]
     fn begin_columns(&mut self, wanted: Columns) -> Result<(), Full> {
         let columns = self.columns.with(wanted);
@@ -393,7 +393,7 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Record `index` as it stands, for the rules.
+    /// Returns record `index`, for the rules.
     pub fn record(&self, index: usize) -> RecordView<'_> {
         let row = &self.rows[index];
         let attributes = self.attributes.get(index).copied().unwrap_or_default();
@@ -416,7 +416,7 @@ impl BatchBuilder {
         &self.buf[at as usize..at as usize + len as usize]
     }
 
-    /// Number of the resource of record `index`.
+    /// Returns the number of the resource of record `index`.
     pub fn resource_of(&self, index: usize) -> u16 {
         self.rare.get(index).map_or(0, |rare| rare.resource)
     }
@@ -439,7 +439,7 @@ impl BatchBuilder {
         })
     }
 
-    /// What kinds of records there are.
+    /// Returns the kinds of the records.
     pub fn kinds(&self) -> Kinds {
         if self.columns.has(Columns::KIND) {
             return self.rare.iter().fold(Kinds::NONE, |kinds, rare| kinds.with(rare.kind));
@@ -447,8 +447,8 @@ impl BatchBuilder {
         if self.rows.is_empty() { Kinds::NONE } else { Kinds::LOGS }
     }
 
-    /// Keeps the records for which `keep` says so, which is asked once for each in order. What is
-    /// taken out leaves nothing but its bytes in the arena.
+    /// Keeps the records for which `keep` returns true; it is called once for each, in order. A
+    /// removed record leaves only its bytes in the arena.
     pub fn retain(&mut self, keep: impl FnMut(usize) -> bool) {
         let kept: Vec<bool> = (0..self.rows.len()).map(keep).collect();
         retain_rows(&mut self.rows, &kept);
@@ -456,8 +456,8 @@ impl BatchBuilder {
         retain_rows(&mut self.rare, &kept);
     }
 
-    /// Routes record `index` to these destinations, by cursor index, in order and each once. Call
-    /// [`Self::route_all`] first, for those that go where most go.
+    /// Routes record `index` to these destinations, by cursor index, sorted and without duplicates.
+    /// First call [`Self::route_all`] for the destinations of most records.
     pub fn route(&mut self, index: usize, destinations: &[u16]) -> Result<(), Full> {
         let route = match self.routes.find(destinations) {
             Some(route) => route,
@@ -467,8 +467,8 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Becomes a place to write the records of `other` anew: nothing in it, the same base, the
-    /// same routes to choose from, the same resources, the same room put aside.
+    /// Prepares for rewriting the records of `other`: an empty frame with the same base, the same
+    /// available routes, the same resources, and the same reservations.
     pub fn rewrite_of(&mut self, other: &Self) {
         self.reset(other.base);
         self.routes.copy_from(&other.routes);
@@ -476,7 +476,7 @@ impl BatchBuilder {
         self.state_reserved = other.state_reserved;
     }
 
-    /// Routes the last record as record `index` of the batch that is written anew.
+    /// Routes the last record like record `index` of the batch that is being rewritten.
     pub fn route_as(&mut self, other: &Self, index: usize) {
         if let Some(row) = self.rows.last_mut() {
             row.route = other.rows[index].route;
@@ -489,7 +489,7 @@ impl BatchBuilder {
         Ok(self.routes.add(destinations))
     }
 
-    /// Routes every record to these destinations, by cursor index, in order and each once.
+    /// Routes every record to these destinations, by cursor index, sorted and without duplicates.
     pub fn route_all(&mut self, destinations: &[u16]) {
         self.routes.clear();
         self.routes.add(destinations);
@@ -498,9 +498,9 @@ impl BatchBuilder {
         }
     }
 
-    /// Seals the frame: the columns and the common parts are appended, and the builder starts
-    /// over at the position where this batch ends. A batch may have no records: it then only
-    /// carries a position, a book and a state.
+    /// Seals the frame: the columns and the common parts are appended, and the builder starts over
+    /// at the position where this batch ends. A batch may have no records: it then only carries a
+    /// position, a book and a state.
     pub fn seal(&mut self, seal: &Seal<'_>) -> Batch {
         debug_assert!(seal.state.len() <= STATE_BYTES_MAX, "state too large");
         let count = self.record_count();
@@ -552,8 +552,8 @@ impl BatchBuilder {
         Batch::from_parts(buf, header, is_utf8)
     }
 
-    /// The finished frame: handed over as it is when it fills most of its buffer, else copied to
-    /// an exact allocation, so that a trickle does not hold half a mebibyte per line.
+    /// Returns the finished frame: as it is if it fills most of its buffer, otherwise copied to an
+    /// exact allocation, so that a trickle of lines does not take half a mebibyte per line.
     fn take_frame(&mut self, frame_len: usize) -> PooledBuf {
         if frame_len < FRAME_BYTES_MAX / 4 {
             return PooledBuf::exact(&self.buf[..frame_len]);
@@ -566,7 +566,7 @@ impl BatchBuilder {
         self.len += bytes.len();
     }
 
-    /// Writes the columns that have anything in them; returns which those are.
+    /// Writes the columns that are not empty; returns which those are.
     fn write_columns(&mut self, is_routed_apart: bool) -> Columns {
         let rows = std::mem::take(&mut self.rows);
         let attributes = std::mem::take(&mut self.attributes);
@@ -630,7 +630,7 @@ impl BatchBuilder {
         }
     }
 
-    /// The next `count` cells of `WIDTH` bytes.
+    /// Returns the next `count` cells of `WIDTH` bytes.
     fn column<const WIDTH: usize>(&mut self, count: usize) -> &mut [[u8; WIDTH]] {
         let start = self.len;
         self.len += count * WIDTH;
@@ -646,7 +646,7 @@ impl BatchBuilder {
 }
 
 impl NewRecord {
-    /// The columns that it has anything in, of those that not every frame has.
+    /// Returns the optional columns that are not empty.
     #[inline]
     fn columns(&self) -> Columns {
         KEPT.with_if(Columns::ATTRIBUTES, !self.attributes.is_empty())
@@ -670,19 +670,19 @@ impl NewRecord {
     }
 }
 
-/// Keeps the rows that are kept, of a column that may not be there.
+/// Keeps the selected rows of a column that may not exist.
 fn retain_rows<T>(rows: &mut Vec<T>, kept: &[bool]) {
     let mut kept = kept.iter();
     rows.retain(|_| kept.next().is_some_and(|stays| *stays));
 }
 
-/// Where in `outer` `inner` lies, when it is a part of it and not merely alike.
+/// Returns the offset of `inner` in `outer`, if it is part of the same memory and not merely equal.
 fn place_within(outer: &[u8], inner: &[u8]) -> Option<usize> {
     let at = inner.as_ptr().addr().checked_sub(outer.as_ptr().addr())?;
     (!inner.is_empty() && at + inner.len() <= outer.len()).then_some(at)
 }
 
-/// Adds records that have nothing but a time, a body and flags. See [`BatchBuilder::plain`].
+/// Adds records that have only a time, a body and flags. See [`BatchBuilder::plain`].
 #[derive(Debug)]
 pub struct PlainRecords<'a> {
     rows: &'a mut Vec<Row>,
@@ -691,8 +691,8 @@ pub struct PlainRecords<'a> {
 }
 
 impl PlainRecords<'_> {
-    /// Adds one record; the meanings are those of [`NewRecord`]. `false`: it was not added, push
-    /// it in the usual way to learn why.
+    /// Adds a record; the parameters have the meanings of [`NewRecord`]. Returns false if it was
+    /// not added; push it in the usual way to learn why.
     #[inline]
     pub fn push(
         &mut self,

@@ -1,22 +1,22 @@
-//! Which columns a frame has, and where each begins.
+//! Which columns a frame has, and where each starts.
 //!
-//! Invariants: the fixed columns come first, then those that only some frames have, in the order of
-//! their bits; a column that is absent takes no byte, and all its cells are zero.
+//! Invariants: the fixed columns come first, followed by those that only some frames have, in order
+//! of their bits; an absent column takes no space, and all its cells are zero.
 
-/// Bytes of the fixed columns of one row: time, position, span of the body, flags.
+/// Size of the fixed columns of one row: time, position, span of the body, flags.
 const FIXED_BYTES: usize = 8 + 4 + 4 + 4 + 1;
-/// Where the span columns begin, in bytes per row: behind time, position and body.
+/// Where the span columns start, in bytes per row: after time, position and body.
 const SPANS_AT: usize = 20;
-/// Bytes of a span, as two columns: offset and length.
+/// Size of a span, as two columns: offset and length.
 const SPAN_BYTES: usize = 8;
 const SPANS: u32 =
     Columns::ATTRIBUTES.0 | Columns::ORIGINAL.0 | Columns::PROCESS_ID.0 | Columns::MESSAGE_ID.0;
 /// Columns of two bytes.
 const WORDS: u32 = Columns::ROUTE.0 | Columns::RESOURCE.0;
-/// Columns of one byte, behind that of the flags.
+/// Columns of one byte, after that of the flags.
 const BYTES: u32 = Columns::SEVERITY.0 | Columns::KIND.0 | Columns::FACILITY.0;
 
-/// A set of the columns that not every frame has.
+/// A set of optional columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Columns(u32);
 
@@ -30,7 +30,7 @@ impl Columns {
     pub(crate) const SEVERITY: Self = Self(1 << 6);
     pub(crate) const KIND: Self = Self(1 << 7);
     pub(crate) const FACILITY: Self = Self(1 << 8);
-    /// Those that a record seldom has; the tail path has none of them.
+    /// Those that records rarely have; records of the tail path have none of them.
     pub(crate) const RARE: Self = Self(
         Self::ORIGINAL.0
             | Self::PROCESS_ID.0
@@ -40,8 +40,8 @@ impl Columns {
             | Self::FACILITY.0,
     );
 
-    /// Reads the set as it stands in a header; the error is the number of a column that this
-    /// release does not know.
+    /// Reads the set from a header; the error is the number of a column that this release does not
+    /// support.
     pub(crate) fn of_bits(bits: u32) -> Result<Self, u32> {
         let unknown = bits & !(SPANS | WORDS | BYTES);
         if unknown == 0 { Ok(Self(bits)) } else { Err(unknown.trailing_zeros()) }
@@ -61,23 +61,23 @@ impl Columns {
         Self(self.0 | other.0)
     }
 
-    /// The set with or without those in `other`.
+    /// Returns the set with or without those in `other`.
     pub(crate) fn with_if(self, other: Self, is_there: bool) -> Self {
         Self(self.0 & !other.0 | if is_there { other.0 } else { 0 })
     }
 
-    /// Bytes that one row takes in all columns.
+    /// Returns the size of one row in all columns, in bytes.
     pub(crate) fn row_bytes(self) -> usize {
         FIXED_BYTES + self.optional_bytes(u32::MAX)
     }
 
-    /// Bytes of a row in those of these columns that are in `among`.
+    /// Returns the size of a row in those of these columns that are in `among`, in bytes.
     fn optional_bytes(self, among: u32) -> usize {
         let count = |which: u32| (self.0 & among & which).count_ones() as usize;
         count(SPANS) * SPAN_BYTES + count(WORDS) * 2 + count(BYTES)
     }
 
-    /// Where a fixed or an optional column begins, in bytes per row; spans are two columns.
+    /// Returns where a fixed or an optional column starts, in bytes per row; spans are two columns.
     #[inline]
     pub(crate) fn place_of(self, column: Self) -> usize {
         let before = self.optional_bytes(column.0 - 1);
@@ -85,7 +85,7 @@ impl Columns {
         SPANS_AT + before + flags
     }
 
-    /// Where the flags begin, in bytes per row.
+    /// Returns where the flags start, in bytes per row.
     #[inline]
     pub(crate) fn flags_at(self) -> usize {
         SPANS_AT + self.optional_bytes(SPANS | WORDS)

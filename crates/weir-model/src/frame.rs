@@ -1,7 +1,7 @@
 //! The fixed header of a frame: format version 2, described in `docs/internals/frame.md`.
 //!
-//! Invariants: all numbers little-endian; every offset is from the start of the frame; the
-//! checksum covers everything but itself; what this release does not know is refused as such, never
+//! Invariants: all numbers are little-endian; every offset is relative to the start of the frame;
+//! the checksum covers everything but itself; unsupported content is rejected as such, never
 //! guessed at and never taken for damage.
 
 use crate::columns::Columns;
@@ -9,42 +9,42 @@ use crate::kind::Kinds;
 use crate::limits::FRAME_BYTES_MAX;
 use crate::{Position, SourceId, StreamId, resources, routes};
 
-/// Bytes of the fixed header; the arena begins here.
+/// Size of the fixed header; the arena starts here.
 pub const HEADER_LEN: usize = 128;
 
 pub(crate) const MAGIC: [u8; 4] = *b"WFRM";
 pub(crate) const VERSION: u16 = 2;
-/// Where the checksum stands, and where what it covers begins.
+/// The offset of the checksum, and of what it covers.
 const CHECKSUM_AT: usize = 12;
 const COVERED_AT: usize = 16;
 
-/// Why bytes are no frame.
+/// Reasons why bytes are not a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Fewer bytes than the header, or than the header announces.
-    #[error("frame is cut short: {have} of {want} bytes")]
+    /// There are fewer bytes than the header has, or than it states.
+    #[error("frame is truncated: {have} of {want} bytes")]
     Short {
-        /// Bytes there.
+        /// Bytes available.
         have: usize,
-        /// Bytes announced.
+        /// Bytes expected.
         want: usize,
     },
     /// The bytes do not start with the magic.
     #[error("no frame starts here")]
     Magic,
-    /// Written by a release that this one cannot read.
-    #[error("frame version {0} is not known to this release")]
+    /// Written by a release that is not compatible with this one.
+    #[error("frame version {0} is not supported by this release")]
     Version(u16),
-    /// Of a known version, with content that came later.
-    #[error("frame {what} {number} is not known to this release")]
+    /// Of a supported version, with content that was introduced later.
+    #[error("frame {what} {number} is not supported by this release")]
     Unknown {
-        /// What kind of content: a flag, a column, a kind of record.
+        /// The kind of content: a flag, a column, a kind of record.
         what: &'static str,
         /// Its number.
         number: u32,
     },
-    /// The content is not what was written.
-    #[error("frame checksum does not match")]
+    /// The content differs from what was written.
+    #[error("frame checksum mismatch")]
     Checksum,
     /// A field points outside the frame.
     #[error("frame field {0} is out of bounds")]
@@ -52,15 +52,15 @@ pub enum FrameError {
 }
 
 impl FrameError {
-    /// The bytes may be whole, but of another release: they must be kept. Whether they are whole
-    /// [`crate::Batch::from_frame`] knows; from a header alone it cannot be told.
+    /// Returns whether the bytes may be intact, but of another release: they must be kept.
+    /// [`crate::Batch::from_frame`] verifies that they are intact; a header alone cannot tell.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Version(_) | Self::Unknown { .. })
     }
 }
 
-/// What a reader must know to read a set of frames, as something that stands for them can say:
-/// versions, flags, columns and kinds that any of them has.
+/// What a reader must support to read a set of frames, as recorded for them: the versions, flags,
+/// columns and kinds that occur in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FrameFeatures {
     version: u16,
@@ -70,10 +70,10 @@ pub struct FrameFeatures {
 }
 
 impl FrameFeatures {
-    /// Bytes that [`Self::to_bytes`] gives.
+    /// Length of the result of [`Self::to_bytes`].
     pub const LEN: usize = 10;
 
-    /// Those of one more frame, too.
+    /// Adds the features of another frame.
     pub fn add(&mut self, header: &FrameHeader) {
         self.version = VERSION;
         self.flags |= header.flags();
@@ -81,12 +81,14 @@ impl FrameFeatures {
         self.kinds |= header.kinds.bits();
     }
 
-    /// This release can read all of them. Versions before its own do not mix with it.
+    /// Returns whether this release can read all of them. Earlier versions must not be mixed with
+    /// it.
     pub fn is_known(&self) -> bool {
         *self == Self::default() || self.known().is_ok()
     }
 
-    /// Columns and kinds, when this release knows all; else the first thing that it does not know.
+    /// Returns columns and kinds if this release supports all of them, otherwise the first
+    /// unsupported feature.
     fn known(&self) -> Result<(Columns, Kinds), FrameError> {
         let unknown = |what| move |number| FrameError::Unknown { what, number };
         if self.version != VERSION {
@@ -99,8 +101,8 @@ impl FrameFeatures {
         Ok((columns, Kinds::of_bits(self.kinds).map_err(unknown("kind"))?))
     }
 
-    /// Version (2), flags (2), columns (4), kinds (2), as they stand in a header; all zero where
-    /// there is no frame.
+    /// Encodes version (2), flags (2), columns (4) and kinds (2), as in a header; all zero if there
+    /// is no frame.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[..2].copy_from_slice(&self.version.to_le_bytes());
@@ -110,7 +112,7 @@ impl FrameFeatures {
         bytes
     }
 
-    /// Reads what [`Self::to_bytes`] gave.
+    /// Decodes the result of [`Self::to_bytes`].
     pub fn of_bytes(bytes: [u8; Self::LEN]) -> Self {
         let [v0, v1, f0, f1, c0, c1, c2, c3, k0, k1] = bytes;
         Self {
@@ -125,7 +127,7 @@ impl FrameFeatures {
 /// The fixed header, decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// The source can read these records again (files), so a crash may forget the frame.
+    /// The source can read these records again (files), so the frame need not survive a crash.
     pub repeatable: bool,
     /// Total length in bytes, header included; a multiple of 8.
     pub frame_len: u32,
@@ -137,9 +139,9 @@ pub struct FrameHeader {
     pub source: SourceId,
     /// Epoch of all positions in the frame.
     pub epoch: u32,
-    /// Records in the frame.
+    /// Number of records in the frame.
     pub record_count: u32,
-    /// Offset at which reading of this batch began.
+    /// Offset at which reading of this batch started.
     pub base_offset: u64,
     /// Offset after everything that the batch consumed.
     pub end_offset: u64,
@@ -147,7 +149,7 @@ pub struct FrameHeader {
     pub observed_ns: i64,
     /// Generation of the rules that routed the records.
     pub rule_generation: u32,
-    /// What kinds of records there are.
+    /// Kinds of the records.
     pub kinds: Kinds,
     pub(crate) columns: Columns,
     pub(crate) columns_at: u32,
@@ -164,12 +166,12 @@ pub struct FrameHeader {
 const FLAG_REPEATABLE: u16 = 1;
 
 impl FrameHeader {
-    /// Position before the first record.
+    /// Returns the position before the first record.
     pub fn base(&self) -> Position {
         Position::new(self.epoch, self.base_offset)
     }
 
-    /// Position after the last record and everything consumed with it.
+    /// Returns the position after the last record and everything consumed with it.
     pub fn end(&self) -> Position {
         Position::new(self.epoch, self.end_offset)
     }
@@ -213,8 +215,8 @@ impl FrameHeader {
         put(&[0; 14]);
     }
 
-    /// The length of the frame, of whatever version, that seems to begin here; `None` when none
-    /// does. Says nothing about the content.
+    /// Returns the length of the frame, of any version, that seems to start here; `None` if none
+    /// does. Does not check the content.
     pub fn stated_len(bytes: &[u8]) -> Option<usize> {
         let head: &[u8; COVERED_AT] = bytes.first_chunk()?;
         let len = u32::from_le_bytes([head[8], head[9], head[10], head[11]]) as usize;
@@ -224,8 +226,8 @@ impl FrameHeader {
         is_one.then_some(len)
     }
 
-    /// Decodes a header and checks that its sections lie within the announced length. Reads only
-    /// the header; says nothing about the content.
+    /// Decodes a header and checks that its sections lie within the stated length. Reads only the
+    /// header and does not check the content.
     pub fn read(bytes: &[u8]) -> Result<Self, FrameError> {
         let header: &[u8; HEADER_LEN] =
             bytes.first_chunk().ok_or(FrameError::Short { have: bytes.len(), want: HEADER_LEN })?;
@@ -293,7 +295,7 @@ impl FrameHeader {
         Ok(())
     }
 
-    /// Where the resource table begins; the route table begins the tail.
+    /// Returns where the resource table starts; the route table starts the tail.
     pub(crate) fn resources_at(&self) -> usize {
         self.tail_at as usize + self.routes_len as usize
     }
@@ -307,7 +309,7 @@ impl FrameHeader {
     }
 }
 
-/// The checksum of a whole frame, as it should stand in its header.
+/// Returns the checksum of a whole frame, as it should be in its header.
 pub(crate) fn checksum(frame: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&frame[..CHECKSUM_AT]), &frame[COVERED_AT..])
 }
@@ -316,7 +318,8 @@ pub(crate) fn stored_checksum(frame: &[u8]) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|i| frame[CHECKSUM_AT + i]))
 }
 
-/// The first bytes of a frame with the checksum filled in; what follows is the frame itself.
+/// Returns the first bytes of a frame with the checksum filled in; the rest of the frame follows
+/// unchanged.
 pub(crate) fn head_with_checksum(frame: &[u8]) -> [u8; COVERED_AT] {
     let mut head: [u8; COVERED_AT] = std::array::from_fn(|i| frame[i]);
     head[CHECKSUM_AT..].copy_from_slice(&checksum(frame).to_le_bytes());

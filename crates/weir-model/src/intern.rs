@@ -1,13 +1,13 @@
-//! Short slices, each kept once and found by a hash: what a frame's tables are gathered in while
-//! rows are pushed.
+//! Short slices, each stored once and found by hash: used to build a frame's tables while rows are
+//! pushed.
 //!
-//! Invariants: numbers are given in the order in which slices came; nothing is allocated once the
-//! buffers have grown, and emptying keeps them; a search takes constant time, however many there
-//! are.
+//! Invariants: numbers are assigned in the order in which slices are added; nothing is allocated
+//! once the buffers have grown, and clearing keeps them; a lookup takes constant time, however many
+//! slices there are.
 
 /// Slots of an empty table; a power of two.
 const SLOTS_MIN: usize = 16;
-/// An odd number without a pattern, as hashes by multiplication want it.
+/// An odd number without a pattern, as multiplicative hashing requires.
 const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
 
 /// Slices of `T`, each with a tag that is part of its identity.
@@ -15,7 +15,7 @@ const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
 pub(crate) struct Interner<T> {
     items: Vec<T>,
     entries: Vec<Entry>,
-    /// Number of an entry and one, 0 = free; at least half of them are.
+    /// Number of an entry plus one, 0 = free; at least half of them are free.
     slots: Vec<u16>,
 }
 
@@ -30,7 +30,7 @@ struct Entry {
 /// Hashes a tag and words.
 pub(crate) fn hash(tag: u64, words: impl Iterator<Item = u64>) -> u64 {
     let mixed = words.fold(tag, |hash, word| (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR));
-    // The low bits say the slot, and of a product they depend on the low bits alone.
+    // The low bits select the slot, and in a product they depend only on the low bits.
     mixed ^ (mixed >> 32)
 }
 
@@ -45,24 +45,24 @@ impl<T: Copy + Eq> Interner<T> {
         self.slots.clear();
     }
 
-    /// Becomes the same as `other`, in the memory that it has.
+    /// Becomes a copy of `other`, reusing its own memory.
     pub(crate) fn copy_from(&mut self, other: &Self) {
         self.items.clone_from(&other.items);
         self.entries.clone_from(&other.entries);
         self.slots.clone_from(&other.slots);
     }
 
-    /// How many there are.
+    /// Returns the number of slices.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Items of all of them together.
+    /// Returns the total number of items.
     pub(crate) fn item_count(&self) -> usize {
         self.items.len()
     }
 
-    /// Tag and items of number `number`.
+    /// Returns tag and items of slice `number`.
     pub(crate) fn get(&self, number: usize) -> Option<(u64, &[T])> {
         let entry = self.entries.get(number)?;
         Some((entry.tag, self.items_of(entry)))
@@ -72,7 +72,7 @@ impl<T: Copy + Eq> Interner<T> {
         &self.items[entry.start as usize..(entry.start + entry.len) as usize]
     }
 
-    /// The number of a slice.
+    /// Returns the number of a slice.
     pub(crate) fn find(&self, hash: u64, tag: u64, items: &[T]) -> Option<u16> {
         let is_it = |number: u16| {
             let entry = &self.entries[usize::from(number)];
@@ -89,7 +89,7 @@ impl<T: Copy + Eq> Interner<T> {
         None
     }
 
-    /// Adds a slice that is not there; returns its number.
+    /// Adds a slice that is not present; returns its number.
     pub(crate) fn add(&mut self, hash: u64, tag: u64, items: &[T]) -> u16 {
         if self.entries.len() * 2 >= self.slots.len() {
             self.grow();
@@ -134,7 +134,7 @@ mod tests {
             assert_eq!(all.find(hash, u64::from(number % 3), &items), None);
             assert_eq!(all.add(hash, u64::from(number % 3), &items), number);
             assert_eq!(all.find(hash, u64::from(number % 3), &items), Some(number));
-            // A hash alone is no identity.
+            // A hash alone does not identify a slice.
             assert_eq!(all.find(hash, 7, &items), None);
             assert_eq!(all.find(hash, u64::from(number % 3), &items[..1]), None);
         }

@@ -1,10 +1,10 @@
-//! What kinds of records there are, and sets of them.
+//! Kinds of records, and sets of them.
 //!
-//! Invariant: a kind has the same number in a frame, in a set and for ever.
+//! Invariant: a kind has the same number in a frame and in a set, permanently.
 
 use serde::{Deserialize, Serialize};
 
-/// What a record is. The body of all but logs is a [`crate::Metric`] as one JSON object.
+/// The kind of a record. The body of all kinds except logs is a [`crate::Metric`] as a JSON object.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
 )]
@@ -14,61 +14,61 @@ pub enum RecordKind {
     /// A log record.
     #[default]
     Log = 0,
-    /// A sum that only grows; its value is the increment.
+    /// A monotonic sum; its value is the increment.
     Counter = 1,
-    /// A level at one moment.
+    /// A level at one point in time.
     Gauge = 2,
     /// A duration in seconds.
     Timer = 3,
-    /// Something that happened once, with a title and a text in the tags.
+    /// A single event, with title and text in the tags.
     Event = 4,
 }
 
 impl RecordKind {
-    /// Every kind, in the order of its number.
+    /// All kinds, in order of number.
     pub const ALL: [Self; 5] = [Self::Log, Self::Counter, Self::Gauge, Self::Timer, Self::Event];
 
-    /// The kind of that number; a log where there is none, which a frame whose header was checked
-    /// does not have.
+    /// Returns the kind with that number; a log if there is none, which does not occur in a frame
+    /// whose header was checked.
     pub(crate) fn of_number(number: u8) -> Self {
         Self::ALL.get(usize::from(number)).copied().unwrap_or_default()
     }
 }
 
-/// A set of kinds: which a frame holds, which an output carries.
+/// A set of kinds, such as those that a frame contains or an output supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Kinds(u16);
 
 impl Kinds {
-    /// None.
+    /// No kinds.
     pub const NONE: Self = Self(0);
     /// Logs.
     pub const LOGS: Self = Self(1);
-    /// All that there are.
+    /// All kinds.
     pub const ALL: Self = Self((1 << RecordKind::ALL.len()) - 1);
 
-    /// These and one more.
+    /// Returns the set with one more kind.
     #[must_use]
     pub fn with(self, kind: RecordKind) -> Self {
         Self(self.0 | 1 << kind as u8)
     }
 
-    /// The kind is one of them.
+    /// Returns whether the kind is in the set.
     pub fn contains(self, kind: RecordKind) -> bool {
         self.0 >> kind as u8 & 1 == 1
     }
 
-    /// Any kind is in both.
+    /// Returns whether any kind is in both sets.
     pub fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// As it stands in a frame: bit `n` is the kind with number `n`.
+    /// Returns the representation in a frame: bit `n` is the kind with number `n`.
     pub(crate) fn bits(self) -> u16 {
         self.0
     }
 
-    /// Reads what [`Self::bits`] gave; the error is the number of a kind that there is not.
+    /// Decodes the result of [`Self::bits`]; the error is the number of an unsupported kind.
     pub(crate) fn of_bits(bits: u16) -> Result<Self, u32> {
         let unknown = bits & !Self::ALL.0;
         if unknown == 0 { Ok(Self(bits)) } else { Err(unknown.trailing_zeros()) }

@@ -1,8 +1,9 @@
-//! What weir moves: log records and metrics in batches, their positions, resources and books.
+//! The data model of weir: log records and metrics in batches, their positions, resources and
+//! books.
 //!
-//! Invariants of this crate: no I/O, no clock, no async, no thread. A [`Batch`] is one contiguous
-//! buffer whose memory layout *is* its frame on disk and on the wire
-//! (`docs/internals/frame.md`); nothing is ever serialised record by record.
+//! Invariants of this crate: no I/O, no clock, no async, no threads. A [`Batch`] is one contiguous
+//! buffer whose memory layout *is* its frame on disk and on the wire (`docs/internals/frame.md`);
+//! nothing is ever serialized record by record.
 //!
 //! Reading order: [`limits`], [`Position`], [`BatchBuilder`], [`Batch`], [`SourceBook`] and
 //! [`CursorBook`], [`LogRecord`].

@@ -1,5 +1,5 @@
-//! Joins two small consecutive batches of one stream into one, so that a trickle that nobody
-//! reads at present does not cost a frame per line.
+//! Merges two small consecutive batches of one stream, so that a trickle of lines that is not being
+//! read does not take a frame per line.
 
 use crate::Batch;
 use crate::builder::{BatchBuilder, Seal};
@@ -7,9 +7,9 @@ use crate::frame::HEADER_LEN;
 use crate::limits::FRAME_BYTES_MAX;
 
 impl Batch {
-    /// The records of `first` and then `second` in one batch, with the end, book and state of
-    /// `second`. `None` when they do not follow each other, differ in what a batch has in common
-    /// (routes among it, but not resources), or do not fit in one frame.
+    /// Returns the records of `first` and then `second` in one batch, with the end, book and state
+    /// of `second`. `None` if they are not consecutive, differ in the common properties of a batch
+    /// (including routes, but not resources), or do not fit in one frame.
     pub fn merge(first: &Self, second: &Self) -> Option<Self> {
         let (a, b) = (first.header(), second.header());
         let follows = a.stream == b.stream && a.end() == b.base();
@@ -35,7 +35,7 @@ impl Batch {
         Some(builder.seal(&Seal { observed_ns, ..second.seal_as(&second.book()) }))
     }
 
-    /// Copies those of the records that `is_kept` by their index to a builder.
+    /// Copies the records for whose index `is_kept` returns true to a builder.
     pub(crate) fn copy_records(
         &self,
         builder: &mut BatchBuilder,
@@ -49,7 +49,7 @@ impl Batch {
         Some(())
     }
 
-    /// What its records have in common, to seal others with.
+    /// Returns the common properties of its records, to seal others with.
     pub(crate) fn seal_as<'a>(&'a self, book: &'a crate::SourceBook) -> Seal<'a> {
         let header = self.header();
         Seal {
@@ -66,12 +66,13 @@ impl Batch {
     }
 }
 
-/// The numbers that the resources of a batch have in the one that its records are copied to.
+/// Maps the numbers of the resources of a batch to those in the batch that its records are copied
+/// to.
 #[derive(Debug, Default)]
 pub(crate) struct Copied(Vec<Option<u16>>);
 
 impl Copied {
-    /// Copies every resource, so that a batch without records keeps those that it has.
+    /// Copies every resource, so that a batch without records keeps its resources.
     pub(crate) fn keep_all(&mut self, builder: &mut BatchBuilder, from: &Batch) -> Option<()> {
         for number in 0..from.resource_count() {
             self.number(builder, from, number as u16)?;
@@ -87,7 +88,7 @@ impl Copied {
         if let Some(known) = self.0[at] {
             return Some(known);
         }
-        // An empty one where there is none: number 0 may be somebody else's here.
+        // An empty one if there is none: number 0 may be another resource here.
         let resource = from.resource(number);
         let copied = builder.resource(resource.key, resource.encoded).ok()?;
         self.0[at] = Some(copied);

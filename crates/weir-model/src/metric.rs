@@ -1,12 +1,12 @@
-//! Metrics as records: one JSON object per record body; what is measured is the record's
+//! Metrics as records: one JSON object per record body; the type of metric is the record's
 //! [`crate::RecordKind`].
 
 use serde::{Deserialize, Serialize};
 
-/// One measurement.
+/// A measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
-    /// Dotted or snake-case name as the source gave it.
+    /// Dotted or snake-case name as given by the source.
     pub name: String,
     /// The value, in `unit`.
     pub value: f64,

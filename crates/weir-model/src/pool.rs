@@ -1,7 +1,7 @@
-//! Recycled frame buffers: a busy source would otherwise fault in fresh pages for every batch.
+//! Recycled frame buffers: a busy source would otherwise fault in new pages for every batch.
 //!
-//! Invariant: a pooled buffer always has `FRAME_BYTES_MAX` initialised bytes, so that file blocks
-//! are read straight into it. Small batches are copied to an exact allocation instead.
+//! Invariant: a pooled buffer always has `FRAME_BYTES_MAX` initialized bytes, so that file blocks
+//! are read directly into it. Small batches are copied to an exact allocation instead.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use crate::limits::{FRAME_BYTES_MAX, POOL_BYTES_MAX};
 
 static POOL: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
 
-/// Bytes that wait in the pool for their next use.
+/// Returns the size of the buffers in the pool, in bytes.
 pub fn pooled_bytes() -> usize {
     lock().len() * FRAME_BYTES_MAX
 }
@@ -19,11 +19,11 @@ fn lock() -> std::sync::MutexGuard<'static, Vec<Box<[u8]>>> {
     POOL.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// A buffer of a frame: either of full size and returned to the pool when dropped, or exact.
+/// A frame buffer: either of full size and returned to the pool when dropped, or exact.
 #[derive(Default)]
 pub struct PooledBuf(Box<[u8]>);
 
-/// Its length only: what a log says has no place in messages about a batch.
+/// Prints only its length: the content of logs must not appear in messages about a batch.
 impl std::fmt::Debug for PooledBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes", self.0.len())
@@ -31,17 +31,17 @@ impl std::fmt::Debug for PooledBuf {
 }
 
 impl PooledBuf {
-    /// A buffer of `FRAME_BYTES_MAX` bytes with unspecified content.
+    /// Returns a buffer of `FRAME_BYTES_MAX` bytes with unspecified content.
     pub fn full_size() -> Self {
         Self(lock().pop().unwrap_or_else(|| vec![0; FRAME_BYTES_MAX].into_boxed_slice()))
     }
 
-    /// A buffer that holds just these bytes.
+    /// Returns a buffer with exactly these bytes.
     pub fn exact(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 
-    /// Bytes of memory held.
+    /// Returns the memory used, in bytes.
     pub fn capacity(&self) -> usize {
         self.0.len()
     }

@@ -1,9 +1,10 @@
-//! Who a record is: stream, epoch and offset. Positions, not journal offsets, are the truth.
+//! The identity of a record: stream, epoch and offset. Positions, not journal offsets, are
+//! authoritative.
 
 use std::fmt;
 
-/// Hashes names and identities to 64 bits. Stable for ever: ids are on disk (format: FNV-1a over
-/// the bytes, then the finaliser of `MurmurHash3`).
+/// Hashes names and identities to 64 bits. Permanently stable, because ids are stored on disk
+/// (format: FNV-1a over the bytes, then the finalizer of `MurmurHash3`).
 pub fn hash64(bytes: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in bytes {
@@ -31,25 +32,25 @@ impl fmt::Display for StreamId {
 pub struct SourceId(pub u64);
 
 impl SourceId {
-    /// The id of the source of that name.
+    /// Returns the id of the source with that name.
     pub fn of(name: &str) -> Self {
         Self(hash64(name.as_bytes()))
     }
 }
 
-/// A place in a stream: everything before it has been consumed. For a file the offset is a byte
-/// offset and the epoch grows when the file was truncated. A record's position is the place
+/// A position in a stream: everything before it has been consumed. For a file the offset is a byte
+/// offset, and the epoch is incremented when the file was truncated. A record's position is the one
 /// *after* it, so "committed up to P" means every record with position <= P.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Position {
-    /// Grows when offsets start again (truncation, restart of a source that cannot repeat).
+    /// Incremented when offsets start again (truncation, restart of a source that cannot repeat).
     pub epoch: u32,
     /// Bytes for files, records for sources that cannot repeat.
     pub offset: u64,
 }
 
 impl Position {
-    /// The place `offset` in epoch `epoch`.
+    /// Creates the position `offset` in epoch `epoch`.
     pub fn new(epoch: u32, offset: u64) -> Self {
         Self { epoch, offset }
     }

@@ -1,4 +1,4 @@
-//! The record in the terms of OpenTelemetry's log data model.
+//! Records in terms of OpenTelemetry's log data model.
 
 use std::borrow::Cow;
 
@@ -21,20 +21,20 @@ impl Severity {
     pub const DEBUG: Self = Self(5);
     /// INFO.
     pub const INFO: Self = Self(9);
-    /// Syslog's notice, as OpenTelemetry maps it: INFO2.
+    /// Syslog notice, which OpenTelemetry maps to INFO2.
     pub const NOTICE: Self = Self(10);
     /// WARN.
     pub const WARN: Self = Self(13);
     /// ERROR.
     pub const ERROR: Self = Self(17);
-    /// Syslog's critical: ERROR2.
+    /// Syslog critical: ERROR2.
     pub const CRITICAL: Self = Self(18);
-    /// Syslog's alert: ERROR3.
+    /// Syslog alert: ERROR3.
     pub const ALERT: Self = Self(19);
-    /// FATAL; syslog's emergency.
+    /// FATAL; syslog emergency.
     pub const FATAL: Self = Self(21);
 
-    /// The short name of the range that the number is in, empty when unspecified.
+    /// Returns the short name of the range that contains the number, empty if unspecified.
     pub fn text(self) -> &'static str {
         match self.0 {
             1..=4 => "TRACE",
@@ -48,7 +48,7 @@ impl Severity {
     }
 }
 
-/// Facility of syslog, which says what part of a system a message is of; or none.
+/// A syslog facility, which tells what part of a system a message is from, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Facility(u8);
 
@@ -56,17 +56,17 @@ impl Facility {
     /// Not stated by the source.
     pub const NONE: Self = Self(0);
 
-    /// The facility with that number of syslog's (0 to 23); none where there is no such.
+    /// Returns the facility with that syslog number (0 to 23); none if there is no such facility.
     pub fn of_code(code: u8) -> Self {
         if code < 24 { Self(code + 1) } else { Self::NONE }
     }
 
-    /// Its number, if there is one.
+    /// Returns its number, if there is one.
     pub fn code(self) -> Option<u8> {
         self.0.checked_sub(1)
     }
 
-    /// As it stands in a frame: one more than its number, 0 for none.
+    /// Returns its representation in a frame: its number plus one, or 0 for none.
     pub(crate) fn cell(self) -> u8 {
         self.0
     }
@@ -76,47 +76,47 @@ impl Facility {
     }
 }
 
-/// One byte of facts about a record's body.
+/// Properties of a record's body, one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecordFlags(pub u8);
 
 impl RecordFlags {
-    /// The body is the inside of a JSON string, still escaped, valid as such; it can be copied
-    /// into a JSON output between quotes as it is.
+    /// The body is the valid content of a JSON string, still escaped; it can be copied between
+    /// quotes in JSON output unchanged.
     pub const JSON_ESCAPED: Self = Self(1);
     /// The container wrote it to stderr.
     pub const STDERR: Self = Self(1 << 1);
     /// The container wrote it to stdout.
     pub const STDOUT: Self = Self(1 << 2);
-    /// The line was longer than the limit; the body is its beginning.
+    /// The line was longer than the limit; the body is its start.
     pub const TRUNCATED: Self = Self(1 << 3);
     /// The body was joined from several lines, or parts of a line.
     pub const JOINED: Self = Self(1 << 4);
-    /// The line did not parse in its source's format; the body is the line as it stands.
+    /// The line could not be parsed in its source's format; the body is the unchanged line.
     pub const MALFORMED: Self = Self(1 << 5);
     /// The body is a JSON object (JSON lines).
     pub const JSON_OBJECT: Self = Self(1 << 6);
     /// The body is logfmt.
     pub const LOGFMT: Self = Self(1 << 7);
 
-    /// All of `other` is set.
+    /// Returns whether all of `other` is set.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Both together.
+    /// Returns the union of both.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// This without what is in `other`.
+    /// Returns this without what is in `other`.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// `stdout`, `stderr` or nothing.
+    /// Returns `stdout`, `stderr` or nothing.
     pub fn iostream(self) -> Option<&'static str> {
         if self.contains(Self::STDERR) {
             Some("stderr")
@@ -128,38 +128,38 @@ impl RecordFlags {
     }
 }
 
-/// A record by itself, owned and decoded: for the dead-letter file, the terminal and tests.
-/// The pipeline never makes one per record; it works on [`crate::RecordView`].
+/// A single record, owned and decoded: for the dead-letter file, the terminal and tests. The
+/// pipeline never creates one per record; it works on [`crate::RecordView`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LogRecord {
-    /// When it happened, nanoseconds since 1970.
+    /// Time of the event, nanoseconds since 1970.
     pub timestamp: i64,
     /// When weir read it, nanoseconds since 1970.
     pub observed_timestamp: i64,
     /// OpenTelemetry's severity number.
     pub severity_number: Severity,
-    /// The message, unescaped. Bytes that are not UTF-8 survive.
+    /// The message, unescaped. Bytes that are not UTF-8 are preserved.
     pub body: Vec<u8>,
-    /// Attributes as the JSON object that the source gave, empty when none.
+    /// Attributes as the JSON object given by the source, empty if there are none.
     pub attributes: String,
-    /// Who produced it.
+    /// The producer of the record.
     pub resource: Resource,
-    /// What it is.
+    /// Its kind.
     #[serde(default)]
     pub kind: RecordKind,
-    /// Number of its facility in syslog, when the source states one.
+    /// Its syslog facility number, if the source states one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facility: Option<u8>,
-    /// What the sender calls the process.
+    /// The sender's name for the process.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub process_id: String,
-    /// What the sender calls this type of message.
+    /// The sender's name for this type of message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message_id: String,
 }
 
-/// Undoes JSON string escapes. `escaped` is the inside of a JSON string; what is no valid escape
-/// is kept as it stands. Lone surrogates become U+FFFD.
+/// Decodes JSON string escapes. `escaped` is the content of a JSON string; invalid escapes are kept
+/// unchanged. Lone surrogates become U+FFFD.
 pub fn unescape_json(escaped: &[u8]) -> Cow<'_, [u8]> {
     if !escaped.contains(&b'\\') {
         return Cow::Borrowed(escaped);
@@ -169,7 +169,7 @@ pub fn unescape_json(escaped: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// The same, appended to a buffer that can be reused.
+/// Like [`unescape_json`], appending to a buffer that can be reused.
 pub fn unescape_json_into(escaped: &[u8], out: &mut Vec<u8>) {
     let mut rest = escaped;
     while let Some((&byte, tail)) = rest.split_first() {
@@ -183,7 +183,8 @@ pub fn unescape_json_into(escaped: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The same, with where in `escaped` each byte of the result begins, and at last where it ends.
+/// Like [`unescape_json`], also returning where in `escaped` each byte of the result starts, and
+/// finally where it ends.
 pub fn unescape_json_with_places(escaped: &[u8]) -> (Vec<u8>, Vec<usize>) {
     let (mut out, mut places) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -202,7 +203,7 @@ pub fn unescape_json_with_places(escaped: &[u8]) -> (Vec<u8>, Vec<usize>) {
     (out, places)
 }
 
-/// Decodes one escape whose backslash is already consumed; returns what follows it.
+/// Decodes one escape whose backslash has been consumed; returns what follows it.
 fn unescape_one<'a>(tail: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
     let Some((&kind, after)) = tail.split_first() else {
         out.push(b'\\');

@@ -1,4 +1,4 @@
-//! A batch with fewer of its records: what is left for those that still need any of it.
+//! Reduces a batch to the records that some destinations still need.
 
 use crate::Batch;
 use crate::builder::BatchBuilder;
@@ -6,15 +6,15 @@ use crate::frame::HEADER_LEN;
 use crate::merge::Copied;
 
 impl Batch {
-    /// The records that any of these destinations gets, routed to them alone, in a batch from the
-    /// same base to the same end, with the same book and state. `None` when that cannot be built.
+    /// Returns the records that any of these destinations gets, routed to them alone, in a batch
+    /// with the same base, end, book and state. `None` if that cannot be built.
     pub fn only_for(&self, cursors: &[usize]) -> Option<Self> {
         let mut builder = BatchBuilder::new(self.header().base());
         let wanted: Vec<_> = cursors.iter().map(|cursor| self.routed_rows(*cursor)).collect();
         let is_kept = |index: usize| wanted.iter().any(|rows| rows.contains(index));
         let mut resources = Copied::default();
         if self.resource_count() == 1 {
-            // The only one, that of a batch without records too.
+            // If there is only one, it is kept even in a batch without records.
             resources.keep_all(&mut builder, self)?;
         }
         self.copy_records(&mut builder, &mut resources, is_kept)?;

@@ -1,5 +1,5 @@
-//! Who produced a record: the attributes of a container, file, application or host, shared by many
-//! records of a batch.
+//! The producer of a record: the attributes of a container, file, application or host, shared by
+//! many records of a batch.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 pub enum Value {
     /// True or false.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Any other number.
+    /// A float.
     Float(f64),
     /// Text.
     Text(String),
 }
 
-/// Whose records they are: what a token, certificate or listener stands for.
+/// The tenant that the records belong to, as determined by a token, certificate or listener.
 pub const TENANT: &str = "weir.tenant";
-/// Who sent them: the address at the other end of the connection.
+/// The sender: the address at the other end of the connection.
 pub const PEER: &str = "network.peer.address";
-/// A list of tags, each `name:value` or a word, of what has no attribute of its own name.
+/// A list of tags, each `name:value` or a word, for what has no attribute of its own.
 pub const TAGS: &str = "tags";
 
 /// Attributes named by OpenTelemetry's semantic conventions (`host.name`, `service.name`,
-/// `container.id`, `k8s.pod.name`, `log.file.path`, ...), in the order in which the source gave
-/// them. Encoded in a frame as one compact JSON object, beside the key of the resource.
-/// Tenant, peer and tags are attributes like others: [`TENANT`], [`PEER`], [`TAGS`].
+/// `container.id`, `k8s.pod.name`, `log.file.path`, ...), in the order given by the source. Encoded
+/// in a frame as one compact JSON object, next to the key of the resource. Tenant, peer and tags
+/// are ordinary attributes: [`TENANT`], [`PEER`], [`TAGS`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Resource {
@@ -36,12 +36,12 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// No attributes.
+    /// Creates a resource without attributes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets one attribute, replacing an earlier value.
+    /// Sets an attribute, replacing an earlier value.
     pub fn set(&mut self, key: &str, value: impl Into<Value>) {
         let value = match value.into() {
             Value::Bool(b) => b.into(),
@@ -52,14 +52,14 @@ impl Resource {
         self.attributes.insert(key.to_owned(), value);
     }
 
-    /// The same with one more attribute.
+    /// Returns the resource with one more attribute.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.set(key, value);
         self
     }
 
-    /// The text of an attribute, when there is one and it is text.
+    /// Returns the text of an attribute, if it exists and is text.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.attributes.get(key)?.as_str()
     }
@@ -70,38 +70,38 @@ impl Resource {
         self.attributes.insert(TAGS.to_owned(), tags.into());
     }
 
-    /// The tags that are text.
+    /// Returns the tags that are text.
     pub fn tags(&self) -> impl Iterator<Item = &str> {
         let tags = self.attributes.get(TAGS).and_then(serde_json::Value::as_array);
         tags.into_iter().flatten().filter_map(serde_json::Value::as_str)
     }
 
-    /// Whose records they are.
+    /// Returns the tenant that the records belong to.
     pub fn tenant(&self) -> Option<&str> {
         self.text(TENANT)
     }
 
-    /// Who sent them.
+    /// Returns the address of the sender.
     pub fn peer(&self) -> Option<&str> {
         self.text(PEER)
     }
 
-    /// Every attribute in order.
+    /// Returns every attribute in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &serde_json::Value)> {
         self.attributes.iter().map(|(k, v)| (k.as_str(), v))
     }
 
-    /// No attributes at all.
+    /// Returns whether there are no attributes.
     pub fn is_empty(&self) -> bool {
         self.attributes.is_empty()
     }
 
-    /// The compact JSON object that stands in a frame.
+    /// Returns the compact JSON object that is stored in a frame.
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(&self.attributes).unwrap_or_default()
     }
 
-    /// Reads what [`Self::encode`] wrote; anything else is an empty resource.
+    /// Decodes what [`Self::encode`] wrote; anything else results in an empty resource.
     pub fn decode(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_default()
     }

@@ -1,25 +1,26 @@
-//! The resource table of a frame: who produced its rows, each resource once.
+//! The resource table of a frame: the producers of its rows, without duplicates.
 //!
-//! Invariants: entries are numbered in the order in which they came; the whole table is bounded
-//! ([`crate::limits::RESOURCE_TABLE_BYTES_MAX`]); two resources are the same when key and text are.
+//! Invariants: entries are numbered in the order in which they were added; the size of the whole
+//! table is limited ([`crate::limits::RESOURCE_TABLE_BYTES_MAX`]); two resources are equal if key
+//! and text are.
 
 use crate::intern::{Interner, hash};
 
-/// Bytes of an entry: key, where its text begins behind the entries, length of that.
+/// Size of an entry: key, start of its text after the entries, length of the text.
 pub(crate) const ENTRY_BYTES: usize = 16;
 
 /// One entry of a frame's resource table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResourceView<'a> {
-    /// What the records of this producer go by: in the store, for drains, quotas and recent logs.
-    /// 0 = nothing in particular.
+    /// Identifies the records of this producer in the store, and for drains, quotas and recent
+    /// logs. 0 = nothing in particular.
     pub key: u64,
-    /// The encoded [`crate::Resource`]; empty where there is none.
+    /// The encoded [`crate::Resource`]; empty if there is none.
     pub encoded: &'a [u8],
 }
 
 impl ResourceView<'_> {
-    /// Bytes that it takes in a table.
+    /// Returns its size in a table, in bytes.
     pub(crate) fn table_bytes(&self) -> usize {
         ENTRY_BYTES + self.encoded.len()
     }
@@ -29,7 +30,7 @@ impl ResourceView<'_> {
 #[derive(Debug)]
 pub(crate) struct ResourceTable {
     all: Interner<u8>,
-    /// The one that was asked for last: the next row is often of it.
+    /// The one requested last, because the next row often has the same.
     last: usize,
 }
 
@@ -52,7 +53,7 @@ impl ResourceTable {
         self.all.len()
     }
 
-    /// Bytes that the table takes in the frame.
+    /// Returns the size of the table in the frame, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.all.len() * ENTRY_BYTES + self.all.item_count()
     }
@@ -62,7 +63,7 @@ impl ResourceTable {
         ResourceView { key, encoded }
     }
 
-    /// The number of a resource, when it is there.
+    /// Returns the number of a resource, if it is present.
     pub(crate) fn find(&mut self, resource: ResourceView<'_>) -> Option<u16> {
         let ResourceView { key, encoded } = resource;
         if self.all.get(self.last) == Some((key, encoded)) {
@@ -73,14 +74,14 @@ impl ResourceTable {
         Some(found)
     }
 
-    /// Adds a resource that is not there.
+    /// Adds a resource that is not present.
     pub(crate) fn add(&mut self, resource: ResourceView<'_>) -> u16 {
         let number = self.all.add(hash_of(resource), resource.key, resource.encoded);
         self.last = usize::from(number);
         number
     }
 
-    /// Writes the table, [`Self::bytes`] long.
+    /// Writes the table, which is [`Self::bytes`] long.
     pub(crate) fn write(&self, out: &mut [u8]) {
         let (entries, texts) = out.split_at_mut(self.all.len() * ENTRY_BYTES);
         let mut at = 0;
@@ -102,8 +103,8 @@ fn hash_of(resource: ResourceView<'_>) -> u64 {
     hash(resource.key ^ resource.encoded.len() as u64, words.chain([rest]))
 }
 
-/// Reads entry `number` of a table of `count` entries where it stands in a frame; an empty one when
-/// there is none.
+/// Reads entry `number` of a table of `count` entries in a frame; an empty one if there is no such
+/// entry.
 pub(crate) fn read(table: &[u8], count: usize, number: usize) -> ResourceView<'_> {
     let entries = table.get(..count * ENTRY_BYTES).unwrap_or_default();
     let Some(entry) = entries.as_chunks::<ENTRY_BYTES>().0.get(number) else {

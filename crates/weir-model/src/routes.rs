@@ -1,32 +1,33 @@
-//! The route table of a frame: to which destinations rows go, each set of them once.
+//! The route table of a frame: the sets of destinations that rows are routed to, without
+//! duplicates.
 //!
-//! Invariants: a set is a sorted list of cursor indexes without repetition, and stands in a frame
-//! as such or, where that is shorter, as bits; a row names its set by number. However many
-//! destinations there are, [`crate::limits::ROUTED_RECORDS_MIN`] sets fit in what is always kept
-//! free for them.
+//! Invariants: a set is a sorted list of cursor indexes without repetition, stored in a frame as a
+//! list or, where that is shorter, as bits; a row refers to its set by number. However many
+//! destinations there are, [`crate::limits::ROUTED_RECORDS_MIN`] sets fit in the room that is
+//! always reserved for them.
 
 use crate::intern::{Interner, hash};
 use crate::limits::CURSORS_MAX;
 
-/// Bytes of an entry: rows, where its set begins behind the entries, length and form of that.
+/// Size of an entry: row count, start of its set after the entries, length and form of the set.
 pub(crate) const ENTRY_BYTES: usize = 12;
-/// Longest set of one entry: all bits.
+/// Maximum size of a set: all bits.
 pub(crate) const SET_BYTES_MAX: usize = CURSORS_MAX / 8;
-/// The form of a set that stands as bits.
+/// The form of a set that is stored as bits.
 const BITS: u16 = 1;
 
 /// The sets of destinations of a frame that is being filled.
 #[derive(Debug)]
 pub(crate) struct RouteTable {
     sets: Interner<u16>,
-    /// Bytes that the table takes in the frame.
+    /// Size of the table in the frame, in bytes.
     bytes: usize,
-    /// The set that was asked for last: the next row is often like it.
+    /// The set requested last, because the next row often has the same.
     last: usize,
     counts: Vec<u32>,
 }
 
-/// Words of a set as it stands in the frame.
+/// Returns the number of words of a set in the frame.
 fn words_of(destinations: &[u16]) -> usize {
     destinations.len().min(bit_words(destinations))
 }
@@ -50,12 +51,12 @@ impl RouteTable {
         (self.bytes, self.last) = (other.bytes, other.last);
     }
 
-    /// Bytes that the table takes in the frame.
+    /// Returns the size of the table in the frame, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The number of a set, when it is there.
+    /// Returns the number of a set, if it is present.
     pub(crate) fn find(&mut self, destinations: &[u16]) -> Option<u16> {
         if self.sets.get(self.last).is_some_and(|(_, last)| last == destinations) {
             return Some(self.last as u16);
@@ -65,12 +66,12 @@ impl RouteTable {
         Some(found)
     }
 
-    /// Bytes that one more set takes.
+    /// Returns the size of an additional set, in bytes.
     pub(crate) fn bytes_of(destinations: &[u16]) -> usize {
         ENTRY_BYTES + words_of(destinations) * 2
     }
 
-    /// Adds a set that is not there.
+    /// Adds a set that is not present.
     pub(crate) fn add(&mut self, destinations: &[u16]) -> u16 {
         debug_assert!(destinations.is_sorted_by(|a, b| a < b), "{destinations:?} is not sorted");
         self.bytes += Self::bytes_of(destinations);
@@ -79,7 +80,8 @@ impl RouteTable {
         number
     }
 
-    /// Counts the rows of each set; `true` when more than one has any, so that rows must say which.
+    /// Counts the rows of each set. Returns true if more than one set has rows, so that rows must
+    /// refer to their set.
     pub(crate) fn count(&mut self, rows: impl ExactSizeIterator<Item = u16>) -> bool {
         self.counts.clear();
         self.counts.resize(self.sets.len(), 0);
@@ -95,8 +97,8 @@ impl RouteTable {
         self.counts.iter().filter(|count| **count > 0).count() > 1
     }
 
-    /// Writes the sets that were counted: all, or where rows do not say which, the only one that
-    /// has any. Returns how many were written and the bytes that they took.
+    /// Writes the sets that were counted: all of them, or, if rows do not refer to their set, the
+    /// only one that has rows. Returns the number of sets written and their size in bytes.
     pub(crate) fn write(&self, is_numbered: bool, out: &mut [u8]) -> (usize, usize) {
         let is_written = |number: &usize| is_numbered || self.counts[*number] > 0;
         let count = (0..self.counts.len()).filter(is_written).count();
@@ -137,14 +139,14 @@ fn write_set(destinations: &[u16], form: u16, set: &mut [[u8; 2]]) {
     }
 }
 
-/// A route table where it stands in a frame.
+/// The route table of a frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Routes<'a> {
     entries: &'a [[u8; ENTRY_BYTES]],
     sets: &'a [u8],
 }
 
-/// One set of destinations in a frame.
+/// A set of destinations in a frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Destinations<'a> {
     List(&'a [[u8; 2]]),
@@ -152,7 +154,7 @@ pub(crate) enum Destinations<'a> {
 }
 
 impl<'a> Routes<'a> {
-    /// The table of so many entries in these bytes, which are at least as long as those.
+    /// Wraps a table with this many entries; the bytes must be at least as long as the entries.
     pub(crate) fn new(bytes: &'a [u8], count: usize) -> Self {
         let (entries, sets) = bytes.split_at((count * ENTRY_BYTES).min(bytes.len()));
         Self { entries: entries.as_chunks().0, sets }
@@ -162,7 +164,8 @@ impl<'a> Routes<'a> {
         self.entries.len()
     }
 
-    /// How many rows go to set `route`, and the set; none when there is no such set.
+    /// Returns the number of rows that go to set `route`, and the set; none if there is no such
+    /// set.
     pub(crate) fn get(&self, route: usize) -> (u64, Destinations<'a>) {
         const NOWHERE: Destinations<'static> = Destinations::List(&[]);
         let Some(entry) = self.entries.get(route) else { return (0, NOWHERE) };
@@ -188,7 +191,7 @@ impl Destinations<'_> {
         }
     }
 
-    /// Calls `visit` with each in order.
+    /// Calls `visit` for each in order.
     pub(crate) fn for_each(self, mut visit: impl FnMut(u16)) {
         match self {
             Self::List(list) => list.iter().for_each(|cell| visit(u16::from_le_bytes(*cell))),
@@ -207,7 +210,7 @@ impl Destinations<'_> {
     pub(crate) fn to_list(self) -> Vec<u16> {
         let mut list = Vec::new();
         self.for_each(|cursor| list.push(cursor));
-        // They are in order, but in a hostile frame.
+        // They are sorted, except in a hostile frame.
         if !list.is_sorted_by(|a, b| a < b) {
             list.sort_unstable();
             list.dedup();
@@ -216,12 +219,12 @@ impl Destinations<'_> {
     }
 }
 
-/// Which rows of a frame one destination gets.
+/// The rows of a frame that are routed to one destination.
 #[derive(Debug, Clone)]
 pub struct RoutedRows<'a> {
-    /// The set of each row; empty when all rows have one.
+    /// The set of each row; empty if all rows have the same.
     pub(crate) routes: &'a [[u8; 2]],
-    /// Which sets hold the destination: the first 64, and the others.
+    /// The sets that contain the destination: a mask of the first 64, and the others.
     first: u64,
     others: Vec<u64>,
 }
@@ -241,7 +244,7 @@ impl<'a> RoutedRows<'a> {
         rows
     }
 
-    /// Whether row `index` is one of them.
+    /// Returns whether row `index` is one of them.
     #[inline]
     pub fn contains(&self, index: usize) -> bool {
         let route = self.routes.get(index).map_or(0, |cell| usize::from(u16::from_le_bytes(*cell)));

@@ -1,8 +1,9 @@
-//! What storing costs: CPU time and bytes of each step, beside the compressor alone.
+//! Measures the cost of storing: CPU time and bytes of each step, compared with the compressor
+//! alone.
 //!
-//! `cargo run --release -p weir-store --example write FILE [only]`: FILE has JSON lines, such as
-//! those of the benchmark `store` (`bench/.cache/events-*.log`); with `only`, without the part
-//! about many paths.
+//! `cargo run --release -p weir-store --example write FILE [only]`: FILE contains JSON lines, such
+//! as those of the benchmark `store` (`bench/.cache/events-*.log`); `only` skips the part about
+//! many paths.
 #![expect(clippy::print_stdout, reason = "a program that prints figures")]
 
 use std::path::Path;
@@ -25,10 +26,10 @@ use weir_store::embedded::sidecar::{
 };
 use weir_store::limits::PAGE_ROWS;
 
-/// What the head of a store holds before it is written.
+/// Size of the store's head before it is written.
 const HEAD_BYTES: usize = 128 * 1024 * 1024;
 
-/// Lines as a source puts them into batches.
+/// Puts lines into batches, as a source does.
 fn batches(lines: &[u8]) -> Vec<Batch> {
     let mut batches = Vec::new();
     let mut builder = BatchBuilder::new(Position::default());
@@ -39,7 +40,7 @@ fn batches(lines: &[u8]) -> Vec<Batch> {
         }
         offset += line.len() as u64 + 1;
         let Ok(body) = builder.append(line) else { continue };
-        // `{"time":"2026-11-21T00:00:00.000Z"`, else any time.
+        // `{"time":"2026-11-21T00:00:00.000Z"`, otherwise an arbitrary time.
         let time = line.get(9..33).and_then(weir_codec::parse_rfc3339);
         let record = NewRecord {
             timestamp_ns: time.unwrap_or(0),
@@ -77,7 +78,7 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
-/// Runs something; prints how many MB of `bytes` it does per CPU-second.
+/// Runs a function and prints its throughput in MB of `bytes` per CPU second.
 fn measure<T>(what: &str, bytes: usize, run: impl FnOnce() -> T) -> T {
     let start = cpu();
     let result = run();
@@ -87,7 +88,7 @@ fn measure<T>(what: &str, bytes: usize, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Records to rows, as many as a head takes at a time.
+/// Adds records to rows, as many per head as a head takes.
 fn take_in(batches: &[Batch]) -> Result<Vec<Rows>, Full> {
     let mut intake = Intake::new();
     let mut heads = vec![Rows::new()];
@@ -124,11 +125,11 @@ fn print_columns(summaries: &[SegmentSummary]) {
     }
     totals.sort_by_key(|(_, packed, _)| std::cmp::Reverse(*packed));
     for (name, packed, plain) in totals.iter().take(9) {
-        println!("    {name:<24} {packed:>12} bytes of {plain:>12}");
+        println!("    {name:<24} {packed:>12} of {plain:>12} bytes");
     }
 }
 
-/// Goes over the pages of a column in all segments.
+/// Reads the pages of a column in all segments.
 fn scan(segments: &[Segment], role: &Role, mut each: impl FnMut(PageValues<'_>)) -> usize {
     let Ok(mut buffer) = PageBuffer::new() else { return 0 };
     let mut bytes = 0;
@@ -150,7 +151,7 @@ fn read(segments: &[Segment], sidecars: &[Sidecar]) {
     measure("read all pages of message", bytes, || scan(segments, &message, |_| {}));
     let finder = memchr::memmem::Finder::new("no such text");
     let mut hits = 0;
-    measure("the same, and look for a text in each", bytes, || {
+    measure("the same, searching each for a text", bytes, || {
         scan(segments, &message, |values| {
             if let PageValues::Texts(texts) = values {
                 hits += finder.find_iter(texts.bytes).count();
@@ -177,15 +178,14 @@ fn read(segments: &[Segment], sidecars: &[Sidecar]) {
     for number in 0..3_u8 {
         let text = format!("{number:016x}");
         let term = value_term("@request_id", weir_codec::Scalar::Text(text.as_bytes()));
-        let pages = measure("pages of a @request_id that is not there", 0, || {
-            count(term.unwrap_or_default())
-        });
+        let pages =
+            measure("pages of an absent @request_id", 0, || count(term.unwrap_or_default()));
         println!("    {pages} pages");
     }
     println!("    {} pages hold \"checkout\"", count(word_term(b"checkout")));
 }
 
-/// 5,000 paths, 20 of them in each record.
+/// Tests 5,000 paths, 20 of them in each record.
 fn many_paths(dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let mut rng = Rng::with_seed(2);
     let paths: Vec<String> = (0..5000).map(|n| format!("attribute.number.{n}")).collect();
@@ -208,7 +208,7 @@ fn many_paths(dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
         write_segment_with_sidecar(&rows, 1, None, &*segment, &*sidecar)
     })?;
     let columns: u64 = summary.columns.iter().map(|column| column.packed_bytes).sum();
-    println!("    {} bytes, {} of them footer", summary.file_bytes, summary.file_bytes - columns);
+    println!("    {} bytes, {} in the footer", summary.file_bytes, summary.file_bytes - columns);
     println!("    {} bytes of sidecar", sidecar.len()?);
     print_columns(&[summary]);
     measure("open it", bytes, || Segment::open(segment)).map(drop)?;
@@ -230,7 +230,7 @@ fn write(heads: &[Rows], bytes: usize, dir: &Path) -> Outcome<Files> {
             pairs.map(|(rows, file)| write_segment(rows, level, &**file)).collect::<Vec<_>>()
         });
         let total: u64 = written.into_iter().filter_map(Result::ok).map(|s| s.file_bytes).sum();
-        println!("    {total} bytes, 1 of {:.2}", bytes as f64 / total as f64);
+        println!("    {total} bytes, ratio {:.2}", bytes as f64 / total as f64);
     }
     let mut files = Files::new();
     for head in 0..heads.len() {
@@ -252,7 +252,7 @@ fn write(heads: &[Rows], bytes: usize, dir: &Path) -> Outcome<Files> {
     Ok(files)
 }
 
-/// The compressor alone on the same lines.
+/// Runs the compressor alone on the same lines.
 fn compress(batches: &[Batch]) -> Outcome<()> {
     let lines = batches.iter().map(Batch::arena).collect::<Vec<_>>().concat();
     for level in [1, 3] {
@@ -271,14 +271,14 @@ fn merge(segments: &[Segment], bytes: usize, dir: &Path) -> Outcome<()> {
     let parts: Vec<&Segment> = segments.iter().collect();
     let columns = stitched_columns(&parts).ok_or("the columns do not fit")?;
     let whole = create(dir, "whole.parquet")?;
-    let summary = measure("put all segments into one file", bytes, || {
+    let summary = measure("concatenate all segments", bytes, || {
         stitch_segments(&parts, &columns, None, &*whole)
     })?;
     println!("    {} bytes", summary.file_bytes);
     let again = create(dir, "again.widx")?;
     let share = bytes / segments.len().max(1);
     let Some(first) = segments.first() else { return Ok(()) };
-    measure("build the first sidecar anew", share, || rebuild_sidecar(first, again))?;
+    measure("rebuild the first sidecar", share, || rebuild_sidecar(first, again))?;
     Ok(())
 }
 

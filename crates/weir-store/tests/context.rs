@@ -1,4 +1,4 @@
-//! What stands around a record in its stream, and what is read to find it.
+//! The records around a record in its stream, and what is read to find them.
 
 mod support;
 
@@ -20,7 +20,7 @@ use weir_store::query::{
 use support::{Input, file, rows_of};
 
 const DAY_NS: i64 = 86_400_000_000_000;
-/// Streams are hashes: half of them are negative when they are compared as they are kept.
+/// Stream ids are hashes: half of them are negative when compared as they are stored.
 const HIGH: u64 = 1 << 63;
 
 fn row(stream: u64, position: Position, time_ns: i64, sequence: u64) -> Input<'static> {
@@ -54,8 +54,8 @@ fn budget(time: Option<Duration>) -> Budget {
     Budget::new(Arc::new(RealClock::new()), time, usize::MAX)
 }
 
-/// Segments ten days apart in which two streams have fifty records each; one of them has three of
-/// a third.
+/// Segments ten days apart in which two streams have fifty records each; one of the segments also
+/// has three records of a third stream.
 const SEGMENTS: u64 = 20;
 
 fn two_streams_and_a_third(high: u64) -> Snapshot {
@@ -101,7 +101,7 @@ fn the_ends_of_a_stream_are_found_without_reading_the_rest_of_it() {
     assert_eq!((oldest.before.len(), oldest.after.len()), (1, 5));
     for context in [newest, oldest] {
         let scanned = context.coverage.scanned;
-        // Of one row group stream, epoch, offset, sequence and time.
+        // Stream, epoch, offset, sequence and time of one row group.
         assert_eq!((scanned.parts, scanned.pages), (1, 5), "{scanned:?}");
     }
 }
@@ -114,7 +114,7 @@ fn of_a_stream_of_few_records_only_row_groups_that_have_it_are_read() {
         let found = around(&snapshot, id_of(&all[1]), 5, 5);
         assert_eq!((&found.before[..], &found.after[..]), (&all[..1], &all[2..]));
         let scanned = found.coverage.scanned;
-        // Where the smallest and largest stream are not known, the dictionary says it.
+        // Where the smallest and largest stream are not known, the dictionary shows it.
         assert_eq!((scanned.parts, scanned.pages), (parts, 5), "{scanned:?}");
     }
 }
@@ -129,7 +129,7 @@ fn a_record_that_was_not_looked_for_everywhere_is_not_said_to_be_missing() {
     let missing = RecordId { stream: StreamId(9), ..id };
     let request = ContextRequest { id: missing, ..request };
     assert_eq!(scan::context(&snapshot, &request, &budget(None)).unwrap(), None);
-    // Nor one that may come yet, or be in a segment that cannot be read.
+    // Nor may a record be reported missing that may still arrive, or is in an unreadable segment.
     let catching_up = Snapshot { is_catching_up: true, ..snapshot.clone() };
     let damaged = Snapshot { damaged: vec!["seg-7".to_owned()], ..snapshot };
     for (snapshot, reason) in [(catching_up, "is catching up"), (damaged, "damaged: seg-7")] {
@@ -138,7 +138,7 @@ fn a_record_that_was_not_looked_for_everywhere_is_not_said_to_be_missing() {
     }
 }
 
-/// A step of a stream: which one, how much later, whether its file was truncated before.
+/// A record of a stream: which stream, how much later, whether its file was truncated before.
 type Step = (u64, i64, bool);
 
 fn steps() -> impl Strategy<Value = Vec<Vec<Step>>> {
@@ -152,7 +152,7 @@ fn steps() -> impl Strategy<Value = Vec<Vec<Step>>> {
     prop::collection::vec(prop::collection::vec(step, 1..12), 1..9)
 }
 
-/// Segments of these steps, the last of them in the head.
+/// Builds segments from these records, the last part being in the head.
 fn snapshot_of(parts: &[Vec<Step>]) -> Snapshot {
     let mut streams = [(Position::default(), 0_i64); 4];
     let mut snapshot = Snapshot::default();

@@ -1,4 +1,4 @@
-//! Damaged, cut, strange files: an error or the same answer, never another one and never a panic.
+//! Damaged, truncated and foreign files: an error or the same answer, never another one or a panic.
 
 mod support;
 
@@ -15,7 +15,7 @@ use weir_store::embedded::sidecar::{
     write_segment_with_sidecar,
 };
 
-/// Rows with a column of every type and encoding.
+/// Returns rows with a column of every type and encoding.
 fn sample(count: u64) -> Rows {
     let mut rng = Rng::with_seed(3);
     let texts: Vec<String> =
@@ -68,7 +68,7 @@ fn try_read(bytes: &[u8]) -> Result<Vec<StoredRecord>, SegmentError> {
     for group in 0..segment.group_count() {
         let rows: Vec<usize> = (0..segment.group_rows(group)).collect();
         records.extend(segment.records(group, &rows, &mut buffer)?);
-        // Columns that no record is made of.
+        // Columns that records are not made of.
         for column in 0..segment.columns().len() {
             segment.dictionary(group, column, &mut buffer)?;
             for page in 0..segment.page_count(group) {
@@ -79,7 +79,7 @@ fn try_read(bytes: &[u8]) -> Result<Vec<StoredRecord>, SegmentError> {
     Ok(records)
 }
 
-/// A segment that is not what was written says so, or gives what was written.
+/// Asserts that a changed segment returns an error or what was written.
 fn assert_noticed(damaged: &[u8], records: &[StoredRecord], what: &str) {
     match try_read(damaged) {
         Ok(found) => assert_eq!(found, records, "{what}"),
@@ -87,7 +87,7 @@ fn assert_noticed(damaged: &[u8], records: &[StoredRecord], what: &str) {
     }
 }
 
-/// Everything that a sidecar can be asked.
+/// Answers to every question that a sidecar supports.
 type Answers = (Vec<u64>, Option<Vec<u64>>, Vec<RestPath>);
 
 fn try_ask(bytes: &[u8], segment: &Segment) -> Result<Answers, SidecarError> {
@@ -110,7 +110,7 @@ fn assert_sidecar_noticed(damaged: &[u8], segment: &Segment, answers: &Answers, 
     }
 }
 
-/// Changes some bytes the way disks and people do; says how.
+/// Damages some bytes as disks and people do, and returns a description.
 fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) -> String {
     let len = bytes.len();
     let at = rng.usize(..len);
@@ -155,7 +155,7 @@ fn every_damaged_byte_of_a_segment_is_noticed() {
     for at in 0..segment.len() {
         let mut damaged = segment.clone();
         damaged[at] ^= 1 << rng.u8(..8);
-        assert!(try_read(&damaged).is_err(), "byte {at} damaged and not noticed");
+        assert!(try_read(&damaged).is_err(), "damage to byte {at} not noticed");
     }
 }
 

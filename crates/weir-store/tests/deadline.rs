@@ -1,5 +1,5 @@
-//! A question ends at its deadline also within a page: a regular expression may take long for the
-//! texts of a single one.
+//! A query stops at its deadline even within a page: a regular expression may take long for the
+//! texts of a single page.
 
 mod support;
 
@@ -17,11 +17,11 @@ use weir_store::query::{Budget, Shortfall};
 
 use support::{Input, count_of, rows_of};
 
-/// Of a page, so that it is one page; all together they are far more than is searched at once.
+/// They all fit into one page; together they are far more than is searched at once.
 const RECORDS: usize = 64;
 const MESSAGE_BYTES: usize = 100_000;
 
-/// Every look at it takes a second.
+/// Every reading of it takes a second.
 #[derive(Debug, Default)]
 struct SlowClock(AtomicU64);
 
@@ -64,7 +64,7 @@ fn the_texts_of_a_page_are_not_searched_to_their_end_when_the_time_is_up() {
             let budget = Budget::new(Arc::new(SlowClock::default()), time, usize::MAX);
             scan::aggregate(&snapshot, &count_of(query), &budget).unwrap().coverage.shortfalls
         };
-        // The time is looked at before and between pages, and then within this one.
+        // The clock is read before and between pages, and then within this one.
         assert_eq!(found(8), [Shortfall::Deadline], "{query}");
         assert_eq!(found(1000), [], "{query}");
     }

@@ -1,6 +1,7 @@
 //! Another engine reads the same rows out of a segment.
 //!
-//! Needs Python with the package `duckdb`, named by `WEIR_PYTHON`; `cargo xtask test` sees to it.
+//! Requires Python with the package `duckdb`, given by `WEIR_PYTHON`; `cargo xtask test` provides
+//! it.
 
 mod support;
 
@@ -26,7 +27,7 @@ for row in found.fetchall():
     }))
 "#;
 
-/// Rows with columns of every type, in more than two pages.
+/// Returns rows with columns of every type, on more than two pages.
 fn sample() -> Rows {
     let mut rng = fastrand::Rng::with_seed(11);
     let texts: Vec<String> = (0..40_000).map(|_| format!("{:016x} ünïcode", rng.u64(..))).collect();

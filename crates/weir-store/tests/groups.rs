@@ -1,5 +1,5 @@
-//! Groups by a field of which nearly every record has a value of its own, in less memory than they
-//! take: what is frequent is found all the same.
+//! Grouping by a field of which nearly every record has a value of its own, in less memory than the
+//! groups need: frequent values are found nevertheless.
 
 mod support;
 
@@ -25,10 +25,10 @@ const SEGMENTS: usize = 3;
 const SEGMENT_RECORDS: usize = 20_000;
 const RECORDS: usize = SEGMENTS * SEGMENT_RECORDS;
 
-/// Memory for a thirtieth of the groups or so.
+/// Memory for about a thirtieth of the groups.
 const MEMORY_BYTES: usize = 400_000;
 
-/// The address of a record: three are frequent, each other one has its own.
+/// Returns the address of a record: three are frequent, every other record has its own.
 fn address(number: usize) -> String {
     match number {
         n if n % 20 == 3 => "often".to_owned(),
@@ -38,7 +38,7 @@ fn address(number: usize) -> String {
     }
 }
 
-/// The large one has no frequent address.
+/// The largest service has no frequent address.
 fn service(number: usize) -> &'static str {
     let is_frequent = !address(number).starts_with("10.");
     if is_frequent || number.is_multiple_of(5) { "small" } else { "large" }
@@ -53,7 +53,7 @@ fn snapshot() -> Snapshot {
     Snapshot { segments: (0..SEGMENTS).map(segment).collect(), ..Snapshot::default() }
 }
 
-/// A segment of records that are numbered from `first` on, each with its address.
+/// Returns a segment of records numbered from `first` on, each with its address.
 fn segment_of(first: usize, addresses: &[String]) -> Arc<OpenSegment> {
     let inputs: Vec<Input<'_>> = (first..)
         .zip(addresses)
@@ -109,7 +109,7 @@ fn names(bucket: &Bucket) -> Vec<String> {
     bucket.by.iter().map(name).collect()
 }
 
-/// How many records have that address.
+/// Returns how many records have the address.
 fn records_of(wanted: &str) -> u64 {
     (0..RECORDS).filter(|number| address(*number) == wanted).count() as u64
 }
@@ -117,7 +117,7 @@ fn records_of(wanted: &str) -> u64 {
 #[test]
 fn what_is_frequent_is_found_and_counted_exactly() {
     let found = grouped(vec![by_ip(3)], vec![count(None)], MEMORY_BYTES);
-    assert!(found.is_approximate, "others were put together");
+    assert!(found.is_approximate, "other groups were merged");
     let counts: Vec<_> =
         found.buckets.iter().map(|bucket| (names(bucket), bucket.computes.clone())).collect();
     let wanted = ["often", "seldom", "rarely"];
@@ -154,7 +154,7 @@ fn stretches_of_time_take_memory_too() {
     let interval_ns = 1000;
     let found = grouped(vec![by_ip(1)], vec![count(Some(interval_ns))], MEMORY_BYTES);
     assert!(found.is_approximate);
-    let [bucket] = &found.buckets[..] else { panic!("one group was asked for") };
+    let [bucket] = &found.buckets[..] else { panic!("one group was requested") };
     let ComputeValue::Series(steps) = &bucket.computes[0] else { panic!("no series") };
     assert_eq!((names(bucket), steps.len()), (vec!["often".to_owned()], RECORDS / 1000));
     assert!(steps.iter().all(|(_, count)| *count == ComputeValue::Count(50)), "{steps:?}");
@@ -162,7 +162,7 @@ fn stretches_of_time_take_memory_too() {
 
 #[test]
 fn long_values_take_memory_too() {
-    // Few groups, and 20 MB of texts on one page.
+    // Few groups, but 20 MB of texts on one page.
     let long = |number: usize| match number {
         n if n % 10 == 3 => "often".to_owned(),
         n => format!("{n} ").repeat(2000),
@@ -175,7 +175,7 @@ fn long_values_take_memory_too() {
     let exact = found(10_000, 64 << 20);
     assert_eq!((exact.is_approximate, exact.buckets.len()), (false, 1801));
     let some = found(10_000, 4 << 20);
-    assert!(some.is_approximate, "what was not frequent was put together");
+    assert!(some.is_approximate, "infrequent groups were merged");
     assert!(some.buckets.len() < 4 * 1024 / 20, "{} of 10 KB each", some.buckets.len());
     for found in [exact, some] {
         let first = &found.buckets[0];

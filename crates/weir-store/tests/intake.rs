@@ -1,4 +1,4 @@
-//! From batches to records: what becomes the message, what an attribute, and that nothing of a
+//! From batches to records: what becomes the message and what an attribute, and that nothing of a
 //! body is lost.
 
 mod support;
@@ -16,7 +16,7 @@ use weir_store::query::UnparsedRows;
 
 const TIME_NS: i64 = 1_700_000_000_123_456_000;
 
-/// A record as a source gives it: attributes beside the body, body, severity, flags.
+/// A record as a source provides it: attributes besides the body, body, severity, flags.
 type Given<'a> = (&'a str, &'a [u8], Severity, RecordFlags);
 
 fn batch(records: &[Given<'_>], resource: &Resource) -> Batch {
@@ -157,7 +157,7 @@ fn a_level_in_the_head_of_a_text_is_its_status() {
         let given = (attributes, b"ERROR failed".as_slice(), severity, RecordFlags::default());
         stored_with(Intake::new(), &[given], &Resource::new()).remove(0).status
     };
-    // What the source or an attribute says counts before it.
+    // What the source or an attribute states takes precedence.
     assert_eq!(given("", Severity::INFO).as_deref(), Some("info"));
     assert_eq!(given(r#"{"level":"debug"}"#, Severity::UNSPECIFIED).as_deref(), Some("debug"));
 }

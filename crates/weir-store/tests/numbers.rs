@@ -1,5 +1,5 @@
-//! Numbers in an attribute that is mostly text are found by what they are equal to, in whatever
-//! form they are kept.
+//! Numbers in an attribute that is mostly text are found by any equal number, in whatever form they
+//! are stored.
 
 mod support;
 
@@ -17,7 +17,7 @@ use weir_store::query::{Budget, ComputeValue};
 
 use support::{Input, count_of, file, rows_of};
 
-/// Texts of their own, so that the column has no dictionary, and every page a number.
+/// Enough distinct texts that the column has no dictionary and every page has a number.
 const RECORDS: usize = 40_000;
 
 const NUMBERS: [Scalar<'static>; 7] = [

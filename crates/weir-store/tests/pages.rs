@@ -1,4 +1,4 @@
-//! A page of records ends where the memory of its query does, and the next one goes on there.
+//! A page of records ends where the query's memory does, and the next page continues there.
 
 mod support;
 
@@ -26,7 +26,7 @@ fn input(number: usize, message: &str) -> Input<'_> {
     Input { row, attributes: Vec::new() }
 }
 
-/// The same records in the head, and in a segment.
+/// Returns the same records in the head, and in a segment.
 fn snapshots() -> [Snapshot; 2] {
     let messages: Vec<String> = (0..RECORDS).map(|n| format!("request {n} done")).collect();
     let inputs: Vec<_> = messages.iter().enumerate().map(|(n, text)| input(n, text)).collect();
@@ -50,7 +50,7 @@ fn a_page_ends_where_memory_does_and_the_next_one_goes_on() {
             scan::search(&snapshot, request, &budget).unwrap()
         };
         assert_eq!(page(&request, usize::MAX).records.len(), 500);
-        assert_eq!(page(&request, 0).records.len(), 1, "there is one at least");
+        assert_eq!(page(&request, 0).records.len(), 1, "a page has at least one record");
         let mut sequences = Vec::new();
         loop {
             let page = page(&request, 100_000);

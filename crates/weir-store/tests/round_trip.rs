@@ -1,4 +1,4 @@
-//! What is put into a segment comes out of it, whatever it is.
+//! Whatever is written to a segment is read back from it.
 
 mod support;
 
@@ -8,7 +8,7 @@ use weir_codec::Scalar;
 use weir_store::embedded::columns::{AttributeValue, Form, NewRow, Rows, StoredRecord};
 use weir_store::embedded::segment::{Role, Segment, ValueKind};
 
-/// Texts that look like something else, and texts that are nothing else.
+/// Texts that look like other values, and arbitrary texts.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => "[a-z]{0,8}".prop_map(String::into_bytes),
@@ -21,7 +21,7 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A value, or a text of any bytes.
+/// A value, or a text of arbitrary bytes.
 #[derive(Debug, Clone)]
 enum Given {
     Value(AttributeValue),
@@ -61,7 +61,7 @@ fn value() -> impl Strategy<Value = Given> {
     ]
 }
 
-/// A path whose values tend to be of one type, so that each type of column comes up.
+/// A path whose values tend to be of one type, so that each type of column occurs.
 fn attribute() -> impl Strategy<Value = (Vec<u8>, Given)> {
     prop_oneof![
         (Just("int"), any::<i64>().prop_map(int)),
@@ -120,7 +120,7 @@ impl Record {
     }
 }
 
-/// Rows that are copied are the records, all of them or some.
+/// Asserts that copied rows are the records, all of them or some.
 fn assert_copies_are(segment: &Segment, records: &[StoredRecord]) {
     for step in [1, 3] {
         let mut copied = Rows::new();
@@ -128,11 +128,11 @@ fn assert_copies_are(segment: &Segment, records: &[StoredRecord]) {
             segment.copy_group(group, |row| row % step == 0, &mut copied).unwrap();
         }
         let copied = (0..copied.len()).map(|row| copied.record(row).unwrap());
-        assert!(copied.eq(records.iter().step_by(step).cloned()), "each {step}. record");
+        assert!(copied.eq(records.iter().step_by(step).cloned()), "every {step}th record");
     }
 }
 
-/// Each record of the rows is in the segment, once.
+/// Asserts that each record of the rows is in the segment exactly once.
 fn assert_comes_back(rows: &Rows) {
     let file = write(rows);
     let segment = open(&file);
@@ -234,7 +234,7 @@ fn kinds_of(values: &[Scalar<'_>]) -> Vec<(Role, ValueKind)> {
     columns.into_iter().filter(|c| is_own(&c.role)).map(|c| (c.role, c.kind)).collect()
 }
 
-/// Values of a path, and the columns that they make.
+/// Values of a path, and the resulting columns.
 type Case<'a> = (&'a [Scalar<'a>], Vec<(Role, ValueKind)>);
 
 #[test]
@@ -252,7 +252,7 @@ fn a_column_has_the_type_that_all_its_values_have() {
             &[text("300ms"), text("1.5s")],
             vec![(attribute(), ValueKind::Text), (number(), ValueKind::Double)],
         ),
-        // Times and sizes: which is meant cannot be told by a column.
+        // Times and sizes: a single column cannot tell which is meant.
         (&[text("300ms"), text("1MiB")], vec![(attribute(), ValueKind::Text)]),
         (
             &[Scalar::Int(5), text("five")],
@@ -262,7 +262,7 @@ fn a_column_has_the_type_that_all_its_values_have() {
                 (number(), ValueKind::Double),
             ],
         ),
-        // A float cannot hold both.
+        // A float cannot hold both exactly.
         (
             &[Scalar::Int(i64::MAX), Scalar::Float(0.5)],
             vec![(attribute(), ValueKind::Text), (kind(), ValueKind::Int)],
@@ -301,7 +301,7 @@ fn paths_beyond_the_cap_and_lists_are_in_the_rest() {
 
 #[test]
 fn a_row_with_more_in_the_rest_than_is_read_is_not_copied_without_it() {
-    // Some 250 have columns of their own: more than may be read are left.
+    // About 250 have columns of their own: the rest are more than may be listed.
     let paths: Vec<String> = (0..1400).map(|number| format!("path.{number:04}")).collect();
     let input = |sequence: u64, count: usize| Input {
         row: NewRow { sequence, ..NewRow::default() },
@@ -320,7 +320,7 @@ fn a_row_with_more_in_the_rest_than_is_read_is_not_copied_without_it() {
 #[test]
 fn a_path_of_other_bytes_is_no_longer_in_text_than_can_be_read_again() {
     let path = [b"a".as_slice(), &[0xff; weir_codec::PATH_BYTES_MAX - 1]].concat();
-    // A list, which stands in the rest.
+    // A list, which is stored in `_rest`.
     let attributes: Vec<_> = (1..=2).map(|n| (path.as_slice(), Scalar::Int(n))).collect();
     let rows = rows_of(&[Input { row: NewRow::default(), attributes }]);
     let known = &rows.record(0).unwrap().attributes;

@@ -1,4 +1,4 @@
-//! What a sidecar says about a segment is true, whether it was written with it or built later.
+//! What a sidecar reports about a segment is true, whether it was written with it or rebuilt later.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn write(rows: &Rows) -> (Segment, Arc<dyn DiskFile>) {
     (open(&segment), sidecar)
 }
 
-/// Every word and value of a record says that its page may hold it.
+/// Asserts that for every word and value of a record, its page is among those that may contain it.
 fn assert_finds(segment: &Segment, sidecar: &Sidecar, records: &[StoredRecord]) {
     for (row, record) in records.iter().enumerate() {
         let page = row / PAGE_ROWS;
@@ -140,7 +140,7 @@ proptest! {
     }
 }
 
-/// Rows of three pages whose messages have a number of their own and one of their page.
+/// Rows of three pages; each message contains a number of its own and one of its page.
 fn paged() -> Rows {
     let mut rows = Rows::new();
     for number in 0..40_000_u64 {
@@ -228,7 +228,7 @@ fn a_sidecar_of_an_earlier_release_is_built_anew() {
     let check = crc32c::crc32c_append(crc32c::crc32c(&bytes[..6]), &bytes[8..36]) as u16;
     bytes[6..8].copy_from_slice(&check.to_le_bytes());
     let error = Sidecar::open(file(&bytes), &segment).unwrap_err();
-    assert!(matches!(error, SidecarError::Damaged("it is old")), "{error}");
+    assert!(matches!(error, SidecarError::Damaged("old version")), "{error}");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn a_sidecar_of_another_segment_is_refused() {
     let (segment, _) = write(&rows_of(&[one]));
     let (_, sidecar) = write(&rows_of(&[other]));
     let error = Sidecar::open(sidecar, &segment).unwrap_err();
-    assert!(matches!(error, SidecarError::Damaged("it belongs to another segment")), "{error}");
+    assert!(matches!(error, SidecarError::Damaged("belongs to another segment")), "{error}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Segments put together are what they were apart, and so are their sidecars.
+//! Stitched segments contain the same as the separate ones, and so do their sidecars.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn stitch(
     Some((segment, sidecar, summary, sidecar_file))
 }
 
-/// Records whose values have the type that their path says; no text is a number.
+/// Records whose values have the type determined by their path; no text is a number.
 fn record() -> impl Strategy<Value = Vec<(String, i64, String)>> {
     proptest::collection::vec(("[a-f]", any::<i64>(), "[g-z][a-z0-9 ]{0,8}"), 0..5)
 }
@@ -88,7 +88,7 @@ proptest! {
             written.push(pair);
         }
         let Some((segment, sidecar, summary, sidecar_file)) = stitch(&written) else {
-            return Err(TestCaseError::fail("the columns fit"));
+            return Err(TestCaseError::fail("expected stitchable columns"));
         };
         prop_assert_eq!(read_all(&segment), wanted);
         prop_assert_eq!(summary.rows, segment.row_count());

@@ -390,7 +390,7 @@ fn what_is_wrong_with_a_parameter_is_said_in_plain_words() {
         ("/weir/v1/export?pieces=maybe", "pieces", "must be true or false"),
         ("/weir/v1/values", "field", "is missing"),
         ("/weir/v1/facets?fields=service,message", "fields", "messages are not listed"),
-        ("/weir/v1/facets?fields=", "fields", "there is no key"),
+        ("/weir/v1/facets?fields=", "fields", "missing key"),
         ("/weir/v1/facets?values=0", "values", "must be from 1 to 100"),
     ] {
         let reply = get(&api, path);
@@ -456,10 +456,10 @@ fn what_is_probably_not_meant_is_said_beside_the_answer() {
     };
     for (query, code, detail) in [
         ("sevice:web", "doubtful", "did you mean service?"),
-        ("@n:>5xs", "doubtful", "xs is no unit"),
+        ("@n:>5xs", "doubtful", "unknown unit xs"),
         ("@wait_ms:>5MB", "doubtful", "units are ns us ms"),
-        ("status:eror", "never", "eror is no status"),
-        ("@n:[5 TO 1]", "never", "contains nothing"),
+        ("status:eror", "never", "eror is not a status"),
+        ("@n:[5 TO 1]", "never", "is empty"),
     ] {
         let said: Vec<(String, String)> = said(query);
         let [(found, told)] = &said[..] else { panic!("{query}: {said:?}") };
@@ -489,7 +489,7 @@ fn an_answer_that_is_not_the_whole_one_says_so() {
     let found = post(&api, SEARCH, &json!({ "filter": filter("*") })).json();
     let id = found["data"][0]["id"].as_str().unwrap();
     let late = get(&api, &format!("/weir/v1/context?id={id}"));
-    assert!(late.status == 503 && late.text.contains("the time was up"), "{}", late.text);
+    assert!(late.status == 503 && late.text.contains("time limit reached"), "{}", late.text);
     api.shutdown();
 }
 

@@ -1,7 +1,7 @@
-//! Records and rules as they are met: both are made of the same words, so that what a rule looks
-//! for is rare but its pieces are everywhere.
+//! Realistic records and rules: both consist of the same words, so that what a rule searches for is
+//! rare but its parts are everywhere.
 
-/// A small generator of numbers; the same seed gives the same run.
+/// A small random number generator; the same seed gives the same run.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -108,10 +108,10 @@ const REASONS: [&str; 16] = [
 const LEVELS: [&str; 6] = ["INFO", "INFO", "INFO", "DEBUG", "WARN", "ERROR"];
 const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
 
-/// Bytes of a record's message.
+/// Length of a record's message in bytes.
 pub(crate) const MESSAGE_BYTES: usize = 200;
 
-/// One message of 200 bytes.
+/// Returns a message of 200 bytes.
 pub(crate) fn message(random: &mut Random) -> String {
     let mut text = match random.below(4) {
         0 => access(random),
@@ -176,13 +176,13 @@ fn daemon(random: &mut Random) -> String {
     )
 }
 
-/// A service, one of 200; few of them are busy.
+/// Returns a service, one of 200; few of them are busy.
 pub(crate) fn service(random: &mut Random) -> String {
     let spread = random.below(200);
     format!("svc-{}", spread * random.below(200) / 200)
 }
 
-/// A sentence that hardly any record contains, of words that many contain.
+/// Returns a sentence that hardly any record contains, of words that many contain.
 fn rare(random: &mut Random) -> String {
     let (verb, noun, other) = (random.pick(&VERBS), random.pick(&NOUNS), random.pick(&NOUNS));
     match random.below(4) {
@@ -193,7 +193,7 @@ fn rare(random: &mut Random) -> String {
     }
 }
 
-/// What many records contain, in a pattern that hardly any matches.
+/// Returns a pattern that hardly any record matches, of text that many contain.
 fn common(random: &mut Random) -> String {
     let (verb, noun, reason) = (random.pick(&VERBS), random.pick(&NOUNS), random.pick(&REASONS));
     match random.below(5) {
@@ -205,7 +205,7 @@ fn common(random: &mut Random) -> String {
     }
 }
 
-/// Patterns in which no text is certain.
+/// Returns a pattern without a required literal.
 fn without_literal(random: &mut Random) -> String {
     let n = random.below(90) + 10;
     match random.below(5) {
@@ -217,8 +217,8 @@ fn without_literal(random: &mut Random) -> String {
     }
 }
 
-/// `rules-simple`: nine in ten a regexp with a rare literal, the rest by service; the busiest is
-/// the last.
+/// Returns `rules-simple`: nine in ten are a regexp with a rare literal, the rest match by service;
+/// the busiest is the last.
 pub(crate) fn simple(count: usize) -> Vec<String> {
     let mut random = Random::new(7);
     let mut rules: Vec<String> = (0..count)
@@ -231,8 +231,8 @@ pub(crate) fn simple(count: usize) -> Vec<String> {
     rules
 }
 
-/// `rules-real`: of a hundred rules thirty without regard to case, ten without a literal, ten
-/// with a literal that many records contain, twenty on fields; one in ten matches something.
+/// Returns `rules-real`: of a hundred rules, thirty ignore case, ten have no literal, ten have a
+/// literal that many records contain, and twenty test fields; one in ten matches something.
 pub(crate) fn real(count: usize) -> Vec<String> {
     let mut random = Random::new(11);
     (0..count)

@@ -1,5 +1,6 @@
-//! What rules cost: CPU nanoseconds per record of 200 bytes, for growing numbers of rules, in
-//! several orders, beside `regex::RegexSet` and one regexp after the other on the same data.
+//! Measures the cost of rules: CPU nanoseconds per record of 200 bytes, for growing numbers of
+//! rules, in several orders, compared with `regex::RegexSet` and individual regexps on the same
+//! data.
 //!
 //! `cargo bench -p weir-expr` prints the table; `-- real 1000` only that line.
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
@@ -13,12 +14,12 @@ use weir_expr::{
     Body, Constants, Field, Fields, Hits, Limits, Reserved, Rule, RuleSet, Value, Visitor, parse,
 };
 
-/// Together they fit in a second-level cache, where a batch that was just read is too.
+/// Together they fit in a second-level cache, as does a batch that was just read.
 const BATCHES: usize = 8;
 const RECORDS: usize = 600;
 const ROUNDS: usize = 60;
 
-/// Records of one service, one behind the other.
+/// Consecutive records of one service.
 struct Batch {
     service: String,
     arena: String,
@@ -56,13 +57,13 @@ impl Constants for Batch {
     }
 }
 
-/// Nanoseconds of CPU that this thread has used.
+/// Returns the CPU time that this thread has used, in nanoseconds.
 fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The least of several rounds: what the machine did beside this is in the others.
+/// Returns the minimum of several rounds, which excludes interference by other work on the machine.
 fn per_record(rounds: usize, records: usize, mut round: impl FnMut()) -> f64 {
     round();
     let mut least = u64::MAX;
@@ -101,7 +102,7 @@ fn measure(queries: &[String], batches: &[Batch]) -> (f64, usize) {
     (ns, matched)
 }
 
-/// The regexps of the rules alone, by other means.
+/// Measures the regexps of the rules alone, by other means.
 fn others(queries: &[String], batches: &[Batch]) -> (f64, f64) {
     let patterns: Vec<String> = queries
         .iter()

@@ -1,4 +1,4 @@
-//! The parser: text to [`Expr`], by recursive descent over the bytes.
+//! The parser: converts text to [`Expr`] by recursive descent over the bytes.
 //!
 //! ```text
 //! or     := and ( ("OR" | "||") and )*
@@ -9,8 +9,8 @@
 //! value  := word | "text" | /regexp/ | "[" end "TO" end "]" | (">" | ">=" | "<" | "<=") value
 //! ```
 //!
-//! Invariants: never panics; recursion is bounded by [`DEPTH_MAX`]; every span lies inside the
-//! text, on borders of characters. Only ASCII white space separates.
+//! Invariants: never panics; recursion is bounded by [`DEPTH_MAX`]; every span lies within the
+//! text, on character boundaries. Only ASCII white space separates.
 
 mod token;
 mod value;
@@ -20,15 +20,15 @@ use crate::error::ParseError;
 use crate::limits::{DEPTH_MAX, EXPRESSION_BYTES_MAX};
 use token::Token;
 
-/// Reads an expression. An empty text is `*`.
+/// Parses an expression. An empty text is `*`.
 ///
 /// # Errors
-/// The first thing that is wrong, with its place.
+/// The first error, with its location.
 pub fn parse(text: &str) -> Result<Expr, ParseError> {
     let mut parser = Parser { text, at: 0, depth: 0, key: None };
     if text.len() > EXPRESSION_BYTES_MAX {
         let span = Span { start: EXPRESSION_BYTES_MAX, end: EXPRESSION_BYTES_MAX };
-        let message = format!("an expression is at most {EXPRESSION_BYTES_MAX} bytes long");
+        let message = format!("the expression is longer than {EXPRESSION_BYTES_MAX} bytes");
         return Err(parser.error(span, message));
     }
     parser.skip_space();
@@ -37,15 +37,15 @@ pub fn parse(text: &str) -> Result<Expr, ParseError> {
     }
     let expr = parser.or()?;
     if parser.peek() == Some(')') {
-        return Err(parser.error(parser.here(), "this parenthesis closes nothing"));
+        return Err(parser.error(parser.here(), "unmatched closing parenthesis"));
     }
     Ok(expr.in_units(&[]))
 }
 
-/// Reads the name of a field as it stands before a colon: `service`, `@http.status_code`.
+/// Parses the name of a field as written before a colon: `service`, `@http.status_code`.
 ///
 /// # Errors
-/// The first thing that is wrong, with its place.
+/// The first error, with its location.
 pub fn parse_field(text: &str) -> Result<Field, ParseError> {
     let mut parser = Parser { text, at: 0, depth: 0, key: None };
     parser.skip_space();
@@ -53,7 +53,7 @@ pub fn parse_field(text: &str) -> Result<Field, ParseError> {
     parser.skip_space();
     if !parser.is_at_end() {
         let rest = Span { start: parser.at, end: text.len() };
-        return Err(parser.error(rest, "this is no part of the field's name"));
+        return Err(parser.error(rest, "unexpected text after the field name"));
     }
     Ok(field)
 }
@@ -62,7 +62,7 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
-    /// The key of the list of values that is being read.
+    /// The key of the list of values that is being parsed.
     key: Option<Field>,
 }
 
@@ -105,8 +105,8 @@ impl Parser<'_> {
             }
             if self.is_at_end() || self.peek().is_some_and(|c| c.is_ascii_whitespace()) {
                 return Err(self
-                    .error(operator, "there is nothing to negate")
-                    .expected("a term directly behind it, or the text in quotes"));
+                    .error(operator, "nothing to negate")
+                    .expected("a term directly after it, or the text in quotes"));
             }
             let inner = self.unary()?;
             self.depth -= 1;
@@ -121,21 +121,19 @@ impl Parser<'_> {
             if self.is_operator(operator) {
                 let span = Span { start, end: start + operator.len() };
                 return Err(self
-                    .error(span, format!("{operator} has nothing on its left"))
+                    .error(span, format!("missing term before {operator}"))
                     .expected("a term"));
             }
         }
         let key = self.key.clone();
         match self.peek() {
-            None => {
-                Err(self.error(self.here(), "the expression ends too early").expected("a term"))
-            }
+            None => Err(self.error(self.here(), "unexpected end of expression").expected("a term")),
             Some('(') => self.group(),
             Some(')') => {
-                Err(self.error(self.here(), "there is nothing before this").expected("a term"))
+                Err(self.error(self.here(), "missing term before this").expected("a term"))
             }
             Some('!') => Err(self
-                .error(self.here(), "! is no operator")
+                .error(self.here(), "! is not an operator")
                 .expected("- or NOT")
                 .suggest(self.replaced(self.here(), "-"))),
             Some('#') if key.is_none() => {
@@ -162,7 +160,7 @@ impl Parser<'_> {
         if self.peek() == Some(')') {
             let span = Span { start: open.start, end: self.at + 1 };
             return Err(self
-                .error(span, "there is nothing in the parentheses")
+                .error(span, "empty parentheses")
                 .expected("a term, or the text in quotes"));
         }
         let inner = self.or()?;
@@ -174,7 +172,7 @@ impl Parser<'_> {
         Ok(inner)
     }
 
-    /// `key:value`, `CIDR(...)`, or what is sought in the message.
+    /// Parses `key:value`, `CIDR(...)`, or text to find in the message.
     fn keyed_or_text(&mut self) -> Parsed<Expr> {
         let start = self.at;
         if matches!(self.peek(), Some('"' | '“' | '”' | '/')) {
@@ -186,7 +184,7 @@ impl Parser<'_> {
         }
         if self.peek() == Some('(') && token.is_plain("cidr") {
             return Err(self
-                .error(self.since(start), "CIDR is written in capitals")
+                .error(self.since(start), "CIDR must be in upper case")
                 .suggest(self.replaced(self.since(start), "CIDR")));
         }
         if !self.take(':') {
@@ -215,8 +213,8 @@ impl Parser<'_> {
             let mut right = self.text[span.start..span.end].to_owned();
             right.push('*');
             return Err(self
-                .error(span, "there is no value behind the colon")
-                .expected("one directly behind it: a value, \"\", or * for any")
+                .error(span, "missing value after the colon")
+                .expected("one directly after it: a value, \"\", or * for any")
                 .suggest(self.replaced(span, &right)));
         }
         if self.peek() == Some('(') {
@@ -235,45 +233,45 @@ impl Parser<'_> {
         Expr { span: self.since(start), ..Expr::term(field, Test::Exists) }
     }
 
-    /// What stands behind `_exists_:` and inside `CIDR(`.
+    /// Parses the key after `_exists_:` or inside `CIDR(`.
     fn key_argument(&mut self) -> Parsed<Field> {
         let start = self.at;
         let token = self.key_token()?;
         if token.is_empty() {
             return Err(self
-                .error(self.here(), "there is no key")
+                .error(self.here(), "missing key")
                 .expected("a key such as @http.url or service"));
         }
         let field = self.field(&token)?;
         if self.peek() == Some(':') {
-            return Err(self.error(self.since(start), "a key stands here, without a value"));
+            return Err(self.error(self.since(start), "a value is not allowed here, only a key"));
         }
         Ok(field)
     }
 
-    /// The field that a token before a colon names.
+    /// Returns the field that a token before a colon refers to.
     fn field(&self, token: &Token) -> Parsed<Field> {
         if token.is_star() {
             return Ok(Field::Any);
         }
         if let Some(at) = token.odd {
             return Err(self
-                .error(at, "this cannot stand in a key as it is")
+                .error(at, "this character cannot be used in a key")
                 .expected("a key, a backslash before the character, or the whole text in quotes"));
         }
         let Some(name) = token.text() else {
-            return Err(self.error(token.span, "a key has no wildcards"));
+            return Err(self.error(token.span, "a key cannot have wildcards"));
         };
         let is_attribute = self.text[token.span.start..].starts_with('@');
         match name {
-            "" | "@" => Err(self.error(token.span, "there is no key before the colon")),
+            "" | "@" => Err(self.error(token.span, "missing key before the colon")),
             _ if is_attribute => Ok(Field::Attribute(name[1..].to_owned())),
             "message" => Ok(Field::Message),
             "tags" => Ok(Field::Tags),
             _ => match (Reserved::from_name(name), token.plain_text()) {
                 (Some(key), _) => Ok(Field::Reserved(key)),
                 (None, Some(plain)) if plain.starts_with('_') && plain.ends_with('_') => Err(self
-                    .error(token.span, format!("there is no function {plain}"))
+                    .error(token.span, format!("unknown function {plain}"))
                     .expected("_exists_ or _missing_")),
                 _ => Ok(Field::Tag(name.to_owned())),
             },
@@ -283,13 +281,13 @@ impl Parser<'_> {
     fn enter(&mut self) -> Parsed<()> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            let message = format!("expressions nest at most {DEPTH_MAX} deep");
+            let message = format!("the expression is nested more than {DEPTH_MAX} levels deep");
             return Err(self.error(self.here(), message));
         }
         Ok(())
     }
 
-    /// `AND` is an operator only as a word by itself.
+    /// `AND` is an operator only as a separate word.
     fn is_operator(&self, operator: &str) -> bool {
         let Some(rest) = self.rest().strip_prefix(operator) else { return false };
         let is_symbol = operator.starts_with(['&', '|']);
@@ -334,7 +332,7 @@ impl Parser<'_> {
         self.at += rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_whitespace()).len();
     }
 
-    /// The character that comes next.
+    /// Returns the span of the next character.
     fn here(&self) -> Span {
         Span { start: self.at, end: self.at + self.peek().map_or(0, char::len_utf8) }
     }
@@ -347,13 +345,13 @@ impl Parser<'_> {
         ParseError::new(self.text, span, message)
     }
 
-    /// The whole text with one part replaced.
+    /// Returns the whole text with one part replaced.
     fn replaced(&self, span: Span, by: &str) -> String {
         format!("{}{by}{}", &self.text[..span.start], &self.text[span.end..])
     }
 }
 
-/// One part stands for itself.
+/// Joins the parts; a single part is returned unchanged.
 fn joined(mut parts: Vec<Expr>, kind: fn(Vec<Expr>) -> ExprKind) -> Expr {
     if parts.len() == 1
         && let Some(only) = parts.pop()

@@ -1,8 +1,9 @@
-//! The parser: what is read as what, what is refused and how, and that printing is undone by it.
+//! Tests of the parser: what is parsed as what, what is rejected and how, and that parsing undoes
+//! printing.
 
 use super::parse;
 
-/// The canonical text of what was read.
+/// Asserts the canonical text of the parsed expression.
 #[track_caller]
 fn reads(text: &str, canonical: &str) {
     let expr = parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -115,15 +116,15 @@ fn regexps_are_told_from_paths() {
 
 #[test]
 fn what_is_wrong_is_marked_and_explained() {
-    refuses("a )", ")", "closes nothing");
+    refuses("a )", ")", "unmatched closing");
     refuses("(a", "(", "not closed");
-    refuses("()", "()", "nothing in the parentheses");
-    refuses("a OR", "", "too early; expected a term");
-    refuses("OR a", "OR", "nothing on its left");
-    refuses("a AND OR b", "OR", "nothing on its left");
+    refuses("()", "()", "empty parentheses");
+    refuses("a OR", "", "end of expression; expected a term");
+    refuses("OR a", "OR", "missing term before OR");
+    refuses("a AND OR b", "OR", "missing term before OR");
     refuses("!a", "!", "did you mean: -a");
     refuses("\"abc", "\"", "not closed");
-    refuses("@a:", "@a:", "no value behind the colon");
+    refuses("@a:", "@a:", "missing value after the colon");
     refuses("service: web", "service:", "did you mean: service:* web");
     refuses("@t:2026-01-01T00:00:00Z x", ":", "did you mean: @t:\"2026-01-01T00:00:00Z\" x");
     refuses("@url:http://x", ":", "did you mean: @url:\"http://x\"");
@@ -132,28 +133,28 @@ fn what_is_wrong_is_marked_and_explained() {
     refuses("[1 TO 2]", "[", "needs a key");
     refuses("@n:[1 to 5]", "t", "did you mean: @n:[1 TO 5]");
     refuses("@n:[1 TO 5", "[1 TO 5", "not closed");
-    refuses("@n:>", "", "no value to compare with");
+    refuses("@n:>", "", "missing value to compare");
     refuses("@d:[-1e400 TO 1e400]", "-1e400", "too large");
     refuses("@d:<1e308h", "1e308h", "too large");
-    refuses("@n:>5*", "5*", "wildcard cannot be compared");
+    refuses("@n:>5*", "5*", "wildcard cannot be used");
     refuses("@n:[1ms TO 5kB]", "[1ms TO 5kB]", "different units");
-    refuses("CIDR(@ip,10.0.0/8)", "10.0.0/8", "no block of addresses");
+    refuses("CIDR(@ip,10.0.0/8)", "10.0.0/8", "not an address block");
     refuses("cidr(@ip,10.0.0.0/8)", "cidr", "did you mean: CIDR(@ip");
-    refuses("CIDR(@ip)", "CIDR(@ip)", "has no block");
+    refuses("CIDR(@ip)", "CIDR(@ip)", "without an address block");
     refuses("_exits_:@a", "_exits_", "_exists_ or _missing_");
     refuses("#calc:5", "#", "calculated fields");
-    refuses("@a*:x", "@a*", "no wildcards");
+    refuses("@a*:x", "@a*", "cannot have wildcards");
     refuses("message:>5", ">5", "has no order");
-    refuses("a=b:c", "=", "cannot stand in a key");
+    refuses("a=b:c", "=", "cannot be used in a key");
     refuses("/a(b/", "(", "unclosed group");
-    refuses("@x:/(?=y)/", "(?=", "look-around is refused");
-    refuses("/(a)\\1/", "\\1", "back-reference is refused");
+    refuses("@x:/(?=y)/", "(?=", "look-around is not supported");
+    refuses("/(a)\\1/", "\\1", "back-references are not supported");
     refuses("/a\\d/b/", "/a\\d/b/", "did you mean: /a\\d\\/b/");
     refuses("-", "-", "nothing to negate");
     refuses("a - b", "-", "nothing to negate");
     refuses("a\\", "\\", "escapes nothing");
-    refuses(&"(".repeat(1000), "(", "nest at most");
-    refuses(&"-".repeat(1000), "-", "nest at most");
+    refuses(&"(".repeat(1000), "(", "nested more than");
+    refuses(&"-".repeat(1000), "-", "nested more than");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tokens: bare words with escapes and wildcards, quoted texts, and where each ends.
+//! Tokens: bare words with escapes and wildcards, and quoted texts.
 
 use super::{Parsed, Parser};
 use crate::ast::Span;
@@ -9,9 +9,9 @@ use crate::print::is_key_char;
 #[derive(Debug, Clone)]
 pub(super) struct Token {
     pub(super) glob: Glob,
-    /// Whether a backslash stood in it: then it is text, whatever it looks like.
+    /// Whether it contained a backslash: then it is text, whatever it looks like.
     pub(super) has_escapes: bool,
-    /// The first unescaped character that cannot stand in a key.
+    /// The first unescaped character that is not allowed in a key.
     pub(super) odd: Option<Span>,
     pub(super) span: Span,
 }
@@ -21,12 +21,12 @@ impl Token {
         self.span.start == self.span.end
     }
 
-    /// Its text, when it has no wildcards.
+    /// Returns its text, if it has no wildcards.
     pub(super) fn text(&self) -> Option<&str> {
         self.glob.as_text()
     }
 
-    /// Its text, when it has neither wildcards nor escapes.
+    /// Returns its text, if it has neither wildcards nor escapes.
     pub(super) fn plain_text(&self) -> Option<&str> {
         self.text().filter(|_| !self.has_escapes)
     }
@@ -35,14 +35,14 @@ impl Token {
         self.plain_text() == Some(text)
     }
 
-    /// Only `*`.
+    /// Returns whether it is only `*`.
     pub(super) fn is_star(&self) -> bool {
         self.glob.is_any()
     }
 }
 
 impl Parser<'_> {
-    /// Reads to white space, a parenthesis, a quote, and to a colon if that ends it too.
+    /// Reads up to white space, a parenthesis, a quote, or, if `colon_ends`, a colon.
     pub(super) fn token(&mut self, colon_ends: bool) -> Parsed<Token> {
         self.token_until(|c| {
             c.is_ascii_whitespace()
@@ -51,14 +51,14 @@ impl Parser<'_> {
         })
     }
 
-    /// A key inside `CIDR(...)` or behind `_exists_:`.
+    /// Reads a key inside `CIDR(...)` or after `_exists_:`.
     pub(super) fn key_token(&mut self) -> Parsed<Token> {
         self.token_until(|c| {
             c.is_ascii_whitespace() || matches!(c, '(' | ')' | '"' | '“' | '”' | ':' | ',')
         })
     }
 
-    /// One end of a range.
+    /// Reads one bound of a range.
     pub(super) fn end_token(&mut self) -> Parsed<Token> {
         self.token_until(|c| {
             c.is_ascii_whitespace() || matches!(c, '(' | ')' | '"' | '“' | '”' | ']' | '}')
@@ -97,8 +97,8 @@ impl Parser<'_> {
         Ok(Token { glob: Glob::new(pieces), has_escapes, odd, span: self.since(start) })
     }
 
-    /// A text in `"` or in `“ ”`. `\"` and `\\` are a quote and a backslash; before anything else
-    /// a backslash stands for itself.
+    /// Reads a text in `"` or in `“ ”`. `\"` and `\\` stand for a quote and a backslash; before any
+    /// other character a backslash stands for itself.
     pub(super) fn quoted(&mut self) -> Parsed<String> {
         let open = self.here();
         let opening = self.peek().unwrap_or('"');

@@ -1,4 +1,4 @@
-//! Values and what they mean for the field that they stand beside.
+//! Values, and what they mean for the field that they are used with.
 
 use super::token::Token;
 use super::{Parsed, Parser};
@@ -9,14 +9,14 @@ use crate::number::{Numeric, is_too_large};
 use crate::words;
 
 impl Parser<'_> {
-    /// What is sought in the message, without a key.
+    /// Parses text to find in the message, without a key.
     pub(super) fn text_term(&mut self, start: usize) -> Parsed<Expr> {
         if matches!(self.peek(), Some('"' | '“' | '”')) {
             let text = self.quoted()?;
             if self.peek() == Some(':') {
                 return Err(self
-                    .error(self.since(start), "a key stands without quotes")
-                    .expected("a backslash before what is special in it"));
+                    .error(self.since(start), "a key cannot be quoted")
+                    .expected("a backslash before each special character"));
             }
             return Ok(self.term(Field::Message, Test::Words(quoted_words(&text)), start));
         }
@@ -26,7 +26,7 @@ impl Parser<'_> {
         let token = self.token(true)?;
         self.refuse_broken_regexp(token.span)?;
         if self.peek() == Some(':') {
-            // A path with a colon: whatever stands before the colon is a key.
+            // A path with a colon: everything before the colon is a key.
             self.at += 1;
             return self.keyed(&token, start);
         }
@@ -36,7 +36,8 @@ impl Parser<'_> {
         Ok(self.term(Field::Message, Test::Words(bare_words(&token.glob)), start))
     }
 
-    /// What looks like a regexp but has a slash inside would silently be read as words.
+    /// Rejects text that looks like a regular expression with a slash inside, which would silently
+    /// be parsed as words.
     fn refuse_broken_regexp(&self, span: Span) -> Parsed<()> {
         let written = &self.text[span.start..span.end];
         let body = written.strip_suffix('i').unwrap_or(written);
@@ -47,12 +48,12 @@ impl Parser<'_> {
         let inner = body[1..body.len() - 1].replace("\\/", "/").replace('/', "\\/");
         let right = format!("/{inner}{}", &written[body.len() - 1..]);
         Err(self
-            .error(span, "a slash inside a regexp ends it")
+            .error(span, "an unescaped slash ends the regexp")
             .expected("\\/ inside the regexp, or the text in quotes")
             .suggest(self.replaced(span, &right)))
     }
 
-    /// The value of a key; `start` is where the key began.
+    /// Parses the value of a key; `start` is where the key starts.
     pub(super) fn value(&mut self, field: &Field, start: usize) -> Parsed<Expr> {
         let value_start = self.at;
         let test = match self.peek() {
@@ -100,11 +101,11 @@ impl Parser<'_> {
         })
     }
 
-    /// A value goes on with a character that ends it.
+    /// Returns the error for a value that is followed by a character that ends it.
     fn unquoted(&mut self, token: &Token) -> crate::ParseError {
         let here = self.here();
         let message = match (self.peek(), self.key.is_some()) {
-            (Some(':'), true) => "a list of values of one key has no keys inside",
+            (Some(':'), true) => "a list of values cannot contain keys",
             (Some(':'), false) => "a colon inside a value must be quoted or escaped",
             _ => "a quote or parenthesis inside a value must be quoted or escaped",
         };
@@ -150,7 +151,7 @@ impl Parser<'_> {
         self.checked(range, start)
     }
 
-    /// One end of a range; `*` is none.
+    /// Parses one bound of a range; `*` is none.
     fn range_end(&mut self) -> Parsed<Option<Literal>> {
         self.skip_space();
         if matches!(self.peek(), Some('"' | '“' | '”')) {
@@ -190,21 +191,21 @@ impl Parser<'_> {
 
     fn literal(&self, token: &Token) -> Parsed<Literal> {
         match (token.plain_text(), token.text()) {
-            (Some(""), _) => Err(self
-                .error(self.here(), "there is no value to compare with")
-                .expected("a value")),
+            (Some(""), _) => {
+                Err(self.error(self.here(), "missing value to compare with").expected("a value"))
+            }
             (Some(text), _) if is_too_large(text) => Err(self
                 .error(token.span, "this number is too large")
                 .expected("a number up to 1.7e308, * for no limit, or text in quotes")),
             (Some(text), _) => Ok(Literal::plain(text)),
             (None, Some(text)) => Ok(Literal::quoted(text)),
             (None, None) => Err(self
-                .error(token.span, "a wildcard cannot be compared with")
-                .expected("a value, or it in quotes")),
+                .error(token.span, "a wildcard cannot be used in a comparison")
+                .expected("a value, or the text in quotes")),
         }
     }
 
-    /// Both ends measure the same thing.
+    /// Checks that both bounds have the same dimension.
     fn checked(&self, range: Range, start: usize) -> Parsed<Test> {
         if range.literals().next().is_none() {
             return Ok(Test::Exists);
@@ -218,14 +219,15 @@ impl Parser<'_> {
         });
         if range.is_numeric() && differs {
             return Err(self
-                .error(self.since(start), "the ends of this range have different units")
-                .expected("units of time at both, units of size at both, or none"));
+                .error(self.since(start), "the bounds of this range have different units")
+                .expected("two units of time, two units of size, or none"));
         }
         Ok(Test::Range(range))
     }
 
-    /// `/pattern/` or `/pattern/i`, when that is what stands here: the first slash that is not
-    /// escaped ends the value. Otherwise the slash is an ordinary character, as in a path.
+    /// Parses `/pattern/` or `/pattern/i` if the text has this form: the first unescaped slash ends
+    /// the pattern and must end the value. Otherwise the slash is an ordinary character, as in a
+    /// path.
     fn regexp(&mut self) -> Parsed<Option<Regexp>> {
         let start = self.at;
         let Some(rest) = self.rest().strip_prefix('/') else { return Ok(None) };
@@ -259,13 +261,13 @@ impl Parser<'_> {
                 place.min(start + 1 + close)
             };
             let span = Span { start: in_text(refused.span.start), end: in_text(refused.span.end) };
-            let error = self.error(span, format!("the regexp is wrong: {}", refused.message));
-            return Err(error.expected("a regexp, or the text in quotes if it is none"));
+            let error = self.error(span, format!("invalid regexp: {}", refused.message));
+            return Err(error.expected("a valid regexp, or the text in quotes"));
         }
         Ok(Some(regexp))
     }
 
-    /// `CIDR(key,block,...)`; the parenthesis comes next.
+    /// Parses `CIDR(key,block,...)`; the parenthesis comes next.
     pub(super) fn cidr(&mut self, start: usize) -> Parsed<Expr> {
         self.take('(');
         self.skip_space();
@@ -273,7 +275,7 @@ impl Parser<'_> {
         let field = self.key_argument()?;
         if is_text(&field) {
             return Err(self
-                .error(self.since(key_start), "CIDR looks at one key")
+                .error(self.since(key_start), "CIDR needs a key other than message or *")
                 .expected("a key such as @network.client.ip or host"));
         }
         let mut networks = Vec::new();
@@ -285,7 +287,7 @@ impl Parser<'_> {
             if !self.take(',') {
                 return Err(self
                     .error(self.here(), "CIDR( is not closed")
-                    .expected("a comma and a block of addresses, or )"));
+                    .expected("a comma and an address block, or )"));
             }
             self.skip_space();
             let block_start = self.at;
@@ -297,15 +299,15 @@ impl Parser<'_> {
             self.at += len;
             let Some(network) = network else {
                 return Err(self
-                    .error(self.since(block_start), "this is no block of addresses")
-                    .expected("one such as 10.0.0.0/8 or fd00::/8"));
+                    .error(self.since(block_start), "this is not an address block")
+                    .expected("a block such as 10.0.0.0/8 or fd00::/8"));
             };
             networks.push(network);
         }
         if networks.is_empty() {
             return Err(self
-                .error(self.since(start), "CIDR has no block of addresses")
-                .expected("one such as 10.0.0.0/8 behind the key"));
+                .error(self.since(start), "CIDR without an address block")
+                .expected("a block such as 10.0.0.0/8 after the key"));
         }
         Ok(self.term(field, Test::Cidr(networks), start))
     }
@@ -315,7 +317,7 @@ impl Parser<'_> {
     }
 }
 
-/// Fields in which words are sought.
+/// Returns whether words are searched for in the field.
 fn is_text(field: &Field) -> bool {
     matches!(field, Field::Message | Field::Any)
 }
@@ -328,7 +330,7 @@ fn quoted_words(text: &str) -> Phrase {
     Phrase { words: words::split(text.as_bytes()).map(word).collect() }
 }
 
-/// The words of a text with wildcards; a wildcard belongs to the word that it touches.
+/// Returns the words of a text with wildcards; a wildcard belongs to the word next to it.
 fn bare_words(glob: &Glob) -> Phrase {
     let mut found = Vec::new();
     let mut word: Vec<Piece> = Vec::new();

@@ -1,60 +1,60 @@
 //! Finds where regexps without a literal could match, by short runs of character classes:
-//! `\b10\d{4}[a-f]` has no text that is certain, but eight places with a certain class each.
+//! `\b10\d{4}[a-f]` has no required literal, but eight positions with a known class each.
 //!
-//! Of each regexp a run of at most eight classes of ASCII characters is chosen. All runs are
-//! searched for at once, in sixteen groups of similar ones: a byte per group holds
-//! which of its last eight steps fitted, and one addition and one `or` over all groups and per byte
-//! of text bring them forward. Each step waits for the one before, so both halves of a text are
-//! searched at the same time. Where the last step of a group fits, the runs of that group are
-//! compared one by one.
+//! A run of at most eight classes of ASCII characters is chosen for each regexp. All runs are
+//! searched for at once, in sixteen groups of similar runs: one byte per group records which of its
+//! last eight steps matched, and one addition and one `or` over all groups advance them by a byte
+//! of text. Each step depends on the previous one, so both halves of a text are searched
+//! simultaneously. Where the last step of a group matches, the runs of that group are compared
+//! individually.
 //!
-//! Invariant: in a text of ASCII only, every place where one of the runs stands is reported. Other
-//! texts must not be given: a class of Unicode can match several bytes there.
+//! Invariant: in a purely ASCII text, every occurrence of a run is reported. Other texts must not
+//! be passed: a Unicode class can match several bytes there.
 
 use std::array;
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// Steps of a run: as many as a byte has bits.
+/// Maximum number of steps of a run: the bits of a byte.
 const STEPS: usize = 8;
 
-/// Groups of runs: as many bytes as the vector registers of every processor hold.
+/// Number of groups: the bytes of a vector register on every supported processor.
 const GROUPS: usize = 16;
 
-/// Parts of a pattern that are looked at. What is repeated is looked at again for each time, so
-/// nested repetitions would be without end.
+/// Maximum number of parts of a pattern to examine. Repeated parts are examined once per
+/// repetition, so nested repetitions would otherwise take forever.
 const PARTS_MAX: u32 = 4096;
 
-/// Bytes after which it is asked whether anything fitted: asking costs more than a step.
+/// Number of bytes after which matches are checked for: a check costs more than a step.
 const BLOCK: usize = 16;
 
-/// Fewest bits of information that make a run worth looking for.
+/// Minimum information, in bits, that makes a run worth searching for.
 const BITS_MIN: f32 = 14.0;
 
-/// Which of the 128 characters of ASCII are in a class.
+/// The subset of the 128 ASCII characters that a class contains.
 pub(crate) type Set = u128;
 
-/// Consecutive characters, each of a certain class.
+/// Consecutive characters, each of a known class.
 pub(crate) type Run = Vec<Set>;
 
 /// Runs of many regexps.
 #[derive(Debug, Default)]
 pub(super) struct Classes {
-    /// Per byte of text, for each group, bits that are 0 where the byte fits that step.
+    /// For each byte value and group, bits that are 0 where the byte fits that step.
     table: Vec<Lanes>,
-    /// The runs of each group, with the number of the regexp.
+    /// The runs of each group, with the index of the regexp.
     groups: Vec<Vec<(u32, Run)>>,
 }
 
-/// For each group a byte, in which bit `i` is 0 where the bytes up to here fit steps 0 to `i`.
+/// For each group a byte in which bit `i` is 0 if the bytes so far match steps 0 to `i`.
 type Lanes = [u8; GROUPS];
 
-/// The bit that says that all steps fitted.
+/// The bit that shows that all steps matched.
 const COMPLETE: u8 = 0x80;
 
-/// Where a search of one part of a text stands.
+/// State of the search of one part of a text.
 struct Walk {
-    /// Where the next block begins.
+    /// Where the next block starts.
     place: usize,
     lanes: Lanes,
     /// The lanes after each byte of the last block.
@@ -62,15 +62,15 @@ struct Walk {
 }
 
 impl Walk {
-    /// At the begin of the text everything fits that a shorter run does not ask for. Elsewhere
-    /// what is known after [`STEPS`] bytes is what would be known by then.
+    /// Creates a walk. At the start of the text, the steps that a shorter run lacks count as
+    /// matched. Elsewhere, the state after [`STEPS`] bytes does not depend on the initial one.
     fn from(place: usize) -> Self {
         let before = if place == 0 { 0 } else { u8::MAX };
         Self { place, lanes: [before; GROUPS], trail: [[0; GROUPS]; BLOCK] }
     }
 
-    /// Goes over one block; whether a run may end in it. Lanes are taken as values, which is what
-    /// makes the compiler keep them in a vector register.
+    /// Advances over one block; returns whether a run may end in it. Lanes are passed by value, so
+    /// that the compiler keeps them in a vector register.
     #[inline]
     fn step(&mut self, table: &[Lanes; 128], block: &[u8; BLOCK]) -> bool {
         let mut lanes = self.lanes;
@@ -95,14 +95,14 @@ impl Classes {
         if runs.is_empty() {
             return Self::default();
         }
-        // Runs that end alike are neighbours: their union stays small.
+        // Runs with similar ends are placed together, which keeps their union small.
         runs.sort_by_key(|(_, run)| run.iter().rev().copied().collect::<Vec<_>>());
         let per_group = runs.len().div_ceil(GROUPS);
         let groups: Vec<Vec<(u32, Run)>> = runs.chunks(per_group).map(<[_]>::to_vec).collect();
         let mut table = vec![[u8::MAX; GROUPS]; 128];
         for (index, group) in groups.iter().enumerate() {
             for (_, run) in group {
-                // A run that is shorter begins at a later step; any character fits before it.
+                // A shorter run starts at a later step; any character matches before it.
                 let missing = STEPS - run.len();
                 let all = std::iter::repeat_n(Set::MAX, missing).chain(run.iter().copied());
                 for (step, set) in all.enumerate() {
@@ -117,7 +117,7 @@ impl Classes {
         Self { table, groups }
     }
 
-    /// Calls `found` with the number of each regexp whose run stands in the text.
+    /// Calls `found` with the index of each regexp whose run occurs in the text.
     #[inline]
     pub(super) fn scan(&self, text: &[u8], found: &mut dyn FnMut(u32)) {
         let Some(table) = self.table.first_chunk::<128>() else { return };
@@ -138,7 +138,8 @@ impl Classes {
                 self.compare_all(text, &second, found);
             }
         }
-        // The rest, filled up with what may fit anything: places behind the text are not compared.
+        // The rest, padded with bytes that may match anything: positions after the text are not
+        // compared.
         if let Some(rest) = text.get(second.place..).filter(|rest| !rest.is_empty()) {
             let mut block = [0; BLOCK];
             block[..rest.len()].copy_from_slice(rest);
@@ -148,7 +149,7 @@ impl Classes {
         }
     }
 
-    /// Compares the runs whose last step fitted in the last block.
+    /// Compares the runs whose last step matched in the last block.
     #[inline(never)]
     fn compare_all(&self, text: &[u8], walk: &Walk, found: &mut dyn FnMut(u32)) {
         let start = walk.place - BLOCK;
@@ -177,19 +178,19 @@ impl Classes {
     }
 }
 
-/// A whole block of text, if there is one.
+/// Returns a whole block of text, if there is one.
 #[inline]
 fn block_at(text: &[u8], place: usize) -> Option<&[u8; BLOCK]> {
     text.get(place..).and_then(<[u8]>::first_chunk)
 }
 
-/// The run of a pattern that tells most, of those that can be searched for together; `None` when
-/// there is none that tells enough.
+/// Returns the most informative run of a pattern, among those that can be searched for together;
+/// `None` when there is none that is informative enough.
 pub(super) fn required(hir: &Hir) -> Option<Run> {
     required_up_to(hir, STEPS)
 }
 
-/// The same of at most so many steps.
+/// Like [`required`], with at most this many steps.
 pub(crate) fn required_up_to(hir: &Hir, steps: usize) -> Option<Run> {
     let parts_left = PARTS_MAX;
     let mut finder = Finder { steps, run: Vec::new(), best: Vec::new(), parts_left };
@@ -198,14 +199,14 @@ pub(crate) fn required_up_to(hir: &Hir, steps: usize) -> Option<Run> {
     Some(finder.best).filter(|best| tells_enough(best))
 }
 
-/// Few texts have such a run in them.
+/// Returns whether few texts contain such a run.
 pub(crate) fn tells_enough(run: &[Set]) -> bool {
     bits(run) >= BITS_MIN
 }
 
-/// Goes over what every match consists of, in order.
+/// Visits the parts that every match consists of, in order.
 struct Finder {
-    /// Of the longest run.
+    /// Maximum length of a run.
     steps: usize,
     run: Run,
     best: Run,
@@ -213,7 +214,7 @@ struct Finder {
 }
 
 impl Finder {
-    /// Takes what follows; whatever is not one character of a class ends the run.
+    /// Adds what follows; anything other than a single character of a class ends the run.
     fn follow(&mut self, hir: &Hir) {
         let Some(left) = self.parts_left.checked_sub(1) else { return self.end_run() };
         self.parts_left = left;
@@ -221,7 +222,7 @@ impl Finder {
             HirKind::Empty | HirKind::Look(_) => {}
             HirKind::Literal(literal) => {
                 for byte in &*literal.0 {
-                    // A character beyond ASCII cannot be in the texts that are searched.
+                    // A non-ASCII character cannot occur in the texts that are searched.
                     self.step(if byte.is_ascii() { 1 << byte } else { 0 });
                 }
             }
@@ -235,7 +236,7 @@ impl Finder {
                 }
                 if repetition.max != Some(least) {
                     self.end_run();
-                    // The last time that it is repeated is followed by what comes next.
+                    // The last repetition is followed by what comes next.
                     if least > 0 {
                         self.follow(&repetition.sub);
                     }
@@ -260,12 +261,13 @@ impl Finder {
     }
 }
 
-/// How much a run tells: classes with many characters tell little, frequent characters less.
+/// Returns the information in a run, in bits: classes with many or frequent characters contribute
+/// little.
 fn bits(run: &[Set]) -> f32 {
     run.iter().map(|set| -share(*set).log2()).sum()
 }
 
-/// Which part of the characters of logs is in the set, roughly.
+/// Returns the approximate proportion of characters in logs that are in the set.
 fn share(set: Set) -> f32 {
     let weight = |byte: u8| match byte {
         b'0'..=b'9' => 2.5,
@@ -280,7 +282,7 @@ fn share(set: Set) -> f32 {
     (part / all).max(0.000_1)
 }
 
-/// The characters of ASCII that are in a class.
+/// Returns the ASCII characters in a class.
 fn ascii(class: &Class) -> Set {
     let mut set = 0;
     let mut add = |start: u32, end: u32| {

@@ -1,7 +1,7 @@
-//! All tests of one field, arranged so that a value finds those that it passes.
+//! All tests of one field, indexed so that a value finds those that it passes.
 //!
-//! Equality and prefixes are looked up, whatever their number; only the others are tried one by
-//! one.
+//! Equality and prefix tests are looked up, however many there are; only the others are tried
+//! individually.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct FieldIndex {
     texts: HashMap<Box<[u8]>, Vec<AtomId>>,
     numbers: HashMap<NumberKey, Vec<AtomId>>,
     prefixes: HashMap<Box<[u8]>, Vec<AtomId>>,
-    /// Lengths of the prefixes, ascending.
+    /// Lengths of the prefixes, in ascending order.
     prefix_lengths: Vec<usize>,
     exists: Vec<AtomId>,
     others: Vec<(AtomId, Test)>,
@@ -90,7 +90,7 @@ impl FieldIndex {
         self.prefixes.entry(prefix.into()).or_default().push(atom);
     }
 
-    /// Whether a value is looked up, and never compared test by test.
+    /// Returns whether the test is looked up and never tried individually.
     pub(crate) fn is_looked_up(test: &Test) -> bool {
         match test {
             Test::Exists | Test::Equals(_) => true,

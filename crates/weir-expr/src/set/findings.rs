@@ -1,4 +1,4 @@
-//! What is remarkable about rules: those that never match, always match, repeat another, or are
+//! Findings about rules: rules that never match, always match, duplicate another rule, or must be
 //! searched for in every record.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use super::{Finding, Rule};
 use crate::ast::{Bound, Expr, ExprKind, Field, Range, Reserved, Term, Test};
 use crate::status::Status;
 
-/// Findings of all rules, in their order.
+/// Returns the findings of all rules, in order.
 pub(super) fn of(rules: &[Rule]) -> Vec<Finding> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut findings = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn of(rules: &[Rule]) -> Vec<Finding> {
 
 fn without_literal(rule: usize, expr: &Expr, findings: &mut Vec<Finding>) {
     expr.for_each_term(&mut |term, _| {
-        // A single byte is in every record.
+        // A single byte occurs in every record.
         let is_byte = |literal: &literal::Literal| literal.len() < 2;
         if let (Field::Message, Test::Regexp(regexp)) = (&term.field, &term.test)
             && let literals = regexp.hir().ok().and_then(|hir| literal::required(&hir))
@@ -46,13 +46,13 @@ fn without_literal(rule: usize, expr: &Expr, findings: &mut Vec<Finding>) {
 }
 
 impl Expr {
-    /// Why no record can match, if that is certain.
+    /// Returns why no record can match, if that is certain.
     pub fn never(&self) -> Option<String> {
         never(&self.normalised())
     }
 }
 
-/// Why no record can match, if that is certain. `expr` is in its normal form.
+/// Returns why no record can match, if that is certain. `expr` is in its normal form.
 fn never(expr: &Expr) -> Option<String> {
     match &expr.kind {
         ExprKind::Not(inner) if inner.is_always() => {
@@ -68,7 +68,7 @@ fn never(expr: &Expr) -> Option<String> {
     }
 }
 
-/// A key that has at most one value, and must have two.
+/// Finds a key that has at most one value but would need two.
 fn contradiction(parts: &[Expr]) -> Option<String> {
     let mut wanted: HashMap<Reserved, &Term> = HashMap::new();
     for part in parts {
@@ -97,12 +97,12 @@ fn never_passes(term: &Term) -> Option<String> {
     let is_status = term.field == Field::Reserved(Reserved::Status);
     let unknown = |text: &str| {
         (is_status && Status::parse(text.as_bytes()).is_none())
-            .then(|| format!("{text} is no status"))
+            .then(|| format!("{text} is not a status"))
     };
     match &term.test {
         Test::Range(range) => {
             let known = range.literals().find_map(|literal| unknown(&literal.text));
-            known.or_else(|| is_empty(range, is_status).then(|| format!("{term} contains nothing")))
+            known.or_else(|| is_empty(range, is_status).then(|| format!("{term} is empty")))
         }
         Test::Equals(literal) => unknown(&literal.text),
         _ => None,

@@ -1,12 +1,12 @@
-//! Which literals are looked for: in every message those that rules are found by, and when a rule
-//! asks, those that only restrict rules that something else found.
+//! Selects which literals are searched for: in every message those that trigger rules, and on
+//! demand those that only restrict rules triggered by something else.
 //!
-//! Of a phrase any word will do, so the one is taken that the messages contain least. What stands in
-//! many messages is then mostly not looked for at all.
+//! Any word of a phrase is sufficient, so the word that is rarest in the messages is chosen.
+//! Literals that occur in many messages are then mostly not searched for at all.
 //!
-//! Where rules ask about most messages, one search for everything is cheaper than two.
+//! If rules demand the second search for most messages, a single search for everything is cheaper.
 //!
-//! Invariant: of each gate all literals are looked for, or at least one where that is enough.
+//! Invariant: all literals of each gate are searched for, or at least one where that is sufficient.
 
 use std::cmp::Reverse;
 
@@ -15,12 +15,12 @@ use super::literal::Literal;
 use super::plan::Plan;
 use super::scan::{Frequencies, Scanner};
 
-/// The literals without which an atom is not true.
+/// The literals without which an atom cannot be true.
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) atom: AtomId,
     pub(super) literals: Vec<u32>,
-    /// Each of them is in every message that passes, so any of them may be looked for.
+    /// Every matching message contains all of them, so searching for any one is sufficient.
     pub(super) is_any_enough: bool,
     pub(super) is_on_demand: bool,
 }
@@ -30,21 +30,22 @@ pub(super) struct Gate {
 pub(super) struct Scanners {
     /// For every message.
     pub(super) always: Scanner,
-    /// For when a rule asks.
+    /// For messages for which a rule demands it.
     pub(super) on_demand: Scanner,
-    /// `always` looks for everything.
+    /// `always` searches for everything.
     pub(super) is_one: bool,
 }
 
 impl Scanners {
-    /// Made without knowing the messages.
+    /// Builds the indexes without knowing the messages.
     pub(super) fn new(plan: &Plan) -> Self {
         Self::of(plan, &Frequencies::default(), false, |wanted, _| {
             Scanner::new(&plan.literals, wanted)
         })
     }
 
-    /// Those that cost least on messages like these; one when rules ask about most of them.
+    /// Builds the cheapest indexes for messages like these; `is_one` when rules demand the second
+    /// search for most of them.
     pub(super) fn tuned(plan: &Plan, messages: &[u8], is_one: bool) -> Self {
         let frequencies = Frequencies::of(&plan.literals, messages);
         Self::of(plan, &frequencies, is_one, |wanted, frequencies| {
@@ -69,9 +70,9 @@ impl Scanners {
     }
 }
 
-/// Each literal once, in ascending order.
+/// Returns the chosen literals in ascending order, without duplicates.
 fn chosen(plan: &Plan, wanted: &dyn Fn(&Gate) -> bool, frequencies: &Frequencies) -> Vec<u32> {
-    // Longer ones let the scanner look at fewer places, up to a point.
+    // Longer literals let the scanner examine fewer positions, up to a limit.
     let merit = |literal: &Literal| {
         let seen = frequencies.at_most(literal.bytes());
         (seen, Reverse(literal.len().min(LONG)), Reverse(literal.bits()))
@@ -90,7 +91,7 @@ fn chosen(plan: &Plan, wanted: &dyn Fn(&Gate) -> bool, frequencies: &Frequencies
     chosen
 }
 
-/// Bytes from which on it does not matter how long a literal is.
+/// Length from which a longer literal brings no further benefit.
 const LONG: usize = 14;
 
 #[cfg(test)]
@@ -129,9 +130,9 @@ mod tests {
             (always, on_demand),
             (vec!["missed".into()], vec!["order".into(), "cache".into()])
         );
-        // A rule that nothing triggers always asks.
+        // A rule without triggers always demands it.
         assert_eq!(looked_for(&["NOT order"], "")[0], ["order"]);
-        // What another rule is found by is looked for anyway.
+        // A literal that triggers another rule is searched for anyway.
         assert_eq!(looked_for(&["service:web order", "order"], "")[1], [""; 0]);
     }
 }

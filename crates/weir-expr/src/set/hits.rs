@@ -1,28 +1,28 @@
 //! The rules that one record matches.
 
-/// Rules by their place in the set, in ascending order. Reused from record to record.
+/// Rules by their index in the set, in ascending order. Reused from record to record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hits {
     rules: Vec<u32>,
 }
 
 impl Hits {
-    /// The rules, in ascending order.
+    /// Returns the rules, in ascending order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
         self.rules.iter().map(|rule| *rule as usize)
     }
 
-    /// How many there are.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// No rule matches.
+    /// Returns whether no rule matches.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether this rule matches.
+    /// Returns whether this rule matches.
     pub fn contains(&self, rule: usize) -> bool {
         self.rules.binary_search_by(|at| (*at as usize).cmp(&rule)).is_ok()
     }
@@ -31,7 +31,7 @@ impl Hits {
         self.rules.clear();
     }
 
-    /// Brings them in order, after all were pushed.
+    /// Sorts the rules after all have been added.
     pub(crate) fn sort(&mut self) {
         if self.rules.len() > 1 {
             self.rules.sort_unstable();

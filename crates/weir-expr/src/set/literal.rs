@@ -1,33 +1,33 @@
-//! The text that must stand in a message before a pattern can match it.
+//! Literals: text that must occur in a message before a pattern can match it.
 //!
-//! Invariant: when [`required`] gives a list, every text that the pattern matches contains at
-//! least one literal of the list, *unless* it contains one of the two characters beyond ASCII that
-//! case folding makes equal to ASCII letters ([`has_folding_exception`]).
+//! Invariant: if [`required`] returns a list, every text that the pattern matches contains at least
+//! one literal of the list, *unless* it contains one of the two non-ASCII characters that case
+//! folding maps to ASCII letters ([`has_folding_exception`]).
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 use crate::glob::{Glob, Piece};
 
-/// Longest literal that is kept; more of it tells no more.
+/// Maximum length of a literal; more would not be more selective.
 const BYTES_MAX: usize = 48;
 
-/// Most alternatives of one pattern: each is a literal to look for.
+/// Maximum number of alternatives of one pattern: each is a literal to search for.
 const ALTERNATIVES_MAX: usize = 24;
 
-/// Most strings that are multiplied out inside a pattern.
+/// Maximum number of strings that are combined inside a pattern.
 const STRINGS_MAX: usize = 16;
 
-/// A text in which some ASCII letters stand for both cases.
+/// A text in which some ASCII letters match both cases.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct Literal {
-    /// The bytes; a letter of either case in lower case.
+    /// The bytes; letters that match both cases are in lower case.
     bytes: Vec<u8>,
-    /// 0x20 where either case will do, else 0.
+    /// 0x20 where both cases match, otherwise 0.
     either: Vec<u8>,
 }
 
 impl Literal {
-    /// This text, in either case of its ASCII letters.
+    /// Creates a literal that ignores the case of ASCII letters.
     fn folded(text: &str) -> Self {
         let mut literal = Self::default();
         for byte in text.bytes() {
@@ -58,7 +58,7 @@ impl Literal {
         self.bytes.len()
     }
 
-    /// Whether the text begins with it.
+    /// Returns whether the text starts with it.
     #[inline]
     pub(crate) fn starts(&self, text: &[u8]) -> bool {
         text.get(..self.len()).is_some_and(|text| {
@@ -67,19 +67,20 @@ impl Literal {
         })
     }
 
-    /// Whether it stands in a JSON-escaped text as it is, if no character is written as `\uXXXX`.
+    /// Returns whether it occurs unchanged in a JSON-escaped text, provided that no character is
+    /// written as `\uXXXX`.
     pub(crate) fn is_never_escaped(&self) -> bool {
         !self.bytes.iter().any(|byte| matches!(byte, ..0x20 | b'"' | b'\\' | b'/' | 0x7f))
     }
 
-    /// Whether it has letters of either case to which a character beyond ASCII folds too.
+    /// Returns whether it has letters matching both cases to which a non-ASCII character folds too.
     pub(crate) fn has_folding_exception(&self) -> bool {
         let mut pairs = self.bytes.iter().zip(&self.either);
         pairs.any(|(byte, either)| *either != 0 && matches!(byte, b's' | b'k'))
     }
 
-    /// Its parts, in lower case, that stand in some case in every text in which the pattern that it
-    /// is required by is found: all of it, but for letters to which a character beyond ASCII folds.
+    /// Returns its parts, in lower case, that occur in some case in every text in which the pattern
+    /// is found: the whole literal, except for letters to which a non-ASCII character folds.
     pub(crate) fn certain_parts(&self) -> Vec<Vec<u8>> {
         let mut parts = vec![Vec::new()];
         for (byte, either) in self.bytes.iter().zip(&self.either) {
@@ -93,12 +94,12 @@ impl Literal {
         parts
     }
 
-    /// How much it tells, in bits: how rare such a text is in logs, roughly.
+    /// Returns its information content in bits: roughly how rare such a text is in logs.
     pub(crate) fn bits(&self) -> u32 {
         self.bytes.iter().map(|byte| bits(*byte)).sum()
     }
 
-    /// Only its rarest part, when it is too long.
+    /// Keeps only its rarest part, if it is too long.
     fn shortened(self) -> Self {
         if self.len() <= BYTES_MAX {
             return self;
@@ -109,13 +110,13 @@ impl Literal {
     }
 }
 
-/// Where the rarest `len` bytes begin.
+/// Returns the start of the rarest `len` bytes.
 pub(crate) fn rarest_window(bytes: &[u8], len: usize) -> usize {
     let weight = |start: &usize| bytes[*start..*start + len].iter().map(|b| bits(*b)).sum::<u32>();
     (0..=bytes.len() - len).rev().max_by_key(weight).unwrap_or(0)
 }
 
-/// How much one byte of log text tells, in bits, roughly.
+/// Returns the approximate information content of a byte of log text, in bits.
 pub(crate) fn bits(byte: u8) -> u32 {
     match byte.to_ascii_lowercase() {
         b' ' | b'e' | b't' | b'a' | b'o' | b'i' | b'n' | b'r' | b's' => 4,
@@ -125,21 +126,21 @@ pub(crate) fn bits(byte: u8) -> u32 {
     }
 }
 
-/// `ſ` and `K` (the Kelvin sign): without regard to case they equal `s` and `k`, so a pattern can
-/// match a text that has them in place of the letters of its literal.
+/// Detects `ſ` and `K` (the Kelvin sign): ignoring case they equal `s` and `k`, so a pattern can
+/// match a text that contains them in place of these letters.
 pub(crate) fn has_folding_exception(text: &[u8]) -> bool {
     !text.is_ascii()
         && (memchr::memmem::find(text, "\u{17f}".as_bytes()).is_some()
             || memchr::memmem::find(text, "\u{212a}".as_bytes()).is_some())
 }
 
-/// Literals of which one must be there; `None` when nothing is certain.
+/// Returns literals of which at least one must occur; `None` when nothing is certain.
 pub(crate) fn required(hir: &Hir) -> Option<Vec<Literal>> {
     let found = look(hir);
     best(found.best, found.exact)
 }
 
-/// The rarest literal among the words of a phrase. `None` when all are wildcards only.
+/// Returns the rarest literal among the words of a phrase. `None` if all are only wildcards.
 pub(crate) fn of_phrase(words: &[Glob]) -> Option<Literal> {
     let texts = words.iter().flat_map(Glob::pieces).filter_map(|piece| match piece {
         Piece::Text(text) => Some(Literal::folded(text)),
@@ -148,11 +149,11 @@ pub(crate) fn of_phrase(words: &[Glob]) -> Option<Literal> {
     texts.max_by_key(Literal::bits).map(Literal::shortened)
 }
 
-/// What is known of the texts that a part of a pattern matches.
+/// What is known about the texts that a part of a pattern matches.
 struct Look {
-    /// All of them, when they are few.
+    /// All of these texts, if they are few.
     exact: Option<Vec<Literal>>,
-    /// Literals of which one is in each of them.
+    /// Literals of which at least one occurs in each text.
     best: Option<Vec<Literal>>,
 }
 
@@ -252,7 +253,7 @@ fn alternation(parts: &[Hir]) -> Look {
     Look { exact: None, best: all.filter(|all| all.len() <= ALTERNATIVES_MAX) }
 }
 
-/// Every string of the one followed by every string of the other, unless they are too many.
+/// Returns every string of `first` followed by every string of `second`, unless there are too many.
 fn multiplied(first: &[Literal], second: &[Literal]) -> Option<Vec<Literal>> {
     let longest = |list: &[Literal]| list.iter().map(Literal::len).max().unwrap_or(0);
     if first.len() * second.len() > STRINGS_MAX || longest(first) + longest(second) > 4 * BYTES_MAX
@@ -262,7 +263,7 @@ fn multiplied(first: &[Literal], second: &[Literal]) -> Option<Vec<Literal>> {
     Some(first.iter().flat_map(|a| second.iter().map(|b| a.then(b))).collect())
 }
 
-/// The list that tells more. A list with a short literal tells as little as that.
+/// Returns the more selective list. A list is as selective as its least selective literal.
 fn best(one: Option<Vec<Literal>>, other: Option<Vec<Literal>>) -> Option<Vec<Literal>> {
     let usable = |list: &Vec<Literal>| {
         !list.is_empty() && list.len() <= ALTERNATIVES_MAX && list.iter().all(|l| l.len() > 0)
@@ -279,7 +280,8 @@ fn best(one: Option<Vec<Literal>>, other: Option<Vec<Literal>>) -> Option<Vec<Li
     Some(short)
 }
 
-/// The characters of a class as strings, when they are few; both cases of an ASCII letter are one.
+/// Returns the characters of a class as strings, if they are few; both cases of an ASCII letter
+/// count as one.
 fn of_class(class: &Class) -> Option<Vec<Literal>> {
     let mut strings = Vec::new();
     match class {

@@ -1,9 +1,9 @@
-//! Many rules compiled as one matcher: [`RuleSet`].
+//! Many rules compiled into one matcher: [`RuleSet`].
 //!
-//! Use: compile once per generation of rules; make one [`Scratch`] per thread; per batch call
-//! [`RuleSet::batch`] with what is constant in it; per record [`BatchPass::record`].
+//! Usage: compile once per generation of rules; create one [`Scratch`] per thread; call
+//! [`RuleSet::batch`] for each batch with its constants, and [`BatchPass::record`] for each record.
 //!
-//! Invariant: the result is exactly what [`crate::naive::matches`] gives for each rule by itself,
+//! Invariant: the result is exactly that of [`crate::naive::matches`] for each rule separately,
 //! whatever the order of the rules.
 
 pub(crate) mod classes;
@@ -30,24 +30,24 @@ pub use pass::Scratch;
 
 /// A distinct term of a set.
 type AtomId = u32;
-/// A rule by its place.
+/// A rule by its index.
 type RuleId = u32;
 
-/// A condition with a name.
+/// A named condition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
-    /// For messages.
+    /// Used in messages.
     pub name: String,
     /// Which records.
     pub when: Expr,
 }
 
-/// What a set may take.
+/// The limits of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Rules in the set.
+    /// Maximum number of rules.
     pub rules: usize,
-    /// Bytes of all compiled regular expressions together.
+    /// Maximum size of all compiled regular expressions together, in bytes.
     pub regexp_bytes: usize,
 }
 
@@ -57,14 +57,14 @@ impl Default for Limits {
     }
 }
 
-/// What is remarkable about a rule; for `config check`.
+/// Something notable about a rule; reported by `config check`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
     /// No record can match the rule.
     Never {
         /// The rule.
         rule: usize,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Every record matches the rule.
@@ -72,43 +72,43 @@ pub enum Finding {
         /// The rule.
         rule: usize,
     },
-    /// The rule says the same as an earlier one.
+    /// The rule is equivalent to an earlier one.
     Duplicate {
         /// The rule.
         rule: usize,
         /// The earlier one.
         of: usize,
     },
-    /// A pattern in which no text is certain: every record must be searched for it.
+    /// A pattern without a required literal: every record must be searched for it.
     NoLiteral {
         /// The rule.
         rule: usize,
-        /// The pattern, as it is written.
+        /// The pattern, as written.
         pattern: String,
     },
 }
 
-/// Rules, compiled. Shared by all threads.
+/// Compiled rules, shared by all threads.
 #[derive(Debug)]
 pub struct RuleSet {
     rules: Vec<Rule>,
     plan: Plan,
 }
 
-/// The rules as they stand for one batch. Made by [`RuleSet::batch`].
+/// The rules evaluated for one batch. Created by [`RuleSet::batch`].
 #[derive(Debug)]
 pub struct BatchPass<'a> {
     set: &'a RuleSet,
     scratch: &'a mut Scratch,
 }
 
-/// Measures what single rules cost; the caller owns the clock.
+/// Measures the cost of individual rules; the caller provides the clock.
 pub trait Meter {
-    /// Nanoseconds of a monotonic clock.
+    /// Returns the time of a monotonic clock in nanoseconds.
     fn now_ns(&mut self) -> u64;
-    /// Finding out which rules to look at took so long.
+    /// Reports the time spent on finding out which rules to evaluate.
     fn shared(&mut self, ns: u64);
-    /// Looking at this rule took so long.
+    /// Reports the time spent on evaluating this rule.
     fn rule(&mut self, rule: usize, ns: u64);
 }
 
@@ -116,7 +116,7 @@ impl RuleSet {
     /// Compiles the rules.
     ///
     /// # Errors
-    /// Too many rules, or a regular expression that is too large when it is compiled.
+    /// Too many rules, or a regular expression that is too large when compiled.
     pub fn compile(rules: &[Rule], limits: Limits) -> Result<Self, CompileError> {
         if rules.len() > limits.rules {
             return Err(CompileError::TooManyRules { count: rules.len(), max: limits.rules });
@@ -124,27 +124,27 @@ impl RuleSet {
         Ok(Self { rules: rules.to_vec(), plan: Plan::compile(rules, limits)? })
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// No rules at all.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// What is remarkable about the rules, in their order. Computed anew at each call.
+    /// Returns the findings about the rules, in order. Recomputed on every call.
     pub fn findings(&self) -> Vec<Finding> {
         findings::of(&self.rules)
     }
 
-    /// Buffers and caches for one thread.
+    /// Creates buffers and caches for one thread.
     pub fn scratch(&self) -> Scratch {
         Scratch::new(&self.plan)
     }
 
-    /// Decides what can be decided for all records of a batch.
+    /// Decides everything that is the same for all records of a batch.
     pub fn batch<'a>(
         &'a self,
         constants: &dyn Constants,
@@ -155,7 +155,7 @@ impl RuleSet {
     }
 }
 
-/// One expression by itself, compiled: for live tail, monitors, searches.
+/// A single compiled expression: for live tail, monitors and searches.
 #[derive(Debug)]
 pub struct Compiled {
     set: RuleSet,
@@ -167,14 +167,14 @@ impl Compiled {
     /// Compiles the expression.
     ///
     /// # Errors
-    /// A regular expression that is too large when it is compiled.
+    /// A regular expression that is too large when compiled.
     pub fn new(expr: &Expr) -> Result<Self, CompileError> {
         let rule = Rule { name: String::new(), when: expr.clone() };
         let set = RuleSet::compile(&[rule], Limits::default())?;
         Ok(Self { scratch: set.scratch(), hits: Hits::default(), set })
     }
 
-    /// Whether the record is one that the expression describes.
+    /// Returns whether the record matches the expression.
     pub fn matches(&mut self, record: &dyn Fields) -> bool {
         let mut hits = std::mem::take(&mut self.hits);
         self.batch(&crate::NoConstants).record(record, &mut hits);
@@ -183,7 +183,7 @@ impl Compiled {
         is_match
     }
 
-    /// A pass over a batch; hits are rule 0 or none.
+    /// Starts a pass over a batch; hits are rule 0 or none.
     pub fn batch<'a>(&'a mut self, constants: &dyn Constants) -> BatchPass<'a> {
         self.set.batch(constants, &mut self.scratch)
     }

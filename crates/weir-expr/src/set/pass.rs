@@ -1,4 +1,4 @@
-//! Matching: what is decided once per batch, and then record by record.
+//! Matching: first what is decided once per batch, then record by record.
 
 use regex_automata::{Input, meta};
 
@@ -13,8 +13,8 @@ use crate::ast::{Field, Test};
 use crate::fields::{Constants, Fields};
 use crate::value::{canonical, has_phrase, passes};
 
-/// What one thread needs to match: buffers and caches. Made by [`RuleSet::scratch`], and used
-/// only with the set that made it.
+/// The buffers and caches that one thread needs to match. Created by [`RuleSet::scratch`], and to
+/// be used only with that set.
 #[derive(Debug)]
 pub struct Scratch {
     batch: BatchState,
@@ -30,49 +30,49 @@ pub struct Scratch {
 /// What holds for all records of the batch.
 #[derive(Debug, Default)]
 struct BatchState {
-    /// Per atom, whether it is true, where that is the same for all records.
+    /// For each atom whether it is true, if that is the same for all records.
     known: Vec<Option<bool>>,
     /// Atoms that are set in `known`.
     decided: Vec<AtomId>,
-    /// Per rule, whether it must be looked at record by record.
+    /// For each rule whether it must be evaluated record by record.
     alive: Vec<bool>,
     /// Rules that every record matches.
     hits: Vec<RuleId>,
     /// Rules that must be evaluated for every record.
     tried: Vec<RuleId>,
-    /// Per field, whether it is the same for all records.
+    /// For each field whether it is the same for all records.
     constant: Vec<bool>,
-    /// Per field, how many living rules it triggers.
+    /// For each field how many undecided rules it triggers.
     triggers_of_field: Vec<u32>,
-    /// Fields that trigger living rules and differ from record to record.
+    /// Fields that trigger undecided rules and differ from record to record.
     trigger_fields: Vec<usize>,
     scanning: u32,
     together: u32,
 }
 
-/// What is known about the current record. A mark equal to `stamp` is of this record, so that
+/// What is known about the current record. A mark equal to `stamp` refers to this record, so that
 /// nothing needs to be cleared.
 #[derive(Debug, Default)]
 struct RecordState {
     stamp: u64,
-    /// Per atom, `stamp * 2 + truth`.
+    /// For each atom `stamp * 2 + truth`.
     truth: Vec<u64>,
-    /// Per atom, the record in which a literal of it was found.
+    /// For each atom the record in which one of its literals was found.
     found: Vec<u64>,
-    /// Per rule, the record for which it was evaluated.
+    /// For each rule the record for which it was evaluated.
     tried: Vec<u64>,
-    /// Per field, the record in which its values were looked at.
+    /// For each field the record in which its values were visited.
     visited: Vec<u64>,
     candidates: Vec<AtomId>,
-    /// Which literals were looked for.
+    /// Which literals were searched for.
     scanned: bool,
     scanned_on_demand: bool,
-    /// The record about which a rule asked for those that are looked for on demand.
+    /// The record for which a rule demanded the literals that are searched for on demand.
     asked: u64,
     together: bool,
 }
 
-/// The unescaped message, made when it is first needed.
+/// The unescaped message, computed on demand.
 #[derive(Debug, Default)]
 struct Message {
     plain: Vec<u8>,
@@ -130,7 +130,7 @@ impl Scratch {
         }
     }
 
-    /// Decides what constants decide.
+    /// Decides what the constants determine.
     pub(super) fn begin_batch(&mut self, plan: &Plan, constants: &dyn Constants) {
         self.record.stamp += 1;
         self.forget_batch(plan);
@@ -193,7 +193,7 @@ impl Scratch {
         }
     }
 
-    /// Takes a rule out of the running when constants decide it.
+    /// Removes a rule if the constants decide it.
     fn decide(&mut self, plan: &Plan, rule: RuleId) {
         let tried = &mut self.record.tried[rule as usize];
         if std::mem::replace(tried, self.record.stamp) == self.record.stamp {
@@ -223,7 +223,7 @@ impl Scratch {
     }
 }
 
-/// The value of a condition, when what is known decides it.
+/// Returns the value of a condition if the known atoms decide it.
 fn decided(node: &Node, known: &[Option<bool>]) -> Option<bool> {
     match node {
         Node::Constant(value) => Some(*value),
@@ -234,7 +234,8 @@ fn decided(node: &Node, known: &[Option<bool>]) -> Option<bool> {
     }
 }
 
-/// One part that is `deciding` decides all; otherwise all must be known.
+/// Combines the values of parts: a single part that is `deciding` decides the result; otherwise all
+/// parts must be known.
 fn decided_parts(parts: &[Node], known: &[Option<bool>], deciding: bool) -> Option<bool> {
     let mut all_known = true;
     for part in parts {
@@ -259,14 +260,14 @@ fn is_found(
 }
 
 impl BatchPass<'_> {
-    /// Which rules the record matches. Nothing is allocated once buffers have grown.
+    /// Finds the rules that the record matches. Allocates nothing once buffers have grown.
     #[inline]
     pub fn record(&mut self, record: &dyn Fields, hits: &mut Hits) {
         self.run(record, hits, None);
     }
 
-    /// The same, measured: for one record in many, since each look at the clock costs more than
-    /// most rules.
+    /// Like [`Self::record`], measuring the time: for a sample of records, because reading the
+    /// clock costs more than most rules.
     pub fn record_metered(&mut self, record: &dyn Fields, hits: &mut Hits, meter: &mut dyn Meter) {
         self.run(record, hits, Some(meter));
     }
@@ -307,19 +308,19 @@ impl BatchPass<'_> {
     }
 }
 
-/// One record on its way through the rules.
+/// The evaluation of one record.
 struct Run<'a> {
     set: &'a RuleSet,
     scratch: &'a mut Scratch,
     record: &'a dyn Fields,
     raw: &'a [u8],
-    /// The raw message is the message.
+    /// The raw message contains no escapes.
     is_plain: bool,
     hits: &'a mut Hits,
 }
 
 impl Run<'_> {
-    /// Finds what triggers rules, and gives each rule that was triggered to `each`.
+    /// Finds what triggers rules, and calls `each` for every triggered rule.
     #[inline]
     fn all(&mut self, mut each: impl FnMut(&mut Self, RuleId)) {
         if self.scratch.batch.scanning > 0 {
@@ -341,7 +342,7 @@ impl Run<'_> {
         }
     }
 
-    /// Looks at the rules of the atoms that were found.
+    /// Evaluates the rules of the atoms that were found.
     fn trigger(&mut self, each: &mut impl FnMut(&mut Self, RuleId)) {
         let plan = &self.set.plan;
         while let Some(atom) = self.scratch.record.candidates.pop() {
@@ -367,14 +368,14 @@ impl Run<'_> {
         }
     }
 
-    /// Searches the message for the literals that rules are found by, or for the others.
+    /// Searches the message for the literals that trigger rules, or for the others.
     fn scan(&mut self, on_demand: bool) {
         let plan = &self.set.plan;
         let Scratch { batch, record: state, message, tuning, groups, .. } = &mut *self.scratch;
         let may_scan_raw = self.is_plain
             || (plan.is_never_escaped && memchr::memmem::find(self.raw, b"\\u").is_none());
         let text = if may_scan_raw { self.raw } else { message.text(self.raw, false) };
-        // Where escapes remain, what stands beside a word is not what it seems.
+        // Next to an escape sequence, word boundaries in the raw text are misleading.
         let is_text = self.is_plain || !may_scan_raw;
         if !on_demand || batch.scanning == 0 {
             tuning.see(text, plan);
@@ -436,7 +437,7 @@ impl Run<'_> {
         });
     }
 
-    /// Tries all tests of a field.
+    /// Runs all tests of a field.
     fn visit(&mut self, field: usize) {
         let plan = &self.set.plan;
         let Scratch { record: state, caches, buffer, .. } = &mut *self.scratch;
@@ -499,7 +500,7 @@ impl Run<'_> {
         truth
     }
 
-    /// Looks for the literals that are looked for on demand, once per record.
+    /// Searches for the on-demand literals, once per record.
     fn ask(&mut self) {
         let state = &mut self.scratch.record;
         if std::mem::replace(&mut state.asked, state.stamp) == state.stamp {
@@ -512,7 +513,7 @@ impl Run<'_> {
         }
     }
 
-    /// A test of which a literal was found.
+    /// Evaluates a test for which a literal was found.
     fn gated_passes(&mut self, atom: AtomId) -> bool {
         if self.scratch.groups.has(atom) {
             self.run_together();

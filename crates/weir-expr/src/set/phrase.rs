@@ -1,17 +1,17 @@
-//! Whether a phrase stands where one of its words was found.
+//! Checks whether a phrase occurs where one of its words was found.
 
 use super::plan::Beside;
 use crate::glob::Glob;
 use crate::words::is_word_byte;
 
-/// No hash of a word.
+/// The hash value for a missing word.
 const NO_WORD: u64 = u64::MAX;
 
-/// A place in a message where a literal stands, and the words beside it.
+/// A position in a message where a literal occurs, and the words next to it.
 pub(super) struct Place<'a> {
-    /// What is before the word, and what is behind it; `None` when it is only part of a word.
+    /// The text before and after the word; `None` if the literal is only part of a word.
     beside: Option<(&'a [u8], &'a [u8])>,
-    /// Hashes of the words beside it, once they were needed; [`NO_WORD`] where there is none.
+    /// Hashes of the adjacent words, computed on demand; [`NO_WORD`] where there is none.
     next: Option<u64>,
     previous: Option<u64>,
 }
@@ -25,7 +25,7 @@ impl<'a> Place<'a> {
         Self { beside: is_word.then_some((before, behind)), next: None, previous: None }
     }
 
-    /// Whether a phrase with this beside the word can stand here.
+    /// Returns whether a phrase with these adjacent words can occur here.
     pub(super) fn is_possible(&mut self, wanted: Beside) -> bool {
         let Some((before, behind)) = self.beside else { return false };
         match wanted {
@@ -42,8 +42,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Whether the words stand here, the one at `index` being the one that was found. The words
-    /// have no wildcards.
+    /// Returns whether the words occur here, the one at `index` being the one that was found. The
+    /// words have no wildcards.
     pub(super) fn has_phrase(&self, words: &[Glob], index: usize) -> bool {
         let Some((mut before, mut behind)) = self.beside else { return false };
         for word in &words[index + 1..] {
@@ -62,7 +62,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The same for words that differ only in the case of ASCII letters.
+/// Returns the hash of a word, which is the same for words that differ only in the case of ASCII
+/// letters.
 pub(super) fn hash(word: &[u8]) -> u32 {
     let mix = |hash: u32, byte: &u8| {
         (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0193)
@@ -74,7 +75,7 @@ fn is_same(word: &Glob, found: &[u8]) -> bool {
     word.as_text().is_some_and(|text| text.as_bytes().eq_ignore_ascii_case(found))
 }
 
-/// The first word, and what is behind it.
+/// Returns the first word, and the text after it.
 fn next_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = text.iter().position(|byte| is_word_byte(*byte))?;
     let rest = &text[start..];
@@ -82,7 +83,7 @@ fn next_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(rest.split_at(len))
 }
 
-/// What is before the last word, and that word.
+/// Returns the text before the last word, and that word.
 fn previous_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.iter().rposition(|byte| is_word_byte(*byte))? + 1;
     let start =

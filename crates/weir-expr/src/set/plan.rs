@@ -1,12 +1,12 @@
-//! What is compiled from the rules: each distinct term once (an atom), each rule as a tree over
+//! The compiled form of the rules: each distinct term once (an atom), each rule as a tree over
 //! atoms, and for each rule the atoms without which it cannot match (its triggers).
 //!
-//! A record is first searched for triggers, all at once; only rules with a trigger that is there
-//! are evaluated. So rules that do not match cost nothing, whatever their number and order.
+//! A record is first searched for all triggers at once; only rules with a trigger that occurs are
+//! evaluated. So rules that do not match cost nothing, whatever their number and order.
 //!
-//! Invariant: the order of rules decides nothing but their numbers. Atoms, literals and fields are
-//! numbered in the order of what the rules say, so that tables, automata and what is next to what
-//! in memory are the same for the same rules in any order.
+//! Invariant: the order of rules affects only their numbers. Atoms, literals and fields are
+//! numbered in an order derived from the content of the rules, so that tables, automata and memory
+//! layout are the same for the same rules in any order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,33 +25,33 @@ use crate::error::CompileError;
 use crate::glob::Glob;
 use crate::limits::REGEXP_CACHE_BYTES;
 
-/// Shortest literal by which a regexp is looked for. Regexps without one are cheaper together.
+/// Minimum length of a literal used to find a regexp. Regexps without one are cheaper together.
 const REGEXP_LITERAL_BYTES_MIN: usize = 4;
 
-/// A term that stands in at least one rule.
+/// A term that occurs in at least one rule.
 #[derive(Debug)]
 pub(super) struct Atom {
     pub(super) term: Term,
     pub(super) kind: AtomKind,
     pub(super) regexp: Option<meta::Regex>,
-    /// Rules that are looked at when this is true.
+    /// Rules that are evaluated when this is true.
     pub(super) triggers: Vec<RuleId>,
-    /// Its literals are looked for only when a rule asks: no rule is found by them.
+    /// Its literals are searched for only on demand, because they do not trigger any rule.
     pub(super) is_on_demand: bool,
 }
 
-/// How an atom is found to be true.
+/// How an atom is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtomKind {
-    /// A search of the message that can only succeed where one of its literals stands.
+    /// A search of the message that can only succeed where one of its literals occurs.
     Gated,
-    /// A regexp over the message without a literal: run together with the others.
+    /// A regexp over the message without a literal: searched for together with the others.
     Together,
-    /// Some other test of the message.
+    /// Another test of the message.
     Message,
     /// A test of the field with this number.
     Field(usize),
-    /// A search of everything.
+    /// A search of all fields.
     Any,
 }
 
@@ -65,18 +65,18 @@ pub(super) enum Node {
     Or(Box<[Node]>),
 }
 
-/// An atom that a literal belongs to.
+/// An atom that uses a literal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listener {
     pub(super) atom: AtomId,
-    /// The literal is this word of a phrase without wildcards: whether the phrase stands there is
-    /// seen by looking at what is beside it.
+    /// The literal is this word of a phrase without wildcards: whether the phrase occurs there is
+    /// checked by comparing the adjacent words.
     pub(super) word: Option<u32>,
-    /// What must stand beside it: of many phrases with the same word, few have that too.
+    /// The adjacent word: of many phrases with the same word, few also have this one.
     pub(super) beside: Beside,
 }
 
-/// The hash of a word beside another; see [`phrase::hash`].
+/// The hash of an adjacent word; see [`phrase::hash`].
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Beside {
     Nothing,
@@ -96,47 +96,47 @@ impl Beside {
     }
 }
 
-/// One rule, compiled.
+/// A compiled rule.
 #[derive(Debug)]
 pub(super) struct Condition {
     pub(super) node: Node,
-    /// Atoms of which one is true whenever the rule matches; `None` when there are none such.
+    /// Atoms of which at least one is true whenever the rule matches; `None` if there are none.
     pub(super) triggers: Option<Vec<AtomId>>,
-    /// Whether each message must be searched for literals while the rule is alive.
+    /// Whether each message must be searched for literals while the rule is undecided.
     pub(super) uses_scan: bool,
     pub(super) uses_together: bool,
-    /// Fields whose tests trigger it, each once.
+    /// Fields whose tests trigger it, without duplicates.
     pub(super) trigger_fields: Vec<usize>,
 }
 
-/// The rules, compiled.
+/// The compiled rules.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) atoms: Vec<Atom>,
     pub(super) conditions: Vec<Condition>,
     pub(super) fields: Vec<FieldIndex>,
-    /// Per field, the rules that test it.
+    /// For each field the rules that test it.
     pub(super) rules_of_field: Vec<Vec<RuleId>>,
     pub(super) literals: Vec<Literal>,
     /// Whether no literal has a byte that JSON may escape with one letter.
     pub(super) is_never_escaped: bool,
-    /// Per literal.
+    /// For each literal.
     pub(super) listeners: Vec<Vec<Listener>>,
     pub(super) gates: Vec<Gate>,
-    /// Atoms whose literals have letters that two characters beyond ASCII fold to.
+    /// Atoms whose literals have letters to which two non-ASCII characters fold.
     pub(super) folding_exceptions: Vec<AtomId>,
     pub(super) together: Arc<Together>,
     /// Rules without triggers.
     pub(super) untriggered: Vec<RuleId>,
-    /// Per field, how many rules it triggers.
+    /// For each field how many rules it triggers.
     pub(super) triggers_of_field: Vec<u32>,
-    /// How many rules need the message to be searched for literals.
+    /// How many rules require the message to be searched for literals.
     pub(super) scanning: u32,
     /// How many rules the automaton triggers.
     pub(super) together_rules: u32,
 }
 
-/// Compiles rule after rule.
+/// Compiles the rules one after the other.
 #[derive(Default)]
 struct Compiler {
     atoms: Vec<Atom>,
@@ -160,11 +160,11 @@ impl Plan {
         let mut by_text = as_written.clone();
         by_text.sort_by_cached_key(|id| conditions[*id].to_string());
         Self::in_order(rules, &conditions, &by_text, limits)
-            // The error that is told is the first one in the order of the operator.
+            // Report the error that comes first in the order in which the rules were configured.
             .or_else(|_| Self::in_order(rules, &conditions, &as_written, limits))
     }
 
-    /// Compiles the rules one after another in this order; their numbers stay.
+    /// Compiles the rules one after another in this order; their numbers do not change.
     fn in_order(
         rules: &[Rule],
         normal: &[Expr],
@@ -216,7 +216,8 @@ impl Compiler {
         }
     }
 
-    /// What no rule is found by is mostly not asked for. Rules without triggers always ask.
+    /// Searches on demand for literals that do not trigger a rule. Rules without triggers always
+    /// demand them.
     fn decide_what_is_on_demand(&mut self, conditions: &[Condition], untriggered: &[RuleId]) {
         let mut asked = Vec::new();
         for rule in untriggered {
@@ -251,7 +252,7 @@ impl Compiler {
         })
     }
 
-    /// The parts, cheap ones first: the others are often not needed then.
+    /// Compiles the parts, cheap ones first, since they often make the others unnecessary.
     fn nodes(&mut self, rule: &Rule, parts: &[Expr]) -> Result<Box<[Node]>, CompileError> {
         let nodes: Result<Vec<Node>, CompileError> =
             parts.iter().map(|part| self.node(rule, part)).collect();
@@ -346,10 +347,10 @@ impl Compiler {
         self.gates.push(gate);
     }
 
-    /// A phrase stands where any of its words stands with the others beside it.
+    /// Registers a phrase for each of its words, to be compared with the adjacent words.
     fn listen_to_words(&mut self, atom: AtomId, words: &[Glob], rarest: Literal) {
         if words.iter().any(|word| word.as_text().is_none()) {
-            // What a wildcard stands for is not seen by looking beside a word.
+            // What a wildcard matches cannot be checked by comparing adjacent words.
             return self.listen_to_all(atom, vec![rarest]);
         }
         let mut gate =
@@ -361,7 +362,7 @@ impl Compiler {
             });
             let Some(literal) = usable else { continue };
             let id = self.literal(literal);
-            // Of a word that comes again the first is enough.
+            // For a repeated word the first occurrence is sufficient.
             if !gate.literals.contains(&id) {
                 let beside = Beside::of(words, index);
                 let listener = Listener { atom, word: Some(index as u32), beside };
@@ -416,8 +417,8 @@ impl Compiler {
         Condition { node, triggers, uses_scan, uses_together, trigger_fields }
     }
 
-    /// Atoms of which one must be true, and what looking for them costs. Of what must all be
-    /// true the cheapest is chosen.
+    /// Returns atoms of which at least one must be true, and the cost of searching for them. Of
+    /// several conditions that must all be true, the cheapest is chosen.
     fn access(&self, node: &Node) -> Option<(Vec<AtomId>, u32)> {
         match node {
             Node::Constant(true) | Node::Not(_) => None,
@@ -444,12 +445,12 @@ impl Compiler {
         }
     }
 
-    /// What it costs to find out whether an atom is true, and to look at its rules where it is, in
-    /// units of no meaning.
+    /// Returns the cost, in arbitrary units, of finding out whether an atom is true and of
+    /// evaluating its rules where it is.
     fn cost(&self, atom: AtomId) -> u32 {
         let Atom { kind, term, .. } = &self.atoms[atom as usize];
         match (kind, &term.field) {
-            // A single word stands in many records, a sentence in few.
+            // A single word occurs in many records, a sentence in few.
             (AtomKind::Gated, _) => match &term.test {
                 Test::Words(phrase) if phrase.words.len() == 1 => 3,
                 _ => 1,
@@ -474,7 +475,7 @@ impl Compiler {
     }
 }
 
-/// Whether a test of the field is true of many records.
+/// Returns whether a test of the field is true for many records.
 fn has_few_values(key: Reserved) -> bool {
     matches!(key, Reserved::Status | Reserved::IoStream | Reserved::Source | Reserved::Facility)
 }
@@ -522,7 +523,8 @@ mod tests {
         "service:web",
     ];
 
-    /// All that decides what a record costs; rules by what they say in place of their numbers.
+    /// Returns everything that determines the cost of a record, with rules identified by their
+    /// content instead of their number.
     fn outline(whens: &[&str]) -> (Vec<String>, Scanners, [Scanners; 2]) {
         let rule = |when: &&str| Rule { name: String::new(), when: crate::parse(when).unwrap() };
         let rules: Vec<Rule> = whens.iter().map(rule).collect();

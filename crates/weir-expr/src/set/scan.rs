@@ -1,68 +1,68 @@
-//! Finds which of many literals stand in a text, looking at a fraction of its bytes.
+//! Finds which of many literals occur in a text, examining only a fraction of its bytes.
 //!
-//! Of each literal a window is chosen, as long as the shortest literal of the pass. All pieces of
-//! the window with the same length (grams) are indexed. A text that contains the literal contains
-//! one of these grams at *every* sequence of places that are one more than `window - gram` apart,
-//! so only such places are looked at: a load, a multiplication and one bit of a table that stays
-//! in the first-level cache. Where the bit is set, the gram is looked up, and each literal that
-//! has it there is compared. An Aho-Corasick automaton looks at every byte, and each step waits
-//! for the one before.
+//! A window as long as the shortest literal of the pass is chosen in each literal. All pieces of
+//! the window with a fixed length (grams) are indexed. A text that contains the literal contains
+//! one of these grams at *every* sequence of positions that are one more than `window - gram`
+//! apart, so only such positions are examined, with a load, a multiplication and one bit of a table
+//! that fits into the first-level cache. Where the bit is set, the gram is looked up, and each
+//! literal that contains it there is compared. In contrast, an Aho-Corasick automaton examines
+//! every byte, and each step depends on the previous one.
 //!
-//! What this costs depends on how often the chosen grams stand in texts, and rules are made of the
-//! same words as logs. So the choice is made from texts that were really seen: [`Scanner::tuned`].
+//! The cost depends on how often the chosen grams occur in texts, and rules consist of the same
+//! words as logs. So the choice is based on texts that were actually seen: [`Scanner::tuned`].
 //!
-//! Invariant: every occurrence of every literal is reported at least once, whatever was tuned.
+//! Invariant: every occurrence of every literal is reported at least once, however it was tuned.
 
 use std::collections::HashMap;
 
 use super::literal::{self, Literal};
 
-/// Bits that are 1 in folded bytes: both cases of a letter give the same gram.
+/// Bits that are 1 in folded bytes, so that both cases of a letter give the same gram.
 const FOLD: u64 = 0x2020_2020_2020_2020;
 
-/// Lengths of grams to choose from, in bytes. Long ones are rarer in texts, short ones leave
-/// places further apart.
+/// Possible lengths of grams, in bytes. Long grams are rarer in texts, short ones allow larger
+/// distances between positions.
 const GRAMS: [usize; 5] = [2, 3, 4, 6, 8];
 
-/// Literals shorter than one of these may get a pass of their own, so that the others can be
-/// looked for at fewer places.
+/// Literals shorter than one of these may get a pass of their own, so that fewer positions need to
+/// be examined for the others.
 const SPLITS: [usize; 3] = [4, 8, 14];
 
-/// Most bytes between two places: more would save little and fill the table.
+/// Maximum distance between two positions: more would save little and fill the table.
 const STRIDE_MAX: usize = 13;
 
-/// Bits of the table: at least 4 KiB, at most 32 KiB, which leaves room in a first-level cache.
+/// Size of the table in bits: 4 to 32 KiB, which leaves room in a first-level cache.
 const TABLE_BITS: std::ops::RangeInclusive<u32> = 15..=18;
 
-/// What looking at one place costs, what a bit that is set costs more, and what comparing a
-/// literal costs more, in fifths of a nanosecond.
+/// The cost of examining a position, the additional cost of a set bit, and the additional cost of
+/// comparing a literal, in fifths of a nanosecond.
 const COSTS: [usize; 3] = [6, 40, 25];
 
-/// All literals of a set of rules, ready to be looked for.
+/// All literals of a set of rules, prepared for searching.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scanner {
     passes: Vec<Pass>,
 }
 
-/// An index over some of the literals.
+/// An index of some of the literals.
 #[derive(Debug, PartialEq, Eq)]
 struct Pass {
-    /// Bytes of a gram.
+    /// Length of a gram in bytes.
     gram: usize,
-    /// Bytes between the places that are looked at.
+    /// Distance in bytes between the positions that are examined.
     stride: usize,
-    /// Ones where a gram is in a load of eight bytes.
+    /// Ones where a gram is in an eight-byte load.
     mask: u64,
-    /// One bit per hash of a gram.
+    /// One bit per gram hash.
     table: Vec<u64>,
     shift: u32,
-    /// Grams with their entries, by hash with linear probing; a length that is a power of two.
+    /// Grams with their entries, by hash with linear probing; the length is a power of two.
     slots: Vec<Slot>,
     slot_shift: u32,
     entries: Vec<Entry>,
 }
 
-/// A gram and where its entries are; `count` is 0 in an empty slot.
+/// A gram and the range of its entries; `count` is 0 in an empty slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Slot {
     gram: u64,
@@ -70,7 +70,7 @@ struct Slot {
     count: u32,
 }
 
-/// The literal has the gram at this offset.
+/// A literal that has the gram at this offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     literal: u32,
@@ -78,10 +78,10 @@ struct Entry {
 }
 
 impl Scanner {
-    /// Shortest literal that can be looked for.
+    /// Minimum length of a literal that can be searched for.
     pub(crate) const LITERAL_BYTES_MIN: usize = GRAMS[0];
 
-    /// An index of some of the literals, made without knowing the texts.
+    /// Builds an index of some of the literals without knowing the texts.
     pub(crate) fn new(literals: &[Literal], wanted: &[u32]) -> Self {
         let (long, short): (Vec<u32>, Vec<u32>) =
             wanted.iter().partition(|index| literals[**index as usize].len() >= SPLITS[0]);
@@ -99,8 +99,8 @@ impl Scanner {
         Self { passes: passes.map(pass).collect() }
     }
 
-    /// The index of some of the literals that costs least on texts like these, of which the
-    /// frequencies are known.
+    /// Builds the cheapest index of some of the literals for texts like these, whose frequencies
+    /// are known.
     pub(crate) fn tuned(
         literals: &[Literal],
         wanted: &[u32],
@@ -129,7 +129,7 @@ impl Scanner {
         Self { passes: best.map(|(_, passes)| passes).unwrap_or_default() }
     }
 
-    /// Calls `found` with the number of a literal and where it begins.
+    /// Calls `found` with the index of a literal and its start.
     #[inline]
     pub(crate) fn scan(
         &self,
@@ -150,7 +150,7 @@ impl Scanner {
     }
 }
 
-/// Length of the shortest of these literals; 0 when there are none.
+/// Returns the length of the shortest of these literals; 0 when there are none.
 fn shortest(literals: &[Literal], indices: &[u32]) -> usize {
     indices.iter().map(|index| literals[*index as usize].len()).min().unwrap_or(0)
 }
@@ -160,7 +160,7 @@ impl Pass {
         let stride = (shortest(literals, indices) + 1).saturating_sub(gram).clamp(1, STRIDE_MAX);
         let mask = u64::MAX >> (64 - 8 * gram);
         let mut by_gram: HashMap<u64, Vec<Entry>> = HashMap::new();
-        // Which window is best depends on those chosen before: the order of rules must not matter.
+        // The best window depends on those chosen before, but the order of rules must not matter.
         let mut indices = indices.to_vec();
         indices.sort_by_key(|index| &literals[*index as usize]);
         for index in &indices {
@@ -185,7 +185,7 @@ impl Pass {
             entries: Vec::new(),
         };
         let mut grams: Vec<(u64, Vec<Entry>)> = by_gram.into_iter().collect();
-        // The order of a hash map differs from run to run; tables do not.
+        // The order of a hash map differs from run to run, but tables must not.
         grams.sort_by_key(|(gram, _)| *gram);
         for (gram, entries) in grams {
             pass.insert(gram, &entries);
@@ -221,7 +221,7 @@ impl Pass {
         }
     }
 
-    /// Calls `hit` with each place that is looked at whose bit is set, and its gram.
+    /// Calls `hit` with each examined position whose bit is set, and its gram.
     #[inline]
     fn scan(&self, text: &[u8], hit: &mut dyn FnMut(usize, u64)) {
         let (stride, mask, shift) = (self.stride, self.mask, self.shift);
@@ -231,7 +231,7 @@ impl Pass {
         while let Some(eight) = text.get(place..).and_then(<[u8]>::first_chunk::<8>) {
             let gram = (u64::from_le_bytes(*eight) | FOLD) & mask;
             let bit = hash(gram) >> shift;
-            // The mask says what the shift already guarantees, in a way that saves a check.
+            // The mask is redundant given the shift, but lets the compiler omit a bounds check.
             if table[(bit >> 6) as usize & index_mask] >> (bit & 63) & 1 == 1 {
                 hit(place, gram);
             }
@@ -247,7 +247,7 @@ impl Pass {
         }
     }
 
-    /// What it costs to scan these texts.
+    /// Returns the cost of scanning these texts.
     fn cost(&self, texts: &[u8]) -> usize {
         let (mut hits, mut compared) = (0, 0);
         self.scan(texts, &mut |_, gram| {
@@ -259,7 +259,7 @@ impl Pass {
     }
 }
 
-/// The first bytes, at most eight, folded, and of them those in the mask.
+/// Loads the first bytes, at most eight, folded, and applies the mask.
 fn load(bytes: &[u8], mask: u64) -> u64 {
     let mut eight = [0; 8];
     let len = bytes.len().min(8);
@@ -272,7 +272,7 @@ fn hash(gram: u64) -> u64 {
     gram.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// How often the grams of the literals stand in texts that were seen.
+/// How often the grams of the literals occur in texts that were seen.
 #[derive(Debug, Default)]
 pub(crate) struct Frequencies {
     counts: HashMap<u64, u32>,
@@ -301,7 +301,8 @@ impl Frequencies {
         Self { counts, is_known: true }
     }
 
-    /// How often a text of at least two bytes was seen, at most; 0 when nothing is known.
+    /// Returns an upper bound for how often a text of at least two bytes was seen; 0 when nothing
+    /// is known.
     pub(crate) fn at_most(&self, bytes: &[u8]) -> u32 {
         let gram = GRAMS.into_iter().rev().find(|gram| *gram <= bytes.len()).unwrap_or(GRAMS[0]);
         let mask = u64::MAX >> (64 - 8 * gram);
@@ -309,7 +310,7 @@ impl Frequencies {
         counts.map(|count| count.copied().unwrap_or(0)).min().unwrap_or(0)
     }
 
-    /// How often a gram is met, in units of no meaning.
+    /// Returns how often a gram occurs, in arbitrary units.
     fn weight(&self, gram: u64, bytes: &[u8]) -> u64 {
         if self.is_known {
             return u64::from(self.counts.get(&gram).copied().unwrap_or(0)) * 1024;
@@ -319,8 +320,8 @@ impl Frequencies {
     }
 }
 
-/// Where the window begins that costs least: each gram that is met costs a look-up, and a
-/// comparison with every literal that has it.
+/// Returns the start of the cheapest window: each gram found costs a look-up, and a comparison with
+/// every literal that contains it.
 fn best_window(
     bytes: &[u8],
     gram: usize,
@@ -334,7 +335,7 @@ fn best_window(
         .map(|bytes| {
             let gram = load(bytes, mask);
             let others = indexed.get(&gram).map_or(0, |entries| entries.len() as u64);
-            // Grams that are never met still differ: shared ones keep the table small.
+            // Grams that never occur still differ: shared ones keep the table small.
             texts.weight(gram, bytes) * (2 + others) + u64::from(others == 0)
         })
         .collect();

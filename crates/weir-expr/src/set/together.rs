@@ -1,11 +1,11 @@
-//! Regexps that are searched for together, since no literal tells where they could match.
+//! Regexps that are searched for together, because no literal tells where they could match.
 //!
-//! Those with a telling run of character classes are searched by [`Classes`] and then, where it
-//! was found, by themselves. The others, and in messages beyond ASCII all, are one automaton that
-//! is built as it is used.
+//! Those with a selective run of character classes are searched by [`Classes`] and then
+//! individually where it was found. The others, and all of them in non-ASCII messages, form one
+//! lazily built automaton.
 //!
-//! Invariant: the memory of the automata is bounded. Where one would thrash, or cannot decide
-//! (`\b` beside characters beyond ASCII), each regexp is searched by itself.
+//! Invariant: the memory of the automata is bounded. Where one would thrash, or cannot decide (`\b`
+//! next to non-ASCII characters), each regexp is searched individually.
 
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::nfa::thompson::{self, WhichCaptures};
@@ -17,7 +17,7 @@ use super::classes::{self, Classes};
 use super::plan::Atom;
 use crate::ast::Test;
 
-/// Bytes of states that an automaton keeps before it begins anew.
+/// Maximum size of the states that an automaton caches before it starts over, in bytes.
 const CACHE_BYTES: usize = 2 * 1024 * 1024;
 
 /// The regexps of a set that are searched for together.
@@ -26,12 +26,12 @@ pub(super) struct Together {
     /// All of them.
     pub(super) atoms: Vec<AtomId>,
     classes: Classes,
-    /// Those that `classes` finds, in its numbering.
+    /// Those found by `classes`, in its numbering.
     with_run: Automaton,
     without_run: Automaton,
 }
 
-/// What one thread needs for it.
+/// The buffers and caches of one thread.
 #[derive(Debug)]
 pub(super) struct TogetherScratch {
     with_run: AutomatonScratch,
@@ -39,12 +39,12 @@ pub(super) struct TogetherScratch {
     found: Vec<u32>,
 }
 
-/// What a search found out.
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     /// The regexp matches.
     Match(AtomId),
-    /// It may match: it must be searched for by itself.
+    /// It may match: it must be searched for individually.
     Possible(AtomId),
 }
 
@@ -78,7 +78,8 @@ impl Together {
         }
     }
 
-    /// Calls `found` for each regexp that matches or may match; false when an automaton gave up.
+    /// Calls `found` for each regexp that matches or may match. Returns false when an automaton
+    /// gave up.
     pub(super) fn run(
         &self,
         text: &[u8],
@@ -108,7 +109,7 @@ fn hir(atom: &Atom) -> Option<Hir> {
     }
 }
 
-/// Some regexps as one automaton.
+/// Several regexps as one automaton.
 #[derive(Debug)]
 struct Automaton {
     atoms: Vec<AtomId>,
@@ -117,7 +118,7 @@ struct Automaton {
 
 #[derive(Debug)]
 struct AutomatonScratch {
-    /// Made when it is first needed: it takes memory.
+    /// Created on first use, because it takes memory.
     cache: Option<Cache>,
     found: PatternSet,
 }

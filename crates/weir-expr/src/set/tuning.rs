@@ -1,6 +1,6 @@
-//! What adapts to the records that are really seen. None of it changes results, only costs.
+//! Adaptation to the records that are actually seen. It affects only costs, never results.
 //!
-//! It belongs to one thread's scratch: threads read different sources.
+//! It belongs to one thread's scratch, because threads read different sources.
 
 use std::sync::Arc;
 
@@ -9,25 +9,26 @@ use super::gate::Scanners;
 use super::plan::{Atom, AtomKind, Plan};
 use super::together::{Found, Together, TogetherScratch};
 
-/// The indexes of literals, fitted to the messages that this thread sees: once a sample of them has
-/// been taken, and again, ever more rarely, since what is logged changes.
+/// The literal indexes, tuned to the messages that this thread sees: once a sample of them has been
+/// taken, and again at growing intervals, because the content of logs changes.
 #[derive(Debug)]
 pub(super) struct Tuning {
     pub(super) scanners: Scanners,
     sample: Vec<u8>,
-    /// Messages until the next sample is taken.
+    /// Number of messages until the next sample is taken.
     wait: u64,
-    /// How long the wait after that is.
+    /// Number of messages to wait after that.
     next_wait: u64,
-    /// Messages since the last fitting, and those about which a rule asked for more.
+    /// Number of messages since the last tuning, and of those for which a rule demanded the
+    /// on-demand literals.
     messages: u64,
     asked: u64,
 }
 
-/// Bytes of messages that are looked at to fit the index.
+/// Amount of message text sampled for tuning, in bytes.
 const SAMPLE_BYTES: usize = 64 * 1024;
 
-/// Messages between the first fitting and the second; then 16 times as many, and so on.
+/// Number of messages between the first tuning and the second; then 16 times as many, and so on.
 const FIRST_WAIT: u64 = 100_000;
 
 impl Tuning {
@@ -42,13 +43,13 @@ impl Tuning {
         }
     }
 
-    /// A rule asks for literals that are not looked for in every message.
+    /// Counts a demand for literals that are not searched for in every message.
     #[inline]
     pub(super) fn ask(&mut self) {
         self.asked += 1;
     }
 
-    /// Another message.
+    /// Counts a message.
     #[inline]
     pub(super) fn see(&mut self, text: &[u8], plan: &Plan) {
         self.messages += 1;
@@ -74,30 +75,30 @@ impl Tuning {
     }
 }
 
-/// Which regexps are searched for together in one automaton: those without a literal, and those
-/// whose literal stands in so many messages that searching for them one by one costs more.
+/// Chooses which regexps are searched for together in one automaton: those without a literal, and
+/// those whose literal occurs in so many messages that searching for them individually costs more.
 #[derive(Debug)]
 pub(super) struct Groups {
     together: Arc<Together>,
     scratch: TogetherScratch,
-    /// Per atom, whether it was moved into the group.
+    /// For each atom whether it was moved into the group.
     moved: Vec<bool>,
-    /// Per atom, searches since the last look that found nothing.
+    /// For each atom the number of unsuccessful searches since the last check.
     missed: Vec<u32>,
     missed_all: u64,
     messages: u64,
-    /// Messages between two looks.
+    /// Number of messages between two checks.
     interval: u64,
     gave_up: u64,
 }
 
-/// Messages until the group is chosen first; each further look waits 8 times as long.
+/// Number of messages until the group is first chosen; each further check waits 8 times as long.
 const FIRST_LOOK: u64 = 512;
 
-/// Regexps in the group: more of them would make too many states.
+/// Maximum number of regexps in the group: more would result in too many states.
 const MEMBERS_MAX: usize = 400;
 
-/// Searches in vain per message that cost as much as the automaton does.
+/// Number of unsuccessful searches per message that cost as much as the automaton.
 const MISSES_WORTH: u64 = 4;
 
 impl Groups {
@@ -114,13 +115,13 @@ impl Groups {
         }
     }
 
-    /// Whether the atom was moved into the group.
+    /// Returns whether the atom was moved into the group.
     #[inline]
     pub(super) fn has(&self, atom: AtomId) -> bool {
         self.moved[atom as usize]
     }
 
-    /// A search for it found nothing.
+    /// Counts an unsuccessful search for the atom.
     pub(super) fn missed(&mut self, atom: AtomId) {
         self.missed[atom as usize] += 1;
         self.missed_all += 1;
@@ -132,7 +133,7 @@ impl Groups {
         self.gave_up += u64::from(!knows);
     }
 
-    /// Another message; now and then the group is chosen anew.
+    /// Counts a message; from time to time the group is chosen again.
     #[inline]
     pub(super) fn see(&mut self, plan: &Plan) {
         self.messages += 1;

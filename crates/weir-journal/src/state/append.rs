@@ -1,4 +1,4 @@
-//! Taking a batch in: limits, policies, books, entries of every destination.
+//! Appending a batch: limits, policies, books, and the entries of every destination.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ use crate::limits::{
 use crate::spec::{RefusedReason, WhenFull, WritePolicy};
 use crate::{AllRefused, Outcome, Refused};
 
-/// Resolves when the batch is on stable storage; `None` when nobody asked for that.
+/// Resolves when the batch is on stable storage; `None` when the caller did not request that.
 pub(crate) type Durable = Option<oneshot::Receiver<Result<(), RefusedReason>>>;
 
 impl State {
@@ -33,7 +33,7 @@ impl State {
         Ok(self.take_in(batch, policy, now))
     }
 
-    /// Takes all of them in, or none. They are of one stream and follow each other.
+    /// Appends all batches, or none. They are consecutive batches of one stream.
     pub(crate) fn append_all(
         &mut self,
         batches: Vec<Batch>,
@@ -48,7 +48,7 @@ impl State {
         }
     }
 
-    /// Takes in what was admitted.
+    /// Appends a batch that was admitted.
     fn take_in(&mut self, batch: Batch, policy: WritePolicy, now: Duration) -> Durable {
         let batch = Arc::new(batch);
         self.publish(&batch);
@@ -67,8 +67,8 @@ impl State {
         durable
     }
 
-    /// Whether there is room for all of them, which are of one stream; discards for `drop_oldest`
-    /// destinations to make some.
+    /// Checks whether there is room for all batches, which are of one stream; discards for
+    /// `drop_oldest` destinations to make room.
     fn admit(
         &mut self,
         batches: &[Batch],
@@ -108,11 +108,12 @@ impl State {
         self.admit_to_ring(stream, bytes, now)
     }
 
-    /// More waits for every destination than the bound of reading ahead, or than this fraction of
-    /// it. A source that can read again gains nothing by reading on then; while it waits, its data
-    /// stays in the processor's cache and the buffers are used again. It goes on when a destination
-    /// has caught up, or when the ring has not moved for as long as makes the disk worthwhile. A
-    /// destination that discards what is old wants what is new: it never holds a source back.
+    /// Returns whether more bytes than the read-ahead limit, or than this fraction of it, wait for
+    /// every destination. A repeatable source gains nothing by reading on in that case; while it
+    /// waits, its data stays in the processor's cache and the buffers are reused. It continues when
+    /// a destination has caught up, or when the ring has not moved for long enough to make writing
+    /// to disk worthwhile. A destination that discards old batches wants new ones: it never holds a
+    /// source back.
     pub(crate) fn is_ahead_by_one_in(&self, parts: u64) -> bool {
         let is_ahead = |c: &CursorState| {
             let bound = READ_AHEAD_BYTES.max(c.ready_bytes * READ_AHEAD_REQUESTS);
@@ -122,7 +123,7 @@ impl State {
         active.peek().is_some() && active.all(is_ahead)
     }
 
-    /// Bytes that each destination would be charged.
+    /// Returns the bytes that each destination would be charged.
     fn charges(&self, stream: StreamId, batches: &[Batch]) -> Vec<(usize, u64)> {
         let known = self.streams.get(&stream);
         let mut charges: Vec<(usize, u64)> = Vec::new();
@@ -162,7 +163,7 @@ impl State {
         }
     }
 
-    /// Why a destination counts as full though its own buffer is not.
+    /// Returns why a destination counts as full although its own buffer is not.
     fn pressure(&self, index: usize) -> Pressure {
         let batches = self.cursors[index].pending_batches;
         if self.slots.len() >= SLOTS_MAX && batches >= self.batches_share() {
@@ -174,24 +175,24 @@ impl State {
         }
     }
 
-    /// The destination for which most is kept.
+    /// Returns the destination for which the most bytes are kept.
     fn heaviest(&self) -> Option<(usize, &CursorState)> {
         let kept = |(_, c): &(usize, &CursorState)| c.pending_bytes + c.kept_bytes;
         self.cursors.iter().enumerate().max_by_key(kept)
     }
 
-    /// The same, unless it is not configured, and has no policy.
+    /// Like [`Self::heaviest`], but `None` if it is not configured and so has no policy.
     pub(crate) fn retains_most(&self) -> Option<usize> {
         let heaviest = self.heaviest();
         heaviest.filter(|(_, c)| c.is_active() && c.pending_bytes > 0).map(|(index, _)| index)
     }
 
-    /// Its name, for people.
+    /// Returns its name, for messages.
     pub(crate) fn largest_keeper(&self) -> &str {
         self.heaviest().map_or("nobody", |(_, cursor)| &cursor.name)
     }
 
-    /// Discards what is oldest, when the buffer is full, too many batches wait, or the disk that is
+    /// Discards the oldest batches if the buffer is full, too many batches wait, or the disk space
     /// kept for the destination is needed.
     fn make_room(&mut self, index: usize, bytes: u64, pressure: Pressure, now: Duration) {
         let cursor = &self.cursors[index];
@@ -205,7 +206,8 @@ impl State {
         let target = match pressure {
             Pressure::None => return,
             Pressure::Batches => pending - pending.div_ceil(32),
-            // Its space comes back later: only as much as is added, or all would go meanwhile.
+            // Disk space is freed later: discard only as much as is added, or everything would be
+            // discarded in the meantime.
             Pressure::Disk => pending.saturating_sub(bytes),
         };
         self.discard_oldest(index, target, now);
@@ -270,8 +272,8 @@ impl State {
         Err(RefusedReason::RingFull)
     }
 
-    /// Forgets the oldest batches of a full ring that stand on disk already: nothing has to be
-    /// written for it, so nobody has to wait for the disk.
+    /// Drops the oldest batches of a full ring that are on disk already: nothing has to be written
+    /// for this, so no one has to wait for the disk.
     fn forget_placed(&mut self) {
         let target = self.ring_target();
         while self.ring_bytes > target
@@ -291,40 +293,40 @@ impl State {
         }
     }
 
-    /// Something in memory was appended so lately that a destination may still take it from there.
-    /// What waits on disk alone is no reason to hold a source back.
+    /// Returns whether something in memory was appended so recently that a destination may still
+    /// take it from there. Batches that wait only on disk are no reason to hold a source back.
     fn ring_may_move(&mut self, now: Duration) -> bool {
         !self.is_starving() && self.spill_due_at().is_some_and(|at| now < at)
     }
 
-    /// Whether a full ring should go to disk: another destination would starve, or the slowest
-    /// has kept the ring full for a while. Otherwise the source simply waits: its file is the
-    /// better buffer.
+    /// Returns whether a full ring should be written to disk: another destination would starve, or
+    /// the slowest has kept the ring full for a while. Otherwise the source simply waits: its file
+    /// is the better buffer.
     pub(crate) fn spill_is_due(&mut self, now: Duration) -> bool {
         self.is_starving() || self.spill_due_at().is_some_and(|at| now >= at)
     }
 
-    /// One destination has nothing to do while another has.
+    /// Returns whether one destination has nothing to do while another has.
     pub(crate) fn is_starving(&self) -> bool {
         let active = || self.cursors.iter().filter(|c| c.is_active());
         active().any(|c| c.waiting_bytes == 0) && active().any(|c| c.waiting_bytes > 0)
     }
 
-    /// When the slowest destination has kept the ring full for long enough.
+    /// Returns when the slowest destination will have kept the ring full for long enough.
     pub(crate) fn spill_due_at(&mut self) -> Option<Duration> {
         let in_memory = |(_, slot): &(&u64, &Slot)| slot.batch.is_some();
         let (first, _) = self.slots.range(self.spill_from..).find(in_memory)?;
         self.spill_from = *first;
-        // What is being written now may stay in memory, and is looked at again.
+        // A batch that is being written may stay in memory, and is considered again later.
         let may_go = |(_, slot): &(&u64, &Slot)| slot.batch.is_some() && !slot.writing;
         let (_, slot) = self.slots.range(self.spill_from..).find(may_go)?;
-        // What is on disk already need not be written, only forgotten: no reason to wait.
+        // A batch that is already on disk only has to be dropped, not written: no reason to wait.
         let wait = if slot.location.is_some() { Duration::ZERO } else { self.config.spill_after };
         Some(slot.appended_at + wait)
     }
 
-    /// The ring is full and the disk cannot take it: destinations that may discard make room, in
-    /// memory or on the disk, a step at a time.
+    /// Makes room when the ring is full and the disk cannot take it: destinations that may discard
+    /// do so, in memory or on disk, one step at a time.
     fn discard_for_ring(&mut self, bytes: u64, now: Duration) -> bool {
         for index in 0..self.cursors.len() {
             let cursor = &self.cursors[index];
@@ -336,13 +338,13 @@ impl State {
         self.ring_bytes + bytes <= self.config.ring_bytes
     }
 
-    /// Discards the oldest waiting batches of the heaviest stream until at most `target` bytes
-    /// wait for the destination (or nothing more can be discarded).
+    /// Discards the oldest waiting batches of the heaviest stream until at most `target` bytes wait
+    /// for the destination (or nothing more can be discarded).
     fn discard_oldest(&mut self, index: usize, target: u64, now: Duration) {
         if self.cursors[index].pending_bytes <= target {
             return;
         }
-        // Of those that weigh the same, the one that waits for longest.
+        // Among equally heavy streams, the one that has waited longest.
         let weigh = |state: &Self, stream: StreamId| {
             let cs = state.place(index, stream)?;
             let oldest = cs.entries.get(cs.next)?.seq;
@@ -354,7 +356,7 @@ impl State {
         while self.cursors[index].pending_bytes > target
             && let Some((waiting_bytes, _, stream)) = heaviest.pop()
         {
-            // Down to half of what it has, then look again which one is the heaviest.
+            // Down to half of what it has, then determine the heaviest stream again.
             self.discard_from(index, stream, target, waiting_bytes / 2, now);
             heaviest.extend(weigh(self, stream));
         }
@@ -394,8 +396,8 @@ impl State {
         self.subscribers.retain(|s| s.upgrade().is_some_and(|s| s.push(seq, batch)));
     }
 
-    /// Destinations that have not heard of the stream begin with what is appended now; those that
-    /// are not configured stay where they are. Returns where those begin that are done.
+    /// Makes destinations that do not know the stream start with what is appended now; unconfigured
+    /// ones keep their position. Returns the position of the destinations that are done.
     fn begin_append(&mut self, stream: StreamId, now: Duration) -> Arc<CommitTail> {
         let known = self.streams.entry(stream).or_default();
         let (done, tail) = (known.done().clone(), known.tail.clone());
@@ -418,8 +420,8 @@ impl State {
         stream.group = header.group;
         stream.is_unrepeatable = !header.repeatable;
         let is_begun = stream.note_epoch(header.base(), &tail);
-        // That is stated before another frame is written: of one that holds what the source reads
-        // instead, a later start must not learn alone.
+        // This is stated before another frame is written: a later start must not find a frame with
+        // what the source reads instead without that statement.
         self.gave_up_frames |= is_begun && stream.give_up();
         stream.tail = tail.clone();
         self.sources.entry(header.source).or_default();
@@ -481,9 +483,9 @@ impl State {
         durable_rx
     }
 
-    /// A batch that every destination has already: either it is not routed anywhere, or its source
-    /// appends it again because it was not told that it is safe. Then it is as safe as the last
-    /// batch of its stream that is still waiting for the disk.
+    /// Handles a batch that every destination already has: either it is not routed anywhere, or its
+    /// source appends it again because it was not told that it is safe. It is then as safe as the
+    /// last batch of its stream that is still waiting for the disk.
     fn wait_for_earlier(&mut self, stream: StreamId) -> Durable {
         let seq = self.unsafe_before(stream, u64::MAX)?;
         let (tickets, durable_rx) = ticket();
@@ -499,9 +501,9 @@ impl State {
         self.durable_since.get_or_insert(now);
     }
 
-    /// Sees to it that what the stream has in the journal is on stable storage. What destinations
-    /// alone hold is theirs to make durable: they are asked to do it soon, and whoever waits for
-    /// the stream waits for that.
+    /// Ensures that what the stream has in the journal reaches stable storage. What only
+    /// destinations hold is theirs to make durable: they are asked to do it soon, and whoever waits
+    /// for the stream waits for that.
     pub(crate) fn persist_stream(&mut self, stream: StreamId, now: Duration) {
         let joined = |e: &&Entry| e.status == Status::Held && e.is_joined;
         let entries = || self.places(stream).flat_map(|(_, cs)| &cs.entries);
@@ -547,8 +549,8 @@ impl State {
         }
     }
 
-    /// Enters the batch into one destination's books, which gets `rows` of it; true when that
-    /// destination must deliver any of them. One that is done begins at `begin`.
+    /// Adds the batch, `rows` of which are for it, to one destination's books; returns true if that
+    /// destination must deliver any of them. A destination that is done starts at `begin`.
     fn enter(
         &mut self,
         (index, rows): (usize, u64),
@@ -616,7 +618,7 @@ impl State {
         self.note_waiting(index, bytes, now);
     }
 
-    /// Wakes the reader when that changes what it waits for.
+    /// Wakes the reader if that changes what it waits for.
     fn note_waiting(&mut self, index: usize, bytes: u64, now: Duration) {
         let cursor = &mut self.cursors[index];
         let before = cursor.waiting_bytes;
@@ -630,7 +632,7 @@ impl State {
         }
     }
 
-    /// Appends to the stream's last batch instead of making a new slot, when both are small and
+    /// Appends to the stream's last batch instead of creating a new slot, if both are small and
     /// that one is still waiting for every destination.
     fn merge_into_last(&mut self, batch: &Batch, tail: &Arc<CommitTail>, now: Duration) -> bool {
         let stream = batch.header().stream;
@@ -664,8 +666,8 @@ impl State {
         true
     }
 
-    /// The slot of the stream's last batch, when it waits untouched and whole for every destination
-    /// that it is routed to.
+    /// Returns the slot of the stream's last batch, if it is waiting, not taken and complete, for
+    /// every destination that it is routed to.
     fn mergeable_seq(&self, stream: StreamId) -> Option<u64> {
         let last = |cs: &CursorStream| cs.entries.back().map(|entry| entry.seq);
         let seq = self.places(stream).filter_map(|(_, cs)| last(cs)).max()?;
@@ -700,7 +702,7 @@ impl State {
         let before = cs.entries.back().map_or(0, |entry| entry.routed);
         let behind = |at| routed_from(merged, index, merged.records_up_to(at));
         let up_to = |at| through + routed.saturating_sub(before + behind(at));
-        // Where the entry has ended until now is within it from now on.
+        // The previous end of the entry is inside it from now on.
         let inside = self.furthest_within(stream, seen..tail.end, up_to);
         let Some((cursor, cs)) = self.reader(index, stream) else { return };
         let Some(entry) = cs.entries.back_mut() else { return };
@@ -721,19 +723,19 @@ impl State {
     }
 }
 
-/// What counts a destination as full beside its own buffer: the one that is most to blame for it,
-/// so that no other is refused.
+/// Why a destination counts as full although its own buffer is not: it is the one most responsible
+/// for the shortage, so that no other is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pressure {
     None,
     /// Too many batches wait.
     Batches,
-    /// The journal's limit of disk is nearly used up.
+    /// The journal's disk limit is nearly reached.
     Disk,
 }
 
-/// Bytes that a destination is charged for `rows` records of a batch: its part of the frame, and
-/// what they cost at least while they wait.
+/// Returns the bytes that a destination is charged for `rows` records of a batch: its share of the
+/// frame, and at least what they cost while they wait.
 pub(crate) fn charge(batch: &Batch, rows: u64) -> u64 {
     charge_of(batch.frame_bytes() as u64, rows, batch.record_count() as u64)
 }
@@ -743,7 +745,7 @@ pub(crate) fn charge_of(frame_bytes: u64, rows: u64, all_rows: u64) -> u64 {
     (frame_bytes * rows / all_rows.max(1)).max(ENTRY_BYTES_MIN)
 }
 
-/// Records routed to the destination from `first_record` on.
+/// Returns the number of records routed to the destination from `first_record` on.
 pub(crate) fn routed_from(batch: &Batch, cursor: usize, first_record: usize) -> u64 {
     if first_record == 0 {
         return batch.routed_count(cursor);

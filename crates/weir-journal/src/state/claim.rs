@@ -1,9 +1,9 @@
-//! After a restart: where sources go on, and which recovered frames are still wanted.
+//! After a restart: where sources resume, and which recovered frames are still needed.
 //!
-//! A source that can repeat itself reads again from the lowest position that any destination
-//! still needs and that the disk does not cover; frames behind that place would come twice, so
-//! they are dropped. Frames of streams that nobody opens any more are all that is left of them,
-//! and are delivered.
+//! A repeatable source reads again from the lowest position that any destination still needs and
+//! that the disk does not cover; frames after that position would be delivered twice, so they are
+//! dropped. Frames of streams that are no longer opened are all that is left of them, and are
+//! delivered.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,27 +28,27 @@ pub(crate) struct RecoveredFrame {
     /// The source can read these records again.
     pub(crate) repeatable: bool,
     pub(crate) tail: Arc<CommitTail>,
-    /// Cursors of destinations that were not configured when it was written.
+    /// Cursors of the destinations that were not configured when it was written.
     pub(crate) absent: Arc<[usize]>,
-    /// Records in it.
+    /// Number of records in it.
     pub(crate) records: u64,
-    /// Records routed to each cursor (cursors without any are left out).
+    /// Number of records routed to each cursor (cursors without any are left out).
     pub(crate) routed: Vec<(usize, u64)>,
     /// Positions of those records, loaded only where part of the frame may be skipped.
     pub(crate) positions: Vec<(usize, Vec<Position>)>,
-    /// It is not there any more, and all that is known of it is what the index of its segment says:
-    /// the reason under which its records are discarded if nobody reads them again.
+    /// The frame is missing, and only its entry in the segment's index is known: the reason under
+    /// which its records are discarded if no source reads them again.
     pub(crate) missing: Option<DiscardReason>,
 }
 
 impl RecoveredFrame {
-    /// Its source can read it again for a destination that was not configured when it was written,
-    /// and would have got its share of it.
+    /// Returns whether its source can read it again for a destination that was not configured when
+    /// it was written, and would have received its share of it.
     fn was_missed_by(&self, cursor: usize) -> bool {
         self.repeatable && self.absent.contains(&cursor)
     }
 
-    /// It waits for so many destinations.
+    /// Creates the slot for it, needed by `holders` destinations.
     fn slot(&self, stream: StreamId, holders: u32, now: Duration) -> Slot {
         Slot {
             batch: None,
@@ -69,7 +69,7 @@ impl RecoveredFrame {
         }
     }
 
-    /// Records for that cursor behind `position`.
+    /// Returns the number of records for that cursor after `position`.
     fn routed_after(&self, cursor: usize, position: Position) -> u64 {
         if position >= self.tail.end {
             return 0;
@@ -83,8 +83,8 @@ impl RecoveredFrame {
 }
 
 impl State {
-    /// Where the source of a stream goes on; `None` when nothing is known of the stream, or when
-    /// a damaged log may have forgotten how far one of its destinations was.
+    /// Returns where the source of a stream resumes; `None` when nothing is known about the stream,
+    /// or when a damaged log may have lost the position of one of its destinations.
     fn resume_tail(&self, stream: StreamId, frames: &[RecoveredFrame]) -> Option<Arc<CommitTail>> {
         let known = self.streams.get(&stream)?;
         let may_have_forgotten = |(index, c): (usize, &CursorState)| {
@@ -98,14 +98,14 @@ impl State {
         if let Some(lowest) = self.lowest(stream, frames, content) {
             return Some(self.mark_at(stream, frames, content, lowest));
         }
-        // Only destinations that are no longer configured know it: go on where they stopped.
+        // Only destinations that are no longer configured know it: continue where they stopped.
         let idle = self.absent.iter().filter_map(|index| known.committed(*index)).max()?;
         Some(self.mark_at(stream, frames, content, idle))
     }
 
-    /// The lowest place over the active destinations up to which each has what it needs, or finds
-    /// it in frames. Of those only the ones up to that place are used, so that it may be lower than
-    /// what one destination alone would need.
+    /// Returns the lowest position, over the active destinations, up to which each has what it
+    /// needs or finds it in frames. Only frames up to that position are used, so it may be lower
+    /// than what a single destination would need.
     fn lowest(
         &self,
         stream: StreamId,
@@ -130,7 +130,8 @@ impl State {
         }
     }
 
-    /// The last place up to there from which the source can go on: where a state of it is known.
+    /// Returns the last position up to `at` from which the source can resume, which means that its
+    /// state there is known.
     fn mark_at(
         &self,
         stream: StreamId,
@@ -151,20 +152,20 @@ impl State {
         best.cloned().unwrap_or_else(|| Arc::new(begin()))
     }
 
-    /// The furthest place that anything knows, with what belongs to it.
+    /// Returns the furthest known position, with the state and book that belong to it.
     fn furthest(&self, stream: StreamId, frames: &[RecoveredFrame]) -> Option<Arc<CommitTail>> {
         let stated = self.streams.get(&stream).map(|known| &known.furthest);
         let last = frames.iter().map(|frame| &frame.tail);
         last.chain(stated).max_by_key(|tail| tail.end).cloned()
     }
 
-    /// The furthest place that the cursor log states: what destinations are owed up to there stands
-    /// in it, and those are there that are done.
+    /// Returns the furthest position in the cursor log: the log states what destinations are owed
+    /// up to there, and the destinations that are done are there.
     fn stated(&self, stream: StreamId) -> Arc<CommitTail> {
         self.streams.get(&stream).map(|known| known.furthest.clone()).unwrap_or_default()
     }
 
-    /// Latest epoch of the stream that anything has heard of.
+    /// Returns the latest known epoch of the stream.
     fn last_epoch(&self, stream: StreamId, frames: &[RecoveredFrame]) -> u32 {
         let seen = self.places(stream).map(|(_, cs)| cs.seen().epoch);
         let stored = frames.iter().map(|frame| frame.tail.end.epoch);
@@ -218,7 +219,7 @@ impl State {
         if stream.furthest.end == Position::default() {
             stream.furthest = resume.clone();
         }
-        // Nothing is appended yet: destinations that are done stand at the furthest place.
+        // Nothing is appended yet: destinations that are done are at the furthest position.
         stream.tail = stream.furthest.clone();
         self.sources.entry(spec.source).or_default();
         if !is_known {
@@ -238,17 +239,17 @@ impl State {
         ResumePoint { last_epoch, ..ResumePoint::at(&resume, is_found) }
     }
 
-    /// Destinations of earlier runs begin with the first frame of a stream of which the log knows
-    /// nothing: the machine stopped before that was written.
+    /// Makes destinations of earlier runs start with the first frame of a stream that the log does
+    /// not know: the machine stopped before that was written.
     fn begin_old_destinations(&mut self, stream: StreamId, at: &Arc<CommitTail>, now: Duration) {
         let is_old = |c: &CursorState| c.is_active() && !c.fresh;
         let old: Vec<bool> = self.cursors.iter().map(is_old).collect();
         self.introduce(stream, now, |index| old[index].then(|| at.clone()));
     }
 
-    /// A destination of which the log does not know how far it was, while frames on disk are routed
-    /// to it, begins with these, also while it is not configured. That is persisted before another
-    /// one's progress: else it would look as if it had begun where that one is.
+    /// Makes a destination whose position is missing from the log, while frames on disk are routed
+    /// to it, start with these, even if it is not configured. That is persisted before the progress
+    /// of another destination: otherwise it would seem to have started where that one is.
     fn begin_where_frames_wait(
         &mut self,
         stream: StreamId,
@@ -262,17 +263,17 @@ impl State {
         self.introduce(stream, now, |index| routed.contains(&index).then(|| begin.clone()));
     }
 
-    /// A destination that has never heard of the stream starts where its source goes on.
+    /// Makes a destination that does not know the stream start where its source resumes.
     fn begin_where_unknown(&mut self, stream: StreamId, at: &Arc<CommitTail>, now: Duration) {
         let absent = self.absent.clone();
         self.introduce(stream, now, |index| (!absent.contains(&index)).then(|| at.clone()));
     }
 
-    /// Releases what nobody claimed.
+    /// Releases the frames that no source has claimed.
     pub(crate) fn release_unclaimed(&mut self, now: Duration) {
         self.sources_are_open = true;
         self.release_without_frames(now);
-        // In an order that does not go by a map's: what is delivered first is the same every time.
+        // Sorted, because the iteration order of a map varies: the delivery order must not.
         let mut unclaimed: Vec<_> = std::mem::take(&mut self.recovered).into_iter().collect();
         unclaimed.sort_unstable_by_key(|(stream, _)| *stream);
         for (stream, frames) in unclaimed {
@@ -283,8 +284,8 @@ impl State {
                 state.source = Some(frame.source);
                 state.group = frame.group;
                 state.is_unrepeatable |= !frame.repeatable;
-                // Its source may have closed it already. Until every destination has all of the
-                // frames before it, it would look finished to the first one, and once it is
+                // Its source may have closed it already. Before every destination has all of the
+                // frames, the stream would look finished to the first one, and once it is
                 // forgotten, its frames count as dead.
                 state.closed = false;
             }
@@ -300,8 +301,8 @@ impl State {
         }
     }
 
-    /// Streams that nobody opened, of which no frame is left, and whose sources cannot read them
-    /// again: what destinations are owed of them never comes.
+    /// Releases streams that were not opened, have no frames left, and cannot be read again by
+    /// their sources: what destinations are owed of them is lost.
     fn release_without_frames(&mut self, now: Duration) {
         let is_lost = |(stream, known): &(&StreamId, &StreamState)| {
             let is_owed = || known.places.iter().any(|(_, cs)| cs.debt.rows > 0);
@@ -314,8 +315,8 @@ impl State {
         }
     }
 
-    /// Bytes that destinations missed while they were not configured, and that nobody can read
-    /// again for them: whether rows of them would have been theirs is not known.
+    /// Counts bytes that destinations missed while they were not configured, and that no source can
+    /// read again for them: how many rows of them were theirs is unknown.
     fn count_missed(&mut self, stream: StreamId, frames: &[RecoveredFrame]) {
         let Some(last) = self.furthest(stream, frames).map(|tail| tail.end) else { return };
         let Some(known) = self.streams.get(&stream) else { return };
@@ -334,9 +335,10 @@ impl State {
         }
     }
 
-    /// Makes slots of recovered frames, those up to `keep_up_to` if given; the rest are dead. What
-    /// destinations are owed and do not find in them is counted as lost, where nobody reads it
-    /// again: up to `stated` by the cursor log, behind it by the indexes of segments.
+    /// Creates slots for recovered frames, only up to `keep_up_to` if given; the rest are dead.
+    /// What destinations are owed and do not find in them is counted as lost, unless it is read
+    /// again: up to `stated` according to the cursor log, after it according to the indexes of
+    /// segments.
     fn admit_recovered(
         &mut self,
         stream: StreamId,
@@ -398,9 +400,9 @@ impl State {
         self.mark_dirty(stream, now);
     }
 
-    /// A frame is missing that nobody reads again. Up to the furthest place that the cursor log
-    /// states, its records are part of what destinations are owed: only those behind are counted
-    /// here, as the index of the segment states them.
+    /// Counts a missing frame that no source reads again. Up to the furthest position in the cursor
+    /// log, its records are part of what destinations are owed: only those after it are counted
+    /// here, from the index of the segment.
     fn lose_frame(
         &mut self,
         stream: StreamId,
@@ -422,8 +424,8 @@ impl State {
         }
     }
 
-    /// The stream's content was replaced: what destinations are owed of epochs before that of
-    /// `begin` is lost.
+    /// Counts as lost what destinations are owed from epochs before that of `begin`, because the
+    /// stream's content was replaced.
     fn lose_older(&mut self, stream: StreamId, begin: &Arc<CommitTail>, now: Duration) {
         let part = |debt: &Debt| debt.before(begin.end.epoch);
         if self.places(stream).any(|(_, cs)| part(&cs.debt) > 0) {
@@ -431,8 +433,9 @@ impl State {
         }
     }
 
-    /// Up to where a destination has the stream while what was recovered is admitted: one that is
-    /// done has it up to `stated`, as the log says, whatever others have lost meanwhile.
+    /// Returns up to where a destination has the stream while recovered frames are admitted: one
+    /// that is done has it up to `stated`, as the log says, whatever others have lost in the
+    /// meantime.
     fn seen_from(
         &self,
         index: usize,
@@ -458,7 +461,7 @@ impl State {
             let is_missed = cursor.is_active() && frame.was_missed_by(index);
             let seen = self.seen_from(index, stream, stated).unwrap_or_default();
             let routed = frame.routed_after(index, seen);
-            // What it missed does not move it on: a later frame may hold the same records for it.
+            // What it missed does not advance it: a later frame may hold the same records for it.
             if cursor.dropped || is_missed || routed == 0 {
                 continue;
             }
@@ -475,7 +478,7 @@ impl State {
             let up_to = |at| through - routed.min(frame.routed_after(index, at));
             let inside = self.furthest_within(stream, between(seen, frame.tail.end), up_to);
             if is_kept {
-                // Kept for the day when the destination comes back or is dropped.
+                // Kept until the destination comes back or is dropped.
                 let places = inside.into_iter().chain([(frame.tail.end, through)]);
                 self.keep_frame(index, stream, (seq, routed), places, charge);
                 continue;
@@ -503,8 +506,8 @@ impl State {
         self.slots.insert(seq, frame.slot(stream, holders, now));
     }
 
-    /// A destination that is not configured keeps the rows of a frame, which ends at the last of
-    /// `places`.
+    /// Keeps the rows of a frame, which ends at the last of `places`, for a destination that is not
+    /// configured.
     fn keep_frame(
         &mut self,
         index: usize,
@@ -536,21 +539,21 @@ impl ResumePoint {
     }
 }
 
-/// Where a stream begins of which the log knows nothing: where its source says, or with the first
-/// frame of it that is on disk.
+/// Returns where a stream starts that the log does not know: where its source says, or with its
+/// first frame on disk.
 fn begin_of_unknown(spec: &StreamSpec<'_>, frames: &[RecoveredFrame]) -> Arc<CommitTail> {
     let start = CommitTail { end: spec.start, state: spec.state.into(), book: spec.book };
     let first = frames.first().filter(|f| f.base < spec.start);
     Arc::new(first.map_or(start, |f| CommitTail::at(f.base)))
 }
 
-/// What a source can still read of a stream: its latest epoch, from its beginning on. What was
-/// appended in earlier epochs is gone but for the frames on disk.
+/// What a source can still read of a stream: its latest epoch, from its start. What was appended in
+/// earlier epochs is gone, except for the frames on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Content {
     epoch: u32,
     begin: Position,
-    /// The log says so, and knows of no later epoch.
+    /// The log states it, and knows no later epoch.
     is_stated: bool,
 }
 
@@ -559,8 +562,8 @@ impl Content {
         if known.is_unrepeatable {
             return Self::default();
         }
-        // Where an epoch began, with which counts, only the log says. Frames alone are no place to
-        // go on from: their rows are read again, if they still can be.
+        // Only the log knows where an epoch started, and with which counts. A source cannot resume
+        // from frames alone: their rows are read again, if that is still possible.
         let has_begin = |epoch: &u32| known.begin_of(*epoch).is_some();
         let epochs = frames.iter().map(|frame| frame.tail.end.epoch).filter(has_begin);
         let epoch = epochs.chain([known.furthest.end.epoch]).max().unwrap_or_default();
@@ -568,9 +571,9 @@ impl Content {
         Self { epoch, begin: begin.unwrap_or(Position::new(epoch, 0)), is_stated: true }
     }
 
-    /// The last place that is reached from `committed` by frames that follow each other without a
-    /// hole, or one that is out of use. Nothing fills a hole before a frame that its source cannot
-    /// repeat or that is of an earlier epoch, so it is no hole.
+    /// Returns the last position reached from `committed` by consecutive frames, up to the first
+    /// gap or unusable frame. Before a frame that its source cannot repeat, or that is of an
+    /// earlier epoch, nothing can fill a gap, so it is not treated as one.
     fn covered_up_to(
         self,
         committed: Position,

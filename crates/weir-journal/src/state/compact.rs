@@ -1,16 +1,17 @@
-//! Compaction: which frames on disk are rewritten to the records that some destination still needs.
+//! Compaction: which frames on disk are rewritten with only the records that are still needed.
 //!
-//! A frame stays until its last record is settled, so a destination that is stuck with one record in
-//! five hundred would keep all of them. Frames of closed segments that are mostly of no use are
-//! written anew, at the end, with what is still needed; then the old ones are dead like any other.
+//! A frame stays until its last record is settled, so a destination that is stuck and needs one
+//! record in five hundred would keep all of them. Frames of closed segments that are mostly useless
+//! are rewritten, at the end, with what is still needed; the old ones are then dead like any other.
 //!
 //! Invariants:
-//! - Base and end, book and state of a frame stay; of its records those stay that stand in an entry
-//!   of some destination, settled or not: what is not committed comes again after a crash.
-//! - The old frame is dead only once the new one is on stable storage, and its space is given back
-//!   only once the positions are too that made records of it useless. In between both are there; the
-//!   old one stands first, and has all that the new one has.
-//! - A frame is rewritten again only when it has lost records since, so that compaction ends.
+//! - Base and end, book and state of a frame stay. Of its records those stay that are part of an
+//!   entry of some destination, settled or not: what is not committed is sent again after a crash.
+//! - The old frame is dead only once the new one is on stable storage, and its space is freed only
+//!   once the positions that made some of its records useless are durable too. Until then both
+//!   exist; the old one comes first, and contains everything that the new one does.
+//! - A frame is rewritten again only if more of its records have become useless, so compaction
+//!   terminates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -21,17 +22,17 @@ use super::append::charge_of;
 use super::{CommitTail, CursorStream, Location, State};
 use crate::limits::{COMPACT_COMMITS, GROUP_BYTES};
 
-/// A frame to write anew.
+/// A frame to rewrite.
 #[derive(Debug)]
 pub(crate) struct Move {
     pub(crate) seq: u64,
     pub(crate) from: Location,
-    /// The destinations that may still need records of it.
+    /// The destinations that may still need some of its records.
     pub(crate) cursors: Vec<usize>,
 }
 
 impl State {
-    /// Frames to write anew now, at most about a mebibyte of them; when to look again otherwise.
+    /// Returns frames to rewrite now, at most about one MiB of them; otherwise when to check again.
     pub(super) fn take_moves(&mut self, now: Duration) -> Result<Vec<Move>, Option<Duration>> {
         if self.moves.is_empty() {
             if !self.is_mostly_useless() || self.moved_bytes > 0 {
@@ -57,14 +58,15 @@ impl State {
             moves.push(Move { seq, from, cursors });
         }
         if moves.is_empty() {
-            // Those before are flushed now.
+            // The previous ones are flushed now.
             self.sync_wanted = true;
             return Err(Some(now));
         }
         Ok(moves)
     }
 
-    /// Segments take more than twice what destinations are charged, and two segments.
+    /// Returns whether segments take more than twice what destinations are charged, plus two
+    /// segments.
     fn is_mostly_useless(&self) -> bool {
         if self.segments.len() <= 2 {
             return false;
@@ -90,7 +92,7 @@ impl State {
             *bytes += charge_of(u64::from(at.len), rows, slot.records).min(u64::from(at.len));
             frames.push(*seq);
         }
-        // The most useless first, a segment's worth at a time: until their space is given back, both
+        // The most useless first, one segment's worth at a time: until their space is freed, both
         // copies take some.
         let held = |id: &u64| self.segments.get(id).map_or(0, |s| s.len - s.dead.punched_bytes());
         let is_useless = |(id, (bytes, _)): &(u64, (u64, Vec<u64>))| 2 * bytes <= held(id);
@@ -107,7 +109,8 @@ impl State {
         }
     }
 
-    /// Records of each batch that stand in entries, counted for each destination.
+    /// Returns the number of records of each batch that are part of entries, summed over the
+    /// destinations.
     fn claims(&self) -> HashMap<u64, u64> {
         let mut claims: HashMap<u64, u64> = HashMap::new();
         let places = self.streams.values().flat_map(|known| known.places.iter());
@@ -119,7 +122,8 @@ impl State {
         claims
     }
 
-    /// Destinations that have the batch in an entry, or keep it while they are not configured.
+    /// Returns the destinations that have the batch in an entry, or keep it while they are not
+    /// configured.
     fn cursors_with(&self, seq: u64) -> Vec<usize> {
         let Some(slot) = self.slots.get(&seq) else { return Vec::new() };
         let listed = self.places(slot.stream);
@@ -132,7 +136,7 @@ impl State {
         listed.filter_map(has).chain(self.absent.iter().copied().filter(keeps)).collect()
     }
 
-    /// The frame was written anew and stands on disk, but not yet for certain.
+    /// Records that the frame was rewritten, but not yet flushed.
     pub(crate) fn move_placed(&mut self, batch: &Batch, to: Location) {
         self.add_frame(batch, to, CommitTail::of(batch));
         self.note_frame(batch.header().stream, to);
@@ -140,7 +144,7 @@ impl State {
         self.moved_bytes += u64::from(to.len);
     }
 
-    /// Space was given back.
+    /// Records that space was freed.
     pub(crate) fn note_reclaimed(&mut self) {
         if self.moves.is_empty() {
             self.moved_bytes = 0;
@@ -148,7 +152,7 @@ impl State {
         self.note_disk_use();
     }
 
-    /// The frame that was written anew, with so many records, is on stable storage.
+    /// Records that the rewritten frame, with this many records, is on stable storage.
     pub(crate) fn moved(&mut self, seq: u64, from: Location, to: Location, records: u64) {
         let slot = self.slots.get_mut(&seq).filter(|slot| slot.location == Some(from));
         let Some(slot) = slot else { return self.dead.push(to) };

@@ -1,7 +1,7 @@
-//! Space in a segment that dead frames hold, and how much of it was given back.
+//! Space in a segment that is taken by dead frames, and how much of it was freed.
 //!
-//! Invariants: ranges neither overlap nor touch (neighbours are merged); a range is punched as a
-//! whole or not yet.
+//! Invariants: ranges neither overlap nor touch (adjacent ones are merged); a range is either
+//! punched completely or not yet.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) struct DeadRanges {
 }
 
 impl DeadRanges {
-    /// Adds a dead frame. Returns the range to punch, once enough lies together.
+    /// Adds a dead frame. Returns the range to punch, if enough adjacent space is dead.
     pub(crate) fn add(&mut self, offset: u64, len: u64) -> Option<(u64, u64)> {
         let (mut start, mut total, mut punched) = (offset, len, 0);
         if let Some((&before, &(before_len, before_punched))) =
@@ -34,13 +34,13 @@ impl DeadRanges {
         (total - punched >= PUNCH_BYTES_MIN).then_some((start, total))
     }
 
-    /// All ranges that are worth punching and are not yet.
+    /// Returns all ranges that are worth punching and not punched yet.
     pub(crate) fn ready(&self) -> Vec<(u64, u64)> {
         let is_ready = |(_, (len, punched)): &(&u64, &(u64, u64))| len - punched >= PUNCH_BYTES_MIN;
         self.ranges.iter().filter(is_ready).map(|(start, (len, _))| (*start, *len)).collect()
     }
 
-    /// The range was punched.
+    /// Records that the range was punched.
     pub(crate) fn punched(&mut self, start: u64) {
         if let Some((len, punched)) = self.ranges.get_mut(&start) {
             self.punched += *len - *punched;
@@ -48,7 +48,7 @@ impl DeadRanges {
         }
     }
 
-    /// Bytes given back.
+    /// Returns the number of bytes freed.
     pub(crate) fn punched_bytes(&self) -> u64 {
         self.punched
     }
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(dead.add(step, step), Some((0, 4 * step)));
         dead.punched(0);
         assert_eq!(dead.punched_bytes(), 4 * step);
-        assert_eq!(dead.add(4 * step, step), None, "only a quarter of it is new");
+        assert_eq!(dead.add(4 * step, step), None, "only a quarter of the range is new");
         assert_eq!(dead.add(5 * step, 3 * step), Some((0, 8 * step)));
         dead.punched(0);
         assert_eq!(dead.punched_bytes(), 8 * step);

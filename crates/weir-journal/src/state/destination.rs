@@ -1,7 +1,7 @@
-//! One required destination: what waits for it, what it is charged, and its book.
+//! A required destination: what waits for it, what it is charged, and its book.
 //!
 //! Invariants: `pending_bytes` is what is charged for its entries that are neither settled nor
-//! held, over all streams; of that `taken_bytes` is taken; `waiting_bytes` is the rest.
+//! held, over all streams; `taken_bytes` of that are taken; `waiting_bytes` is the rest.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,52 +14,49 @@ use weir_model::{CursorBook, DiscardReason, StreamId};
 use super::State;
 use crate::spec::{CursorSpec, WhenFull};
 
-/// One required destination.
+/// A required destination.
 #[derive(Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, all combinations occur"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct CursorState {
     pub(crate) name: String,
-    /// Distinguishes destinations that had the same slot one after the other; grows with each.
+    /// Distinguishes successive destinations in the same slot; increases with each.
     pub(crate) id: u64,
     pub(crate) spec: Option<CursorSpec>,
     pub(crate) dropped: bool,
-    /// First seen in this run.
+    /// Seen for the first time in this run.
     pub(crate) fresh: bool,
-    /// Streams with waiting batches, in the order of their turns.
+    /// Streams with waiting batches, in order of their turns.
     pub(crate) turns: VecDeque<StreamId>,
     pub(crate) waiting_bytes: u64,
     pub(crate) pending_bytes: u64,
-    /// Batches not settled.
+    /// Number of batches that are not settled.
     pub(crate) pending_batches: u64,
     pub(crate) taken_bytes: u64,
     pub(crate) in_flight: u64,
     pub(crate) taken: u64,
     /// Counts of everything, as of now.
     pub(crate) total: CursorBook,
-    /// Counts of what is committed, over all streams: persisted with the positions.
+    /// Counts of what is committed, over all streams; persisted with the positions.
     pub(crate) committed_book: CursorBook,
     /// `committed_book` has changed since it was last written.
     pub(crate) is_book_dirty: bool,
     pub(crate) waiting_since: Duration,
     pub(crate) notify: Arc<Notify>,
     pub(crate) ready_bytes: u64,
-    /// `take` found nothing it may take; wait for an acknowledgement or another stream.
+    /// `take` found nothing that it may take; wait for an acknowledgement or another stream.
     pub(crate) starved: bool,
     pub(crate) blocking: bool,
     /// Size of the largest batch that was refused because the whole buffer is full; 0 = none.
     pub(crate) buffer_wanted: u64,
     /// A batch was refused because too many wait.
     pub(crate) batches_wanted: bool,
-    /// A batch was refused because most of the journal's disk is kept for this destination.
+    /// A batch was refused because most of the journal's disk space is kept for this destination.
     pub(crate) disk_wanted: bool,
-    /// Streams that were refused because they hold more than their share, and for how much.
+    /// Streams that were refused because they hold more than their share, with the size needed.
     pub(crate) over_share: Vec<(StreamId, u64)>,
-    /// Something that it holds cannot be read again any more: it should make that durable soon.
+    /// Something that it holds can no longer be read again: it should make that durable soon.
     pub(crate) settle_wanted: bool,
-    /// Slots that an inactive destination still needs, with its records in them.
+    /// Slots that an inactive destination still needs, with the number of its records in them.
     pub(crate) held: Vec<(u64, u64)>,
     /// What is charged for those.
     pub(crate) kept_bytes: u64,
@@ -78,14 +75,15 @@ impl CursorState {
         self.spec.as_ref().map_or(u64::MAX, |s| s.buffer_limit_bytes)
     }
 
-    /// Bytes that may be taken at once: never the whole buffer, so that `drop_oldest` always
-    /// finds something that waits.
+    /// Returns how many bytes may be taken at once: never the whole buffer, so that `drop_oldest`
+    /// always finds something that is waiting.
     pub(super) fn window(&self) -> u64 {
         self.spec.as_ref().map_or(0, |s| s.window_bytes.min(s.buffer_limit_bytes / 2))
     }
 
-    /// Whether a source that this destination stopped may try again; `batches_fit` says that not
-    /// too many wait any more, `disk_fits` that the disk that is kept for it is not needed.
+    /// Returns whether a source that this destination stopped may retry; `batches_fit` means that
+    /// the number of waiting batches is no longer too large, `disk_fits` that the disk space kept
+    /// for it is not needed.
     pub(super) fn has_room_again(
         &self,
         (batches_fit, disk_fits): (bool, bool),
@@ -110,8 +108,8 @@ impl CursorState {
 }
 
 impl State {
-    /// The slot of the destination of that name, or one for it: a new one, or that of a destination
-    /// that was dropped and that no segment names any more. `None` when there are too many.
+    /// Returns the slot of the destination with that name, or a slot for it: a new one, or that of
+    /// a dropped destination that no segment lists any more. `None` when there are too many.
     pub(crate) fn slot_of(&mut self, name: &str, now: Duration) -> Option<usize> {
         let is_it = |c: &CursorState| c.name == name && !c.dropped;
         if let Some(index) = self.cursors.iter().position(is_it) {
@@ -139,7 +137,8 @@ impl State {
         Some(index)
     }
 
-    /// No stream has heard of whoever has that slot now. Returns those that knew its predecessor.
+    /// Makes the slot's new destination unknown to all streams. Returns the streams that its
+    /// predecessor knew.
     pub(crate) fn forget_destination(&mut self, index: usize) -> Vec<StreamId> {
         let mut changed = Vec::new();
         for (stream, known) in &mut self.streams {
@@ -189,12 +188,12 @@ impl State {
         true
     }
 
-    /// Whether there is a destination in that slot, and it is configured.
+    /// Returns whether there is a configured destination in that slot.
     pub(super) fn is_active(&self, index: usize) -> bool {
         self.cursors.get(index).is_some_and(CursorState::is_active)
     }
 
-    /// Destinations were configured, or dropped.
+    /// Updates the list of unconfigured destinations after a change.
     pub(crate) fn note_absent(&mut self) {
         let is_absent = |(_, c): &(usize, &CursorState)| !c.is_active() && !c.dropped;
         let absent = self.cursors.iter().enumerate().filter(is_absent);

@@ -1,4 +1,4 @@
-//! What the writer should do next, and when: nothing is done here.
+//! What the writer should do next, and when; nothing is done here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,32 +9,32 @@ use super::{Location, Move, State};
 use crate::cursor_log::Records;
 use crate::limits::{APPEND_GROUP_INTERVAL, GROUP_BYTES};
 
-/// What the lock holder asks the disk to do next.
+/// The next task for the disk.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Frames to write; they, and those before them, must be flushed when `sync` is set.
+    /// Frames to write; they and the previous ones must be flushed if `sync` is set.
     Frames {
         batches: Vec<(u64, Arc<Batch>)>,
         sync: bool,
     },
     /// Find out whether frames can be written again.
     Probe,
-    /// Records for the cursor log, and frames whose space may go once those are durable.
+    /// Records for the cursor log, and frames whose space may be freed once those are durable.
     Positions {
         records: Records,
         dead: Vec<Location>,
     },
-    /// Frames to write anew with what is still needed of them.
+    /// Frames to rewrite with what is still needed of them.
     Compact(Vec<Move>),
     Stop,
 }
 
-/// The earliest of several moments to wait for.
+/// The earliest of several times to wait for.
 #[derive(Default)]
 struct Timer(Option<Duration>);
 
 impl Timer {
-    /// True when that moment has come; else it is waited for.
+    /// Returns true if that time has come; otherwise it is waited for.
     fn is_due(&mut self, at: Duration, now: Duration) -> bool {
         let left = at.saturating_sub(now);
         if !left.is_zero() {
@@ -45,14 +45,14 @@ impl Timer {
 }
 
 impl State {
-    /// The next thing to do, or how long to wait for one (for ever = `Err(None)`).
+    /// Returns the next task, or how long to wait for one (forever = `Err(None)`).
     pub(crate) fn next_work(&mut self, now: Duration) -> Result<Work, Option<Duration>> {
         let mut timer = Timer::default();
         let gave_up = self.stopping && self.positions_error.is_some();
         if !self.dead.is_empty() && !gave_up {
             self.positions_since.get_or_insert(now);
         }
-        // What was given up is stated before another frame is written.
+        // Frames that were given up are stated before another frame is written.
         let is_first = std::mem::take(&mut self.gave_up_frames) && self.positions_error.is_none();
         if !is_first && let Some(work) = self.frames_work(now, &mut timer) {
             return Ok(work);
@@ -87,7 +87,8 @@ impl State {
 
     fn frames_work(&mut self, now: Duration, timer: &mut Timer) -> Option<Work> {
         if self.frames_error.is_some() {
-            // When shutting down, what failed is tried once more and then never: ending must not hang.
+            // During shutdown, a failed operation is retried once and then abandoned: shutdown must
+            // not hang.
             let retry = if self.stopping {
                 !std::mem::replace(&mut self.tried_at_last, true)
             } else {
@@ -139,11 +140,12 @@ impl State {
         batches
     }
 
-    /// The oldest batches of a full ring, until it would be three quarters full. Those that are on
-    /// disk already are only forgotten here; those that must be flushed are on their way anyhow.
+    /// Takes the oldest batches of a full ring, until it would be three quarters full. Those that
+    /// are already on disk are only dropped here; those that must be flushed are about to be
+    /// written anyway.
     fn take_spill(&mut self) -> Vec<(u64, Arc<Batch>)> {
         let target = self.ring_target();
-        // Finds where memory begins.
+        // Finds where batches in memory start.
         let _oldest = self.spill_due_at();
         let mut left = self.ring_bytes;
         let mut batches = Vec::new();

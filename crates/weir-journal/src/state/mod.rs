@@ -1,15 +1,15 @@
-//! What the journal holds in memory: slots (batches), streams, cursors and books.
+//! The journal's state in memory: slots (batches), streams, cursors and books.
 //!
 //! No I/O here: the writer thread asks what to write, writes it, and reports back; everything is
 //! decided under one lock that is held for microseconds per batch.
 //!
 //! Invariants:
 //! - A slot lives until every destination that needs it has settled it. Its batch is in memory only
-//!   while one of them may still read it there: what a destination holds itself is its own business
-//!   ([`Status::Held`]), and neither ring nor disk keep it for that one.
-//! - Per (cursor, stream) the entries stand in stream order; the committed position moves over a
-//!   prefix of settled entries only, and with it the cursor's committed book.
-//! - `in_flight` is counted up at append and down at settlement, never derived.
+//!   while one of them may still read it there: a destination is responsible for what it holds
+//!   itself ([`Status::Held`]), and neither ring nor disk keep it for that one.
+//! - Per (cursor, stream) the entries are in stream order; the committed position advances only
+//!   over a prefix of settled entries, and with it the cursor's committed book.
+//! - `in_flight` is incremented at append and decremented at settlement, never derived.
 
 mod append;
 mod claim;
@@ -47,7 +47,7 @@ pub(crate) use places::{Introduction, Places};
 pub(crate) use read::{Place, Taken};
 pub(crate) use stream::{CursorStream, Debt, GivenUp, StreamState};
 
-/// Where a frame stands on disk.
+/// The location of a frame on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Location {
     pub(crate) segment: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Location {
     pub(crate) len: u32,
 }
 
-/// What a commit at the end of a batch persists beside the position.
+/// What a commit at the end of a batch persists besides the position.
 #[derive(Debug, Default)]
 pub(crate) struct CommitTail {
     pub(crate) end: Position,
@@ -64,7 +64,7 @@ pub(crate) struct CommitTail {
 }
 
 impl CommitTail {
-    /// A place of which nothing else is known.
+    /// Creates a tail for a position about which nothing else is known.
     pub(crate) fn at(end: Position) -> Self {
         Self { end, ..Self::default() }
     }
@@ -78,36 +78,33 @@ impl CommitTail {
     }
 }
 
-/// One batch that somebody still needs.
+/// A batch that is still needed.
 #[derive(Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, all combinations occur"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct Slot {
     pub(crate) batch: Option<Arc<Batch>>,
     pub(crate) location: Option<Location>,
     pub(crate) stream: StreamId,
     pub(crate) tail: Arc<CommitTail>,
-    /// Records in the batch, whomever they are for.
+    /// Number of records in the batch, for all destinations.
     pub(crate) records: u64,
     pub(crate) memory_bytes: u64,
-    /// Cursors that have not settled it.
+    /// Number of cursors that have not settled it.
     pub(crate) holders: u32,
-    /// Those of them that may still read its bytes.
+    /// How many of them may still read its bytes.
     pub(crate) readers: u32,
     pub(crate) appended_at: Duration,
-    /// The writer has it in hand.
+    /// The writer is processing it.
     pub(crate) writing: bool,
-    /// Must reach the disk whatever the ring says.
+    /// It must reach the disk regardless of the ring.
     pub(crate) durable: bool,
-    /// It stands in `durable_waiting`.
+    /// It is in `durable_waiting`.
     pub(crate) queued: bool,
     /// It has reached the disk, and survives a crash.
     pub(crate) synced: bool,
     /// Some destination has discarded it.
     pub(crate) is_discarded: bool,
-    /// Those who wait for that.
+    /// Tickets to resolve once it is durable.
     pub(crate) tickets: Vec<oneshot::Sender<Result<(), RefusedReason>>>,
 }
 
@@ -115,59 +112,59 @@ pub(crate) struct Slot {
 pub(crate) enum Status {
     Waiting,
     Taken,
-    /// The destination has a copy of its own and will not read it again.
+    /// The destination has its own copy and will not read it again.
     Held,
     Settled(crate::Outcome),
 }
 
-/// One batch as one cursor sees it.
+/// A batch as seen by one cursor.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) seq: u64,
     pub(crate) tail: Arc<CommitTail>,
-    /// Records for this destination.
+    /// Number of records for this destination.
     pub(crate) routed: u64,
-    /// Records of it and of all entries before it, since the stream was opened.
+    /// Number of its records and those of all entries before it, since the stream was opened.
     pub(crate) through: u64,
-    /// Places within it at which `furthest` stands or may come to stand, in order, with the records
-    /// up to there counted as in `through`.
+    /// Positions inside it at which `furthest` is or may come to be, in order, with the records up
+    /// to there counted as in `through`.
     pub(crate) inside: Vec<(Position, u64)>,
-    /// Records up to here were committed before a restart, or stand in the entry before.
+    /// Records up to here were committed before a restart, or are part of the previous entry.
     pub(crate) skip_to: Position,
     pub(crate) bytes: u64,
     pub(crate) status: Status,
-    /// It stands for earlier batches too, which only the destination holds any more.
+    /// It also represents earlier batches, which only the destination still holds.
     pub(crate) is_joined: bool,
 }
 
-/// One configured source.
+/// A configured source.
 #[derive(Debug, Default)]
 pub(crate) struct SourceState {
     pub(crate) name: String,
     pub(crate) folded: SourceBook,
 }
 
-/// One segment file.
+/// A segment file.
 #[derive(Debug)]
 pub(crate) struct SegmentState {
     pub(crate) file: Arc<dyn DiskFile>,
-    /// Slots of the destinations that its table names.
+    /// Slots of the destinations in its table of names.
     pub(crate) names: Vec<usize>,
     pub(crate) len: u64,
     pub(crate) live_frames: u64,
     pub(crate) sealed: bool,
-    /// Frames that are dead, and which of that was given back to the file system.
+    /// Dead frames, and how much of their space was freed.
     pub(crate) dead: DeadRanges,
     /// While it is appended to: the index that will close it.
     pub(crate) index: SegmentIndex,
-    /// It ends with its index, on stable storage: only then space in it is given back.
+    /// It ends with its index, on stable storage: only then is space in it freed.
     pub(crate) is_indexed: bool,
-    /// Something in it is missing without a trace: it is set aside instead of being removed.
+    /// Something in it is missing without explanation: it is set aside instead of being removed.
     pub(crate) is_strange: bool,
 }
 
 impl SegmentState {
-    /// One that begins, or was found.
+    /// Creates the state for a new segment, or one that was found.
     pub(crate) fn new(file: Arc<dyn DiskFile>, len: u64, names: Vec<usize>) -> Self {
         Self {
             file,
@@ -190,101 +187,99 @@ pub(crate) struct Folded {
 }
 
 #[derive(Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, all combinations occur"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct State {
     pub(crate) config: JournalConfig,
     pub(crate) slots: BTreeMap<u64, Slot>,
     pub(crate) next_seq: u64,
     pub(crate) ring_bytes: u64,
     pub(crate) cursors: Vec<CursorState>,
-    /// Those that are not configured and not dropped.
+    /// Destinations that are neither configured nor dropped.
     pub(crate) absent: Vec<usize>,
-    /// How many are configured.
+    /// Number of configured destinations.
     pub(crate) active: usize,
     pub(crate) streams: HashMap<StreamId, StreamState>,
     pub(crate) sources: HashMap<SourceId, SourceState>,
     pub(crate) recovered: HashMap<StreamId, Vec<RecoveredFrame>>,
     pub(crate) segments: BTreeMap<u64, SegmentState>,
-    /// Segments that were removed, while a crash may still bring them back.
+    /// Segments that were removed, but may reappear after a crash.
     pub(crate) removed: BTreeSet<u64>,
-    /// Slots whose frames stand in a segment that failed, and could not be read back from there.
+    /// Slots whose frames are in a segment that failed, and could not be read back from there.
     pub(crate) stranded: BTreeSet<(StreamId, u64)>,
-    /// Those of them that some destination has discarded and nobody needs any more, with the commit
-    /// of positions that makes it durable.
+    /// Those of them that some destination has discarded and that are no longer needed, with the
+    /// commit of positions that makes it durable.
     pub(crate) stranded_discards: Vec<(u64, u64)>,
-    /// Slots that stand for something that cannot be read again and that only a destination holds.
+    /// Slots for data that cannot be read again and that only a destination holds.
     pub(crate) held_only: BTreeSet<(StreamId, u64)>,
-    /// Frames that nobody needs any more; their space is reclaimed after the next flush of the
-    /// cursor log, so that no position points behind data that is gone.
+    /// Frames that are no longer needed; their space is freed after the next flush of the cursor
+    /// log, so that no position refers to data that is gone.
     pub(crate) dead: Vec<Location>,
     pub(crate) folded: Vec<Folded>,
-    /// Streams that are forgotten, while frames of them may still be found on disk: those up to
-    /// this segment and offset are dead.
+    /// Streams that are forgotten while their frames may still be found on disk: those up to this
+    /// segment and offset are dead.
     pub(crate) ended: HashMap<StreamId, (u64, u64)>,
-    /// Frames were given up, and the cursor log does not say so yet.
+    /// Frames were given up, and the cursor log does not state it yet.
     pub(crate) gave_up_frames: bool,
-    /// Streams whose statement in the cursor log has changed.
+    /// Streams whose entry in the cursor log has changed.
     pub(crate) dirty_streams: Vec<StreamId>,
-    /// When statements that nobody waits for are written at the latest.
+    /// The latest time to write statements that no one waits for.
     pub(crate) statements_due: Option<Duration>,
     /// New names for the cursor log.
     pub(crate) names_dirty: bool,
-    /// Grows with every destination that is new or comes back; segments state the names that they
+    /// Incremented with every destination that is new or returns; segments list the names that they
     /// were written with.
     pub(crate) names_version: u64,
     pub(crate) durable_waiting: VecDeque<u64>,
     pub(crate) durable_waiting_bytes: u64,
     pub(crate) durable_since: Option<Duration>,
     pub(crate) positions_since: Option<Duration>,
-    /// Somebody waits for positions: no waiting for company.
+    /// A caller waits for positions: do not delay them to group others.
     pub(crate) flush_now: bool,
-    /// Commits of positions that were begun, and the last of them that is durable.
+    /// Number of position commits started, and the last of them that is durable.
     pub(crate) commits_begun: u64,
     pub(crate) commits_done: u64,
     pub(crate) spill_wanted: bool,
     /// No slot before this one is in memory.
     pub(crate) spill_from: u64,
-    /// Frames that were written without a flush must survive a crash now.
+    /// Frames that were written without a flush must become durable now.
     pub(crate) sync_wanted: bool,
-    /// Frames cannot be written at present, and why.
+    /// Why frames cannot be written at the moment.
     pub(crate) frames_error: Option<String>,
-    /// Bytes of the frames that could not be written.
+    /// Size of the frames that could not be written.
     pub(crate) failed_bytes: u64,
-    /// Positions cannot be written at present, and why.
+    /// Why positions cannot be written at the moment.
     pub(crate) positions_error: Option<String>,
     pub(crate) disk_retry_at: Duration,
     pub(crate) room_wakes: Arc<[WakeFd]>,
-    /// They are to be woken as soon as the lock is free.
+    /// They are to be woken as soon as the lock is released.
     wakes_due: bool,
     /// Size of the largest batch that was refused because the ring is full; 0 = none.
     pub(crate) ring_wanted: u64,
     /// A source was refused because it is ahead of every destination.
     pub(crate) ahead_wanted: bool,
-    /// A source was refused because the disk fails.
+    /// A source was refused because the disk is failing.
     pub(crate) disk_wanted: bool,
     pub(crate) subscribers: Vec<Weak<SubscriberQueue>>,
-    /// Number of the next batch as subscribers see them.
+    /// Number of the next batch as seen by subscribers.
     pub(crate) next_published: u64,
-    /// Every source has looked once for what it reads.
+    /// Every source has completed its first scan.
     pub(crate) sources_are_open: bool,
     pub(crate) closing: bool,
     pub(crate) stopping: bool,
-    /// Frames that could not be written were tried once more while stopping.
+    /// Frames that could not be written were retried during shutdown.
     pub(crate) tried_at_last: bool,
     /// The writer thread has ended.
     pub(crate) stopped: bool,
-    /// Little is left of the journal's limit: the destination for which most is kept counts as full.
+    /// The journal's disk limit is nearly reached: the destination for which most is kept counts as
+    /// full.
     pub(crate) is_near_limit: bool,
     pub(crate) frames_written: u64,
-    /// Slots whose frames are to be written anew, and how many were.
+    /// Slots whose frames are to be rewritten, and how many were.
     pub(crate) moves: VecDeque<u64>,
     pub(crate) frames_compacted: u64,
-    /// Bytes of frames that were written anew while the old ones still take space.
+    /// Size of the frames that were rewritten while the old ones still take space.
     pub(crate) moved_bytes: u64,
-    /// When to look for such at the earliest.
+    /// The earliest time to check for frames to rewrite.
     pub(crate) compact_at: Duration,
     pub(crate) flushes: u64,
     pub(crate) recovery: Recovery,
@@ -353,18 +348,19 @@ impl State {
         }
     }
 
-    /// Space that segments take up.
+    /// Returns the disk space used by segments.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.segments.values().map(|s| s.len.saturating_sub(s.dead.punched_bytes())).sum()
     }
 
-    /// What counts towards the limit. Frames that are being written anew are there twice for a
-    /// moment, at most a segment of them; that makes room, so it need not be there before.
+    /// Returns the size that counts towards the limit. Frames that are being rewritten exist twice
+    /// for a moment, at most a segment of them; since that frees space, the space need not be
+    /// available first.
     pub(crate) fn limited_bytes(&self) -> u64 {
         self.disk_bytes().saturating_sub(self.moved_bytes)
     }
 
-    /// Frames were added, or space was given back.
+    /// Updates the disk state after frames were added or space was freed.
     pub(crate) fn note_disk_use(&mut self) {
         let limit = self.config.limit_bytes;
         let reserve = (limit / 8).max(2 * self.config.segment_bytes).min(limit / 4);
@@ -375,7 +371,7 @@ impl State {
         self.frames_error.as_ref().or(self.positions_error.as_ref())
     }
 
-    /// One destination less needs the slot; the last one frees it.
+    /// Records that one destination no longer needs the slot; the last one frees it.
     pub(crate) fn release(&mut self, seq: u64) {
         let Some(slot) = self.slots.get_mut(&seq) else { return };
         debug_assert!(slot.holders > 0, "each destination releases a slot once");
@@ -384,15 +380,15 @@ impl State {
             return;
         }
         let (stream, is_volatile, is_written) = (slot.stream, !slot.durable, slot.writing);
-        // What only a destination held has no bytes left that could be written.
+        // If only a destination held it, there are no bytes left to write.
         let has_bytes = slot.batch.is_some() || slot.location.is_some();
         let is_awaited = slot.durable && !slot.synced && has_bytes;
         let is_discarded = slot.is_discarded;
         if is_volatile {
             self.no_longer_volatile(stream);
         }
-        // What was discarded, or settled behind a gap, stands in no book that survives a crash yet:
-        // it must be known all the same that it was there.
+        // What was discarded, or settled after a gap, is not yet in any book that survives a crash:
+        // it must be known nevertheless that it existed.
         let is_unknown = || is_discarded || self.is_behind_a_gap(stream, seq);
         let is_on_its_way = is_written || (is_awaited && is_unknown());
         if !is_on_its_way {
@@ -400,9 +396,9 @@ impl State {
         }
     }
 
-    /// A slot that was settled behind a gap need not reach the disk once the gap is closed. One
-    /// that was discarded must, or what says so must: that is all there is when its frame never
-    /// will be safe.
+    /// Cancels the write of a settled slot where possible. One that was settled after a gap need
+    /// not reach the disk once the gap is closed. One that was discarded must, or the record of the
+    /// discard must: it is all that remains if its frame never becomes safe.
     pub(crate) fn forget_settled(&mut self, stream: StreamId, seq: u64, now: Duration) {
         let slot = self.slots.get(&seq).filter(|s| s.holders == 0 && !s.writing);
         let Some(is_discarded) = slot.map(|slot| slot.is_discarded) else { return };
@@ -417,7 +413,7 @@ impl State {
         }
     }
 
-    /// All positions of the commits that were begun are durable.
+    /// Records that all positions of the commits that were started are durable.
     pub(crate) fn positions_written(&mut self, now: Duration) {
         self.positions_error = None;
         self.commits_done = self.commits_begun;
@@ -430,7 +426,8 @@ impl State {
         }
     }
 
-    /// Some destination has settled the slot and not yet all that stands before it in its stream.
+    /// Returns whether some destination has settled the slot, but not everything before it in its
+    /// stream.
     fn is_behind_a_gap(&self, stream: StreamId, seq: u64) -> bool {
         let is_settled = |e: &Entry| matches!(e.status, Status::Settled(_));
         let has_gap = |cs: &CursorStream| {
@@ -441,8 +438,8 @@ impl State {
         self.places(stream).any(|(_, cs)| has_gap(cs))
     }
 
-    /// One destination less will read the slot's bytes; after the last one they need not be in
-    /// memory, unless they are on their way to the disk.
+    /// Records that one destination will no longer read the slot's bytes; after the last one they
+    /// need not be in memory, unless they are being written to disk.
     pub(crate) fn stop_reading(&mut self, seq: u64) {
         let Some(slot) = self.slots.get_mut(&seq) else { return };
         slot.readers = slot.readers.saturating_sub(1);
@@ -459,9 +456,9 @@ impl State {
         self.forget_memory(stream, bytes);
     }
 
-    /// Frees a slot that every destination has settled: what has reached its destinations needs
-    /// no stable storage any more. Whoever waits for that is told, once what the stream has before
-    /// it is as safe: a ticket may stand for the whole rest of a deleted file.
+    /// Frees a slot that every destination has settled: it needs no stable storage any more. Those
+    /// who wait for that are notified, once what precedes it in the stream is just as safe: a
+    /// ticket may represent the whole rest of a deleted file.
     pub(crate) fn remove_slot(&mut self, seq: u64) {
         let Some(slot) = self.slots.remove(&seq) else { return };
         if let Some(known) = self.streams.get_mut(&slot.stream) {
@@ -485,7 +482,7 @@ impl State {
         self.dead.extend(slot.location);
     }
 
-    /// The stream's last slot before this one that must reach the disk and has not yet.
+    /// Returns the stream's last slot before this one that must reach the disk and has not yet.
     pub(crate) fn unsafe_before(&self, stream: StreamId, seq: u64) -> Option<u64> {
         let is_unsafe = |seq: &u64| {
             let is_held = self.held_only.contains(&(stream, *seq));
@@ -498,8 +495,8 @@ impl State {
         self.places(stream).filter_map(|(_, cs)| last(cs)).max()
     }
 
-    /// The stream's last slot up to this one that must reach the disk and never will: only its
-    /// destinations can make it safe.
+    /// Returns the stream's last slot up to this one that must reach the disk and never will: only
+    /// its destinations can make it safe.
     pub(crate) fn stranded_up_to(&self, stream: StreamId, seq: u64) -> Option<u64> {
         let is_durable = |seq: &u64| self.slots.get(seq).is_some_and(|s| s.durable);
         let last = |set: &BTreeSet<(StreamId, u64)>| {
@@ -509,8 +506,8 @@ impl State {
         last(&self.stranded).max(last(&self.held_only))
     }
 
-    /// A destination has settled what it held. If the slot is still there for others, whoever
-    /// waited for it to be safe need wait no longer for this one.
+    /// Records that a destination has settled what it held. If the slot still exists for others,
+    /// whoever waited for it to be safe no longer waits for this destination.
     pub(crate) fn no_longer_held(&mut self, stream: StreamId, seq: u64) {
         let holds = |cs: &CursorStream| {
             let at = cs.entries.binary_search_by_key(&seq, |e| e.seq);
@@ -534,17 +531,18 @@ impl State {
     pub(crate) fn forget_memory(&mut self, stream: StreamId, bytes: u64) {
         self.ring_bytes -= bytes;
         if let Some(stream) = self.streams.get_mut(&stream) {
-            // The stream may have ended and begun again in the meantime.
+            // The stream may have ended and started again in the meantime.
             stream.ring_bytes = stream.ring_bytes.saturating_sub(bytes);
         }
     }
 
-    /// Where a full ring counts as emptied: what was refused fits, with a quarter to spare.
+    /// Returns the size below which a full ring counts as emptied: what was refused fits, with a
+    /// quarter to spare.
     pub(crate) fn ring_target(&self) -> u64 {
         (self.config.ring_bytes / 4 * 3).saturating_sub(self.ring_wanted)
     }
 
-    /// Wakes the sources after a refusal once there is worthwhile room.
+    /// Wakes the sources after a refusal once there is enough room.
     pub(crate) fn wake_sources_if_room(&mut self) {
         let ring = self.ring_wanted > 0 && self.ring_bytes <= self.ring_target();
         let buffer = |(index, c): (usize, &CursorState)| {
@@ -557,8 +555,9 @@ impl State {
         }
     }
 
-    /// Batches that one destination may have waiting while too many wait in all. Every slot waits
-    /// for a destination, so one that has more is to blame whenever there are too many.
+    /// Returns how many batches one destination may have waiting while too many wait in total.
+    /// Every slot waits for a destination, so whenever there are too many, a destination that
+    /// exceeds this is responsible.
     pub(crate) fn batches_share(&self) -> u64 {
         let active = self.cursors.iter().filter(|c| c.is_active()).count();
         SLOTS_MAX as u64 / active.max(1) as u64
@@ -570,7 +569,7 @@ impl State {
             || cursor.pending_batches <= share - share / 16
     }
 
-    /// Has the sources try again: whoever holds the lock wakes them once it is free.
+    /// Makes the sources retry: the holder of the lock wakes them once it is released.
     pub(crate) fn wake_sources(&mut self) {
         self.ring_wanted = 0;
         self.ahead_wanted = false;
@@ -585,13 +584,13 @@ impl State {
         self.wakes_due = true;
     }
 
-    /// Whom to wake once the lock is free.
+    /// Returns what to wake once the lock is released.
     pub(crate) fn take_wakes(&mut self) -> Option<Arc<[WakeFd]>> {
         std::mem::take(&mut self.wakes_due).then(|| self.room_wakes.clone())
     }
 
-    /// Nothing more is appended to the stream. What an earlier run owed of it and was not appended
-    /// again never comes.
+    /// Records that nothing more is appended to the stream. What an earlier run owed of it and was
+    /// not appended again is lost.
     pub(crate) fn close_stream(&mut self, stream: StreamId, now: Duration) {
         // Frames that are still unclaimed are released first.
         if !self.recovered.contains_key(&stream) {
@@ -606,7 +605,7 @@ impl State {
     /// Forgets a closed stream once every destination is done with it.
     pub(crate) fn fold_if_done(&mut self, stream: StreamId, now: Duration) {
         let Some(state) = self.streams.get(&stream) else { return };
-        // A frame that is still being written would come back after a crash, and be counted again.
+        // A frame that is still being written would reappear after a crash, and be counted again.
         let is_needed = !state.closed || state.slots > 0 || self.recovered.contains_key(&stream);
         let is_busy = |(index, cs): (usize, &CursorStream)| {
             let is_away = !self.cursors[index].is_active();
@@ -632,8 +631,9 @@ impl State {
         self.positions_since.get_or_insert(now);
     }
 
-    /// A frame of the stream stands here. When the stream ends, it must be known to be dead: else it
-    /// would come back after a restart. (It may have ended while the frame was written anew.)
+    /// Records the location of a frame of the stream. When the stream ends, the frame must be known
+    /// to be dead, otherwise it would reappear after a restart. (The stream may have ended while
+    /// the frame was being rewritten.)
     pub(crate) fn note_frame(&mut self, stream: StreamId, location: Location) {
         let here = (location.segment, location.offset);
         if let Some(known) = self.streams.get_mut(&stream) {
@@ -650,20 +650,20 @@ impl State {
         }
     }
 
-    /// The first segment that the next start may find.
+    /// Returns the first segment that the next start may find.
     fn first_segment(&self) -> Option<u64> {
         let there = self.segments.first_key_value().map(|(id, _)| *id);
         there.into_iter().chain(self.removed.first().copied()).min()
     }
 
-    /// The directory was flushed: segments that were removed stay removed.
+    /// Records that the directory was flushed: removed segments stay removed.
     pub(crate) fn removed_for_good(&mut self) {
         self.removed.clear();
         self.forget_ended();
     }
 
-    /// Ended streams, and frames that were given up, are remembered until no segment is left that
-    /// may hold one of them.
+    /// Forgets ended streams, and frames that were given up, once no segment is left that may
+    /// contain them.
     pub(crate) fn forget_ended(&mut self) {
         let first = self.first_segment().unwrap_or(u64::MAX);
         self.ended.retain(|_, (segment, _)| *segment >= first);
@@ -691,7 +691,7 @@ impl State {
         all
     }
 
-    /// For each destination when the first batch was appended that it has not got yet.
+    /// Returns for each destination when the first batch was appended that it has not received yet.
     fn oldest_waiting(&self) -> Vec<Option<Duration>> {
         let mut oldest: Vec<Option<Duration>> = vec![None; self.cursors.len()];
         let is_there = |e: &&Entry| matches!(e.status, Status::Settled(_) | Status::Held);
@@ -737,7 +737,7 @@ impl State {
         }
     }
 
-    /// No further appends; readers drain what is left.
+    /// Allows no further appends; readers drain what is left.
     pub(crate) fn close(&mut self) {
         self.closing = true;
         for cursor in &mut self.cursors {
@@ -748,7 +748,7 @@ impl State {
         }
     }
 
-    /// What the writer thread has to be woken for when it becomes true.
+    /// Returns the conditions for which the writer thread has to be woken when they become true.
     pub(crate) fn work_signature(&self) -> [bool; 11] {
         [
             self.positions_since.is_some(),
@@ -759,7 +759,7 @@ impl State {
             self.flush_now,
             self.statements_due.is_some(),
             self.ring_wanted > 0,
-            // Positions that wait have it look again soon enough.
+            // If positions are waiting, it will check soon enough anyway.
             self.ahead_wanted && self.positions_since.is_none(),
             !self.dead.is_empty(),
             self.stopping,

@@ -1,5 +1,4 @@
-//! What becomes of slots and segments as frames are written, flushed, fail, and are not needed any
-//! more.
+//! Updates of slots and segments as frames are written, flushed, fail, or are no longer needed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +14,7 @@ use crate::limits::DISK_RETRY_INTERVAL;
 use crate::segment::{self, ReadError};
 use crate::spec::RefusedReason;
 
-/// A range to give back to the file system.
+/// A range to free in the file system.
 pub(crate) struct Hole {
     pub(crate) segment: u64,
     pub(crate) file: Arc<dyn DiskFile>,
@@ -30,8 +29,8 @@ impl Hole {
 }
 
 impl State {
-    /// Counts frames as dead: what can be punched, and which segments can go as a whole (with true:
-    /// set aside).
+    /// Counts frames as dead. Returns what can be punched, and which segments can be removed as a
+    /// whole (true: set aside instead).
     pub(crate) fn bury(&mut self, dead: &[Location]) -> (Vec<Hole>, Vec<(PathBuf, bool)>) {
         let (mut holes, mut deleted) = (Vec::new(), Vec::new());
         for group in dead.chunk_by(|a, b| a.segment == b.segment) {
@@ -41,7 +40,7 @@ impl State {
             for frame in group.iter().filter(|l| l.len > 0) {
                 segment.live_frames = segment.live_frames.saturating_sub(1);
                 if let Some((start, len)) = segment.dead.add(frame.offset, u64::from(frame.len)) {
-                    // Growing upwards in the order of offsets, a later range replaces what it holds.
+                    // In ascending order of offsets, a later range replaces one that it contains.
                     ready.insert(start, len);
                 }
             }
@@ -51,7 +50,7 @@ impl State {
                 self.removed.insert(id);
                 continue;
             }
-            // What is damaged stays for people, until the whole segment is set aside.
+            // A damaged segment is kept for inspection until the whole of it is set aside.
             if segment.is_indexed && !segment.is_strange {
                 let ready = ready.into_iter();
                 holes.extend(ready.map(|(start, len)| Hole::new(id, segment, start, len)));
@@ -60,27 +59,27 @@ impl State {
         (holes, deleted)
     }
 
-    /// A frame that should be there cannot be read: its segment is kept for people.
+    /// Records that a frame cannot be read: its segment is kept for inspection.
     pub(crate) fn note_damage(&mut self, at: Location) {
         let Some(segment) = self.segments.get_mut(&at.segment) else { return };
         if !std::mem::replace(&mut segment.is_strange, true) {
             tracing::error!(
                 segment = at.segment,
                 offset = at.offset,
-                "a journal segment is damaged; it will be set aside"
+                "a journal segment is damaged and will be set aside"
             );
         }
         self.recovery.damaged_bytes += u64::from(at.len);
     }
 
-    /// A segment was begun, with all destinations in its table that were not dropped.
+    /// Records a new segment, with all destinations that were not dropped in its table of names.
     pub(crate) fn add_segment(&mut self, id: u64, file: Arc<dyn DiskFile>, len: u64) {
         let named = self.cursors.iter().enumerate().filter(|(_, c)| !c.dropped);
         let names = named.map(|(index, _)| index).collect();
         self.segments.insert(id, SegmentState::new(file, len, names));
     }
 
-    /// A frame stands behind all others of its segment.
+    /// Records a frame at the end of its segment.
     pub(super) fn add_frame(&mut self, batch: &Batch, at: Location, tail: Arc<CommitTail>) {
         let Some(segment) = self.segments.get_mut(&at.segment) else { return };
         segment.live_frames += 1;
@@ -88,7 +87,7 @@ impl State {
         segment.len = segment.len.max(at.offset + u64::from(at.len));
     }
 
-    /// The frames stand on disk, but not yet for certain.
+    /// Records that the frames are written, but not flushed.
     pub(crate) fn frames_placed(&mut self, batches: &[(u64, Arc<Batch>)], locations: &[Location]) {
         for ((seq, batch), location) in batches.iter().zip(locations) {
             self.frames_written += 1;
@@ -111,7 +110,7 @@ impl State {
             if sync {
                 continue;
             }
-            // Somebody asked for durability while the frame was being written.
+            // Durability was requested while the frame was being written.
             self.sync_wanted |= slot.durable && !slot.synced;
             if slot.batch.take().is_some() {
                 let (stream, bytes) = (slot.stream, slot.memory_bytes);
@@ -120,8 +119,9 @@ impl State {
         }
     }
 
-    /// The frame is safe, unless it was taken back and stands elsewhere now. Who waits for it is told,
-    /// unless something before it cannot be made safe: then it has to reach its destinations first.
+    /// Records that the frame is safe, unless it was taken back and is elsewhere now. Its tickets
+    /// are resolved, unless something before it cannot be made safe: then it first has to reach its
+    /// destinations.
     pub(crate) fn frame_synced(&mut self, seq: u64, location: Location, now: Duration) {
         let Some(slot) = self.slots.get_mut(&seq).filter(|s| s.location == Some(location)) else {
             return;
@@ -140,14 +140,14 @@ impl State {
                 let _nobody_waits = ticket.send(Ok(()));
             }
         }
-        // It had only to be flushed any more; what is being written is freed by whoever writes it.
+        // It only had to be flushed; a slot that is being written is freed by the writer.
         if self.slots.get(&seq).is_some_and(|slot| !slot.writing) {
             self.end_writing(seq, now);
         }
     }
 
-    /// A frame that may not be on disk after all cannot be read back either: perhaps it can later, when
-    /// a destination takes it, but it will never be safe.
+    /// Records that a frame whose flush failed cannot be read back either: this may succeed later,
+    /// when a destination takes it, but it will never be safe.
     pub(crate) fn frame_stranded(&mut self, seq: u64, error: &ReadError, now: Duration) {
         let Some(slot) = self.slots.get_mut(&seq) else { return };
         for ticket in slot.tickets.drain(..) {
@@ -155,12 +155,12 @@ impl State {
         }
         let stream = slot.stream;
         self.stranded.insert((stream, seq));
-        // Perhaps it was to reach the disk only because it was discarded.
+        // Perhaps it only had to reach the disk because it was discarded.
         self.forget_settled(stream, seq, now);
     }
 
-    /// A frame that may not be on disk after all is in memory again (`batch` when it was not there
-    /// any more) and waits for the next attempt.
+    /// Records that a frame whose flush failed is in memory again (`batch` if it was not there any
+    /// more) and waits for the next attempt.
     pub(crate) fn frame_taken_back(&mut self, seq: u64, batch: Option<Batch>, now: Duration) {
         let Some(slot) = self.slots.get_mut(&seq) else { return };
         slot.writing = false;
@@ -186,7 +186,7 @@ impl State {
         }
     }
 
-    /// Whoever waits for the disk is told that it fails; the frames are tried again all the same.
+    /// Reports the failure to everyone who waits for the disk; the frames are retried nevertheless.
     pub(crate) fn refuse_waiting(&mut self) {
         let error = self.frames_error.clone().unwrap_or_default();
         for seq in &self.durable_waiting {
@@ -200,7 +200,7 @@ impl State {
     pub(crate) fn note_frames_error(&mut self, error: &io::Error, now: Duration) {
         let text = error.to_string();
         if self.frames_error.as_deref() != Some(&text) {
-            tracing::error!(%error, "the journal cannot write; sources wait, deliveries go on");
+            tracing::error!(%error, "journal write failed; sources wait, deliveries continue");
         }
         self.frames_error = Some(text);
         self.disk_retry_at = now + DISK_RETRY_INTERVAL;

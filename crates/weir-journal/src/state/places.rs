@@ -1,28 +1,28 @@
-//! Where the destinations of one stream are that are not done with it.
+//! The positions of those destinations of one stream that are not done with it.
 //!
 //! Invariants:
-//! - A destination that is not listed is either *done* (it has settled everything, and what is
-//!   appended next begins where it is) or has never heard of the stream ([`Places::is_known_to`]).
-//!   So a stream costs nothing for a destination that gets nothing of it, and a quiet stream
-//!   nothing but itself.
-//! - Listed ones stand in the order of their cursor indexes.
+//! - A destination that is not listed is either *done* (it has settled everything, and starts with
+//!   whatever is appended next) or does not know the stream ([`Places::is_known_to`]). So a stream
+//!   costs nothing for a destination that receives nothing from it, and a quiet stream only its own
+//!   entry.
+//! - Listed destinations are sorted by cursor index.
 
 use weir_model::Position;
 
 use super::CursorStream;
 
-/// The places of one stream.
+/// The positions of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     listed: Vec<(usize, Box<CursorStream>)>,
-    /// Destinations from this index on have not heard of the stream.
+    /// Destinations from this index on do not know the stream.
     known: usize,
-    /// Nor have these.
+    /// Neither do these.
     unknown: Vec<usize>,
 }
 
 impl Places {
-    /// Every destination below `known` is done, but for those listed afterwards.
+    /// Creates positions where every destination below `known` is done, except those listed later.
     pub(crate) fn of_known(known: usize) -> Self {
         Self { known, ..Self::default() }
     }
@@ -39,7 +39,8 @@ impl Places {
         self.find(index).ok().map(|at| &mut *self.listed[at].1)
     }
 
-    /// The place of a destination; one that is done is listed now, as `begin` says.
+    /// Returns the position of a destination; one that is done is listed now, starting with
+    /// `begin`.
     pub(crate) fn get_or_insert(
         &mut self,
         index: usize,
@@ -52,7 +53,7 @@ impl Places {
         &mut self.listed[at].1
     }
 
-    /// Lists a destination, which knows the stream now.
+    /// Lists a destination, which knows the stream from now on.
     pub(crate) fn set(&mut self, index: usize, place: CursorStream) {
         self.unknown.retain(|unknown| *unknown != index);
         match self.find(index) {
@@ -61,12 +62,12 @@ impl Places {
         }
     }
 
-    /// The destination is done.
+    /// Marks the destination as done.
     pub(crate) fn remove(&mut self, index: usize) -> Option<CursorStream> {
         self.find(index).ok().map(|at| *self.listed.remove(at).1)
     }
 
-    /// The destination has never heard of the stream, though others of its index had.
+    /// Marks the destination as not knowing the stream, although its predecessor in the slot did.
     pub(crate) fn set_unknown(&mut self, index: usize) {
         self.remove(index);
         if index < self.known && !self.unknown.contains(&index) {
@@ -74,13 +75,13 @@ impl Places {
         }
     }
 
-    /// Whether the destination has heard of the stream.
+    /// Returns whether the destination knows the stream.
     pub(crate) fn is_known_to(&self, index: usize) -> bool {
         self.find(index).is_ok() || (index < self.known && !self.unknown.contains(&index))
     }
 
-    /// What `of` says of a destination that is listed, `done` for one that is done; `None` for one
-    /// that has not heard of the stream.
+    /// Returns `of` for a destination that is listed, `done` for one that is done, and `None` for
+    /// one that does not know the stream.
     pub(crate) fn position(
         &self,
         index: usize,
@@ -91,19 +92,19 @@ impl Places {
         self.get(index).map(of).or_else(is_done)
     }
 
-    /// Destinations below this index know the stream, but for [`Self::unknown`].
+    /// Destinations below this index know the stream, except those in [`Self::unknown`].
     pub(crate) fn known(&self) -> usize {
         self.known
     }
 
-    /// Destinations below [`Self::known`] that have not heard of the stream.
+    /// Destinations below [`Self::known`] that do not know the stream.
     pub(crate) fn unknown(&self) -> &[usize] {
         &self.unknown
     }
 
-    /// Tells those of the first `cursors` destinations that have not heard of the stream where they
-    /// begin: `begin` lists one that does not begin where the others are done, makes one known that
-    /// does, or leaves it as it is. True when any begins.
+    /// Introduces the stream to those of the first `cursors` destinations that do not know it.
+    /// `begin` decides: list it at a position of its own, treat it as done, or leave it as it is.
+    /// Returns true if any was introduced.
     pub(crate) fn introduce(
         &mut self,
         cursors: usize,
@@ -135,19 +136,19 @@ impl Places {
         self.listed.iter().map(|(index, place)| (*index, &**place))
     }
 
-    /// Keeps those listed for which `keep` says so; the others are done.
+    /// Keeps the listed destinations for which `keep` returns true; the others are done.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(usize, &mut CursorStream) -> bool) {
         self.listed.retain_mut(|(index, place)| keep(*index, place));
     }
 }
 
-/// Where a destination begins with a stream of which it has not heard.
+/// Where a destination starts with a stream that it does not know.
 #[derive(Debug)]
 pub(crate) enum Introduction {
-    /// It does not.
+    /// It does not start.
     None,
-    /// Where those are that are done.
+    /// Where the destinations are that are done.
     Done,
-    /// At a place of its own.
+    /// At a position of its own.
     At(Box<CursorStream>),
 }

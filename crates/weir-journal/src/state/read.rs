@@ -23,12 +23,12 @@ pub(crate) struct Taken {
 pub(crate) enum Place {
     Memory(Arc<Batch>),
     Disk(Location),
-    /// The slot is gone: a defect, treated like a damaged frame so that it is counted.
+    /// The slot is gone: a bug, treated like a damaged frame so that it is counted.
     Nowhere,
 }
 
 impl State {
-    /// The next batch by deficit round robin in bytes over the streams that are not busy.
+    /// Returns the next batch by deficit round robin in bytes over the streams that are not busy.
     pub(crate) fn take(&mut self, index: usize, busy: impl Fn(StreamId) -> bool) -> Option<Taken> {
         let stream = self.next_turn(index, busy);
         let cursor = &mut self.cursors[index];
@@ -86,7 +86,7 @@ impl State {
         None
     }
 
-    /// Moves a stream's next waiting entry to `Taken` and keeps the sums right.
+    /// Marks a stream's next waiting entry as `Taken` and updates the sums.
     pub(crate) fn mark_taken(&mut self, index: usize, stream: StreamId) {
         let Some((cursor, cs)) = self.reader(index, stream) else { return };
         let Some(entry) = cs.entries.get_mut(cs.next) else { return };
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// Settles a taken entry: books, window, slot, and the committed position when it is next.
+    /// Settles a taken entry: books, window, slot, and the committed position if it is next.
     pub(crate) fn settle(
         &mut self,
         index: usize,
@@ -156,8 +156,8 @@ impl State {
         self.wake_sources_if_room();
     }
 
-    /// The writer has a slot in hand no longer. What was settled meanwhile is free now, and its
-    /// stream may end.
+    /// Records that the writer has finished with a slot. If it was settled in the meantime, it is
+    /// freed now, and its stream may end.
     pub(crate) fn end_writing(&mut self, seq: u64, now: Duration) {
         let Some(slot) = self.slots.get(&seq) else { return };
         let (stream, is_settled) = (slot.stream, slot.holders == 0);
@@ -169,10 +169,10 @@ impl State {
         }
     }
 
-    /// The destination has a copy of a taken entry: it uses up neither its window nor its buffer,
-    /// nor memory if nobody else reads it. It becomes one with `before`, an entry of the stream
-    /// that the destination holds and will settle together with this one, unless that must reach
-    /// the disk. True when it did.
+    /// Records that the destination has a copy of a taken entry, which then counts neither towards
+    /// its window nor its buffer, nor uses memory if no one else reads it. It is merged with
+    /// `before`, an entry of the stream that the destination holds and will settle together with
+    /// this one, unless that one must reach the disk. Returns true if they were merged.
     pub(crate) fn hold(
         &mut self,
         index: usize,
@@ -201,8 +201,8 @@ impl State {
         is_joined
     }
 
-    /// Puts the held entry `before` into that of `seq`, if nothing stands
-    /// between them. Then it costs no slot any more.
+    /// Merges the held entry `before` into that of `seq`, if they are adjacent. It then needs no
+    /// slot of its own any more.
     fn join_held(&mut self, index: usize, stream: StreamId, seq: u64, before: u64) -> bool {
         let is_free = |seq: u64| {
             let is_free = |s: &Slot| s.location.is_none() && !s.durable && !s.writing;
@@ -236,7 +236,7 @@ impl State {
         true
     }
 
-    /// The first entry, when it is settled.
+    /// Removes and returns the first entry, if it is settled.
     fn pop_settled(&mut self, index: usize, stream: StreamId) -> Option<(Entry, Outcome)> {
         let cs = self.place_mut(index, stream)?;
         let Status::Settled(outcome) = cs.entries.front()?.status else { return None };
@@ -244,7 +244,7 @@ impl State {
         Some((cs.entries.pop_front()?, outcome))
     }
 
-    /// Moves the committed position over the settled entries at the front.
+    /// Advances the committed position over the settled entries at the front.
     pub(crate) fn commit_prefix(&mut self, index: usize, stream: StreamId, now: Duration) {
         let mut moved = None;
         while let Some((entry, outcome)) = self.pop_settled(index, stream)

@@ -1,16 +1,17 @@
 //! How far a stream is known, and what each destination is owed of it.
 //!
 //! Invariants:
-//! - `furthest` never goes back. It is what the cursor log vouches for: the source's counts and
-//!   state stand there, and every destination either has settled all rows up to there or is owed a
+//! - `furthest` never moves back. It is what the cursor log guarantees: it has the source's counts
+//!   and state there, and every destination either has settled all rows up to there or is owed a
 //!   number of them that is stated in the same record. Whatever vanishes afterwards (file, segment,
 //!   window), `lost = owed - found`, exactly and for each destination.
 //! - `Entry::through` and `CursorStream::committed_through` count the rows of one destination since
-//!   the stream was opened, so what stands in entries up to any place is a difference of two.
-//! - A destination that is done with a stream stands at the further one of `tail` and `furthest`
-//!   ([`StreamState::done`]): behind `tail` only while the source reads again what is settled.
-//! - What is owed and stands in no entry is a [`Debt`]: rows of an earlier run that the source
-//!   reads again, or that turn out to be gone.
+//!   the stream was opened, so the number of rows in entries up to any position is the difference
+//!   of two counts.
+//! - A destination that is done with a stream is at the further one of `tail` and `furthest`
+//!   ([`StreamState::done`]): after `tail` only while the source reads settled rows again.
+//! - What is owed and is in no entry is a [`Debt`]: rows of an earlier run that the source reads
+//!   again, or that turn out to be gone.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, RangeBounds};
@@ -25,52 +26,50 @@ use crate::limits::{EPOCHS_MAX, GIVEN_UP_MAX};
 use crate::spec::{LostRecords, ResumePoint};
 use crate::{Outcome, limits::STATEMENT_INTERVAL};
 
-/// One stream as its source sees it.
+/// A stream as seen by its source.
 #[derive(Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, all combinations occur"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct StreamState {
     pub(crate) source: Option<SourceId>,
     pub(crate) group: u64,
     pub(crate) ring_bytes: u64,
     /// The end of everything appended, with the counts up to there.
     pub(crate) tail: Arc<CommitTail>,
-    /// The furthest place that a destination has settled, or that is on stable storage for good.
+    /// The furthest position that a destination has settled, or that is permanently on stable
+    /// storage.
     pub(crate) furthest: Arc<CommitTail>,
-    /// Where epochs began, from that of `furthest` on, as far as that is known.
+    /// Where epochs started, from that of `furthest` on, as far as that is known.
     pub(crate) epoch_begins: VecDeque<Arc<CommitTail>>,
     /// Its source cannot read again what it has appended.
     pub(crate) is_unrepeatable: bool,
-    /// All rows up to `furthest` were settled or on stable storage: what is missing of them is
-    /// damage.
+    /// All rows up to `furthest` were settled or on stable storage: any that are missing are
+    /// damaged.
     pub(crate) is_durable: bool,
-    /// Batches that some destination still needs and that no crash is meant to survive: their
-    /// source can read them again.
+    /// Number of batches that some destination still needs and that need not survive a crash,
+    /// because their source can read them again.
     pub(crate) volatile_slots: u64,
     pub(crate) closed: bool,
-    /// Batches that some destination needs, also one that is not configured, or that the writer has
-    /// in hand.
+    /// Number of batches that some destination needs, even one that is not configured, or that the
+    /// writer is processing.
     pub(crate) slots: u64,
     /// The last frame of it that was written, by segment and offset.
     pub(crate) last_frame: Option<(u64, u64)>,
-    /// Frames on disk before which its source went on, as it can read them again: where the furthest
-    /// one ends, and segment and offset of the last one.
+    /// Frames on disk before which its source resumed, as it can read them again: the end of the
+    /// furthest one, and segment and offset of the last one.
     pub(crate) passed_over: Option<(Position, (u64, u64))>,
-    /// Such frames that are dead for good: the source found something else there.
+    /// Such frames that are permanently dead: the source found other content there.
     pub(crate) given_up: Vec<GivenUp>,
-    /// It stands in the list of streams that changed.
+    /// It is in the list of streams that changed.
     pub(crate) is_dirty: bool,
-    /// Where destinations are that are not done.
+    /// Positions of the destinations that are not done.
     pub(crate) places: Places,
 }
 
 impl StreamState {
-    /// Moves `furthest` on; true when that is further than before.
+    /// Advances `furthest`; returns true if it moved.
     fn reach(&mut self, tail: &Arc<CommitTail>) -> bool {
         let is_further = tail.end > self.furthest.end;
-        // The same place may get another state and book: the last ones appended are right.
+        // The same position may get another state and book: the last ones appended are right.
         let is_newer = tail.end == self.furthest.end && Arc::ptr_eq(tail, &self.tail);
         self.is_durable &= !is_further;
         if is_further || is_newer {
@@ -81,23 +80,23 @@ impl StreamState {
         is_further
     }
 
-    /// Where destinations are that have nothing of the stream left to do.
+    /// Returns the position of destinations that have nothing left to do in the stream.
     pub(crate) fn done(&self) -> &Arc<CommitTail> {
         if self.tail.end >= self.furthest.end { &self.tail } else { &self.furthest }
     }
 
-    /// How far a destination has settled the stream; `None` when it has not heard of it.
+    /// Returns up to where a destination has settled the stream; `None` when it does not know it.
     pub(crate) fn committed(&self, index: usize) -> Option<Position> {
         self.places.position(index, |cs| cs.committed, self.done().end)
     }
 
-    /// The same up to where it was appended for the destination.
+    /// Returns up to where the stream was appended for a destination.
     pub(crate) fn seen(&self, index: usize) -> Option<Position> {
         self.places.position(index, CursorStream::seen, self.done().end)
     }
 
-    /// A batch begins an epoch: the source goes on there when what was before is gone. True when
-    /// it does.
+    /// Records a batch that starts an epoch, which is where the source resumes when everything
+    /// before it is gone. Returns true if it does start one.
     pub(crate) fn note_epoch(&mut self, base: Position, tail: &Arc<CommitTail>) -> bool {
         let is_begun = base == tail.end && tail.end.epoch > self.tail.end.epoch;
         if is_begun {
@@ -109,20 +108,20 @@ impl StreamState {
         is_begun
     }
 
-    /// Whether a frame that its source can read again, and that ends and stands here, was given up.
+    /// Returns whether a repeatable frame that ends and is located here was given up.
     pub(crate) fn is_given_up(&self, end: Position, here: (u64, u64)) -> bool {
         self.given_up.iter().any(|given_up| end > given_up.behind && here <= given_up.last)
     }
 
-    /// Its source goes on before this frame, and can read it again.
+    /// Records that its source resumes before this frame, and can read it again.
     pub(crate) fn pass_over(&mut self, end: Position, at: Location) {
         let here = (at.segment, at.offset);
         let (furthest, last) = self.passed_over.unwrap_or((end, here));
         self.passed_over = Some((furthest.max(end), last.max(here)));
     }
 
-    /// Another epoch begins: what was passed over and was not read again never will be. True when
-    /// there is any.
+    /// Records that another epoch starts: frames that were passed over and not read again never
+    /// will be. Returns true if there are any.
     pub(crate) fn give_up(&mut self) -> bool {
         let behind = self.tail.end;
         let passed_over = self.passed_over.take().filter(|(furthest, _)| *furthest > behind);
@@ -135,41 +134,41 @@ impl StreamState {
         true
     }
 
-    /// Where that epoch began.
+    /// Returns where that epoch started.
     pub(crate) fn begin_of(&self, epoch: u32) -> Option<&Arc<CommitTail>> {
         self.epoch_begins.iter().find(|begin| begin.end.epoch == epoch)
     }
 }
 
-/// The source was to read frames again, and another epoch began before it did. They are in no
-/// source's book: a later start would deliver them beside what is.
+/// Frames that the source was expected to read again when another epoch started. They are in no
+/// source's book: a later start would deliver them in addition to the new content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GivenUp {
-    /// Frames that end behind this place,
+    /// Frames that end after this position,
     pub(crate) behind: Position,
-    /// and stand up to here, by segment and offset.
+    /// and are located up to here, by segment and offset.
     pub(crate) last: (u64, u64),
 }
 
-/// Rows that a destination is owed and that stand in none of its entries.
+/// Rows that a destination is owed and that are in none of its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Debt {
-    /// They stand before this place.
+    /// They are before this position.
     pub(crate) until: Position,
     pub(crate) rows: u64,
-    /// Those of them that belong to epochs before that of `until`: no source reads them again.
+    /// How many of them belong to epochs before that of `until`: no source reads them again.
     pub(crate) rows_before: u64,
 }
 
 impl Debt {
-    /// The part in epochs before this one.
+    /// Returns the number of rows in epochs before this one.
     pub(crate) fn before(&self, epoch: u32) -> u64 {
         if self.until.epoch < epoch { self.rows } else { self.rows_before }
     }
 
-    /// Rows of it were found, and stand in an entry now.
+    /// Records that rows of it were found, and are in an entry now.
     pub(crate) fn pay(&mut self, rows: u64, epoch: u32) {
-        // Rules may route what is read again otherwise than before.
+        // Rules may route repeated rows differently than before.
         self.rows -= rows.min(self.rows);
         if epoch < self.until.epoch {
             self.rows_before -= rows.min(self.rows_before);
@@ -178,32 +177,33 @@ impl Debt {
     }
 }
 
-/// Rows that are lost, until the entry that settles them is committed. It may end further on than
-/// they stood, behind frames that follow them or where another epoch begins; they are owed up to
-/// where they stood all the same.
+/// Lost rows, until the entry that settles them is committed. That entry may end after the position
+/// of the rows, behind frames that follow them or where another epoch starts; they are owed only up
+/// to their own position nevertheless.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lost {
-    /// That of the entry.
+    /// Sequence number of the entry.
     seq: u64,
-    /// They stood before this place.
+    /// The rows were before this position.
     until: Position,
     rows: u64,
     reason: DiscardReason,
 }
 
-/// Places between two others, without those.
+/// Returns the range of positions between two others, exclusive.
 pub(super) fn between(begin: Position, end: Position) -> (Bound<Position>, Bound<Position>) {
     (Bound::Excluded(begin), Bound::Excluded(end))
 }
 
-/// One stream as one cursor sees it.
+/// A stream as seen by one cursor.
 #[derive(Debug, Default)]
 pub(crate) struct CursorStream {
     /// Everything up to here is settled.
     pub(crate) committed: Position,
-    /// A place from which the source can go on for this destination: `committed` or one before it.
+    /// A position from which the source can resume for this destination: `committed` or an earlier
+    /// one.
     pub(crate) mark: Arc<CommitTail>,
-    /// Rows entered up to `committed`.
+    /// Number of rows entered up to `committed`.
     pub(crate) committed_through: u64,
     pub(crate) entries: VecDeque<Entry>,
     /// Entries before this index are taken or settled.
@@ -213,66 +213,68 @@ pub(crate) struct CursorStream {
     pub(crate) pending_bytes: u64,
     pub(crate) in_turn: bool,
     pub(crate) debt: Debt,
-    /// What is lost and not committed.
+    /// Rows that are lost and not committed.
     pub(crate) lost: Vec<Lost>,
-    /// Frames that are kept while the destination is not configured, in order: where they end, and
-    /// the rows in them up to there. A place within one stands here too when `furthest` is there.
+    /// Frames that are kept while the destination is not configured, in order: their ends, and the
+    /// number of rows up to there. If `furthest` is inside one, that position is listed here too.
     pub(crate) kept: Vec<(Position, u64)>,
 }
 
 impl CursorStream {
-    /// A destination that begins here.
+    /// Creates the state of a destination that starts here.
     pub(crate) fn begin(at: &Arc<CommitTail>) -> Self {
         Self { committed: at.end, mark: at.clone(), ..Self::default() }
     }
 
-    /// Position up to which batches have been appended for this cursor, or are kept for it.
+    /// Returns the position up to which batches have been appended for this cursor, or are kept for
+    /// it.
     pub(crate) fn seen(&self) -> Position {
         let kept = self.kept.last().map_or(self.committed, |(end, _)| *end);
         self.entries.back().map_or(kept, |e| e.tail.end)
     }
 
-    /// Everything up to there is settled, and nothing before it waits. True when that is news.
+    /// Records that everything up to there is settled and nothing before it waits. Returns true if
+    /// that is a change.
     fn move_to(&mut self, tail: &Arc<CommitTail>) -> bool {
         let is_moved = self.committed < tail.end;
         (self.committed, self.mark) = (tail.end, tail.clone());
         is_moved
     }
 
-    /// The first entry is settled, with all before it.
+    /// Records that the first entry is settled, as is everything before it.
     pub(super) fn commit(&mut self, entry: &Entry) {
         (self.committed, self.mark) = (entry.tail.end, entry.tail.clone());
         self.committed_through = entry.through;
         self.lost.retain(|lost| lost.seq != entry.seq);
     }
 
-    /// Adds an entry that nobody has to take.
+    /// Adds an entry that need not be taken.
     pub(crate) fn push_settled(&mut self, entry: Entry) {
         let at_front = self.next == self.entries.len();
         self.entries.push_back(entry);
         self.next += usize::from(at_front);
     }
 
-    /// Rows that an earlier run owed were appended again, up to `end`.
+    /// Records that rows owed by an earlier run were appended again, up to `end`.
     pub(crate) fn pay_debt(&mut self, end: Position, rows: u64) {
         self.debt.pay(rows, end.epoch);
         self.forgive(end);
     }
 
-    /// Everything that an earlier run owed was appended again: what has not come up with it goes
-    /// elsewhere now.
+    /// Cancels the debt once everything that an earlier run owed was appended again: rows that were
+    /// not among it are routed elsewhere now.
     fn forgive(&mut self, end: Position) {
         if end >= self.debt.until {
             self.debt = Debt::default();
         }
     }
 
-    /// Rows entered so far.
+    /// Returns the number of rows entered so far.
     pub(crate) fn through(&self) -> u64 {
         self.entries.back().map_or(self.committed_through, |e| e.through)
     }
 
-    /// Rows entered up to `end` and not committed.
+    /// Returns the number of rows entered up to `end` and not committed.
     fn entered_up_to(&self, end: Position) -> u64 {
         let count = self.entries.partition_point(|e| e.tail.end <= end);
         let inside = self.entries.get(count).and_then(|entry| {
@@ -287,14 +289,14 @@ impl CursorStream {
         inside.or(before).unwrap_or(self.committed_through) - self.committed_through + lost
     }
 
-    /// Rows that are kept while the destination is not configured, up to `end`.
+    /// Returns the number of rows kept, up to `end`, while the destination is not configured.
     pub(crate) fn kept_up_to(&self, end: Position) -> u64 {
         let count = self.kept.partition_point(|(at, _)| *at <= end);
         count.checked_sub(1).map_or(0, |last| self.kept[last].1)
     }
 
-    /// What the destination is owed up to `end`: in all, and of the epochs before that of `end`.
-    /// Rows that were settled beyond a gap count as owed until the gap is closed.
+    /// Returns what the destination is owed up to `end`: in total, and from the epochs before that
+    /// of `end`. Rows that were settled after a gap count as owed until the gap is closed.
     pub(crate) fn owed(&self, end: Position) -> (u64, u64) {
         debug_assert!(
             self.debt.rows == 0 || self.debt.until <= end,
@@ -320,7 +322,7 @@ impl State {
         self.streams.get_mut(&stream)?.places.get_mut(index)
     }
 
-    /// A destination that is not done with the stream, and where it is.
+    /// Returns a destination that is not done with the stream, with its position.
     pub(super) fn reader(
         &mut self,
         index: usize,
@@ -330,18 +332,17 @@ impl State {
         Some((&mut self.cursors[index], place))
     }
 
-    /// Destinations that are not done with the stream.
+    /// Returns the destinations that are not done with the stream.
     pub(crate) fn places(&self, stream: StreamId) -> impl Iterator<Item = (usize, &CursorStream)> {
         self.streams.get(&stream).into_iter().flat_map(|known| known.places.iter())
     }
 
-    /// How far a destination has settled the stream; `None` when it has not heard of it.
+    /// Returns up to where a destination has settled the stream; `None` when it does not know it.
     pub(crate) fn committed(&self, index: usize, stream: StreamId) -> Option<Position> {
         self.streams.get(&stream)?.committed(index)
     }
 
-    /// Tells destinations that have not heard of the stream where they begin, those for which
-    /// `begin` says so.
+    /// Introduces the stream to destinations that do not know it, where `begin` returns a position.
     pub(crate) fn introduce(
         &mut self,
         stream: StreamId,
@@ -361,8 +362,8 @@ impl State {
         }
     }
 
-    /// Moves destinations on that have nothing of the stream left to do: nothing of what was
-    /// appended up to here is for them, or it is settled.
+    /// Advances destinations that have nothing left to do in the stream: nothing appended up to
+    /// here is for them, or it is settled.
     pub(crate) fn settle_places(&mut self, stream: StreamId, now: Duration) {
         let Some(known) = self.streams.get_mut(&stream) else { return };
         let (cursors, tail) = (&self.cursors, known.tail.clone());
@@ -391,7 +392,7 @@ impl State {
         }
     }
 
-    /// The stream's statement in the cursor log has changed.
+    /// Records that the stream's entry in the cursor log has changed.
     pub(crate) fn mark_dirty(&mut self, stream: StreamId, now: Duration) {
         self.note_dirty(stream);
         self.positions_since.get_or_insert(now);
@@ -405,16 +406,18 @@ impl State {
         }
     }
 
-    /// A batch that may be forgotten in a crash is not needed any more, or must survive now.
+    /// Records that a batch that need not survive a crash is no longer needed, or must be durable
+    /// now.
     pub(crate) fn no_longer_volatile(&mut self, stream: StreamId) {
         if let Some(known) = self.streams.get_mut(&stream) {
-            debug_assert!(known.volatile_slots > 0, "each was counted when it was appended");
+            debug_assert!(known.volatile_slots > 0, "every slot was counted when it was appended");
             known.volatile_slots = known.volatile_slots.saturating_sub(1);
         }
     }
 
-    /// The place within an entry, of these, at which `furthest` stands, with the records up to there:
-    /// the stream may be cut into other batches than those that an earlier run had settled.
+    /// Returns the position among these, inside an entry, at which `furthest` is, with the number
+    /// of records up to there: the stream may be divided into other batches than those that an
+    /// earlier run had settled.
     pub(crate) fn furthest_within(
         &self,
         stream: StreamId,
@@ -426,8 +429,8 @@ impl State {
         within.map(|at| (at, up_to(at))).into_iter().collect()
     }
 
-    /// Another destination has settled the stream up to a place from `from` on and before `to`, and
-    /// no further, or may come to.
+    /// Returns whether another destination has settled the stream up to a position from `from`
+    /// (inclusive) to `to` (exclusive) and no further, or may come to that.
     pub(crate) fn may_be_furthest(
         &self,
         index: usize,
@@ -443,15 +446,15 @@ impl State {
         furthest < to && (furthest >= from || self.places(stream).any(is_behind))
     }
 
-    /// A destination has settled the stream up to here.
+    /// Records that a destination has settled the stream up to here.
     pub(crate) fn reach(&mut self, stream: StreamId, tail: &Arc<CommitTail>) {
         if let Some(known) = self.streams.get_mut(&stream) {
             known.reach(tail);
         }
     }
 
-    /// Rows that nobody can read again are on stable storage up to here. That is stated soon:
-    /// should they be damaged, their number is known.
+    /// Records that unrepeatable rows are on stable storage up to here. That is stated soon: should
+    /// they be damaged, their number is known.
     pub(crate) fn reach_on_disk(
         &mut self,
         stream: StreamId,
@@ -462,10 +465,10 @@ impl State {
         let is_stranded = self.stranded_up_to(stream, seq).is_some();
         let Some(known) = self.streams.get_mut(&stream) else { return };
         let is_further = known.reach(tail);
-        // Frames are flushed in their order, but for those that need not be.
+        // Frames are flushed in order, except those that need not be.
         let is_durable = known.volatile_slots == 0 && !is_stranded;
         let is_news = is_durable && tail.end == known.furthest.end && !known.is_durable;
-        // What is lost would come to light again at the next start, and not as damage.
+        // Otherwise the loss would be reported again at the next start, and as damage.
         let is_vanished = |lost: &Lost| lost.reason == DiscardReason::Vanished;
         let is_changed =
             is_news && !known.places.iter().any(|(_, cs)| cs.lost.iter().any(is_vanished));
@@ -476,8 +479,8 @@ impl State {
         }
     }
 
-    /// What every destination is owed up to `furthest`, when that is read again from `base` on:
-    /// a new one, or other rules, make it another number than was stated.
+    /// Returns what every destination is owed up to `furthest`, if that is read again from `base`
+    /// on: new destinations or other rules change the number that was stated.
     pub(crate) fn owed_again(
         &self,
         stream: StreamId,
@@ -489,8 +492,9 @@ impl State {
         (base < furthest).then(|| self.places(stream).map(owed).filter(is_any).collect())
     }
 
-    /// What destinations are still owed of the stream is gone, up to `at`: it is counted for each
-    /// of them, and they go on behind that place. `part` says how much of a debt that is.
+    /// Records that what destinations are still owed of the stream is gone, up to `at`: it is
+    /// counted for each of them, and they continue after that position. `part` returns how much of
+    /// a debt that is.
     pub(crate) fn lose(
         &mut self,
         stream: StreamId,
@@ -511,7 +515,7 @@ impl State {
         self.mark_dirty(stream, now);
     }
 
-    /// Rows of one destination are gone.
+    /// Counts lost rows of one destination.
     pub(crate) fn count_lost(
         &mut self,
         index: usize,
@@ -520,7 +524,7 @@ impl State {
         (rows, reason): (u64, DiscardReason),
         now: Duration,
     ) {
-        // First: the stream may end with them.
+        // First, because the stream may end with them.
         self.note_lost(index, stream, rows, reason);
         let discarded = (rows > 0).then_some((reason, rows));
         let outcome = Outcome { discarded, ..Outcome::default() };
@@ -536,7 +540,7 @@ impl State {
         cursor.is_book_dirty |= rows > 0;
     }
 
-    /// Settles rows that no batch holds, and moves the destination's position behind them.
+    /// Settles rows that are in no batch, and advances the destination's position past them.
     fn enter_lost(
         &mut self,
         index: usize,
@@ -558,7 +562,7 @@ impl State {
         if rows == 0 && at.end <= skip_to {
             return;
         }
-        // Frames may reach further than what is lost: positions never go back.
+        // Frames may reach further than the lost rows: positions never move back.
         let tail = if at.end < skip_to {
             let last = cs.entries.back().map_or(&cs.mark, |entry| &entry.tail);
             last.clone()
@@ -586,13 +590,13 @@ impl State {
         self.commit_prefix(index, stream, now);
     }
 
-    /// What was on stable storage can only have been damaged.
+    /// Returns the reason for a loss: what was on stable storage can only have been damaged.
     fn loss_reason(&self, stream: StreamId) -> DiscardReason {
         let is_durable = self.streams.get(&stream).is_some_and(|known| known.is_durable);
         if is_durable { DiscardReason::Damaged } else { DiscardReason::Vanished }
     }
 
-    /// Says which records are lost, for whoever looks at the journal's health.
+    /// Records which records are lost, for the health report.
     pub(crate) fn note_lost(
         &mut self,
         index: usize,
@@ -620,15 +624,15 @@ impl State {
                 destination,
                 reason,
                 records = rows,
-                "records are lost; they are counted as discarded, and so are further ones"
+                "records were lost and are counted as discarded; further losses are counted, too"
             );
             lost.push(LostRecords { source, destination, reason, records: rows });
         }
     }
 
-    /// The source cannot read on in the stream's present content: what lies before the furthest
-    /// place of earlier runs and was not appended again is gone. Returns that place, behind which
-    /// the source goes on, when it is further than what was appended.
+    /// Handles a source that cannot continue in the stream's current content: what is before the
+    /// furthest position of earlier runs and was not appended again is lost. Returns that position,
+    /// after which the source continues, if it is further than what was appended.
     pub(crate) fn skip_to_furthest(
         &mut self,
         stream: StreamId,

@@ -1,4 +1,4 @@
-//! What holds while a journal is open.
+//! Guarantees while a journal is open.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(crate) fn a_taken_batch_stays_in_flight_until_it_is_acknowledged(opener: &mu
     assert_eq!(of(&journal), (3, 3, 0));
     hec.ack(&delivery, Outcome::delivered(3));
     assert_eq!(of(&journal), (0, 0, 3));
-    // A second acknowledgement of the same delivery changes nothing.
+    // A second acknowledgement of the same delivery has no effect.
     hec.ack(&delivery, Outcome::delivered(3));
     assert_eq!(of(&journal), (0, 0, 3));
     opener.close(journal);
@@ -75,7 +75,7 @@ pub(crate) fn a_position_moves_over_a_prefix_only(opener: &mut impl Opener) {
 pub(crate) fn reading_is_fair_between_a_noisy_and_a_quiet_stream(opener: &mut impl Opener) {
     let journal = opener.open();
     let mut hec = cursor(&journal, "hec");
-    // Less than a source may run ahead.
+    // Less than a source may read ahead.
     for n in 0..15 {
         journal.append(Part::new(1, n * 10, 10).padding(10_000).build(), LAG).unwrap();
     }
@@ -99,7 +99,7 @@ pub(crate) fn a_busy_stream_is_passed_over(opener: &mut impl Opener) {
     let delivery = hec.take(|stream| stream != StreamId(2)).unwrap();
     assert_eq!(delivery.stream(), StreamId(2));
     assert!(hec.take(|_| true).is_none());
-    // Nothing can be taken: ready waits for an acknowledgement.
+    // Nothing can be taken: `ready` waits for an acknowledgement.
     block_on(async {
         let soon = tokio::time::timeout(Duration::from_millis(20), hec.ready(1, Duration::ZERO));
         assert!(soon.await.is_err(), "ready must wait while everything is busy");
@@ -119,7 +119,7 @@ pub(crate) fn a_window_bounds_what_is_taken(opener: &mut impl Opener) {
     }
     let first = take(&mut hec).unwrap();
     let second = take(&mut hec).unwrap();
-    assert!(take(&mut hec).is_none(), "the window is used up");
+    assert!(take(&mut hec).is_none(), "the window is exhausted");
     hec.ack(&first, Outcome::delivered(1));
     let third = take(&mut hec).unwrap();
     assert!(take(&mut hec).is_none());
@@ -143,9 +143,9 @@ pub(crate) fn no_stream_holds_more_than_a_quarter_while_others_wait(opener: &mut
         }
     };
     assert_eq!(refused.reason, RefusedReason::BufferFull { cursor: "hec".to_owned() });
-    assert_eq!(refused.batch.record_count(), 1, "the batch comes back");
+    assert_eq!(refused.batch.record_count(), 1, "the batch is returned");
     assert_eq!(accepted, 4, "a quarter of a mebibyte");
-    // The quiet one is not refused, and alone the noisy one may have everything.
+    // The quiet stream is not refused, and on its own the noisy one may have everything.
     journal.append(Part::new(2, 1, 1).build(), LAG).unwrap();
     let quiet = hec.take(|stream| stream == StreamId(1)).unwrap();
     hec.ack(&quiet, Outcome::delivered(quiet.record_count));
@@ -170,7 +170,7 @@ pub(crate) fn block_refuses_only_what_feeds_the_full_destination_and_wakes_on_ro
     assert_eq!(n, 4);
     assert!(journal.ledger().cursors[0].blocking);
     assert!(!wake.take());
-    // Another source, which does not feed the slow destination, goes on.
+    // Another source, which does not feed the slow destination, continues.
     for m in 0..20 {
         journal.append(Part::new(2, m, 1).mask(0b10).padding(60_000).build(), LAG).unwrap();
     }
@@ -227,7 +227,7 @@ pub(crate) fn a_slow_subscriber_gets_an_exact_gap(opener: &mut impl Opener) {
         journal.append(Part::new(1, n, 1).padding(60_000).build(), LAG).unwrap();
     }
     let Some(Next::Gap { first, last, count }) = block_on(slow.next()) else {
-        panic!("a gap comes first")
+        panic!("expected a gap first")
     };
     assert_eq!((first, last, count), (1, 8, 8));
     for _ in 0..2 {
@@ -236,10 +236,10 @@ pub(crate) fn a_slow_subscriber_gets_an_exact_gap(opener: &mut impl Opener) {
     for _ in 0..10 {
         assert!(matches!(block_on(quick.next()), Some(Next::Batch(_))));
     }
-    assert_eq!(drain(&mut hec).len(), 10, "subscribers are in nobody's way");
+    assert_eq!(drain(&mut hec).len(), 10, "subscribers do not hold back others");
     journal.close();
     assert!(block_on(slow.next()).is_none());
-    assert!(block_on(journal.subscribe(1000).next()).is_none(), "also when it comes too late");
+    assert!(block_on(journal.subscribe(1000).next()).is_none(), "even when subscribing too late");
     opener.close(journal);
 }
 
@@ -254,14 +254,14 @@ pub(crate) fn several_batches_are_taken_together_or_not_at_all(opener: &mut impl
     for ticket in tickets {
         block_on(ticket.durable()).unwrap();
     }
-    // The first of them would fit, all together do not.
+    // The first of them would fit, but not all together.
     let refused = journal.append_all(parts(4, 12), WritePolicy::OnAppend).unwrap_err();
     assert_eq!(refused.reason, RefusedReason::BufferFull { cursor: "hec".into() });
     assert_eq!(refused.batches.len(), 12);
     assert_eq!(journal.ledger().cursors[0].book.routed, 40);
     assert_books_balance(&journal);
     assert_eq!(drain(&mut hec).len(), 40);
-    // They were told to be safe a moment before their memory is free.
+    // They are reported as safe a moment before their memory is freed.
     until("nothing is held", || journal.ledger().journal.ring_bytes == 0);
     let tickets = journal.append_all(refused.batches, WritePolicy::OnAppend).unwrap();
     assert_eq!(tickets.len(), 12);
@@ -281,7 +281,7 @@ pub(crate) fn a_new_destination_starts_at_now(opener: &mut impl Opener) {
     let got: Vec<u64> = drain(&mut new).into_iter().map(|(_, n)| n).collect();
     assert_eq!(got, (10..15).collect::<Vec<_>>());
     opener.close(journal);
-    // It does not want what came before it, either, when the stream is read again.
+    // Nor does it receive what came before it when the stream is read again.
     let journal = opener.open();
     old = {
         drop(old);
@@ -325,10 +325,10 @@ pub(crate) fn small_waiting_batches_are_merged(opener: &mut impl Opener) {
     }
     assert_books_balance(&journal);
     let deliveries: Vec<_> = std::iter::from_fn(|| take(&mut hec)).collect();
-    assert!(deliveries.len() < 10, "{} batches for a trickle", deliveries.len());
+    assert!(deliveries.len() < 10, "{} batches for a few lines", deliveries.len());
     let all: Vec<u64> = deliveries.iter().flat_map(numbers).collect();
     assert_eq!(all, (0..1000).collect::<Vec<_>>());
-    // What was taken is not touched any more.
+    // A batch that was taken is not modified any more.
     journal.append(Part::new(1, 1000, 1).build(), LAG).unwrap();
     for delivery in &deliveries {
         hec.ack(delivery, Outcome::delivered(delivery.record_count));
@@ -405,7 +405,7 @@ pub(crate) fn a_closed_stream_folds_into_its_source(opener: &mut impl Opener) {
     let journal = opener.open();
     drop(cursor(&journal, "hec"));
     check(&journal);
-    assert!(!open_stream(&journal, 1).known, "it is forgotten");
+    assert!(!open_stream(&journal, 1).known, "the stream is forgotten");
     opener.close(journal);
 }
 
@@ -440,7 +440,7 @@ pub(crate) fn ready_waits_for_bytes_or_age_or_the_end(opener: &mut impl Opener) 
     block_on(async {
         let soon = Duration::from_millis(15);
         let day = Duration::from_hours(24);
-        assert!(tokio::time::timeout(soon, hec.ready(1, day)).await.is_err(), "nothing there");
+        assert!(tokio::time::timeout(soon, hec.ready(1, day)).await.is_err(), "nothing is waiting");
         other.append(Part::new(1, 0, 1).build(), LAG).unwrap();
         hec.ready(1, day).await;
         assert!(tokio::time::timeout(soon, hec.ready(100_000, day)).await.is_err(), "too little");

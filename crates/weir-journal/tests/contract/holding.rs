@@ -14,7 +14,7 @@ use crate::support::{
 
 const LAG: WritePolicy = WritePolicy::OnLag;
 
-/// Takes and holds everything that waits; returns the numbers of the records.
+/// Takes and holds everything that is waiting; returns the numbers of the records.
 fn hold_all(cursor: &mut Cursor, held: &mut Held) -> Vec<u64> {
     let mut all = Vec::new();
     while let Some(delivery) = take(cursor) {
@@ -38,7 +38,7 @@ pub(crate) fn what_is_held_takes_no_room_and_is_in_flight_until_it_is_settled(
     let mut store = journal.cursor(spec).unwrap();
     open_stream(&journal, 1);
     let mut held = Held::default();
-    // Many times the ring, the window and the buffer.
+    // Many times the size of the ring, the window and the buffer.
     for n in 0..400 {
         journal.append(Part::new(1, n, 1).padding(60_000).build(), LAG).unwrap();
         assert_eq!(hold_all(&mut store, &mut held), [n]);
@@ -127,7 +127,7 @@ pub(crate) fn what_two_parts_hold_is_settled_one_after_the_other(opener: &mut im
     }
     let [first, second] = parts;
     let memory = store.memory();
-    // Out of order: nothing moves before the first.
+    // Out of order: nothing advances before the first.
     store.ack_held(second);
     assert_eq!(memory.committed(StreamId(1)), Some(Position::default()));
     assert_books_balance(&journal);
@@ -174,11 +174,11 @@ pub(crate) fn what_only_a_destination_holds_is_asked_for_when_its_file_is_gone(
     hold_all(&mut store, &mut held);
     assert!(!store.take_settle_wanted());
     journal.persist_stream(StreamId(1));
-    // `ready` returns although nothing waits.
+    // `ready` returns although nothing is waiting.
     block_on(store.ready(1, std::time::Duration::MAX));
     assert!(store.take_settle_wanted());
     assert!(!store.take_settle_wanted(), "once");
-    // The ticket of what comes after it stands for all of the file.
+    // The ticket of what follows represents the whole file.
     let rest = Part::new(1, 5, 1);
     let ticket = journal.append(rest.build(), WritePolicy::OnAppend).unwrap();
     let mut ticket = Box::pin(ticket.durable());

@@ -1,4 +1,4 @@
-//! What only the local journal has: when it writes to disk, and how much.
+//! Behaviour specific to the local journal: when it writes to disk, and how much.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn a_ticket_resolves_only_after_a_flush() {
         block_on(ticket.durable()).unwrap();
         assert!(syncs() > before);
     }
-    // A ticket that is never told is an error, not a success.
+    // A ticket that is never resolved is an error, not a success.
     opener.disk.inject(Fault::new(FaultKind::Io).on(CallKind::SyncData).forever());
     let part = Part::new(2, 5, 1).unrepeatable();
     let ticket = journal.append(part.build(), WritePolicy::OnAppend).unwrap();
@@ -70,7 +70,7 @@ fn the_same_batch_again_waits_for_the_same_flush() {
         again.is_some()
     });
     block_on(again.unwrap().durable()).unwrap();
-    assert_eq!(journal.ledger().cursors[0].in_flight, 1, "it counts once");
+    assert_eq!(journal.ledger().cursors[0].in_flight, 1, "it is counted once");
     let mut opener = opener;
     opener.crash(journal);
     let journal = opener.open();
@@ -106,7 +106,7 @@ fn a_full_ring_goes_to_disk_only_when_that_is_due() {
     let begun = std::time::Instant::now();
     let sent = fill(&journal, 1, 1);
     assert_eq!(journal.ledger().journal.frames_written, 0);
-    // Nobody appends, takes or acknowledges: the time comes all the same.
+    // No one appends, takes or acknowledges: the timeout takes effect nevertheless.
     until("the ring is spilled", || journal.ledger().journal.frames_written > 0);
     assert!(begun.elapsed() >= spill_after);
     until("sources are woken", || wake.take());
@@ -126,7 +126,7 @@ fn a_hung_destination_costs_disk_and_not_the_time_of_the_others() {
     let mut hung = cursor(&journal, "hung");
     let mut healthy = cursor(&journal, "healthy");
     let (mut sent, mut got) = (0, 0);
-    until("much more than the ring went through", || {
+    until("much more than the ring has passed through", || {
         let part = Part::new(1, sent, 1).mask(0b11).padding(60_000);
         if journal.append(part.build(), LAG).is_ok() {
             sent += 1;
@@ -144,7 +144,7 @@ fn a_hung_destination_costs_disk_and_not_the_time_of_the_others() {
     let all: Vec<u64> = drain(&mut hung).into_iter().map(|(_, n)| n).collect();
     assert_eq!(all, (0..100).collect::<Vec<_>>());
     journal.flush();
-    until("its space is free", || journal.ledger().journal.disk_bytes < 2 * MIB);
+    until("its space is freed", || journal.ledger().journal.disk_bytes < 2 * MIB);
     opener.close(journal);
 }
 
@@ -217,11 +217,11 @@ fn segments_go_when_everything_in_them_is_committed() {
     opener.close(journal);
     let journal = opener.open();
     journal.flush();
-    until("the last one, too", || segments() == 0);
+    until("the last one is deleted, too", || segments() == 0);
     opener.close(journal);
 }
 
-/// Streams of their own, so that nothing can be merged; returns how many were accepted.
+/// Uses separate streams, so that nothing can be merged; returns how many were accepted.
 fn append_to_streams(journal: &Journal, streams: std::ops::Range<u64>, mask: u64) -> usize {
     let append = |stream| journal.append(Part::new(stream, 0, 1).mask(mask).build(), LAG);
     streams.filter(|stream| append(*stream).is_ok()).count()
@@ -235,7 +235,7 @@ fn a_hundred_thousand_waiting_batches_stop_only_what_feeds_their_destination() {
     journal.on_room(wake.clone());
     let mut hung = cursor(&journal, "hung");
     let mut quick = cursor(&journal, "quick");
-    assert_eq!(append_to_streams(&journal, 0..100_001, 0b01), 100_000, "there is a bound");
+    assert_eq!(append_to_streams(&journal, 0..100_001, 0b01), 100_000, "there is a limit");
     let refused = journal.append(Part::new(100_001, 0, 1).mask(0b11).build(), LAG).unwrap_err();
     assert_eq!(refused.reason, RefusedReason::BufferFull { cursor: "hung".to_owned() });
     assert_books_balance(&journal);
@@ -243,7 +243,7 @@ fn a_hundred_thousand_waiting_batches_stop_only_what_feeds_their_destination() {
     assert_eq!(append_to_streams(&journal, 200_000..200_100, 0b10), 100);
     assert_eq!(drain(&mut quick).len(), 100);
     assert!(!wake.take());
-    // It is worth trying again when a part of them is gone.
+    // It is worth retrying when part of them are gone.
     for n in 0..6250 {
         assert!(!wake.take(), "after {n}");
         let delivery = take(&mut hung).unwrap();
@@ -261,13 +261,13 @@ fn a_hundred_thousand_waiting_batches_make_room_where_the_oldest_may_go() {
     let spec = CursorSpec { when_full: WhenFull::DropOldest, ..cursor_spec("hung") };
     let mut hung = journal.cursor(spec).unwrap();
     let _quick = cursor(&journal, "quick");
-    // All weigh the same.
+    // All have the same weight.
     assert_eq!(append_to_streams(&journal, 200_000..300_100, 0b01), 100_100);
     assert_books_balance(&journal);
     let discarded = journal.ledger().cursors[0].book.discarded[DiscardReason::BufferFull as usize];
     assert!((100..10_000).contains(&discarded), "{discarded} were discarded");
     let oldest = take(&mut hung).unwrap().stream();
-    assert_eq!(oldest, StreamId(200_000 + discarded), "the oldest went");
+    assert_eq!(oldest, StreamId(200_000 + discarded), "the oldest were discarded");
     opener.close(journal);
 }
 

@@ -1,7 +1,7 @@
-//! The contract of a journal. The cases in `cases` hold for every implementation: they see it
-//! only through an [`Opener`]. What is particular to the local one (when it writes) is in `local`.
+//! The contract of a journal. The cases in `cases` apply to every implementation, which they use
+//! only through an [`Opener`]. Behaviour specific to the local one (when it writes) is in `local`.
 //!
-//! Every case ends with books that balance: [`Opener::close`] asserts it.
+//! Every case ends with balanced books: [`Opener::close`] asserts it.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -17,18 +17,18 @@ use std::sync::Arc;
 use weir_journal::{Journal, JournalConfig};
 use weir_testkit::FaultyDisk;
 
-/// Opens journals over one and the same storage.
+/// Opens journals on the same storage.
 pub(crate) trait Opener {
     /// Opens the storage; again after [`Self::close`] or [`Self::crash`].
     fn open_with(&self, config: JournalConfig) -> Journal;
 
-    /// The process ends as it should.
+    /// The process ends normally.
     fn close(&self, journal: Journal) {
         support::assert_books_balance(&journal);
         journal.shutdown();
     }
 
-    /// The machine stops; what was not promised may be gone.
+    /// The machine stops; what was not confirmed may be lost.
     fn crash(&mut self, journal: Journal);
 
     fn open(&self) -> Journal {
@@ -36,7 +36,7 @@ pub(crate) trait Opener {
     }
 }
 
-/// The local implementation on a disk in memory.
+/// The local implementation on an in-memory disk.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     pub(crate) disk: FaultyDisk,
@@ -57,7 +57,7 @@ impl Opener for Local {
     }
 }
 
-/// Makes a test of every case for the local implementation.
+/// Creates a test of every case for the local implementation.
 macro_rules! contract {
     ($($module:ident :: $case:ident)*) => {
         $(#[test] fn $case() { $module::$case(&mut Local::default()); })*

@@ -19,7 +19,7 @@ fn append_safely(journal: &Journal, part: &Part) {
 }
 
 /// Ten records are settled by both destinations; further ones, (epoch, first, count) each, only by
-/// the first one, and nothing of them reaches a segment.
+/// the first one, and none of those reaches a segment.
 fn one_destination_behind(opener: &mut impl Opener, epochs: &[(u32, u64, u64)]) {
     let journal = opener.open();
     let [mut first, mut second] = ["first", "second"].map(|name| cursor(&journal, name));
@@ -70,7 +70,7 @@ pub(crate) fn what_a_destination_is_owed_of_a_file_that_is_gone_is_counted(
     let journal = opener.open();
     drop((first, second));
     let again = journal.ledger().cursors[1].book;
-    assert_eq!((again.delivered, again.discarded_total()), (10, 7), "it is counted for good");
+    assert_eq!((again.delivered, again.discarded_total()), (10, 7), "it is counted permanently");
     opener.close(journal);
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn of_a_file_that_was_cut_only_what_is_gone_is_counted(opener: &mut i
     let journal = opener.open();
     let [mut first, mut second] = ["first", "second"].map(|name| cursor(&journal, name));
     let resume = open_stream(&journal, 1);
-    assert_eq!(resume.position, Position::new(1, 0), "what is there is read from its beginning");
+    assert_eq!(resume.position, Position::new(1, 0), "the present content is read from its start");
     assert_eq!(resume.book, book_of(17));
     journal.append(Part::new(1, 0, 6).mask(0b11).epoch(1, 17).build(), LAG).unwrap();
     assert_eq!(drain(&mut first), []);
@@ -97,7 +97,7 @@ pub(crate) fn what_cannot_be_read_again_after_all_is_counted(opener: &mut impl O
     assert_eq!(open_stream(&journal, 1).position, Position::new(0, 10 * STEP));
     journal.append(Part::new(1, 10, 3).mask(0b11).build(), LAG).unwrap();
     drain(&mut second);
-    // The file is cut before the rest was read again.
+    // The file is truncated before the rest was read again.
     let resume = journal.skip_to_furthest(StreamId(1)).unwrap();
     assert_eq!((resume.position, resume.book), (Position::new(0, 17 * STEP), book_of(17)));
     assert_eq!(journal.skip_to_furthest(StreamId(1)), None);
@@ -110,7 +110,7 @@ pub(crate) fn what_cannot_be_read_again_after_all_is_counted(opener: &mut impl O
     opener.close(journal);
 }
 
-/// The stream is gone; returns what each destination has discarded of it as vanished.
+/// The stream is gone; returns how many of its records each destination has discarded as vanished.
 fn vanished(opener: &mut impl Opener, names: &[&str]) -> Vec<u64> {
     let journal = opener.open();
     let cursors: Vec<_> = names.iter().map(|name| cursor(&journal, name)).collect();
@@ -131,7 +131,7 @@ pub(crate) fn what_is_owed_does_not_depend_on_where_batches_are_cut(opener: &mut
     let journal = opener.open();
     let [first, second] = ["first", "second"].map(|name| cursor(&journal, name));
     assert_eq!(open_stream(&journal, 1).position, Position::new(0, 10 * STEP));
-    // One batch from before the furthest place to behind it.
+    // One batch from before the furthest position to after it.
     journal.append(Part::new(1, 10, 9).mask(0b11).build(), LAG).unwrap();
     journal.flush();
     opener.crash(journal);
@@ -182,15 +182,15 @@ pub(crate) fn where_a_content_began_is_known_before_anybody_has_read_it(opener: 
     let journal = opener.open();
     let _first = cursor(&journal, "first");
     let resume = open_stream(&journal, 1);
-    // Either the log knows already that it began, or nothing of it is known.
+    // Either the log already knows that it started, or nothing of it is known.
     let is_known = resume.position == Position::new(1, 0)
         && (resume.book, &resume.state[..]) == (book_of(5), &state_of(1, 0));
     assert!(is_known || resume.position == Position::default(), "{resume:?}");
     opener.close(journal);
 }
 
-/// Six records of a content that was replaced are lost; before them three wait on disk, behind them
-/// `behind` more of the same content.
+/// Six records of a replaced content are lost; before them three wait on disk, after them `behind`
+/// more of the same content.
 fn lost_behind_what_waits(opener: &mut impl Opener, behind: u64) {
     let hour = Duration::from_hours(1);
     let config = JournalConfig { commit_interval: hour, ..config("/data/journal") };
@@ -208,7 +208,7 @@ fn lost_behind_what_waits(opener: &mut impl Opener, behind: u64) {
     journal.append(Part::new(1, 0, 0).epoch(1, lines).build(), LAG).unwrap();
     let replaced_by = Part::new(1, 0, 4).mask(0b11).epoch(1, lines);
     journal.append(replaced_by.build(), LAG).unwrap();
-    // One destination has nine records. The other one has six of them, which stand in no book that
+    // One destination has nine records. The other one has six of them, which are in no book that
     // survives a crash.
     first.ack(&one, Outcome::delivered(3));
     first.ack(&two, Outcome::delivered(6));
@@ -250,7 +250,7 @@ pub(crate) fn the_furthest_place_is_stated_when_frames_overlap(opener: &mut impl
     drop(first);
     let journal = opener.open();
     let first = cursor(&journal, "first");
-    assert_eq!(open_stream(&journal, 1).position, Position::default(), "the beginning is gone");
+    assert_eq!(open_stream(&journal, 1).position, Position::default(), "the start is gone");
     journal.append(Part::new(1, 0, 10).build(), LAG).unwrap();
     append_safely(&journal, &Part::new(1, 10, 3));
     journal.flush();

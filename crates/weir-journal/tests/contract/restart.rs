@@ -1,4 +1,4 @@
-//! What holds over a restart or a crash.
+//! Guarantees across a restart or a crash.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) fn a_book_goes_back_with_its_position(opener: &mut impl Opener) {
     let first = take(&mut hec).unwrap();
     hec.ack(&first, Outcome::delivered(10));
     journal.flush();
-    // Taken, delivered even, but the acknowledgement never came.
+    // Taken and even delivered, but the acknowledgement never arrived.
     drop(take(&mut hec).unwrap());
     assert_eq!(journal.ledger().sources[0].book, book_of(20));
     opener.crash(journal);
@@ -80,7 +80,7 @@ pub(crate) fn batches_that_are_cut_differently_are_skipped_record_by_record(
         cursor(&journal, "second")
     };
     assert_eq!(open_stream(&journal, 1).position, Position::new(0, 7 * STEP));
-    // 21 is in the middle of a batch now.
+    // 21 is inside a batch now.
     for (from, count) in [(7, 4), (11, 13), (24, 11)] {
         journal.append(Part::new(1, from, count).mask(0b11).padding(9000).build(), LAG).unwrap();
         assert_books_balance(&journal);
@@ -88,7 +88,7 @@ pub(crate) fn batches_that_are_cut_differently_are_skipped_record_by_record(
     assert_eq!(only_numbers(drain(&mut first)), (21..35).collect::<Vec<_>>());
     assert_eq!(only_numbers(drain(&mut second)), (7..35).collect::<Vec<_>>());
     let ledger = journal.ledger();
-    assert!(ledger.cursors.iter().all(|c| c.book.delivered == 35), "each record counts once");
+    assert!(ledger.cursors.iter().all(|c| c.book.delivered == 35), "each record is counted once");
     opener.close(journal);
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn two_destinations_skip_what_each_has(opener: &mut impl Opener) {
     opener.close(journal);
 }
 
-/// More than a source may read ahead waits on disk, and nothing in memory: a source must go on.
+/// More than a source may read ahead waits on disk, and nothing in memory: a source must continue.
 pub(crate) fn a_backlog_from_before_holds_no_source_back(opener: &mut impl Opener) {
     const BATCHES: u64 = 40;
     let journal = opener.open();
@@ -143,7 +143,8 @@ pub(crate) fn a_source_that_cannot_repeat_itself_learns_the_latest_epoch(opener:
     drop(cursor(&journal, "behind"));
     assert_eq!(open_stream(&journal, 1).last_epoch, 0);
     append_safely(&journal, &Part::new(1, 0, 10).mask(0b11).epoch(3, 0).unrepeatable());
-    // Delivered and committed by one destination; no disk has it, and nobody was told so.
+    // Delivered and committed by one destination; it is on no disk, and was never confirmed as
+    // safe.
     let fleeting = Part::new(1, 0, 5).mask(0b11).epoch(4, 10).unrepeatable();
     journal.append(fleeting.build(), LAG).unwrap();
     assert_eq!(drain(&mut ahead).len(), 15);
@@ -157,7 +158,7 @@ pub(crate) fn a_source_that_cannot_repeat_itself_learns_the_latest_epoch(opener:
     assert_eq!((resume.position, resume.last_epoch), (Position::new(4, 5 * STEP), 4));
     let behind_book = journal.ledger().cursors[1].book;
     assert_eq!(behind_book.discarded[DiscardReason::Vanished as usize], 5);
-    // Numbers of the epoch that one destination knows would be skipped by it.
+    // Records numbered in the epoch that one destination knows would be skipped by it.
     append_safely(&journal, &Part::new(1, 0, 8).mask(0b11).epoch(5, 10).unrepeatable());
     assert_eq!(only_numbers(drain(&mut ahead)), (0..8).collect::<Vec<_>>());
     assert_eq!(only_numbers(drain(&mut behind)), (0..10).chain(0..8).collect::<Vec<_>>());
@@ -231,7 +232,7 @@ pub(crate) fn frames_of_unclaimed_streams_are_released(opener: &mut impl Opener)
     opener.crash(journal);
     let journal = opener.open();
     let mut hec = cursor(&journal, "hec");
-    assert!(take(&mut hec).is_none(), "not before every source had its say");
+    assert!(take(&mut hec).is_none(), "not before every source has opened its streams");
     let ledger = journal.ledger();
     assert_eq!((ledger.opening, ledger.cursors[0].in_flight), (true, 0));
     journal.release_unclaimed();
@@ -251,7 +252,7 @@ pub(crate) fn a_frame_that_was_partly_committed_is_delivered_in_part(opener: &mu
     drain(&mut hec);
     journal.flush();
     opener.crash(journal);
-    // Read again from the beginning by a source that lost its way, and cut differently.
+    // Read again from the start by a source that lost its position, and divided differently.
     let journal = opener.open();
     drop(cursor(&journal, "hec"));
     append_safely(&journal, &Part::new(1, 0, 10));
@@ -308,7 +309,7 @@ pub(crate) fn a_removed_destination_keeps_its_frames_until_it_is_dropped(opener:
     append_safely(&journal, &Part::new(8, 0, 10).mask(0b11).unrepeatable());
     drain(&mut kept);
     opener.close(journal);
-    // It is not configured any more.
+    // It is no longer configured.
     let journal = opener.open();
     kept = {
         drop(kept);
@@ -320,13 +321,13 @@ pub(crate) fn a_removed_destination_keeps_its_frames_until_it_is_dropped(opener:
     assert!(!ledger.cursors[1].active);
     assert_eq!((ledger.cursors[1].name.as_str(), ledger.cursors[1].in_flight), ("removed", 10));
     opener.close(journal);
-    // It comes back.
+    // It returns.
     let journal = opener.open();
     drop(cursor(&journal, "kept"));
     let mut removed = cursor(&journal, "removed");
     journal.release_unclaimed();
     assert_eq!(numbers(&take(&mut removed).unwrap()).len(), 10);
-    assert!(!journal.drop_cursor("removed"), "one that is in use cannot be dropped");
+    assert!(!journal.drop_cursor("removed"), "an active destination cannot be dropped");
     opener.close(journal);
     // It is dropped.
     let journal = opener.open();
@@ -338,7 +339,7 @@ pub(crate) fn a_removed_destination_keeps_its_frames_until_it_is_dropped(opener:
     assert!(!journal.drop_cursor("removed"));
     assert_eq!(journal.ledger().cursors.len(), 1);
     journal.flush();
-    assert_eq!(journal.ledger().journal.disk_bytes, 0, "its space is free");
+    assert_eq!(journal.ledger().journal.disk_bytes, 0, "its space is freed");
     opener.close(journal);
     let journal = opener.open();
     assert_eq!(journal.ledger().cursors.len(), 1);
@@ -367,7 +368,7 @@ fn missing_for_ten_records(opener: &mut impl Opener) {
 
 pub(crate) fn a_destination_that_comes_back_goes_on_where_it_stopped(opener: &mut impl Opener) {
     missing_for_ten_records(opener);
-    // It goes on missing: what is on disk is used.
+    // It is still missing: what is on disk is used.
     let journal = opener.open();
     drop(cursor(&journal, "kept"));
     assert_eq!(open_stream(&journal, 1).position, Position::new(0, 20 * STEP));
@@ -441,7 +442,7 @@ pub(crate) fn the_state_of_a_place_is_the_last_one_given_for_it(opener: &mut imp
     open_stream(&journal, 1);
     journal.append(Part::new(1, 0, 5).build(), LAG).unwrap();
     drain(&mut hec);
-    // The same place, with other counts: bytes that were given up, for instance.
+    // The same position, with other counts: abandoned bytes, for instance.
     let mut again = Part::new(1, 5, 0);
     again.lines_before = 3;
     journal.append(again.build(), LAG).unwrap();
@@ -452,12 +453,12 @@ pub(crate) fn the_state_of_a_place_is_the_last_one_given_for_it(opener: &mut imp
     opener.close(journal);
 }
 
-/// The destination that has nothing to deliver gets there first: that alone must not end the
-/// stream before the other one has its records.
+/// The destination that has nothing to deliver finishes first: that alone must not end the stream
+/// before the other one has its records.
 pub(crate) fn a_closed_stream_stays_until_its_recovered_frames_are_delivered(
     opener: &mut impl Opener,
 ) {
-    // Positions are flushed when that is asked for, and not otherwise.
+    // Positions are flushed only on request.
     let rarely = JournalConfig { commit_interval: HOUR, ..config("/data/journal") };
     let journal = opener.open_with(rarely);
     drop(cursor(&journal, "nothing"));
@@ -468,7 +469,7 @@ pub(crate) fn a_closed_stream_stays_until_its_recovered_frames_are_delivered(
     journal.flush();
     append_safely(&journal, &Part::new(1, 5, 5).mask(0b10));
     append_safely(&journal, &Part::new(1, 10, 5).mask(0b10));
-    // The file is deleted, and the machine stops before any position has moved on.
+    // The file is deleted, and the machine stops before any position has advanced.
     opener.crash(journal);
     for _ in 0..3 {
         let journal = opener.open();
@@ -501,14 +502,14 @@ pub(crate) fn a_closed_stream_stays_until_its_recovered_frames_are_delivered(
     opener.close(journal);
 }
 
-/// A stream of which only a missing destination has something to get is not at its end.
+/// A stream that only a missing destination still needs has not ended.
 pub(crate) fn frames_for_a_missing_destination_outlive_their_stream(opener: &mut impl Opener) {
     let rarely = JournalConfig { commit_interval: HOUR, ..config("/data/journal") };
     let journal = opener.open_with(rarely);
     drop(cursor(&journal, "hec"));
     drop(cursor(&journal, "missing"));
     journal.flush();
-    // The machine stops before the log knows of the stream.
+    // The machine stops before the log knows the stream.
     append_safely(&journal, &Part::new(50, 0, 5).mask(0b10).unrepeatable());
     opener.crash(journal);
     let journal = opener.open();
@@ -525,7 +526,7 @@ pub(crate) fn frames_for_a_missing_destination_outlive_their_stream(opener: &mut
     opener.close(journal);
 }
 
-/// Once nobody waits for the missing destination any more, its streams end.
+/// Once the missing destination is no longer waited for, its streams end.
 pub(crate) fn streams_end_when_a_missing_destination_is_dropped(opener: &mut impl Opener) {
     let journal = opener.open();
     drop(cursor(&journal, "hec"));
@@ -558,7 +559,7 @@ pub(crate) fn frames_behind_a_hole_are_delivered_when_their_file_is_gone(opener:
     let resume = open_gone(&journal, 1);
     assert_eq!((resume.position, resume.book), (Position::new(0, 20 * STEP), book_of(20)));
     assert_eq!((resume.state, resume.known), (state_of(0, 20), true));
-    // What the source still has to say, for instance what was never read.
+    // What the source still has to report, for instance what was never read.
     let mut last = Part::new(1, 20, 0);
     last.lines_before = 1;
     journal.append(last.build(), LAG).unwrap();
@@ -579,8 +580,8 @@ pub(crate) fn frames_behind_a_hole_are_delivered_when_their_file_is_gone(opener:
     opener.close(journal);
 }
 
-/// Of a stream of which the log knew nothing, one destination passes over a frame before the
-/// other one has it: that must not make the other one look as if it had begun behind it.
+/// In a stream that the log did not know, one destination skips a frame before the other one has
+/// it: that must not make the other one look as if it had started after it.
 pub(crate) fn a_released_frame_waits_for_its_destination_over_any_number_of_restarts(
     opener: &mut impl Opener,
 ) {
@@ -614,7 +615,7 @@ pub(crate) fn space_that_was_given_back_is_no_loss_once_its_stream_has_ended(
     let config = || JournalConfig { segment_bytes: 64 * KIB, ..config("/data/journal") };
     let journal = opener.open_with(config());
     let mut first = cursor(&journal, "first");
-    // A state that stands in its frame alone: each start looks at every frame of this segment.
+    // A state that is only in its frame: each start reads every frame of this segment.
     let looked_at = Part { state_len: 2000, ..Part::new(2, 0, 1).unrepeatable() };
     append_safely(&journal, &looked_at);
     append_safely(&journal, &Part::new(1, 0, 20).padding(1500));
@@ -626,7 +627,7 @@ pub(crate) fn space_that_was_given_back_is_no_loss_once_its_stream_has_ended(
             first.ack(&delivery, Outcome::delivered(20));
         }
     }
-    // Now it gives back the space of stream 1.
+    // Now it frees the space of stream 1.
     journal.flush();
     opener.close(journal);
     drop(first);
@@ -649,8 +650,8 @@ pub(crate) fn space_that_was_given_back_is_no_loss_once_its_stream_has_ended(
     }
 }
 
-/// What is in flight for the first destination at one start after another, and the source's lines
-/// at the last one. The file holds what the epoch of `begin` does.
+/// Returns what is in flight for the first destination at several successive starts, and the
+/// source's lines at the last one. The content of the file is that of the epoch of `begin`.
 fn starts_in_another_content(opener: &mut impl Opener, begin: Position) -> (Vec<u64>, u64) {
     let mut in_flight = Vec::new();
     let mut lines = 0;
@@ -689,7 +690,7 @@ pub(crate) fn frames_of_a_content_that_was_read_again_as_another_one_stay_dead(
     let five = take(&mut second).unwrap();
     second.ack(&five, Outcome::delivered(5));
     journal.flush();
-    // Only the frame tells of the second content.
+    // Only the frame shows that there was a second content.
     journal.append(Part::new(1, 0, 0).epoch(1, 5).build(), LAG).unwrap();
     append_safely(&journal, &Part::new(1, 0, 4).epoch(1, 5));
     opener.crash(journal);
@@ -699,7 +700,7 @@ pub(crate) fn frames_of_a_content_that_was_read_again_as_another_one_stay_dead(
     let resume = open_stream(&journal, 1);
     assert_eq!((resume.position, resume.last_epoch), (Position::default(), 1));
     journal.append(Part::new(1, 0, 5).mask(0b11).build(), LAG).unwrap();
-    // The source reads the second content from its beginning, as a third one.
+    // The source reads the second content from its start, as a third one.
     journal.append(Part::new(1, 0, 0).epoch(2, 5).build(), LAG).unwrap();
     journal.flush();
     opener.close(journal);

@@ -1,10 +1,10 @@
-//! Power cuts and kills at random moments, with everything in one model: whatever the seed does,
-//! nothing that was promised is lost, nothing that was durably committed comes twice, every
-//! stream keeps its order, and the books balance.
+//! Power cuts and kills at random moments, checked against one model: whatever the seed, nothing
+//! that was confirmed is lost, nothing that was durably committed is delivered twice, every stream
+//! keeps its order, and the books balance.
 //!
-//! A seed is one history on every machine. `WEIR_CRASH_SEEDS` runs another number of seeds,
-//! `WEIR_CRASH_FROM` begins with another one, `WEIR_CRASH_SEED` runs a single one; one that fails
-//! prints what happened in it.
+//! A seed is the same history on every machine. `WEIR_CRASH_SEEDS` sets the number of seeds,
+//! `WEIR_CRASH_FROM` the first seed, and `WEIR_CRASH_SEED` runs a single one; a seed that fails
+//! prints its history.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -22,13 +22,13 @@ fn run_seeds(default_count: u64, settings: &Settings) {
     let count = number("WEIR_CRASH_SEEDS").unwrap_or(default_count);
     let seeds = number("WEIR_CRASH_SEED").map_or(first..first + count, |seed| seed..seed + 1);
     for seed in seeds {
-        // The name of the thread is what a panic prints first.
+        // A panic prints the name of the thread first.
         let (ended, history) = run_seed(seed, settings);
         assert!(ended, "seed {seed} failed after\n{}", history.join("\n"));
     }
 }
 
-/// Whether the history ended well, and what happened in it.
+/// Returns whether the history ended well, and what happened in it.
 fn run_seed(seed: u64, settings: &Settings) -> (bool, Vec<String>) {
     let (settings, trace) = (settings.clone(), Trace::default());
     let noted = trace.clone();
@@ -46,7 +46,7 @@ fn a_seed_is_one_history() {
         let [(_, first), (_, second)] = [0, 1].map(|_| run_seed(seed, &settings));
         let parted = first.iter().zip(&second).position(|(a, b)| a != b);
         let before = parted.map_or(&[][..], |at| &first[..=at]).join("\n");
-        assert_eq!(first, second, "seed {seed} parts after\n{before}");
+        assert_eq!(first, second, "seed {seed} diverges after\n{before}");
     }
 }
 

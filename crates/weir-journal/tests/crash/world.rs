@@ -1,9 +1,9 @@
-//! The model: files that can be read again, connections that cannot, two destinations that
-//! remember what they got, and what the journal has promised to each of them.
+//! The model: files that can be read again, connections that cannot, two destinations that remember
+//! what they received, and what the journal has confirmed to each source.
 //!
-//! Time stands still but where the seed moves it, and the journal's writer runs only where the
-//! seed lets it: from one call of the disk to the next. So a seed is one history, on every
-//! machine, and anything can happen between any two calls.
+//! Time advances only where the seed moves it, and the journal's writer runs only where the seed
+//! allows it, from one disk call to the next. So a seed is the same history on every machine, and
+//! anything can happen between any two calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -23,11 +23,11 @@ use crate::support::{
     parse_body, source, state_of, until,
 };
 
-/// What a run is made of.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) files: u64,
-    /// Files may be deleted while they are read.
+    /// Files may be deleted while they are being read.
     pub(crate) unlink: bool,
     pub(crate) connections: u64,
     /// A destination may be missing in some runs.
@@ -39,7 +39,7 @@ type Ticket = Pin<Box<dyn Future<Output = Result<(), RefusedReason>>>>;
 type Record = (u64, u32, u64);
 
 const CURSORS: [&str; 2] = ["first", "second"];
-/// Streams of connections have numbers from here.
+/// Stream numbers of connections start here.
 const CONNECTION: u64 = 100;
 
 /// A file; its records are numbers, so it is never stored.
@@ -51,34 +51,33 @@ struct File {
     /// Furthest record ever read.
     read: u64,
     state: FileState,
-    /// Destinations that were there when it was deleted: one that comes back later finds nothing
-    /// to read.
+    /// Destinations that existed when it was deleted: one that returns later finds nothing to read.
     owed: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileState {
     There,
-    /// Deleted; its rest was appended, and whether it is safe is not known yet.
+    /// Deleted; the rest was appended, and it is not known yet whether it is safe.
     Deleted,
-    /// Deleted, and the journal said that all of it is safe.
+    /// Deleted, and the journal confirmed that all of it is safe.
     Safe,
-    /// Deleted, and the machine stopped before the journal said so.
+    /// Deleted, and the machine stopped before the journal confirmed it.
     Excused,
 }
 
-/// What one destination got.
+/// What one destination received.
 #[derive(Debug, Default)]
 struct Sink {
     got: BTreeSet<Record>,
-    /// Got in this run of the process.
+    /// Received in this run of the process.
     got_now: BTreeSet<Record>,
     /// Acknowledged to the journal in this run.
     acked: BTreeSet<Record>,
-    /// Acknowledged, and the journal said that this is durable.
+    /// Acknowledged, and the journal confirmed that this is durable.
     durable: BTreeSet<Record>,
     in_hand: Vec<Delivery>,
-    /// What it holds itself, and what that stands for.
+    /// What it holds itself, and the records that this represents.
     held: (Held, Vec<Record>),
     /// Last record of every stream in this run of the process.
     last: BTreeMap<u64, (u32, u64)>,
@@ -93,15 +92,15 @@ impl Sink {
     }
 }
 
-/// Everything that lives as long as the process does. The writer comes last: it ends when the
-/// others are gone.
+/// Everything that lives as long as the process. The writer comes last: it ends when the others are
+/// gone.
 struct Process {
     journal: Journal,
     /// `None` for a destination that is not configured in this run.
     cursors: Vec<Option<Cursor>>,
     /// Bits of those that are.
     present: u64,
-    /// Tickets with the records that they stand for, and the file that is deleted.
+    /// Tickets with the records that they represent, and the file that is deleted.
     tickets: Vec<(Ticket, Vec<Record>, u64)>,
     /// Next record of every connection in this run.
     sent: BTreeMap<u64, u64>,
@@ -131,7 +130,7 @@ pub(crate) struct World {
     connections: u64,
     unlink: bool,
     removal: bool,
-    /// Both destinations are known for certain: a new one would begin at now.
+    /// Both destinations are certainly known: a new one would start from now on.
     both_known: bool,
     sinks: Vec<Sink>,
     /// Records whose ticket resolved, with the destinations that they were routed to.
@@ -176,7 +175,7 @@ impl World {
         world.finish();
     }
 
-    /// One run of the process that ends badly, or well.
+    /// Simulates one run of the process that ends in a crash, or normally.
     fn live_and_die(&mut self) {
         let is_missing = self.removal && self.both_known && self.rng.u8(..3) == 0;
         let Some(mut process) = self.boot(if is_missing { 0b01 } else { 0b11 }) else { return };
@@ -210,7 +209,7 @@ impl World {
         }
     }
 
-    /// Some time passes, and the writer gets on by some calls of the disk.
+    /// Lets some time pass, and the writer perform some disk calls.
     fn let_write(&mut self, writer: &HeldWriter) {
         if self.rng.bool() {
             writer.clock.advance(Duration::from_micros(self.rng.u64(0..2000)));
@@ -320,7 +319,7 @@ impl World {
             return;
         }
         let number = self.rng.u64(..self.connections);
-        // Every other one has the same stream in every run; the others are known to nobody then.
+        // Every other one has the same stream in every run; the others are unknown to the journal.
         let again = if number.is_multiple_of(2) { 0 } else { u64::from(self.boot) * CONNECTION };
         let stream = CONNECTION + number + again * 3;
         let first = process.sent.get(&stream).copied().unwrap_or(0);
@@ -337,7 +336,7 @@ impl World {
         }
     }
 
-    /// The rest of a deleted file goes to disk; it is safe when the last ticket says so.
+    /// Appends the rest of a deleted file; it is safe when the last ticket resolves.
     fn unlink_file(&mut self, process: &mut Process) {
         let all_read = |f: &&mut File| f.state == FileState::There && f.next == f.read;
         let Some(file) = self.files.iter_mut().find(all_read) else { return };
@@ -362,7 +361,7 @@ impl World {
         let Some(delivery) = cursor.take(|_| false) else { return };
         self.trace.note(format!("{index} takes {:?}", records(&delivery)));
         for record in records(&delivery) {
-            assert!(!sink.durable.contains(&record), "{record:?} was committed and comes again");
+            assert!(!sink.durable.contains(&record), "{record:?} was committed but came again");
             let last = sink.last.insert(record.0, (record.1, record.2));
             assert!(last.is_none_or(|l| l < (record.1, record.2)), "{record:?} after {last:?}");
             sink.got_now.insert(record);
@@ -403,7 +402,7 @@ impl World {
         self.sinks[index].settle_held(cursor);
     }
 
-    /// What is acknowledged without a hole before it is durable now.
+    /// Acknowledged records without a gap before them are durable now.
     fn flush(&mut self, process: &mut Process) {
         let in_order: Vec<Vec<Record>> = self.sinks.iter().map(acked_without_hole).collect();
         process.writer.catch_up();
@@ -512,10 +511,10 @@ impl World {
         for cursor in &ledger.cursors {
             let routed = |f: &&File| mask(f.stream) >> cursor.index & 1 == 1;
             let lines: u64 = self.files.iter().filter(routed).map(|f| f.read).sum();
-            assert_eq!(cursor.book.delivered, lines, "{} counts wrongly", cursor.name);
+            assert_eq!(cursor.book.delivered, lines, "{} has wrong counts", cursor.name);
         }
         let lines: u64 = self.files.iter().map(|f| f.read).sum();
-        assert_eq!(ledger.sources[0].book, book_of(lines), "the source counts wrongly");
+        assert_eq!(ledger.sources[0].book, book_of(lines), "the source has wrong counts");
     }
 }
 
@@ -523,7 +522,7 @@ fn records(delivery: &Delivery) -> Vec<Record> {
     delivery.records().map(|(_, record)| parse_body(record.body)).collect()
 }
 
-/// Records of every stream that were acknowledged before the first one that was not.
+/// Returns the records of every stream that were acknowledged before the first one that was not.
 fn acked_without_hole(sink: &Sink) -> Vec<Record> {
     let mut holes: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
     for (stream, epoch, n) in sink.got_now.difference(&sink.acked) {
@@ -556,8 +555,8 @@ fn open_file(journal: &Journal, file: &mut File) {
     let resume = journal.open_stream(&spec);
     file.next = resume.position.offset / STEP;
     assert!(file.next <= file.read, "the journal knows more than was ever read");
-    assert_eq!(resume.state, state_of(0, file.next), "the state is of another place");
-    assert_eq!(resume.book, book_of(file.next), "the book is of another place");
+    assert_eq!(resume.state, state_of(0, file.next), "the state is of another position");
+    assert_eq!(resume.book, book_of(file.next), "the book is of another position");
 }
 
 fn open_connection(journal: &Journal, stream: u64, epoch: u32) {

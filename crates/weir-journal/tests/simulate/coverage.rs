@@ -1,29 +1,29 @@
-//! Which fault met which state of the journal, and how often: a simulator that never meets the
-//! state in which a defect lies proves nothing about it.
+//! Which faults occurred in which states of the journal, and how often: a simulator that never
+//! reaches the state in which a bug shows proves nothing about it.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter, Result};
 
-/// States that matter to what is lost; several hold at once.
+/// States that affect what is lost; several can apply at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Condition {
     /// Every destination has everything.
     Settled,
-    /// One destination has everything, another has not.
+    /// One destination has everything, another does not.
     Apart,
     /// All are behind.
     Behind,
-    /// Frames stand in segments.
+    /// Frames are in segments.
     OnDisk,
     /// A destination is not configured.
     Absent,
     /// A destination takes nothing.
     Hangs,
-    /// The journal says that its disk fails.
+    /// The journal reports a disk error.
     DiskFails,
     /// Rows were lost and counted since the start.
     Lost,
-    /// The process does not run.
+    /// The process is not running.
     Down,
 }
 
@@ -52,7 +52,7 @@ impl Coverage {
         }
     }
 
-    /// How often a fault was met in this condition.
+    /// Returns how often a fault occurred in this condition.
     pub(crate) fn met(&self, fault: &str, condition: Condition) -> u64 {
         let met = self.0.get(fault).and_then(|(_, met)| met.get(&condition));
         met.copied().unwrap_or_default()

@@ -1,5 +1,5 @@
-//! What sources read: files with rows that are numbers, never stored, and a source that reads them
-//! as a tail does. Where an earlier run was it knows only from what the journal hands back.
+//! What sources read: files whose rows are numbers, never stored, and a source that reads them like
+//! a tail. It knows the position of an earlier run only from what the journal returns.
 
 use weir_journal::{Journal, ResumePoint, StreamSpec, WritePolicy};
 use weir_model::{Batch, BatchBuilder, Position, Seal, SourceBook, SourceId, StreamId};
@@ -7,17 +7,17 @@ use weir_model::{Batch, BatchBuilder, Position, Seal, SourceBook, SourceId, Stre
 use crate::oracle::{Chain, Oracle, rows_of};
 use crate::support::{STEP, book_of, destinations, push_record};
 
-/// Names of the sources; the last one is sent its rows over connections.
+/// Names of the sources; the last one receives its rows over connections.
 pub(crate) const SOURCES: [&str; 3] = ["app", "web", "lanes"];
-/// Streams of connections have numbers from here.
+/// Stream numbers of connections start here.
 pub(crate) const LANES: u64 = 1000;
 
-/// A file under one name; a new one under the same name is another one.
+/// A file under one name; a new one with the same name is another file.
 #[derive(Debug)]
 pub(crate) struct File {
     pub(crate) stream: u64,
     pub(crate) content: usize,
-    /// Rows of that content.
+    /// Number of rows of that content.
     pub(crate) written: u64,
     pub(crate) state: FileState,
     /// `None` while no source has it open.
@@ -29,16 +29,16 @@ pub(crate) enum FileState {
     There,
     /// Deleted while a source has it open: it reads the rest.
     Deleted,
-    /// Nobody can read it any more.
+    /// It can no longer be read.
     Gone,
 }
 
-/// Where a source is in a stream.
+/// The position of a source in a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading {
     pub(crate) begin: usize,
     pub(crate) next: u64,
-    /// The journal has taken in that the epoch begins.
+    /// The journal has accepted the start of the epoch.
     pub(crate) is_begun: bool,
 }
 
@@ -47,15 +47,15 @@ pub(crate) fn source_of(stream: u64) -> SourceId {
     SourceId::of(name)
 }
 
-/// Destinations that a row is for, one bit for each of their numbers.
+/// Returns the destinations that a row is for, one bit for each of their numbers.
 pub(crate) fn wanted(stream: u64, row: u64) -> u64 {
     const MASKS: [u64; 8] =
         [u64::MAX, 0b0_0001, !0b1, u64::MAX, 0b1_0101, 0b0_1011, u64::MAX, 0b0_0010];
-    // A run of rows goes the same way, as rules would have it.
+    // Runs of rows have the same destinations, as with rules.
     if stream.is_multiple_of(4) { u64::MAX } else { MASKS[((stream * 3 + row / 3) % 8) as usize] }
 }
 
-/// A place as a source's own state names it.
+/// Encodes a position as the source's own state.
 fn state_of(begin: usize, next: u64) -> [u8; 16] {
     let mut state = [0; 16];
     state[..8].copy_from_slice(&(begin as u64).to_le_bytes());
@@ -63,14 +63,14 @@ fn state_of(begin: usize, next: u64) -> [u8; 16] {
     state
 }
 
-/// The place that the journal hands back; `None` when it has no state for it.
+/// Returns the position from the journal; `None` if it has no state for it.
 pub(crate) fn place_of(resume: &ResumePoint) -> Option<(usize, u64)> {
     let (begin, next) = resume.state.split_at_checked(8)?;
     let number = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?));
     Some((number(begin)? as usize, number(next)?))
 }
 
-/// What a body says: content and row.
+/// Parses a body: content and row.
 pub(crate) fn parse(body: &[u8]) -> (usize, u64) {
     let number = |at: usize| {
         let bytes = body.get(at..at + 8).expect("two numbers");
@@ -79,7 +79,7 @@ pub(crate) fn parse(body: &[u8]) -> (usize, u64) {
     (number(0) as usize, number(8))
 }
 
-/// Rows of a content as a batch, each to the destinations that `route` says.
+/// Returns rows of a content as a batch, each routed to the destinations that `route` returns.
 pub(crate) fn batch(
     oracle: &Oracle,
     stream: u64,
@@ -126,17 +126,17 @@ fn open_stream(journal: &Journal, stream: u64, begin: usize, gone: bool) -> Resu
     })
 }
 
-/// What is counted up to the place that the journal names; the numbers that it hands back with the
-/// place must be those that belong there.
+/// Returns the chain up to the position from the journal; the counts that it returns with the
+/// position must be those that belong there.
 pub(crate) fn chain_at(oracle: &Oracle, resume: &ResumePoint) -> Chain {
     if resume.position == Position::default() && resume.book == SourceBook::default() {
         return Chain::new();
     }
-    let Some((begin, next)) = place_of(resume) else { panic!("a place without state: {resume:?}") };
+    let Some((begin, next)) = place_of(resume) else { panic!("no state at position: {resume:?}") };
     let chain = oracle.chain(begin, next);
     let epoch = oracle.begins[begin].epoch;
-    assert_eq!(resume.position, Position::new(epoch, next * STEP), "the state of another place");
-    assert_eq!(resume.book, book_of(rows_of(&chain)), "the book of another place");
+    assert_eq!(resume.position, Position::new(epoch, next * STEP), "the state of another position");
+    assert_eq!(resume.book, book_of(rows_of(&chain)), "the book of another position");
     chain
 }
 
@@ -146,13 +146,13 @@ impl File {
         Self { stream, content, written, state: FileState::There, reading: None }
     }
 
-    /// Another content stands in it from now on.
+    /// Replaces its content.
     pub(crate) fn cut(&mut self, oracle: &mut Oracle, written: u64) {
         self.content = oracle.new_content(self.stream);
         self.written = written;
     }
 
-    /// The source opens it: goes on where it was, or begins anew when what was read is not there
+    /// The source opens it: continues where it was, or starts again if what was read is not there
     /// any more.
     pub(crate) fn open(&mut self, journal: &Journal, oracle: &mut Oracle) {
         let known = journal.known_streams(source_of(self.stream));
@@ -166,12 +166,12 @@ impl File {
         oracle.set_chain(self.stream, source_of(self.stream), chain.clone());
         let place = place_of(&resume).unwrap_or((begin, 0));
         if oracle.begins[place.0].content == self.content {
-            assert!(!is_gone, "the place is in what is there");
+            assert!(!is_gone, "the position is in the present content");
             assert!(place.1 <= self.written, "the journal knows more than was ever read");
             self.reading = Some(Reading { begin: place.0, next: place.1, is_begun: true });
             return;
         }
-        // Only frames on disk knew what had been read.
+        // Only frames on disk contained what had been read.
         let further = (!is_gone).then(|| journal.skip_to_furthest(StreamId(self.stream))).flatten();
         let chain = further.as_ref().map_or(chain, |resume| chain_at(oracle, resume));
         let epoch = further.map_or(resume.last_epoch, |further| further.position.epoch) + 1;
@@ -184,14 +184,14 @@ impl File {
         self.reading = Some(Reading { begin, next: 0, is_begun: false });
     }
 
-    /// The source sees that it was cut.
+    /// The source notices that it was truncated.
     pub(crate) fn begin_again(&mut self, journal: &Journal, oracle: &mut Oracle) {
         let Some(reading) = self.reading else { return };
         let further = journal.skip_to_furthest(StreamId(self.stream));
         let epoch = oracle.begins[reading.begin].epoch;
         let chain = match &further {
             Some(resume) => chain_at(oracle, resume),
-            // An epoch that the journal has not heard of never was.
+            // An epoch that the journal does not know never existed.
             None if !reading.is_begun => oracle.begins[reading.begin].before.clone(),
             None => oracle.chain(reading.begin, reading.next),
         };
@@ -199,7 +199,7 @@ impl File {
         self.begin(oracle, epoch, chain);
     }
 
-    /// The source was told that the file is gone, or finds nothing at its start.
+    /// The source is notified that the file is gone, or finds nothing at its start.
     pub(crate) fn end_unread(&self, journal: &Journal, oracle: &mut Oracle, is_opened: bool) {
         if is_opened {
             let begin = oracle.begin(self.content, 0, Chain::new());
@@ -209,7 +209,7 @@ impl File {
     }
 }
 
-/// Opens a connection's stream: each start begins an epoch that nobody has heard of.
+/// Opens a connection's stream: each start begins a new epoch.
 pub(crate) fn open_lane(journal: &Journal, oracle: &mut Oracle, stream: u64) -> Reading {
     let content = oracle.new_content(stream);
     let begin = oracle.begin(content, 0, Chain::new());
@@ -220,7 +220,7 @@ pub(crate) fn open_lane(journal: &Journal, oracle: &mut Oracle, stream: u64) -> 
     Reading { begin, next: 0, is_begun: true }
 }
 
-/// How rows of a stream are written to the journal.
+/// Returns how rows of a stream are written to the journal.
 pub(crate) fn policy(is_deleted: bool) -> WritePolicy {
     if is_deleted { WritePolicy::OnAppend } else { WritePolicy::OnLag }
 }

@@ -1,19 +1,19 @@
-//! The simulator of the journal: histories of files that grow, are cut and vanish, of connections,
-//! of destinations that hang, are away or discard, of disks that fail, fill up and forget, of
-//! processes that die; and an oracle for each destination ([`oracle`]).
+//! The simulator of the journal: histories of files that grow, are truncated and vanish, of
+//! connections, of destinations that hang, are missing or discard, of disks that fail, fill up and
+//! lose data, of processes that die; and an oracle for each destination ([`oracle`]).
 //!
 //! Everything runs on one thread: the journal's writer is stepped, so a history costs no more than
-//! what happens in it. What can happen in the middle of a step is a crash or an error of the disk;
-//! `tests/crash` is slower and stops the writer between any two calls of the disk.
+//! its events. A crash or a disk error can occur in the middle of a step; `tests/crash` is slower
+//! and stops the writer between any two disk calls.
 //!
-//! A seed is one history on every machine. `cargo xtask simulate` runs many of them: it sets
-//! `WEIR_SIMULATE_SEEDS`, `WEIR_SIMULATE_FROM`, `WEIR_SIMULATE_SEED` (a single one, with all that
-//! happens in it) and `WEIR_SIMULATE_DAMAGE`. Of a seed that fails the shortest history is printed
-//! that still does.
+//! A seed is the same history on every machine. `cargo xtask simulate` runs many of them: it sets
+//! `WEIR_SIMULATE_SEEDS`, `WEIR_SIMULATE_FROM`, `WEIR_SIMULATE_SEED` (a single one, printing all of
+//! its events) and `WEIR_SIMULATE_DAMAGE`. For a seed that fails, the shortest history that still
+//! fails is printed.
 
 #![expect(
     clippy::print_stdout,
-    reason = "what failed, and the table of what was met, is for people"
+    reason = "failures and the coverage table are printed for the user"
 )]
 
 #[path = "../support/mod.rs"]
@@ -37,25 +37,22 @@ use world::{Trace, World};
 
 /// What may happen in a history.
 #[derive(Debug, Clone)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, all combinations occur"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct Settings {
     pub(crate) files: u64,
     pub(crate) lanes: u64,
     /// The disk fails and fills up.
     pub(crate) disk: bool,
-    /// Destinations come, stay away and go.
+    /// Destinations are added, missing and dropped.
     pub(crate) reconfigure: bool,
-    /// Some destination discards what is oldest.
+    /// Some destination discards the oldest batches.
     pub(crate) drops_oldest: bool,
     /// Bytes on the disk change between two runs.
     pub(crate) damage: bool,
 }
 
 impl Settings {
-    /// Each seed has its own mixture, so that most histories are about one thing.
+    /// Each seed has its own mixture, so that most histories focus on one thing.
     fn of(seed: u64) -> Self {
         let is_on = |bit: u32| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> bit & 1 == 1;
         Self {
@@ -70,11 +67,11 @@ impl Settings {
 }
 
 thread_local! {
-    /// What the last panic of this thread said, while its panics are expected.
+    /// The message of the last panic of this thread, while its panics are expected.
     static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Has a history's failure kept rather than printed: while it is made shorter there are hundreds.
+/// Keeps a history's failure instead of printing it: shortening it causes hundreds.
 fn keep_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -103,7 +100,7 @@ fn attempt(
     ended.map_err(|_| said)
 }
 
-/// The shortest history of the seed that still fails, and how it goes.
+/// Returns the shortest history of the seed that still fails, and its course.
 fn shortest(seed: u64, events: Vec<Event>) -> String {
     let fails = |events: &[Event]| {
         attempt(seed, events, &Trace::default(), &mut Coverage::default()).is_err()
@@ -168,7 +165,7 @@ fn every_record_has_arrived_at_each_destination_or_is_in_its_own_discards() {
     }
 }
 
-/// Each of them was a fault of its own once.
+/// Each of them once revealed a separate bug.
 const ONCE_FAILED: [u64; 12] = [
     60_491, 69_485, 82_515, 138_007, 139_384, 147_547, 304_437, 311_449, 508_789, 769_573, 795_714,
     919_574,

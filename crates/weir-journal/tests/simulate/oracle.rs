@@ -1,49 +1,49 @@
-//! What each destination must have or have counted, by number.
+//! What each destination must have received or counted, by number.
 //!
-//! The journal says how far a stream was read: the state that it hands back names the place. All
-//! rows up to there (its [`Chain`]) are in the source's book, and the oracle holds the journal to
-//! that: every one of them that was offered to a destination has arrived there or stands in that
-//! destination's own discards, no more and no less. So that the journal cannot help itself by
-//! forgetting, what any destination had settled durably must be in the chain for all of them.
+//! The journal determines how far a stream was read: the state that it returns contains the
+//! position. All rows up to there (its [`Chain`]) are in the source's book, and the oracle verifies
+//! that: every one of them that was offered to a destination has arrived there or is in that
+//! destination's own discards, no more and no less. So that the journal cannot pass by forgetting,
+//! what any destination had settled durably must be in the chain for all of them.
 //!
 //! Three things cannot be known from outside, and are ranges:
 //! - Rows that were appended, but of which the log had not stated durably that they are owed
-//!   ([`OFFERED`] without [`KNOWN`]). Of a later frame on disk the source's counts are known, and
-//!   so is the end of what was read; where the rows before it went is not, when nothing holds them.
-//!   The same holds for rows that were read again while their destination was away.
-//! - An acknowledgement that was not flushed when the machine stopped may count or not
-//!   ([`GOT`] without [`SURE`]). If the rows then vanish, they are delivered or discarded.
-//! - A stream that was closed shortly before a crash, and of which nothing is known after it, may
-//!   have been counted to its end or not at all ([`StreamBook::may_be_forgotten`]).
+//!   ([`OFFERED`] without [`KNOWN`]). For a later frame on disk the source's counts are known, and
+//!   so is the end of what was read; where the rows before it went is not known if nothing holds
+//!   them. The same applies to rows that were read again while their destination was missing.
+//! - An acknowledgement that was not flushed when the machine stopped may count or not ([`GOT`]
+//!   without [`SURE`]). If the rows then vanish, they are either delivered or discarded.
+//! - A stream that was closed shortly before a crash, and about which nothing is known afterwards,
+//!   may have been counted to its end or not at all ([`StreamBook::may_be_forgotten`]).
 
 use std::collections::BTreeMap;
 
 use weir_journal::{CursorLedger, Ledger};
 use weir_model::{DiscardReason, SourceId};
 
-/// The destination acknowledged it, in whatever run.
+/// The destination acknowledged it, in any run.
 pub(crate) const GOT: u8 = 1;
 /// And that is durable.
 pub(crate) const SURE: u8 = 2;
 /// It was appended while the destination was configured, and routed to it.
 pub(crate) const OFFERED: u8 = 4;
-/// The journal had durably noted that it was read, while it was owed.
+/// The journal had durably recorded that it was read, while it was owed.
 pub(crate) const KNOWN: u8 = 8;
 /// It was appended in this life of the process.
 pub(crate) const NOW: u8 = 16;
-/// It was appended in an earlier life, and what the journal knows of it may come from a later frame
-/// alone: that is no statement of what is owed before it.
+/// It was appended in an earlier life, and what the journal knows about it may come only from a
+/// later frame, which does not state what is owed before it.
 const UNSTATED: u8 = 32;
 
-/// What stood in a stream and was counted, in the order of its epochs: contents, and rows of each.
+/// What was in a stream and was counted, in order of its epochs: contents, and rows of each.
 pub(crate) type Chain = Vec<(usize, u64)>;
 
-/// Rows of a chain.
+/// Returns the number of rows of a chain.
 pub(crate) fn rows_of(chain: &Chain) -> u64 {
     chain.iter().map(|(_, rows)| rows).sum()
 }
 
-/// A source began an epoch.
+/// The start of an epoch by a source.
 #[derive(Debug, Clone)]
 pub(crate) struct Begin {
     pub(crate) content: usize,
@@ -61,18 +61,15 @@ pub(crate) enum Fate {
 
 /// What became of the rows offered to one destination.
 #[derive(Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, all combinations occur"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct Sink {
     pub(crate) name: String,
-    /// It is known to the journal for good.
+    /// The journal permanently knows it.
     pub(crate) index: usize,
-    /// It was not configured in some run: what it is owed of rows that were read then is not known.
+    /// It was not configured in some run: what it is owed of rows read in that run is not known.
     pub(crate) was_absent: bool,
-    /// It was added later, and began where sources were: what they read again for others is not
-    /// all for it.
+    /// It was added later, and started where sources were: not everything that they read again for
+    /// others is for it.
     pub(crate) is_late: bool,
     pub(crate) drops_oldest: bool,
     /// It settles all rows as delivered.
@@ -102,13 +99,13 @@ impl Sink {
         rows[row as usize] |= flag;
     }
 
-    /// It is appended for the destination.
+    /// Records that a row is appended for the destination.
     pub(crate) fn offer(&mut self, content: usize, row: u64) {
         self.mark(content, row, OFFERED | NOW);
         self.note_found(content, row);
     }
 
-    /// The journal holds the row itself.
+    /// Records that the journal holds the row itself.
     pub(crate) fn note_found(&mut self, content: usize, row: u64) {
         let rows = self.flags.get_mut(content);
         if let Some(flags) = rows.and_then(|rows| rows.get_mut(row as usize)) {
@@ -143,33 +140,33 @@ impl Sink {
         }
     }
 
-    /// Nothing is sure any more: the cursor log may have forgotten it.
+    /// Nothing is certain any more: the cursor log may have lost it.
     fn forget(&mut self) {
         self.flags.iter_mut().flatten().for_each(|flags| *flags &= !(SURE | KNOWN));
     }
 }
 
-/// What the oracle knows of a stream.
+/// What the oracle knows about a stream.
 #[derive(Debug, Clone)]
 pub(crate) struct StreamBook {
     pub(crate) source: SourceId,
     pub(crate) chain: Chain,
-    /// The journal had noted it durably.
+    /// The journal had recorded it durably.
     pub(crate) is_noted: bool,
     pub(crate) is_closed: bool,
-    /// Its chain counts, or nothing of it.
+    /// Either its whole chain is counted, or nothing of it.
     pub(crate) may_be_forgotten: bool,
 }
 
-/// Numbers of one destination; the first bound is what must be there, the second what may.
+/// Numbers of one destination; the first bound is the minimum, the second the maximum.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     routed: (u64, u64),
-    /// Acknowledged for sure, and perhaps: delivered, dead-lettered, rejected.
+    /// Acknowledged for certain, and perhaps: delivered, dead-lettered, rejected.
     settled: [(u64, u64); 3],
     /// Never arrived.
     missing: (u64, u64),
-    /// Acknowledged in a run whose end may have forgotten it.
+    /// Acknowledged in a run whose end may have lost it.
     doubtful: u64,
 }
 
@@ -210,7 +207,7 @@ impl Tally {
         tally
     }
 
-    /// What is wrong with the destination's book, if anything.
+    /// Returns what is wrong with the destination's book, if anything.
     fn compare(&self, cursor: &CursorLedger) -> Option<String> {
         let book = &cursor.book;
         let rejected = book.discarded[DiscardReason::Rejected as usize];
@@ -230,18 +227,18 @@ impl Tally {
     }
 }
 
-/// Everything that was written, and who got it.
+/// Everything that was written, and who received it.
 #[derive(Debug, Default)]
 pub(crate) struct Oracle {
     pub(crate) begins: Vec<Begin>,
     pub(crate) streams: BTreeMap<u64, StreamBook>,
     /// Destinations that were not dropped.
     pub(crate) sinks: Vec<Sink>,
-    /// Rows (content, row) of which the journal said that they are safe, by stream.
+    /// Rows (content, row) that the journal confirmed as safe, by stream.
     pub(crate) promised: Vec<(u64, usize, u64)>,
-    /// The stream in which each content stood.
+    /// The stream that contained each content.
     content_streams: Vec<u64>,
-    /// The cursor log was damaged: it may have forgotten anything.
+    /// The cursor log was damaged: it may have lost anything.
     pub(crate) has_forgotten: bool,
 }
 
@@ -256,13 +253,13 @@ impl Oracle {
         self.begins.len() - 1
     }
 
-    /// What is counted up to a place.
+    /// Returns what is counted up to a position.
     pub(crate) fn chain(&self, begin: usize, next: u64) -> Chain {
         let begin = &self.begins[begin];
         begin.before.iter().copied().chain([(begin.content, next)]).collect()
     }
 
-    /// The stream is counted up to here.
+    /// Records that the stream is counted up to here.
     pub(crate) fn set_chain(&mut self, stream: u64, source: SourceId, chain: Chain) {
         let new = || StreamBook {
             source,
@@ -274,8 +271,8 @@ impl Oracle {
         self.streams.entry(stream).or_insert_with(new).chain = chain;
     }
 
-    /// Nothing is known of the stream, and nothing of it can be read: it ended and was folded into
-    /// its source, or what was read of it never reached the disk.
+    /// Records that nothing is known about the stream, and nothing of it can be read: it ended and
+    /// was folded into its source, or what was read of it never reached the disk.
     pub(crate) fn set_unknown(&mut self, stream: u64) {
         let has_forgotten = self.has_forgotten;
         let Some(book) = self.streams.get_mut(&stream) else { return };
@@ -291,35 +288,35 @@ impl Oracle {
         self.sinks.iter_mut().for_each(Sink::forget);
     }
 
-    /// Another life of the process begins.
+    /// Starts another life of the process.
     pub(crate) fn begin_life(&mut self) {
         let flags = self.sinks.iter_mut().flat_map(|sink| &mut sink.flags).flatten();
         flags.for_each(|flags| *flags &= !NOW);
     }
 
-    /// The journal has noted durably that all this was read, in this life.
+    /// Records that the journal has durably recorded that all this was read, in this life.
     pub(crate) fn note_known(&mut self, chain: &Chain) {
         self.sinks.iter_mut().for_each(|sink| sink.note_known(chain, NOW));
     }
 
-    /// As [`Self::note_known`]: in earlier ones.
+    /// Like [`Self::note_known`], for earlier lives.
     pub(crate) fn note_known_before(&mut self, chain: &Chain) {
         let sinks = self.sinks.iter_mut().filter(|sink| !sink.was_absent);
         sinks.for_each(|sink| sink.note_known(chain, OFFERED));
     }
 
-    /// All this was read in earlier lives, and there are frames: which of the rows before them the
-    /// log had stated is not known.
+    /// Records that all this was read in earlier lives, and there are frames: which of the rows
+    /// before them the log had stated is not known.
     pub(crate) fn note_unstated(&mut self, chain: &Chain) {
         self.sinks.iter_mut().for_each(|sink| sink.note_unstated(chain));
     }
 
-    /// The end: everything that can be read was read, everything was taken and settled.
+    /// The end: everything that can be read was read, and everything was taken and settled.
     pub(crate) fn compare(&self, ledger: &Ledger) {
         self.assert_promises();
         let doubtful: Vec<u64> =
             self.streams.iter().filter(|(_, s)| s.may_be_forgotten).map(|(id, _)| *id).collect();
-        assert!(doubtful.len() < 16, "few streams are closed just before a crash");
+        assert!(doubtful.len() < 16, "too many streams closed just before a crash");
         let mut first = None;
         for choice in 0..1_u32 << doubtful.len() {
             let counts = |stream: &u64| {
@@ -352,7 +349,7 @@ impl Oracle {
                 return Err(why);
             }
             if !sink.drops_oldest && cursor.book.discarded[DiscardReason::BufferFull as usize] > 0 {
-                return Err(format!("{} does not drop what is old", sink.name));
+                return Err(format!("{} should not drop old batches", sink.name));
             }
         }
         Ok(())
@@ -364,8 +361,8 @@ impl Oracle {
         stream.is_some_and(|stream| stream.chain.iter().any(reaches))
     }
 
-    /// What was settled durably by anyone is counted for everyone, and what was promised has
-    /// arrived everywhere or is counted.
+    /// What was settled durably by any destination is counted for every one, and what was confirmed
+    /// has arrived everywhere or is counted.
     fn assert_promises(&self) {
         if self.has_forgotten {
             return;
@@ -376,19 +373,19 @@ impl Oracle {
                 let Some(row) = sure else { continue };
                 assert!(
                     self.is_counted(content, row as u64),
-                    "row {row} of content {content} was settled by {} and nobody knows of it",
+                    "row {row} of content {content} was settled by {} and is unknown",
                     sink.name
                 );
             }
         }
         for (stream, content, row) in &self.promised {
-            // To one that was away when it was promised nothing was promised.
+            // Nothing was confirmed to a destination that was missing at that time.
             let has = |sink: &Sink| {
                 sink.was_absent || sink.flags(*content, *row) & (GOT | OFFERED) != OFFERED
             };
             assert!(
                 self.is_counted(*content, *row) || self.sinks.iter().all(has),
-                "row {row} of content {content} in stream {stream} was promised and is lost"
+                "row {row} of content {content} in stream {stream} was confirmed and is lost"
             );
         }
     }

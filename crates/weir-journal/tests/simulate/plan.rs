@@ -1,17 +1,17 @@
-//! A history as a list of events, each with a seed of its own: what one does is decided by nothing
-//! but that seed and the world that it finds, so any of them can be left out. That makes it
-//! possible to look for the shortest history that still fails.
+//! A history as a list of events, each with its own seed: the effect of an event depends only on
+//! that seed and the state of the world, so any event can be left out. That makes it possible to
+//! search for the shortest history that still fails.
 
 use fastrand::Rng;
 
 use crate::Settings;
 
-/// What happens next. An event that makes no sense in the world as it is does nothing.
+/// The kinds of events. An event that makes no sense in the current state does nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     /// A program appends rows to a file.
     Write,
-    /// A source looks at a file and reads on.
+    /// A source checks a file and reads on.
     Look,
     /// Rows arrive over a connection.
     Receive,
@@ -19,29 +19,29 @@ pub(crate) enum What {
     Ack,
     Hold,
     AckHeld,
-    /// Time passes, and the journal's writer gets on.
+    /// Time passes, and the journal's writer advances.
     Work,
     /// Everything that is due is written and flushed.
     Flush,
-    /// A destination stops taking anything, or begins again.
+    /// A destination stops taking anything, or resumes.
     Hang,
-    /// A file is cut; perhaps it grows again at once.
+    /// A file is truncated; perhaps it grows again at once.
     Cut,
     Delete,
     Create,
-    /// The disk fails in some calls to come.
+    /// The disk fails in some later calls.
     DiskFails,
     DiskIsFull,
     DiskIsWell,
-    /// The machine stops in a call to come.
+    /// The machine stops in a later call.
     CrashSoon,
     Crash,
     Kill,
-    /// The process ends as it should.
+    /// The process ends normally.
     End,
-    /// Another configuration, if the process has ended well.
+    /// The configuration changes, if the process has ended normally.
     Reconfigure,
-    /// Bytes on the disk are not what they were.
+    /// Bytes on the disk are damaged.
     Damage,
     /// The process starts.
     Start,
@@ -53,7 +53,7 @@ pub(crate) struct Event {
     pub(crate) seed: u64,
 }
 
-/// What a running process meets, and how often.
+/// Events while a process is running, with their frequencies.
 const RUNNING: [(What, u32); 17] = [
     (What::Write, 18),
     (What::Look, 28),
@@ -76,7 +76,7 @@ const RUNNING: [(What, u32); 17] = [
 
 const ENDS: [(What, u32); 3] = [(What::Crash, 5), (What::Kill, 2), (What::End, 3)];
 
-/// What happens while no process runs.
+/// Events while no process is running.
 const DOWN: [(What, u32); 6] = [
     (What::Write, 4),
     (What::Cut, 3),
@@ -97,7 +97,7 @@ fn pick(rng: &mut Rng, weights: &[(What, u32)]) -> What {
     What::Work
 }
 
-/// The whole history of a seed.
+/// Returns the whole history of a seed.
 pub(crate) fn events(seed: u64, settings: &Settings) -> Vec<Event> {
     let mut rng = Rng::with_seed(seed);
     let mut events = Vec::new();
@@ -106,8 +106,8 @@ pub(crate) fn events(seed: u64, settings: &Settings) -> Vec<Event> {
         let count = if is_long { rng.u32(40..120) } else { rng.u32(4..36) };
         events.push(What::Start);
         events.extend((0..count).map(|_| pick(&mut rng, &RUNNING)));
-        // A destination is behind, another one has everything, and that is durable: of such a
-        // state what vanishes is owed.
+        // One destination is behind, another one has everything, and that is durable: in such a
+        // state, what vanishes is owed.
         if rng.bool() {
             events.extend([What::Look, What::Take, What::Ack, What::Flush]);
         }

@@ -1,4 +1,4 @@
-//! A process while it lives: its journal with a writer that is stepped, and the readers of its
+//! A running process: its journal with a writer that is stepped, and the readers of its
 //! destinations.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,9 +21,9 @@ type Ticket = Pin<Box<dyn Future<Output = Result<(), RefusedReason>>>>;
 /// Stream, content and number of a row.
 type Row = (u64, usize, u64);
 
-/// Steps after which the writer must have found an end.
+/// Number of steps after which the writer must have finished.
 const STEPS_MAX: u32 = 10_000;
-/// Times that all is due after which a disk that is well has everything.
+/// Number of times everything is made due, after which a working disk must have everything.
 const ROUNDS_MAX: u32 = 5;
 
 pub(crate) struct Process {
@@ -46,7 +46,7 @@ impl Process {
         Self { journal, writer, clock, readers, lanes, tickets: Vec::new() }
     }
 
-    /// Time passes, and the writer gets on by some steps.
+    /// Lets time pass, and the writer perform some steps.
     pub(crate) fn work(&mut self, steps: u32, time: Duration) {
         self.clock.advance(time);
         for _ in 0..steps {
@@ -56,16 +56,16 @@ impl Process {
         }
     }
 
-    /// Writes everything that is due; false when something is still left to write.
+    /// Writes everything that is due; returns false if something is still left to write.
     pub(crate) fn catch_up(&mut self) -> bool {
-        // Frames are written first, then it falls due to state that they are there, and that waits
-        // for company as all positions do; what failed is tried again before.
+        // Frames are written first. Stating their presence then becomes due, which is delayed for
+        // grouping like all positions; what failed is retried before that.
         for _ in 0..ROUNDS_MAX {
-            // Longer than a failing disk is left alone, and than statements wait.
+            // Longer than the pause after a disk failure, and than statements are delayed.
             self.clock.advance(ALL_IS_DUE + Duration::from_millis(1500));
             let mut steps = (0..STEPS_MAX).map(|_| self.writer.step());
             let last = steps.find(|step| *step != Step::Worked);
-            assert!(last.is_some(), "no end is found: {:?}", self.journal.ledger().journal);
+            assert!(last.is_some(), "the writer never ends: {:?}", self.journal.ledger().journal);
             if last == Some(Step::Idle { wait: None }) {
                 return true;
             }
@@ -77,7 +77,7 @@ impl Process {
         self.journal.ledger().journal.disk_error.is_none()
     }
 
-    /// The process ends as it should.
+    /// Ends the process normally.
     pub(crate) fn end(&mut self) {
         self.journal.shutdown();
         let is_ended = (0..STEPS_MAX).any(|_| self.writer.step() == Step::Ended);
@@ -88,7 +88,7 @@ impl Process {
         self.tickets.push((Box::pin(ticket.durable()), rows));
     }
 
-    /// Rows that the journal says are safe since the last call.
+    /// Returns the rows that the journal has confirmed as safe since the last call.
     pub(crate) fn resolved(&mut self) -> Vec<Row> {
         let mut context = Context::from_waker(Waker::noop());
         let mut safe = Vec::new();
@@ -104,7 +104,7 @@ impl Process {
     }
 }
 
-/// A delivery that was taken, until it is durable that it is settled.
+/// A delivery that was taken, until its settlement is durable.
 #[derive(Debug)]
 struct Taken {
     serial: u64,
@@ -150,7 +150,7 @@ impl Reader {
             let last = self.last.insert(stream, record.position);
             assert!(
                 last.is_none_or(|last| last < record.position),
-                "row {row} of {content} is late"
+                "row {row} of {content} arrives late"
             );
             sink.note_found(content, row);
             rows.push((content, row));
@@ -164,7 +164,7 @@ impl Reader {
         taken.back().map_or(&[], |taken| &taken.rows)
     }
 
-    /// Settles one of the deliveries that it has, each row by its fate; returns its first row.
+    /// Settles one of its deliveries, each row by its fate; returns its first row.
     pub(crate) fn ack(&mut self, sink: &mut Sink, rng: &mut Rng) -> Option<(usize, u64)> {
         if self.in_hand.is_empty() {
             return None;
@@ -209,7 +209,7 @@ impl Reader {
         self.cursor.ack_held(held);
     }
 
-    /// Takes and settles all that waits.
+    /// Takes and settles everything that is waiting.
     pub(crate) fn settle_all(&mut self, sink: &mut Sink) {
         let mut rng = Rng::with_seed(0);
         loop {
@@ -225,7 +225,7 @@ impl Reader {
         self.ack_held(sink);
     }
 
-    /// What is settled without a gap before it is durable.
+    /// Records as durable what is settled without a gap before it.
     pub(crate) fn note_durable(&mut self, sink: &mut Sink) {
         for taken in self.taken.values_mut() {
             while let Some(first) = taken.pop_front_if(|taken| taken.is_settled) {

@@ -1,5 +1,5 @@
-//! The world of a history: a disk, files, a process that comes and goes with its journal, and
-//! destinations that remember what they got over all its lives.
+//! The world of a history: a disk, files, a process that starts and ends with its journal, and
+//! destinations that remember what they received over all of its lives.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,7 +23,7 @@ const DIR: &str = "/data/journal";
 const FILES_MAX: usize = 6;
 const SINKS_MAX: usize = 4;
 
-/// What happened, line by line; kept only when somebody will read it.
+/// What happened, line by line; kept only if it will be printed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace(Option<Arc<Mutex<Vec<String>>>>);
 
@@ -59,9 +59,9 @@ pub(crate) struct World<'a> {
     next_slot: u64,
     dropped: Vec<String>,
     process: Option<Process>,
-    /// The last process ended as it should: everything is flushed.
+    /// The last process ended normally: everything is flushed.
     is_clean: bool,
-    /// The configuration is not the one that the journal knows.
+    /// The configuration differs from the one that the journal knows.
     is_new_config: bool,
 }
 
@@ -155,7 +155,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What a running process does.
+    /// Handles an event for a running process.
     fn go_on(&mut self, what: What, rng: &mut Rng) {
         let Some(process) = &mut self.process else { return };
         process.work(rng.u32(..3), Duration::from_micros(rng.u64(..1500)));
@@ -244,7 +244,7 @@ impl<'a> World<'a> {
         self.disk.inject(Fault::new(FaultKind::Io).on(kind).nth(nth).times(times));
     }
 
-    /// Bytes of one file of the journal are not what they were.
+    /// Damages bytes of one file of the journal.
     fn damage(&mut self, rng: &mut Rng) {
         let is_data = |path: &std::path::PathBuf| {
             path.extension().is_some_and(|extension| extension == "wseg" || extension == "wcur")
@@ -272,7 +272,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Only after a proper end: what was read for whom is known then.
+    /// Only after a normal end: what was read for which destination is known then.
     fn reconfigure(&mut self, rng: &mut Rng) {
         if self.process.is_some() || !self.is_clean || self.is_new_config {
             return;
@@ -333,14 +333,14 @@ impl<'a> World<'a> {
         }
         self.is_clean = false;
         if std::mem::take(&mut self.is_new_config) {
-            // Until that is flushed, nobody knows of a destination that is new.
+            // Until that is flushed, a new destination is not known.
             self.disk.faults().clear();
             self.disk.set_capacity(None);
             assert!(self.flush(), "a disk without faults is flushed");
         }
     }
 
-    /// What a starting weir does, from its destinations to its sources.
+    /// Does what a starting weir does, from its destinations to its sources.
     fn open(
         &mut self,
         journal: Journal,
@@ -386,9 +386,9 @@ impl<'a> World<'a> {
         self.process = Some(Process::new(journal, writer, clock, readers, lanes));
     }
 
-    /// What a journal without frames knows can only stand in its log: it is owed, to the row. But
-    /// of rows that an earlier start knew of only because a later frame was there, the log tells
-    /// no more than that start knew.
+    /// What a journal without frames knows can only come from its log: it is owed, exactly. But for
+    /// rows that an earlier start knew only because of a later frame, the log contains no more than
+    /// that start knew.
     fn note_stated(&mut self, journal: &Journal) {
         if self.oracle.has_forgotten {
             return;
@@ -433,8 +433,8 @@ impl<'a> World<'a> {
         ended
     }
 
-    /// What the journal still knows of streams whose files are gone; of the others either all is
-    /// settled and folded, or nothing was ever known.
+    /// Handles streams whose files are gone and that the journal still knows; of the others either
+    /// everything is settled and folded, or nothing was ever known.
     fn note_ended(&mut self, journal: &Journal, ended: &[u64]) {
         let known: Vec<_> = SOURCES
             .into_iter()
@@ -451,13 +451,13 @@ impl<'a> World<'a> {
             }
             if let Some(book) = self.oracle.streams.get_mut(&file.stream) {
                 book.is_closed = true;
-                // What the log does not know was not noted before, and may be forgotten again.
+                // What the log does not know was not recorded before, and may be lost again.
                 book.is_noted |= ended.contains(&file.stream);
             }
         }
     }
 
-    /// The source looks at one of its files, or at one that it has not opened yet.
+    /// The source checks one of its files, or one that it has not opened yet.
     fn look(&mut self, rng: &mut Rng) {
         let Some(process) = &mut self.process else { return };
         let readable = |f: &&mut File| f.state != FileState::Gone;
@@ -527,7 +527,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Everything that is due is written; what is acknowledged is durable, if the disk is well.
+    /// Writes everything that is due; what is acknowledged is durable, if the disk works.
     fn flush(&mut self) -> bool {
         let Some(process) = &mut self.process else { return false };
         let is_durable = process.catch_up() && !self.disk.is_dead() && process.is_disk_well();
@@ -610,7 +610,7 @@ impl<'a> World<'a> {
         }
         self.start(&mut rng);
         for round in 0.. {
-            assert!(round < 10_000, "it never ends: {:?}", self.ledger());
+            assert!(round < 10_000, "the history never ends: {:?}", self.ledger());
             for _ in 0..self.files.len() {
                 self.look(&mut rng);
             }
@@ -619,7 +619,7 @@ impl<'a> World<'a> {
                 let Some(reader) = reader else { continue };
                 reader.settle_all(sink);
             }
-            assert!(self.flush() || round < 9_000, "the disk is well");
+            assert!(self.flush() || round < 9_000, "the disk works");
             let is_done = |f: &File| {
                 let is_read = |r: &Reading| {
                     let is_here = self.oracle.begins[r.begin].content == f.content;
@@ -649,7 +649,7 @@ impl<'a> World<'a> {
         self.process.as_ref().map(|process| process.journal.ledger())
     }
 
-    /// Counts a fault with the state that it meets.
+    /// Counts a fault with the state in which it occurs.
     fn met(&mut self, fault: &'static str) {
         self.trace.note(|| format!("  {fault}"));
         let mut conditions = Vec::new();
@@ -689,7 +689,7 @@ fn small(rng: &mut Rng) -> JournalConfig {
     }
 }
 
-/// Hands rows to the journal; if it takes them, the reading is behind them.
+/// Appends rows to the journal; if it accepts them, the reading position is after them.
 fn append(
     process: &mut Process,
     oracle: &mut Oracle,
@@ -722,7 +722,7 @@ fn append(
     }
 }
 
-/// One of the files that are there.
+/// Returns one of the existing files.
 fn any_file<'a>(files: &'a mut [File], rng: &mut Rng) -> Option<&'a mut File> {
     let there = |f: &&mut File| f.state == FileState::There;
     let mut files: Vec<&mut File> = files.iter_mut().filter(there).collect();

@@ -1,8 +1,8 @@
-//! What the journal's tests share: files made of numbers, a source that reads them, a reader
-//! that checks what it gets, and books that must balance after every step.
+//! Common code of the journal's tests: files made of numbers, a source that reads them, a reader
+//! that checks what it receives, and books that must balance after every step.
 //!
-//! Record `n` of a stream takes up the bytes `n * STEP .. (n + 1) * STEP` of its file, and its
-//! body says which one it is, so every delivery can be checked by itself.
+//! Record `n` of a stream occupies the bytes `n * STEP .. (n + 1) * STEP` of its file, and its body
+//! contains its number, so every delivery can be checked on its own.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use weir_model::{
 
 use weir_testkit::{FakeClock, Lockstep, Pause};
 
-/// Bytes of one record in its file.
+/// Size of a record in its file, in bytes.
 pub(crate) const STEP: u64 = 16;
 /// How long a test waits for something that must happen.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
@@ -46,9 +46,9 @@ pub(crate) struct Part {
     /// Lines read in earlier epochs, for the book.
     pub(crate) lines_before: u64,
     pub(crate) keys: Vec<u64>,
-    /// Bytes behind the padding, at a multiple of 8 in the frame.
+    /// Bytes after the padding, at a multiple of 8 in the frame.
     pub(crate) carries: Vec<u8>,
-    /// Bytes that the state has at least.
+    /// Minimum size of the state in bytes.
     pub(crate) state_len: usize,
 }
 
@@ -128,7 +128,7 @@ impl Part {
     }
 }
 
-/// The destinations in a mask.
+/// Returns the destinations in a mask.
 pub(crate) fn destinations(mask: u64) -> Vec<u16> {
     (0..64).filter(|index| mask >> index & 1 == 1).collect()
 }
@@ -155,7 +155,7 @@ pub(crate) fn body(stream: u64, epoch: u32, n: u64) -> Vec<u8> {
     format!("{stream}/{epoch}/{n};").into_bytes()
 }
 
-/// Reads a body back: stream, epoch, number.
+/// Parses a body: stream, epoch, number.
 pub(crate) fn parse_body(body: &[u8]) -> (u64, u32, u64) {
     let text = body.split(|b| *b == b';').next().unwrap_or_default();
     let text = std::str::from_utf8(text).expect("bodies begin with text");
@@ -172,7 +172,7 @@ pub(crate) fn state_of(epoch: u32, next: u64) -> Vec<u8> {
     format!("state {epoch} {next}").into_bytes()
 }
 
-/// A small journal in `dir`.
+/// Returns the configuration of a small journal in `dir`.
 pub(crate) fn config(dir: impl Into<PathBuf>) -> JournalConfig {
     JournalConfig {
         dir: dir.into(),
@@ -202,12 +202,12 @@ pub(crate) fn cursor(journal: &Journal, name: &str) -> Cursor {
     journal.cursor(cursor_spec(name)).expect("a cursor")
 }
 
-/// Opens a stream that begins at its file's beginning.
+/// Opens a stream that starts at the start of its file.
 pub(crate) fn open_stream(journal: &Journal, stream: u64) -> ResumePoint {
     open_known(journal, stream, false)
 }
 
-/// Opens a stream whose file cannot be read any more.
+/// Opens a stream whose file can no longer be read.
 pub(crate) fn open_gone(journal: &Journal, stream: u64) -> ResumePoint {
     open_known(journal, stream, true)
 }
@@ -225,12 +225,12 @@ fn open_known(journal: &Journal, stream: u64, gone: bool) -> ResumePoint {
     journal.open_stream(&spec)
 }
 
-/// Takes one batch without minding what is in flight.
+/// Takes one batch regardless of what is in flight.
 pub(crate) fn take(cursor: &mut Cursor) -> Option<Delivery> {
     cursor.take(|_| false)
 }
 
-/// Record numbers in a delivery, each body checked against the record's position.
+/// Returns the record numbers in a delivery, checking each body against the record's position.
 pub(crate) fn numbers(delivery: &Delivery) -> Vec<u64> {
     let read = |(_, record): (usize, weir_model::RecordView<'_>)| {
         let (stream, epoch, n) = parse_body(record.body);
@@ -243,7 +243,8 @@ pub(crate) fn numbers(delivery: &Delivery) -> Vec<u64> {
     numbers
 }
 
-/// Takes and acknowledges all that waits; returns (stream, number) in the order of delivery.
+/// Takes and acknowledges everything that is waiting; returns (stream, number) in order of
+/// delivery.
 pub(crate) fn drain(cursor: &mut Cursor) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     while let Some(delivery) = take(cursor) {
@@ -253,7 +254,7 @@ pub(crate) fn drain(cursor: &mut Cursor) -> Vec<(u64, u64)> {
     all
 }
 
-/// Both books balance, and what is pending is what is in flight.
+/// Asserts that both books balance, and that what is pending is what is in flight.
 #[track_caller]
 pub(crate) fn assert_books_balance(journal: &Journal) {
     let ledger = journal.ledger();
@@ -274,7 +275,7 @@ pub(crate) fn assert_books_balance(journal: &Journal) {
     }
 }
 
-/// Waits for something that another thread does, without sleeping: yields until it is there.
+/// Waits for something that another thread does, without sleeping: yields until it is done.
 #[track_caller]
 pub(crate) fn until(what: &str, mut there: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
@@ -284,14 +285,14 @@ pub(crate) fn until(what: &str, mut there: impl FnMut() -> bool) {
     }
 }
 
-/// Runs a future to its end, within the deadline.
+/// Runs a future to completion, within the deadline.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime");
     runtime.block_on(async { tokio::time::timeout(DEADLINE, future).await.expect("in time") })
 }
 
-/// The journal's writer on a thread that runs only when it is told to, up to its next pause.
+/// The journal's writer on a thread that runs only when told to, up to its next pause.
 pub(crate) struct HeldWriter {
     pub(crate) thread: Lockstep,
     /// It found nothing to do.
@@ -299,7 +300,7 @@ pub(crate) struct HeldWriter {
     pub(crate) clock: FakeClock,
 }
 
-/// Longer than anything waits for company.
+/// Longer than any delay for grouping.
 pub(crate) const ALL_IS_DUE: Duration = Duration::from_millis(10);
 
 impl HeldWriter {
@@ -321,14 +322,14 @@ impl HeldWriter {
         Self { thread, is_idle, clock }
     }
 
-    /// Runs until everything is written that is due within [`ALL_IS_DUE`].
+    /// Runs until everything that is due within [`ALL_IS_DUE`] is written.
     pub(crate) fn catch_up(&self) {
         self.clock.advance(ALL_IS_DUE);
         self.is_idle.store(false, Ordering::Relaxed);
         while self.thread.resume() && !self.is_idle() {}
     }
 
-    /// It has found nothing to do since it was last told to catch up.
+    /// Returns whether it has found nothing to do since it was last told to catch up.
     pub(crate) fn is_idle(&self) -> bool {
         self.is_idle.load(Ordering::Relaxed)
     }

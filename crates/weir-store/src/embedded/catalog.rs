@@ -1,7 +1,7 @@
-//! What is stored, in memory: segments that are open, chunks of the head, what was deleted.
+//! In-memory catalog of what is stored: open segments, head chunks and deletions.
 //!
 //! Invariants: everything that a query sees is changed in one step under one lock, which is never
-//! held during I/O; a file is removed only when nobody reads it any more.
+//! held during I/O; a file is removed only when no one reads it any more.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,36 +21,36 @@ use super::snapshot::{Deletion, HeadChunk, OpenSegment, Snapshot};
 use super::store::StoreConfig;
 use crate::query::{TimeRange, UnparsedRows};
 
-/// A segment that counts.
+/// A segment that is part of the store.
 #[derive(Debug, Clone)]
 pub(super) struct Live {
     pub(super) entry: SegmentEntry,
-    /// `None` when it cannot be read at present.
+    /// `None` while it cannot be read.
     pub(super) open: Option<Arc<OpenSegment>>,
 }
 
-/// See the module.
+/// The catalog; see the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     pub(super) segments: BTreeMap<u64, Live>,
-    /// The last one grows.
+    /// Head chunks; only the last one grows.
     pub(super) chunks: Vec<Arc<HeadChunk>>,
-    /// Those that queries apply.
+    /// Deletions that queries apply.
     pub(super) deletions: Arc<[Deletion]>,
-    /// All that are remembered, by number.
+    /// All deletions on record, by number.
     pub(super) deletion_entries: BTreeMap<u64, DeletionEntry>,
-    /// Deletions and the segments that have no record that they are about.
+    /// Pairs of deletion and segment for which the segment has no matching record.
     pub(super) clean: HashSet<(u64, u64)>,
-    /// Segments that are not read, and why.
+    /// Segments that are not read, with the reason.
     pub(super) damaged: BTreeSet<String>,
     pub(super) is_catching_up: bool,
     pub(super) counters: Counters,
-    /// Files that go as soon as nobody reads them.
+    /// Obsolete files, removed as soon as no one reads them.
     pub(super) graveyard: Vec<(Option<Arc<OpenSegment>>, SegmentFiles)>,
 }
 
 impl Catalog {
-    /// The deletions as queries apply them. One that cannot be parsed any more deletes nothing.
+    /// Sets the deletions that queries apply. One that can no longer be parsed deletes nothing.
     pub(super) fn set_deletions(&mut self, contents: &Contents) {
         let pending = contents.deletions.values().filter(|deletion| deletion.done_ns.is_none());
         self.deletions = pending.filter_map(DeletionEntry::parsed).collect();
@@ -61,13 +61,13 @@ impl Catalog {
         });
     }
 
-    /// Segments that may still have records that the deletion is about, in their order.
+    /// Returns the segments that may still have records matching the deletion, in order.
     pub(super) fn concerned_by(&self, id: u64, deletion: &DeletionEntry) -> Vec<&Live> {
         let segments = self.segments.values();
         segments.filter(|live| self.may_concern(id, deletion, &live.entry)).collect()
     }
 
-    /// The segment may have records that the deletion is about, as far as is known.
+    /// Returns whether the segment may have records matching the deletion.
     pub(super) fn may_concern(
         &self,
         id: u64,
@@ -78,49 +78,49 @@ impl Catalog {
     }
 }
 
-/// Between the thread that takes in and the one that flushes.
+/// Shared between the intake and the flusher thread.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// To be flushed.
+    /// Chunk to be flushed.
     pub(super) sealed: Option<Sealed>,
-    /// Stored, to be settled.
+    /// Chunks that are stored and whose deliveries are to be settled.
     pub(super) stored: Vec<Held>,
-    /// No rows, in the memory of a full chunk that was stored, for the next one.
+    /// Empty rows that reuse the memory of a full chunk that was stored, for the next chunk.
     pub(super) spare: Option<Rows>,
-    /// Flushes that were asked for, and those that were served.
+    /// Flushes requested, and flushes completed.
     pub(super) flushes_wanted: u64,
     pub(super) flushes_served: u64,
-    /// Records that are to be deleted.
+    /// Requested deletions.
     pub(super) deletions: Requests<WantedDeletion>,
-    /// Deletions that are to be cancelled, by number.
+    /// Deletions to be cancelled, by number.
     pub(super) cancels: Requests<u64>,
     /// A chunk was handed over and is not stored yet.
     pub(super) is_flushing: bool,
-    /// Time is up: what is not stored stays where it comes from.
+    /// Out of time at shutdown: what is not stored stays in its journal.
     pub(super) is_given_up: bool,
-    /// The thread that takes in has ended.
+    /// The intake has ended.
     pub(super) has_ended: bool,
 }
 
 impl Queue {
-    /// Something is to be written.
+    /// Returns whether there is something to write.
     pub(super) fn has_work(&self) -> bool {
         self.sealed.is_some() || !self.cancels.is_empty() || self.is_deletion_due()
     }
 
-    /// Everything that the next deletion is about is in segments.
+    /// Returns whether every record that the next deletion concerns is in a segment.
     fn is_deletion_due(&self) -> bool {
         let next = self.deletions.front();
         next.is_some_and(|wanted| wanted.after_flush <= self.flushes_served)
     }
 
-    /// Takes the next deletion, once everything that it is about is in segments.
+    /// Takes the next deletion, once every record that it concerns is in a segment.
     pub(super) fn next_deletion(&mut self) -> Option<Request<WantedDeletion>> {
         self.is_deletion_due().then(|| self.deletions.pop()).flatten()
     }
 }
 
-/// Figures that one thread writes and anybody reads.
+/// Metrics with one writing thread and any number of readers.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) taken_rows: AtomicU64,
@@ -138,7 +138,7 @@ pub(super) struct Counts {
     pub(super) error: Mutex<Option<String>>,
 }
 
-/// What all parts of a store share.
+/// State shared by all parts of a store.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: StoreConfig,
@@ -146,11 +146,11 @@ pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     catalog: Mutex<Catalog>,
     queue: Mutex<Queue>,
-    /// Wakes the thread that flushes.
+    /// Wakes the flusher thread.
     pub(super) work: Condvar,
-    /// Wakes the thread that takes in.
+    /// Wakes the intake.
     pub(super) progress: Notify,
-    /// A flush was served.
+    /// A flush was completed.
     pub(super) served: Condvar,
     pub(super) counts: Counts,
 }
@@ -187,7 +187,7 @@ impl Shared {
         SegmentFiles::new(&self.config.dir, entry.id, entry.hour)
     }
 
-    /// Everything that is stored and may have records of the range.
+    /// Returns a snapshot of everything that may have records in the range.
     pub(super) fn snapshot(&self, range: TimeRange) -> Snapshot {
         let (chunks, mut snapshot) = {
             let catalog = self.catalog();
@@ -203,8 +203,8 @@ impl Shared {
             };
             (catalog.chunks.clone(), snapshot)
         };
-        // Rows that are added from here on are not counted. A chunk that is flushed meanwhile is
-        // still this one, and its segment is not in the list.
+        // Rows added after this point are not part of the snapshot. A chunk that is flushed in the
+        // meantime is still used here, and its segment is not in the list.
         let counted = |chunk: Arc<HeadChunk>| {
             let rows = chunk.read().len();
             (rows > 0).then_some((chunk, rows))
@@ -213,22 +213,22 @@ impl Shared {
         snapshot
     }
 
-    /// Notes what went wrong, for health.
+    /// Records the error for the health report.
     pub(super) fn note_error(&self, error: &dyn std::fmt::Display) {
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
         let text = error.to_string();
         let mut last = self.counts.error.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_ref() != Some(&text) {
-            tracing::error!(error = text, "the store cannot write; it tries again by itself");
+            tracing::error!(error = text, "store write failed; retrying");
         }
         *last = Some(text);
     }
 
-    /// It is well again.
+    /// Clears the error after a successful write.
     pub(super) fn clear_error(&self) {
         let mut last = self.counts.error.lock().unwrap_or_else(PoisonError::into_inner);
         if last.take().is_some() {
-            tracing::info!("the store can write again");
+            tracing::info!("store writes succeed again");
         }
     }
 }

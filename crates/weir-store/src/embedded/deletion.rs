@@ -1,11 +1,12 @@
-//! Records that are to be as if they had never been stored.
+//! Deletion of records on request.
 //!
-//! What is deleted is what a query describes, of all that was received before it was asked for.
-//! Invariants: everything that a request is about is in segments before the request is written
-//! down, so its place in the order of sequences says for ever what it is about; from the moment at
-//! which it is durable every query hides those records; it is done only when no byte of them is in
-//! a file of the store, the manifest included, which forgets what was asked for. One that is
-//! cancelled before hides and removes nothing from the moment at which that is durable.
+//! A deletion covers the records that match a query, among all that were received before it was
+//! requested. Invariants: every record that a request concerns is in a segment before the request
+//! is written to the manifest, so its place in the order of sequences permanently determines what
+//! it concerns; from the moment at which it is durable, every query hides those records; it is done
+//! only when no byte of them is left in any file of the store, including the manifest, which then
+//! forgets the request. A deletion that is cancelled before that hides and removes nothing from the
+//! moment at which the cancellation is durable.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,18 +27,18 @@ use crate::query::{
     Access, Budget, CancelError, DeleteError, DeletionReport, QueryError, TimeRange,
 };
 
-/// A deletion that is to be written down.
+/// A deletion that is to be written to the manifest.
 #[derive(Debug)]
 pub(super) struct WantedDeletion {
     query: String,
     range: TimeRange,
-    /// What it is about is in segments once this flush was served.
+    /// The records that it concerns are in segments once this flush is completed.
     pub(super) after_flush: u64,
 }
 
 impl EmbeddedStore {
-    /// Hides the records of the range that the query describes, of those that were received
-    /// before, and deletes them in the background. Returns its number once that is durable.
+    /// Hides the records of the range that match the query, among those received so far, and
+    /// deletes them in the background. Returns the number of the deletion once that is durable.
     ///
     /// # Errors
     /// See [`DeleteError`].
@@ -59,8 +60,8 @@ impl EmbeddedStore {
         })
     }
 
-    /// What was asked to be deleted, the latest first. Whoever may not see everything is not told
-    /// what it was.
+    /// Returns the requested deletions, latest first. The queries are left out for readers who may
+    /// not see all records.
     pub fn deletions(&self, access: &Access) -> Vec<DeletionReport> {
         let catalog = self.shared.catalog();
         let report = |(id, entry): (&u64, &DeletionEntry)| DeletionReport {
@@ -77,8 +78,8 @@ impl EmbeddedStore {
         catalog.deletion_entries.iter().rev().map(report).collect()
     }
 
-    /// Ends a deletion that is not done: what it has not removed yet is shown again, once that is
-    /// durable.
+    /// Cancels a deletion that is not done: what it has not removed yet is visible again once the
+    /// cancellation is durable.
     ///
     /// # Errors
     /// See [`CancelError`].
@@ -100,7 +101,7 @@ impl EmbeddedStore {
             Err(Untold::Uncertain) => return Err(CancelError::Uncertain),
             Ok(_) | Err(Untold::Ended) => {}
         }
-        // It may have been done meanwhile.
+        // It may have been completed in the meantime.
         let report = self.deletions(access).into_iter().find(|report| report.id == id);
         match report.ok_or(CancelError::Unknown(id))? {
             report if report.is_cancelled => Ok(report),
@@ -110,7 +111,7 @@ impl EmbeddedStore {
     }
 }
 
-/// Asks for a deletion to be cancelled, unless it is known that it cannot be.
+/// Requests the cancellation of a deletion, unless it is known to be impossible.
 pub(super) fn ask_to_cancel(shared: &Shared, id: u64) -> Result<Asked, CancelError> {
     let known = shared.catalog().deletion_entries.get(&id).cloned();
     let known = known.ok_or(CancelError::Unknown(id))?;
@@ -127,7 +128,7 @@ pub(super) fn ask_to_cancel(shared: &Shared, id: u64) -> Result<Asked, CancelErr
     Ok(asked)
 }
 
-/// Asks for a deletion, which happens once the head was flushed.
+/// Requests a deletion, which takes effect once the head has been flushed.
 pub(super) fn ask(
     shared: &Shared,
     query: &Expr,
@@ -156,7 +157,7 @@ pub(super) fn ask(
 }
 
 impl Flusher {
-    /// Writes down the next deletion that was asked for. False when there is none.
+    /// Writes the next requested deletion to the manifest. Returns false when there is none.
     pub(super) fn begin_deletion(&mut self) -> Result<bool, SidecarError> {
         let Some(request) = self.shared.queue().next_deletion() else { return Ok(false) };
         let Request { what: wanted, told, .. } = request;
@@ -166,7 +167,7 @@ impl Flusher {
         let entry = DeletionEntry {
             query: wanted.query,
             range: wanted.range,
-            // All that is in segments, and nothing that is in the head.
+            // Covers everything that is in segments, and nothing that is in the head.
             before_sequence: self.contents().counters.next_sequence,
             requested_ns: self.shared.clock.unix_ns(),
             done_ns: None,
@@ -176,12 +177,12 @@ impl Flusher {
         let change = Change { deletions: vec![(id, entry)], counters, ..Change::default() };
         let told = Some((told, id));
         self.commit(Pending { change, told, ..Pending::default() })?;
-        tracing::info!(id, "records are to be deleted, and hidden from now on");
+        tracing::info!(id, "deletion started: the records are hidden from now on");
         Ok(true)
     }
 
-    /// Cancels the next deletion that is to be; one that has ended stays as it is. False when there
-    /// is none.
+    /// Processes the next requested cancellation; a deletion that has ended stays as it is. Returns
+    /// false when there is none.
     pub(super) fn cancel_deletion(&mut self) -> Result<bool, SidecarError> {
         let Some(request) = self.shared.queue().cancels.pop() else { return Ok(false) };
         let Request { what: id, told, .. } = request;
@@ -191,7 +192,7 @@ impl Flusher {
             return Ok(true);
         }
         let entry = entry.ended(self.shared.clock.unix_ns(), true);
-        tracing::info!(id, removed = entry.removed, "a deletion is cancelled");
+        tracing::info!(id, removed = entry.removed, "deletion cancelled");
         let (deletions, counters) = (vec![(id, entry)], self.counters(0));
         let deletions_forgotten = self.too_many_done(1);
         let change = Change { deletions, deletions_forgotten, counters, ..Change::default() };
@@ -199,7 +200,7 @@ impl Flusher {
         Ok(true)
     }
 
-    /// The oldest deletions that have ended, when with so many more there are too many of them.
+    /// Returns the oldest ended deletions that exceed the limit once `more` are added.
     fn too_many_done(&self, more: usize) -> Vec<u64> {
         let known = &self.contents().deletions;
         let is_done = |(_, entry): &(&u64, &DeletionEntry)| entry.done_ns.is_some();
@@ -208,8 +209,8 @@ impl Flusher {
         done.into_iter().take(too_many).collect()
     }
 
-    /// Takes what is to be deleted out of the next segment, or notes that all of it is gone. False
-    /// when nothing can be done at present.
+    /// Removes deleted records from the next segment, or records that a deletion is done. Returns
+    /// false when nothing can be done at present.
     pub(super) fn carry_out_deletions(&mut self) -> Result<bool, SidecarError> {
         let is_pending = |(_, entry): &(&u64, &DeletionEntry)| entry.done_ns.is_none();
         let pending: BTreeMap<u64, DeletionEntry> = self
@@ -228,8 +229,8 @@ impl Flusher {
         }
     }
 
-    /// The first segment that may have records that are to be deleted, and the deletions that it
-    /// was not searched for yet.
+    /// Returns the first segment that may have deleted records, and the deletions that it has not
+    /// been searched for yet.
     fn next_concerned(&self, pending: &BTreeMap<u64, DeletionEntry>) -> Option<(Live, Vec<u64>)> {
         let catalog = self.shared.catalog();
         let is_readable =
@@ -254,7 +255,7 @@ impl Flusher {
             ids.iter().filter_map(|id| Some((*id, pending.get(id)?.parsed()?))).collect();
         let snapshot = Snapshot { segments: vec![open.clone()], ..Snapshot::default() };
         let Some((doomed, counts)) = self.find_doomed(&snapshot, &parsed)? else {
-            self.note_unreadable(live, "it is damaged");
+            self.note_unreadable(live, "the segment is damaged");
             return Ok(true);
         };
         drop(snapshot);
@@ -262,7 +263,7 @@ impl Flusher {
             self.note_clean(ids, live.entry.id);
             return Ok(true);
         }
-        // A deletion that dooms nothing that others do not may be cancelled meanwhile.
+        // A deletion that adds no rows to those of the others may be cancelled in the meantime.
         let with_rows = parsed.iter().zip(&counts).filter(|(_, count)| **count > 0);
         let dooming: Vec<u64> = with_rows.map(|((id, _), _)| *id).collect();
         let written = match self.rewrite(&live.entry, &open, &doomed, &dooming) {
@@ -278,7 +279,8 @@ impl Flusher {
         let mut deletions = Vec::new();
         for ((id, _), count) in parsed.iter().zip(counts) {
             counters.deleted += count;
-            // As it is now: it may have been cancelled if nothing of this is its doing.
+            // Read again: it may have been cancelled if none of these rows is deleted because of
+            // it.
             let known = self.contents().deletions.get(id);
             if let Some(entry) = known.filter(|entry| entry.done_ns.is_none()) {
                 let removed = entry.removed + count;
@@ -316,12 +318,12 @@ impl Flusher {
 
     fn note_unreadable(&mut self, live: &Live, what: &str) {
         let segment = live.entry.id;
-        tracing::error!(segment, what, "records that are to be deleted stay in a segment");
+        tracing::error!(segment, what, "deleted records cannot be removed from a segment");
         self.unreadable.insert(segment);
     }
 
-    /// Notes which deletions are done: no segment has anything of them, and what was replaced is
-    /// removed.
+    /// Records which deletions are done: no segment has any of their records, and the replaced
+    /// files are removed.
     fn end_deletions(
         &mut self,
         pending: &BTreeMap<u64, DeletionEntry>,
@@ -344,7 +346,7 @@ impl Flusher {
         }
         change.deletions_forgotten = self.too_many_done(change.deletions.len());
         for (id, entry) in &change.deletions {
-            tracing::info!(id, records = entry.removed, "what was to be deleted is gone");
+            tracing::info!(id, records = entry.removed, "deletion completed");
         }
         self.commit(Pending { change, ..Pending::default() })?;
         Ok(true)

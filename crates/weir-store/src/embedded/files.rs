@@ -1,7 +1,7 @@
-//! Names of the store's files, and how one comes to be.
+//! Names of the store's files, and how the files are created.
 //!
-//! Invariants: a segment has its name only when its content and its sidecar are flushed; names
-//! are made durable before anything refers to them.
+//! Invariants: a segment gets its final name only after its content and its sidecar are flushed;
+//! names are made durable before anything refers to them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,30 +16,30 @@ use super::snapshot::OpenSegment;
 
 pub(super) const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// The hour of a time, counted from 1970. What is before that counts as its first hour.
+/// Returns the hour of a time, counted from 1970. Earlier times count as the first hour.
 pub(super) fn hour_of(unix_ns: i64) -> u32 {
     u32::try_from(unix_ns.div_euclid(HOUR_NS)).unwrap_or(0)
 }
 
-/// Name of a segment without directory and extension.
+/// Returns the name of a segment without directory and extension.
 pub(super) fn name_of(id: u64) -> String {
     format!("seg-{id:012}")
 }
 
-/// The name of a segment that is damaged and kept for people: its footer, which says how many
-/// records are lost with it, cannot be read any more.
+/// Returns the name under which a damaged segment is kept for inspection. It includes the number of
+/// records that are lost with it, since the footer can no longer be read.
 pub(super) fn aside_of(segment: &Path, rows: Option<u64>) -> PathBuf {
     let stem = segment.file_stem().unwrap_or_default().display().to_string();
     let rows = rows.map_or_else(String::new, |rows| format!("-{rows}"));
     segment.with_file_name(format!("{stem}{rows}.{ASIDE}"))
 }
 
-/// How many records a segment had that is kept for people, where that was known.
+/// Returns the number of records in a segment that was set aside, if it was known.
 pub(super) fn rows_of_aside(path: &Path) -> Option<u64> {
     path.file_stem()?.to_str()?.rsplit_once('-').filter(|(name, _)| *name != "seg")?.1.parse().ok()
 }
 
-/// The number of a segment or sidecar that has its name.
+/// Returns the number of a segment or sidecar that has its final name.
 pub(super) fn id_of(path: &Path) -> Option<u64> {
     let name = path.file_stem()?.to_str()?.strip_prefix("seg-")?;
     let is_aside = has_extension(path, ASIDE);
@@ -50,7 +50,7 @@ pub(super) fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|found| found == extension)
 }
 
-/// Of segments that were set aside.
+/// Extension of segments that were set aside.
 pub(super) const ASIDE: &str = "bad";
 
 /// `DIR/20260131/23`.
@@ -73,13 +73,13 @@ impl SegmentFiles {
         Self::of(hour_dir(dir, hour).join(name_of(id)).with_extension("parquet"))
     }
 
-    /// The segment of this name, and what belongs to it.
+    /// Returns the file names for this segment.
     pub(super) fn of(segment: PathBuf) -> Self {
         let sidecar = segment.with_extension("widx");
         Self { segment, sidecar }
     }
 
-    /// Removes both, the segment first: a sidecar alone is nothing.
+    /// Removes both files, the segment first: a sidecar alone has no meaning.
     pub(super) fn remove(&self, disk: &dyn Disk) -> io::Result<()> {
         for path in [&self.segment, &self.sidecar] {
             match disk.remove(path) {
@@ -102,12 +102,12 @@ impl SegmentFiles {
         Sidecar::open(Arc::from(disk.open(&self.sidecar, OpenMode::Read)?), segment)
     }
 
-    /// The sidecar is of a release to come, and left alone.
+    /// Returns whether the sidecar was written by a later release; it is then left alone.
     pub(super) fn has_later_sidecar(&self, disk: &dyn Disk, segment: &Segment) -> bool {
         matches!(self.open_sidecar(disk, segment), Err(SidecarError::Version(_)))
     }
 
-    /// Opens both. A sidecar that cannot be used costs time only.
+    /// Opens both files. A sidecar that cannot be used costs only time.
     pub(super) fn open(&self, disk: &dyn Disk) -> Result<OpenSegment, SegmentError> {
         let segment = self.open_segment(disk)?;
         let sidecar = self.open_sidecar(disk, &segment).ok();
@@ -116,7 +116,7 @@ impl SegmentFiles {
     }
 }
 
-/// A file that is being written, under another name.
+/// A file that is being written, under a temporary name.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) file: Arc<dyn DiskFile>,
@@ -137,13 +137,13 @@ impl Draft {
         Ok(Self { file, temporary, path: path.to_owned() })
     }
 
-    /// Flushes the content and gives it its name, which is not durable yet.
+    /// Flushes the content and renames the file to its final name, which is not durable yet.
     pub(super) fn publish(&self, disk: &dyn Disk) -> io::Result<()> {
         self.file.sync_data()?;
         disk.rename(&self.temporary, &self.path)
     }
 
-    /// Removes what there is of it.
+    /// Removes the files written so far.
     pub(super) fn discard(&self, disk: &dyn Disk) {
         for path in [&self.temporary, &self.path] {
             let _removed_at_the_next_start = disk.remove(path);
@@ -151,8 +151,8 @@ impl Draft {
     }
 }
 
-/// Writes segment and sidecar with `write`, and makes both durable under their names. After an
-/// error nothing is left of them, or of what was left the next start removes the rest.
+/// Writes segment and sidecar with `write`, and makes both durable under their final names. After
+/// an error the files are removed, now or by the next start.
 pub(super) fn create_segment(
     disk: &dyn Disk,
     files: &SegmentFiles,

@@ -1,10 +1,11 @@
-//! What is done to the disk: chunks become segments, one change of the manifest at a time.
+//! All writing to disk: turns chunks into segments, with one manifest change at a time.
 //!
-//! Invariants: one thread does all of it, a step at a time; a change that may have reached the
-//! disk is tried until it has, before anything else is; what it refers to is on stable storage
-//! before it, and what it replaces is removed only after it; nothing that failed is flushed again:
-//! another attempt writes other files. A deletion is cancelled before anything else is begun, and
-//! during the pause after a failure: it needs no room for data.
+//! Invariants: one thread does all of it, one step at a time; a change that may have reached the
+//! disk is retried until it certainly has, before anything else is done; everything that a change
+//! refers to is on stable storage before it, and everything that it replaces is removed only after
+//! it; a file whose flush failed is never flushed again: the retry writes other files. A
+//! cancellation of a deletion comes before any other new work, even during the pause after a
+//! failure, because it needs no space for data.
 
 use std::collections::HashSet;
 use std::io;
@@ -21,48 +22,48 @@ use super::segment::Provenance;
 use super::sidecar::{SidecarError, write_segment_with_sidecar};
 use super::snapshot::OpenSegment;
 
-/// Pauses after a failure: doubled each time, up to the second.
+/// Pauses after a failure: doubled each time, from the first to the second.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// How often to look for something to do when nothing is asked for.
+/// How often to look for work when nothing is requested.
 pub(super) const IDLE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What a step did.
+/// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Something; there may be more.
+    /// Something was done; there may be more.
     Worked,
-    /// There is nothing to do.
+    /// There was nothing to do.
     Idle,
-    /// It failed, and is tried again then.
+    /// The step failed, and is retried after this time.
     Failed(Duration),
 }
 
-/// A change that has to become durable, and what it makes visible.
+/// A change that must become durable, and what it makes visible.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     pub(super) change: Change,
     pub(super) opened: Vec<(SegmentEntry, OpenSegment)>,
     pub(super) sealed: Option<Sealed>,
-    /// Is told when the change is durable: the number of a deletion.
+    /// Receives the number of the deletion once the change is durable.
     pub(super) told: Option<(SyncSender<u64>, u64)>,
 }
 
-/// See the module.
+/// The flusher; see the module documentation.
 pub(super) struct Flusher {
     pub(super) shared: Arc<Shared>,
     pub(super) manifest: Manifest,
     upstream: Option<Box<dyn Upstream>>,
     pending: Option<Pending>,
-    /// Written as a segment next.
+    /// The chunk to be written as a segment next.
     sealed: Option<Sealed>,
     failures: u32,
     retry_at: Duration,
     opened_at: Duration,
-    /// Segments that are neither merged nor given a sidecar: it was tried, and did not work.
+    /// Segments that are no longer merged or given a sidecar, because an attempt has failed.
     pub(super) hopeless: HashSet<u64>,
-    /// Segments that turned out to be damaged: what is to be deleted of them stays.
+    /// Segments found to be damaged: their deleted records cannot be removed.
     pub(super) unreadable: HashSet<u64>,
 }
 
@@ -96,7 +97,7 @@ impl Flusher {
         self.upstream = Some(upstream);
     }
 
-    /// How long the store has been open.
+    /// Returns how long the store has been open.
     pub(super) fn uptime(&self) -> Duration {
         self.shared.clock.monotonic().saturating_sub(self.opened_at)
     }
@@ -105,7 +106,7 @@ impl Flusher {
         self.manifest.contents()
     }
 
-    /// Does the next thing.
+    /// Performs the next step.
     pub(super) fn step(&mut self) -> Step {
         let now = self.shared.clock.monotonic();
         let is_cancel = self.can_cancel(&self.shared.queue());
@@ -113,7 +114,7 @@ impl Flusher {
             return Step::Failed(self.retry_at.saturating_sub(now));
         }
         match if is_cancel { self.cancel_deletion() } else { self.work() } {
-            // What failed before may fail still.
+            // The cause of the previous failure may persist.
             Ok(_) if is_cancel => Step::Worked,
             Ok(worked) => {
                 self.failures = 0;
@@ -138,7 +139,7 @@ impl Flusher {
         match self.flush_waiting() {
             Ok(true) => Ok(true),
             Ok(false) => Ok(self.begin_deletion()? || self.tidy()?),
-            // What need not be kept may be in the way.
+            // Segments that exceed the retention may take up the space.
             Err(error) => {
                 if self.bury() || self.retire()? {
                     return Ok(true);
@@ -148,12 +149,12 @@ impl Flusher {
         }
     }
 
-    /// A deletion is to be cancelled, and no other change has to become durable before.
+    /// Returns whether a deletion is to be cancelled and no other change must become durable first.
     pub(super) fn can_cancel(&self, queue: &Queue) -> bool {
         self.pending.is_none() && !queue.cancels.is_empty()
     }
 
-    /// Writes the chunk that waits. False when there is none.
+    /// Writes the waiting chunk. Returns false when there is none.
     pub(super) fn flush_waiting(&mut self) -> Result<bool, SidecarError> {
         if self.sealed.is_none() {
             self.sealed = self.shared.queue().sealed.take();
@@ -163,7 +164,7 @@ impl Flusher {
         Ok(true)
     }
 
-    /// Removes files that were replaced and that nobody reads any more. True when there were some.
+    /// Removes obsolete files that no one reads any more. Returns true when there were some.
     pub(super) fn bury(&self) -> bool {
         let is_free = |(open, _): &mut (Option<Arc<OpenSegment>>, _)| {
             open.as_ref().is_none_or(|open| Arc::strong_count(open) == 1)
@@ -174,7 +175,7 @@ impl Flusher {
             let removed = files.remove(&*self.shared.disk);
             removed.is_err_and(|error| {
                 let path = files.segment.display();
-                tracing::warn!(%path, %error, "a file that was replaced cannot be removed yet");
+                tracing::warn!(%path, %error, "an obsolete file cannot be removed yet");
                 true
             })
         };
@@ -184,7 +185,7 @@ impl Flusher {
         is_progress
     }
 
-    /// Something is to be written that the intake waits for.
+    /// Returns whether there is something to write that the intake waits for.
     pub(super) fn is_busy(&self) -> bool {
         self.pending.is_some() || self.sealed.is_some()
     }
@@ -234,7 +235,8 @@ impl Flusher {
         })
     }
 
-    /// A segment that is made now, with the next number. `stored_ns`: `None` = now.
+    /// Returns the provenance of a segment made now, with the next number. `stored_ns`: `None` =
+    /// now.
     pub(super) fn provenance(
         &mut self,
         sequences: (u64, u64),
@@ -244,7 +246,7 @@ impl Flusher {
     ) -> Provenance {
         let now = self.shared.clock.unix_ns();
         let id = {
-            // Numbers are used up by failed attempts too.
+            // Failed attempts use up numbers too.
             let mut catalog = self.shared.catalog();
             let id = catalog.counters.next_segment.max(1);
             catalog.counters.next_segment = id + 1;
@@ -282,7 +284,8 @@ impl Flusher {
         Ok((entry, open))
     }
 
-    /// Refuses to write into the last of the free space, and into what flushes need.
+    /// Returns an error if writing this many bytes would leave less than the minimum free space and
+    /// the space reserved for flushes.
     pub(super) fn check_space_to_tidy(&self, bytes: u64) -> io::Result<()> {
         self.check_space(bytes, self.shared.config.flush_bytes_reserved)
     }
@@ -291,7 +294,7 @@ impl Flusher {
         let space = self.shared.disk.space(&self.shared.config.dir)?;
         let needed = self.shared.config.free_bytes_min.saturating_add(reserved);
         if space.free_bytes < needed.saturating_add(bytes) {
-            let text = format!("only {} bytes of the disk are free", space.free_bytes);
+            let text = format!("only {} bytes of disk space are free", space.free_bytes);
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
         Ok(())
@@ -303,16 +306,17 @@ impl Flusher {
         counters
     }
 
-    /// Before there is a segment with records of a stream, the stream must be known after a crash:
-    /// else it would seem to have ended, and its records would be stored again.
+    /// Makes the upstream's state durable. A segment with records of a stream must not exist before
+    /// the stream is certain to be known after a crash: otherwise the stream would seem to have
+    /// ended, and its records would be stored again.
     fn flush_upstream(&self) -> io::Result<()> {
         let Some(upstream) = &self.upstream else { return Ok(()) };
         upstream.flush().map_err(io::Error::other)
     }
 
-    /// Streams in the manifest that have ended, and that nobody will send again. This is found out
-    /// before the upstream makes durable what it knows: a stream that it has forgotten by then is
-    /// forgotten after a crash too.
+    /// Returns the streams in the manifest that have ended and will not be sent again. This is
+    /// determined before the upstream makes its state durable: a stream that it has forgotten by
+    /// then is also forgotten after a crash.
     fn forgotten(&self, sealed: &Sealed) -> Vec<weir_model::StreamId> {
         let Some(upstream) = &self.upstream else { return Vec::new() };
         let known = self.contents().positions.keys().copied();
@@ -355,7 +359,7 @@ impl Flusher {
         };
         drop(catalog);
         if let Some((told, id)) = pending.told {
-            // Whoever asked may have left.
+            // The requester may have given up.
             let _nobody_waits = told.send(id);
         }
         if let Some(sealed) = pending.sealed {
@@ -367,11 +371,11 @@ impl Flusher {
         Ok(())
     }
 
-    /// The chunk is stored: the intake may settle what it held.
+    /// Reports that the chunk is stored, so that the intake may settle its deliveries.
     fn settle(&self, sealed: Sealed) {
         let chunk = sealed.chunk;
         self.shared.catalog().chunks.retain(|known| !Arc::ptr_eq(known, &chunk));
-        // A query may still look at it.
+        // A query may still be reading it.
         let chunk = Arc::into_inner(chunk).filter(|_| sealed.is_full);
         let spare = chunk.map(|chunk| chunk.into_rows().emptied());
         let mut queue = self.shared.queue();

@@ -1,21 +1,21 @@
-//! The hash of texts, and a table that gives equal texts the same number.
+//! The hash function for texts, and a table that assigns numbers to distinct texts.
 //!
-//! Invariant: the function is part of the sidecar's format and never changes within a version of
-//! it: eight bytes at a time, little-endian, the last ones filled up with zeros, each folded in by
-//! a multiplication to 128 bits whose halves are combined.
+//! Invariant: the function is part of the sidecar format and never changes within a version of it.
+//! It reads eight bytes at a time, little-endian, the last ones padded with zeros, and folds each
+//! word in by a multiplication to 128 bits whose halves are combined.
 
 use super::columns::Texts;
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// The hash of some bytes.
+/// Returns the hash of some bytes.
 #[inline]
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
     finish(hash_more(SEED, bytes))
 }
 
-/// Folds in more bytes, their number among it, so that `ab`, `c` differs from `a`, `bc`.
+/// Folds in more bytes, including their length, so that `ab`, `c` differs from `a`, `bc`.
 #[inline]
 pub(crate) fn hash_more(state: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -29,13 +29,13 @@ pub(crate) fn hash_more(state: u64, bytes: &[u8]) -> u64 {
     hash
 }
 
-/// The last `count` bytes (1 to 7) as a number, read without a loop.
+/// Returns the last `count` bytes (1 to 7) as a number, read without a loop.
 #[inline]
 fn last_word(bytes: &[u8], count: usize) -> u64 {
     if let Some(last) = bytes.last_chunk() {
         return u64::from_le_bytes(*last) >> (64 - 8 * count);
     }
-    // All there is: two halves that may overlap.
+    // Fewer than eight bytes: two halves that may overlap.
     if let Some((first, last)) = bytes.first_chunk().zip(bytes.last_chunk()) {
         let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
         return u64::from(first) | u64::from(last) << (8 * (count - 4));
@@ -43,9 +43,9 @@ fn last_word(bytes: &[u8], count: usize) -> u64 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
-/// The hash of `len` bytes, at least one and at most sixteen, that are the lowest ones of a number
-/// whose other bytes are zero: the same as [`hash_bytes`], sooner. The way does not depend on
-/// their number, which for words nobody foresees.
+/// Returns the hash of `len` bytes (1 to 16), which are the lowest bytes of a number whose other
+/// bytes are zero. The result is that of [`hash_bytes`], but faster. The code path does not depend
+/// on `len`, because the length of words is unpredictable.
 #[inline]
 pub(crate) fn hash_short(bytes: u128, len: usize) -> u64 {
     let one = fold(fold(SEED, len as u64), bytes as u64);
@@ -53,7 +53,7 @@ pub(crate) fn hash_short(bytes: u128, len: usize) -> u64 {
     finish(if len > 8 { two } else { one })
 }
 
-/// The hash of what was folded in.
+/// Returns the hash of everything folded in.
 #[inline]
 pub(crate) fn finish(state: u64) -> u64 {
     fold(state, FACTOR)
@@ -65,11 +65,11 @@ fn fold(hash: u64, word: u64) -> u64 {
     (product as u64) ^ (product >> 64) as u64 ^ word.rotate_left(32)
 }
 
-/// Hashes keys of maps that are made of numbers.
+/// Hasher for map keys that consist of numbers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FoldHasher(u64);
 
-/// Makes a [`FoldHasher`].
+/// Builds a [`FoldHasher`].
 pub(crate) type FoldState = std::hash::BuildHasherDefault<FoldHasher>;
 
 impl std::hash::Hasher for FoldHasher {
@@ -94,7 +94,7 @@ impl std::hash::Hasher for FoldHasher {
     }
 }
 
-/// Numbers for texts, in the order in which they were first seen.
+/// Assigns numbers to texts in the order in which they are first seen.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Interner {
     texts: Texts,
@@ -104,7 +104,7 @@ pub(crate) struct Interner {
 }
 
 impl Interner {
-    /// The number of a text.
+    /// Returns the number of a text, assigning one if needed.
     pub(crate) fn intern(&mut self, text: &[u8]) -> u32 {
         if let Some(last) = self.last_if(text) {
             return last;
@@ -114,7 +114,7 @@ impl Interner {
         code
     }
 
-    /// The number of a text that is the last one again: neighbours are equal more often than not.
+    /// Returns the number of the last text if this text equals it: neighbours are usually equal.
     #[inline]
     pub(crate) fn last_if(&self, text: &[u8]) -> Option<u32> {
         self.last.filter(|last| self.texts.get(*last as usize) == text)
@@ -134,7 +134,7 @@ impl Interner {
         }
     }
 
-    /// Where a text is or would be, and what stands there. There must be a slot.
+    /// Returns where a text is or would be, and what is stored there. There must be a free slot.
     fn slot(&self, text: &[u8]) -> (usize, u32) {
         let mask = self.slots.len() - 1;
         let mut at = hash_bytes(text) as usize & mask;
@@ -146,7 +146,7 @@ impl Interner {
         }
     }
 
-    /// The number of a text that has one.
+    /// Returns the number of a text that has one.
     pub(crate) fn number(&self, text: &[u8]) -> Option<u32> {
         if self.slots.is_empty() {
             return None;
@@ -167,32 +167,32 @@ impl Interner {
         }
     }
 
-    /// All texts by their numbers.
+    /// Returns all texts by number.
     pub(crate) fn texts(&self) -> &Texts {
         &self.texts
     }
 
-    /// The texts without the table.
+    /// Returns the texts without the table.
     pub(crate) fn into_texts(self) -> Texts {
         self.texts
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the memory used, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.texts.memory_bytes() + self.slots.capacity() * 4
     }
 }
 
-/// Numbers for numbers, in the order in which they were first seen.
+/// Assigns indexes to numbers in the order in which they are first seen.
 #[derive(Debug, Default)]
 pub(crate) struct NumberInterner {
     numbers: Vec<u64>,
-    /// Open addressing: number and its place + 1, or 0. A power of two, at most half full.
+    /// Open addressing: number and its index + 1, or 0. A power of two, at most half full.
     slots: Vec<(u64, u32)>,
 }
 
 impl NumberInterner {
-    /// The place of a number.
+    /// Returns the index of a number, assigning one if needed.
     #[inline]
     pub(crate) fn intern(&mut self, number: u64) -> u32 {
         if self.slots.len() < (self.numbers.len() + 1) * 2 {
@@ -207,7 +207,7 @@ impl NumberInterner {
         slot.1 - 1
     }
 
-    /// Where a number is or would be.
+    /// Returns the slot where a number is or would be.
     #[inline]
     fn slot(&self, number: u64) -> usize {
         let mask = self.slots.len() - 1;
@@ -229,7 +229,7 @@ impl NumberInterner {
         }
     }
 
-    /// All numbers by their places.
+    /// Returns all numbers by index.
     pub(crate) fn numbers(&self) -> &[u64] {
         &self.numbers
     }

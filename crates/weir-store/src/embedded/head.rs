@@ -1,7 +1,7 @@
-//! What was taken in and is in no segment yet: a chunk that grows, and one that is being flushed.
+//! Records that are not in a segment yet: a growing chunk, and one that is being flushed.
 //!
-//! Invariants: a record goes into exactly one chunk, and is seen by queries as soon as it is in
-//! it; a chunk's positions are those of its records, so that what it says is stored is stored;
+//! Invariants: a record goes into exactly one chunk, and queries see it as soon as it is there; a
+//! chunk's positions are those of its records, so a position that is reported as stored is stored;
 //! a delivery is settled with the chunk that has its last record.
 
 use std::collections::HashMap;
@@ -16,16 +16,16 @@ use super::snapshot::HeadChunk;
 use crate::limits::HELD_MAX;
 use crate::query::UnparsedRows;
 
-/// What the store asks of where its records come from.
+/// What the store needs from the origin of its records.
 pub trait Upstream: Send {
-    /// How far it believes the store to be; `None` when it does not know the stream, or has
-    /// forgotten it: what comes of it then is new.
+    /// Returns up to which position the upstream believes the stream to be stored; `None` when it
+    /// does not know the stream or has forgotten it, so that whatever arrives for it is new.
     fn committed(&self, stream: StreamId) -> Option<Position>;
-    /// Makes durable what it knows of streams and positions. A stream whose records are stored
-    /// must never be unknown after a crash, else they would be stored again.
+    /// Makes its knowledge of streams and positions durable. A stream whose records are stored must
+    /// never be unknown after a crash, otherwise they would be stored again.
     ///
     /// # Errors
-    /// What the disk said.
+    /// The error of the disk.
     fn flush(&self) -> Result<(), String>;
 }
 
@@ -43,19 +43,19 @@ impl Upstream for CursorMemory {
 #[derive(Debug)]
 pub(super) struct Sealed {
     pub(super) chunk: Arc<HeadChunk>,
-    /// Up to where each stream's records are in this chunk or earlier ones.
+    /// Up to which position each stream's records are in this chunk or earlier ones.
     pub(super) positions: HashMap<StreamId, Position>,
     /// First and last sequence.
     pub(super) sequences: (u64, u64),
-    /// Bytes of the records as they came in.
+    /// Size of the records as received, in bytes.
     pub(super) raw_bytes: u64,
-    /// What is settled once the chunk is stored.
+    /// Deliveries that are settled once the chunk is stored.
     pub(super) held: Held,
-    /// It could take no more: the next one will grow as large.
+    /// The chunk could take no more, so the next one is expected to grow as large.
     pub(super) is_full: bool,
 }
 
-/// Why a chunk has to be sealed before more can be taken in.
+/// The chunk must be sealed before more can be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChunkFull;
 
@@ -70,14 +70,14 @@ pub(super) struct Head {
     raw_bytes: u64,
     first_sequence: u64,
     next_sequence: u64,
-    /// When the first record of the chunk came.
+    /// When the first record of the chunk arrived.
     begun: Option<Duration>,
-    /// Records up to here were stored before this start.
+    /// Records up to these positions were stored before this start.
     stored: HashMap<StreamId, Position>,
 }
 
 impl Head {
-    /// An empty one: what is stored already up to these positions is passed over.
+    /// Creates an empty head that skips records up to these positions, which are already stored.
     pub(super) fn new(
         chunk: Arc<HeadChunk>,
         intake: Intake,
@@ -99,9 +99,9 @@ impl Head {
         }
     }
 
-    /// Adds the records of a delivery, from the given one on; returns how many were stored before.
-    /// The error says at which record to go
-    /// on once the chunk is sealed. The write lock is held for this delivery.
+    /// Adds the records of a delivery from the given one on. Returns how many had already been
+    /// stored. The error gives the record to continue with after the chunk has been sealed. The
+    /// write lock is held for the whole call.
     pub(super) fn push(
         &mut self,
         delivery: &Delivery,
@@ -144,29 +144,29 @@ impl Head {
         Ok(skipped)
     }
 
-    /// What is to be settled with the present chunk, to add to it.
+    /// Returns the deliveries to be settled with the current chunk, to add to them.
     pub(super) fn hold(&mut self, now: Duration) -> &mut Held {
         self.begun.get_or_insert(now);
         &mut self.held
     }
 
-    /// Records that were not what they look like, since start.
+    /// Returns how many records could not be parsed as what they look like, since the start.
     pub(super) fn unparsed(&self) -> UnparsedRows {
         self.intake.unparsed()
     }
 
-    /// The chunk has as much as it should have.
+    /// Returns whether the chunk has reached its target size.
     pub(super) fn is_full(&self) -> bool {
         let rows = self.chunk.read();
         rows.is_full() || rows.memory_bytes() >= self.chunk_bytes_max || self.held.len() >= HELD_MAX
     }
 
-    /// Since when there is something to seal.
+    /// Returns since when there is something to seal.
     pub(super) fn begun(&self) -> Option<Duration> {
         self.begun
     }
 
-    /// Takes the chunk out; the next records go into `next`.
+    /// Takes the chunk out; further records go into `next`.
     pub(super) fn seal(&mut self, next: Arc<HeadChunk>) -> Sealed {
         let sequences = (self.first_sequence, self.next_sequence.saturating_sub(1));
         let is_full = self.is_full();

@@ -1,4 +1,4 @@
-//! The built-in store, asked as any other: each question is answered from a snapshot.
+//! The built-in store behind the common query interface: each query is answered from a snapshot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::query::{
     StoreReport, TimeRange, ValueType,
 };
 
-/// What gives snapshots.
+/// A source of snapshots.
 pub trait Snapshots: Send + Sync + std::fmt::Debug {
-    /// Everything that may have records of the range.
+    /// Returns everything that may have records in the range.
     fn snapshot(&self, range: TimeRange) -> Snapshot;
 
-    /// What is stored and what it takes.
+    /// Returns what is stored and the disk space used.
     fn report(&self) -> StoreReport;
 
-    /// What it does.
+    /// Returns the metrics of the store.
     fn figures(&self) -> StoreFigures;
 
     /// See [`LogStore::delete`].
@@ -46,21 +46,21 @@ pub trait Snapshots: Send + Sync + std::fmt::Debug {
     ) -> Result<DeletionReport, CancelError>;
 }
 
-/// Answers questions from snapshots.
+/// Answers queries from snapshots.
 #[derive(Debug, Clone)]
 pub struct Explorer<S> {
     store: Arc<S>,
-    /// Attributes that are computed for every question; those of the question count before them.
+    /// Calculated fields of every query; those of the query itself take precedence.
     measures: Vec<NamedMeasure>,
 }
 
 impl<S> Explorer<S> {
-    /// Of a store.
+    /// Creates an explorer for a store.
     pub fn new(store: Arc<S>) -> Self {
         Self { store, measures: Vec::new() }
     }
 
-    /// The same, with attributes that are computed for every question.
+    /// Adds fields that are calculated for every query.
     #[must_use]
     pub fn with_measures(self, measures: Vec<NamedMeasure>) -> Self {
         Self { measures, ..self }
@@ -72,7 +72,7 @@ impl<S> Explorer<S> {
         Filter { measures, ..filter.clone() }
     }
 
-    /// A computed attribute that the expression names.
+    /// Returns a calculated field that the expression uses.
     fn computed(&self, query: &Expr) -> Option<String> {
         let mut found = None;
         query.for_each_term(&mut |term, _| {
@@ -129,7 +129,7 @@ impl<S: Snapshots> LogStore for Explorer<S> {
         budget: &Budget,
     ) -> Result<FieldList, QueryError> {
         let mut list = scan::fields(&self.store.snapshot(range), range, access, budget)?;
-        // How many records have one is not known before it is computed.
+        // How many records have one is only known after it is calculated.
         let computed = self.measures.iter().map(|measure| FieldInfo {
             name: format!("@{}", measure.path),
             value_type: ValueType::Number,

@@ -1,11 +1,10 @@
-//! What is done when nothing waits to be flushed: retention, deletions (`deletion.rs`), sidecars that
-//! are missing, merging.
+//! Background work while nothing waits to be flushed: retention, deletions (`deletion.rs`), missing
+//! sidecars, merging.
 //!
-//! Small segments are decoded and encoded anew, each record at most once; what is large enough to
-//! compress well is put together as it stands. Invariants: only neighbours in the order of
-//! sequences are merged, so the sequences of two segments never overlap; the new segment takes the
-//! place of the old ones in one change of the manifest; retention removes whole segments, the
-//! oldest first.
+//! Small segments are decoded and encoded again, each record at most once; segments that are large
+//! enough to compress well are concatenated unchanged. Invariants: only neighbours in the order of
+//! sequences are merged, so the sequences of two segments never overlap; the new segment replaces
+//! the old ones in one change of the manifest; retention removes whole segments, oldest first.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,22 +25,21 @@ use crate::limits::{
     STITCH_BYTES_MIN,
 };
 
-/// Level of zstd for segments that are encoded anew.
+/// zstd level for segments that are encoded again.
 pub(super) const MERGE_LEVEL: i32 = 3;
-/// Few small segments are merged all the same when the first is that old.
+/// A few small segments are merged anyway when the first is this old.
 const MERGE_AGE: Duration = Duration::from_hours(1);
-/// For so long after a start nothing is removed by age if that would be everything: perhaps it is
-/// the clock that is wrong.
+/// For this long after a start, retention by age never removes everything: the clock may be wrong.
 const DOUBT: Duration = Duration::from_hours(1);
 
-/// Segments that become one.
+/// Segments to be merged into one.
 struct Plan {
     parts: Vec<(SegmentEntry, Arc<OpenSegment>)>,
     is_stitch: bool,
 }
 
 impl Flusher {
-    /// True when there was something to do.
+    /// Performs one piece of background work. Returns true when there was something to do.
     pub(super) fn tidy(&mut self) -> Result<bool, SidecarError> {
         Ok(self.bury()
             || self.retire()?
@@ -50,7 +48,7 @@ impl Flusher {
             || self.merge()?)
     }
 
-    /// Removes what is too old or too much.
+    /// Removes segments that exceed the maximum age or size.
     pub(super) fn retire(&mut self) -> Result<bool, SidecarError> {
         let config = &self.shared.config;
         let mut entries: Vec<SegmentEntry> = self.contents().segments.values().copied().collect();
@@ -79,11 +77,11 @@ impl Flusher {
         }
         let segments = change.removed.len();
         self.commit(Pending { change, ..Pending::default() })?;
-        tracing::info!(segments, "segments are over their retention and removed");
+        tracing::info!(segments, "segments removed by retention");
         Ok(true)
     }
 
-    /// Builds a sidecar that is missing, one at a time.
+    /// Builds a missing sidecar, one at a time.
     fn rebuild(&mut self) -> Result<bool, SidecarError> {
         let found = {
             let catalog = self.shared.catalog();
@@ -95,7 +93,7 @@ impl Flusher {
             live.find(lacks).cloned()
         };
         let Some(Live { entry, open: Some(open) }) = found else { return Ok(false) };
-        // Once: what cannot be built now, or is of a later release, is left alone.
+        // Try once: a sidecar that cannot be built now, or is of a later release, is left alone.
         self.hopeless.insert(entry.id);
         let files = self.shared.files(&entry);
         let disk = &*self.shared.disk.clone();
@@ -117,22 +115,22 @@ impl Flusher {
                 if let Some(live) = self.shared.catalog().segments.get_mut(&entry.id) {
                     live.open = Some(open);
                 }
-                tracing::info!(segment = entry.id, "a sidecar was built anew");
+                tracing::info!(segment = entry.id, "sidecar rebuilt");
                 Ok(true)
             }
             Err(error) => {
                 draft.discard(disk);
-                tracing::warn!(segment = entry.id, %error, "a sidecar cannot be built");
+                tracing::warn!(segment = entry.id, %error, "sidecar cannot be rebuilt");
                 Ok(true)
             }
         }
     }
 
-    /// Makes one segment of several, when that is worthwhile.
+    /// Merges several segments into one, when worthwhile.
     fn merge(&mut self) -> Result<bool, SidecarError> {
         let Some(plan) = self.plan() else { return Ok(false) };
         let begun = self.shared.clock.monotonic();
-        // It can wait, and must not hold up what cannot.
+        // A merge can wait for free space, and must not delay flushes.
         let bytes = plan.parts.iter().map(|(entry, _)| entry.segment_bytes).sum();
         if self.check_space_to_tidy(bytes).is_err() {
             return Ok(false);
@@ -163,7 +161,7 @@ impl Flusher {
         };
         let (entry, open) = match merged {
             Err(error) if is_damage(&error) => {
-                tracing::error!(%error, "a segment that was to be merged is damaged");
+                tracing::error!(%error, "merge skipped: a segment is damaged");
                 self.hopeless.extend(plan.parts.iter().map(|(entry, _)| entry.id));
                 return Ok(true);
             }
@@ -184,7 +182,7 @@ impl Flusher {
         Ok(true)
     }
 
-    /// The first neighbours that are worth merging.
+    /// Returns the first neighbours that are worth merging.
     fn plan(&self) -> Option<Plan> {
         let mut all: Vec<Live> = self.shared.catalog().segments.values().cloned().collect();
         all.sort_unstable_by_key(|live| live.entry.sequences);
@@ -204,12 +202,12 @@ impl Flusher {
     }
 }
 
-/// What is large enough to stay as it is counts as merged once.
+/// Returns the tier; a segment large enough to stay unchanged counts as merged once.
 fn tier_of(entry: &SegmentEntry) -> u8 {
     if entry.tier == 0 && entry.raw_bytes >= STITCH_BYTES_MIN { 1 } else { entry.tier }
 }
 
-/// Small neighbours, to be encoded anew.
+/// Returns small neighbours, to be encoded again.
 fn small(run: &[Live], now: i64) -> Option<Plan> {
     let (mut count, mut bytes, mut rows) = (0, 0, 0);
     for live in run.iter().take(MERGE_SEGMENTS_MAX) {
@@ -228,7 +226,7 @@ fn small(run: &[Live], now: i64) -> Option<Plan> {
     (count >= 2 && is_worth_it).then(|| plan_of(&run[..count], false))
 }
 
-/// Neighbours of one size, to be put together as they stand.
+/// Returns neighbouring large segments, to be concatenated unchanged.
 fn large(run: &[Live]) -> Option<Plan> {
     for from in 0..run.len().saturating_sub(MERGE_SEGMENTS_MIN - 1) {
         let rest = &run[from..];
@@ -253,7 +251,7 @@ fn plan_of(run: &[Live], is_stitch: bool) -> Plan {
     Plan { parts: parts.collect(), is_stitch }
 }
 
-/// All records of the parts.
+/// Returns all records of the parts.
 fn gather(plan: &Plan) -> Result<Rows, SegmentError> {
     let mut rows = Rows::new();
     for (_, open) in &plan.parts {

@@ -1,12 +1,12 @@
-//! The store that is built in.
+//! The built-in store.
 //!
-//! Records go from the journal into the head ([`columns`]), which queries read while it grows,
-//! and from there into segments ([`segment`], [`sidecar`]) that are never changed. Invariants: a
-//! record is stored exactly once; what a query sees is one moment ([`snapshot`]); the manifest is
-//! the only truth of what is stored.
+//! Records go from the journal into the head ([`columns`]), which queries can read while it grows,
+//! and from there into segments ([`segment`], [`sidecar`]), which are never changed. Invariants: a
+//! record is stored exactly once; a query sees one consistent snapshot ([`snapshot`]); the manifest
+//! alone decides what is stored.
 //!
-//! Reading order: [`EmbeddedStore`] (`store.rs`), `head.rs` (what is taken in), `flusher.rs`
-//! (what is done to the disk), `manifest`, `opening.rs`. Format: `docs/internals/store.md`.
+//! Reading order: [`EmbeddedStore`] (`store.rs`), `head.rs` (intake), `flusher.rs` (disk writes),
+//! `manifest`, `opening.rs`. Format: `docs/internals/store.md`.
 
 mod catalog;
 pub mod columns;

@@ -1,12 +1,12 @@
-//! Opening a store: the manifest, every segment, and what an interrupted run left behind.
+//! Opening a store: the manifest, every segment, and whatever an interrupted run left behind.
 //!
-//! Rules, in this order. What is half written (`.tmp`) is removed. While the manifest is whole, it
-//! is right: files that it does not know are removed. When it may have forgotten something (it is
-//! gone, damaged, its end is torn, a segment is newer than all that it knows, or one that it knows
-//! is gone), every whole segment on disk counts whose sequences are not all in those that it knows,
-//! and that does not overlap with a larger one: a segment has its name only when it is complete,
-//! and says in its metadata which sequences it holds; the positions are read from its rows. A
-//! segment that is damaged is set aside. A disk that cannot be written is no reason not to open.
+//! Rules, in this order. Unfinished files (`.tmp`) are removed. While the manifest is intact, it is
+//! authoritative: files that it does not list are removed. When it may have lost something (it is
+//! missing, damaged, its end is torn, a segment is newer than all that it lists, or a listed one is
+//! missing), every intact segment on disk is adopted, unless its sequences are all in listed
+//! segments or it overlaps with a larger one: a segment gets its final name only when it is
+//! complete, and its metadata says which sequences it holds; the positions are read from its rows.
+//! A damaged segment is set aside. The store opens even when the disk is not writable.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -24,22 +24,22 @@ use super::segment::{Fixed, PageBuffer, PageValues, Role, Segment, SegmentError}
 use super::snapshot::OpenSegment;
 use crate::limits::SEQUENCE_GAP;
 
-/// What is wrong with a segment that is not the one that the manifest names.
-const OTHER_COUNT: &str = "it has another number of records";
+/// Reported for a segment that is not the one that the manifest lists.
+const OTHER_COUNT: &str = "the number of records differs from the manifest";
 
-/// What opening gives.
+/// Result of opening a store.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) manifest: Manifest,
     pub(super) catalog: Catalog,
-    /// What is different from the manifest, to be committed first.
+    /// Differences from the manifest, to be committed first.
     pub(super) pending: Option<Pending>,
 }
 
-/// Files below the store's directory, by what they are.
+/// Files below the store's directory, by kind.
 #[derive(Debug, Default)]
 struct Found {
-    /// At the top.
+    /// In the top directory.
     top: Vec<PathBuf>,
     segments: BTreeMap<u64, PathBuf>,
     sidecars: Vec<PathBuf>,
@@ -47,7 +47,7 @@ struct Found {
     bad: BTreeMap<u64, PathBuf>,
 }
 
-/// Opens what is in `dir`, which is created when missing.
+/// Opens the store in `dir`, which is created when missing.
 pub(super) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError> {
     let io_error = |what| {
         let path = dir.to_owned();
@@ -69,7 +69,7 @@ pub(super) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError>
         change: Change::default(),
     };
     for set_aside in &recovered.set_aside {
-        let text = format!("the manifest was damaged; a copy is {set_aside}");
+        let text = format!("the manifest was damaged; a copy was kept as {set_aside}");
         opening.catalog.damaged.insert(text);
     }
     opening.open_known(manifest.contents());
@@ -80,9 +80,10 @@ pub(super) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError>
     opening.remove_unknown();
     let ended = |deletion: &DeletionEntry| deletion.done_ns.is_some();
     if !doubts && manifest.contents().deletions.values().any(ended) {
-        // It ended, and the machine stopped before what says more than that was removed.
+        // A deletion ended, and the machine stopped before the older copies that contain it were
+        // removed.
         if let Err(error) = manifest.forget_history(disk) {
-            tracing::warn!(%error, "older generations of the manifest cannot be removed");
+            tracing::warn!(%error, "old generations of the manifest cannot be removed");
         }
     }
     let Opening { mut catalog, mut change, .. } = opening;
@@ -93,7 +94,7 @@ pub(super) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError>
         counters.next_segment = counters.next_segment.max(next_segment);
         counters.next_sequence = counters.next_sequence.max(next_sequence);
     }
-    // Files that nobody knows any more keep their numbers.
+    // The numbers of files that are no longer listed are not reused.
     let numbers = found.segments.keys().chain(found.bad.keys()).max();
     counters.next_segment = counters.next_segment.max(numbers.map_or(1, |id| id + 1));
     change.counters = counters;
@@ -104,7 +105,7 @@ pub(super) fn open(disk: &dyn Disk, dir: &Path) -> Result<Opened, ManifestError>
     Ok(Opened { manifest, catalog, pending })
 }
 
-/// Looks through the directory and those of days and hours in it.
+/// Scans the directory and its subdirectories for days and hours.
 fn find(disk: &dyn Disk, dir: &Path) -> io::Result<Found> {
     let is_number = |path: &Path, digits: usize| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -146,7 +147,7 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Opens what the manifest names.
+    /// Opens the segments that the manifest lists.
     fn open_known(&mut self, contents: &Contents) {
         for entry in contents.segments.values() {
             let files = SegmentFiles::new(self.dir, entry.id, entry.hour);
@@ -168,8 +169,8 @@ impl Opening<'_> {
         }
     }
 
-    /// The manifest is whole and yet behind: a segment is newer than all that it knows, or one that
-    /// it knows is gone. Its last records are missing, or were never written.
+    /// Returns whether the manifest is intact but outdated: a segment is newer than all that it
+    /// lists, or a listed one is missing. Its last records are missing or were never written.
     fn is_behind(&self, contents: &Contents) -> bool {
         let is_gone = |id: &u64| !self.found.segments.contains_key(id);
         let unknown = |(id, _): &(&u64, &PathBuf)| !contents.segments.contains_key(*id);
@@ -182,25 +183,25 @@ impl Opening<'_> {
             || self.found.segments.iter().filter(unknown).any(is_newer)
     }
 
-    /// A segment that cannot be read, and perhaps can be later.
+    /// Leaves a segment alone that cannot be read now but perhaps later.
     fn leave(&mut self, entry: &SegmentEntry, files: &SegmentFiles, error: &SegmentError) {
         let is_missing =
             matches!(error, SegmentError::Io(error) if error.kind() == io::ErrorKind::NotFound);
         if is_missing && self.found.bad.contains_key(&entry.id) {
-            // It was set aside, and the machine stopped before that was written down.
+            // It was set aside, and the machine stopped before the manifest was updated.
             self.change.removed.push(entry.id);
             return;
         }
-        tracing::error!(segment = %files.segment.display(), %error, "a segment cannot be read");
+        tracing::error!(segment = %files.segment.display(), %error, "segment cannot be read");
         let records = with_records(Some(entry.rows));
         self.catalog.damaged.insert(format!("{}: {error}{records}", files.segment.display()));
         self.catalog.segments.insert(entry.id, Live { entry: *entry, open: None });
     }
 
-    /// A damaged segment is kept under another name, for people.
+    /// Keeps a damaged segment under another name, for inspection.
     fn set_aside(&mut self, id: u64, files: &SegmentFiles, what: &str, rows: Option<u64>) {
         let aside = aside_of(&files.segment, rows);
-        tracing::error!(segment = %files.segment.display(), what, "a segment is damaged and set aside");
+        tracing::error!(segment = %files.segment.display(), what, "segment is damaged; set aside");
         let records = with_records(rows);
         self.catalog.damaged.insert(format!("{}: {what}{records}", aside.display()));
         let dir = files.segment.parent().unwrap_or(Path::new(""));
@@ -211,7 +212,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Takes in what the manifest does not name, and drops what is in a larger segment.
+    /// Adopts segments that the manifest does not list, and drops those contained in a larger one.
     fn adopt(&mut self) {
         let mut all: Vec<(SegmentEntry, Option<Arc<OpenSegment>>)> =
             std::mem::take(&mut self.catalog.segments)
@@ -234,11 +235,11 @@ impl Opening<'_> {
                 }
                 Err(SegmentError::Damaged(what)) => self.set_aside(*id, &files, what, None),
                 Err(error) => {
-                    tracing::warn!(segment = %path.display(), %error, "a segment is left alone");
+                    tracing::warn!(segment = %path.display(), %error, "unlisted segment ignored");
                 }
             }
         }
-        // What can be read first, then the larger, then the later.
+        // Readable ones first, then larger ones, then newer ones.
         let weight = |(entry, open): &(SegmentEntry, Option<_>)| {
             (open.is_some(), entry.sequences.1 - entry.sequences.0, entry.id)
         };
@@ -255,7 +256,7 @@ impl Opening<'_> {
             kept.push(entry);
             if !known.contains(&entry.id) {
                 self.change.added.push(entry);
-                tracing::warn!(segment = entry.id, "a segment is taken in again");
+                tracing::warn!(segment = entry.id, "segment adopted");
                 if let Some(open) = &open {
                     self.adopt_positions(&open.segment);
                 }
@@ -268,12 +269,12 @@ impl Opening<'_> {
         match positions_of(segment) {
             Ok(positions) => self.change.positions.extend(positions),
             Err(error) => {
-                tracing::error!(%error, "the positions in a segment cannot be read; its records may be stored again");
+                tracing::error!(%error, "unreadable positions; records may be stored twice");
             }
         }
     }
 
-    /// Removes segments and sidecars that do not count.
+    /// Removes segments and sidecars that are not part of the store.
     fn remove_unknown(&self) {
         let is_unknown = |path: &&PathBuf| {
             let id = id_of(path);
@@ -286,12 +287,13 @@ impl Opening<'_> {
     }
 }
 
-/// How many records are out of reach, where that is known.
+/// Returns a phrase with the number of records that cannot be read, where it is known.
 pub(super) fn with_records(rows: Option<u64>) -> String {
     rows.map_or_else(String::new, |rows| format!(", with {rows} records"))
 }
 
-/// All sequences of a segment are those of others: it was replaced by them, or was to replace them.
+/// Returns whether all sequences of a segment are in other segments: it was replaced by them, or
+/// was meant to replace them.
 fn is_covered(sequences: (u64, u64), others: &[(u64, u64)]) -> bool {
     let mut next = sequences.0;
     let mut others: Vec<_> = others.to_vec();
@@ -304,7 +306,7 @@ fn is_covered(sequences: (u64, u64), others: &[(u64, u64)]) -> bool {
     next > sequences.1
 }
 
-/// What the manifest would say about a segment; `None` when no store wrote it.
+/// Builds the manifest entry for a segment; `None` when it was not written by a store.
 fn entry_of(id: u64, open: &OpenSegment) -> Option<SegmentEntry> {
     let provenance = *open.segment.provenance()?;
     (provenance.id == id).then_some(())?;
@@ -322,7 +324,7 @@ fn entry_of(id: u64, open: &OpenSegment) -> Option<SegmentEntry> {
     })
 }
 
-/// The last position of each stream that has records in the segment.
+/// Returns the last position of each stream that has records in the segment.
 fn positions_of(segment: &Segment) -> Result<HashMap<StreamId, Position>, SegmentError> {
     let mut buffer = PageBuffer::new()?;
     let mut last: HashMap<StreamId, Position> = HashMap::new();
@@ -346,7 +348,7 @@ fn read_numbers(
     fixed: Fixed,
     buffer: &mut PageBuffer,
 ) -> Result<Vec<u64>, SegmentError> {
-    let damaged = SegmentError::Damaged("the values of a record");
+    let damaged = SegmentError::Damaged("invalid record values");
     let column = segment.column(&Role::Fixed(fixed)).ok_or(damaged)?;
     let dictionary = segment.dictionary(group, column, buffer)?;
     let mut numbers = Vec::with_capacity(segment.group_rows(group));
@@ -360,7 +362,7 @@ fn read_numbers(
                 let value = |code: &u32| values.get(*code as usize).map(|v| v.cast_unsigned());
                 numbers.extend(codes.iter().filter_map(value));
             }
-            _ => return Err(SegmentError::Damaged("the values of a record")),
+            _ => return Err(SegmentError::Damaged("invalid record values")),
         }
     }
     Ok(numbers)

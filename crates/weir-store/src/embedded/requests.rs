@@ -1,7 +1,7 @@
-//! What is asked of the thread that writes, and waits until it has time for it.
+//! Requests to the thread that writes, and waiting for their results.
 //!
-//! Invariants: requests are answered in the order in which they came; whoever does not wait any
-//! longer takes back its own request and no other, and knows whether that was in time.
+//! Invariants: requests are answered in the order in which they arrive; a caller that stops waiting
+//! withdraws only its own request, and learns whether it did so in time.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -26,33 +26,33 @@ impl<T> Default for Requests<T> {
 #[derive(Debug)]
 pub(super) struct Request<T> {
     ticket: u64,
-    /// What is asked for.
+    /// What is requested.
     pub(super) what: T,
-    /// Is told the number of the deletion.
+    /// Receives the number of the deletion.
     pub(super) told: SyncSender<u64>,
 }
 
-/// What whoever asked waits with.
+/// The requester's handle to wait with.
 #[derive(Debug)]
 pub(super) struct Asked {
     ticket: u64,
-    /// The number of the deletion comes out of it.
+    /// Yields the number of the deletion.
     pub(super) told: Receiver<u64>,
 }
 
-/// Why nobody was told.
+/// Reasons for not getting an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Untold {
-    /// It was taken back in time: nothing happens.
+    /// The request was withdrawn in time: nothing happens.
     GivenUp,
-    /// It was begun already: it may still happen.
+    /// Processing had already begun: it may still take effect.
     Uncertain,
-    /// Nobody works on requests any more, or there was nothing to do.
+    /// Requests are no longer processed, or there was nothing to do.
     Ended,
 }
 
 impl<T> Requests<T> {
-    /// Adds one.
+    /// Adds a request.
     pub(super) fn push(&mut self, what: T) -> Asked {
         let (sender, told) = sync_channel(1);
         let ticket = self.next_ticket;
@@ -61,12 +61,12 @@ impl<T> Requests<T> {
         Asked { ticket, told }
     }
 
-    /// The next one.
+    /// Returns the next request.
     pub(super) fn front(&self) -> Option<&T> {
         self.waiting.front().map(|request| &request.what)
     }
 
-    /// Takes the next one out.
+    /// Removes and returns the next request.
     pub(super) fn pop(&mut self) -> Option<Request<T>> {
         self.waiting.pop_front()
     }
@@ -79,12 +79,12 @@ impl<T> Requests<T> {
         self.waiting.is_empty()
     }
 
-    /// Gives all of them up; whoever waits hears of it.
+    /// Drops all requests; their requesters are notified.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
     }
 
-    /// False when it does not wait any more.
+    /// Withdraws a request. Returns false when it is no longer waiting.
     fn take_back(&mut self, ticket: u64) -> bool {
         let waiting = self.waiting.len();
         self.waiting.retain(|request| request.ticket != ticket);
@@ -93,8 +93,8 @@ impl<T> Requests<T> {
 }
 
 impl Asked {
-    /// Waits for the number of the deletion; when that takes too long the request is taken back.
-    /// `of` says among which it is.
+    /// Waits for the number of the deletion, and withdraws the request on timeout. `of` returns the
+    /// list that the request is in.
     pub(super) fn wait<T>(
         &self,
         shared: &Shared,

@@ -1,10 +1,10 @@
-//! Writes a segment anew without some of its records.
+//! Rewriting a segment without some of its records.
 //!
-//! Invariants: a row group that loses no record is copied as it stands; one that does is encoded
-//! anew from what is left, so that nothing of the others is in any byte, not in statistics, names
-//! of columns or filters either; what was asked to be flushed meanwhile is flushed between row
-//! groups, and deletions are cancelled there. When it is one of those that this is done for, the
-//! work is given up: what was written is removed, and the segment stays as it is.
+//! Invariants: a row group that loses no record is copied unchanged; one that does is encoded again
+//! from the remaining records, so that nothing of the removed ones is left in any byte, including
+//! statistics, column names and filters. Between row groups, requested flushes are performed and
+//! deletions are cancelled. If one of the deletions that this rewrite is for is cancelled, the
+//! rewrite is abandoned: what was written is removed, and the segment stays as it is.
 
 use std::ops::Range;
 
@@ -22,19 +22,19 @@ use crate::limits::STITCH_BYTES_MIN;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Piece {
     groups: Range<usize>,
-    /// Records are missing in it from now on; it is then one row group.
+    /// Records were removed from it; it is then a single row group.
     is_changed: bool,
-    /// First and last sequence that it is made from.
+    /// First and last sequence that it was made from.
     sequences: (u64, u64),
 }
 
-/// The segments that one became.
+/// The segments that one segment became.
 type Written = Vec<(SegmentEntry, OpenSegment)>;
 
 impl Flusher {
-    /// Writes what is left of a segment without what these deletions are about, as one or several.
-    /// `None` when one of them was cancelled meanwhile. Then, and after an error, nothing of it is
-    /// left.
+    /// Writes the records of a segment that these deletions do not concern, as one or several
+    /// segments. Returns `None` when one of the deletions was cancelled in the meantime. In that
+    /// case, and after an error, no written files remain.
     pub(super) fn rewrite(
         &mut self,
         entry: &SegmentEntry,
@@ -54,7 +54,7 @@ impl Flusher {
         done.map(|is_whole| is_whole.then_some(written))
     }
 
-    /// False when it was given up.
+    /// Returns false when the rewrite was abandoned.
     fn write_pieces(
         &mut self,
         (entry, open): (&SegmentEntry, &OpenSegment),
@@ -68,12 +68,12 @@ impl Flusher {
             }
             written.push(self.write_piece(entry, open, &piece, doomed)?);
         }
-        // So that what is cancelled while the last piece is written is not gone all the same.
+        // So that a cancellation that arrives during the last piece is honoured.
         self.make_way(deletions)
     }
 
-    /// Cancels what is to be cancelled, and flushes what waits. False when one of the deletions
-    /// has ended.
+    /// Processes pending cancellations and flushes. Returns false when one of the deletions has
+    /// ended.
     fn make_way(&mut self, deletions: &[u64]) -> Result<bool, SidecarError> {
         while self.cancel_deletion()? {}
         let known = &self.contents().deletions;
@@ -103,7 +103,7 @@ impl Flusher {
             flusher.provenance(piece.sequences, stored_ns, entry.tier, raw_bytes(rows))
         };
         if let (true, group) = (piece.is_changed, piece.groups.start) {
-            // As it was compressed before.
+            // With the level that it was compressed with before.
             let is_large = raw_bytes(segment.group_rows(group)) >= STITCH_BYTES_MIN;
             let level = if is_large { self.shared.config.level } else { MERGE_LEVEL };
             let rows = rest_of(segment, group, doomed)?;
@@ -117,7 +117,7 @@ impl Flusher {
         let provenance: Provenance = provenance(self, rows);
         self.create(&provenance, |file, sidecar| {
             let summary = cut_segment(segment, groups.clone(), Some(&provenance), file)?;
-            // Without one it is built anew when there is nothing else to do.
+            // Without a sidecar it is rebuilt later in the background.
             if let Some(known) = &open.sidecar {
                 cut_sidecar(known, groups, &summary, sidecar)?;
             }
@@ -126,7 +126,7 @@ impl Flusher {
     }
 }
 
-/// The records of a row group that stay.
+/// Returns the records of a row group that stay.
 fn rest_of(segment: &Segment, group: usize, doomed: &Doomed) -> Result<Rows, SegmentError> {
     let is_doomed = doomed.group(group).unwrap_or_default();
     let stays = |row: usize| !is_doomed.get(row).copied().unwrap_or(false);
@@ -135,8 +135,8 @@ fn rest_of(segment: &Segment, group: usize, doomed: &Doomed) -> Result<Rows, Seg
     Ok(rows)
 }
 
-/// What the segment becomes: each row group that changes is a segment of its own, those between
-/// them stay together, and what has no record left is no more.
+/// Splits the segment into pieces: each row group that changes becomes its own segment, the
+/// unchanged ones between them stay together, and groups without remaining records disappear.
 fn pieces(
     segment: &Segment,
     entry: &SegmentEntry,
@@ -162,14 +162,14 @@ fn pieces(
     Ok(pieces)
 }
 
-/// The sequences that the segment was made from, shared out over its pieces without a gap, so that
-/// whoever finds the files without the manifest knows what they replace.
+/// Distributes the sequences that the segment was made from over its pieces without gaps, so that
+/// the files tell what they replace even without the manifest.
 fn share_sequences(
     pieces: &mut [Piece],
     all: (u64, u64),
     last_of: impl Fn(usize) -> Option<u64>,
 ) -> Result<(), SegmentError> {
-    let disorder = SegmentError::Damaged("the order of the row groups");
+    let disorder = SegmentError::Damaged("wrong order of row groups");
     let (mut first, count) = (all.0, pieces.len());
     for (number, piece) in pieces.iter_mut().enumerate() {
         let groups = piece.groups.clone().map(&last_of);

@@ -1,7 +1,7 @@
-//! What a query sees: the chunks of the head and the segments of one moment.
+//! Snapshots: the chunks of the head and the segments that a query sees.
 //!
-//! Invariants: rows of a chunk only grow in number, so those that a snapshot counts stay as they
-//! are; a record is in exactly one part of a snapshot.
+//! Invariants: chunks are append-only, so the rows that a snapshot includes do not change; a record
+//! is in exactly one part of a snapshot.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -17,61 +17,61 @@ pub struct HeadChunk {
 }
 
 impl HeadChunk {
-    /// Of rows that are there.
+    /// Creates a chunk with existing rows.
     pub fn new(rows: Rows) -> Self {
         Self { rows: RwLock::new(rows) }
     }
 
-    /// The rows, when nobody looks at them any more.
+    /// Returns the rows, if no one else is using them.
     pub(super) fn into_rows(self) -> Rows {
         self.rows.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rows, for one look: what is added waits as long as this is held.
+    /// Locks the rows for reading. Additions wait while the lock is held.
     pub fn read(&self) -> RwLockReadGuard<'_, Rows> {
         self.rows.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rows, to add some.
+    /// Locks the rows for adding some.
     pub fn write(&self) -> RwLockWriteGuard<'_, Rows> {
         self.rows.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A segment that is open.
+/// An open segment.
 #[derive(Debug)]
 pub struct OpenSegment {
     /// Its name, for messages.
     pub name: String,
     /// The file.
     pub segment: Segment,
-    /// What is known about it; `None` when that cannot be used, which costs time only.
+    /// Its sidecar; `None` when it cannot be used, which costs only time.
     pub sidecar: Option<Sidecar>,
 }
 
-/// Everything that is stored, as of one moment.
+/// Everything that is stored at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// Chunks of the head, each with the number of rows that count.
+    /// Chunks of the head, each with the number of rows that are included.
     pub chunks: Vec<(Arc<HeadChunk>, usize)>,
     /// Segments.
     pub segments: Vec<Arc<OpenSegment>>,
-    /// Records that were deleted and are still in segments: their sequence is below the number,
-    /// and they match the filter.
+    /// Deletions whose records may still be in segments: those that match, with a sequence below
+    /// the given number.
     pub deletions: Arc<[Deletion]>,
-    /// The store still takes in what was received before it started.
+    /// The store is still taking in what was received before it started.
     pub is_catching_up: bool,
-    /// Segments that are damaged and are not among [`Self::segments`].
+    /// Damaged segments that are not among [`Self::segments`].
     pub damaged: Vec<String>,
 }
 
-/// Records that are to be as if they had never been stored.
+/// A deletion of records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Deletion {
-    /// Those that match this.
+    /// The query that the records match.
     pub query: weir_expr::Expr,
-    /// And happened then.
+    /// The time range of the records.
     pub range: TimeRange,
-    /// And were stored before the request: their sequence is below this.
+    /// Only records that were stored before the request: their sequence is below this.
     pub before_sequence: u64,
 }

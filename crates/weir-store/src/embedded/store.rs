@@ -1,4 +1,4 @@
-//! The store, as everybody else sees it.
+//! The public interface of the embedded store.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::query::{
     StoreReport, TimeRange,
 };
 
-/// How a store is laid out and bounded.
+/// Location and limits of a store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoreConfig {
     /// Its directory; created when missing.
@@ -32,20 +32,20 @@ pub struct StoreConfig {
     /// Memory for records that are not in a segment yet; see
     /// [`crate::limits::HEAD_BYTES_MIN`].
     pub head_bytes: u64,
-    /// How long they may stay there.
+    /// Maximum time that records stay there.
     pub flush_interval: Duration,
-    /// How long records are kept; `None` = for ever.
+    /// How long records are kept; `None` = forever.
     pub retention: Option<Duration>,
-    /// Most disk that segments and sidecars use; `None` = any.
+    /// Maximum disk space for segments and sidecars; `None` = unlimited.
     pub retention_bytes: Option<u64>,
-    /// Level of zstd for new segments.
+    /// zstd level for new segments.
     pub level: i32,
-    /// Disk that always stays free.
+    /// Disk space that must remain free.
     pub free_bytes_min: u64,
-    /// Disk that only a flush may use beyond that: a flush gives room back, since what it has
-    /// stored need not be kept in the journal any more.
+    /// Free space reserved for flushes in addition to that: a flush gives space back, since the
+    /// journal can release the records that it has stored.
     pub flush_bytes_reserved: u64,
-    /// By which names attributes are kept.
+    /// Names under which attributes are stored.
     pub renames: Renames,
 }
 
@@ -53,17 +53,17 @@ pub struct StoreConfig {
 #[derive(Debug)]
 pub struct EmbeddedStore {
     pub(super) shared: Arc<Shared>,
-    /// Until it is started.
+    /// Present until the store is started.
     flusher: Mutex<Option<Flusher>>,
     threads: Mutex<Option<Threads>>,
 }
 
 impl EmbeddedStore {
-    /// Opens or creates a store. Nothing is taken in before [`Self::start`]; two stores must not
-    /// have one directory (the lock of the journal beside it sees to that).
+    /// Opens or creates a store. Nothing is taken in before [`Self::start`]. A directory must not
+    /// be used by two stores (the lock of the journal next to it prevents that).
     ///
     /// # Errors
-    /// A format that this release does not know, or a directory that cannot be read.
+    /// An unsupported format, or a directory that cannot be read.
     pub fn open(
         config: StoreConfig,
         disk: Arc<dyn Disk>,
@@ -72,17 +72,17 @@ impl EmbeddedStore {
         let Opened { manifest, catalog, pending } = opening::open(&*disk, &config.dir)?;
         let shared = Arc::new(Shared::new(config, disk, clock, catalog));
         let mut flusher = Flusher::new(shared.clone(), manifest, pending);
-        // What was found is written down now, if that is possible.
+        // Commit what was found at opening now, if possible.
         if flusher.is_busy() {
             flusher.step();
         }
         Ok(Self { shared, flusher: Mutex::new(Some(flusher)), threads: Mutex::new(None) })
     }
 
-    /// Takes in what the cursor gives, on two threads, until [`Self::stop`].
+    /// Takes in what the cursor yields, on two threads, until [`Self::stop`].
     ///
     /// # Errors
-    /// No thread.
+    /// A thread cannot be started.
     pub fn start(&self, cursor: Cursor) -> std::io::Result<()> {
         let Some((feeder, flusher)) = self.parts(cursor) else { return Ok(()) };
         let threads = threads::spawn(feeder, flusher)?;
@@ -90,7 +90,7 @@ impl EmbeddedStore {
         Ok(())
     }
 
-    /// The two sides, to be driven by threads or, step by step, by a test.
+    /// Returns the two halves, to be driven by threads or, step by step, by a test.
     pub(super) fn parts(&self, cursor: Cursor) -> Option<(Feeder, Flusher)> {
         let memory = cursor.memory();
         self.parts_with(cursor, Box::new(memory))
@@ -113,15 +113,15 @@ impl EmbeddedStore {
         Some((Feeder::new(self.shared.clone(), cursor, stored), flusher))
     }
 
-    /// Takes in what is left within the deadline, and makes it durable. Call once the journal is
-    /// closed; then [`Self::join`].
+    /// Takes in what is left within the deadline, and makes it durable. Call this after closing the
+    /// journal, then call [`Self::join`].
     pub fn stop(&self, deadline: Duration) {
         if let Some(threads) = &*self.threads.lock().unwrap_or_else(PoisonError::into_inner) {
             threads.stop(deadline);
         }
     }
 
-    /// Waits for the threads. False when one panicked.
+    /// Waits for the threads. Returns false when one panicked.
     pub fn join(&self) -> bool {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
         threads.is_none_or(Threads::join)
@@ -131,18 +131,18 @@ impl EmbeddedStore {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Everything that is stored and may have records of the range, as of now.
+    /// Returns a snapshot of everything that may have records in the range, as of now.
     pub fn snapshot(&self, range: TimeRange) -> Snapshot {
         self.shared.snapshot(range)
     }
 
-    /// It still takes in what was received before it started.
+    /// Returns whether it is still taking in what was received before it started.
     pub fn is_catching_up(&self) -> bool {
         self.shared.catalog().is_catching_up
     }
 
-    /// Makes everything that can be found now durable. False when that has not happened within
-    /// `timeout`.
+    /// Makes all records that are visible now durable. Returns false when that did not happen
+    /// within `timeout`.
     pub fn flush_now(&self, timeout: Duration) -> bool {
         let wanted = {
             let mut queue = self.shared.queue();
@@ -158,7 +158,7 @@ impl EmbeddedStore {
         queue.flushes_served >= wanted
     }
 
-    /// Live figures.
+    /// Returns the current metrics.
     pub fn figures(&self) -> StoreFigures {
         let snapshot = self.shared.snapshot(TimeRange::ALL);
         let catalog = self.shared.catalog();
@@ -198,7 +198,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// What is stored and what it takes; reads the sidecars.
+    /// Returns what is stored and how much space it uses; reads the sidecars.
     pub fn report(&self) -> StoreReport {
         let figures = self.figures();
         let snapshot = self.shared.snapshot(TimeRange::ALL);
@@ -292,7 +292,7 @@ fn head_bytes(snapshot: &Snapshot) -> u64 {
     snapshot.chunks.iter().map(|(chunk, _)| chunk.read().memory_bytes() as u64).sum()
 }
 
-/// Adds the records of a segment by service, as its minute counts have them.
+/// Adds the records of a segment by service, from its minute counts.
 fn count_services(open: &super::snapshot::OpenSegment, services: &mut BTreeMap<String, u64>) {
     let Some(sidecar) = &open.sidecar else { return };
     for group in 0..open.segment.group_count() {

@@ -1,8 +1,8 @@
-//! The two threads of a store: one takes in, one writes.
+//! The two threads of a store: the intake and the flusher.
 //!
-//! The first never waits for the disk while there is room in the head: a chunk is sealed and
-//! handed over, and the next one grows. When both halves are full it stops taking, and the journal
-//! holds the records. Invariant: only the first thread uses the cursor.
+//! The intake never waits for the disk while there is room in the head: a full chunk is sealed and
+//! handed over, and the next one grows. When both chunks are full the intake stops, and the journal
+//! holds the records. Invariant: only the intake uses the cursor.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,39 +21,39 @@ use super::flusher::{Flusher, Step};
 use super::head::{ChunkFull, Head};
 use super::snapshot::HeadChunk;
 
-/// Records are taken in at least so soon after they were read.
+/// Records are taken in at the latest this long after they were read,
 const TAKE_AGE: Duration = Duration::from_millis(50);
-/// Or as soon as so many bytes wait.
+/// or as soon as this many bytes are waiting.
 const TAKE_BYTES: u64 = 1024 * 1024;
-/// Flushes that are asked for because files were deleted are at least so far apart.
+/// Minimum interval between flushes that are requested because files were deleted.
 const HINT_INTERVAL: Duration = Duration::from_secs(3);
-/// Nothing has come for so long after the sources had looked around: it has caught up.
+/// The store has caught up when nothing has arrived for this long after the sources' first scan.
 const CAUGHT_UP_AFTER: Duration = Duration::from_millis(500);
 
-/// The side that takes in.
+/// The intake.
 #[derive(Debug)]
 pub(super) struct Feeder {
     shared: Arc<Shared>,
     cursor: Cursor,
     head: Head,
-    /// A delivery that did not fit, and the record to go on with.
+    /// A delivery that did not fit, and the record to continue with.
     rest: Option<(Delivery, usize)>,
     sources: HashMap<SourceId, String>,
-    /// Something that it holds should be made durable from then on.
+    /// When to flush because something in the chunk can no longer be read again.
     settle_at: Option<Duration>,
     hinted_at: Option<Duration>,
-    /// The last request that the sealed chunk serves.
+    /// The latest request that the sealed chunk serves.
     flushes_begun: u64,
     last_taken: Duration,
     is_catching_up: bool,
 }
 
-/// What the side that takes in waits for.
+/// What the intake waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Records, or until then.
+    /// Records, at most until this time.
     Records(Option<Duration>),
-    /// Room.
+    /// Room in the head.
     Room,
     /// Nothing: all is stored.
     Ended,
@@ -88,7 +88,7 @@ impl Feeder {
         }
     }
 
-    /// Settles what is stored, takes in what there is, seals what is due.
+    /// Settles what is stored, takes in what is available, and seals what is due.
     pub(super) fn step(&mut self) -> Wait {
         let now = self.shared.clock.monotonic();
         let stored = std::mem::take(&mut self.shared.queue().stored);
@@ -114,7 +114,7 @@ impl Feeder {
         Wait::Records(self.next_due(now))
     }
 
-    /// Takes in all that waits. False when there is no room for it.
+    /// Takes in everything that is waiting. Returns false when there is no room for it.
     fn take_in(&mut self, now: Duration) -> bool {
         loop {
             if self.head.is_full() && !self.seal() {
@@ -156,13 +156,13 @@ impl Feeder {
         true
     }
 
-    /// True when it is not.
+    /// Records whether the head is full; returns true when it is not.
     fn note_full(&self, is_full: bool) -> bool {
         self.shared.counts.is_full.store(u64::from(is_full), Ordering::Relaxed);
         !is_full
     }
 
-    /// Hands the chunk over to be flushed. False while the one before is still being flushed.
+    /// Hands the chunk over to be flushed. Returns false while the previous one is being flushed.
     fn seal(&mut self) -> bool {
         if self.head.begun().is_none() {
             return true;
@@ -195,13 +195,13 @@ impl Feeder {
             self.hinted_at = Some(now);
         }
         if is_wanted {
-            // What is in the chunk is on its way; what was in none is there already.
+            // The requests are served once this chunk is stored; everything else is stored already.
             self.flushes_begun = self.shared.queue().flushes_wanted;
             self.serve_flushes();
         }
     }
 
-    /// Whoever asked for a flush is told when nothing is on its way any more.
+    /// Notifies the requesters of flushes once everything before their request is stored.
     fn serve_flushes(&self) {
         let mut queue = self.shared.queue();
         if !queue.is_flushing {
@@ -221,9 +221,9 @@ impl Feeder {
         }
     }
 
-    /// How long there is nothing to do unless something comes.
+    /// Returns how long there is nothing to do unless something arrives.
     fn next_due(&self, now: Duration) -> Option<Duration> {
-        // While a chunk is being flushed, its end is what is waited for.
+        // While a chunk is being flushed, its completion is what to wait for.
         let may_seal = !self.shared.queue().is_flushing;
         let old = self.head.begun().map(|at| at + self.shared.config.flush_interval);
         let seal = [old, self.settle_at].into_iter().flatten().min().filter(|_| may_seal);
@@ -232,7 +232,7 @@ impl Feeder {
         due.map(|at| at.saturating_sub(now))
     }
 
-    /// Nothing more will come.
+    /// Stores what is left, because no more records will come.
     fn end(&mut self) -> Wait {
         if self.head.begun().is_some() && !self.seal() {
             return Wait::Room;
@@ -294,11 +294,12 @@ fn run_flusher(mut flusher: Flusher) {
         let mut queue = shared.queue();
         let has_work = queue.has_work();
         if queue.is_given_up || (queue.has_ended && !has_work) {
-            // Whoever waits hears of it.
+            // Their requesters are notified.
             queue.deletions.clear();
             queue.cancels.clear();
             drop(queue);
-            // So that who counts in the files of a store that is stopped counts nothing twice.
+            // Remove obsolete files, so that no record is counted twice in the files of a stopped
+            // store.
             flusher.bury();
             return;
         }
@@ -315,7 +316,7 @@ fn run_flusher(mut flusher: Flusher) {
 }
 
 impl Threads {
-    /// Ends what cannot be stored within the deadline.
+    /// Stops the threads; what cannot be stored within the deadline is left in the journal.
     pub(super) fn stop(&self, deadline: Duration) {
         let shared = self.shared.clone();
         let watch = move || {
@@ -324,7 +325,7 @@ impl Threads {
                 shared.served.wait_timeout_while(queue, deadline, |queue| !queue.has_ended);
             let (mut queue, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
             if !queue.has_ended {
-                tracing::warn!("the store could not be flushed in time; what is left comes again");
+                tracing::warn!("store not flushed in time; remaining records are sent again");
             }
             queue.is_given_up = true;
             drop(queue);
@@ -333,14 +334,14 @@ impl Threads {
         };
         let watcher = std::thread::Builder::new().name("store-stop".to_owned()).spawn(watch);
         if let Err(error) = watcher {
-            tracing::error!(%error, "the store stops without a deadline");
+            tracing::error!(%error, "store stops without a deadline");
         }
     }
 
-    /// False when one panicked.
+    /// Waits for both threads. Returns false when one panicked.
     pub(super) fn join(self) -> bool {
         let feeder = self.feeder.join().is_ok();
-        // A thread that panicked leaves the other one to be told.
+        // If a thread panicked, the other one must still learn that it has ended.
         self.shared.queue().has_ended = true;
         self.shared.served.notify_all();
         self.shared.work.notify_one();

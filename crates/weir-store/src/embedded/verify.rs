@@ -1,9 +1,10 @@
-//! Reads everything that is stored, to say what of it is damaged or missing.
+//! Reads everything that is stored, and reports what is damaged or missing.
 //!
-//! Invariant: nothing is changed, so it can be run beside a running weir. What that removes in the
-//! meantime is passed over: it takes a segment out of the manifest before it removes the file, so
-//! one that is gone is missing only if the manifest, read after that, still names it. Records count
-//! once: not those of a file that was replaced and waits for its removal, or is to replace others.
+//! Invariant: nothing is changed, so it can run next to a running weir. Files that weir removes in
+//! the meantime are ignored: it removes a segment from the manifest before it removes the file, so
+//! a file that is gone counts as missing only if the manifest, read after that, still lists it.
+//! Records are counted once: not those of a file that was replaced and awaits removal, or that is
+//! about to replace others.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,22 +17,22 @@ use super::opening::with_records;
 use super::segment::{ChunkInfo, PageBuffer, Segment, SegmentError};
 use super::sidecar::{Sidecar, SidecarError};
 
-/// What was found about one segment.
+/// The result for one segment.
 #[derive(Debug)]
 pub struct Verified {
     /// Its file.
     pub path: PathBuf,
-    /// Records in it, as far as its footer can be read; 0 when the manifest does not name it.
+    /// Number of records, as far as its footer can be read; 0 when the manifest does not list it.
     pub rows: u64,
-    /// The manifest does not name it: it was replaced by others, or is not finished.
+    /// The manifest does not list it: it was replaced by others, or is not finished.
     pub is_spare: bool,
-    /// Bytes of the file and its sidecar that were read.
+    /// How many bytes of the file and its sidecar were read.
     pub bytes: u64,
-    /// Bytes that both have on the disk: of [`bytes_to_verify`], those that this one was.
+    /// Size of both files: this segment's part of [`bytes_to_verify`].
     pub file_bytes: u64,
     /// What is wrong with the segment.
     pub fault: Option<Fault>,
-    /// What is wrong with its sidecar, which can be built anew.
+    /// What is wrong with its sidecar, which can be rebuilt.
     pub sidecar_fault: Option<SidecarError>,
 }
 
@@ -41,39 +42,38 @@ pub enum Fault {
     /// It cannot be read.
     #[error(transparent)]
     Segment(#[from] SegmentError),
-    /// It is in the manifest and not on the disk.
+    /// It is in the manifest but not on disk.
     #[error("the segment is missing, with {rows} records")]
     Missing {
         /// How many records it had.
         rows: u64,
     },
-    /// It was damaged and is kept for people.
-    #[error("the segment was damaged and is set aside{}; no search looks into it", with_records(*.rows))]
+    /// It was damaged and is kept for inspection.
+    #[error("the segment was damaged and set aside{}; searches skip it", with_records(*.rows))]
     SetAside {
-        /// How many records it had, where that was known.
+        /// How many records it had, where known.
         rows: Option<u64>,
     },
 }
 
 impl Verified {
-    /// Of a file that is not read.
+    /// Creates the result for a file that is not read.
     fn unread(path: PathBuf, fault: Fault) -> Self {
         Self { fault: Some(fault), ..Self::of(path) }
     }
 
-    /// Of a file of which nothing is known yet.
+    /// Creates the result for a file that has not been checked yet.
     fn of(path: PathBuf) -> Self {
         let (fault, sidecar_fault) = (None, None);
         Self { path, rows: 0, is_spare: false, bytes: 0, file_bytes: 0, fault, sidecar_fault }
     }
 }
 
-/// Reads every page of every segment below the directory of a store, and its sidecar; calls
-/// `each` after each of them, in the order of their names, then for each that was set aside, or is
-/// missing.
+/// Reads every page of every segment below the directory of a store, and its sidecar. Calls `each`
+/// after each segment, in order of name, then for each segment that was set aside or is missing.
 ///
 /// # Errors
-/// A directory cannot be listed, or the manifest is of a later release.
+/// A directory cannot be listed, or the manifest was written by a later release.
 pub fn verify(
     dir: &Path,
     disk: &dyn Disk,
@@ -82,7 +82,7 @@ pub fn verify(
     let io_error = |error| ManifestError::Io { what: "cannot read", path: dir.into(), error };
     let named = Manifest::read(disk, dir)?.segments;
     for path in files_below(dir, disk, "parquet").map_err(io_error)? {
-        // Where the manifest is lost, all that is there counts.
+        // Without a manifest, every segment counts.
         let is_named = |id: u64| named.is_empty() || named.contains_key(&id);
         let is_spare = !id_of(&path).is_some_and(is_named);
         if let Some(verified) = verify_segment(path, disk) {
@@ -100,8 +100,8 @@ pub fn verify(
     Ok(())
 }
 
-/// Segments that the manifest names, and that are not there when it is read again: with the number
-/// of their records. One that was set aside is not among them.
+/// Returns the segments that the manifest lists but that are missing when it is read again, with
+/// the number of their records. Segments that were set aside are not included.
 fn missing(dir: &Path, disk: &dyn Disk) -> Result<Vec<(PathBuf, u64)>, ManifestError> {
     let file = |entry: &SegmentEntry| SegmentFiles::new(dir, entry.id, entry.hour).segment;
     let is_gone = |path: &Path| {
@@ -121,8 +121,8 @@ fn missing(dir: &Path, disk: &dyn Disk) -> Result<Vec<(PathBuf, u64)>, ManifestE
     Ok(missing.iter().map(|entry| (file(entry), entry.rows)).collect())
 }
 
-/// Bytes of all that [`verify`] would read, as far as they can be told: of the segments and their
-/// sidecars.
+/// Returns the total size of the files that [`verify`] would read, segments and sidecars, as far as
+/// it can be determined.
 ///
 /// # Errors
 /// A directory cannot be listed.
@@ -131,17 +131,17 @@ pub fn bytes_to_verify(dir: &Path, disk: &dyn Disk) -> io::Result<u64> {
     Ok(segments.map(|path| file_bytes(&SegmentFiles::of(path), disk)).sum())
 }
 
-/// What was removed in the meantime has none.
+/// Returns the size of the files of a segment; 0 if they were removed in the meantime.
 fn file_bytes(files: &SegmentFiles, disk: &dyn Disk) -> u64 {
     let len = |path: &PathBuf| disk.open(path, OpenMode::Read).and_then(|file| file.len());
     [&files.segment, &files.sidecar].into_iter().filter_map(|path| len(path).ok()).sum()
 }
 
-/// Directories are those of days, and in them of hours.
+/// Lists files in the directories of days and, within them, of hours.
 fn files_below(dir: &Path, disk: &dyn Disk, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for day in disk.list(dir)? {
-        // What is no directory lists nothing.
+        // Something that is not a directory lists nothing.
         for hour in disk.list(&day).unwrap_or_default() {
             let files = disk.list(&hour).unwrap_or_default();
             found.extend(files.into_iter().filter(|path| has_extension(path, extension)));
@@ -151,7 +151,7 @@ fn files_below(dir: &Path, disk: &dyn Disk, extension: &str) -> io::Result<Vec<P
     Ok(found)
 }
 
-/// `None` when it was removed in the meantime.
+/// Returns `None` when it was removed in the meantime.
 fn verify_segment(path: PathBuf, disk: &dyn Disk) -> Option<Verified> {
     let files = SegmentFiles::of(path.clone());
     let mut verified = Verified { file_bytes: file_bytes(&files, disk), ..Verified::of(path) };
@@ -189,7 +189,7 @@ fn read_all(segment: &Segment, bytes: &mut u64) -> Result<(), SegmentError> {
     Ok(())
 }
 
-/// Reads all of it, and what can be read as something.
+/// Reads all data, and decodes what can be decoded.
 fn read_sidecar(sidecar: &Sidecar, segment: &Segment) -> Result<(), SidecarError> {
     sidecar.check_data()?;
     for group in 0..segment.group_count() {
@@ -285,6 +285,6 @@ mod tests {
         );
         assert_eq!(missing.path, SegmentFiles::new(dir.path(), 2, 7).segment);
         assert!(matches!(missing.fault, Some(Fault::Missing { rows: 20 })), "{missing:?}");
-        assert_eq!(missing.rows, 0, "none of them was read");
+        assert_eq!(missing.rows, 0, "no record was read");
     }
 }

@@ -1,23 +1,23 @@
-//! Answers.
+//! Results of queries.
 
 use std::cmp::Ordering;
 
 use super::request::PageKey;
 use crate::embedded::columns::{AttributeValue, StoredRecord};
 
-/// What was read for an answer.
+/// What was read for a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scanned {
-    /// Parts that were looked into: row groups of segments, and chunks of what is not in a segment
-    /// yet. What they cannot hold by their time is not among them.
+    /// Number of parts that were searched: row groups of segments, and chunks of what is not in a
+    /// segment yet. Parts whose times are outside the range are not included.
     pub parts: u64,
-    /// Rows that were looked at.
+    /// Number of rows that were examined.
     pub rows: u64,
-    /// Pages that were read.
+    /// Number of pages that were read.
     pub pages: u64,
-    /// Pages that did not have to be read, by what is known about them.
+    /// Number of pages that were skipped because of what is known about them.
     pub pages_pruned: u64,
-    /// Bytes of pages, decompressed.
+    /// Size of the pages read, decompressed, in bytes.
     pub bytes: u64,
 }
 
@@ -32,35 +32,35 @@ impl Scanned {
     }
 }
 
-/// Why an answer is not the whole one.
+/// Reasons why a result is partial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shortfall {
-    /// The time was up.
+    /// The time limit was reached.
     Deadline,
-    /// It would have needed more memory than a query may have.
+    /// The memory limit of a query was reached.
     Memory,
-    /// The store still takes in what was received before it started.
+    /// The store is still taking in what was received before it started.
     CatchingUp,
-    /// Segments are damaged and were passed over.
+    /// Damaged segments were skipped.
     Damaged {
         /// Names of the segments.
         segments: Vec<String>,
     },
 }
 
-/// What an answer rests on.
+/// How complete a result is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Coverage {
     /// What was read.
     pub scanned: Scanned,
-    /// Why it is not the whole answer; empty = it is.
+    /// Why the result is partial; empty = it is complete.
     pub shortfalls: Vec<Shortfall>,
     /// Fields that were named and that no record has: probably misspelt.
     pub unknown_fields: Vec<String>,
 }
 
 impl Coverage {
-    /// That of two looks at the same snapshot.
+    /// Combines it with that of another scan of the same snapshot.
     pub(crate) fn add(&mut self, other: Self) {
         self.scanned.add(other.scanned);
         for shortfall in other.shortfalls {
@@ -81,106 +81,107 @@ impl Coverage {
         self.unknown_fields.extend(other.unknown_fields);
     }
 
-    /// The answer is not the whole one.
+    /// Returns whether the result is partial.
     pub fn is_partial(&self) -> bool {
         !self.shortfalls.is_empty()
     }
 }
 
-/// Records in their order.
+/// Records, in the requested order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SearchPage {
     /// The records.
     pub records: Vec<StoredRecord>,
-    /// Where the next page begins; `None` = there is none.
+    /// Where the next page begins; `None` = this is the last page.
     pub next: Option<PageKey>,
-    /// What the answer rests on.
+    /// How complete the result is.
     pub coverage: Coverage,
 }
 
-/// A record with those around it in its stream, in the order of the stream.
+/// A record with those around it in its stream, in stream order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordContext {
-    /// Those before it.
+    /// The records before it.
     pub before: Vec<StoredRecord>,
     /// The record.
     pub record: StoredRecord,
-    /// Those behind it.
+    /// The records after it.
     pub after: Vec<StoredRecord>,
-    /// What the answer rests on.
+    /// How complete the result is.
     pub coverage: Coverage,
 }
 
-/// What one of the fields of a group has in common.
+/// The common value of one of the fields of a group.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GroupKey {
     /// This value.
     Value(AttributeValue),
-    /// Numbers from here on, of one step of a [`super::GroupHistogram`].
+    /// Numbers from this one on, within one step of a [`super::GroupHistogram`].
     From(f64),
-    /// They have none: what the request calls it.
+    /// They have no value; the name given in the request.
     Missing(String),
-    /// All groups together: what the request calls it.
+    /// All groups together; the name given in the request.
     Total(String),
 }
 
-/// A figure.
+/// An aggregate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ComputeValue {
-    /// There is none: no record has a number there.
+    /// No value: no record has a number there.
     None,
-    /// How many.
+    /// A count.
     Count(u64),
     /// A number.
     Number(f64),
-    /// For each stretch of time in which there are records its beginning (nanoseconds since 1970)
-    /// and figure, in order.
+    /// For each interval that contains records: its start (nanoseconds since 1970) and aggregate,
+    /// in order.
     Series(Vec<(i64, ComputeValue)>),
 }
 
-/// Figures of one group.
+/// Aggregates of one group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bucket {
     /// One for each field of the request.
     pub by: Vec<GroupKey>,
-    /// One for each figure of the request.
+    /// One for each aggregate of the request.
     pub computes: Vec<ComputeValue>,
 }
 
-/// Figures of groups.
+/// Aggregates of groups.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Aggregate {
-    /// The groups, in the order that was asked for.
+    /// The groups, in the requested order.
     pub buckets: Vec<Bucket>,
-    /// Records that match.
+    /// Number of matching records.
     pub matched: u64,
-    /// Those that are in a group; the others have no value of a field.
+    /// Number of records in a group; the others lack a value of a field.
     pub grouped: u64,
-    /// Groups are missing of which there were too many to count.
+    /// Some groups are missing, because there were too many to count.
     pub is_approximate: bool,
-    /// What the answer rests on.
+    /// How complete the result is.
     pub coverage: Coverage,
 }
 
-/// What the values of a field are.
+/// The type of a field's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ValueType {
-    /// True or false.
+    /// Booleans.
     Bool,
     /// Numbers.
     Number,
-    /// Texts, and numbers among them.
+    /// Texts, possibly with numbers among them.
     Text,
 }
 
 /// A field that records have.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldInfo {
-    /// As it is written in an expression (`service`, `@http.status_code`).
+    /// Its name as written in an expression (`service`, `@http.status_code`).
     pub name: String,
-    /// What its values are.
+    /// The type of its values.
     pub value_type: ValueType,
-    /// Row groups of segments and chunks of the head in which it has values: how common it is.
+    /// Number of row groups of segments and chunks of the head in which it has values: how common
+    /// it is.
     pub parts: u64,
 }
 
@@ -189,67 +190,67 @@ pub struct FieldInfo {
 pub struct FieldList {
     /// The most common first.
     pub fields: Vec<FieldInfo>,
-    /// What the answer rests on.
+    /// How complete the result is.
     pub coverage: Coverage,
 }
 
 /// A field of some records, with its values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facet {
-    /// The field, as it is written in an expression.
+    /// The field, as written in an expression.
     pub name: String,
-    /// What its values are.
+    /// The type of its values.
     pub value_type: ValueType,
-    /// Records that have it.
+    /// Number of records that have it.
     pub records: u64,
-    /// How many values it has; `None` when there were too many to count each: then `values` are
-    /// the most common ones, with counts that may be too low, or none when hardly one repeats.
+    /// Number of distinct values; `None` when there were too many to count each: then `values` are
+    /// the most common ones, with counts that may be too low, or empty when hardly one repeats.
     pub distinct: Option<u64>,
-    /// Values and in how many records each is, the most common first.
+    /// Values with the number of records that have them, the most common first.
     pub values: Vec<(AttributeValue, u64)>,
-    /// The least and the greatest, where values are numbers; in the unit of the field.
+    /// The smallest and the largest number, when values are numbers; in the unit of the field.
     pub range: Option<(f64, f64)>,
 }
 
 /// Fields of some records.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Facets {
-    /// Those that most records have first.
+    /// The fields, the most common first.
     pub facets: Vec<Facet>,
-    /// Fields that records have beside, as far as they were looked at.
+    /// Number of further fields that records have, as far as they were examined.
     pub left_out: u64,
-    /// Records that match.
+    /// Number of matching records.
     pub matched: u64,
-    /// What the answer rests on.
+    /// How complete the result is.
     pub coverage: Coverage,
 }
 
-/// Messages that differ in numbers and identifiers only.
+/// Messages that differ only in numbers and identifiers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pattern {
-    /// The words that they share, `*` for what differs.
+    /// The words that they share, with `*` in place of what differs.
     pub template: String,
-    /// How many records.
+    /// Number of records.
     pub count: u64,
-    /// Some of them.
+    /// Some of the records.
     pub examples: Vec<StoredRecord>,
 }
 
-/// Messages by what they have in common.
+/// Messages grouped by pattern.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Patterns {
-    /// Those of most records first.
+    /// The patterns, the most frequent first.
     pub patterns: Vec<Pattern>,
-    /// Records that match, also those of patterns that were left out.
+    /// Number of matching records, including those of patterns that were left out.
     pub matched: u64,
-    /// There were more templates than fit into memory: rare ones are missing, and counts of others
-    /// may be too low.
+    /// There were more templates than fit into memory: rare ones are missing, and the counts of
+    /// others may be too low.
     pub is_approximate: bool,
-    /// What the answer rests on.
+    /// How complete the result is.
     pub coverage: Coverage,
 }
 
-/// The order of groups by their value: numbers by size, then texts, then those without a value.
+/// Orders groups by value: numbers by size, then texts, then those without a value.
 pub(crate) fn compare_keys(a: &GroupKey, b: &GroupKey) -> Ordering {
     let place = |key: &GroupKey| match key {
         GroupKey::From(number) => (0, *number, String::new()),
@@ -267,7 +268,7 @@ pub(crate) fn compare_keys(a: &GroupKey, b: &GroupKey) -> Ordering {
     a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))
 }
 
-/// What a figure counts for when groups are ordered by it; `None` when there is none.
+/// Returns the number by which groups are ordered for an aggregate; `None` when there is none.
 pub(crate) fn rank_of(value: &ComputeValue) -> Option<f64> {
     match value {
         ComputeValue::None => None,
@@ -279,7 +280,7 @@ pub(crate) fn rank_of(value: &ComputeValue) -> Option<f64> {
     }
 }
 
-/// The order of figures; those that are none come last in either direction.
+/// Orders aggregates; missing ones come last in either direction.
 pub(crate) fn compare_ranks(a: Option<f64>, b: Option<f64>, descending: bool) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) if descending => b.total_cmp(&a),

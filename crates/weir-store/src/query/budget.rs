@@ -1,4 +1,4 @@
-//! What a query may cost.
+//! Time and memory limits of queries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,29 +6,30 @@ use std::time::Duration;
 
 use weir_host::Clock;
 
-/// Why a query stops before its end.
+/// Reasons for which a query stops early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// The time is up: what is there is the answer.
+    /// The time limit was reached: the result so far is returned.
     Deadline,
-    /// The memory is used up: what is there is the answer.
+    /// The memory limit was reached: the result so far is returned.
     Memory,
-    /// Nobody waits for the answer any more.
+    /// The query was cancelled.
     Cancelled,
 }
 
-/// Time and memory of one query, shared by all who work on it.
+/// Time and memory limits of one query, shared by all of its threads.
 #[derive(Debug, Clone)]
 pub struct Budget {
     clock: Arc<dyn Clock>,
-    /// By the monotonic clock.
+    /// On the monotonic clock.
     deadline: Option<Duration>,
     cancelled: Arc<AtomicBool>,
     memory_left_bytes: Arc<AtomicUsize>,
 }
 
 impl Budget {
-    /// So much time from now on (`None` = any), so many bytes for what is gathered.
+    /// Creates a budget with a time limit from now on (`None` = unlimited) and a memory limit in
+    /// bytes.
     pub fn new(clock: Arc<dyn Clock>, time: Option<Duration>, memory_bytes: usize) -> Self {
         let deadline = time.map(|time| clock.monotonic().saturating_add(time));
         Self {
@@ -39,12 +40,12 @@ impl Budget {
         }
     }
 
-    /// Set to true when nobody waits for the answer any more.
+    /// Returns the flag that is set to true to cancel the query.
     pub fn cancelled(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.cancelled)
     }
 
-    /// Whether to go on; asked once per page or so.
+    /// Checks whether to continue; called about once per page.
     ///
     /// # Errors
     /// The reason to stop.
@@ -58,15 +59,15 @@ impl Budget {
         }
     }
 
-    /// Memory that nobody has taken.
+    /// Returns the memory that is still available.
     pub fn memory_left_bytes(&self) -> usize {
         self.memory_left_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes memory for what is gathered.
+    /// Reserves memory.
     ///
     /// # Errors
-    /// There is not so much left; nothing was taken.
+    /// Not enough memory is available; nothing was reserved.
     pub fn take(&self, bytes: usize) -> Result<(), Stop> {
         self.memory_left_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes))

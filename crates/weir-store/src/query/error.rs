@@ -1,4 +1,4 @@
-//! Why a question has no answer.
+//! Errors of queries and deletions.
 
 use weir_expr::CompileError;
 
@@ -6,34 +6,34 @@ use super::answer::Shortfall;
 use crate::embedded::segment::SegmentError;
 use crate::limits::DELETIONS_PENDING_MAX;
 
-/// Why a question has no answer, not even part of one.
+/// Reasons why a query has no result, not even a partial one.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// Regular expressions of the query are too large when they are compiled.
+    /// The compiled regular expressions of the query are too large.
     #[error(transparent)]
     Expression(#[from] CompileError),
-    /// The question contradicts itself: says how.
+    /// The request is invalid, with the reason.
     #[error("{0}")]
     Invalid(String),
-    /// The time was up before it was clear what is sought.
-    #[error("the time was up while the regular expressions of the query were compiled")]
+    /// The time limit was reached before the query was compiled.
+    #[error("time limit reached while compiling the regular expressions of the query")]
     TooSlow,
-    /// A record was not found where it could be looked for, which was not everywhere.
-    #[error("the record was not found, but may be there: {}", reason(.0))]
+    /// The record was not found, but not everything could be searched.
+    #[error("record not found, but the search was incomplete: {}", reason(.0))]
     Unfound(Shortfall),
-    /// Nobody waits for the answer any more.
-    #[error("nobody waits for the answer any more")]
+    /// The query was cancelled.
+    #[error("query cancelled")]
     Cancelled,
-    /// The disk failed: try again.
+    /// The disk failed: retry.
     #[error("{0}")]
     Read(#[from] SegmentError),
 }
 
-/// Why not everything was looked at.
+/// Returns the reason why not everything was searched.
 fn reason(shortfall: &Shortfall) -> String {
     match shortfall {
-        Shortfall::Deadline => "the time was up".to_owned(),
-        Shortfall::Memory => "the memory of a query was used up".to_owned(),
+        Shortfall::Deadline => "the time limit was reached".to_owned(),
+        Shortfall::Memory => "the memory limit of a query was reached".to_owned(),
         Shortfall::CatchingUp => "the store is catching up".to_owned(),
         Shortfall::Damaged { segments } => {
             format!("these segments are damaged: {}", segments.join(", "))
@@ -41,43 +41,43 @@ fn reason(shortfall: &Shortfall) -> String {
     }
 }
 
-/// Why a deletion is not cancelled.
+/// Reasons why a deletion is not cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CancelError {
-    /// There is none of this number, or it is forgotten; or whoever asks may not see everything.
-    #[error("there is no deletion {0}")]
+    /// There is no deletion with this number, it is no longer listed, or the requester may not see
+    /// all records.
+    #[error("no such deletion: {0}")]
     Unknown(u64),
-    /// Its records are gone.
-    #[error("deletion {0} is done: nothing is left to be shown again")]
+    /// Its records have been removed.
+    #[error("deletion {0} is done: its records cannot be restored")]
     Done(u64),
     /// The store is starting or stopping.
-    #[error("the store does not run")]
+    #[error("the store is not running")]
     NotRunning,
-    /// The disk does not take it. The deletion goes on.
-    #[error("it could not be made durable in time, and was given up: the deletion goes on")]
+    /// The disk did not accept the change in time. The deletion goes on.
+    #[error("the cancellation could not be made durable in time: the deletion goes on")]
     Late,
-    /// The disk does not answer: look into the list whether it counts.
-    #[error("it could not be made durable in time, but may be: look what is listed")]
+    /// The disk does not respond: check the list of deletions for the outcome.
+    #[error("the cancellation was not confirmed in time: check the list of deletions")]
     Uncertain,
 }
 
-/// Why nothing is deleted.
+/// Reasons why nothing is deleted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeleteError {
-    /// Each pending one costs every query something. Try again when one is done.
-    #[error("{} deletions are not done yet: wait for one", DELETIONS_PENDING_MAX)]
+    /// Each pending deletion slows down every query. Retry when one is done.
+    #[error("{} deletions are still pending: wait until one is done", DELETIONS_PENDING_MAX)]
     TooMany,
-    /// The query names an attribute that is computed when it is asked for, and may be computed
-    /// otherwise tomorrow.
-    #[error("@{0} is computed, and no record has it: delete by what records have")]
+    /// The query uses a field that is calculated at query time, and whose calculation may change.
+    #[error("@{0} is a calculated field: select the records to delete by stored fields")]
     Computed(String),
     /// The store is starting or stopping.
-    #[error("the store does not run")]
+    #[error("the store is not running")]
     NotRunning,
-    /// The disk does not take it. Nothing was deleted.
-    #[error("it could not be made durable in time, and was given up: nothing was deleted")]
+    /// The disk did not accept the request in time. Nothing was deleted.
+    #[error("the deletion could not be made durable in time: nothing was deleted")]
     Late,
-    /// The disk does not answer: look into the list whether it counts.
-    #[error("it could not be made durable in time, but may be: look whether it is listed")]
+    /// The disk does not respond: check the list of deletions for the outcome.
+    #[error("the deletion was not confirmed in time: check the list of deletions")]
     Uncertain,
 }

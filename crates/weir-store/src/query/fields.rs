@@ -1,34 +1,34 @@
-//! A stored record as expressions see it: what a search means.
+//! The fields of a stored record as expressions see them; this defines what a search means.
 //!
-//! The message is what the segment has as `message`: of a JSON body its attribute `message` or
-//! `msg`, of every other the whole. Service, host, source and status are what was found when the
-//! record came in; other keys and tags come from its resource and its attributes. An attribute
-//! that is kept in a field of the record's own is still an attribute.
+//! The message is the segment's `message`: for a JSON body its attribute `message` or `msg`, for
+//! any other body the whole body. Service, host, source and status are those determined when the
+//! record was received; other keys and tags come from its resource and its attributes. An attribute
+//! that is kept in a field of the record's own remains an attribute.
 
 use weir_codec::{Attributes, Scalar};
 use weir_expr::{Body, Field, Fields, Reserved, Value, Visitor, tag_path};
 
 use crate::embedded::columns::{AttributeValue, StoredRecord, value_of};
 
-/// The attributes of a resource, as it was encoded.
+/// Parses the attributes of an encoded resource.
 pub(crate) fn resource_attributes(encoded: &[u8]) -> Attributes {
     let mut attributes = Attributes::new();
-    // What is no object is an empty resource, as everywhere.
+    // A resource that is not an object is treated as empty, as everywhere.
     let _ = attributes.read_json(encoded);
     attributes
 }
 
-/// The tags of a JSON list of texts.
+/// Parses tags, a JSON array of strings.
 pub(crate) fn tags_of(encoded: &[u8]) -> Vec<String> {
     serde_json::from_slice(encoded).unwrap_or_default()
 }
 
-/// The value of a tag with this key.
+/// Returns the value of a tag with this key.
 pub(crate) fn tag_value<'a>(tag: &'a str, key: &str) -> Option<&'a str> {
     tag.strip_prefix(key)?.strip_prefix(':')
 }
 
-/// A record, prepared to be asked for its fields.
+/// A record prepared for reading its fields.
 #[derive(Debug)]
 pub struct StoredFields<'a> {
     record: &'a StoredRecord,
@@ -38,7 +38,7 @@ pub struct StoredFields<'a> {
 }
 
 impl<'a> StoredFields<'a> {
-    /// Of a record.
+    /// Prepares a record.
     pub fn new(record: &'a StoredRecord) -> Self {
         Self {
             record,
@@ -88,13 +88,13 @@ impl<'a> StoredFields<'a> {
         });
     }
 
-    /// False when the resource has no value of the path.
+    /// Visits the values of a path of the resource. Returns false when there are none.
     fn of_resource(&self, path: &str, visit: &mut Visitor<'_>) -> bool {
         visit_all(self.resource.values(path.as_bytes()), visit)
     }
 }
 
-/// False when there is no value but nulls.
+/// Visits values. Returns false when there are none except nulls.
 fn visit_all<'a>(values: impl Iterator<Item = Scalar<'a>>, visit: &mut Visitor<'_>) -> bool {
     let mut is_there = false;
     for value in values {

@@ -1,9 +1,9 @@
-//! What can be asked of a store, and what it answers, whichever engine it is.
+//! The query interface of a store, independent of the engine.
 //!
 //! Reading order: [`SearchRequest`] and [`SearchPage`], [`AggregateRequest`] and [`Aggregate`],
-//! then [`LogStore`], which every engine implements. Invariants: every read names what may be
-//! seen ([`Access`]) and what it may cost ([`Budget`]); an answer that is not the whole one says
-//! so and why ([`Coverage`]).
+//! then [`LogStore`], which every engine implements. Invariants: every read specifies what may be
+//! seen ([`Access`]) and how much it may cost ([`Budget`]); a partial result is marked as such,
+//! with the reasons ([`Coverage`]).
 
 mod answer;
 mod budget;

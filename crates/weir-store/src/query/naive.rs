@@ -1,5 +1,5 @@
-//! The meaning of questions, written down as a program: every record is looked at, every value
-//! kept, nothing is estimated. It is slow, and what every engine is tested against.
+//! Reference implementation of queries: every record is examined, every value kept, nothing is
+//! estimated. It is slow, and every engine is tested against it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::request::{
 };
 use crate::embedded::columns::{AttributeValue, StoredRecord, value_of};
 
-/// Whether the filter describes the record.
+/// Returns whether the record matches the filter.
 pub fn matches(filter: &Filter, record: &StoredRecord) -> bool {
     let fields = StoredFields::new(record);
     let may_be_seen = match filter.access.restriction() {
@@ -28,7 +28,7 @@ fn key_of(record: &StoredRecord) -> PageKey {
     PageKey { time_ns: record.time_ns, sequence: record.sequence }
 }
 
-/// A page of records.
+/// Returns a page of records.
 pub fn search(records: &[StoredRecord], request: &SearchRequest) -> SearchPage {
     let is_after = |record: &&StoredRecord| match (request.after, request.order) {
         (None, _) => true,
@@ -51,7 +51,7 @@ pub fn search(records: &[StoredRecord], request: &SearchRequest) -> SearchPage {
     }
 }
 
-/// What a record has of a field, without nulls and objects.
+/// Returns the values of a field of a record, without nulls and objects.
 fn values(record: &StoredRecord, filter: &Filter, field: &Field) -> Vec<AttributeValue> {
     let mut found: Vec<AttributeValue> = Vec::new();
     if *field == Field::Message {
@@ -67,14 +67,14 @@ fn values(record: &StoredRecord, filter: &Filter, field: &Field) -> Vec<Attribut
     found
 }
 
-/// The text by which values are told apart.
+/// Returns the text by which values are distinguished.
 fn text_of(value: &AttributeValue) -> String {
     let scalar = value_of(value.as_scalar());
     let mut buffer = Vec::new();
     String::from_utf8_lossy(scalar.text(&mut buffer).unwrap_or_default()).into_owned()
 }
 
-/// In the unit of the field.
+/// Returns the value as a number in the unit of the field.
 fn number_of(value: &AttributeValue, unit: Option<Unit>) -> Option<f64> {
     match value_of(value.as_scalar()).number_in(unit)? {
         weir_expr::Numeric::Int(number) => Some(number as f64),
@@ -82,7 +82,7 @@ fn number_of(value: &AttributeValue, unit: Option<Unit>) -> Option<f64> {
     }
 }
 
-/// Figures of groups. Of values with equal text the first is shown.
+/// Returns aggregates of groups. Of values with equal texts the first is returned.
 pub fn aggregate(records: &[StoredRecord], request: &AggregateRequest) -> Aggregate {
     let matched: Vec<&StoredRecord> =
         records.iter().filter(|record| matches(&request.filter, record)).collect();
@@ -123,7 +123,7 @@ fn add_groups(
 
 type Groups<'a> = Vec<(GroupKey, Vec<&'a StoredRecord>)>;
 
-/// The groups in their order, and all records that are in one, also in one beyond the limit.
+/// Returns the groups in order, and all records in any group, including groups beyond the limit.
 fn groups_of<'a>(
     records: &[&'a StoredRecord],
     request: &AggregateRequest,
@@ -146,7 +146,7 @@ fn groups_of<'a>(
     (groups, all)
 }
 
-/// The groups that a record is in, by their texts.
+/// Returns the groups that a record is in, by their texts.
 fn keys_of(
     record: &StoredRecord,
     request: &AggregateRequest,
@@ -182,8 +182,8 @@ fn key_of_value(
     is_within.then(|| (from.to_string(), GroupKey::From(from)))
 }
 
-/// By value: numbers before texts, numbers by size. By figure: those without one last. Equal ones
-/// by value, the smallest first.
+/// Sorts by value: numbers before texts, numbers by size. Sorts by aggregate: groups without one
+/// last. Ties are sorted by value, the smallest first.
 fn sort_groups(groups: &mut Groups<'_>, request: &AggregateRequest, group: &GroupBy) {
     groups.sort_by(|a, b| super::answer::compare_keys(&a.0, &b.0));
     match &group.sort.by {

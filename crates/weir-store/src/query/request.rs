@@ -1,65 +1,66 @@
-//! Questions.
+//! Requests to a store.
 
 use weir_expr::{Expr, Field, NamedMeasure};
 use weir_host::Zone;
 use weir_model::{Position, StreamId};
 
-/// What the one who asks may see: it is part of every plan, not a check of the answer.
+/// What the requester may see: it is part of every plan, not a check of the result.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Access {
     only: Option<Expr>,
 }
 
 impl Access {
-    /// Everything.
+    /// Access to all records.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Records that the expression describes.
+    /// Access to the records that match the expression.
     pub fn only(expr: Expr) -> Self {
         Self { only: Some(expr) }
     }
 
-    /// What records must match beside the query; `None` = nothing.
+    /// Returns the expression that records must match in addition to the query; `None` = no
+    /// restriction.
     pub fn restriction(&self) -> Option<&Expr> {
         self.only.as_ref()
     }
 }
 
-/// Times from `from_ns` on and before `to_ns`, nanoseconds since 1970. A range up to [`Self::END`]
-/// has no end: that is also the time of all records that say a later one.
+/// Times from `from_ns` (inclusive) to `to_ns` (exclusive), nanoseconds since 1970. A range up to
+/// [`Self::END`] is unbounded: later times are stored as that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TimeRange {
-    /// The first time.
+    /// Start of the range (inclusive).
     pub from_ns: i64,
-    /// Behind the last time, or [`Self::END`].
+    /// End of the range (exclusive), or [`Self::END`].
     pub to_ns: i64,
 }
 
 impl TimeRange {
-    /// The last time that can be expressed, 2262-04-11T23:47:16.854775807Z.
+    /// The latest time that can be represented, 2262-04-11T23:47:16.854775807Z.
     pub const END: i64 = i64::MAX;
 
-    /// Every time.
+    /// All times.
     pub const ALL: Self = Self { from_ns: i64::MIN, to_ns: Self::END };
 
-    /// Whether no time is in the range.
+    /// Returns whether the range contains no time.
     pub fn is_empty(self) -> bool {
         !self.ends_behind(self.from_ns)
     }
 
-    /// Whether the time is in the range.
+    /// Returns whether the range contains the time.
     pub fn contains(self, time_ns: i64) -> bool {
         self.from_ns <= time_ns && self.ends_behind(time_ns)
     }
 
-    /// Whether some time from `first_ns` to `last_ns`, ends included, is in the range.
+    /// Returns whether the range contains some time from `first_ns` to `last_ns`, inclusive.
     pub fn overlaps(self, first_ns: i64, last_ns: i64) -> bool {
         self.from_ns <= last_ns && self.ends_behind(first_ns)
     }
 
-    /// Whether some time is in both ranges.
+    /// Returns whether some time is in both ranges.
     pub fn meets(self, other: Self) -> bool {
         self.ends_behind(other.from_ns) && other.ends_behind(self.from_ns)
     }
@@ -69,47 +70,47 @@ impl TimeRange {
     }
 }
 
-/// Which records.
+/// Selects records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
-    /// What they match.
+    /// The query that they match.
     pub query: Expr,
-    /// When they happened.
+    /// The time range of the records.
     pub range: TimeRange,
-    /// What may be seen.
+    /// What the requester may see.
     pub access: Access,
-    /// Attributes that are computed, for the query and for whatever is asked of the records.
+    /// Calculated fields, for use in the query and in everything else requested.
     pub measures: Vec<NamedMeasure>,
 }
 
 impl Filter {
-    /// All records that may be seen.
+    /// Selects all records that may be seen.
     pub fn all(access: Access) -> Self {
         Self { query: Expr::all(), range: TimeRange::ALL, access, measures: Vec::new() }
     }
 }
 
-/// Which records come first.
+/// The order of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Order {
-    /// The latest.
+    /// Latest first.
     #[default]
     NewestFirst,
-    /// The earliest.
+    /// Earliest first.
     OldestFirst,
 }
 
-/// A place in the order of records: of two at the same time the one with the lower sequence is the
-/// earlier one.
+/// A position in the order of records: of two records with the same time, the one with the lower
+/// sequence is earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageKey {
     /// Time of the record, nanoseconds since 1970.
     pub time_ns: i64,
-    /// Its number in the order in which the store took records in.
+    /// Sequence number in the order in which the store took records in.
     pub sequence: u64,
 }
 
-/// What a record is called for ever: its stream and position, which do not change when a file is
+/// The permanent identity of a record: its stream and position, which do not change when a file is
 /// read again, and its time, by which it is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RecordId {
@@ -117,115 +118,116 @@ pub struct RecordId {
     pub time_ns: i64,
     /// The stream.
     pub stream: StreamId,
-    /// The place in the stream after the record.
+    /// The position in the stream after the record.
     pub position: Position,
 }
 
-/// A page of records.
+/// Requests a page of records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchRequest {
     /// Which records.
     pub filter: Filter,
-    /// Which come first.
+    /// Which of them come first.
     pub order: Order,
-    /// How many at most.
+    /// Maximum number of records.
     pub limit: usize,
-    /// Those that come after this one in the order: [`super::SearchPage::next`] of the page before.
+    /// The page starts after this record in the order: [`super::SearchPage::next`] of the previous
+    /// page.
     pub after: Option<PageKey>,
 }
 
-/// The records around one, in its stream.
+/// Requests the records around a given one in its stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContextRequest {
     /// The record.
     pub id: RecordId,
-    /// How many before it at most.
+    /// Maximum number of records before it.
     pub before: usize,
-    /// How many behind it at most.
+    /// Maximum number of records after it.
     pub after: usize,
-    /// What may be seen.
+    /// What the requester may see.
     pub access: Access,
 }
 
 /// What is computed from the values of a field, or from records.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Aggregation {
-    /// Records; with a field, its values.
+    /// Number of records; with a field, number of its values.
     Count,
-    /// Distinct values, about (1.6 %; exact for few).
+    /// Approximate number of distinct values (1.6 %; exact for few).
     Cardinality,
-    /// Of the numbers.
+    /// Sum of the numbers.
     Sum,
-    /// Of the numbers.
+    /// Average of the numbers.
     Average,
-    /// Of the numbers.
+    /// Minimum of the numbers.
     Min,
-    /// Of the numbers.
+    /// Maximum of the numbers.
     Max,
-    /// Of the numbers, 0 to 100; of more than a few with a relative error of 1 %.
+    /// Percentile of the numbers, 0 to 100; for more than a few, with a relative error of 1 %.
     Percentile(f64),
 }
 
-/// One figure of each group.
+/// One aggregate of each group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compute {
-    /// Which figure.
+    /// The function.
     pub aggregation: Aggregation,
-    /// Of which field; `None` only for [`Aggregation::Count`].
+    /// The field; `None` only for [`Aggregation::Count`].
     pub field: Option<Field>,
-    /// A figure for each stretch of so many nanoseconds instead of one, as clocks of the zone that
-    /// is asked for show them: [`Zone::begin_of`].
+    /// Length of the intervals in nanoseconds, if an aggregate is requested for each instead of a
+    /// single one. They are aligned to the clock of the requested time zone: [`Zone::begin_of`].
     pub interval_ns: Option<i64>,
 }
 
-/// How the values of a field are put together to groups by their size.
+/// How the values of a field are grouped by size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GroupHistogram {
     /// Width of a group.
     pub interval: f64,
-    /// Smallest value that is counted.
+    /// Smallest value that is included.
     pub min: f64,
-    /// Largest value that is counted.
+    /// Largest value that is included.
     pub max: f64,
 }
 
-/// By what groups are ordered before those beyond the limit are left out.
+/// How groups are ordered before the limit is applied.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SortBy {
-    /// The value of the field.
+    /// By the value of the field.
     Value,
-    /// A figure, which need not be one of those that were asked for.
+    /// By an aggregate, which need not be one of those requested.
     Figure(Compute),
 }
 
 /// The order of groups.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupSort {
-    /// By what.
+    /// The sort key.
     pub by: SortBy,
-    /// The largest first.
+    /// Largest first.
     pub descending: bool,
 }
 
-/// A field by whose values records are grouped. A record that has several is in several groups.
+/// A field by whose values records are grouped. A record with several values is in several groups.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupBy {
     /// The field.
     pub field: Field,
-    /// How many of its values at most.
+    /// Maximum number of its values.
     pub limit: usize,
-    /// Which of them.
+    /// Which of them are kept.
     pub sort: GroupSort,
-    /// Groups of numbers that are close to each other.
+    /// Groups numbers into steps.
     pub histogram: Option<GroupHistogram>,
-    /// The group of records that have no value; `None` = they are left out.
+    /// The name of the group of records without a value; `None` = they are left out.
     pub missing: Option<String>,
-    /// One more group of all records that are in any.
+    /// The name of an additional group of all records that are in any group.
     pub total: Option<String>,
 }
 
 impl GroupBy {
-    /// The groups with most records.
+    /// Groups by a field, with the largest groups first.
     pub fn top(field: Field, limit: usize) -> Self {
         let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
         let sort = GroupSort { by: SortBy::Figure(count), descending: true };
@@ -233,38 +235,38 @@ impl GroupBy {
     }
 }
 
-/// Figures of groups of records.
+/// Requests aggregates of groups of records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AggregateRequest {
     /// Which records.
     pub filter: Filter,
-    /// Which figures.
+    /// The aggregates.
     pub computes: Vec<Compute>,
-    /// The groups; without any there is one of all records.
+    /// The fields to group by; without any there is a single group of all records.
     pub group_by: Vec<GroupBy>,
-    /// Where stretches of time begin.
+    /// The time zone that intervals are aligned to.
     pub zone: Zone,
 }
 
-/// Messages that are alike.
+/// Requests the patterns of messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PatternsRequest {
     /// Which records.
     pub filter: Filter,
-    /// How many patterns at most, those of most records.
+    /// Maximum number of patterns; the most frequent ones are kept.
     pub limit: usize,
 }
 
-/// What fields records have, with their most common values.
+/// Requests the fields of records, with their most common values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FacetsRequest {
     /// Which records.
     pub filter: Filter,
-    /// Which fields; empty = those that most records have.
+    /// The fields; empty = the most common ones.
     pub fields: Vec<Field>,
-    /// How many fields at most.
+    /// Maximum number of fields.
     pub limit: usize,
-    /// How many values of each at most.
+    /// Maximum number of values of each field.
     pub values: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What every engine does.
+//! The interface that every engine implements.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use super::request::{
     TimeRange,
 };
 
-/// A store that can be asked. All calls block: they are made from threads that may wait.
+/// A store that can be queried. All calls block, so call them only from threads that may wait.
 pub trait LogStore: Send + Sync + std::fmt::Debug {
-    /// A page of records.
+    /// Returns a page of records.
     ///
     /// # Errors
-    /// See [`QueryError`]; an answer that is cut short by the budget is not an error.
+    /// See [`QueryError`]; a result that is cut short by the budget is not an error.
     fn search(&self, request: &SearchRequest, budget: &Budget) -> Result<SearchPage, QueryError>;
 
-    /// Attributes that are computed for every question, behind those of the question.
+    /// Returns the fields that are calculated for every query; those of the query take precedence.
     fn measures(&self) -> &[NamedMeasure];
 
-    /// Attributes that are computed for a question that has such measures of its own.
+    /// Returns the fields that are calculated for a query that has calculated fields of its own.
     fn measures_with(&self, own: &[NamedMeasure]) -> Vec<NamedMeasure> {
         NamedMeasure::together(own.iter().chain(self.measures()).cloned())
     }
 
-    /// Figures of groups of records.
+    /// Returns aggregates of groups of records.
     ///
     /// # Errors
     /// As [`Self::search`].
@@ -39,29 +39,31 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
         budget: &Budget,
     ) -> Result<Aggregate, QueryError>;
 
-    /// The records around one; `None` when there is no such record, or it may not be seen.
+    /// Returns the records around a given one; `None` when there is no such record, or it may not
+    /// be seen.
     ///
     /// # Errors
-    /// As [`Self::search`]; [`QueryError::Unfound`] when it may be where nobody could look.
+    /// As [`Self::search`]; [`QueryError::Unfound`] when it may be in a part that could not be
+    /// searched.
     fn context(
         &self,
         request: &ContextRequest,
         budget: &Budget,
     ) -> Result<Option<RecordContext>, QueryError>;
 
-    /// Messages by what they have in common.
+    /// Returns the patterns of messages.
     ///
     /// # Errors
     /// As [`Self::search`].
     fn patterns(&self, request: &PatternsRequest, budget: &Budget) -> Result<Patterns, QueryError>;
 
-    /// The fields of records, with their most common values.
+    /// Returns the fields of records, with their most common values.
     ///
     /// # Errors
     /// As [`Self::search`].
     fn facets(&self, request: &FacetsRequest, budget: &Budget) -> Result<Facets, QueryError>;
 
-    /// Fields of records of the range that may be seen, the most common first.
+    /// Returns the fields of the visible records in the range, the most common first.
     ///
     /// # Errors
     /// As [`Self::search`].
@@ -72,15 +74,15 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
         budget: &Budget,
     ) -> Result<FieldList, QueryError>;
 
-    /// What is stored and what it takes.
+    /// Returns what is stored and how much space it uses.
     fn report(&self) -> StoreReport;
 
-    /// What it does; cheap enough to be asked every few seconds.
+    /// Returns the metrics of the store; cheap enough to be called every few seconds.
     fn figures(&self) -> StoreFigures;
 
-    /// Hides the records of the range that the query describes and that may be seen, of those that
-    /// were received before, and deletes them in the background. Returns the number of the
-    /// deletion once it is durable, within `timeout`.
+    /// Hides the visible records of the range that match the query, among those received so far,
+    /// and deletes them in the background. Returns the number of the deletion once it is durable,
+    /// within `timeout`.
     ///
     /// # Errors
     /// See [`DeleteError`].
@@ -92,12 +94,12 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
         timeout: Duration,
     ) -> Result<u64, DeleteError>;
 
-    /// What was asked to be deleted, the latest first, with what became of it.
+    /// Returns the requested deletions with their state, latest first.
     fn deletions(&self, access: &Access) -> Vec<DeletionReport>;
 
-    /// Ends a deletion that is not done: what it has not removed yet is shown again, as soon as
-    /// that is durable, within `timeout`. One that was cancelled before stays so. Only for those
-    /// who may see everything.
+    /// Cancels a deletion that is not done: what it has not removed yet becomes visible again as
+    /// soon as the cancellation is durable, within `timeout`. Cancelling again has no effect.
+    /// Requires access to all records.
     ///
     /// # Errors
     /// See [`CancelError`].
@@ -109,81 +111,81 @@ pub trait LogStore: Send + Sync + std::fmt::Debug {
     ) -> Result<DeletionReport, CancelError>;
 }
 
-/// What a store does, in figures.
+/// Metrics of a store.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StoreFigures {
     /// Records in segments.
     pub rows: u64,
     /// Records in memory.
     pub head_rows: u64,
-    /// Memory of those.
+    /// Memory used by those.
     pub head_bytes: u64,
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Bytes of segments and sidecars.
+    /// Size of segments and sidecars, in bytes.
     pub disk_bytes: u64,
-    /// Bytes of the records in segments as they came in.
+    /// Size of the records in segments as received, in bytes.
     pub raw_bytes: u64,
     /// Records taken in since start.
     pub taken_rows: u64,
-    /// Of these, those that were stored already.
+    /// Of these, records that were already stored.
     pub skipped_rows: u64,
-    /// Of these, those that were not what they look like.
+    /// Of these, records that could not be parsed as what they look like.
     pub unparsed: UnparsedRows,
-    /// Bytes of records that were made into segments since start, as they came in.
+    /// Size, as received, of the records that were written to segments since start.
     pub flushed_bytes: u64,
-    /// Chunks that were made into segments since start.
+    /// Chunks that were written as segments since start.
     pub flushes: u64,
-    /// Time that took.
+    /// Time spent on that.
     pub flush_seconds: f64,
     /// Merges since start.
     pub merges: u64,
-    /// Time that they took.
+    /// Time spent on merges.
     pub merge_seconds: f64,
-    /// CPU time of the thread that takes in.
+    /// CPU time of the intake thread.
     pub intake_cpu_seconds: f64,
     /// CPU time of the thread that writes, merges and deletes.
     pub flush_cpu_seconds: f64,
-    /// Attempts that failed since start.
+    /// Failed attempts since start.
     pub failures: u64,
-    /// What is wrong at present.
+    /// The current error.
     pub error: Option<String>,
-    /// Nothing is taken in at present, because the head is full.
+    /// Nothing is taken in at the moment, because the head is full.
     pub is_full: bool,
-    /// It still takes in what was received before it started.
+    /// It is still taking in what was received before it started.
     pub is_catching_up: bool,
-    /// Segments that cannot be read, and why.
+    /// Segments that cannot be read, with the reason.
     pub damaged: Vec<String>,
-    /// Segments that retention removed since the store began.
+    /// Segments removed by retention since the store was created.
     pub retired_segments: u64,
-    /// Their records.
+    /// Records in those.
     pub retired_rows: u64,
-    /// Their bytes on disk.
+    /// Disk space that those used.
     pub retired_bytes: u64,
-    /// Records that were deleted on request since the store began.
+    /// Records deleted on request since the store was created.
     pub deleted_rows: u64,
-    /// Deletions that are not done yet: their records are hidden, and still in files.
+    /// Deletions that are not done: their records are hidden, but still in files.
     pub deletions_pending: u64,
 }
 
-/// Records that are stored as they stand, because they are not what they look like.
+/// Records that are stored unparsed, because they are not what they look like.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnparsedRows {
-    /// `{...}` that is no JSON object.
+    /// `{...}` that is not a JSON object.
     pub json: u64,
-    /// No `key=value` pairs where the source says so.
+    /// No `key=value` pairs although the source is declared as logfmt.
     pub logfmt: u64,
-    /// In another format than that of their source.
+    /// Not in the declared format of their source.
     pub format: u64,
 }
 
 impl UnparsedRows {
-    /// All of them.
+    /// Returns the total.
     pub fn total(&self) -> u64 {
         self.json + self.logfmt + self.format
     }
 
-    /// Counts a record whose body was not parsed, if one would think that it can be.
+    /// Counts a record whose body was not parsed, if it looks as if it could be.
     pub(crate) fn count(&mut self, flags: RecordFlags, body: &[u8]) {
         let looks_like_json = matches!(body.trim_ascii(), [b'{', .., b'}']);
         self.json += u64::from(looks_like_json);
@@ -194,76 +196,76 @@ impl UnparsedRows {
     }
 }
 
-/// What became of a deletion.
+/// The state of a deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletionReport {
     /// Its number.
     pub id: u64,
-    /// What was to be deleted; forgotten once it is done, since it may be what was to be deleted.
+    /// The query; removed once the deletion is done, because it may contain the deleted data.
     pub query: Option<String>,
-    /// Of which time.
+    /// The time range of the deleted records.
     pub range: TimeRange,
-    /// When it was asked for, nanoseconds since 1970.
+    /// When it was requested, nanoseconds since 1970.
     pub requested_ns: i64,
-    /// When the last of the records was gone from the disk, or it was cancelled, nanoseconds since
+    /// When the last record was removed from disk or the deletion was cancelled, nanoseconds since
     /// 1970.
     pub done_ns: Option<i64>,
-    /// It was cancelled: what it had not removed by then is shown again.
+    /// It was cancelled: what it had not removed by then is visible again.
     pub is_cancelled: bool,
-    /// Records that are gone from the disk.
+    /// Number of records removed from disk.
     pub rows: u64,
     /// Segments that may still have such records, which are hidden.
     pub segments_left: u64,
 }
 
-/// What is stored under one name, and what it takes.
+/// What is stored for one service, and its size.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClassReport {
     /// The service; empty = records without one.
     pub name: String,
-    /// Records.
+    /// Number of records.
     pub rows: u64,
 }
 
-/// What a column takes on disk.
+/// The disk space used by a column.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ColumnReport {
     /// Its name in the files.
     pub name: String,
-    /// Bytes on disk.
+    /// Compressed size in bytes.
     pub packed_bytes: u64,
-    /// Bytes when decompressed.
+    /// Uncompressed size in bytes.
     pub plain_bytes: u64,
 }
 
-/// What a store holds.
+/// The content of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoreReport {
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
     /// Records in segments.
     pub rows: u64,
     /// Records that are not in a segment yet.
     pub head_rows: u64,
-    /// Memory of those.
+    /// Memory used by those.
     pub head_bytes: u64,
-    /// Bytes of the records in segments as they came in.
+    /// Size of the records in segments as received, in bytes.
     pub raw_bytes: u64,
-    /// Bytes of the segments.
+    /// Size of the segments, in bytes.
     pub segment_bytes: u64,
-    /// Bytes of the sidecars.
+    /// Size of the sidecars, in bytes.
     pub sidecar_bytes: u64,
     /// Time of the earliest record in a segment, nanoseconds since 1970.
     pub first_time_ns: Option<i64>,
     /// Time of the latest record in a segment, nanoseconds since 1970.
     pub last_time_ns: Option<i64>,
-    /// Records since start that were not what they look like.
+    /// Records since start that could not be parsed as what they look like.
     pub unparsed: UnparsedRows,
-    /// The store has taken in what was received before it started.
+    /// The store has taken in everything that was received before it started.
     pub has_caught_up: bool,
     /// Segments that are damaged and were set aside.
     pub damaged: Vec<String>,
-    /// Records by service, most first.
+    /// Records by service, the largest first.
     pub services: Vec<ClassReport>,
     /// Columns, the largest first.
     pub columns: Vec<ColumnReport>,

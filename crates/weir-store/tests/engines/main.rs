@@ -1,7 +1,7 @@
-//! `DuckDB` and `ClickHouse` give the same answers from a segment as weir does.
+//! `DuckDB` and `ClickHouse` return the same results from a segment as weir.
 //!
-//! Needs Python with the packages `duckdb` and `chdb-core`, named by `WEIR_PYTHON`;
-//! `cargo xtask test` sees to it. The questions are drawn from a fixed seed.
+//! Requires Python with the packages `duckdb` and `chdb-core`, given by `WEIR_PYTHON`; `cargo xtask
+//! test` provides it. The queries are generated from a fixed seed.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -28,7 +28,7 @@ use weir_store::query::{
     GroupKey, TimeRange,
 };
 
-/// Reads one statement per line, prints its rows.
+/// Reads one statement per line and prints its rows.
 const SCRIPT: &str = r"
 import json, sys
 engine, path = sys.argv[1:3]
@@ -63,7 +63,7 @@ const WORDS: [&str; 12] = [
     "x1",
 ];
 
-/// Rows with columns of every type, in more than two pages.
+/// Returns rows with columns of every type, on more than two pages.
 fn sample() -> Rows {
     let mut rng = fastrand::Rng::with_seed(23);
     let messages: Vec<String> = (0..ROWS)
@@ -107,7 +107,7 @@ fn sample() -> Rows {
     rows_of(&inputs)
 }
 
-/// A term of each kind that there is, with values from `rng`.
+/// Returns a term of a random kind, with values from `rng`.
 fn term(rng: &mut fastrand::Rng) -> String {
     let word = WORDS[rng.usize(..WORDS.len())];
     match rng.u8(..22) {
@@ -152,7 +152,7 @@ fn figure(aggregation: Aggregation, path: &str) -> Compute {
     Compute { aggregation, field: Some(Field::Attribute(path.to_owned())), interval_ns: None }
 }
 
-/// The figures of a question: always the same, of very different columns.
+/// Returns the aggregates of every query, over very different columns.
 fn computes() -> Vec<Compute> {
     vec![
         Compute { aggregation: Aggregation::Count, field: None, interval_ns: None },
@@ -191,7 +191,7 @@ fn groups(number: usize) -> (Vec<GroupBy>, Vec<&'static str>) {
     }
 }
 
-/// One question: what weir is asked, and the same as SQL.
+/// A query: the request to weir, and the equivalent SQL.
 struct Question {
     query: String,
     request: AggregateRequest,
@@ -246,7 +246,7 @@ fn statement(question: &Question, dialect: Dialect) -> String {
     statement
 }
 
-/// The answers of an engine, one list of rows per statement.
+/// Returns the results of an engine, one list of rows per statement.
 fn ask(engine: &str, path: &str, statements: &[String]) -> Vec<Value> {
     let python = std::env::var("WEIR_PYTHON").expect("WEIR_PYTHON names a Python with the engines");
     let mut child = Command::new(python)
@@ -265,7 +265,7 @@ fn ask(engine: &str, path: &str, statements: &[String]) -> Vec<Value> {
     String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse().unwrap()).collect()
 }
 
-/// Keys and figures as texts, in order. A group without records is no group.
+/// Returns keys and aggregates as texts, in order. A group without records is left out.
 fn by_weir(snapshot: &Snapshot, question: &Question) -> Vec<Vec<Option<String>>> {
     let budget = Budget::new(Arc::new(RealClock::new()), None, 64 << 20);
     let found = scan::aggregate(snapshot, &question.request, &budget).unwrap();
@@ -297,7 +297,7 @@ fn by_engine(answer: &Value) -> Vec<Vec<Option<String>>> {
     rows
 }
 
-/// Equal as texts, or as numbers but for rounding; percentiles but for one percent.
+/// Compares texts, or numbers except for rounding; percentiles within one percent.
 fn is_same(ours: Option<&str>, theirs: Option<&str>, tolerance: f64) -> bool {
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<f64>().ok());
     match (number(ours), number(theirs)) {
@@ -324,7 +324,7 @@ fn three_hundred_questions_have_the_same_answers_in_other_engines() {
         rows.iter().any(|row| row[question.keys.len()].as_deref() != Some("0"))
     };
     let answered = questions.iter().zip(&ours).filter(has_records).count();
-    assert!(answered > 250, "only {answered} questions are about any record");
+    assert!(answered > 250, "only {answered} queries match any record");
     for (engine, dialect) in [("duckdb", Dialect::DuckDb), ("chdb", Dialect::ClickHouse)] {
         let statements: Vec<String> =
             questions.iter().map(|question| statement(question, dialect)).collect();
@@ -336,7 +336,7 @@ fn three_hundred_questions_have_the_same_answers_in_other_engines() {
             let are_same = ours.len() == theirs.len()
                 && ours.iter().zip(&theirs).all(|(ours, theirs)| {
                     ours.iter().zip(theirs).enumerate().all(|(place, (a, b))| {
-                        // What nothing amounts to, engines do not agree about.
+                        // Engines disagree about aggregates over nothing.
                         let is_nothing = a.is_none() && b.as_deref() == Some("0");
                         let tolerance = if place == keys + 6 { 0.01 } else { 1e-9 };
                         is_nothing || is_same(a.as_deref(), b.as_deref(), tolerance)

@@ -1,18 +1,18 @@
-//! Expressions as SQL over the columns of a segment, as far as the questions of this test need it.
+//! Translates expressions to SQL over the columns of a segment, as far as these tests need it.
 
 use weir_expr::{
     Bound, Expr, ExprKind, Field, Glob, Literal, Numeric, Phrase, Piece, Range, Reserved, Status,
     Term, Test,
 };
 
-/// Whose SQL.
+/// The engine whose dialect is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     DuckDb,
     ClickHouse,
 }
 
-/// A word's characters, as a class of a regular expression.
+/// The characters of a word, as a class of a regular expression.
 const WORD: &str = "0-9A-Za-z\\x{80}-\\x{10FFFF}";
 
 fn text(text: &str) -> String {
@@ -27,7 +27,7 @@ fn escaped(text: &str) -> String {
 }
 
 impl Dialect {
-    /// Strings of `DuckDB` have no escapes.
+    /// Quotes a text. Strings of `DuckDB` have no escapes.
     fn text(self, value: &str) -> String {
         match self {
             Self::DuckDb => format!("'{}'", value.replace('\'', "''")),
@@ -35,7 +35,7 @@ impl Dialect {
         }
     }
 
-    /// The value of the nearest rank.
+    /// Returns the nearest-rank quantile.
     pub(crate) fn quantile(self, column: &str, share: f64) -> String {
         let rank = format!("floor({share} * (count({column}) - 1) + 0.5)");
         match self {
@@ -65,7 +65,7 @@ impl Dialect {
         format!("{function}({column}, {})", self.text(pattern))
     }
 
-    /// The condition, which is never null.
+    /// Returns the condition, which is never null.
     pub(crate) fn condition(self, expr: &Expr) -> String {
         let all = |parts: &[Expr], between: &str| {
             let parts: Vec<String> = parts.iter().map(|part| self.condition(part)).collect();
@@ -119,7 +119,7 @@ fn in_range(field: &Field, column: &str, range: &Range) -> String {
         let above: Vec<String> = above.map(|name| format!("'{name}'")).collect();
         return format!("{column} in ({})", above.join(", "));
     }
-    // What is compared with a unit has its numbers in a column of their own.
+    // Comparisons with a unit use a separate column of numbers.
     let column = match (field, range.dimension()) {
         (Field::Attribute(path), Some(_)) => format!("\"number@{path}\""),
         _ => column.to_owned(),
@@ -155,14 +155,14 @@ fn shown(number: Numeric) -> String {
     }
 }
 
-/// Words next to each other, without regard to case.
+/// Matches adjacent words, ignoring case.
 fn words(phrase: &Phrase) -> String {
     let one = format!("[{WORD}]");
     let words: Vec<String> = phrase.words.iter().map(|word| pattern(word, &one)).collect();
     format!("(?i)(^|[^{WORD}]){}($|[^{WORD}])", words.join(&format!("[^{WORD}]+")))
 }
 
-/// A pattern whose wildcards stand for `any`.
+/// Returns a pattern in which wildcards are replaced by `any`.
 fn pattern(glob: &Glob, any: &str) -> String {
     let pieces = glob.pieces().iter().map(|piece| match piece {
         Piece::Text(text) => escaped(text),

@@ -1,4 +1,5 @@
-//! Fields with their values are those of the naive program, and many values are told from an id.
+//! Facets equal those of the reference implementation, and fields with many values are
+//! distinguished from identifiers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use weir_store::query::{
 use crate::random::{query, record};
 use crate::{budget, filter, name_of, numbered, snapshots};
 
-/// Every field, every value.
+/// Requests every field with every value.
 fn all_of(filter: Filter) -> FacetsRequest {
     FacetsRequest { filter, fields: Vec::new(), limit: 1000, values: usize::MAX }
 }
@@ -36,7 +37,7 @@ fn field_of(name: &str, measures: &[NamedMeasure]) -> Field {
     )
 }
 
-/// The least and the greatest number.
+/// Returns the smallest and the largest number.
 fn range_of(all: &[StoredRecord], filter: &Filter, field: &Field) -> Option<(f64, f64)> {
     let computes = [Aggregation::Min, Aggregation::Max].map(|aggregation| Compute {
         aggregation,
@@ -55,7 +56,7 @@ fn range_of(all: &[StoredRecord], filter: &Filter, field: &Field) -> Option<(f64
     }
 }
 
-/// In how many records each value of a field is, and how many records have one.
+/// Returns how many records have each value of a field, and how many have any.
 fn counts(all: &[StoredRecord], filter: &Filter, field: Field) -> (BTreeMap<String, u64>, u64) {
     let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
     let by = GroupBy { total: Some("all".to_owned()), ..GroupBy::top(field, usize::MAX) };
@@ -112,7 +113,7 @@ proptest! {
                 let sizes: Vec<u64> = facet.values.iter().map(|(_, records)| *records).collect();
                 prop_assert!(sizes.is_sorted_by(|a, b| a >= b), "{}: {:?}", what, sizes);
             }
-            // Those that are not there are in no record.
+            // Fields that are not in the answer are in no record.
             let named: BTreeSet<&String> = answer.facets.iter().map(|facet| &facet.name).collect();
             for info in scan::fields(snapshot, TimeRange::ALL, &access, &budget()).unwrap().fields {
                 if !named.contains(&info.name) {
@@ -124,7 +125,7 @@ proptest! {
     }
 }
 
-/// A tenth of them has more values than are held.
+/// A tenth of these records has more distinct values than are held.
 const RECORDS: usize = 150_000;
 
 #[test]

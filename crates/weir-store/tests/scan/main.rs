@@ -1,4 +1,4 @@
-//! Searches on the head and on segments find what the naive program finds on the records.
+//! Searches on the head and on segments find what the reference implementation finds.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -28,7 +28,7 @@ use weir_store::query::{
 use random::{PATHS, Record, query, record, rows};
 use support::file;
 
-/// The records as they come back.
+/// Returns the records as they are read back.
 fn stored(rows: &Rows) -> Vec<StoredRecord> {
     (0..rows.len()).map(|row| rows.record(row).unwrap()).collect()
 }
@@ -46,7 +46,7 @@ fn head(rows: Rows) -> (Arc<HeadChunk>, usize) {
     (Arc::new(HeadChunk::new(rows)), len)
 }
 
-/// The same records wherever they can be.
+/// Returns the same records in all forms of storage.
 fn snapshots(older: &[Record], newer: &[Record]) -> (Vec<StoredRecord>, Vec<Snapshot>) {
     let (old, new) = (rows(older, 0), rows(newer, older.len() as u64));
     let mut all = stored(&old);
@@ -201,7 +201,7 @@ fn group_by() -> impl Strategy<Value = GroupBy> {
     )
 }
 
-/// What a group is called, whatever the types of its values.
+/// Returns the name of a group, whatever the type of its value.
 fn name_of(key: &GroupKey) -> String {
     match key {
         GroupKey::Value(AttributeValue::Text(text)) => format!("value {text}"),
@@ -219,11 +219,11 @@ fn by_name(found: &Aggregate) -> Figures {
         (bucket.by.iter().map(name_of).collect(), bucket.computes.clone())
     };
     let figures: Figures = found.buckets.iter().map(of_bucket).collect();
-    assert_eq!(figures.len(), found.buckets.len(), "a group is there twice: {found:?}");
+    assert_eq!(figures.len(), found.buckets.len(), "duplicate group: {found:?}");
     figures
 }
 
-/// Sums may be rounded. Percentiles are those of few numbers, and exact.
+/// Compares aggregates; sums may differ by rounding. Percentiles are of few numbers, hence exact.
 fn is_close(a: &ComputeValue, b: &ComputeValue) -> bool {
     match (a, b) {
         (ComputeValue::Number(a), ComputeValue::Number(b)) => {
@@ -352,7 +352,7 @@ proptest! {
     }
 }
 
-/// Messages of one kind each, with numbers in them.
+/// Messages that each have a kind, and contain numbers.
 fn numbered(count: usize) -> Vec<Record> {
     let record = |number: usize| Record {
         time_ns: number as i64,
@@ -442,7 +442,7 @@ fn many_pages_are_pruned_and_none_that_matches() {
 fn codes_numbers_and_words_in_any_case_are_found_on_every_page() {
     let mut records = numbered(20_000);
     for (number, record) in records.iter_mut().enumerate() {
-        // One page has capital letters, the other none; two rows of three have a kind.
+        // One page has upper-case letters, the other none; two rows of three have a kind.
         if (500..600).contains(&number) {
             record.message = Some(format!("Request {number} FAILED"));
         }
@@ -483,7 +483,7 @@ fn a_damaged_segment_is_named_and_the_others_are_searched() {
     let (whole, broken) = (rows(&numbered(10), 0), rows(&numbered(10), 10));
     let (data, filters) = (file(b""), file(b""));
     write_segment_with_sidecar(&broken, 1, None, &*data, &*filters).unwrap();
-    // Behind the footer's reach: pages are read when they are asked for.
+    // Outside the footer: pages are read on demand.
     let byte = [std::io::IoSlice::new(b"\xff\xff\xff\xff")];
     data.write_at(&byte, 10).unwrap();
     let damaged = OpenSegment {
@@ -590,14 +590,14 @@ fn tags_that_no_record_has_are_named_where_nothing_was_found() {
         assert_eq!(unknown("*", Some("sevice"), &Access::all()), ["sevice"]);
         assert!(unknown("*", Some("env"), &Access::all()).is_empty());
         let none = Access::only(parse("service:nobody").unwrap());
-        assert_eq!(unknown("env:prod", None, &none), ["env"], "as unknown as what nobody has");
+        assert_eq!(unknown("env:prod", None, &none), ["env"], "as unknown as a missing field");
     }
 }
 
 fn field_names(snapshot: &Snapshot, range: TimeRange, access: &Access) -> BTreeSet<String> {
     let fields = scan::fields(snapshot, range, access, &budget()).unwrap().fields;
     let names: BTreeSet<String> = fields.iter().map(|field| field.name.clone()).collect();
-    assert_eq!(names.len(), fields.len(), "a field is there twice: {fields:?}");
+    assert_eq!(names.len(), fields.len(), "duplicate field: {fields:?}");
     names
 }
 
@@ -614,11 +614,11 @@ fn of_very_many_fields_the_common_ones_come_first() {
         let list = scan::fields(snapshot, TimeRange::ALL, &Access::all(), &budget()).unwrap();
         let fields = list.fields;
         let place = fields.iter().position(|field| field.name == "@n").unwrap();
-        assert!(place < 20, "behind {place} others");
+        assert!(place < 20, "after {place} others");
         if snapshot.chunks.is_empty() {
-            assert!((10_000..11_000).contains(&fields.len()), "{} are listed", fields.len());
+            assert!((10_000..11_000).contains(&fields.len()), "{} fields are listed", fields.len());
         }
-        // What is not listed is no unknown field.
+        // A field that is not listed is not necessarily unknown.
         let filter = filter("@k14999:* OR @k00000:*", TimeRange::ALL);
         let request = SearchRequest { filter, order: Order::NewestFirst, limit: 9, after: None };
         let found = scan::search(snapshot, &request, &budget()).unwrap();
@@ -664,7 +664,7 @@ proptest! {
                 let is_reserved = key == "source_id";
                 prop_assert_eq!(others.contains(key), is_reserved || has_tag(key), "{} of {:?}", key, only);
             }
-            prop_assert!(!others.contains("urgent"), "a word is no key");
+            prop_assert!(!others.contains("urgent"), "a word is not a key");
             let named = PATHS.map(|path| format!("@{path}:*")).join(" OR ");
             let mut request = SearchRequest {
                 filter: filter(&named, range), order: Order::NewestFirst, limit: 1, after: None,
@@ -678,7 +678,7 @@ proptest! {
                 if only.is_some() {
                     prop_assert_eq!(unknown.contains(name), !has(name), "{} of {:?} in snapshot {}", name, only, number);
                 } else {
-                    // Without restrictions it is enough to look at the columns.
+                    // Without restrictions only the columns are examined.
                     prop_assert!(!(unknown.contains(name) && has(name)), "{} in snapshot {}", name, number);
                 }
             }
@@ -711,7 +711,7 @@ fn a_reader_learns_no_field_and_no_value_that_only_others_have() {
         };
         request.filter.access = access.clone();
         let found = scan::aggregate(snapshot, &request, &budget()).unwrap();
-        // What others have is as unknown as what nobody has.
+        // A field that only hidden records have is as unknown as one that does not exist.
         assert_eq!(found.coverage.unknown_fields, ["@of.db", "@of.none"]);
         assert_eq!(
             by_name(&found).into_keys().collect::<Vec<_>>(),

@@ -1,4 +1,4 @@
-//! Records and expressions drawn at random, from few values so that they meet.
+//! Random records and expressions, drawn from few values so that they match.
 
 use proptest::prelude::*;
 use weir_model::{Position, RecordFlags, Severity};
@@ -121,7 +121,7 @@ pub(crate) fn rows(records: &[Record], first_sequence: u64) -> Rows {
     rows_of(&inputs)
 }
 
-/// Terms that find some of the records.
+/// Terms that match some of the records.
 const TERMS: [&str; 68] = [
     "error",
     "ERROR",

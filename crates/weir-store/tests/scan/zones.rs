@@ -1,5 +1,5 @@
-//! Figures over time are told by the clocks of a zone, wherever the records are: in the head, in
-//! segments, or in their counts by the minute.
+//! Aggregates over time follow the clocks of a time zone, wherever the records are: in the head, in
+//! segments, or in the counts per minute.
 
 use proptest::prelude::*;
 use weir_host::{Calendar, Zone};
@@ -15,7 +15,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 const HOUR_NS: i64 = 3600 * SECOND_NS;
 const DAY_NS: i64 = 24 * HOUR_NS;
 
-/// Zones, each with a second since 1970 at which its clocks are set.
+/// Zones, each with a time (seconds since 1970) at which its offset changes.
 const CHANGES: [(&str, i64); 9] = [
     ("Europe/Berlin", 1_774_746_000),
     ("Europe/Berlin", 1_792_890_000),
@@ -23,9 +23,9 @@ const CHANGES: [(&str, i64); 9] = [
     ("America/New_York", 1_793_512_800),
     ("Australia/Lord_Howe", 1_775_314_800),
     ("Australia/Lord_Howe", 1_791_041_400),
-    // Is 5 h 45 min ahead since then.
+    // Has been 5 h 45 min ahead since then.
     ("Asia/Kathmandu", 504_901_800),
-    // Went from the 29th to the 31st of December.
+    // Skipped from the 29th to the 31st of December.
     ("Pacific/Apia", 1_325_239_200),
     // Was 44 min and 30 s behind until then.
     ("Africa/Monrovia", 63_593_070),
@@ -115,7 +115,7 @@ proptest! {
     }
 }
 
-/// Records of each hour of some days; how many there are by day.
+/// Counts records by day, with one record for each hour of some days.
 fn by_day(zone: &str, first_day: i64, interval_ns: i64) -> Vec<Vec<u64>> {
     let zone = Zone::parse(zone).unwrap();
     let calendar = Calendar::new(&zone, DAY_NS);

@@ -1,4 +1,4 @@
-//! What the tests of the store have in common.
+//! Common code of the store's tests.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(crate) fn rows_of(inputs: &[Input<'_>]) -> Rows {
     rows
 }
 
-/// A file in memory.
+/// Creates a file in memory.
 pub(crate) fn file(bytes: &[u8]) -> Arc<dyn DiskFile> {
     let disk = FaultyDisk::new();
     disk.put(Path::new("/file"), bytes);
@@ -51,7 +51,7 @@ pub(crate) fn open(file: &Arc<dyn DiskFile>) -> Segment {
     Segment::open(Arc::clone(file)).unwrap()
 }
 
-/// Every record of a segment, in its order.
+/// Returns every record of a segment, in order.
 pub(crate) fn read_all(segment: &Segment) -> Vec<StoredRecord> {
     let mut records = Vec::new();
     let add = |record| {
@@ -62,7 +62,7 @@ pub(crate) fn read_all(segment: &Segment) -> Vec<StoredRecord> {
     records
 }
 
-/// How many records an expression describes, asked of all of them.
+/// Counts the records that match an expression.
 pub(crate) fn count_of(query: &str) -> AggregateRequest {
     let query = weir_expr::parse(query).unwrap();
     let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };

@@ -1,5 +1,5 @@
-//! How a record came in, in eight bytes: its flags and severity, and which of its attributes are
-//! kept in a column of the record's own instead.
+//! The original form of a record in eight bytes: its flags and severity, and which of its
+//! attributes are kept in a column of the record's own instead.
 //!
 //! Invariant: an attribute is taken out only when it can be put back exactly.
 
@@ -9,33 +9,33 @@ use weir_model::{RecordFlags, Severity};
 
 pub use weir_expr::MESSAGE_PATHS;
 
-/// Attributes of a JSON body that are its time, as the decoders read them.
-/// Their places are stored: new ones only at the end.
+/// Attributes of a JSON body that hold its time, as the decoders read them. Their indexes are
+/// stored: add new ones only at the end.
 pub const TIME_PATHS: [&str; 5] = ["time", "timestamp", "@timestamp", "ts", "date"];
 
 /// How a time was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeStyle {
-    /// RFC 3339 in UTC, with this many digits behind the point; none and no point for 0.
+    /// RFC 3339 in UTC with this many fractional digits; no decimal point for 0.
     Rfc3339(u8),
     /// A whole number of units of this many nanoseconds since 1970.
     Units(i64),
 }
 
-/// Units of [`TimeStyle::Units`], by their number in a [`Form`] less [`UNITS_AT`].
+/// Units of [`TimeStyle::Units`], indexed by their number in a [`Form`] minus [`UNITS_AT`].
 const UNITS: [i64; 4] = [1_000_000_000, 1_000_000, 1_000, 1];
 const UNITS_AT: u8 = 16;
-/// Times that a text was not clamped to.
+/// Times that cannot be the result of clamping.
 const CERTAIN_TIMES: std::ops::Range<i64> = i64::MIN + 1_000_000_000..i64::MAX;
 /// `2026-11-21T19:12:31`.
 const WHOLE_LEN: usize = 19;
 
-/// Nothing in the text of a time is written as [`TimeStyle::write`] would not write it, if it is
-/// the text of that time at all: that can be told without writing it.
+/// Returns whether a text that is known to be a certain time is written exactly as
+/// [`TimeStyle::write`] would write it. This is cheaper than writing it.
 fn is_canonical(text: &[u8], digits: usize) -> bool {
     let point = if digits == 0 { None } else { Some(b'.') };
     text.get(10) == Some(&b'T')
-        // A leap second counts as the one after it.
+        // A leap second is read as the second after it.
         && text.get(WHOLE_LEN - 2..WHOLE_LEN).is_some_and(|second| second != b"60")
         && point.is_none_or(|point| text.get(WHOLE_LEN) == Some(&point))
         && text.len() == WHOLE_LEN + usize::from(point.is_some()) + digits + 1
@@ -43,12 +43,12 @@ fn is_canonical(text: &[u8], digits: usize) -> bool {
 }
 
 impl TimeStyle {
-    /// The style in which `value` is the time `time_ns`, if there is one.
+    /// Returns the style in which `value` is the time `time_ns`, if there is one.
     pub fn of(value: Scalar<'_>, time_ns: i64) -> Option<Self> {
         Self::of_next(value, time_ns, &mut TimeParser::default())
     }
 
-    /// The same, with a parser that has seen the times of the records before.
+    /// Like [`Self::of`], with a parser that has seen the times of the previous records.
     pub(super) fn of_next(value: Scalar<'_>, time_ns: i64, times: &mut TimeParser) -> Option<Self> {
         match value {
             Scalar::Text(text) => {
@@ -67,7 +67,8 @@ impl TimeStyle {
         }
     }
 
-    /// Appends the text of the time; `None` for numbers, and times that it cannot express.
+    /// Appends the text of the time. Returns `None` for numbers and for times that it cannot
+    /// express.
     fn write(self, time_ns: i64, out: &mut Vec<u8>) -> Option<()> {
         let Self::Rfc3339(digits @ 0..=9) = self else { return None };
         if time_ns % 10_i64.pow(9 - u32::from(digits)) != 0 {
@@ -81,7 +82,7 @@ impl TimeStyle {
         Some(())
     }
 
-    /// The value as it was written. Text is put into `buffer`.
+    /// Returns the value as it was written. Text is put into `buffer`.
     pub fn value(self, time_ns: i64, buffer: &mut Vec<u8>) -> Scalar<'_> {
         buffer.clear();
         match self {
@@ -111,8 +112,8 @@ impl TimeStyle {
     }
 }
 
-/// One byte each: flags, severity, then for message, trace, span and time the attribute that is
-/// kept there (its place in the list of names + 1, 0 = none), and how the time was written.
+/// One byte each: flags; severity; for message, trace, span and time the attribute that is kept
+/// there (its index in the list of names + 1, 0 = none); and how the time was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Form(pub u64);
 
@@ -124,7 +125,7 @@ const TIME: u32 = 40;
 const STYLE: u32 = 48;
 
 impl Form {
-    /// A record with nothing taken out.
+    /// Creates the form of a record whose attributes are all kept as attributes.
     pub fn new(flags: RecordFlags, severity: Severity) -> Self {
         Self(u64::from(flags.0) | u64::from(severity.0) << SEVERITY)
     }
@@ -137,56 +138,56 @@ impl Form {
         Self(self.0 & !(0xff << at) | u64::from(byte) << at)
     }
 
-    /// The record's flags.
+    /// Returns the record's flags.
     pub fn flags(self) -> RecordFlags {
         RecordFlags(self.byte(0))
     }
 
-    /// The severity that the source stated.
+    /// Returns the severity that the source stated.
     pub fn severity(self) -> Severity {
         Severity(self.byte(SEVERITY))
     }
 
-    /// The message is the attribute of that number in [`MESSAGE_PATHS`].
+    /// Sets the message to be the attribute with that index in [`MESSAGE_PATHS`].
     #[must_use]
     pub fn with_message(self, index: usize) -> Self {
         self.with(MESSAGE, index as u8 + 1)
     }
 
-    /// The trace is the attribute of that number among those of [`Reserved::TraceId`].
+    /// Sets the trace to be the attribute with that index among those of [`Reserved::TraceId`].
     #[must_use]
     pub fn with_trace(self, index: usize) -> Self {
         self.with(TRACE, index as u8 + 1)
     }
 
-    /// The span is the attribute of that number among those of [`Reserved::SpanId`].
+    /// Sets the span to be the attribute with that index among those of [`Reserved::SpanId`].
     #[must_use]
     pub fn with_span(self, index: usize) -> Self {
         self.with(SPAN, index as u8 + 1)
     }
 
-    /// The time is the attribute of that number in [`TIME_PATHS`], written so.
+    /// Sets the time to be the attribute with that index in [`TIME_PATHS`], and its style.
     #[must_use]
     pub fn with_time(self, index: usize, style: TimeStyle) -> Self {
         self.with(TIME, index as u8 + 1).with(STYLE, style.number())
     }
 
-    /// The attribute that is kept as the message.
+    /// Returns the attribute that is kept as the message.
     pub fn message_path(self) -> Option<&'static str> {
         named(&MESSAGE_PATHS, self.byte(MESSAGE))
     }
 
-    /// The attribute that is kept as the trace.
+    /// Returns the attribute that is kept as the trace.
     pub fn trace_path(self) -> Option<&'static str> {
         named(Reserved::TraceId.record_paths(), self.byte(TRACE))
     }
 
-    /// The attribute that is kept as the span.
+    /// Returns the attribute that is kept as the span.
     pub fn span_path(self) -> Option<&'static str> {
         named(Reserved::SpanId.record_paths(), self.byte(SPAN))
     }
 
-    /// The attribute that is kept as the time, and how it was written.
+    /// Returns the attribute that is kept as the time, and how it was written.
     pub fn time_path(self) -> Option<(&'static str, TimeStyle)> {
         let path = named(&TIME_PATHS, self.byte(TIME))?;
         Some((path, TimeStyle::from_number(self.byte(STYLE))?))

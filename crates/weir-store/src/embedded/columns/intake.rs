@@ -1,11 +1,11 @@
 //! Reads records out of batches and adds them to [`Rows`].
 //!
-//! What a record is, rules and the store must agree on, so this follows the same order: the
-//! resource before the record, attributes beside the body before those inside it, and of the
-//! names of a reserved key the first that is there ([`weir_expr::Reserved::record_paths`]).
+//! Rules and the store must agree on the content of a record, so this uses the same order: the
+//! resource before the record, attributes besides the body before those inside it, and of the names
+//! of a reserved key the first that exists ([`weir_expr::Reserved::record_paths`]).
 //!
-//! A body that is a JSON object is kept as its attributes, and one of them as the message.
-//! Everything else is kept as it stands, whatever was read from it.
+//! A body that is a JSON object is stored as its attributes, one of which is the message. Any other
+//! body is stored unchanged, whatever was parsed from it.
 
 use weir_codec::{
     ATTRIBUTES_MAX, Attributes, Renames, Scalar, Stated, TimeParser, escape_json_into,
@@ -20,18 +20,18 @@ use super::resources::{Finder, Known, Resources};
 use super::rows::{Full, NewRow, Rows, is_utf8};
 use crate::query::UnparsedRows;
 
-/// Reads records one after the other; its buffers are used for all of them.
+/// Reads records one after the other, reusing its buffers.
 #[derive(Debug, Default)]
 pub struct Intake {
     renames: Renames,
     unparsed: UnparsedRows,
     source: Vec<u8>,
     stream: u64,
-    /// Those of the present batch that were needed, and of the batches before.
+    /// Resources of the current batch, as needed, and of previous batches.
     resources: Resources,
-    /// Beside the body.
+    /// Attributes besides the body.
     own: Attributes,
-    /// Inside the body.
+    /// Attributes inside the body.
     inside: Attributes,
     message: Vec<u8>,
     service: Vec<u8>,
@@ -39,15 +39,15 @@ pub struct Intake {
     status: Vec<u8>,
     tags: Vec<u8>,
     times: TimeParser,
-    /// Path and hints of each attribute of the last record: the next one is often like it.
+    /// Path and hints of each attribute of the last record, because the next one is often like it.
     shape: Vec<(Vec<u8>, Hints)>,
-    /// Of the present record.
+    /// Those of the current record.
     places: Places,
-    /// Of records of earlier shapes, by the shape.
+    /// Those of earlier records, by shape.
     known: KnownPlaces,
 }
 
-/// Which fields of a record its attributes may say something about, a bit each.
+/// The fields of a record that its attributes may affect, one bit each.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Hints(u8);
 
@@ -63,7 +63,7 @@ impl Hints {
         self.0 & other.0 != 0
     }
 
-    /// Those of one path.
+    /// Returns the hints for one path.
     fn of_path(path: &[u8]) -> Self {
         let is_one_of = |names: &[&str]| names.iter().any(|name| name.as_bytes() == path);
         let hints = [
@@ -79,12 +79,12 @@ impl Hints {
     }
 }
 
-/// Where among the attributes of a record those are that may become columns of its own.
+/// The indexes of the attributes of a record that may become columns of its own.
 #[derive(Debug, Default, Clone, Copy)]
 struct Places {
     hints: Hints,
-    /// By place in [`MESSAGE_PATHS`] and [`TIME_PATHS`]: the number of the path's only value, if
-    /// that is inside the body.
+    /// By index in [`MESSAGE_PATHS`] and [`TIME_PATHS`]: the index of the path's only value, if it
+    /// is inside the body.
     message: [Option<u16>; MESSAGE_PATHS.len()],
     time: [Option<u16>; TIME_PATHS.len()],
     /// The first value of a message's path that has several: it is the message, and remains an
@@ -92,13 +92,13 @@ struct Places {
     first_message: Option<u16>,
 }
 
-/// Shapes of the attributes beside a body and inside it.
+/// Shapes of the attributes besides the body and inside it.
 type ShapePair = [Option<u64>; 2];
 
-/// Shapes whose places are remembered, by their last bits.
+/// Number of remembered shapes, indexed by their lowest bits.
 const SHAPES_KNOWN: usize = 64;
 
-/// What is where in records of known shapes.
+/// The places in records of known shapes.
 #[derive(Debug)]
 struct KnownPlaces(Vec<(ShapePair, Places)>);
 
@@ -109,14 +109,14 @@ impl Default for KnownPlaces {
 }
 
 impl KnownPlaces {
-    /// Those of a pair of shapes, with the pair that they are of.
+    /// Returns the slot for a pair of shapes, with the pair that it is currently used for.
     fn slot(&mut self, [own, inside]: ShapePair) -> &mut (ShapePair, Places) {
         let mixed = own.unwrap_or(0).wrapping_mul(31).wrapping_add(inside.unwrap_or(0));
         &mut self.0[mixed as usize % SHAPES_KNOWN]
     }
 }
 
-/// The numbers of the attributes that were taken out of a record.
+/// The indexes of the attributes that are kept in columns of the record's own.
 #[derive(Debug, Clone, Copy)]
 struct Taken([usize; 4]);
 
@@ -134,24 +134,25 @@ impl Taken {
 }
 
 impl Intake {
-    /// Reads JSON objects, and logfmt, which batches mark. Other formats are read by rules.
+    /// Creates an intake that parses JSON objects, and logfmt where a batch is marked as such.
+    /// Other formats are parsed by rules.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Keeps attributes by other names than those that they come with.
+    /// Stores attributes under other names than those that they come with.
     #[must_use]
     pub fn with_renames(mut self, renames: Renames) -> Self {
         self.renames = renames;
         self
     }
 
-    /// Records that were not what they look like, of all that were added.
+    /// Returns how many of the added records could not be parsed as what they look like.
     pub fn unparsed(&self) -> UnparsedRows {
         self.unparsed
     }
 
-    /// Begins with a batch of a source.
+    /// Starts a batch of a source.
     pub fn begin_batch(&mut self, source: &str, batch: &Batch) {
         self.source.clear();
         self.source.extend_from_slice(source.as_bytes());
@@ -159,7 +160,7 @@ impl Intake {
         self.resources.begin();
     }
 
-    /// Adds a record of the batch. When the rows are full nothing was added.
+    /// Adds a record of the batch. If the rows are full, nothing is added.
     pub fn push(
         &mut self,
         rows: &mut Rows,
@@ -213,8 +214,8 @@ impl Intake {
         result
     }
 
-    /// Parses the body. True when it is a JSON object of which nothing is missing, and what it
-    /// states if it was parsed.
+    /// Parses the body. Returns whether it is a complete JSON object, and the status that it states
+    /// if it was parsed.
     fn read_body(&mut self, view: &RecordView<'_>, body: &[u8]) -> (bool, Option<Stated>) {
         let is_logfmt = view.flags.contains(RecordFlags::LOGFMT);
         let is_object = body.trim_ascii_start().first() == Some(&b'{');
@@ -236,8 +237,8 @@ impl Intake {
         (is_whole, stated)
     }
 
-    /// Looks once what is where, so that nothing is looked for that is not there; not even that
-    /// for a record of a shape that is known.
+    /// Finds the places of attributes once, so that absent attributes are not searched for; for a
+    /// record of a known shape even that is skipped.
     fn find_places(&mut self) {
         let shapes = [&self.own, &self.inside].map(Attributes::shape);
         let is_known = |index: usize, all: &Attributes| all.is_empty() || shapes[index].is_some();
@@ -280,7 +281,7 @@ impl Intake {
         hints
     }
 
-    /// Adds the row of a record, whose message is the body unless it is an object.
+    /// Adds the row of a record, whose message is the body unless the body is an object.
     fn add(
         &self,
         rows: &mut Rows,
@@ -330,7 +331,7 @@ impl Intake {
             row.form = row.form.with_span(index);
             taken.0[Taken::SPAN] = self.number_of(path);
         }
-        // What is inside an object is UTF-8 if all of it is.
+        // The content of an object is UTF-8 if the whole object is.
         if is_object && self.own.is_empty() && is_utf8(body) {
             return rows.push_utf8(&row, &self.inside, |number| taken.has(number));
         }
@@ -342,18 +343,18 @@ impl Intake {
         rows.push(&row, all.map(|(_, attribute)| attribute).take(ATTRIBUTES_MAX))
     }
 
-    /// The number of the first attribute of a path.
+    /// Returns the index of the first attribute with a path.
     fn number_of(&self, path: &str) -> usize {
         let mut all = self.own.iter().chain(self.inside.iter());
         all.position(|(found, _)| found == path.as_bytes()).unwrap_or(usize::MAX)
     }
 
-    /// The attributes beside the body say something else about the path.
+    /// Returns whether the attributes besides the body have another value for the path.
     fn is_shadowed(&self, path: &[u8]) -> bool {
         !self.own.is_empty() && self.own.values(path).next().is_some()
     }
 
-    /// The number of the value of a path that has one value, inside the body.
+    /// Returns the index of the value of a path that has exactly one value, inside the body.
     fn only_inside(&self, path: &str) -> Option<u16> {
         let count = self.inside.values(path.as_bytes()).count();
         self.first_inside(path).filter(|_| count == 1)
@@ -367,7 +368,7 @@ impl Intake {
         u16::try_from(number).ok().filter(|_| !self.is_shadowed(path))
     }
 
-    /// The text of a trace or span that is the only value of its path.
+    /// Returns the text of a trace or span that is the only value of its path.
     fn find_id(&self, key: Reserved) -> Option<(usize, &'static str, &[u8])> {
         let hint = if key == Reserved::TraceId { Hints::TRACE } else { Hints::SPAN };
         if !self.places.hints.has(hint) {
@@ -387,8 +388,8 @@ impl Intake {
         None
     }
 
-    /// Finds the first value of a reserved key, as text, which no record overrides where the
-    /// resource says it.
+    /// Finds the first value of a reserved key, as text. A value in the resource takes precedence
+    /// over the record.
     fn find_text(&mut self, key: Reserved, resource: &Known) -> Found {
         let (buffer, hint, of_resource) = match key {
             Reserved::Service => (&mut self.service, Hints::SERVICE, &resource.service),
@@ -410,7 +411,7 @@ impl Intake {
         if found.is_found() { Found::InRecord } else { Found::Nowhere }
     }
 
-    /// Finds the status: what the source or the body states, else what an attribute says.
+    /// Finds the status: what the source or the body states, otherwise that of an attribute.
     fn find_status(&mut self, view: &RecordView<'_>, stated: Option<Status>) -> bool {
         self.status.clear();
         if let Some(status) = Status::from_severity(view.severity).or(stated) {
@@ -438,14 +439,14 @@ impl Intake {
         false
     }
 
-    /// Finds the status at the head of a text, where nothing else tells it.
+    /// Finds the status at the start of a text, if nothing else states it.
     fn find_status_in_text(&mut self, body: &[u8]) -> bool {
         let status = Status::from_severity(severity_of_text(body));
         self.status.extend_from_slice(status.map_or("", Status::name).as_bytes());
         status.is_some()
     }
 
-    /// Writes down the tags that the record states: a list under `tags`, a text under `ddtags`.
+    /// Collects the tags that the record states: a list under `tags`, a text under `ddtags`.
     fn find_tags(&mut self) -> bool {
         self.tags.clear();
         if !self.places.hints.has(Hints::TAGS) {
@@ -470,7 +471,8 @@ impl Intake {
     }
 }
 
-/// Adds a tag to a list, unless it has it: a rule may have read what is in the body too.
+/// Adds a tag to a list, unless it is there already: a rule may have parsed what is in the body
+/// too.
 fn add_tag(tag: &[u8], tags: &mut Vec<u8>) {
     let start = tags.len();
     tags.push(if start == 0 { b'[' } else { b',' });
@@ -478,7 +480,7 @@ fn add_tag(tag: &[u8], tags: &mut Vec<u8>) {
     escape_json_into(tag, tags);
     tags.push(b'"');
     let (list, added) = tags.split_at(start);
-    // Behind what stands between two tags.
+    // The start of the next tag, after the separator.
     let is_known = list
         .windows(added.len())
         .any(|known| known[1..] == added[1..] && matches!(known[0], b'[' | b','));
@@ -487,7 +489,7 @@ fn add_tag(tag: &[u8], tags: &mut Vec<u8>) {
     }
 }
 
-/// The body without escapes, in `buffer` where it had some.
+/// Returns the body without escapes, in `buffer` if it had some.
 fn plain_body<'a>(view: &RecordView<'a>, buffer: &'a mut Vec<u8>) -> &'a [u8] {
     if !view.flags.contains(RecordFlags::JSON_ESCAPED) || !view.body.contains(&b'\\') {
         return view.body;

@@ -1,10 +1,10 @@
-//! Records as columns in memory: what the head of the store is made of, and what a segment is
-//! written from.
+//! Records as columns in memory: the content of the store's head, and the input from which segments
+//! are written.
 //!
 //! [`Intake`] reads one record after another out of batches and adds it to [`Rows`]. Invariants:
-//! what was added comes back from [`Rows::record`] as it was; text is UTF-8 in every column, and
-//! a row that came with other bytes keeps them beside ([`Original`]); nothing is allocated per
-//! row once the buffers have grown.
+//! [`Rows::record`] returns a record as it was added; text is UTF-8 in every column, and a row that
+//! came with other bytes also keeps those bytes ([`Original`]); nothing is allocated per row once
+//! the buffers have grown.
 
 mod form;
 mod intake;

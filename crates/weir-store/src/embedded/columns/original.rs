@@ -1,15 +1,15 @@
-//! The bytes of a record that came with some that are not UTF-8.
+//! The original bytes of a record that is not entirely UTF-8.
 //!
-//! Columns hold text that every engine reads, so broken bytes are replaced there, as
-//! `String::from_utf8_lossy` does. What they were is kept beside, for the whole record.
+//! Columns hold text that every engine can read, so invalid bytes are replaced there, as
+//! `String::from_utf8_lossy` does. The original bytes are kept separately, for the whole record.
 //!
-//! Encoding, numbers little-endian: length of the message (4), message, then for each attribute
-//! length of the path (4), path, kind (1), value: nothing for null (0), one byte for a truth
-//! value (1), eight for a whole number (2) or another (3), length (4) and bytes for text (4).
+//! Encoding, numbers little-endian: length of the message (4), message, then for each attribute:
+//! length of the path (4), path, kind (1), value: nothing for null (0), one byte for a boolean (1),
+//! eight bytes for an integer (2) or a float (3), length (4) and bytes for text (4).
 
 use weir_codec::Scalar;
 
-/// A record as it came in: its message and its attributes in their order.
+/// A record as it was received: its message and its attributes in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Original {
     bytes: Vec<u8>,
@@ -44,22 +44,22 @@ impl Original {
         }
     }
 
-    /// Takes what was encoded.
+    /// Wraps an encoded record.
     pub(crate) fn new(bytes: Vec<u8>) -> Self {
         Self { bytes }
     }
 
-    /// The encoding.
+    /// Returns the encoding.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn message(&self) -> &[u8] {
         take_text(&self.bytes).map_or(&[], |(message, _)| message)
     }
 
-    /// The attributes.
+    /// Returns the attributes.
     pub fn attributes(&self) -> impl Iterator<Item = (&[u8], Scalar<'_>)> {
         let mut rest = take_text(&self.bytes).map_or(&[][..], |(_, rest)| rest);
         std::iter::from_fn(move || {

@@ -7,11 +7,11 @@ use weir_codec::Scalar;
 
 use super::texts::{Texts, taken_bytes};
 
-/// Whole numbers up to here are exact as floats, and so are floats as whole numbers.
+/// Integers up to this magnitude are exact as floats, and floats up to it as integers.
 pub(crate) const EXACT_INT_MAX: i64 = 1 << 53;
 
-/// A value as the store keeps it: a number is a number, however it was written. `1.0` is the whole
-/// number 1, `-0` is 0, and what is no finite number is nothing.
+/// Returns the value in the form in which the store keeps it. Numbers are normalized: `1.0` becomes
+/// the integer 1, `-0` becomes 0, and a number that is not finite becomes null.
 #[inline]
 pub fn canonical(value: Scalar<'_>) -> Scalar<'_> {
     let Scalar::Float(number) = value else { return value };
@@ -25,7 +25,7 @@ pub fn canonical(value: Scalar<'_>) -> Scalar<'_> {
     }
 }
 
-/// A value of any type; texts are numbers of a [`Texts`].
+/// A value of any type; texts are indexes into a [`Texts`].
 #[derive(Debug, Clone, Copy)]
 enum Cell {
     Null,
@@ -41,7 +41,7 @@ enum Values {
     Int(Vec<i64>),
     Float(Vec<f64>),
     Text(Texts),
-    /// Two types at least, or nulls.
+    /// At least two types, or nulls.
     Any(Vec<Cell>, Texts),
 }
 
@@ -80,7 +80,7 @@ impl Values {
         }
     }
 
-    /// Makes room for values of every type.
+    /// Switches to the representation that takes values of every type.
     fn widen(&mut self) {
         let (cells, texts) = match std::mem::replace(self, Self::Bool(Vec::new())) {
             Self::Bool(values) => (values.into_iter().map(Cell::Bool).collect(), Texts::default()),
@@ -122,8 +122,7 @@ impl Values {
     }
 }
 
-/// The values of one path, with the row of each. A row with several values has them next to each
-/// other.
+/// The values of one path, with the row of each. Several values of one row are adjacent.
 #[derive(Debug, Clone)]
 pub struct PathColumn {
     path: String,
@@ -133,13 +132,13 @@ pub struct PathColumn {
 }
 
 impl PathColumn {
-    /// A path whose first value will be like this one.
+    /// Creates a column for a path; `first` determines the initial type.
     pub(super) fn new(path: &str, first: Scalar<'_>) -> Self {
         let values = Values::of(canonical(first));
         Self { path: path.to_owned(), rows: Vec::new(), values, value_bytes: 0 }
     }
 
-    /// Adds a value of a row that is not before the last one.
+    /// Adds a value to a row, which must not be before the last one.
     #[inline]
     pub(super) fn push(&mut self, row: u32, value: Scalar<'_>) {
         self.value_bytes += match value {
@@ -150,44 +149,44 @@ impl PathColumn {
         self.values.push(canonical(value));
     }
 
-    /// The path.
+    /// Returns the path.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The row of each value, in order.
+    /// Returns the row of each value, in order.
     pub fn rows(&self) -> &[u32] {
         &self.rows
     }
 
-    /// The value with that number (not: of that row), in its canonical form.
+    /// Returns the value with that index (not of that row), in its canonical form.
     #[inline]
     pub fn value(&self, index: usize) -> Scalar<'_> {
         self.values.get(index)
     }
 
-    /// The values, if all are whole numbers.
+    /// Returns the values, if all are integers.
     pub(crate) fn ints(&self) -> Option<&[i64]> {
         if let Values::Int(values) = &self.values { Some(values) } else { None }
     }
 
-    /// All values are texts.
+    /// Returns whether all values are texts.
     pub(crate) fn has_only_texts(&self) -> bool {
         matches!(self.values, Values::Text(_))
     }
 
-    /// All values are of one type, and none is null.
+    /// Returns whether all values are of one type and none is null.
     pub(crate) fn has_one_type(&self) -> bool {
         !matches!(self.values, Values::Any(..))
     }
 
-    /// Bytes of all values: which paths get a column of their own.
+    /// Returns the total bytes of the values, which decide which paths get a column of their own.
     pub fn value_bytes(&self) -> usize {
         self.value_bytes
     }
 
-    /// Calls `each` with the values of some rows, which are in order: the place of the row among
-    /// them, and a value.
+    /// Calls `each` for the values of some rows, which must be in order, with the index of the row
+    /// in `rows` and the value.
     pub(super) fn each_of_rows<'a>(
         &'a self,
         rows: &[usize],
@@ -209,13 +208,13 @@ impl PathColumn {
         }
     }
 
-    /// The numbers of the values of some rows.
+    /// Returns the indexes of the values of some rows.
     pub(crate) fn values_of_rows(&self, rows: Range<u32>) -> Range<usize> {
         let before = |row: u32| self.rows.partition_point(|found| *found < row);
         before(rows.start)..before(rows.end)
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the memory used, in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.path.capacity()
@@ -224,7 +223,7 @@ impl PathColumn {
     }
 }
 
-/// How many of the first items, which are in order, are before what is looked for: found soon when
+/// Returns how many of the leading items, which are sorted, come before the item sought. Fast when
 /// they are few.
 fn ahead<T>(items: &[T], is_before: impl Fn(&T) -> bool) -> usize {
     let (mut from, mut step) = (0, 1);

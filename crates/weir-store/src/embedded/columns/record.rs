@@ -1,4 +1,4 @@
-//! A record that was read back: owned, for whoever shows it.
+//! A record that was read back from the store, owned.
 
 use weir_codec::Scalar;
 use weir_expr::Value;
@@ -9,13 +9,13 @@ use super::{Form, Original};
 /// A value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttributeValue {
-    /// There, and nothing.
+    /// Present, with the value null.
     Null,
     /// True or false.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Any other number.
+    /// A float.
     Float(f64),
     /// Text.
     Text(String),
@@ -34,7 +34,7 @@ impl From<Scalar<'_>> for AttributeValue {
 }
 
 impl From<Value<'_>> for AttributeValue {
-    /// Objects have no value of their own: their attributes do.
+    /// Objects have no value of their own, only their attributes have.
     fn from(value: Value<'_>) -> Self {
         match value {
             Value::Null | Value::Object => Self::Null,
@@ -46,7 +46,7 @@ impl From<Value<'_>> for AttributeValue {
     }
 }
 
-/// The value as expressions have it.
+/// Returns the value as expressions use it.
 pub(crate) fn value_of(scalar: Scalar<'_>) -> Value<'_> {
     match scalar {
         Scalar::Null => Value::Null,
@@ -58,7 +58,7 @@ pub(crate) fn value_of(scalar: Scalar<'_>) -> Value<'_> {
 }
 
 impl AttributeValue {
-    /// The value, borrowed.
+    /// Returns the value, borrowed.
     pub fn as_scalar(&self) -> Scalar<'_> {
         match self {
             Self::Null => Scalar::Null,
@@ -70,28 +70,28 @@ impl AttributeValue {
     }
 }
 
-/// A record as the store has it.
+/// A record as it is stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredRecord {
-    /// When it happened, nanoseconds since 1970.
+    /// Time of the event, nanoseconds since 1970.
     pub time_ns: i64,
-    /// Number in the order in which the store took records in.
+    /// Sequence number in the order in which the store took records in.
     pub sequence: u64,
-    /// The stream that it is of.
+    /// The stream that it belongs to.
     pub stream: StreamId,
-    /// Its position in the stream: the place after it.
+    /// Its position in the stream: the position after the record.
     pub position: Position,
-    /// How it came in.
+    /// The original form of the record.
     pub form: Form,
-    /// The service that wrote it.
+    /// The service that wrote the record.
     pub service: Option<String>,
-    /// The host that it was written on.
+    /// The host on which it was written.
     pub host: Option<String>,
-    /// The source that took it in.
+    /// The source that received it.
     pub source: Option<String>,
-    /// How bad it is, by the canonical name if it has one.
+    /// Its status, as the canonical name if it has one.
     pub status: Option<String>,
-    /// Its tags, as a JSON list of texts.
+    /// Its tags, as a JSON array of strings.
     pub tags: Option<String>,
     /// The resource of its batch, as a JSON object.
     pub resource: Option<String>,
@@ -101,15 +101,16 @@ pub struct StoredRecord {
     pub trace_id: Option<String>,
     /// The span that it belongs to.
     pub span_id: Option<String>,
-    /// Paths in order with their values in order, without those that [`Form`] says are kept
-    /// above.
+    /// Paths in order with their values in order, without those that are kept in the fields above
+    /// according to [`Form`].
     pub attributes: Vec<(String, Vec<AttributeValue>)>,
-    /// What it was, when it came with bytes that are not UTF-8.
+    /// The original bytes, if the record came with bytes that are not UTF-8.
     pub original: Option<Original>,
 }
 
 impl StoredRecord {
-    /// All attributes that the record came with, those that are kept in fields of their own too.
+    /// Returns all attributes that the record came with, including those kept in fields of their
+    /// own.
     pub fn all_attributes(&self) -> Vec<(String, Vec<AttributeValue>)> {
         let mut all = self.attributes.clone();
         let mut buffer = Vec::new();
@@ -131,7 +132,7 @@ impl StoredRecord {
     }
 }
 
-/// Adds a value to its path: values of one path are together, paths in order.
+/// Adds a value to its path. Values of one path are kept together, and paths in order.
 pub(crate) fn add_attribute(
     attributes: &mut Vec<(String, Vec<AttributeValue>)>,
     path: &str,

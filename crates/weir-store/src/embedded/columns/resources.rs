@@ -1,7 +1,7 @@
-//! What the resources of records say, read once for each.
+//! Attributes of the resources of records, parsed once for each resource.
 //!
-//! Invariants: what was read is kept for later batches, so many of them from the same producers
-//! cost little; how much is kept is bounded.
+//! Invariants: parsed resources are cached for later batches, so many batches from the same
+//! producers cost little; the size of the cache is bounded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use weir_model::{Batch, RecordView};
 
 use super::record::value_of;
 
-/// Resources that are kept: those of a full frame, several times. A kept one is at most as long as
-/// a resource may be, and most are a few hundred bytes.
+/// Maximum number of cached resources: several times those of a full frame. A cached one is at most
+/// as long as a resource may be, and most are a few hundred bytes.
 const RESOURCES_MAX: usize = 2048;
 
-/// What a resource says.
+/// What is known about a resource.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// As it stands in the frame; `None` when it says nothing.
+    /// As encoded in the frame; `None` when it is empty.
     pub(super) json: Option<Box<[u8]>>,
-    /// What it says the service and the host are, which no record overrides.
+    /// Its service and host, which no record overrides.
     pub(super) service: Option<Box<[u8]>>,
     pub(super) host: Option<Box<[u8]>>,
 }
 
-/// The resources of a batch, and what was read of those before.
+/// The resources of a batch, and the cache of those parsed before.
 #[derive(Debug, Default)]
 pub(super) struct Resources {
-    /// By their number in the present batch, once they are needed.
+    /// By their number in the current batch, filled on demand.
     of_batch: Vec<Option<Arc<Known>>>,
     /// By their text.
     known: HashMap<Box<[u8]>, Arc<Known>>,
@@ -37,12 +37,12 @@ pub(super) struct Resources {
 }
 
 impl Resources {
-    /// Numbers mean those of another batch from now on.
+    /// Starts a new batch: resource numbers now refer to that batch.
     pub(super) fn begin(&mut self) {
         self.of_batch.clear();
     }
 
-    /// What the resource of a record of the present batch says.
+    /// Returns what is known about the resource of a record of the current batch.
     pub(super) fn of(&mut self, batch: &Batch, view: &RecordView<'_>) -> Arc<Known> {
         let number = usize::from(view.resource());
         if let Some(Some(known)) = self.of_batch.get(number) {
@@ -70,7 +70,7 @@ impl Resources {
 
     fn read(&mut self, encoded: &[u8]) -> Known {
         self.attributes.clear();
-        // What is no object is an empty resource, as everywhere.
+        // A resource that is not an object is treated as empty, as everywhere.
         let _ = self.attributes.read_json(encoded);
         let text_of = |key: Reserved| {
             let mut buffer = Vec::new();

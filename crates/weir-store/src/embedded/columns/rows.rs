@@ -1,4 +1,4 @@
-//! Rows in columns, in the order in which they came.
+//! Rows in columns, in order of arrival.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,40 +12,40 @@ use super::{Form, Original, PathColumn, StoredRecord, Texts, canonical};
 use crate::embedded::hash::Interner;
 use crate::limits::{ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX};
 
-/// Paths that get a column while rows are gathered. What has more is written by machines; its
-/// rarer paths are gathered together.
+/// Maximum number of paths that get a column of their own while rows are gathered. More paths than
+/// that are machine-generated; the rarer ones share one column.
 const PATHS_MAX: usize = 16_384;
 
-/// There is no value in a [`CodeColumn`].
+/// Marks a row without a value in a [`CodeColumn`].
 const NONE: u32 = u32::MAX;
 
-/// The rows cannot take one more: write them out and begin anew.
+/// No more rows fit: write the rows out and start again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the rows are as many as a row group may have")]
+#[error("the row group is full")]
 pub struct Full;
 
-/// One record to add, without its attributes.
+/// A record to add, without its attributes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NewRow<'a> {
-    /// When it happened, nanoseconds since 1970.
+    /// Time of the event, nanoseconds since 1970.
     pub time_ns: i64,
-    /// Number in the order in which the store takes records in.
+    /// Sequence number in the order in which the store takes records in.
     pub sequence: u64,
     /// The stream.
     pub stream: u64,
-    /// The place in the stream after the record.
+    /// The position in the stream after the record.
     pub position: Position,
-    /// How it came in.
+    /// The original form of the record.
     pub form: Form,
     /// The service that wrote it.
     pub service: Option<&'a [u8]>,
-    /// The host that it was written on.
+    /// The host on which it was written.
     pub host: Option<&'a [u8]>,
-    /// The source that took it in.
+    /// The source that received it.
     pub source: Option<&'a [u8]>,
-    /// How bad it is.
+    /// Its status.
     pub status: Option<&'a [u8]>,
-    /// A JSON list of its tags.
+    /// Its tags, as a JSON array.
     pub tags: Option<&'a [u8]>,
     /// The resource of its batch, encoded.
     pub resource: Option<&'a [u8]>,
@@ -57,7 +57,7 @@ pub struct NewRow<'a> {
     pub span_id: Option<&'a [u8]>,
 }
 
-/// A column of few distinct texts.
+/// A column with few distinct texts.
 #[derive(Debug, Clone, Default)]
 pub struct CodeColumn {
     codes: Vec<u32>,
@@ -77,17 +77,17 @@ impl CodeColumn {
         self.codes.push(code);
     }
 
-    /// The distinct texts; a code is a place among them.
+    /// Returns the distinct texts; a code is an index into them.
     pub fn texts(&self) -> &Texts {
         self.interner.texts()
     }
 
-    /// The code of a row.
+    /// Returns the code of a row.
     pub fn code(&self, row: usize) -> Option<u32> {
         self.codes.get(row).copied().filter(|code| *code != NONE)
     }
 
-    /// The text of a row.
+    /// Returns the text of a row.
     pub fn text(&self, row: usize) -> Option<&[u8]> {
         self.code(row).map(|code| self.texts().get(code as usize))
     }
@@ -101,7 +101,7 @@ impl CodeColumn {
     }
 }
 
-/// Values of paths beyond the first [`PATHS_MAX`], row by row.
+/// Values of the paths beyond the first [`PATHS_MAX`], row by row.
 #[derive(Debug, Clone, Default)]
 pub struct Spilled {
     paths: Texts,
@@ -114,12 +114,12 @@ impl Spilled {
         self.values.get_or_insert_with(|| PathColumn::new("", value)).push(row, value);
     }
 
-    /// There is none.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
-    /// Row, path and value of those of some rows.
+    /// Returns row, path and value of each value in some rows.
     pub(crate) fn of_rows(
         &self,
         rows: Range<u32>,
@@ -131,7 +131,7 @@ impl Spilled {
         })
     }
 
-    /// Row, path and value of each.
+    /// Returns row, path and value of each value.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &str, Scalar<'_>)> {
         let values = self.values.iter().flat_map(|values| {
             values.rows().iter().enumerate().map(|(index, row)| (*row, values.value(index)))
@@ -167,21 +167,21 @@ pub struct Rows {
     /// Rows that came with bytes that are not UTF-8, in order.
     pub(crate) originals: Vec<(u32, Original)>,
     names: Interner,
-    /// The column of each attribute of the last row: the next row is often like it.
+    /// The column of each attribute of the last row, because the next row is often like it.
     last_shape: Vec<u32>,
     text_bytes: usize,
     attribute_bytes: usize,
 }
 
-/// What a value adds to the bytes of a row group.
+/// Returns the number of bytes that a value adds to a row group.
 fn attribute_bytes(value: Scalar<'_>) -> usize {
     if let Scalar::Text(text) = value { 8 + text.len() } else { 12 }
 }
 
-/// Texts of some of the rows.
+/// A text column that only some of the rows have a value in.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SparseTexts {
-    /// By row: the text's number, or [`NONE`].
+    /// By row: the index of its text, or [`NONE`].
     numbers: Vec<u32>,
     texts: Texts,
 }
@@ -213,7 +213,7 @@ impl SparseTexts {
     }
 }
 
-/// The text, with U+FFFD for what is not UTF-8.
+/// Returns the text with U+FFFD for everything that is not UTF-8.
 pub(crate) fn utf8(text: &[u8]) -> Cow<'_, [u8]> {
     if is_utf8(text) {
         return text.into();
@@ -221,8 +221,8 @@ pub(crate) fn utf8(text: &[u8]) -> Cow<'_, [u8]> {
     String::from_utf8_lossy(text).into_owned().into_bytes().into()
 }
 
-/// The same of a path, which gets no longer than a path may be: else it would be left out when it
-/// is read back.
+/// Like [`utf8`] for a path, which never gets longer than a path may be: otherwise it would be left
+/// out when it is read back.
 fn utf8_path(path: &[u8]) -> Cow<'_, [u8]> {
     match utf8(path) {
         Cow::Owned(mut text) if text.len() > PATH_BYTES_MAX => {
@@ -233,17 +233,17 @@ fn utf8_path(path: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// A text that is known to be UTF-8.
+/// Returns a text that is known to be UTF-8.
 pub(crate) fn as_str(text: &[u8]) -> &str {
     std::str::from_utf8(text).unwrap_or_default()
 }
 
-/// Most texts are short and ASCII, which is told sooner.
+/// Checks for ASCII first, because most texts are short and ASCII and that check is faster.
 pub(super) fn is_utf8(text: &[u8]) -> bool {
     is_ascii(text) || simdutf8::basic::from_utf8(text).is_ok()
 }
 
-/// The same as that of slices, without a byte at a time at the end of a long text.
+/// Like `is_ascii` of slices, but without going byte by byte at the end of a long text.
 fn is_ascii(text: &[u8]) -> bool {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let Some(last) = text.last_chunk() else { return text.iter().all(u8::is_ascii) };
@@ -252,29 +252,29 @@ fn is_ascii(text: &[u8]) -> bool {
 }
 
 impl Rows {
-    /// None.
+    /// Creates empty rows.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.time_ns.len()
     }
 
-    /// There is none.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.time_ns.is_empty()
     }
 
-    /// No more can be added.
+    /// Returns whether no more rows can be added.
     pub fn is_full(&self) -> bool {
         self.len() >= ROW_GROUP_ROWS_MAX
             || self.text_bytes + self.attribute_bytes >= ROW_GROUP_BYTES_MAX
     }
 
-    /// Adds a row with at most [`weir_codec::ATTRIBUTES_MAX`] attributes, no path of them empty.
-    /// Of each path the values come in their order.
+    /// Adds a row with at most [`weir_codec::ATTRIBUTES_MAX`] attributes, none with an empty path.
+    /// The values of each path must be in order.
     pub fn push<'a>(
         &mut self,
         row: &NewRow<'_>,
@@ -298,8 +298,8 @@ impl Rows {
         Ok(())
     }
 
-    /// Adds a row with these attributes but those whose number is taken. All of them and the
-    /// message are known to be UTF-8.
+    /// Adds a row with these attributes, except those whose number is in `taken`. All attributes
+    /// and the message are known to be UTF-8.
     pub(super) fn push_utf8(
         &mut self,
         row: &NewRow<'_>,
@@ -349,7 +349,7 @@ impl Rows {
         self.push_again(&row, attributes, record.original.clone())
     }
 
-    /// Adds a row that was read back, with what it was when it came with bytes that are not UTF-8.
+    /// Adds a row that was read back, with its original bytes if they were not UTF-8.
     pub(crate) fn push_again<'a>(
         &mut self,
         row: &NewRow<'_>,
@@ -383,7 +383,7 @@ impl Rows {
             + self.span_id.push(row.span_id, is_utf8);
     }
 
-    /// True when path and value are UTF-8, and so kept as they are.
+    /// Adds an attribute. Returns true when path and value are UTF-8 and so kept unchanged.
     fn push_attribute(&mut self, row: u32, place: usize, path: &[u8], value: Scalar<'_>) -> bool {
         self.attribute_bytes += attribute_bytes(value);
         let Scalar::Text(text) = value else {
@@ -398,7 +398,7 @@ impl Rows {
         }
     }
 
-    /// True when the path is UTF-8.
+    /// Adds a value. Returns true when the path is UTF-8.
     #[inline]
     fn push_value(&mut self, row: u32, place: usize, path: &[u8], value: Scalar<'_>) -> bool {
         if let Some(column) = self.last_shape.get(place)
@@ -426,7 +426,7 @@ impl Rows {
         is_utf8
     }
 
-    /// A value of a path when there are as many columns as there may be.
+    /// Adds a value of a path that has no column because the maximum number of columns is reached.
     #[cold]
     fn spill(&mut self, row: u32, path: &[u8], value: Scalar<'_>) {
         let known = self.names.number(path).and_then(|column| self.paths.get_mut(column as usize));
@@ -436,17 +436,17 @@ impl Rows {
         }
     }
 
-    /// Paths and their values.
+    /// Returns the paths with their values.
     pub fn paths(&self) -> &[PathColumn] {
         &self.paths
     }
 
-    /// Values of paths that have no column.
+    /// Returns the values of the paths that have no column.
     pub fn spilled(&self) -> &Spilled {
         &self.spilled
     }
 
-    /// Bytes of memory that the rows take, about.
+    /// Returns the approximate memory used by the rows, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let paths: usize = self.paths.iter().map(PathColumn::memory_bytes).sum();
         let codes =
@@ -463,8 +463,9 @@ impl Rows {
             + self.names.memory_bytes()
     }
 
-    /// No row, in the memory of these for what every row has. A vector that grows is copied, and
-    /// the system takes longer to give a page of memory than it takes to fill it.
+    /// Returns empty rows that reuse the memory of the columns that every row has. A vector that
+    /// grows is copied, and the system takes longer to provide a page of memory than it takes to
+    /// fill one.
     pub(crate) fn emptied(self) -> Self {
         Self {
             time_ns: emptied(self.time_ns),
@@ -486,13 +487,13 @@ impl Rows {
         }
     }
 
-    /// Row `row` as a record; `None` when there is none.
+    /// Returns row `row` as a record; `None` when there is no such row.
     pub fn record(&self, row: usize) -> Option<StoredRecord> {
         self.records(&[row]).pop()
     }
 
-    /// Some rows as records, in order; rows that there are not are left out. Each column is gone
-    /// through once for all of them: there may be many columns with few values each.
+    /// Returns some rows as records, in order; rows that do not exist are left out. Each column is
+    /// scanned once for all of them, because there may be many columns with few values each.
     pub fn records(&self, rows: &[usize]) -> Vec<StoredRecord> {
         let end = rows.partition_point(|row| *row < self.len());
         let rows = &rows[..end];
@@ -512,7 +513,7 @@ impl Rows {
         records
     }
 
-    /// A row that there is.
+    /// Returns an existing row without its attributes.
     fn without_attributes(&self, row: usize) -> StoredRecord {
         let text = |text: Option<&[u8]>| text.map(|text| as_str(text).to_owned());
         let number = row as u32;

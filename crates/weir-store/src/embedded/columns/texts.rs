@@ -1,16 +1,16 @@
 //! Many texts in one buffer.
 
-/// What the system gives memory in.
+/// Page size in which the system provides memory.
 const SYSTEM_PAGE_BYTES: usize = 4096;
 
-/// Bytes of memory that a vector takes: room that nothing was ever written to takes none, as the
-/// system gives memory when it is written to.
+/// Returns the memory used by a vector, in bytes. Capacity that was never written to does not
+/// count, because the system provides memory on the first write.
 pub(super) fn taken_bytes<T>(values: &Vec<T>) -> usize {
     let written = (values.len() * size_of::<T>()).next_multiple_of(SYSTEM_PAGE_BYTES);
     written.min(values.capacity() * size_of::<T>())
 }
 
-/// No value, in the memory of these, unless they used little of it.
+/// Returns an empty vector that reuses the memory, unless little of it was used.
 pub(super) fn emptied<T>(mut values: Vec<T>) -> Vec<T> {
     if values.len() < values.capacity() / 2 {
         values.shrink_to_fit();
@@ -19,9 +19,9 @@ pub(super) fn emptied<T>(mut values: Vec<T>) -> Vec<T> {
     values
 }
 
-/// Texts one after the other in one buffer, found by where each ends.
+/// Texts one after the other in one buffer, indexed by their end offsets.
 ///
-/// Invariant: at most `u32::MAX` bytes in all; whoever pushes bounds them by
+/// Invariant: at most `u32::MAX` bytes in total; callers that push bound them by
 /// [`crate::limits::ROW_GROUP_BYTES_MAX`].
 #[derive(Debug, Default, Clone)]
 pub struct Texts {
@@ -30,24 +30,24 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Adds one.
+    /// Adds a text.
     #[inline]
     pub fn push(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);
         self.ends.push(self.bytes.len() as u32);
     }
 
-    /// How many there are.
+    /// Returns the number of texts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// There is none.
+    /// Returns whether there are no texts.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Text `index`; empty when there is none.
+    /// Returns text `index`; empty when there is none.
     #[inline]
     pub fn get(&self, index: usize) -> &[u8] {
         let end = self.ends.get(index).copied().unwrap_or(0) as usize;
@@ -55,13 +55,13 @@ impl Texts {
         self.bytes.get(start.copied().unwrap_or(0) as usize..end).unwrap_or_default()
     }
 
-    /// All of them in order.
+    /// Returns all texts in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Those of the texts that `codes`, places among them, refer to, in the order of their first
-    /// use; and the codes as places among those.
+    /// Returns the texts that `codes` (indexes into these texts) refer to, in the order of first
+    /// use, and the codes as indexes into those.
     pub(crate) fn in_order_of_use(&self, codes: &[u32]) -> (Self, Vec<u32>) {
         const UNSEEN: u32 = u32::MAX;
         let mut used = Self::default();
@@ -78,24 +78,24 @@ impl Texts {
         (used, codes)
     }
 
-    /// Bytes of all texts together.
+    /// Returns the total length of all texts in bytes.
     pub fn byte_count(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the memory used, in bytes.
     pub fn memory_bytes(&self) -> usize {
         taken_bytes(&self.bytes) + taken_bytes(&self.ends)
     }
 
-    /// None, in the memory of these.
+    /// Returns an empty collection that reuses the memory.
     pub(super) fn emptied(self) -> Self {
         Self { ends: emptied(self.ends), bytes: emptied(self.bytes) }
     }
 }
 
 impl Texts {
-    /// The texts as those of a page.
+    /// Returns the texts as those of a page.
     pub(crate) fn as_page(&self) -> crate::embedded::segment::PageTexts<'_> {
         crate::embedded::segment::PageTexts { ends: &self.ends, bytes: &self.bytes }
     }
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(taken_bytes(&numbers), SYSTEM_PAGE_BYTES);
         numbers.resize(1 << 20, 1);
         assert_eq!(taken_bytes(&numbers), 8 << 20);
-        assert_eq!(taken_bytes(&vec![1_u8; 3]), 3, "of a small vector all");
+        assert_eq!(taken_bytes(&vec![1_u8; 3]), 3, "a small vector counts in full");
     }
 
     #[test]
@@ -125,6 +125,6 @@ mod tests {
         assert_eq!((texts.len(), texts.byte_count(), texts.bytes.capacity()), (0, 0, room));
         texts.push(b"another");
         assert_eq!(texts.get(0), b"another");
-        assert!(texts.emptied().bytes.capacity() < room, "most of it was not used");
+        assert!(texts.emptied().bytes.capacity() < room, "most of the memory was not used");
     }
 }

@@ -1,6 +1,6 @@
-//! Records of the manifest as bytes.
+//! Encoding of manifest records.
 //!
-//! Invariant: what is read back is what was written, and other bytes never panic.
+//! Invariant: decoding returns what was encoded, and never panics on other bytes.
 
 use weir_host::record_file;
 use weir_model::{Position, StreamId};
@@ -8,18 +8,18 @@ use weir_model::{Position, StreamId};
 use super::{Change, Counters, DeletionEntry, Retired, SegmentEntry};
 use crate::query::TimeRange;
 
-/// Numbers of a deletion, before its query.
+/// Number of numeric fields of a deletion, before its query.
 const DELETION_FIELDS: usize = 7;
-/// In place of the time at which a deletion was done.
+/// Stands for the completion time of a deletion that is not done.
 const NOT_DONE: i64 = i64::MIN;
 
 /// Kinds of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum RecordKind {
-    /// Replaces what came before it.
+    /// Replaces everything before it.
     Snapshot = 1,
-    /// Adds to it.
+    /// Adds to what is before it.
     Change = 2,
 }
 
@@ -37,7 +37,7 @@ enum Kind {
     DeletionCancelled = 8,
 }
 
-/// A record, with its header.
+/// Encodes a record with its header.
 pub(super) fn encode(kind: RecordKind, change: &Change, salt: &[u8]) -> Vec<u8> {
     record_file::record(salt, |out| {
         out.push(kind as u8);
@@ -84,7 +84,7 @@ fn put_entries(change: &Change, out: &mut Vec<u8>) {
             out.extend_from_slice(deletion.query.as_bytes());
         });
     }
-    // Behind the deletion, which has ended for those who do not know this entry.
+    // After the deletion, so that a release that does not know this entry sees it as ended.
     for (id, _) in change.deletions.iter().filter(|(_, deletion)| deletion.is_cancelled) {
         put(Kind::DeletionCancelled, &|out| put_u64s(&[*id], out));
     }
@@ -131,7 +131,7 @@ fn put_segment(entry: &SegmentEntry, out: &mut Vec<u8>) {
     put_u64s(&fields, out);
 }
 
-/// What a record's payload says; `None` when this release does not understand it.
+/// Decodes a record's payload; `None` when this release does not understand it.
 pub(super) fn decode(payload: &[u8]) -> Option<(RecordKind, Change)> {
     let (kind, entries) = payload.split_first()?;
     let kind = match *kind {
@@ -154,7 +154,7 @@ fn decode_entries(mut rest: &[u8]) -> Option<Change> {
     Some(change)
 }
 
-/// Adds an entry. Unknown kinds are skipped: a later release of the same version knows them.
+/// Adds an entry. Unknown kinds are skipped: they are from a later release of the same version.
 fn decode_entry(kind: u8, fields: &[u8], change: &mut Change) -> Option<()> {
     let (numbers, _) = fields.as_chunks::<8>();
     let number = |at: usize| numbers.get(at).map(|bytes| u64::from_le_bytes(*bytes));

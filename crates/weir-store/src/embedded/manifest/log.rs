@@ -1,9 +1,9 @@
-//! The manifest's files: generations of a log, each begun with a snapshot.
+//! The manifest's files: generations of a log, each starting with a snapshot.
 //!
-//! Invariants: a generation is there under its name only when its snapshot is flushed; after a
-//! failed write or flush nothing is added to it again, the next change begins a new generation
-//! that states everything; a record that was not flushed for certain is never contradicted by
-//! what is removed meanwhile, because whoever changes the manifest tries on until it is written.
+//! Invariants: a generation has its final name only once its snapshot is flushed; after a failed
+//! write or flush nothing more is appended to it, and the next change starts a new generation with
+//! the full state; nothing is removed that would contradict a record whose flush is uncertain,
+//! because whoever changes the manifest retries until it is written.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ use super::{Change, Contents};
 use crate::limits::MANIFEST_BYTES_MIN;
 
 const FILE_MAGIC: [u8; 4] = *b"WMAN";
-/// The version that is written.
+/// The version that this release writes.
 const VERSION: u16 = 1;
 
-/// Why a manifest cannot be opened.
+/// Reasons why a manifest cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// A later release wrote it.
+    /// It was written by a later release.
     #[error(
-        "{file} has format version {version}, which this release does not know; it was left untouched"
+        "{file} has format version {version}, which this release does not support; it was left untouched"
     )]
     Version {
         /// The file.
@@ -32,31 +32,31 @@ pub enum ManifestError {
         /// Its version.
         version: u16,
     },
-    /// The operating system refused.
+    /// An operating system error.
     #[error("{what} {path}: {error}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// On what.
+        /// The path that it was applied to.
         path: PathBuf,
-        /// What came back.
+        /// The error returned.
         error: io::Error,
     },
 }
 
-/// What opening found.
+/// Result of opening.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Recovered {
-    /// Stretches of bytes that are no record, between or before records.
+    /// Byte ranges between or before records that are not a record.
     pub(crate) damaged: u64,
-    /// The end of the newest generation is no record: it was being written, or it is damaged.
+    /// The end of the newest generation is not a record: a write was interrupted, or it is damaged.
     pub(crate) is_torn: bool,
     /// Copies of damaged generations.
     pub(crate) set_aside: Vec<String>,
 }
 
 impl Recovered {
-    /// A record may be missing.
+    /// Returns whether a record may be missing.
     pub(crate) fn may_have_forgotten(&self) -> bool {
         self.damaged > 0 || self.is_torn
     }
@@ -67,13 +67,13 @@ impl Recovered {
 pub(crate) struct Manifest {
     dir: PathBuf,
     generation: u64,
-    /// `None` while nothing may be added to the newest generation.
+    /// `None` when nothing may be appended to the newest generation.
     file: Option<Box<dyn DiskFile>>,
     salt: [u8; 8],
     len: u64,
-    /// Length right after the last rewriting.
+    /// Length right after the last rewrite.
     snapshot_len: u64,
-    /// It is not written anew below this length.
+    /// Minimum length for a rewrite.
     bytes_min: u64,
     contents: Contents,
 }
@@ -87,14 +87,14 @@ fn generation_of(path: &Path) -> Option<u64> {
     name.strip_prefix("MANIFEST-")?.strip_suffix(".log")?.parse().ok()
 }
 
-/// Older before newer.
+/// Returns the generation numbers, oldest first.
 fn generations_of(files: &[PathBuf]) -> Vec<u64> {
     let mut generations: Vec<u64> = files.iter().filter_map(|p| generation_of(p)).collect();
     generations.sort_unstable();
     generations
 }
 
-/// All generations, of which every version is looked at before anything is done with one.
+/// Reads all generations, and checks the version of each before any is used.
 fn read_logs(
     disk: &dyn Disk,
     dir: &Path,
@@ -107,7 +107,7 @@ fn read_logs(
             io::ErrorKind::PermissionDenied => {
                 Err(ManifestError::Io { what: "cannot read", path: path.clone(), error })
             }
-            // Unreadable is damaged: weir starts.
+            // Treat an unreadable file as damaged: weir must start.
             _ => Ok(Vec::new()),
         })?;
         let header = bytes.get(..HEADER_LEN).unwrap_or_default();
@@ -120,7 +120,7 @@ fn read_logs(
 }
 
 impl Manifest {
-    /// Replays all generations in `dir`, older before newer. Nothing is written.
+    /// Replays all generations in `dir`, oldest first. Writes nothing.
     pub(crate) fn open(
         disk: &dyn Disk,
         dir: &Path,
@@ -155,7 +155,7 @@ impl Manifest {
         Ok((manifest, recovered))
     }
 
-    /// What the manifest in `dir` says, for those who only look: damage is passed over.
+    /// Reads the manifest in `dir` without opening it for writing, ignoring damage.
     pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<Contents, ManifestError> {
         let io_error = |error| ManifestError::Io { what: "cannot read", path: dir.into(), error };
         let generations = generations_of(&disk.list(dir).map_err(io_error)?);
@@ -166,19 +166,19 @@ impl Manifest {
         Ok(contents)
     }
 
-    /// What it says now.
+    /// Returns the current contents.
     pub(crate) fn contents(&self) -> &Contents {
         &self.contents
     }
 
-    /// Lets a short log be written anew too, so that a test need not write a long one.
+    /// Lowers the minimum length for a rewrite, so that tests need not write a long log.
     #[cfg(test)]
     pub(crate) fn set_bytes_min(&mut self, bytes: u64) {
         self.bytes_min = bytes;
     }
 
-    /// Makes a change durable, and then counts with it. After an error it may or may not be
-    /// durable: the same change has to be tried again, before any other.
+    /// Makes a change durable and applies it. After an error it may or may not be durable: the same
+    /// change must be retried before any other.
     pub(crate) fn commit(&mut self, disk: &dyn Disk, change: &Change) -> io::Result<()> {
         let mut next = self.contents.clone();
         next.apply(change);
@@ -198,7 +198,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Adds a record. The file is used again only if that went well.
+    /// Appends a record. The file is used again only if that succeeds.
     fn append(&mut self, file: Box<dyn DiskFile>, change: &Change) -> io::Result<()> {
         let record = codec::encode(RecordKind::Change, change, &self.salt);
         file.write_all_at(&mut [IoSlice::new(&record)], self.len)?;
@@ -208,7 +208,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Begins a new generation with everything.
+    /// Starts a new generation with the full state.
     fn rewrite(&mut self, disk: &dyn Disk, contents: &Contents) -> io::Result<()> {
         let salt = record_file::new_salt();
         let mut bytes = record_file::header(FILE_MAGIC, VERSION, salt).to_vec();
@@ -223,7 +223,7 @@ impl Manifest {
         file.sync_data()?;
         let generation = self.generation + 1;
         disk.rename(&temporary, &file_name(&self.dir, generation))?;
-        // From here on the new generation is what the next start may find.
+        // From here on the next start may find the new generation.
         self.generation = generation;
         disk.sync_dir(&self.dir)?;
         (self.file, self.salt) = (Some(file), salt);
@@ -233,7 +233,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// The generation before the newest stays as a second copy; still older ones go.
+    /// Removes old generations, except the one before the newest, which stays as a second copy.
     fn forget_old(&self, disk: &dyn Disk) {
         for path in disk.list(&self.dir).unwrap_or_default() {
             if generation_of(&path).is_some_and(|generation| generation + 1 < self.generation) {
@@ -242,8 +242,8 @@ impl Manifest {
         }
     }
 
-    /// Removes every generation but the newest, and copies of damaged ones: they may state what
-    /// was asked to be deleted.
+    /// Removes every generation but the newest, and copies of damaged ones: they may contain what
+    /// was requested to be deleted.
     pub(crate) fn forget_history(&self, disk: &dyn Disk) -> io::Result<()> {
         let newest = file_name(&self.dir, self.generation);
         let is_old = |path: &PathBuf| {
@@ -258,8 +258,8 @@ impl Manifest {
     }
 }
 
-/// Applies every whole record. Returns the stretches that hold none and stand before one that
-/// does, and whether the end is none.
+/// Applies every intact record. Returns the number of unreadable byte ranges that are followed by a
+/// record, and whether the end is unreadable.
 fn replay(bytes: &[u8], contents: &mut Contents) -> (u64, bool) {
     let Some((header, records)) = bytes.split_at_checked(HEADER_LEN) else { return (1, true) };
     let mut is_empty = true;
@@ -273,12 +273,12 @@ fn replay(bytes: &[u8], contents: &mut Contents) -> (u64, bool) {
         Some(())
     });
     let is_header_damaged = record_file::version(header, FILE_MAGIC).is_none();
-    // A generation has its snapshot before it has its name.
+    // A generation gets its name only once it has its snapshot.
     let damaged = damage.stretches + u64::from(is_header_damaged) + u64::from(is_empty);
     (damaged, damage.is_torn || is_empty)
 }
 
-/// Keeps a copy of a damaged generation for whoever wants to look at it.
+/// Keeps a copy of a damaged generation for inspection.
 fn set_aside(disk: &dyn Disk, path: &Path, bytes: &[u8], recovered: &mut Recovered) {
     match record_file::set_aside(disk, path, bytes) {
         Ok(aside) => recovered.set_aside.push(aside.display().to_string()),

@@ -1,8 +1,8 @@
-//! The manifest: which segments there are, up to which position of each stream records are in
-//! them, and what was asked to be deleted. The only truth of what is stored.
+//! The manifest: which segments exist, up to which position of each stream records are in them, and
+//! which deletions were requested. It alone decides what is stored.
 //!
-//! A change is one record, appended and flushed: whole or absent. So what is replayed is always a
-//! state that once was, and segments and positions never disagree. Format:
+//! A change is one record, appended and flushed: either complete or absent. A replayed state is
+//! therefore always one that existed, and segments and positions never disagree. Format:
 //! `docs/internals/store.md`.
 
 mod codec;
@@ -18,64 +18,66 @@ use crate::query::TimeRange;
 pub(crate) use log::Manifest;
 pub use log::ManifestError;
 
-/// A segment, as the manifest knows it.
+/// A segment as recorded in the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SegmentEntry {
-    /// Its number; grows and is never used again.
+    /// Its number; numbers increase and are never reused.
     pub(crate) id: u64,
-    /// When the newest of its records was stored, nanoseconds since 1970: what retention goes by.
+    /// When the newest of its records was stored, nanoseconds since 1970. Used by retention.
     pub(crate) stored_ns: i64,
     /// Directory: the hour in which the file was written, counted from 1970.
     pub(crate) hour: u32,
-    /// How often its row groups were put together.
+    /// How often its row groups were merged.
     pub(crate) tier: u8,
-    /// Records.
+    /// Number of records.
     pub(crate) rows: u64,
-    /// Bytes of the records as they came in.
+    /// Size of the records as received, in bytes.
     pub(crate) raw_bytes: u64,
-    /// Bytes of the segment.
+    /// Size of the segment, in bytes.
     pub(crate) segment_bytes: u64,
-    /// Bytes of the sidecar.
+    /// Size of the sidecar, in bytes.
     pub(crate) sidecar_bytes: u64,
     /// Earliest and latest time of the records, nanoseconds since 1970.
     pub(crate) times_ns: (i64, i64),
-    /// First and last sequence that it was made from. Those of two segments never overlap.
+    /// First and last sequence that it was made from. Ranges of different segments never overlap.
     pub(crate) sequences: (u64, u64),
 }
 
-/// Records that are to be as if they had never been stored.
+/// A deletion requested for records.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DeletionEntry {
-    /// Those that match this, as text. Empty once it has ended: it may be what was to be deleted.
+    /// The query that the records match, as text. Empty once the deletion has ended, because it may
+    /// contain the deleted data.
     pub(crate) query: String,
-    /// And happened then.
+    /// The time range of the records.
     pub(crate) range: TimeRange,
-    /// And have a sequence below this.
+    /// Only records with a sequence below this are concerned.
     pub(crate) before_sequence: u64,
-    /// When it was asked for, nanoseconds since 1970.
+    /// When it was requested, nanoseconds since 1970.
     pub(crate) requested_ns: i64,
-    /// When the last of them was gone from the disk, or it was cancelled, nanoseconds since 1970.
+    /// When the last record was removed from disk or the deletion was cancelled, nanoseconds since
+    /// 1970.
     pub(crate) done_ns: Option<i64>,
-    /// It was cancelled, and is about nothing any more.
+    /// It was cancelled and no longer concerns any records.
     pub(crate) is_cancelled: bool,
-    /// Records that are gone from the disk.
+    /// Number of records removed from disk.
     pub(crate) removed: u64,
 }
 
 impl DeletionEntry {
-    /// The same, ended.
+    /// Returns this deletion in its ended state.
     pub(crate) fn ended(&self, done_ns: i64, is_cancelled: bool) -> Self {
         let (query, done_ns) = (String::new(), Some(done_ns));
         Self { query, done_ns, is_cancelled, ..self.clone() }
     }
 
-    /// As queries apply it; `None`: a query that this release cannot read.
+    /// Returns it as queries apply it; `None` when this release cannot read its query.
     pub(crate) fn parsed(&self) -> Option<Deletion> {
         let query = weir_expr::parse(&self.query).ok()?;
         Some(Deletion { query, range: self.range, before_sequence: self.before_sequence })
     }
 
-    /// The segment may have records that it is about.
+    /// Returns whether the segment may have records that it concerns.
     pub(crate) fn may_concern(&self, segment: &SegmentEntry) -> bool {
         let is_early = segment.sequences.0 < self.before_sequence;
         self.done_ns.is_none()
@@ -84,33 +86,33 @@ impl DeletionEntry {
     }
 }
 
-/// What retention has removed since the store began.
+/// What retention has removed since the store was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Retired {
-    /// Segments.
+    /// Number of segments.
     pub(crate) segments: u64,
-    /// Records.
+    /// Number of records.
     pub(crate) rows: u64,
     /// Bytes on disk.
     pub(crate) bytes: u64,
 }
 
-/// Numbers that only grow.
+/// Counters, which never decrease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counters {
-    /// The next segment.
+    /// Number of the next segment.
     pub(crate) next_segment: u64,
-    /// The next record.
+    /// Sequence of the next record.
     pub(crate) next_sequence: u64,
-    /// The next deletion.
+    /// Number of the next deletion.
     pub(crate) next_deletion: u64,
-    /// What retention took.
+    /// Totals of what retention has removed.
     pub(crate) retired: Retired,
-    /// Records that were deleted on request, and are gone from the disk.
+    /// Records that were deleted on request and are gone from disk.
     pub(crate) deleted: u64,
 }
 
-/// Everything that the manifest says.
+/// The complete state of the manifest.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Contents {
     pub(crate) segments: BTreeMap<u64, SegmentEntry>,
@@ -119,30 +121,31 @@ pub(crate) struct Contents {
     pub(crate) counters: Counters,
 }
 
-/// What one record changes.
+/// The changes made by one record.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Change {
     pub(crate) added: Vec<SegmentEntry>,
     pub(crate) removed: Vec<u64>,
     pub(crate) positions: Vec<(StreamId, Position)>,
-    /// Streams whose positions nobody will ask for again.
+    /// Streams whose positions will not be needed again.
     pub(crate) forgotten: Vec<StreamId>,
     pub(crate) deletions: Vec<(u64, DeletionEntry)>,
-    /// Deletions that were done so long ago that nobody asks any more.
+    /// Deletions that ended so long ago that they are no longer listed.
     pub(crate) deletions_forgotten: Vec<u64>,
     pub(crate) counters: Counters,
 }
 
 impl Change {
-    /// It says that something is gone, which nothing on the disk may say otherwise from then on, or
-    /// that it was not to be deleted after all.
+    /// Returns whether it records that something is gone, which nothing on disk may contradict
+    /// afterwards, or that a deletion was cancelled.
     pub(crate) fn ends_deletion(&self) -> bool {
         self.deletions.iter().any(|(_, deletion)| deletion.done_ns.is_some())
     }
 }
 
 impl Contents {
-    /// Applies a change. All of it states absolute values: twice is as good as once.
+    /// Applies a change. All of its values are absolute, so applying it twice has no further
+    /// effect.
     pub(crate) fn apply(&mut self, change: &Change) {
         self.segments.extend(change.added.iter().map(|entry| (entry.id, *entry)));
         for id in &change.removed {
@@ -166,7 +169,7 @@ impl Contents {
         now.deleted = now.deleted.max(new.deleted);
     }
 
-    /// All of it as a change of nothing.
+    /// Returns the full state as a change to an empty manifest.
     fn as_change(&self) -> Change {
         Change {
             added: self.segments.values().copied().collect(),

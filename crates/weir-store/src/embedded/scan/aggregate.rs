@@ -1,12 +1,14 @@
-//! Figures of groups of records.
+//! Aggregates over groups of records.
 //!
-//! Each thread counts by itself, groups by the numbers that it gave to their values; at the end
-//! all is brought together by the texts of the values. Groups are ordered and cut field by field:
-//! of the first field so many, in each of them so many of the second.
+//! Each thread counts separately, with groups keyed by the numbers that it assigned to their
+//! values; at the end everything is merged by the texts of the values. Groups are ordered and
+//! limited field by field: the top values of the first field, within each of them the top values of
+//! the second, and so on.
 //!
-//! Where there are more groups than fit into memory, the smaller half of them is put together, again
-//! and again, as far as their first values are the same: what is frequent stays, with a count that is
-//! too low by what was counted before it was, and figures of the fields before are exact.
+//! When there are more groups than fit into memory, the smaller half is repeatedly merged into
+//! groups that keep only the leading values in common. Frequent groups survive, with a count that
+//! may be too low by what was counted before the group was kept, and the aggregates of the leading
+//! fields are exact.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -36,23 +38,23 @@ use crate::query::{
 
 const MINUTE_NS: i64 = 60_000_000_000;
 
-/// Bytes that a group takes beside its figures and the texts of its values.
+/// Memory used by a group besides its aggregates and the texts of its values.
 const GROUP_BYTES: usize = 112;
 
-/// Bytes that a stretch of time of a group takes beside its figures.
+/// Memory used by a group's time bucket besides its aggregates.
 const STRETCH_BYTES: usize = 48;
 
-/// Fewer groups than that are not made fewer: what does not fit then never will.
+/// Below this number, groups are not reduced further: they would never fit anyway.
 const GROUPS_MIN: usize = 32;
 
-/// Stretches of time of groups.
+/// Time buckets of groups.
 #[derive(Debug)]
 struct Series {
     calendar: Arc<Calendar>,
     cells: HashMap<(u32, i64), u32, FoldState>,
-    /// Group and beginning of each cell.
+    /// Group and start of each cell.
     keys: Vec<(u32, i64)>,
-    /// Beginning and end of the stretch that was looked up last.
+    /// Start and end of the bucket that was looked up last.
     last: (i64, i64),
 }
 
@@ -63,7 +65,7 @@ impl Series {
     }
 
     fn cell(&mut self, group: u32, time_ns: i64) -> u32 {
-        // Neighbours are in the same stretch more often than not.
+        // Neighbouring rows are usually in the same bucket.
         if !(self.last.0..self.last.1).contains(&time_ns) {
             self.last = self.calendar.stretch(time_ns);
         }
@@ -77,24 +79,24 @@ impl Series {
     }
 }
 
-/// What one thread has counted.
+/// Counts of one thread.
 #[derive(Debug)]
 struct Counted {
     fields: Vec<GroupField>,
-    /// Groups by the numbers of their values, four bytes each.
+    /// Groups, keyed by the numbers of their values, four bytes each.
     groups: Interner,
     specs: Vec<Spec>,
     cells: Vec<Cells>,
     series: Vec<Series>,
     matched: u64,
-    /// Those of them that are in a group.
+    /// How many of them are in a group.
     grouped: u64,
-    /// Memory for groups.
+    /// Memory limit for groups.
     limit_bytes: usize,
     is_approximate: bool,
 }
 
-/// Figures that were asked for, each by what is kept for it.
+/// Returns what has to be kept for each requested aggregate.
 fn specs_of(request: &AggregateRequest) -> Vec<Spec> {
     let sorts = request.group_by.iter().filter_map(|group| match &group.sort.by {
         SortBy::Figure(compute) => Some(compute),
@@ -107,13 +109,13 @@ fn specs_of(request: &AggregateRequest) -> Vec<Spec> {
         }
     }
     if !request.group_by.is_empty() && !specs.contains(&Spec::ROWS) {
-        // Says which groups are small.
+        // Used to decide which groups are small.
         specs.push(Spec::ROWS);
     }
     specs
 }
 
-/// The stretches of time of the figures that were asked for, one of each interval.
+/// Returns the calendars of the requested aggregates, one for each interval.
 fn calendars_of(request: &AggregateRequest) -> Vec<Arc<Calendar>> {
     let mut intervals: Vec<i64> =
         specs_of(request).iter().filter_map(|spec| spec.interval_ns).collect();
@@ -153,12 +155,12 @@ impl Counted {
         }
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     fn len(&self) -> usize {
         self.groups.texts().len()
     }
 
-    /// Memory that the groups take, roughly.
+    /// Returns the approximate memory used by the groups.
     fn bytes(&self) -> usize {
         let of_spec = |spec| {
             let cells = self.series_of(spec).map_or(self.len(), |of| self.series[of].keys.len());
@@ -170,8 +172,8 @@ impl Counted {
         self.len() * GROUP_BYTES + texts + stretches * STRETCH_BYTES + figures
     }
 
-    /// Makes the groups fewer until they fit. A single one may have as many stretches of time as
-    /// were asked for.
+    /// Reduces the groups until they fit. A single group may have as many time buckets as were
+    /// requested.
     fn fit(&mut self) -> Result<(), Stop> {
         while !self.fields.is_empty() && self.bytes() > self.limit_bytes {
             if self.len() < GROUPS_MIN {
@@ -182,7 +184,7 @@ impl Counted {
         Ok(())
     }
 
-    /// Keeps the larger half of the groups, and puts the others together.
+    /// Keeps the larger half of the groups, and merges the others.
     fn halve(&mut self) {
         let rows = self.specs.iter().position(|spec| *spec == Spec::ROWS);
         let Some(Cells::Counts(counts)) = rows.map(|rows| &self.cells[rows]) else { return };
@@ -205,7 +207,7 @@ impl Counted {
         self.series.iter().position(|series| series.calendar.interval_ns() == interval_ns)
     }
 
-    /// The number of a group.
+    /// Returns the number of a group, adding it if needed.
     fn group(&mut self, numbers: &[u32]) -> u32 {
         let mut key = [0; 4 * 8];
         let numbers = &numbers[..numbers.len().min(8)];
@@ -221,7 +223,7 @@ impl Counted {
         group
     }
 
-    /// Makes a cell for every group and stretch that there is.
+    /// Creates a cell for every existing group and bucket.
     fn make_cells(&mut self) {
         for spec in 0..self.specs.len() {
             let count = match self.series_of(spec) {
@@ -232,7 +234,7 @@ impl Counted {
         }
     }
 
-    /// The groups of the rows of a page.
+    /// Returns the groups of the rows of a page.
     fn groups_of(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<ByRow, SegmentError> {
         let mut groups = ByRow::none(rows.len());
         if self.fields.is_empty() {
@@ -269,7 +271,7 @@ impl Counted {
         Ok(groups)
     }
 
-    /// The group of a value of the only field; `known` remembers those of this page.
+    /// Returns the group of a value when there is one field; `known` caches those of this page.
     fn group_of_one(&mut self, number: u32, known: &mut Vec<u32>) -> u32 {
         let at = number as usize;
         if let Some(group) = known.get(at).filter(|group| **group != NONE) {
@@ -283,7 +285,7 @@ impl Counted {
         group
     }
 
-    /// The cells of the groups: the groups themselves, or their stretches of time.
+    /// Returns the cells of the groups: one per group, or one per group and time bucket.
     fn cells_of(
         &mut self,
         series: Option<usize>,
@@ -331,7 +333,7 @@ impl Counted {
         Ok(())
     }
 
-    /// Only records are counted, all of them together.
+    /// Returns whether only records are counted, without grouping.
     fn is_total(&self) -> bool {
         let has_parts = !self.fields.is_empty() || !self.series.is_empty();
         !has_parts && self.specs.iter().all(|spec| spec.kind == Kind::Rows)
@@ -345,8 +347,8 @@ impl Counted {
         }
     }
 
-    /// Only records are counted, and groups are by service and status: the counts of the sidecar
-    /// know it, unless a stretch of time begins within a minute.
+    /// Returns whether the sidecar's counts are sufficient: only records are counted, grouped by
+    /// service and status, and no time bucket starts within a minute.
     fn is_in_counts(&self, unit: &Unit) -> bool {
         let is_known = |field: &GroupField| {
             let by_name = [Reserved::Service, Reserved::Status].map(Field::Reserved);
@@ -394,8 +396,8 @@ impl Counted {
         }
     }
 
-    /// The group of another that is to be `kept`, or that of those it is put together with;
-    /// [`NONE`] when they have not even the first value in common.
+    /// Returns the group for a group of `other`: the same one if it is `kept`, otherwise the one it
+    /// is merged into; [`NONE`] when they do not share even the first value.
     fn group_like(&mut self, other: &Self, key: &[u8], kept: bool) -> u32 {
         let numbers: Vec<u32> = numbers_of(key).collect();
         let is_value = |field: usize| !other.fields[field].is_rest(numbers[field]);
@@ -417,7 +419,7 @@ impl Counted {
         self.group(&numbers)
     }
 
-    /// Adds what another has counted: groups that are to be kept as they are, others together.
+    /// Adds the counts of `other`; its groups that are not to be kept are merged.
     fn merge(&mut self, other: &Self, is_kept: impl Fn(usize) -> bool) {
         self.matched += other.matched;
         self.grouped += other.grouped;
@@ -447,12 +449,12 @@ impl Counted {
     }
 }
 
-/// The numbers of a group's values.
+/// Returns the numbers of a group's values.
 fn numbers_of(key: &[u8]) -> impl Iterator<Item = u32> {
     key.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
-/// Every combination of the values of a row, if it has one of each field.
+/// Collects every combination of the values of a row, if it has a value of each field.
 fn combine(numbers: &[ByRow], row: usize, key: &mut Vec<u32>, found: &mut Vec<Vec<u32>>) {
     let Some((first, rest)) = numbers.split_first() else { return found.push(key.clone()) };
     let mut of_row = Vec::new();
@@ -491,7 +493,7 @@ impl Sink for Counted {
         let part_bytes = self.limit_bytes / PART_SHARE;
         let fields = self.fields.iter().map(|field| &field.by.field);
         for part in parts_of(at, fields, rows, part_bytes)? {
-            // A part may go beyond it.
+            // A part may exceed the memory limit.
             self.fit()?;
             self.add_rows(at, &part)?;
         }
@@ -531,7 +533,7 @@ impl Counted {
     }
 }
 
-/// Figures of groups of records.
+/// Computes aggregates over groups of records.
 ///
 /// # Errors
 /// See [`QueryError`].
@@ -551,7 +553,7 @@ pub fn aggregate(
     let (mut counted, mut coverage) = (empty(memory_bytes), done.coverage);
     for sink in done.sinks {
         if counted.len() < sink.len() {
-            // The smaller one is added to the larger one.
+            // Add the smaller one to the larger one.
             let smaller = std::mem::replace(&mut counted, sink);
             counted.limit_bytes = memory_bytes;
             counted.merge(&smaller, |_| true);
@@ -575,16 +577,16 @@ pub fn aggregate(
 fn check(request: &AggregateRequest) -> Result<(), QueryError> {
     let computes = request.computes.iter();
     if request.group_by.len() > 8 {
-        return Err(QueryError::Invalid("records are grouped by at most 8 fields".to_owned()));
+        return Err(QueryError::Invalid("at most 8 fields can be grouped by".to_owned()));
     }
     if computes.clone().any(|compute| compute.interval_ns.is_some_and(|ns| ns <= 0)) {
-        return Err(QueryError::Invalid("an interval must be longer than nothing".to_owned()));
+        return Err(QueryError::Invalid("the interval must be greater than zero".to_owned()));
     }
     let needs_field = |compute: &Compute| {
         compute.field.is_none() && compute.aggregation != crate::query::Aggregation::Count
     };
     if computes.clone().any(needs_field) {
-        return Err(QueryError::Invalid("a figure of numbers needs a field".to_owned()));
+        return Err(QueryError::Invalid("a numeric aggregate needs a field".to_owned()));
     }
     let is_flat = |group: &crate::query::GroupBy| {
         group
@@ -592,18 +594,18 @@ fn check(request: &AggregateRequest) -> Result<(), QueryError> {
             .is_some_and(|histogram| histogram.interval.is_nan() || histogram.interval <= 0.0)
     };
     if request.group_by.iter().any(is_flat) {
-        return Err(QueryError::Invalid("a step must be larger than nothing".to_owned()));
+        return Err(QueryError::Invalid("the histogram step must be greater than zero".to_owned()));
     }
     Ok(())
 }
 
-/// Puts what was counted into the order that was asked for.
+/// Arranges the counts in the requested order.
 struct Report<'a> {
     counted: &'a Counted,
     request: &'a AggregateRequest,
     /// Numbers of the values of each group.
     keys: Vec<Vec<u32>>,
-    /// For each of the series: the cells of each group, by time.
+    /// For each series: the cells of each group, by time.
     steps: Vec<Vec<Vec<(i64, u32)>>>,
 }
 
@@ -680,7 +682,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// A figure of some groups together.
+    /// Returns an aggregate over several groups.
     fn value(&self, compute: &Compute, groups: &[u32]) -> ComputeValue {
         let spec = Spec::of(compute);
         let Some(number) = self.counted.specs.iter().position(|known| *known == spec) else {

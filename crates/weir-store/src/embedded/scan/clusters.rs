@@ -1,13 +1,13 @@
-//! Templates that differ only in some words are one: what a program wrote by one statement that puts
-//! plain words, such as names, into its text.
+//! Merges templates that differ only in some words: a program writes them with one statement that
+//! inserts plain words, such as names, into its text.
 //!
-//! Templates with the same characters between as many words are compared word by word with those
-//! that are more frequent, and join the first that is similar enough (as Drain does: He et al.,
-//! "Drain: An Online Log Parsing Approach with Fixed Depth Tree", 2017). Only where many have joined
-//! are they put together: two or three similar texts are statements of their own.
+//! Templates with the same number of words and the same characters between them are compared word
+//! by word with more frequent ones, and join the first that is similar enough (as in Drain: He et
+//! al., "Drain: An Online Log Parsing Approach with Fixed Depth Tree", 2017). They are merged only
+//! when many have joined: two or three similar texts are separate statements.
 //!
-//! Invariant: the result depends on the order of the templates and on nothing else, and takes time
-//! linear in their number.
+//! Invariant: the result depends only on the order of the templates, and takes time linear in their
+//! number.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,38 +15,38 @@ use weir_expr::words::is_word_byte;
 
 use crate::embedded::hash::{FoldState, hash_bytes};
 
-/// Templates that are compared; others are rare.
+/// Maximum number of templates to compare; the others are rare.
 const COMPARED_MAX: usize = 20_000;
 
-/// Templates with which a further one of the same structure is compared.
+/// Maximum number of templates of the same structure that a template is compared with.
 const LEADERS_MAX: usize = 128;
 
-/// So many that are similar are one.
+/// Minimum number of similar templates to merge.
 const VARIANTS_MIN: usize = 5;
 
-/// Fewer words do not tell statements apart.
+/// Minimum number of words; fewer do not tell statements apart.
 const WORDS_MIN: usize = 3;
 
-/// Of ten words so many have to be the same.
+/// How many of ten words must be the same.
 const SAME_OF_TEN: usize = 6;
 
-/// Templates that are one.
+/// Templates that were merged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Cluster {
-    /// With `*` for the words in which they differ.
+    /// With `*` in place of the words in which they differ.
     pub(super) template: Vec<u8>,
-    /// Their numbers.
+    /// The indexes of the templates.
     pub(super) members: Vec<usize>,
 }
 
-/// A template, and what has joined it.
+/// A template and those that have joined it.
 struct Leader {
     /// `None` for words in which they differ.
     words: Vec<Option<u32>>,
     members: Vec<Member>,
 }
 
-/// A template by its number, and its words by theirs.
+/// A template by its index, and its words by theirs.
 struct Member {
     number: usize,
     words: Vec<u32>,
@@ -69,8 +69,9 @@ impl Leader {
         self.members.push(member);
     }
 
-    /// Members that differ only in words of which there are many. A word of which there are few,
-    /// such as `failed` and `accepted`, tells statements apart.
+    /// Splits the members by the words of which there are few distinct values, such as `failed` and
+    /// `accepted`: those tell statements apart. The members of a part differ only in words with
+    /// many values.
     fn parts(self) -> impl Iterator<Item = Vec<Member>> {
         let few = |place: &usize| {
             let words = self.members.iter().map(|member| member.words[*place]);
@@ -87,7 +88,7 @@ impl Leader {
     }
 }
 
-/// The words of a template and what is between them, in turn.
+/// Returns the words of a template and the text between them, alternating.
 fn runs(template: &[u8]) -> impl Iterator<Item = &[u8]> {
     template.chunk_by(|a, b| is_word_byte(*a) == is_word_byte(*b))
 }
@@ -96,7 +97,7 @@ fn is_word(run: &[u8]) -> bool {
     run.first().is_some_and(|byte| is_word_byte(*byte))
 }
 
-/// Puts templates together, of which the most frequent come first.
+/// Merges templates, which must be sorted with the most frequent first.
 pub(super) fn clusters(templates: &[&[u8]]) -> Vec<Cluster> {
     let single =
         |number: usize| Cluster { template: templates[number].to_vec(), members: vec![number] };
@@ -115,7 +116,8 @@ pub(super) fn clusters(templates: &[&[u8]]) -> Vec<Cluster> {
     found
 }
 
-/// Templates with what has joined them, and those that were not compared.
+/// Returns the leading templates with those that have joined them, and those that were not
+/// compared.
 fn leaders(templates: &[&[u8]]) -> (Vec<Leader>, Vec<usize>) {
     let mut numbers: HashMap<u64, u32, FoldState> = HashMap::default();
     let mut leaders: HashMap<u64, Vec<Leader>, FoldState> = HashMap::default();
@@ -145,7 +147,7 @@ fn leaders(templates: &[&[u8]]) -> (Vec<Leader>, Vec<usize>) {
     (leaders.into_values().flatten().collect(), left)
 }
 
-/// The template with `*` for the words in which some differ.
+/// Returns the template with `*` in place of the words in which some members differ.
 fn template_of(first: &[u8], members: &[Member]) -> Vec<u8> {
     let (mut template, mut place) = (Vec::new(), 0);
     for run in runs(first) {

@@ -1,4 +1,4 @@
-//! The values of one field on one page, wherever they come from.
+//! The values of one field on one page, whatever their origin.
 //!
 //! Invariant: values are in the order of their rows; a row may have none or several; there are no
 //! nulls.
@@ -13,35 +13,35 @@ use crate::embedded::columns::{AttributeValue, Texts, canonical, value_of};
 use crate::embedded::segment::{CodeSet, Dictionary, PageBuffer, PageTexts, PageValues};
 use weir_codec::Scalar;
 
-/// Where values are kept.
+/// Storage of the values.
 #[derive(Debug)]
 pub(super) enum Data {
-    /// As they were read.
+    /// As read from the file.
     Page(Box<PageBuffer>),
     Ints(Vec<i64>),
     Bools(Vec<bool>),
     Texts(Texts),
-    /// Places in the dictionary.
+    /// Indexes into the dictionary.
     Codes(Vec<u32>),
-    /// Places in values of any type.
+    /// Indexes into values of any type.
     Picks(Vec<u32>, Vec<AttributeValue>),
 }
 
 /// Values with their rows.
 #[derive(Debug)]
 pub(super) struct Column {
-    /// The row of each value; `None` when value `n` is of row `n`.
+    /// The row of each value; `None` when value `n` belongs to row `n`.
     pub(super) rows: Option<Vec<u16>>,
     pub(super) data: Data,
-    /// Of codes: what they stand for. The same for all pages of a row group.
+    /// The dictionary that codes refer to. The same for all pages of a row group.
     pub(super) dictionary: Option<Arc<Dictionary>>,
-    /// All texts in lower case, once they were asked for; `None` when they are.
+    /// All texts in lower case, computed on demand; `None` when they already are.
     folded: OnceCell<Option<Vec<u8>>>,
-    /// Memory for them, used for one page after the other.
+    /// A buffer for them, reused from page to page.
     room: RefCell<Vec<u8>>,
 }
 
-/// The values, to be gone over by type.
+/// The values by type, for iteration.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum View<'a> {
     Ints(&'a [i64]),
@@ -53,12 +53,12 @@ pub(super) enum View<'a> {
 }
 
 impl Column {
-    /// No value in any row.
+    /// Creates a column without values.
     pub(super) fn empty() -> Self {
         Self::picks(Vec::new(), Vec::new(), Vec::new())
     }
 
-    /// Values of any type: each row with the place of its value.
+    /// Creates a column of values of any type: each row with the index of its value.
     pub(super) fn picks(rows: Vec<u16>, picks: Vec<u32>, distinct: Vec<AttributeValue>) -> Self {
         Self::new(Some(rows), Data::Picks(picks, distinct), None)
     }
@@ -71,18 +71,18 @@ impl Column {
         Self { rows, data, dictionary, folded: OnceCell::new(), room: RefCell::default() }
     }
 
-    /// Memory for texts in lower case; what is in it is lost.
+    /// Sets the buffer for lower-case texts; its content is overwritten.
     pub(super) fn with_room(self, room: Vec<u8>) -> Self {
         Self { room: RefCell::new(room), ..self }
     }
 
-    /// The memory of a column that is not needed any more.
+    /// Returns the buffers of a column that is no longer needed.
     pub(super) fn into_memory(self) -> (Option<PageBuffer>, Vec<u8>) {
         let page = if let Data::Page(page) = self.data { Some(*page) } else { None };
         (page, self.folded.into_inner().flatten().unwrap_or_else(|| self.room.into_inner()))
     }
 
-    /// The bytes of texts, as the matcher wants them.
+    /// Returns the bytes of the texts as the matcher expects them.
     pub(super) fn bytes_for<'a>(&'a self, matcher: &TermMatcher, texts: PageTexts<'a>) -> &'a [u8] {
         if !matcher.wants_lower_case() {
             return texts.bytes;
@@ -117,7 +117,7 @@ impl Column {
         }
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     fn len(&self) -> usize {
         match &self.data {
             Data::Page(page) => page.value_count(),
@@ -125,7 +125,8 @@ impl Column {
         }
     }
 
-    /// Of `len` rows those of which a value is a code in the set; `None` when values are no codes.
+    /// Returns which of `len` rows have a value whose code is in the set; `None` when values are
+    /// not codes.
     pub(super) fn rows_in(&self, len: usize, set: &CodeSet) -> Option<RowSet> {
         let values = match &self.data {
             Data::Page(page) => RowSet::of_words(page.value_count(), &page.values_in(set)?),
@@ -135,7 +136,7 @@ impl Column {
         Some(self.rows_of(len, values))
     }
 
-    /// The rows of some values.
+    /// Returns the rows of some values.
     pub(super) fn rows_of(&self, len: usize, values: RowSet) -> RowSet {
         let Some(rows) = &self.rows else { return values };
         let mut set = RowSet::none(len);
@@ -143,13 +144,13 @@ impl Column {
         set
     }
 
-    /// The row of a value.
+    /// Returns the row of a value.
     #[inline]
     pub(super) fn row(&self, value: usize) -> usize {
         self.rows.as_ref().map_or(value, |rows| usize::from(rows[value]))
     }
 
-    /// Rows that have a value, of `len` rows.
+    /// Returns which of `len` rows have a value.
     pub(super) fn present(&self, len: usize) -> RowSet {
         match &self.rows {
             None => RowSet::all(len.min(self.len())),
@@ -163,7 +164,7 @@ impl Column {
         }
     }
 
-    /// Rows of the values of which `passes` says so.
+    /// Returns the rows of the values for which `passes` returns true.
     pub(super) fn rows_where(&self, len: usize, mut passes: impl FnMut(usize) -> bool) -> RowSet {
         match &self.rows {
             None => RowSet::of(len, passes),
@@ -181,7 +182,7 @@ impl Column {
 }
 
 impl<'a> View<'a> {
-    /// How many values there are.
+    /// Returns the number of values.
     pub(super) fn len(self) -> usize {
         match self {
             Self::Ints(values) => values.len(),
@@ -192,7 +193,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Bytes of the texts among the values that are no codes: of a dictionary they are few.
+    /// Returns the length of the texts in bytes. Codes are not counted: a dictionary has few texts.
     pub(super) fn text_bytes(self) -> usize {
         let bytes = |value: &AttributeValue| match value {
             AttributeValue::Text(text) => text.len(),
@@ -205,7 +206,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A value; null when there is none of that number.
+    /// Returns a value; null when the index is out of range.
     #[inline]
     pub(super) fn value(self, number: usize) -> Value<'a> {
         let missing = Value::Null;
@@ -225,18 +226,18 @@ impl<'a> View<'a> {
     }
 }
 
-/// Whole blocks are looked at, which is many times faster than to stop at the first byte.
+/// Checks whole blocks, which is many times faster than stopping at the first byte.
 fn has_upper_case(bytes: &[u8]) -> bool {
     let is_one = |block: &[u8]| block.iter().fold(false, |is, byte| is | byte.is_ascii_uppercase());
     bytes.chunks(4096).any(is_one)
 }
 
-/// A float as it is compared: as a whole number when it is one.
+/// Returns a float as it is compared: as an integer when it is one.
 pub(super) fn float<'a>(value: f64) -> Value<'a> {
     value_of(canonical(Scalar::Float(value)))
 }
 
-/// A value of a dictionary.
+/// Returns a value of a dictionary.
 #[inline]
 pub(super) fn entry(dictionary: &Dictionary, code: usize) -> Value<'_> {
     match dictionary {
@@ -246,7 +247,7 @@ pub(super) fn entry(dictionary: &Dictionary, code: usize) -> Value<'_> {
     }
 }
 
-/// Gathers values of any type.
+/// Collects values of any type.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     rows: Vec<u16>,
@@ -255,13 +256,13 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Adds a value of a row that is not before the last one; nulls are left out.
+    /// Adds a value of a row that is not before the last one; nulls are skipped.
     pub(super) fn push(&mut self, row: usize, value: Scalar<'_>) {
         if value == Scalar::Null {
             return;
         }
         let value = AttributeValue::from(canonical(value));
-        // Neighbours are alike more often than not.
+        // Neighbouring values are usually equal.
         if self.distinct.last() != Some(&value) {
             self.distinct.push(value);
         }

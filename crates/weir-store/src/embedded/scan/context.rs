@@ -1,14 +1,15 @@
-//! The records around one, in its stream.
+//! The records around a given one, in its stream.
 //!
-//! A stream is in the order of its positions. Its records are mostly near each other in time too,
-//! so units are looked at in rounds, the nearest in time first; those of a stream that is rarely
-//! written are found however far apart they are. What need not be read is known by two things.
+//! A stream is ordered by position. Its records are mostly close together in time too, so units are
+//! scanned in rounds, nearest in time first; the records of a rarely written stream are found
+//! however far apart they are. Two facts limit what has to be read.
 //!
-//! A stream is taken in in its order, so its sequences are in the order of its positions. (What
-//! comes a second time after damage begins somewhere before and goes on without a gap.) So once a
-//! side is full, no sequence beyond its end is of use: the last record of a stream, which never
-//! has enough behind it, costs no look at what was taken in before. And the dictionary of streams
-//! says which are in a row group at all.
+//! Records of a stream are stored sequentially, so their sequences are in the order of their
+//! positions. (Records that arrive again after damage start at some earlier position and continue
+//! without a gap.) Therefore, once a side is full, no sequence beyond its end is needed: for the
+//! last record of a stream, which never has enough records after it, nothing that was stored
+//! earlier has to be searched. In addition, the dictionary of streams shows which streams a row
+//! group contains at all.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,11 +32,11 @@ use crate::query::{
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// How far from the record its neighbours are looked for in each round, in time. The record itself
-/// is found in the first.
+/// How far from the record, in time, its neighbours are searched for in each round. The record
+/// itself is found in the first round.
 const REACHES_NS: [i64; 3] = [DAY_NS, 30 * DAY_NS, i64::MAX];
 
-/// A position as it is compared.
+/// A position in a form that can be compared.
 type Rank = (u32, u64);
 
 /// A row of the stream.
@@ -45,7 +46,7 @@ struct Found {
     sequence: u64,
 }
 
-/// The sequences that rows can have which are still of use. All threads narrow them.
+/// The sequences that are still needed. All threads narrow them.
 #[derive(Debug)]
 struct Wanted {
     first: AtomicU64,
@@ -70,14 +71,14 @@ impl Near<'_> {
         self.found.contains_key(&self.rank())
     }
 
-    /// How many there are before the record, and behind it.
+    /// Returns the number of rows before the record, and after it.
     fn sides(&self) -> (usize, usize) {
         let before = self.found.range(..self.rank()).count();
         (before, self.found.len() - before - usize::from(self.has_record()))
     }
 
-    /// Leaves out what is further away than those that are asked for, and says what can still be
-    /// nearer than the others.
+    /// Removes rows beyond the requested number, and narrows the sequences to those that can still
+    /// be nearer.
     fn trim(&mut self) {
         let (before, after) = self.sides();
         for _ in self.before..before {
@@ -99,7 +100,7 @@ impl Near<'_> {
         }
     }
 
-    /// The unit may have rows of the stream, by what is in memory.
+    /// Returns whether the unit may have rows of the stream, judging by what is in memory.
     fn may_have_stream(&self, unit: &Unit) -> bool {
         let Place::Group { segment, group } = &unit.place else { return true };
         let known = segment.segment.group_range(Fixed::Stream, *group);
@@ -162,13 +163,13 @@ impl Sink for Near<'_> {
     }
 }
 
-/// How far the times of a unit are from one.
+/// Returns the distance between the times of a unit and a given time.
 fn distance_ns(unit: &Unit, time_ns: i64) -> i64 {
     let before = time_ns.saturating_sub(unit.last_ns);
     before.max(unit.first_ns.saturating_sub(time_ns)).max(0)
 }
 
-/// The units of each round among those that are ordered by their distance.
+/// Returns the units of each round; `units` must be sorted by distance.
 fn rounds(units: &[Unit], time_ns: i64) -> impl Iterator<Item = Range<usize>> {
     let mut from = 0;
     REACHES_NS.into_iter().map(move |reach_ns| {
@@ -177,10 +178,11 @@ fn rounds(units: &[Unit], time_ns: i64) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// The records around one; `None` when there is no such record, or it may not be seen.
+/// Returns the records around a given one; `None` when there is no such record, or access to it is
+/// not allowed.
 ///
 /// # Errors
-/// See [`QueryError`]; [`QueryError::Unfound`] when it may be where nobody could look.
+/// See [`QueryError`]; [`QueryError::Unfound`] when it may be in a segment that could not be read.
 pub fn context(
     snapshot: &Snapshot,
     request: &ContextRequest,

@@ -1,6 +1,6 @@
 //! The rows of a segment that are to be deleted.
 //!
-//! Invariant: they are those that queries hide because of the same deletions.
+//! Invariant: these are exactly the rows that queries hide because of the same deletions.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::query::{Access, Budget, Filter, QueryError, Shortfall};
 /// Rows that are to be deleted.
 #[derive(Debug, Default)]
 pub(in crate::embedded) struct Doomed {
-    /// Of each row group that has such rows: whether a row is one of them.
+    /// For each row group with such rows: whether a row is one of them.
     groups: BTreeMap<usize, Vec<bool>>,
 }
 
@@ -26,19 +26,19 @@ impl Doomed {
         self.groups.is_empty()
     }
 
-    /// Of a row group that has such rows, which they are.
+    /// Returns which rows of a row group are to be deleted, if it has any.
     pub(in crate::embedded) fn group(&self, group: usize) -> Option<&[bool]> {
         self.groups.get(&group).map(Vec::as_slice)
     }
 
-    /// Adds a row of a group of so many. False when it was there already.
+    /// Adds a row of a group with `rows` rows. Returns false when it was already there.
     fn add(&mut self, group: usize, rows: usize, row: usize) -> bool {
         let known = self.groups.entry(group).or_insert_with(|| vec![false; rows]);
         known.get_mut(row).is_some_and(|is_in| !std::mem::replace(is_in, true))
     }
 }
 
-/// Gathers rows by row group.
+/// Collects rows by row group.
 struct Gathered {
     before_sequence: u64,
     rows: Vec<(usize, usize)>,
@@ -61,8 +61,8 @@ impl Sink for Gathered {
     }
 }
 
-/// Finds the rows of a segment that the deletions are about; also says how many each of them adds
-/// to those before it. `None`: the segment is damaged.
+/// Finds the rows of a segment that the deletions concern, and how many each deletion adds to the
+/// previous ones. Returns `None` when the segment is damaged.
 pub(in crate::embedded) fn doomed(
     snapshot: &Snapshot,
     deletions: &[&Deletion],

@@ -1,7 +1,7 @@
-//! Which rows of a page a query describes.
+//! Determines which rows of a page match a query.
 //!
 //! Invariant: the rows are those that [`weir_expr::naive`] finds on the records. A column is read
-//! only while rows are left that depend on it.
+//! only while undecided rows depend on it.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -28,31 +28,31 @@ use crate::query::{Budget, NamedMeasure, Stop};
 pub(super) struct Evaluator {
     pub(super) plan: Plan,
     pub(super) reader: PageReader,
-    /// Measures that are being computed: a measure of itself has no value.
+    /// Calculated fields being computed: one that depends on itself has no value.
     computing: Vec<usize>,
-    /// Where fields are in the present unit.
+    /// Where fields are stored in the current unit.
     sources: HashMap<(Field, bool), Rc<Alternatives>>,
-    /// What is known about the words of terms in the present unit.
+    /// What is known about the words of terms in the current unit.
     pub(super) word_rows: HashMap<TermId, Option<Rc<WordRows>>>,
     pub(super) budget: Budget,
-    /// Why the present page was not searched to its end.
+    /// Why the current page was not searched to its end.
     stopped: Option<Stop>,
 }
 
-/// Texts are searched in pieces of so many bytes, and after each it is asked whether to go on: a
-/// regular expression may take a second for a megabyte.
+/// Number of bytes of text to search between checks of whether to continue: a regular expression
+/// may take a second for a megabyte.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Texts that are read one by one.
+/// Tracks texts that are searched one by one.
 struct Reading<'a> {
     budget: &'a Budget,
-    /// Since it was last asked whether to go on.
+    /// Bytes since the last check.
     bytes: usize,
     stopped: Option<Stop>,
 }
 
 impl Reading<'_> {
-    /// Whether to read this one too.
+    /// Returns whether to search this text too.
     fn goes_on(&mut self, text: &[u8]) -> bool {
         self.bytes += text.len();
         if self.bytes > PIECE_BYTES && self.stopped.is_none() {
@@ -62,13 +62,13 @@ impl Reading<'_> {
         self.stopped.is_none()
     }
 
-    /// The same of a value, of which only a text takes long.
+    /// Like [`Self::goes_on`] for a value; only texts take long.
     fn goes_on_with(&mut self, value: Value<'_>) -> bool {
         self.goes_on(if let Value::Text(text) = value { text } else { b"" })
     }
 }
 
-/// Of so many rows fewer than one in this many: each is looked at by itself.
+/// With fewer candidates than one row in this many, each row is checked individually.
 const SPARSE: usize = 16;
 
 impl Evaluator {
@@ -84,14 +84,14 @@ impl Evaluator {
         }
     }
 
-    /// Goes on to another unit.
+    /// Starts another unit.
     pub(super) fn begin_unit(&mut self, number: usize, unit: super::unit::Unit) {
         self.sources.clear();
         self.word_rows.clear();
         self.reader.begin_unit(number, unit);
     }
 
-    /// Every row of the unit matches, which needs no look at any.
+    /// Returns whether every row of the unit is known to match without looking at any.
     pub(super) fn takes_all(&self, unit: &super::unit::Unit) -> bool {
         let range = self.plan.range;
         let is_deleted = |deleted: &Deleted| deleted.range.overlaps(unit.first_ns, unit.last_ns);
@@ -101,7 +101,7 @@ impl Evaluator {
             && !self.plan.deleted.iter().any(is_deleted)
     }
 
-    /// The rows of the page that happened in the range.
+    /// Returns the rows of the page whose time is in the range.
     pub(super) fn in_range(&mut self) -> Result<RowSet, SegmentError> {
         let range = self.plan.range;
         let rows = self.reader.rows();
@@ -114,7 +114,7 @@ impl Evaluator {
         Ok(RowSet::of(rows, |row| range.contains(times[row])))
     }
 
-    /// Of these rows those that the query describes.
+    /// Returns the candidates that match the query.
     pub(super) fn matching(&mut self, candidates: &RowSet) -> Result<RowSet, Halt> {
         self.reader.scanned.rows += candidates.count() as u64;
         let node = Arc::clone(&self.plan.node);
@@ -153,7 +153,7 @@ impl Evaluator {
         Ok(())
     }
 
-    /// Of these rows those that the node describes.
+    /// Returns the candidates that match the node.
     fn node(&mut self, node: &Node, candidates: &RowSet) -> Result<RowSet, SegmentError> {
         if candidates.is_empty() {
             return Ok(candidates.clone());
@@ -190,7 +190,7 @@ impl Evaluator {
         }
     }
 
-    /// Rows in which the term is true: right for the candidates, anything for others.
+    /// Returns rows in which the term is true: correct for the candidates, arbitrary for others.
     fn term(&mut self, id: TermId, candidates: &RowSet) -> Result<RowSet, SegmentError> {
         let field = self.plan.term(id).field.clone();
         if field == Field::Message {
@@ -231,7 +231,7 @@ impl Evaluator {
         Ok(found)
     }
 
-    /// Where the field is in the present unit.
+    /// Returns where the field is stored in the current unit.
     pub(super) fn sources_of(&mut self, field: &Field, is_plain: bool) -> Rc<Alternatives> {
         if let Some(known) = self.sources.get(&(field.clone(), is_plain)) {
             return Rc::clone(known);
@@ -242,8 +242,8 @@ impl Evaluator {
         found
     }
 
-    /// Reads what fields have without a column on this page: for many of them at once, as all that
-    /// has no column stands together.
+    /// Reads the values that fields have on this page without a column of their own. Several fields
+    /// are read at once, because all such values are stored together.
     pub(super) fn read_rest_of<'a>(
         &mut self,
         fields: impl Iterator<Item = &'a Field>,
@@ -259,7 +259,7 @@ impl Evaluator {
         if paths.len() > 1 { self.reader.read_rest_of(&paths) } else { Ok(()) }
     }
 
-    /// Rows of which a value of the source passes, and, when that is asked for, rows that have a
+    /// Returns rows in which a value of the source passes and, if requested, rows that have a
     /// value.
     fn source(
         &mut self,
@@ -281,7 +281,8 @@ impl Evaluator {
         Ok((passed, needs_present.then(present)))
     }
 
-    /// No value of the source in the whole row group passes, which its dictionary says.
+    /// Returns whether the dictionary shows that no value of the source in the whole row group
+    /// passes.
     fn is_never(&mut self, id: TermId, source: &Source) -> Result<bool, SegmentError> {
         let role = match source {
             Source::Fixed(fixed) => Role::Fixed(*fixed),
@@ -299,7 +300,7 @@ impl Evaluator {
         Ok(self.verdict(id, source, &dictionary).is_empty())
     }
 
-    /// The values of a dictionary that pass.
+    /// Returns the values of a dictionary that pass.
     fn verdict(
         &mut self,
         id: TermId,
@@ -324,7 +325,7 @@ impl Evaluator {
         verdict
     }
 
-    /// Rows of which a value passes.
+    /// Returns rows in which a value passes.
     fn passing(
         &mut self,
         id: TermId,
@@ -358,7 +359,7 @@ impl Evaluator {
         }
     }
 
-    /// Rows whose texts pass, all of them searched.
+    /// Returns rows whose texts pass, searching the texts of all rows.
     fn search(&mut self, id: TermId, column: &Column, texts: PageTexts<'_>, rows: usize) -> RowSet {
         let mut found = RowSet::none(rows);
         let matcher = &self.plan.terms[id];
@@ -394,7 +395,8 @@ impl Evaluator {
         found
     }
 
-    /// Rows whose message passes, by what is known about its words, and else by reading it.
+    /// Returns rows whose message passes, by what is known about its words, otherwise by reading
+    /// it.
     fn message(&mut self, id: TermId, candidates: &RowSet) -> Result<RowSet, SegmentError> {
         let Some(words) = self.word_rows(id) else { return self.read_messages(id, candidates) };
         let mut found = words.of_page(self.reader.page, candidates.len());
@@ -427,7 +429,7 @@ impl Evaluator {
         Ok(found)
     }
 
-    /// A record without a message has an empty one.
+    /// Adds rows without a message, which are treated as having an empty one.
     fn add_without_message(&self, id: TermId, column: &Column, found: &mut RowSet) {
         if column.rows.is_some() && self.plan.terms[id].text(b"") {
             let mut without = RowSet::all(found.len());
@@ -436,7 +438,8 @@ impl Evaluator {
         }
     }
 
-    /// Messages are not in dictionaries; but no message at all looks like values of no type.
+    /// Messages are not dictionary-encoded, but a column without any message looks like values of
+    /// no type.
     fn messages_of_codes(
         &self,
         id: TermId,
@@ -444,14 +447,14 @@ impl Evaluator {
         rows: usize,
     ) -> Result<RowSet, SegmentError> {
         if column.view().len() > 0 {
-            return Err(SegmentError::Damaged("the column of messages"));
+            return Err(SegmentError::Damaged("invalid message column"));
         }
         let mut found = RowSet::none(rows);
         self.add_without_message(id, column, &mut found);
         Ok(found)
     }
 
-    /// Rows that have an attribute below the path, a null too.
+    /// Returns rows that have an attribute below the path, including nulls.
     fn objects(&mut self, path: &str) -> Result<RowSet, SegmentError> {
         let rows = self.reader.rows();
         let mut found = RowSet::none(rows);
@@ -483,7 +486,7 @@ impl Evaluator {
         Ok(found)
     }
 
-    /// The values of a source on the page.
+    /// Returns the values of a source on the page.
     pub(super) fn values(&mut self, source: &Source) -> Result<Rc<Column>, SegmentError> {
         let Source::Measure(number) = source else { return self.reader.column(source) };
         if let Some(known) = self.reader.kept(source) {
@@ -493,7 +496,8 @@ impl Evaluator {
         Ok(self.reader.keep(source.clone(), column))
     }
 
-    /// The values of a field by alternatives, of which the first that has a value counts.
+    /// Returns the values of a field by alternatives; in each row the first that has a value
+    /// applies.
     pub(super) fn columns_of(
         &mut self,
         field: &Field,
@@ -507,7 +511,7 @@ impl Evaluator {
         Ok(all)
     }
 
-    /// Computes an attribute for every row of the page.
+    /// Computes a calculated field for every row of the page.
     fn measure(&mut self, number: usize) -> Result<Column, SegmentError> {
         if self.computing.contains(&number) {
             return Ok(Column::empty());
@@ -552,12 +556,13 @@ impl Evaluator {
         Ok(gathered.finish())
     }
 
-    /// The unit of the numbers of a field.
+    /// Returns the unit of the numbers of a field.
     pub(super) fn unit_of(&self, field: &Field) -> Option<Unit> {
         Unit::of(field, &self.plan.measures)
     }
 
-    /// For each row the first value of the field that is a number, in the unit of the field.
+    /// Returns for each row the first value of the field that is a number, in the unit of the
+    /// field.
     fn first_numbers(&mut self, field: &Field) -> Result<Vec<Option<Numeric>>, SegmentError> {
         let unit = self.unit_of(field);
         let mut numbers = vec![None; self.reader.rows()];
@@ -584,7 +589,7 @@ fn is_sparse(candidates: &RowSet) -> bool {
     candidates.count() * SPARSE < candidates.len()
 }
 
-/// The numbers of one row, as a record for measures.
+/// The numbers of one row, as a record for calculated fields.
 struct RowNumbers {
     row: usize,
     fields: Vec<(Field, Vec<Option<Numeric>>)>,

@@ -1,9 +1,9 @@
-//! The fields that records have, with their most common values: all of them in one pass.
+//! The fields that records have, with their most common values, in a single pass.
 //!
-//! Invariant: how many records have a field is exact. So are its values and their counts, unless
-//! there are too many to be held: then the rarer half is forgotten, again and again, which leaves
-//! what is frequent with counts that may be too low; or all, when hardly a value repeats, since
-//! those of an id are of no use.
+//! Invariant: the number of records that have a field is exact. So are its values and their counts,
+//! unless there are too many to be held: then the rarer half is repeatedly dropped, which leaves
+//! frequent values with counts that may be too low; or all are dropped when hardly a value repeats,
+//! because the values of an identifier are not useful.
 
 use std::cmp::Reverse;
 
@@ -26,37 +26,37 @@ use crate::query::{
     GroupKey, QueryError, ValueType, compare_keys,
 };
 
-/// A field whose values come fewer times than that on average has values of no use.
+/// A field whose values repeat less often than this on average has no useful values.
 const REPEATS_MIN: u64 = 4;
 
-/// What one thread has counted.
+/// Counts of one thread.
 struct Counted {
     fields: Vec<FieldCounts>,
     matched: u64,
-    /// Memory for the texts of all values.
+    /// Memory limit for the texts of all values.
     limit_bytes: usize,
 }
 
 /// The values of one field.
 struct FieldCounts {
     values: GroupField,
-    /// Of each value, by its number: in how many records it is.
+    /// For each value, by its number: how many records have it.
     counts: Vec<u64>,
-    /// Records that have the field.
+    /// Number of records that have the field.
     records: u64,
     certainty: Certainty,
-    /// All numbers in one cell, where values are numbers.
+    /// All numbers in one cell, when values are numbers.
     numbers: Option<Cells>,
 }
 
-/// How much is known about the values of a field.
+/// How complete the values of a field are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Certainty {
-    /// All of them are there.
+    /// All values are present.
     Exact,
-    /// Rare ones were forgotten.
+    /// Rare values were dropped.
     Frequent,
-    /// They are of no use.
+    /// The values are not useful.
     Useless,
 }
 
@@ -72,7 +72,7 @@ impl FieldCounts {
         Self { values, counts, records: 0, certainty, numbers }
     }
 
-    /// Counts the records that have the field, and notes their numbers; returns which they are.
+    /// Counts the records that have the field and adds up their numbers; returns those records.
     fn add_records(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<RowSet, SegmentError> {
         let columns = at.columns_of(&self.values.by.field)?;
         let mut present = RowSet::none(rows.len());
@@ -106,7 +106,7 @@ impl FieldCounts {
         }
     }
 
-    /// Forgets the rarer half of the values, or all where hardly one repeats.
+    /// Drops the rarer half of the values, or all when hardly one repeats.
     fn forget_some(&mut self) {
         let counted: u64 = self.counts.iter().sum();
         if counted < REPEATS_MIN * self.counts.len() as u64 || self.counts.len() < 2 {
@@ -137,7 +137,7 @@ impl FieldCounts {
         }
     }
 
-    /// Adds records with a value that another knows by this number.
+    /// Adds records with a value that another thread knows by this number.
     fn add_value(&mut self, of: &GroupField, number: u32, records: u64) {
         let key = || of.keys[number as usize].clone();
         let mine = self.values.number_of(of.text(number), key);
@@ -145,7 +145,7 @@ impl FieldCounts {
         self.counts[mine as usize] += records;
     }
 
-    /// Adds what another thread has counted.
+    /// Adds the counts of another thread.
     fn merge(&mut self, other: &Self) {
         self.records += other.records;
         self.certainty = self.certainty.max(other.certainty);
@@ -161,7 +161,7 @@ impl FieldCounts {
         self.fit();
     }
 
-    /// The least and the greatest number.
+    /// Returns the smallest and the largest number.
     fn range(&self) -> Option<(f64, f64)> {
         let number = |aggregation| match self.numbers.as_ref()?.value(aggregation, &[0]) {
             ComputeValue::Number(number) => Some(number),
@@ -170,7 +170,7 @@ impl FieldCounts {
         number(Aggregation::Min).zip(number(Aggregation::Max))
     }
 
-    /// The most common values.
+    /// Returns the most common values.
     fn top(&self, count: usize) -> Vec<(AttributeValue, u64)> {
         let mut found: Vec<(&GroupKey, u64)> =
             self.values.keys.iter().zip(self.counts.iter().copied()).collect();
@@ -185,7 +185,7 @@ impl FieldCounts {
 }
 
 impl Counted {
-    /// Makes room until all texts fit, where they take most.
+    /// Drops values of the fields that use the most memory until all texts fit.
     fn fit(&mut self) {
         let bytes = |field: &FieldCounts| field.values.text_bytes();
         while self.fields.iter().map(bytes).sum::<usize>() > self.limit_bytes
@@ -217,7 +217,7 @@ impl Sink for Counted {
     }
 }
 
-/// The fields of records, with their most common values.
+/// Returns the fields of records, with their most common values.
 ///
 /// # Errors
 /// See [`QueryError`].
@@ -268,7 +268,7 @@ struct Wanted {
     value_type: ValueType,
 }
 
-/// The fields that are asked for, or those that are common in the range.
+/// Returns the requested fields, or those that are common in the range.
 fn wanted(
     snapshot: &Snapshot,
     request: &FacetsRequest,
@@ -295,7 +295,7 @@ fn wanted(
     Ok(wanted.collect())
 }
 
-/// A field by its name.
+/// Returns a field by its name.
 fn field_of(info: &FieldInfo) -> Field {
     match (info.name.strip_prefix('@'), Reserved::from_name(&info.name)) {
         (Some(path), _) => Field::Attribute(path.to_owned()),

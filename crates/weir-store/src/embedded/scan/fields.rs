@@ -1,9 +1,9 @@
-//! The fields that stored records have, as far as the records may be seen.
+//! The fields that stored records have, limited to the records that the reader may see.
 //!
-//! Invariant: a reader who may not see all records learns nothing about fields that only others
-//! have. A field is named because a row that the plan finds has it, and restrictions are part of
-//! every plan. Only of row groups of which the plan takes all rows it is enough to look at what is
-//! known about their columns.
+//! Invariant: a reader who may not see all records learns nothing about fields that only other
+//! records have. A field is listed because a row that the plan finds has it, and access
+//! restrictions are part of every plan. Column metadata alone is used only for row groups of which
+//! the plan takes all rows.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -29,17 +29,17 @@ use crate::query::{
     Access, Budget, Coverage, FieldInfo, FieldList, Filter, QueryError, TimeRange, ValueType,
 };
 
-/// The attributes that one thread has found.
+/// Attributes found by one thread.
 #[derive(Default)]
 struct Seen<'a> {
-    /// Only these, and what is below them; `None` = all.
+    /// Only these and the paths below them; `None` = all.
     wanted: Option<&'a [String]>,
     attributes: HashMap<String, SeenAttribute, FoldState>,
-    /// How many of them have no column anywhere: of these not all are kept.
+    /// How many of them have no column anywhere. The number kept of these is limited.
     rare: usize,
-    /// The number of the present unit.
+    /// The number of the current unit.
     unit: u64,
-    /// Units that have rows.
+    /// Number of units that have rows.
     units: u64,
     is_unit_counted: bool,
 }
@@ -48,13 +48,13 @@ struct Seen<'a> {
 #[derive(Debug, Clone, Copy)]
 struct SeenAttribute {
     value_type: ValueType,
-    /// In how many units it is.
+    /// Number of units that have it.
     units: u64,
-    /// The last of them.
+    /// The last of those units.
     unit: u64,
-    /// In how many records it is at least: how common it is.
+    /// Minimum number of records that have it: how common it is.
     records: u64,
-    /// It has a column of its own in one of them: those that have none are rare, or lists.
+    /// It has a column of its own in one of them. Attributes that have none are rare, or lists.
     has_column: bool,
 }
 
@@ -63,7 +63,7 @@ impl Seen<'_> {
         self.wanted.is_none_or(|wanted| wanted.iter().any(|wanted| is_or_is_below(path, wanted)))
     }
 
-    /// Nothing that is wanted is left to be found.
+    /// Returns whether everything that is wanted has been found.
     fn has_all(&self) -> bool {
         self.wanted.is_some_and(|wanted| wanted.iter().all(|wanted| self.has(wanted)))
     }
@@ -72,12 +72,12 @@ impl Seen<'_> {
         self.attributes.keys().any(|path| is_or_is_below(path, wanted))
     }
 
-    /// An attribute that has a column in the present unit.
+    /// Adds an attribute that has a column in the current unit.
     fn add_column(&mut self, path: &str, value_type: ValueType, records: u64) {
         self.add(path, value_type, records, true);
     }
 
-    /// One that has none.
+    /// Adds an attribute that has no column.
     fn add_rest(&mut self, path: &str) {
         self.add(path, ValueType::Text, 1, false);
     }
@@ -89,12 +89,12 @@ impl Seen<'_> {
         }
     }
 
-    /// It was found in the present unit already.
+    /// Returns whether it was already found in the current unit.
     fn is_in_unit(&self, path: &str) -> bool {
         self.attributes.get(path).is_some_and(|seen| seen.unit == self.unit)
     }
 
-    /// Values of two types are texts.
+    /// Records an attribute. If its values have two types, its type is text.
     fn note(&mut self, path: &str, seen: SeenAttribute) {
         if let Some(known) = self.attributes.get_mut(path) {
             self.rare -= usize::from(seen.has_column && !known.has_column);
@@ -211,7 +211,7 @@ fn is_or_is_below(path: &str, wanted: &str) -> bool {
     path == wanted || is_below(path, wanted)
 }
 
-/// What `_rest` of a segment has; `None` when that is not known.
+/// Returns the paths in `_rest` of a segment; `None` when they are not known.
 fn rest_paths(segment: &OpenSegment) -> Option<RestPaths> {
     if segment.segment.column(&Role::Rest).is_none() {
         return Some(RestPaths::default());
@@ -231,7 +231,7 @@ fn may_be_in_rest(segment: &OpenSegment, wanted: &str) -> bool {
     })
 }
 
-/// What the rows that the filter describes have.
+/// Returns the attributes of the rows that match the filter.
 fn seen<'a>(
     snapshot: &Snapshot,
     filter: &Filter,
@@ -247,7 +247,7 @@ fn seen<'a>(
     Ok((seen, done.coverage))
 }
 
-/// Fields of records of the range that may be seen, the most common first.
+/// Returns the fields of the visible records in the range, the most common first.
 ///
 /// # Errors
 /// See [`QueryError`].
@@ -271,7 +271,7 @@ pub fn fields(
     let (tags, of_tags) = tag_keys(snapshot, &filter, budget)?;
     coverage.add(of_tags);
     let tags = tags.into_iter().filter(|(key, _)| Reserved::from_name(key).is_none());
-    // A tag is one of all records of a source: they come first.
+    // A tag applies to all records of a source, so tags come first.
     let tags = tags
         .map(|(name, parts)| (FieldInfo { name, value_type: ValueType::Text, parts }, u64::MAX));
     let mut others: Vec<(FieldInfo, u64)> = attributes.chain(tags).collect();
@@ -280,9 +280,9 @@ pub fn fields(
     Ok(FieldList { fields, coverage })
 }
 
-/// Attributes and tags of the query, and of other `fields` that were named, that no record of the
-/// range has that may be seen: `@path` or the tag's key. Empty when that is not known. The tags of a
-/// query that `has_found` something are not looked for.
+/// Returns the attributes and tags of the query, and of the other `fields` named, that no visible
+/// record in the range has: `@path` or the tag's key. Empty when that is not known. The tags of a
+/// query that `has_found` something are not checked.
 ///
 /// # Errors
 /// See [`QueryError`].
@@ -315,7 +315,7 @@ pub(super) fn unknown_fields<'a>(
     Ok(unknown)
 }
 
-/// Of these attributes those that no record of the range has, as they are written.
+/// Returns which of these attributes no record in the range has, as they are written.
 fn unknown_attributes(
     snapshot: &Snapshot,
     filter: &Filter,
@@ -342,8 +342,8 @@ fn names_of<'a>(paths: impl Iterator<Item = &'a String>) -> Vec<String> {
     paths.map(|path| format!("@{path}")).collect()
 }
 
-/// Whether some record of the range may have the attribute. Columns, which are in memory, are
-/// looked at before what has to be read.
+/// Returns whether some record in the range may have the attribute. Columns, which are in memory,
+/// are checked before anything that has to be read.
 fn may_be_anywhere(snapshot: &Snapshot, range: TimeRange, path: &str) -> bool {
     let is_in_head = snapshot.chunks.iter().any(|(chunk, _)| {
         let chunk = chunk.read();

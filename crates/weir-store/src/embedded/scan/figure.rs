@@ -1,4 +1,4 @@
-//! What is counted and summed for each group, and what becomes of it.
+//! Accumulators for each group, and the results computed from them.
 
 use std::cell::RefCell;
 
@@ -10,19 +10,19 @@ use crate::embedded::hash::hash_bytes;
 use crate::query::{Aggregation, Compute, ComputeValue};
 use weir_expr::{Field, Numeric, Unit, Value};
 
-/// What has to be kept for a figure.
+/// What is accumulated for an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// How many records.
+    /// Number of records.
     Rows,
-    /// How many values.
+    /// Number of values.
     Values,
     Numbers,
     Distinct,
     Sketch,
 }
 
-/// A figure that is kept, for one or more of those that were asked for.
+/// An accumulator, used by one or more of the requested aggregates.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Spec {
     pub(super) kind: Kind,
@@ -31,7 +31,7 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// How many records.
+    /// Counts records.
     pub(super) const ROWS: Self = Self { kind: Kind::Rows, field: None, interval_ns: None };
 
     pub(super) fn of(compute: &Compute) -> Self {
@@ -48,7 +48,7 @@ impl Spec {
     }
 }
 
-/// A number that is added up.
+/// A number to add.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum FigureNumber {
     Whole(i64),
@@ -56,7 +56,8 @@ pub(super) enum FigureNumber {
 }
 
 impl FigureNumber {
-    /// A value as a number, if it is one or reads as one, in the unit of its field.
+    /// Returns the value as a number in the unit of its field, if it is one or can be parsed as
+    /// one.
     pub(super) fn of(value: Value<'_>, unit: Option<Unit>) -> Option<Self> {
         Some(match value.number_in(unit)? {
             Numeric::Int(whole) => Self::Whole(whole),
@@ -77,10 +78,12 @@ impl FigureNumber {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbers {
     count: u64,
-    /// Of whole numbers: exact, and sooner than floats, each of which waits for the one before.
+    /// Sum of the integers: exact, and faster than floats, where each addition waits for the
+    /// previous one.
     whole: i128,
     sum: f64,
-    /// What the sum has lost by rounding (Kahan and Neumaier): sums do not depend on their order.
+    /// What the sum has lost by rounding (Kahan and Neumaier), so that sums hardly depend on the
+    /// order.
     lost: f64,
     least: f64,
     most: f64,
@@ -127,13 +130,13 @@ impl Numbers {
     }
 
     fn total(&self) -> f64 {
-        // What was lost is no number once the sum is infinite.
+        // The correction is not a number once the sum is infinite.
         let floats = if self.sum.is_finite() { self.sum + self.lost } else { self.sum };
         self.whole as f64 + floats
     }
 }
 
-/// One figure of many cells: a cell is a group, or a stretch of time of a group.
+/// An accumulator of many cells: a cell is a group, or a time bucket of a group.
 #[derive(Debug, Clone)]
 pub(super) enum Cells {
     Counts(Vec<u64>),
@@ -152,7 +155,7 @@ impl Cells {
         }
     }
 
-    /// Bytes that a cell takes at first.
+    /// Returns the initial memory use of a cell in bytes.
     pub(super) fn cell_bytes(&self) -> usize {
         match self {
             Self::Counts(_) => size_of::<u64>(),
@@ -162,7 +165,7 @@ impl Cells {
         }
     }
 
-    /// Makes cells up to this number.
+    /// Grows to `count` cells.
     pub(super) fn resize(&mut self, count: usize) {
         match self {
             Self::Counts(cells) => cells.resize(count, 0),
@@ -172,7 +175,7 @@ impl Cells {
         }
     }
 
-    /// Adds a cell of another to one of these.
+    /// Adds a cell of `other` to one of these.
     pub(super) fn merge(&mut self, cell: usize, other: &Self, other_cell: usize) {
         match (self, other) {
             (Self::Counts(cells), Self::Counts(others)) => cells[cell] += others[other_cell],
@@ -183,12 +186,13 @@ impl Cells {
             (Self::Sketches(cells), Self::Sketches(others)) => {
                 cells[cell].merge(&others[other_cell]);
             }
-            // Both are of the same figure.
-            _ => debug_assert!(false, "cells of different figures"),
+            // Both are of the same kind.
+            _ => debug_assert!(false, "cells of different kinds"),
         }
     }
 
-    /// Adds the values of a column to the cells of their rows; numbers are in the unit of the field.
+    /// Adds the values of a column to the cells of their rows; numbers are in the unit of the
+    /// field.
     pub(super) fn add_column(
         &mut self,
         column: &Column,
@@ -220,7 +224,7 @@ impl Cells {
         }
     }
 
-    /// The figure of some cells together.
+    /// Returns the aggregate over some cells.
     pub(super) fn value(&self, aggregation: Aggregation, cells: &[u32]) -> ComputeValue {
         let cells = cells.iter().map(|cell| *cell as usize);
         match self {
@@ -259,7 +263,7 @@ impl Cells {
     }
 }
 
-/// Calls `add` with every number of a column. Each type of column has a loop of its own.
+/// Calls `add` with every number of a column. Each column type has its own loop.
 fn add_numbers(
     column: &Column,
     unit: Option<Unit>,

@@ -1,4 +1,4 @@
-//! The groups that the rows of a page are in.
+//! The groups that the rows of a page belong to.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -13,14 +13,14 @@ use crate::embedded::hash::{FoldState, Interner};
 use crate::embedded::segment::SegmentError;
 use crate::query::{GroupBy, GroupHistogram, GroupKey};
 
-/// A row is in no group.
+/// Marks a row that is in no group.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// For each row a number; rows that have several have the others beside.
+/// A number for each row; rows that have several have the others in `extra`.
 #[derive(Debug, Default)]
 pub(super) struct ByRow {
     pub(super) first: Vec<u32>,
-    /// Row and number, rows in order.
+    /// Row and number, sorted by row.
     pub(super) extra: Vec<(u16, u32)>,
 }
 
@@ -29,7 +29,7 @@ impl ByRow {
         Self { first: vec![NONE; rows], extra: Vec::new() }
     }
 
-    /// Adds a number to a row that does not have it.
+    /// Adds a number to a row, unless the row already has it.
     fn add(&mut self, row: usize, number: u32) {
         let first = &mut self.first[row];
         if *first == NONE {
@@ -63,14 +63,14 @@ pub(super) struct GroupField {
     texts: Interner,
     pub(super) keys: Vec<GroupKey>,
     of_int: HashMap<i64, u32, FoldState>,
-    /// The number of records without a value.
+    /// The number for records without a value.
     missing: Option<u32>,
     buffer: Vec<u8>,
-    /// That of the field's numbers.
+    /// The unit of the field's numbers.
     unit: Option<Unit>,
 }
 
-/// Tell groups from values, whose texts are never these.
+/// Keys of groups that are not values; no value has such a text.
 const MISSING_TEXT: &[u8] = b"\xff";
 const TOTAL_TEXT: &[u8] = b"\xfe";
 const REST_TEXT: &[u8] = b"\xfd";
@@ -88,22 +88,23 @@ impl GroupField {
         }
     }
 
-    /// Bytes of the texts that it holds.
+    /// Returns the total length of its texts, in bytes.
     pub(super) fn text_bytes(&self) -> usize {
         Self::bytes_of_texts(self.texts.texts().byte_count())
     }
 
-    /// What so many bytes of texts take: each is there to be found and to be shown.
+    /// Returns the memory used by texts of this total length: each is stored for lookup and for
+    /// output.
     pub(super) fn bytes_of_texts(bytes: usize) -> usize {
         2 * bytes
     }
 
-    /// The text by which a group is known.
+    /// Returns the text that identifies a group.
     pub(super) fn text(&self, number: u32) -> &[u8] {
         self.texts.texts().get(number as usize)
     }
 
-    /// The number of a group, by its text.
+    /// Returns the number of a group by its text, adding it if needed.
     pub(super) fn number_of(&mut self, text: &[u8], key: impl FnOnce() -> GroupKey) -> u32 {
         let number = self.texts.intern(text);
         if number as usize == self.keys.len() {
@@ -112,18 +113,18 @@ impl GroupField {
         number
     }
 
-    /// The number of what was put together to save memory. It is no group of its own, but counts
-    /// among those of the fields before.
+    /// Returns the number for what was merged to save memory. It is not reported as a group, but
+    /// counts towards the groups of the preceding fields.
     pub(super) fn rest(&mut self) -> u32 {
         self.number_of(REST_TEXT, || GroupKey::Total(String::new()))
     }
 
-    /// Whether it is that.
+    /// Returns whether the number is the one for merged groups.
     pub(super) fn is_rest(&self, number: u32) -> bool {
         self.text(number) == REST_TEXT
     }
 
-    /// The number of a value; `None` when it is in no group.
+    /// Returns the number of a value; `None` when it is in no group.
     fn number(&mut self, value: Value<'_>) -> Option<u32> {
         if let Some(histogram) = self.by.histogram {
             let from = step_of(value, self.unit, histogram)?;
@@ -145,7 +146,7 @@ impl GroupField {
         number
     }
 
-    /// The number of a text, or of none.
+    /// Returns the number of a text, or of a missing value.
     pub(super) fn number_of_text(&mut self, text: Option<&[u8]>) -> Option<u32> {
         match text {
             Some(text) => self.number(Value::Text(text)),
@@ -161,7 +162,7 @@ impl GroupField {
         self.missing
     }
 
-    /// The groups of the rows of the present page.
+    /// Returns the groups of the rows of the current page.
     pub(super) fn numbers(
         &mut self,
         at: &mut Evaluator,
@@ -193,7 +194,7 @@ impl GroupField {
             let is_in_one = |row: &usize| found.first[*row] != NONE;
             found.extra.extend(rows.iter().filter(is_in_one).map(|row| (row as u16, total)));
         }
-        // Columns were gone over one after the other.
+        // The columns were read one after the other.
         found.extra.sort_unstable();
         Ok(found)
     }
@@ -201,7 +202,7 @@ impl GroupField {
     fn add_column(&mut self, column: &Rc<Column>, rows: &RowSet, found: &mut ByRow) {
         let view = column.view();
         if let View::Codes(codes, dictionary) = view {
-            // Not all values of the dictionary need be among these rows.
+            // These rows may not contain all values of the dictionary.
             let mut numbers: Vec<Option<Option<u32>>> = vec![None; dictionary.len()];
             for (n, code) in codes.iter().enumerate() {
                 let row = column.row(n);
@@ -228,7 +229,7 @@ impl GroupField {
     }
 }
 
-/// Where the step begins that a number is in.
+/// Returns the start of the histogram step that contains a number.
 fn step_of(value: Value<'_>, unit: Option<Unit>, histogram: GroupHistogram) -> Option<f64> {
     let number = FigureNumber::of(value, unit)?.float();
     let is_within = histogram.min <= number && number <= histogram.max;
@@ -236,11 +237,12 @@ fn step_of(value: Value<'_>, unit: Option<Unit>, histogram: GroupHistogram) -> O
     is_within.then_some(histogram.min + step * histogram.interval)
 }
 
-/// Of the memory for values so much at most is for those of rows that are added at once.
+/// Values of rows that are added at once use at most this fraction of the memory for values.
 pub(super) const PART_SHARE: usize = 4;
 
-/// Rows of a page in parts, between which memory can be made: a single part, unless the values of
-/// these fields are so long that those of a page would take more than `part_bytes`.
+/// Splits the rows of a page into parts, between which memory can be freed. It is a single part,
+/// unless the values of these fields are so long that those of the page would use more than
+/// `part_bytes`.
 pub(super) fn parts_of<'a>(
     at: &mut Evaluator,
     fields: impl Iterator<Item = &'a Field>,

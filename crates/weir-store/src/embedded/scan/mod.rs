@@ -1,12 +1,12 @@
-//! Answers questions from a snapshot.
+//! Answers queries from a snapshot.
 //!
-//! A query becomes a [`plan`]; units (row groups, chunks of the head) are shared out over threads
-//! ([`run`]); of each unit the pages that may match are found ([`prune`]); on each page the query
-//! is evaluated column by column ([`eval`]) and a sink takes the rows: [`search()`],
+//! A query becomes a [`plan`]; units (row groups, chunks of the head) are distributed over threads
+//! ([`run`]); in each unit the pages that may match are determined ([`prune`]); on each page the
+//! query is evaluated column by column ([`eval`]), and a sink takes the rows: [`search()`],
 //! [`aggregate()`], [`facets()`], [`context()`], [`patterns()`].
 //!
-//! Invariant: the answer is the one of [`crate::query::naive`] on the same records, whatever is
-//! pruned, and wherever the records are.
+//! Invariant: the answer is that of [`crate::query::naive`] on the same records, whatever is pruned
+//! and wherever the records are stored.
 
 mod aggregate;
 mod clusters;

@@ -1,8 +1,8 @@
-//! Tests of numbers, brought to the form in which a column of whole numbers is gone over fastest.
+//! Numeric comparisons, in the form that is fastest for a column of integers.
 
 use weir_expr::{Bound, Field, Literal, Numeric, Range, Reserved, Term, Test, Value};
 
-/// Whole numbers from `first` to `last`, ends included; none when `first` is above `last`.
+/// The integers from `first` to `last`, inclusive; none when `first` is greater than `last`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct IntRange {
     pub(super) first: i64,
@@ -12,7 +12,8 @@ pub(super) struct IntRange {
 const NONE: IntRange = IntRange { first: 1, last: 0 };
 
 impl IntRange {
-    /// The whole numbers that pass the term; `None` when they are not a range, or not known.
+    /// Returns the integers that pass the term; `None` when they do not form a range, or are not
+    /// known.
     pub(super) fn of(term: &Term) -> Option<Self> {
         if term.field == Field::Reserved(Reserved::Status) {
             return None;
@@ -29,7 +30,7 @@ impl IntRange {
         self.first <= value && value <= self.last
     }
 
-    /// Whether some whole number of the range is between these, ends included.
+    /// Returns whether some integer of the range is between these, inclusive.
     pub(super) fn overlaps(self, first: i64, last: i64) -> bool {
         self.first <= last && first <= self.last && self.first <= self.last
     }
@@ -38,7 +39,7 @@ impl IntRange {
         let whole = match literal.number.map(|number| number.value) {
             Some(Numeric::Int(whole)) => Some(whole),
             Some(Numeric::Float(_)) => None,
-            // In quotes: the text of a number.
+            // Quoted: the text of a number.
             None => literal.text.parse().ok().filter(|whole: &i64| {
                 let mut buffer = Vec::new();
                 Value::Int(*whole).text(&mut buffer) == Some(literal.text.as_bytes())
@@ -65,7 +66,7 @@ impl IntRange {
 
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 
-/// The least whole number above the bound.
+/// Returns the smallest integer above the bound.
 fn least(bound: Numeric, is_included: bool) -> Option<i64> {
     match bound {
         Numeric::Int(whole) if is_included => Some(whole),
@@ -80,7 +81,7 @@ fn least(bound: Numeric, is_included: bool) -> Option<i64> {
     }
 }
 
-/// The greatest whole number below the bound.
+/// Returns the largest integer below the bound.
 fn most(bound: Numeric, is_included: bool) -> Option<i64> {
     match bound {
         Numeric::Int(whole) if is_included => Some(whole),
@@ -126,7 +127,7 @@ mod tests {
         ) {
             for query in QUERIES {
                 let expr = parse(query).unwrap();
-                let ExprKind::Term(term) = &expr.kind else { panic!("{query} is no term") };
+                let ExprKind::Term(term) = &expr.kind else { panic!("{query} is not a term") };
                 let range = IntRange::of(term).unwrap();
                 let wanted = TermMatcher::new(term).unwrap().value(Value::Int(value));
                 prop_assert_eq!(range.contains(value), wanted, "{} of {}", query, value);

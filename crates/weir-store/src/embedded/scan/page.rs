@@ -1,7 +1,7 @@
-//! The columns of one page after the other, each read when it is first asked for.
+//! The columns of one page after the other, each read on demand.
 //!
-//! Invariant: what is kept of a page is dropped before the next one; what is kept of a row group
-//! (dictionaries, what was found out about their values) before the next group.
+//! Invariant: what is cached for a page is dropped before the next page; what is cached for a row
+//! group (dictionaries, and what was derived from their values) before the next group.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ use crate::embedded::sidecar::RestPaths;
 use crate::limits::PAGE_ROWS;
 use crate::query::Scanned;
 
-/// What a column holds: the key under which it is kept.
+/// What a column contains: the key under which it is cached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Source {
     /// A column of the record's own.
@@ -49,7 +49,7 @@ pub(super) enum Source {
     Tags,
     /// `stdout` or `stderr`.
     IoStream,
-    /// A computed attribute, by its place.
+    /// A calculated field, by its index.
     Measure(usize),
 }
 
@@ -57,19 +57,19 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(super) struct PageReader {
     pub(super) unit: Unit,
-    /// The place of the unit among those of the query.
+    /// The index of the unit among those of the query.
     pub(super) unit_number: usize,
     pub(super) page: usize,
     columns: HashMap<Source, Rc<Column>>,
     dictionaries: HashMap<usize, Option<Arc<Dictionary>>>,
-    /// For each term and column: the values of the dictionary that pass.
+    /// For each term and column the values of the dictionary that pass.
     pub(super) verdicts: HashMap<(TermId, Source), Rc<CodeSet>>,
-    /// What values of a dictionary stand for, of those that are read further.
+    /// The parsed content of dictionary values, for those that are parsed further.
     derived: HashMap<Source, Rc<[Vec<AttributeValue>]>>,
     head_texts: HashMap<Fixed, Arc<Dictionary>>,
     rest_paths: Option<Rc<RestPaths>>,
     free: Vec<PageBuffer>,
-    /// For texts of a page in lower case.
+    /// A buffer for the lower-case texts of a page.
     room: Vec<u8>,
     attributes: Attributes,
     pub(super) scanned: Scanned,
@@ -94,7 +94,7 @@ impl PageReader {
         }
     }
 
-    /// Goes on to another unit.
+    /// Starts another unit.
     pub(super) fn begin_unit(&mut self, number: usize, unit: Unit) {
         self.begin_page(0);
         (self.unit_number, self.unit) = (number, unit);
@@ -106,7 +106,7 @@ impl PageReader {
         self.scanned.parts += 1;
     }
 
-    /// Goes on to another page of the unit.
+    /// Starts another page of the unit.
     pub(super) fn begin_page(&mut self, page: usize) {
         self.page = page;
         for column in std::mem::take(&mut self.columns).into_values() {
@@ -114,13 +114,13 @@ impl PageReader {
         }
     }
 
-    /// Drops a column of this page that is not needed any more.
+    /// Drops a column of this page that is no longer needed.
     pub(super) fn forget(&mut self, source: &Source, column: Rc<Column>) {
         self.columns.remove(source);
         self.recycle(column);
     }
 
-    /// Keeps the memory of a column that nobody else has.
+    /// Keeps the buffers of a column that is not shared.
     fn recycle(&mut self, column: Rc<Column>) {
         let Some(column) = Rc::into_inner(column) else { return };
         let (page, folded) = column.into_memory();
@@ -130,34 +130,34 @@ impl PageReader {
         }
     }
 
-    /// Rows of the page.
+    /// Returns the number of rows of the page.
     pub(super) fn rows(&self) -> usize {
         self.unit.page_rows(self.page)
     }
 
-    /// Earliest and latest time of the rows of the page.
+    /// Returns the earliest and latest time of the rows of the page.
     pub(super) fn page_times(&self) -> (i64, i64) {
         self.unit.page_times.get(self.page).copied().unwrap_or(self.unit.times())
     }
 
-    /// The first row of the page among those of the unit.
+    /// Returns the index of the first row of the page among those of the unit.
     pub(super) fn first_row(&self) -> usize {
         self.page * PAGE_ROWS
     }
 
-    /// The column, if it was read for this page.
+    /// Returns the column if it was already read for this page.
     pub(super) fn kept(&self, source: &Source) -> Option<Rc<Column>> {
         self.columns.get(source).map(Rc::clone)
     }
 
-    /// Keeps a column that was made for this page.
+    /// Caches a column that was computed for this page.
     pub(super) fn keep(&mut self, source: Source, column: Column) -> Rc<Column> {
         let column = Rc::new(column);
         self.columns.insert(source, Rc::clone(&column));
         column
     }
 
-    /// The values of a source on this page, but for measures.
+    /// Returns the values of a source on this page; not for calculated fields.
     pub(super) fn column(&mut self, source: &Source) -> Result<Rc<Column>, SegmentError> {
         if let Some(column) = self.kept(source) {
             return Ok(column);
@@ -235,13 +235,13 @@ impl PageReader {
         let is_whole =
             rows.as_ref().is_none_or(|rows: &Vec<u16>| rows.len() == buffer.value_count());
         if !is_whole {
-            return Err(SegmentError::Damaged("the values of a page"));
+            return Err(SegmentError::Damaged("invalid page values"));
         }
         let column = Column::new(rows, Data::Page(Box::new(buffer)), dictionary);
         Ok(column.with_room(std::mem::take(&mut self.room)))
     }
 
-    /// The dictionary of a column of the segment, when it has one.
+    /// Returns the dictionary of a column of the segment, if it has one.
     pub(super) fn dictionary(
         &mut self,
         column: usize,
@@ -260,7 +260,7 @@ impl PageReader {
         Ok(dictionary)
     }
 
-    /// What the segment has in `_rest`; `None` when that is not known.
+    /// Returns the paths that the segment has in `_rest`; `None` when they are not known.
     pub(super) fn rest_paths(&mut self) -> Option<Rc<RestPaths>> {
         let Place::Group { segment, .. } = &self.unit.place else { return None };
         if self.rest_paths.is_none() {
@@ -270,7 +270,7 @@ impl PageReader {
         self.rest_paths.clone()
     }
 
-    /// Whether `_rest` may have values of the path, or of paths below it.
+    /// Returns whether `_rest` may have values of the path, or of paths below it.
     pub(super) fn may_be_in_rest(&mut self, path: &str) -> bool {
         match &self.unit.place {
             Place::Head(chunk) => !chunk.read().spilled().is_empty(),
@@ -285,7 +285,7 @@ impl PageReader {
         }
     }
 
-    /// Values of attributes that have no column: of one path, or of all.
+    /// Returns the values of attributes that have no column: of one path, or of all.
     fn rest(&mut self, path: Option<&str>) -> Result<Column, SegmentError> {
         let mut gathered = Gathered::default();
         self.for_each_rest(|row, found, value| {
@@ -296,7 +296,8 @@ impl PageReader {
         Ok(gathered.finish())
     }
 
-    /// Reads what these attributes, some perhaps named twice, have without a column on this page.
+    /// Reads the values that these attributes, which may contain duplicates, have without a column
+    /// on this page.
     pub(super) fn read_rest_of(&mut self, paths: &[String]) -> Result<(), SegmentError> {
         let of_path = |path: &'_ String| (path.clone(), Gathered::default());
         let mut gathered: HashMap<String, Gathered> = paths.iter().map(of_path).collect();
@@ -336,7 +337,7 @@ impl PageReader {
             let weir_expr::Value::Text(json) = view.value(number) else { continue };
             self.attributes.clear();
             let read = self.attributes.read_json(json);
-            read.ok_or(SegmentError::Damaged("the attributes of a record"))?;
+            read.ok_or(SegmentError::Damaged("invalid record attributes"))?;
             for (path, value) in self.attributes.iter() {
                 each(rest.row(number), path, value);
             }
@@ -344,7 +345,8 @@ impl PageReader {
         Ok(())
     }
 
-    /// Values of an attribute in those rows in which it is kept in a column of the record's own.
+    /// Returns the values of an attribute in those rows in which it is kept in a column of the
+    /// record's own.
     fn taken(&mut self, path: &str) -> Result<Column, SegmentError> {
         type TakenPath = fn(Form) -> Option<&'static str>;
         let texts: [(Fixed, &[&str], TakenPath); 3] = [
@@ -352,13 +354,13 @@ impl PageReader {
             (Fixed::TraceId, Reserved::TraceId.record_paths(), Form::trace_path),
             (Fixed::SpanId, Reserved::SpanId.record_paths(), Form::span_path),
         ];
-        // Messages, which are long, are read for their own paths only.
+        // Messages, which are long, are read only for their own paths.
         let text = texts.into_iter().find(|(_, paths, _)| paths.contains(&path));
         let mut gathered = Gathered::default();
         let forms = self.column(&Source::Fixed(Fixed::Form))?;
         if let Some((fixed, _, taken)) = text {
             let column = self.column(&Source::Fixed(fixed))?;
-            // The number of the next value.
+            // The index of the next value.
             let mut next = 0;
             for row in 0..self.rows() {
                 let is_there = next < column.view().len() && column.row(next) == row;
@@ -397,7 +399,7 @@ impl PageReader {
         Ok(gathered.finish())
     }
 
-    /// Values that are read out of those of a column of few distinct texts.
+    /// Returns values that are parsed from those of a column with few distinct texts.
     fn derived_from(&mut self, fixed: Fixed, source: &Source) -> Result<Column, SegmentError> {
         let column = self.column(&Source::Fixed(fixed))?;
         let (mut rows, mut picks, mut distinct) = (Vec::new(), Vec::new(), Vec::new());
@@ -446,7 +448,7 @@ impl PageReader {
     }
 }
 
-/// In what form the record of a row came.
+/// Returns the original form of the record of a row.
 fn form_of(forms: &Column, row: usize) -> Option<Form> {
     match forms.view().value(row) {
         weir_expr::Value::Int(form) => Some(Form(form.cast_unsigned())),
@@ -454,7 +456,7 @@ fn form_of(forms: &Column, row: usize) -> Option<Form> {
     }
 }
 
-/// What a resource or a list of tags says.
+/// Returns the values of a source in a resource or a list of tags.
 fn derive(source: &Source, text: &[u8]) -> Vec<AttributeValue> {
     let of_text = |text: &str| AttributeValue::Text(text.to_owned());
     match source {
@@ -476,9 +478,9 @@ fn derive(source: &Source, text: &[u8]) -> Vec<AttributeValue> {
     }
 }
 
-/// Values of several types, from their texts and kinds.
+/// Returns values of several types, from their texts and kinds.
 fn mixed(texts: &Column, kinds: &Column) -> Result<Column, SegmentError> {
-    let damaged = SegmentError::Damaged("the types of a column");
+    let damaged = SegmentError::Damaged("invalid column types");
     let (text_view, kind_view) = (texts.view(), kinds.view());
     if text_view.len() != kind_view.len() {
         return Err(damaged);
@@ -491,13 +493,13 @@ fn mixed(texts: &Column, kinds: &Column) -> Result<Column, SegmentError> {
             return Err(damaged);
         };
         let value =
-            value_of_kind(kind, text).ok_or(SegmentError::Damaged("a value of a column"))?;
+            value_of_kind(kind, text).ok_or(SegmentError::Damaged("invalid column value"))?;
         gathered.push(texts.row(number), value);
     }
     Ok(gathered.finish())
 }
 
-/// A column of the head.
+/// Returns a column of the head.
 fn head_column(
     rows: &Rows,
     fixed: Fixed,
@@ -555,7 +557,7 @@ fn text_column(column: &SparseTexts, span: std::ops::Range<usize>) -> Column {
     Column::new(Some(rows), Data::Texts(texts), None)
 }
 
-/// An attribute of the head, by the type that its values have here.
+/// Returns an attribute of the head, in the type that its values have here.
 fn path_column(column: &PathColumn, span: std::ops::Range<usize>) -> Column {
     use weir_codec::Scalar;
     let numbers = column.values_of_rows(span.start as u32..span.end as u32);
@@ -593,14 +595,14 @@ fn path_column(column: &PathColumn, span: std::ops::Range<usize>) -> Column {
     Column::new(Some(rows), data, None)
 }
 
-/// Values of a page that are whole numbers, by row: those of columns that every row has.
+/// Returns the integer values of a page, by row, of a column that every row has a value in.
 pub(super) fn whole_numbers(column: &Column) -> Result<&[i64], SegmentError> {
     match &column.data {
         Data::Ints(values) => Ok(values),
         Data::Page(page) => match page.values() {
             PageValues::Ints(values) => Ok(values),
-            _ => Err(SegmentError::Damaged("a column of times")),
+            _ => Err(SegmentError::Damaged("invalid time column")),
         },
-        _ => Err(SegmentError::Damaged("a column of times")),
+        _ => Err(SegmentError::Damaged("invalid time column")),
     }
 }

@@ -1,11 +1,11 @@
-//! Messages by what they have in common: the words that are no numbers and no identifiers.
+//! Groups messages by their template: the words that are neither numbers nor identifiers.
 //!
-//! A template is the message with `*` in place of every word that has a digit in it, is the name of
-//! a day or a month, or is longer than a word is; neighbouring `*` are one. That needs one look at
-//! each message. In the end templates that differ in some words only are put together.
+//! A template is the message with `*` in place of every word that contains a digit, is the name of
+//! a day or a month, or is too long to be a word; adjacent `*` are merged. That takes one pass over
+//! each message. At the end, templates that differ only in some words are merged.
 //!
-//! Where there are more templates than fit into memory, the rarer half of them is forgotten, again
-//! and again; the answer says so.
+//! When there are more templates than fit into memory, the rarer half is repeatedly dropped; the
+//! answer reports that.
 
 use std::collections::HashMap;
 
@@ -26,36 +26,36 @@ use crate::embedded::segment::Fixed;
 use crate::embedded::snapshot::Snapshot;
 use crate::query::{Budget, Pattern, Patterns, PatternsRequest, QueryError};
 
-/// Records that are shown of each pattern.
+/// Number of example records of each pattern.
 const EXAMPLES: usize = 3;
 
-/// Bytes of a template: what is behind them does not tell messages apart.
+/// Maximum length of a template in bytes; what follows does not distinguish messages.
 const TEMPLATE_BYTES_MAX: usize = 512;
 
-/// A longer run of letters is no word.
+/// A longer run of letters is not considered a word.
 const WORD_BYTES_MAX: usize = 40;
 
-/// Bytes that a template takes beside its text.
+/// Memory used by a template besides its text, in bytes.
 const KNOWN_BYTES: usize = 256;
 
-/// Parts of a time that have no digits.
+/// Parts of a date that contain no digits.
 const NAMES: [&[u8]; 19] = [
     b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun", b"Jan", b"Feb", b"Mar", b"Apr", b"May",
     b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
-/// What is known of a template.
+/// What is known about a template.
 struct Known {
     template: Vec<u8>,
     count: u64,
     examples: Vec<Spot>,
 }
 
-/// The templates that one thread has seen.
+/// The templates seen by one thread.
 struct Seen {
     templates: HashMap<u64, Known, FoldState>,
     matched: u64,
-    /// Memory for templates, and what they take of it.
+    /// Memory limit for templates, and how much of it they use.
     limit_bytes: usize,
     bytes: usize,
     is_approximate: bool,
@@ -74,7 +74,7 @@ impl Seen {
         }
     }
 
-    /// Forgets the rarer half of the templates until they fit.
+    /// Drops the rarer half of the templates until they fit.
     fn fit(&mut self) {
         while self.bytes > self.limit_bytes && self.templates.len() > 1 {
             let mut counts: Vec<(u64, u64)> =
@@ -134,7 +134,7 @@ impl Known {
 impl Sink for Seen {
     fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt> {
         self.matched += rows.count() as u64;
-        // A page may go beyond it.
+        // A page may exceed the memory limit.
         self.fit();
         let unit = at.reader.unit_number;
         let first = at.reader.first_row();
@@ -169,7 +169,7 @@ fn template_of(message: &[u8], template: &mut Vec<u8>) {
         if differs {
             push_star(template);
         } else if run.iter().all(|byte| *byte == b' ') {
-            // What was aligned has now more and now fewer.
+            // Runs of blanks become one: alignment varies from message to message.
             template.push(b' ');
         } else {
             template.extend_from_slice(run);
@@ -181,8 +181,8 @@ fn template_of(message: &[u8], template: &mut Vec<u8>) {
     }
 }
 
-/// `*.*` and `*-*` are one: addresses, times and identifiers have parts. A sign is one of its number
-/// and does not tell messages apart: `= -*` is `= *`.
+/// Merges `*.*` and `*-*` into one `*`: addresses, times and identifiers have parts. A sign belongs
+/// to its number and does not distinguish messages: `= -*` becomes `= *`.
 fn push_star(template: &mut Vec<u8>) {
     match template[..] {
         [.., b'*'] => return,
@@ -196,7 +196,7 @@ fn push_star(template: &mut Vec<u8>) {
     template.push(b'*');
 }
 
-/// Templates, the most frequent first, those that are one together.
+/// Merges templates that belong together, the most frequent first.
 fn clustered(mut templates: Vec<Known>) -> Vec<Known> {
     let order =
         |a: &Known, b: &Known| b.count.cmp(&a.count).then_with(|| a.template.cmp(&b.template));
@@ -211,7 +211,7 @@ fn clustered(mut templates: Vec<Known>) -> Vec<Known> {
         known.template = cluster.template;
         Some(known)
     });
-    // What had a number where others have a word is the same in the end.
+    // A template may have become equal to one that had a number in place of the word.
     let mut same: HashMap<Vec<u8>, Known> = HashMap::new();
     for known in together {
         match same.get_mut(&known.template) {
@@ -224,7 +224,7 @@ fn clustered(mut templates: Vec<Known>) -> Vec<Known> {
     found
 }
 
-/// Messages by what they have in common.
+/// Returns the patterns of messages.
 ///
 /// # Errors
 /// See [`QueryError`].

@@ -1,7 +1,7 @@
-//! A query, ready to be run: its terms compiled, its tree in the order in which it is cheap.
+//! A query ready to run: terms compiled, the tree ordered by cost.
 //!
-//! Invariant: what is compiled, and what it keeps while it runs, comes out of the memory of the
-//! query, and compiling ends with its time.
+//! Invariant: what is compiled, and what it allocates at run time, counts towards the query's
+//! memory limit, and compiling stops at the query's deadline.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::embedded::snapshot::Deletion;
 use crate::limits::{QUERY_THREADS_MAX, REGEXP_CACHE_BYTES_MIN, REGEXP_CACHE_SHARE};
 use crate::query::{Budget, Filter, NamedMeasure, QueryError, Stop, TimeRange};
 
-/// A term by its place among those of the plan.
+/// The index of a term in the plan.
 pub(super) type TermId = usize;
 
-/// What is asked of each row.
+/// The condition that rows must satisfy.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
     All,
@@ -26,7 +26,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// Every row passes.
+    /// Returns whether every row passes.
     pub(super) fn is_all(&self) -> bool {
         match self {
             Self::All => true,
@@ -36,8 +36,7 @@ impl Node {
     }
 }
 
-/// Records that were deleted: the rows that match, with a sequence below the number, at a time of
-/// the range.
+/// Deleted records: the rows that match, with a sequence below the number and a time in the range.
 #[derive(Debug, Clone)]
 pub(super) struct Deleted {
     pub(super) node: Arc<Node>,
@@ -45,12 +44,13 @@ pub(super) struct Deleted {
     pub(super) before_sequence: u64,
 }
 
-/// A query, compiled. Each thread works with a clone.
+/// A compiled query. Each thread works with a clone.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) node: Arc<Node>,
     pub(super) terms: Vec<TermMatcher>,
-    /// Terms from here on are those of access and deletions: computed attributes do not count.
+    /// Terms from this index on are those of access restrictions and deletions, for which
+    /// calculated fields are not used.
     pub(super) first_plain_term: TermId,
     pub(super) range: TimeRange,
     pub(super) measures: Arc<[NamedMeasure]>,
@@ -59,7 +59,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// # Errors
-    /// Regular expressions that take more memory than the query has, or more time.
+    /// Regular expressions that need more memory or time than the query has.
     pub(super) fn new(
         filter: &Filter,
         deletions: &[Deletion],
@@ -94,18 +94,18 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The term.
+    /// Returns the term.
     pub(super) fn term(&self, id: TermId) -> &Term {
         self.terms[id].term()
     }
 
-    /// Cheap parts first: they often make the others unnecessary.
+    /// Puts cheap parts first, since they often make the others unnecessary.
     fn put_in_order(&mut self, mut node: Node) {
         self.sort(&mut node);
         self.node = Arc::new(node);
     }
 
-    /// Puts the parts of the node in order; returns about what it costs.
+    /// Sorts the parts of the node; returns its approximate cost.
     fn sort(&self, node: &mut Node) -> u32 {
         match node {
             Node::All => 0,
@@ -123,7 +123,8 @@ impl Plan {
     }
 }
 
-/// Messages are most of what there is to read; anything may need all columns.
+/// Returns the approximate cost of a term. Messages are most of the data; a term on any field may
+/// need all columns.
 fn cost_of(term: &Term) -> u32 {
     let of_field = match term.field {
         Field::Reserved(_) | Field::Tag(_) | Field::Tags => 1,
@@ -139,12 +140,12 @@ fn cost_of(term: &Term) -> u32 {
     of_field * of_test
 }
 
-/// Compiles terms, at the expense of the query.
+/// Compiles terms within the limits of the query.
 struct Terms<'a> {
     budget: &'a Budget,
-    /// What each regular expression may keep in each thread.
+    /// What each regular expression may cache in each thread.
     cache_bytes: usize,
-    /// What they took of the query's memory so far.
+    /// How much of the query's memory the terms have used so far.
     bytes: usize,
     all: Vec<TermMatcher>,
 }
@@ -154,7 +155,7 @@ impl<'a> Terms<'a> {
         let of_query = std::iter::once(&filter.query).chain(filter.access.restriction());
         let all = of_query.chain(deletions.iter().map(|deletion| &deletion.query));
         let regexps = all.map(regexp_count).sum::<usize>().max(1);
-        // A share of them is for states, the rest for what is compiled and gathered.
+        // One share is for cached states, the rest for compiled code and collected data.
         let share = budget.memory_left_bytes() / REGEXP_CACHE_SHARE / QUERY_THREADS_MAX / regexps;
         let cache_bytes = share.clamp(REGEXP_CACHE_BYTES_MIN, REGEXP_CACHE_BYTES);
         Self { budget, cache_bytes, bytes: 0, all: Vec::new() }

@@ -1,7 +1,7 @@
-//! Which pages of a row group need not be read, by what is known about them.
+//! Determines which pages of a row group can be skipped, from what is known about them.
 //!
-//! Invariant: a page that has a row that matches is never left out. What cannot be read of a
-//! sidecar says nothing: then all pages are read.
+//! Invariant: a page with a matching row is never skipped. A sidecar that cannot be read gives no
+//! information: then all pages are read.
 
 use weir_codec::Scalar;
 use weir_expr::{Field, Literal, Numeric, Reserved, Term, Test};
@@ -19,7 +19,7 @@ use crate::embedded::sidecar::value_term;
 pub(super) const ALL: u64 = u64::MAX;
 
 impl Evaluator {
-    /// Pages of the present unit that may have rows that match, a bit each.
+    /// Returns the pages of the current unit that may have matching rows, one bit each.
     pub(super) fn pages(&mut self) -> u64 {
         let of_range = self
             .reader
@@ -28,7 +28,8 @@ impl Evaluator {
             .iter()
             .enumerate()
             .filter(|(_, (first_ns, last_ns))| self.plan.range.overlaps(*first_ns, *last_ns));
-        // Of the head there may be more pages than bits: the last bit stands for the others.
+        // The head may have more pages than there are bits: the last bit stands for the remaining
+        // ones.
         let in_range = of_range.fold(0, |mask, (page, _)| mask | 1 << page.min(63));
         if in_range == 0 || matches!(self.reader.unit.place, Place::Head(_)) {
             return in_range;
@@ -69,7 +70,7 @@ impl Evaluator {
         }
     }
 
-    /// There may be attributes below the path.
+    /// Returns whether there may be attributes below the path.
     fn has_below(&mut self, path: &str) -> bool {
         let below = |known: &str| super::sources::is_below(known, path);
         self.reader.attribute_paths().iter().any(|known| below(known))
@@ -77,7 +78,7 @@ impl Evaluator {
             || self.reader.may_be_in_rest(path)
     }
 
-    /// Pages that may hold the term.
+    /// Returns the pages that may contain the term.
     pub(super) fn filter_pages(&self, term: u64) -> u64 {
         let Place::Group { segment, group } = &self.reader.unit.place else { return ALL };
         let Some(sidecar) = &segment.sidecar else { return ALL };
@@ -117,7 +118,8 @@ impl Evaluator {
         }
     }
 
-    /// Pages that may hold a value that equals the literal: its text, or its number in any form.
+    /// Returns the pages that may contain a value equal to the literal: its text, or its number in
+    /// any form.
     fn value_pages(&self, column: &str, literal: &Literal) -> u64 {
         let text = Scalar::Text(literal.text.as_bytes());
         let numbers = literal.number.map_or([None; 2], |number| forms_of(number.value));
@@ -127,8 +129,8 @@ impl Evaluator {
     }
 }
 
-/// The forms in which numbers are kept that are equal to this one: a whole number beyond 2^53 is also
-/// a float, and zero is with and without its sign.
+/// Returns the forms in which numbers equal to this one are stored: an integer beyond 2^53 may also
+/// be stored as a float, and zero with and without a sign.
 fn forms_of(number: Numeric) -> [Option<Scalar<'static>>; 2] {
     let is_large = |float: f64| float.abs() >= EXACT_INT_MAX as f64;
     match number {
@@ -138,7 +140,8 @@ fn forms_of(number: Numeric) -> [Option<Scalar<'static>>; 2] {
             [Some(Scalar::Int(whole)), is_large(float).then_some(Scalar::Float(float))]
         }
         Numeric::Float(0.0) => forms_of(Numeric::Int(0)),
-        // One that is beyond all whole numbers is equal to none; the nearest finds too much, if any.
+        // A float beyond all integers equals none of them; using the nearest one may find too much,
+        // never too little.
         Numeric::Float(float) => {
             let whole = is_large(float).then_some(Scalar::Int(float as i64));
             [Some(Scalar::Float(float)), whole]
@@ -146,7 +149,7 @@ fn forms_of(number: Numeric) -> [Option<Scalar<'static>>; 2] {
     }
 }
 
-/// Pages whose smallest and largest numbers leave room for one that passes.
+/// Returns the pages whose smallest and largest numbers allow for one that passes.
 fn range_pages(chunk: &ChunkInfo, range: IntRange, term: &Term) -> u64 {
     let Some(ranges) = chunk.ranges() else { return ALL };
     let may_have = |known: &Option<MinMax>| match known {
@@ -158,7 +161,7 @@ fn range_pages(chunk: &ChunkInfo, range: IntRange, term: &Term) -> u64 {
     pages.fold(0, |mask, (page, _)| mask | 1_u64.checked_shl(page as u32).unwrap_or(0))
 }
 
-/// Whether a float between these may pass.
+/// Returns whether a float in this range may pass.
 fn may_have_float(term: &Term, least: f64, most: f64) -> bool {
     let (low, high) = match &term.test {
         Test::Range(range) => (range.low.literal(), range.high.literal()),
@@ -170,7 +173,7 @@ fn may_have_float(term: &Term, least: f64, most: f64) -> bool {
         Some(Numeric::Float(float)) => Some(float),
         None => None,
     };
-    // Rounded to a float a bound may be off by one place: ends count as inside.
+    // A bound rounded to a float may be off by one place, so bounds count as inclusive.
     let is_low = low.and_then(float).is_none_or(|low| low <= most);
     let is_high = high.and_then(float).is_none_or(|high| least <= high);
     is_low && is_high

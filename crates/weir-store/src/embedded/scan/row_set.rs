@@ -1,4 +1,4 @@
-//! Some of the rows of a page, a bit each.
+//! A subset of the rows of a page, one bit each.
 
 use crate::limits::PAGE_ROWS;
 
@@ -12,12 +12,12 @@ pub(crate) struct RowSet {
 }
 
 impl RowSet {
-    /// None of `len` rows, at most [`PAGE_ROWS`].
+    /// Creates an empty set for `len` rows, at most [`PAGE_ROWS`].
     pub(crate) fn none(len: usize) -> Self {
         Self { words: Box::new([0; WORDS]), len: len.min(PAGE_ROWS) }
     }
 
-    /// All of them.
+    /// Creates a set of all rows.
     pub(crate) fn all(len: usize) -> Self {
         let mut set = Self::none(len);
         for (index, word) in set.words.iter_mut().enumerate() {
@@ -27,7 +27,7 @@ impl RowSet {
         set
     }
 
-    /// Those whose bit is set, 64 to a word.
+    /// Creates a set of the rows whose bit is set, 64 to a word.
     pub(crate) fn of_words(len: usize, words: &[u64]) -> Self {
         let mut set = Self::all(len);
         let others = words.iter().copied().chain(std::iter::repeat(0));
@@ -35,7 +35,7 @@ impl RowSet {
         set
     }
 
-    /// Those whose value passes.
+    /// Creates a set of the rows whose value passes.
     pub(crate) fn of_values<T: Copy>(values: &[T], passes: impl Fn(T) -> bool) -> Self {
         let mut set = Self::none(values.len());
         for (word, values) in set.words.iter_mut().zip(values.chunks(64)) {
@@ -51,7 +51,7 @@ impl RowSet {
         set
     }
 
-    /// Those of which `is_in` says so.
+    /// Creates a set of the rows for which `is_in` returns true.
     pub(crate) fn of(len: usize, mut is_in: impl FnMut(usize) -> bool) -> Self {
         let mut set = Self::none(len);
         for start in (0..set.len).step_by(64) {
@@ -62,7 +62,7 @@ impl RowSet {
         set
     }
 
-    /// Rows of the page.
+    /// Returns the number of rows of the page.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -82,7 +82,7 @@ impl RowSet {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// How many there are.
+    /// Returns the number of rows in the set.
     pub(crate) fn count(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
@@ -99,7 +99,7 @@ impl RowSet {
         self.words.iter_mut().zip(other.words.iter()).for_each(|(a, b)| *a &= !b);
     }
 
-    /// The rows in order.
+    /// Returns the rows in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
         self.words.iter().enumerate().flat_map(|(index, word)| {
             let mut left = *word;

@@ -1,7 +1,7 @@
-//! Runs a plan over a snapshot: units are shared out over threads, each with its own evaluator.
+//! Runs a plan over a snapshot: units are distributed over threads, each with its own evaluator.
 //!
-//! Invariants: every unit is taken by one thread; a damaged unit costs the answer that unit and
-//! nothing else, and is named; the budget is asked before every page.
+//! Invariants: every unit is processed by one thread; a damaged unit is missing from the answer and
+//! named in it, without affecting anything else; the budget is checked before every page.
 
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -18,7 +18,7 @@ use crate::embedded::snapshot::Snapshot;
 use crate::limits::QUERY_THREADS_MAX;
 use crate::query::{Budget, Coverage, QueryError, Scanned, Shortfall, Stop};
 
-/// Why a piece of work ends early.
+/// Reasons for which work ends early.
 #[derive(Debug)]
 pub(super) enum Halt {
     Stop(Stop),
@@ -37,48 +37,50 @@ impl From<Stop> for Halt {
     }
 }
 
-/// What is done with the rows that match. Each thread has its own.
+/// Consumes the matching rows. Each thread has its own.
 pub(super) trait Sink: Send {
-    /// Whether the unit can add anything; if not it is passed over.
+    /// Returns whether the unit can contribute anything; if not, it is skipped.
     fn wants(&self, _unit: &Unit) -> bool {
         true
     }
 
-    /// Pages of the present unit that can add anything, a bit each, by what is cheap to read.
+    /// Returns the pages of the current unit that can contribute anything, one bit each, judging by
+    /// what is cheap to read.
     fn pages(&mut self, _at: &mut Evaluator) -> Result<u64, Halt> {
         Ok(ALL)
     }
 
-    /// The order in which the pages of a unit are looked at.
+    /// Returns the order in which the pages of a unit are processed.
     fn page_order(&self, unit: &Unit) -> Vec<usize> {
         (0..unit.page_count()).collect()
     }
 
-    /// All rows of a unit match and there is no need to read them; true = they are dealt with.
+    /// Called when all rows of a unit match and need not be read. Returns true if it has handled
+    /// them.
     fn take_unit(&mut self, _unit: &Unit) -> bool {
         false
     }
 
-    /// Of the rows of a page in the range those that can still add anything.
+    /// Returns those rows of a page, all within the range, that can still contribute anything.
     fn narrow(&mut self, _at: &mut Evaluator, rows: RowSet) -> Result<RowSet, Halt> {
         Ok(rows)
     }
 
-    /// Another unit begins.
+    /// Called at the start of each unit.
     fn begin_unit(&mut self) {}
 
-    /// Rows of a page that match; at least one.
+    /// Takes the matching rows of a page; at least one.
     fn rows(&mut self, at: &mut Evaluator, rows: &RowSet) -> Result<(), Halt>;
 }
 
-/// What all threads have done.
+/// The combined result of all threads.
 #[derive(Debug)]
 pub(super) struct Done<S> {
     pub(super) sinks: Vec<S>,
     pub(super) coverage: Coverage,
 }
 
-/// Runs the plan with sinks that `make` makes.
+/// Runs the plan with sinks created by `make`.
 pub(super) fn run<S: Sink>(
     snapshot: &Snapshot,
     units: &[Unit],
@@ -125,13 +127,13 @@ pub(super) fn run<S: Sink>(
     Ok(Done { sinks, coverage })
 }
 
-/// How many threads, and so sinks, there are for so many units.
+/// Returns the number of threads, and therefore sinks, for the given units.
 pub(super) fn thread_count(units: &[Unit]) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     processors.min(QUERY_THREADS_MAX).min(units.len()).max(1)
 }
 
-/// What one thread has done.
+/// The result of one thread.
 struct Worked<S> {
     sink: S,
     scanned: Scanned,

@@ -1,8 +1,8 @@
-//! A page of records, the newest or the oldest first.
+//! A page of records, newest or oldest first.
 //!
-//! Each thread keeps the best that it has found; what cannot be among them by its time is not
-//! read. Whole records are put together at the end, for those that are shown, as far as the memory
-//! of the query goes: what follows is on the next page.
+//! Each thread keeps the best rows it has found; rows that cannot be among the best because of
+//! their time are not read. Whole records are assembled at the end, only for the rows to be
+//! returned, as far as the query's memory allows: the remaining ones are on the next page.
 
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -21,15 +21,15 @@ use crate::query::{
     Budget, Coverage, Order, PageKey, QueryError, SearchPage, SearchRequest, Shortfall,
 };
 
-/// A key in the order of the request: the smallest comes first.
+/// A key in the requested order: the smallest comes first.
 type Rank = (i64, u64);
 
-/// Where a record is.
+/// The location of a record.
 #[derive(Debug, Clone)]
 pub(super) struct Spot {
     pub(super) rank: Rank,
     pub(super) unit: usize,
-    /// Among the rows of the unit.
+    /// Index among the rows of the unit.
     pub(super) row: usize,
 }
 
@@ -53,7 +53,7 @@ impl Ord for Spot {
     }
 }
 
-/// Turns keys so that what comes first is the smallest.
+/// Transforms keys so that the smallest comes first.
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     order: Order,
@@ -63,7 +63,7 @@ impl Turn {
     fn time(self, time_ns: i64) -> i64 {
         match self.order {
             Order::OldestFirst => time_ns,
-            // All bits turned, which unlike a minus sign has no overflow.
+            // Inverting all bits cannot overflow, unlike negation.
             Order::NewestFirst => !time_ns,
         }
     }
@@ -82,21 +82,21 @@ impl Turn {
         }
     }
 
-    /// The best time that rows between these can have.
+    /// Returns the best time that rows in this range can have.
     fn best(self, (first_ns, last_ns): (i64, i64)) -> i64 {
         self.time(first_ns).min(self.time(last_ns))
     }
 }
 
-/// The best rows that one thread has found.
+/// The best rows found by one thread.
 struct Best<'a> {
     turn: Turn,
-    /// One more than is shown, which tells whether there is a next page.
+    /// One more than is returned, which shows whether there is a next page.
     limit: usize,
     after: Option<Rank>,
     unit: usize,
     found: BinaryHeap<Spot>,
-    /// The worst time that can still be shown, of all threads.
+    /// The worst time that can still be part of the page, shared by all threads.
     bound: &'a AtomicI64,
 }
 
@@ -171,7 +171,7 @@ impl Sink for Best<'_> {
     }
 }
 
-/// A page of records.
+/// Returns a page of records.
 ///
 /// # Errors
 /// See [`QueryError`].
@@ -215,7 +215,7 @@ pub fn search(
     Ok(page)
 }
 
-/// How many of the records fit into memory, about; a page has one at least.
+/// Returns approximately how many of the records fit into memory; a page has at least one.
 fn fitting(units: &[Unit], found: &[Spot], memory_bytes: usize) -> usize {
     let mut row_bytes = vec![None; units.len()];
     let mut left = memory_bytes;
@@ -226,8 +226,8 @@ fn fitting(units: &[Unit], found: &[Spot], memory_bytes: usize) -> usize {
     found.iter().take_while(fits).count().max(1)
 }
 
-/// The records of some places, in their order. Those of a segment that turns out to be damaged are
-/// left out, and it is named.
+/// Returns the records at some locations, in order. Those of a segment that turns out to be damaged
+/// are left out, and the segment is named.
 pub(super) fn records_of(
     units: &[Unit],
     spots: &[Spot],

@@ -1,35 +1,35 @@
-//! Figures that are estimated: percentiles, and how many values are distinct.
+//! Estimated aggregates: percentiles and the number of distinct values.
 //!
-//! Percentiles: a few numbers are kept; more are counted in classes, 64 to each power of two, so
-//! that the middle of a class differs from any number in it by at most 1/128. (The idea is that of `DDSketch` by Masson,
-//! Rim and Lee, VLDB 2019; classes are told by the bits of the number instead of its logarithm.)
-//! Distinct values: all hashes while they are few, then `HyperLogLog` with 16,384 registers and the
-//! estimator of Ertl ("New cardinality estimation algorithms for `HyperLogLog` sketches", 2017), off
-//! by 0.8 % in the mean.
+//! Percentiles: a few numbers are kept as they are; more are counted in classes, 64 to each power
+//! of two, so that the middle of a class differs from any number in it by at most 1/128. (The idea
+//! is that of `DDSketch` by Masson, Rim and Lee, VLDB 2019; the class is taken from the bits of the
+//! number instead of its logarithm.) Distinct values: all hashes while they are few, then
+//! `HyperLogLog` with 16,384 registers and the estimator of Ertl ("New cardinality estimation
+//! algorithms for `HyperLogLog` sketches", 2017), with a mean error of 0.8 %.
 
 use std::collections::HashSet;
 
 use crate::embedded::hash::FoldState;
 
-/// Bits of a number that do not tell its class.
+/// Low bits of a number that do not affect its class.
 const CLASS_SHIFT: u32 = 46;
 
-/// Numbers that are kept before they are counted in classes.
+/// Maximum number of numbers kept before they are counted in classes.
 const NUMBERS_MAX: usize = 64;
 
-/// Bytes that the numbers of a sketch take beside it: few that are kept, or counts of as many
+/// Memory used by the numbers of a sketch: the few that are kept, or the counts of as many
 /// neighbouring classes, which is a power of two.
 pub(super) const SKETCH_BYTES: usize = NUMBERS_MAX * size_of::<f64>();
 
-/// Numbers, of which percentiles are asked for.
+/// Numbers whose percentiles are to be computed.
 #[derive(Debug, Clone)]
 pub(super) enum Sketch {
-    /// Each of them, at most [`NUMBERS_MAX`].
+    /// The individual numbers, at most [`NUMBERS_MAX`].
     Few(Vec<f64>),
     Many(Classified),
 }
 
-/// Numbers by class.
+/// Numbers counted by class.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Classified {
     positive: Classes,
@@ -84,7 +84,7 @@ fn class_of(number: f64) -> u32 {
     (number.abs().to_bits() >> CLASS_SHIFT) as u32
 }
 
-/// The middle of a class.
+/// Returns the middle of a class.
 fn number_of(class: u32) -> f64 {
     let bits = u64::from(class) << CLASS_SHIFT;
     f64::from_bits(bits | 1 << (CLASS_SHIFT - 1))
@@ -121,8 +121,8 @@ impl Sketch {
         }
     }
 
-    /// The number below which `percent` of all are: exactly that of a few, the middle of its class
-    /// of many; `None` when there is none.
+    /// Returns the number below which `percent` of all numbers lie: exact when they are few, the
+    /// middle of its class otherwise; `None` when there are none.
     pub(super) fn percentile(&self, percent: f64) -> Option<f64> {
         match self {
             Self::Many(classified) => classified.percentile(percent),
@@ -136,7 +136,7 @@ impl Sketch {
     }
 }
 
-/// Which of the numbers from 0 to `last`, in their order.
+/// Returns the index from 0 to `last` of the number at this percentile, in sorted order.
 fn place_of(percent: f64, last: u64) -> u64 {
     (percent.clamp(0.0, 100.0) / 100.0 * last as f64).round() as u64
 }
@@ -208,12 +208,12 @@ impl Classified {
     }
 }
 
-/// Values that are kept before they are estimated.
+/// Maximum number of values kept before the count is estimated.
 const EXACT_MAX: usize = 4096;
 const REGISTER_BITS: u32 = 14;
 const REGISTERS: usize = 1 << REGISTER_BITS;
 
-/// How many different values there are.
+/// The number of distinct values.
 #[derive(Debug, Clone)]
 pub(super) enum Distinct {
     Exact(HashSet<u64, FoldState>),
@@ -276,7 +276,7 @@ fn register(registers: &mut [u8; REGISTERS], hash: u64) {
     registers[at] = registers[at].max(rank as u8);
 }
 
-/// Ertl's improved raw estimator, algorithm 6.
+/// Computes Ertl's improved raw estimator, algorithm 6.
 fn estimate(registers: &[u8; REGISTERS]) -> f64 {
     const RANKS: usize = (64 - REGISTER_BITS) as usize;
     let mut counts = [0_u32; RANKS + 2];
@@ -370,7 +370,7 @@ mod tests {
             assert_eq!(sketch.percentile(50.0), Some(1033.0), "{cut}");
             assert_eq!(sketch.percentile(75.0), Some(1048.0), "{cut}");
             assert!(matches!(sketch, Sketch::Few(_)), "{cut}");
-            // One more, and they are counted in classes 16 wide.
+            // One more number, and they are counted in classes of width 16.
             sketch.merge(&sketch_of(max..max + 1));
             assert!(matches!(sketch, Sketch::Many(_)), "{cut}");
             assert_eq!(sketch.percentile(50.0), Some(1032.0), "{cut}");
@@ -384,7 +384,7 @@ mod tests {
     fn few_numbers_take_no_more_memory_than_is_counted() {
         let mut sketch = Sketch::default();
         (0..NUMBERS_MAX).for_each(|number| sketch.add(number as f64));
-        let Sketch::Few(numbers) = &sketch else { panic!("they are few") };
+        let Sketch::Few(numbers) = &sketch else { panic!("not kept as numbers") };
         assert!(numbers.capacity() * size_of::<f64>() <= SKETCH_BYTES, "{}", numbers.capacity());
     }
 

@@ -1,4 +1,5 @@
-//! Where the values of a field are: the same that [`crate::query::StoredFields`] says, by columns.
+//! Where the values of a field are stored, as columns: equivalent to
+//! [`crate::query::StoredFields`].
 
 use weir_expr::{Field, Reserved, tag_path};
 
@@ -8,10 +9,11 @@ use crate::embedded::columns::{MESSAGE_PATHS, TIME_PATHS};
 use crate::embedded::segment::{Fixed, Role};
 use crate::query::NamedMeasure;
 
-/// Sources whose values count together. Of several the first that has a value in a row counts.
+/// Each inner list holds sources whose values are combined. The first alternative that has a value
+/// in a row applies.
 pub(super) type Alternatives = Vec<Vec<Source>>;
 
-/// Attributes that may be kept in a column of the record's own.
+/// Returns the attributes that may be kept in a column of the record's own.
 pub(super) fn taken_paths() -> impl Iterator<Item = &'static str> {
     let keys = [Reserved::TraceId, Reserved::SpanId];
     let ids = keys.into_iter().flat_map(|key| key.record_paths().iter().copied());
@@ -19,7 +21,7 @@ pub(super) fn taken_paths() -> impl Iterator<Item = &'static str> {
 }
 
 impl PageReader {
-    /// Where the values of a field are in the present unit; not for messages.
+    /// Returns where the values of a field are in the current unit; not for messages.
     pub(super) fn sources(&mut self, field: &Field, measures: &[NamedMeasure]) -> Alternatives {
         match field {
             Field::Message => vec![vec![Source::Fixed(Fixed::Message)]],
@@ -81,7 +83,7 @@ impl PageReader {
         sources
     }
 
-    /// Attributes that have a column in the present unit.
+    /// Returns the attributes that have a column in the current unit.
     pub(super) fn attribute_paths(&self) -> Vec<String> {
         match &self.unit.place {
             Place::Head(chunk) => {
@@ -98,13 +100,13 @@ impl PageReader {
         }
     }
 
-    /// Attributes below the path that may be kept in a column of the record's own.
+    /// Returns the attributes below the path that may be kept in a column of the record's own.
     pub(super) fn taken_below(path: &str) -> impl Iterator<Item = &'static str> {
         taken_paths().filter(move |taken| is_below(taken, path))
     }
 }
 
-/// `path` names an object that the attribute is in.
+/// Returns whether `path` names an object that contains the attribute.
 pub(super) fn is_below(attribute: &str, path: &str) -> bool {
     attribute.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
 }

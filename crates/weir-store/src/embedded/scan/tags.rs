@@ -1,7 +1,8 @@
-//! Tags of records: which keys they have, and whether there is one.
+//! Tags of records: which keys exist, and whether any record has a given tag.
 //!
-//! A tag is an attribute of the resource, or what a record brought as `tags`. As with attributes,
-//! a reader who may not see all records learns nothing about tags that only others have.
+//! A tag is an attribute of the resource, or an entry of the record's own `tags`. As with
+//! attributes, a reader who may not see all records learns nothing about tags that only other
+//! records have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,16 +21,16 @@ use crate::embedded::segment::Fixed;
 use crate::embedded::snapshot::Snapshot;
 use crate::query::{Budget, Coverage, Filter, QueryError, resource_attributes, tags_of};
 
-/// The columns that say it.
+/// The columns that contain tags.
 const COLUMNS: [Fixed; 2] = [Fixed::Resource, Fixed::Tags];
 
-/// The keys that one thread has found.
+/// The keys found by one thread.
 #[derive(Default)]
 struct Keys {
     /// With the number of units that have them.
     found: BTreeMap<String, u64>,
     of_unit: BTreeSet<String>,
-    /// Which texts of the dictionary were read, of each column.
+    /// For each column, which texts of the dictionary were read.
     read: [Vec<bool>; COLUMNS.len()],
 }
 
@@ -81,8 +82,8 @@ impl Sink for Keys {
     }
 }
 
-/// Keys of the tags that records of the filter have, with the number of units that have them, and
-/// what that rests on.
+/// Returns the tag keys of the records that match the filter, with the number of units that have
+/// them, and how complete the result is.
 pub(super) fn tag_keys(
     snapshot: &Snapshot,
     filter: &Filter,
@@ -98,7 +99,7 @@ pub(super) fn tag_keys(
     Ok((keys, done.coverage))
 }
 
-/// Finds out whether there is any row.
+/// Determines whether there is any row.
 struct Any<'a>(&'a AtomicBool);
 
 impl Sink for Any<'_> {
@@ -116,7 +117,7 @@ impl Sink for Any<'_> {
     }
 }
 
-/// Whether some record of the range that may be seen has the tag, as far as is known.
+/// Returns whether some visible record in the range has the tag, as far as is known.
 pub(super) fn may_have_tag(
     snapshot: &Snapshot,
     filter: &Filter,

@@ -1,4 +1,4 @@
-//! Pieces of work: a row group of a segment, or a chunk of the head.
+//! Units of work: a row group of a segment, or a chunk of the head.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use crate::embedded::snapshot::{HeadChunk, OpenSegment, Snapshot};
 use crate::limits::PAGE_ROWS;
 use crate::query::TimeRange;
 
-/// Where the rows are.
+/// The location of the rows.
 #[derive(Debug, Clone)]
 pub(super) enum Place {
     Group { segment: Arc<OpenSegment>, group: usize },
     Head(Arc<HeadChunk>),
 }
 
-/// A piece of work.
+/// A unit of work.
 #[derive(Debug, Clone)]
 pub(super) struct Unit {
     pub(super) place: Place,
@@ -23,12 +23,12 @@ pub(super) struct Unit {
     /// Earliest and latest time of its rows, nanoseconds since 1970.
     pub(super) first_ns: i64,
     pub(super) last_ns: i64,
-    /// The same of each page; where that is not known any time.
+    /// Earliest and latest time of each page; the full range of times where it is not known.
     pub(super) page_times: Arc<[(i64, i64)]>,
 }
 
 impl Unit {
-    /// The pieces that may have rows of the range, the latest first.
+    /// Returns the units that may have rows in the range, latest first.
     pub(super) fn of(snapshot: &Snapshot, range: TimeRange) -> Vec<Self> {
         let mut units: Vec<Self> = snapshot
             .chunks
@@ -66,26 +66,26 @@ impl Unit {
         Self::new(place, segment.segment.group_rows(group), page_times)
     }
 
-    /// `None` when there are no rows.
+    /// Creates a unit; `None` when there are no rows.
     fn new(place: Place, rows: usize, page_times: Arc<[(i64, i64)]>) -> Option<Self> {
         let first_ns = page_times.iter().map(|(first, _)| *first).min()?;
         let last_ns = page_times.iter().map(|(_, last)| *last).max()?;
         Some(Self { place, rows, first_ns, last_ns, page_times })
     }
 
-    /// Earliest and latest time of its rows.
+    /// Returns the earliest and latest time of its rows.
     pub(super) fn times(&self) -> (i64, i64) {
         (self.first_ns, self.last_ns)
     }
 
-    /// First and last sequence of its rows; `None` when they are not known.
+    /// Returns the first and last sequence of its rows; `None` when they are not known.
     pub(super) fn sequences(&self) -> Option<(u64, u64)> {
         match &self.place {
             Place::Group { segment, group } => {
                 let (first, last) = segment.segment.group_range(Fixed::Sequence, *group)?;
                 Some((first.cast_unsigned(), last.cast_unsigned()))
             }
-            // They are taken in in that order.
+            // Rows of the head are added in that order.
             Place::Head(chunk) => {
                 let read = chunk.read();
                 let sequences = read.sequence.get(..self.rows)?;
@@ -94,17 +94,17 @@ impl Unit {
         }
     }
 
-    /// Its pages.
+    /// Returns the number of its pages.
     pub(super) fn page_count(&self) -> usize {
         self.rows.div_ceil(PAGE_ROWS)
     }
 
-    /// Rows of a page.
+    /// Returns the number of rows of a page.
     pub(super) fn page_rows(&self, page: usize) -> usize {
         self.rows.saturating_sub(page * PAGE_ROWS).min(PAGE_ROWS)
     }
 
-    /// Bytes of one of its rows, about, when it is put together as a record.
+    /// Returns the approximate size of one of its rows as a record, in bytes.
     pub(super) fn row_bytes(&self) -> usize {
         let bytes = match &self.place {
             Place::Group { segment, group } => {
@@ -118,7 +118,7 @@ impl Unit {
         size_of::<StoredRecord>() + bytes / self.rows.max(1)
     }
 
-    /// The name of its segment, for messages.
+    /// Returns the name of its segment, for messages.
     pub(super) fn name(&self) -> String {
         match &self.place {
             Place::Group { segment, .. } => segment.name.clone(),

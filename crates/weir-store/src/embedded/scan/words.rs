@@ -1,8 +1,8 @@
-//! What is known about the words of messages without reading one: the pages that may have them, and
-//! the rows that have the frequent ones.
+//! What is known about the words of messages without reading a message: the pages that may have
+//! them, and the rows that have the frequent ones.
 //!
-//! Invariants: a page or row that has the words is never left out. What cannot be read of a
-//! sidecar says nothing.
+//! Invariants: a page or row that has the words is never left out. A sidecar that cannot be read
+//! gives no information.
 
 use std::rc::Rc;
 
@@ -16,12 +16,12 @@ use super::unit::Place;
 use crate::embedded::sidecar::{Sidecar, word_term};
 use crate::limits::PAGE_ROWS;
 
-/// Rows of a row group that have all those words of a phrase that are frequent.
+/// Rows of a row group that have all frequent words of a phrase.
 #[derive(Debug)]
 pub(super) struct WordRows {
-    /// A bit for each row.
+    /// One bit for each row.
     rows: Vec<u64>,
-    /// The phrase is one word: these rows match, and no others.
+    /// The phrase is a single word: exactly these rows match.
     pub(super) is_all: bool,
 }
 
@@ -39,7 +39,7 @@ impl WordRows {
         Some(Self { rows: found?, is_all: phrase.words.len() == 1 })
     }
 
-    /// Those of a page that has so many rows.
+    /// Returns the rows of a page with the given number of rows.
     pub(super) fn of_page(&self, page: usize, rows: usize) -> RowSet {
         let start = page * (PAGE_ROWS / 64);
         RowSet::of_words(rows, self.rows.get(start..).unwrap_or_default())
@@ -47,7 +47,7 @@ impl WordRows {
 }
 
 impl Evaluator {
-    /// Pages of the present unit whose messages may pass the term.
+    /// Returns the pages of the current unit whose messages may pass the term.
     pub(super) fn message_pages(&self, id: TermId) -> u64 {
         let term = self.plan.term(id);
         let of_words = match &term.test {
@@ -61,12 +61,12 @@ impl Evaluator {
         if of_words == 0 { 0 } else { of_words & self.gram_pages(id) }
     }
 
-    /// Pages with all pieces of the texts that must stand in a message.
+    /// Returns the pages with all trigrams of the texts that a message must contain.
     fn gram_pages(&self, id: TermId) -> u64 {
         if let Test::Words(phrase) = &self.plan.term(id).test
             && phrase.words.iter().all(|word| word.as_text().is_some())
         {
-            // The filters know them as a whole.
+            // The filters cover them as whole words.
             return ALL;
         }
         let Place::Group { segment, group } = &self.reader.unit.place else { return ALL };
@@ -78,7 +78,8 @@ impl Evaluator {
         lists.iter().fold(0, |mask, list| mask | of_list(list))
     }
 
-    /// Rows of the present unit that have the frequent words of the term; `None` when it has none.
+    /// Returns the rows of the current unit with the frequent words of the term; `None` when it has
+    /// none.
     pub(super) fn word_rows(&mut self, id: TermId) -> Option<Rc<WordRows>> {
         if let Some(known) = self.word_rows.get(&id) {
             return known.clone();

@@ -1,5 +1,5 @@
-//! One column of one row group in memory, in the order of the file: between rows and pages when
-//! it is written, between pages and filters when those are built anew.
+//! One column of one row group in memory, in file order: the stage between rows and pages when
+//! writing, and between pages and filters when a sidecar is rebuilt.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub(crate) enum Values<'a> {
     Double(Vec<f64>),
     Bool(Vec<bool>),
     Text(Vec<&'a [u8]>),
-    /// Texts by their places among distinct ones, of which not all need be used.
+    /// Texts as indexes into distinct texts, not all of which need be used.
     Coded(Vec<u32>, &'a Texts),
 }
 
@@ -31,7 +31,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// The texts, if they are texts.
+    /// Returns the texts, if the values are texts.
     pub(crate) fn texts(&self) -> Option<Cow<'_, [&'a [u8]]>> {
         match self {
             Self::Text(texts) => Some(Cow::Borrowed(texts)),
@@ -52,7 +52,7 @@ pub(crate) struct Chunk<'a> {
     pub(crate) rows: usize,
 }
 
-/// A page of a chunk: its rows, and which of the values are theirs.
+/// A page of a chunk: its rows, and the range of its values.
 #[derive(Debug, Clone)]
 pub(crate) struct PageSpan {
     pub(crate) rows: Range<usize>,
@@ -60,12 +60,12 @@ pub(crate) struct PageSpan {
 }
 
 impl<'a> Chunk<'a> {
-    /// A column in which every row has a value.
+    /// Creates a column in which every row has a value.
     pub(crate) fn all(values: Values<'a>) -> Self {
         Self { present: None, rows: values.len(), values }
     }
 
-    /// The pages, each of at most `page_rows` rows.
+    /// Returns the pages, each of at most `page_rows` rows.
     pub(crate) fn pages(&self, page_rows: usize) -> Vec<PageSpan> {
         let mut value = 0;
         (0..self.rows.div_ceil(page_rows))
@@ -83,7 +83,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// A chunk that was read back, with its texts.
+/// A chunk that was read back, owning its texts.
 #[derive(Debug)]
 pub(crate) struct OwnedChunk {
     present: Option<Vec<bool>>,
@@ -94,14 +94,14 @@ pub(crate) struct OwnedChunk {
 }
 
 impl OwnedChunk {
-    /// Reads a column of whole numbers or texts.
+    /// Reads a column of integers or texts.
     pub(crate) fn read(
         segment: &Segment,
         group: usize,
         column: usize,
         buffer: &mut PageBuffer,
     ) -> Result<Self, SegmentError> {
-        let damaged = SegmentError::Damaged("the values of a column");
+        let damaged = SegmentError::Damaged("invalid column values");
         let Some(description) = segment.columns().get(column) else { return Err(damaged) };
         let mut chunk = Self {
             present: (!description.is_required).then(Vec::new),
@@ -121,7 +121,7 @@ impl OwnedChunk {
             }
             chunk
                 .add(buffer.values(), dictionary.as_ref())
-                .ok_or(SegmentError::Damaged("the values of a column"))?;
+                .ok_or(SegmentError::Damaged("invalid column values"))?;
         }
         Ok(chunk)
     }
@@ -148,7 +148,7 @@ impl OwnedChunk {
         Some(())
     }
 
-    /// The chunk, as it was when it was written.
+    /// Returns the chunk as it was when it was written.
     pub(crate) fn borrow(&self) -> Chunk<'_> {
         let values = match self.kind {
             ValueKind::Int => Values::Int(self.ints.clone()),

@@ -1,29 +1,29 @@
-//! Which codes of a page are among some, without unpacking them.
+//! Finds the codes of a page that belong to a set, without unpacking them.
 //!
-//! Codes are packed into a few bits each. A table says of every pattern of so many neighbours at
-//! once which of them pass, so that several are decided by one look.
+//! Codes are packed into a few bits each. A table maps every pattern of several adjacent codes to
+//! those that pass, so that one lookup decides several codes.
 
 use super::decode::{Reader, number_at, window};
 use super::encode::bit_width;
 
-/// Bits of a pattern: its table stays in the first-level cache.
+/// Bits of a pattern, so that its table fits into the first-level cache.
 const PATTERN_BITS: u32 = 12;
-/// Neighbours of a pattern: the answer for each is a bit of a byte.
+/// Maximum number of codes in a pattern: the result for each is one bit of a byte.
 const NEIGHBOURS_MAX: u32 = 8;
 
-/// Some codes of a dictionary.
+/// A set of codes of a dictionary.
 #[derive(Debug)]
 pub struct CodeSet {
     passes: Vec<bool>,
     width: u32,
-    /// Codes of a pattern.
+    /// Number of codes in a pattern.
     neighbours: u32,
-    /// For each pattern a bit for each of its codes, the first one lowest.
+    /// For each pattern one bit per code, the first code lowest.
     patterns: Vec<u8>,
 }
 
 impl CodeSet {
-    /// Of a dictionary those codes of which this says so.
+    /// Creates the set of codes for which `passes` is true, indexed by code.
     pub fn new(passes: Vec<bool>) -> Self {
         let width = bit_width(passes.len().saturating_sub(1) as u64);
         let neighbours = PATTERN_BITS.checked_div(width).unwrap_or(1).clamp(1, NEIGHBOURS_MAX);
@@ -31,7 +31,7 @@ impl CodeSet {
         set.patterns.reserve(1 << (width * neighbours));
         for pattern in 0..1_usize << (width * neighbours) {
             let first = set.contains((pattern & ((1 << width) - 1)) as u32);
-            // The codes behind the first one are the first ones of an earlier pattern.
+            // The codes after the first one are the first codes of an earlier pattern.
             let others = match pattern {
                 0 if first => u8::MAX,
                 0 => 0,
@@ -43,19 +43,19 @@ impl CodeSet {
         set
     }
 
-    /// No code passes.
+    /// Returns whether no code passes.
     pub fn is_empty(&self) -> bool {
         !self.passes.contains(&true)
     }
 
-    /// Whether the code passes.
+    /// Returns whether the code passes.
     #[inline]
     pub fn contains(&self, code: u32) -> bool {
         self.passes.get(code as usize) == Some(&true)
     }
 
-    /// Codes as [`super::decode::hybrid`] reads them: a bit for each of `count` that passes, 64 to
-    /// a word. Bits behind them are 0.
+    /// Tests codes encoded as [`super::decode::hybrid`] reads them. Returns one bit for each of
+    /// `count` codes, 64 to a word. Any bits after them are 0.
     pub(super) fn passing(&self, bytes: &[u8], width: u32, count: usize) -> Option<Vec<u64>> {
         let mut found = Bits::of(count);
         let mut reader = Reader::new(bytes);
@@ -80,7 +80,7 @@ impl CodeSet {
     fn add_patterns(&self, packed: &[u8], count: usize, found: &mut Bits) {
         let bits = (self.width * self.neighbours) as usize;
         let mask = (1_u64 << bits) - 1;
-        // Patterns that are in the bits that one look gives, whatever bit it begins at.
+        // Patterns that fit into the bits of one lookup, whatever bit it starts at.
         let looks = (57 / bits.max(1)).min(64 / self.neighbours as usize);
         let step = looks * self.neighbours as usize;
         let mut done = 0;
@@ -99,16 +99,16 @@ impl CodeSet {
     }
 }
 
-/// Bits, one after the other.
+/// A sequence of bits.
 struct Bits {
     words: Vec<u64>,
     len: usize,
 }
 
 impl Bits {
-    /// Room for so many.
+    /// Allocates space for `count` bits.
     fn of(count: usize) -> Self {
-        // One word more: what is pushed may reach into it.
+        // One extra word, because a push may write into it.
         Self { words: vec![0; count.div_ceil(64) + 1], len: 0 }
     }
 

@@ -1,4 +1,4 @@
-//! The columns of a segment: their names, what each is, and how Parquet knows them.
+//! The columns of a segment: their names, their roles, and their Parquet types.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
 
 use super::error::SegmentError;
 
-/// What a value is.
+/// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ValueKind {
     /// INT64.
@@ -18,13 +18,13 @@ pub enum ValueKind {
     Bool,
     /// `BYTE_ARRAY`, a string.
     Text,
-    /// `BYTE_ARRAY`, of any bytes.
+    /// `BYTE_ARRAY`, arbitrary bytes.
     Bytes,
 }
 
 macro_rules! fixed {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $kind:ident, $required:literal;)*) => {
-        /// Columns that every segment has, in their order in the file.
+        /// Columns that every segment has, in file order.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Fixed { $($(#[$doc])* $name,)* }
 
@@ -32,7 +32,7 @@ macro_rules! fixed {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The column's name.
+            /// Returns the column's name.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -49,9 +49,9 @@ macro_rules! fixed {
 }
 
 fixed! {
-    /// When it happened, nanoseconds since 1970.
+    /// Time of the event, nanoseconds since 1970.
     Time = "ts", Int, true;
-    /// Number in the order in which the store took records in; unsigned.
+    /// Sequence number in the order in which the store took records in; unsigned.
     Sequence = "seq", Int, true;
     /// The stream; unsigned.
     Stream = "stream", Int, true;
@@ -59,17 +59,17 @@ fixed! {
     Epoch = "epoch", Int, true;
     /// Offset of the position; unsigned.
     Offset = "offset", Int, true;
-    /// How the record came in, a [`crate::embedded::columns::Form`].
+    /// The original form of the record, a [`crate::embedded::columns::Form`].
     Form = "form", Int, true;
     /// The service that wrote it.
     Service = "service", Text, false;
-    /// The host that it was written on.
+    /// The host on which it was written.
     Host = "host", Text, false;
-    /// The source that took it in.
+    /// The source that received it.
     Source = "source", Text, false;
-    /// How bad it is.
+    /// The status.
     Status = "status", Text, false;
-    /// A JSON list of its tags.
+    /// Its tags, a JSON array.
     Tags = "tags", Text, false;
     /// The resource of its batch, a JSON object.
     Resource = "resource", Text, false;
@@ -81,21 +81,21 @@ fixed! {
     SpanId = "span_id", Text, false;
 }
 
-/// What a column is.
+/// The role of a column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// One that every segment has.
+    /// One of the columns that every segment has.
     Fixed(Fixed),
     /// Values of an attribute, by its path. Named `@path`.
     Attribute(String),
-    /// The values of a text column that are numbers. Named `number@path`.
+    /// The numeric values of a text column. Named `number@path`.
     Number(String),
-    /// What each value of a text column is, when they are of several types: 0 text, 1 whole
-    /// number, 2 other number, 3 truth value. Named `kind@path`.
+    /// The type of each value of a text column with several types: 0 text, 1 integer, 2 float, 3
+    /// boolean. Named `kind@path`.
     Kind(String),
     /// Attributes that have no column of their own, a JSON object. Named `_rest`.
     Rest,
-    /// The whole record, where it has bytes that are not UTF-8. Named `_raw`.
+    /// The whole record, when it has bytes that are not UTF-8. Named `_raw`.
     Raw,
 }
 
@@ -138,37 +138,37 @@ impl Role {
 /// A column of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// What it is.
+    /// Its role.
     pub role: Role,
-    /// Its values.
+    /// The type of its values.
     pub kind: ValueKind,
     /// Every row has a value.
     pub is_required: bool,
 }
 
 impl Column {
-    /// One that every segment has.
+    /// Creates a column that every segment has.
     pub(crate) fn fixed(fixed: Fixed) -> Self {
         Self { role: Role::Fixed(fixed), kind: fixed.kind(), is_required: fixed.is_required() }
     }
 
-    /// One that some rows have a value in.
+    /// Creates a column in which some rows have a value.
     pub(crate) fn optional(role: Role, kind: ValueKind) -> Self {
         Self { role, kind, is_required: false }
     }
 
-    /// The name in the file.
+    /// Returns the name in the file.
     pub fn name(&self) -> String {
         self.role.name()
     }
 
-    /// Parquet's unsigned 64 bits.
+    /// Returns whether it is stored as Parquet's unsigned 64-bit integer.
     fn is_unsigned(&self) -> bool {
         use Fixed::{Epoch, Form, Offset, Sequence, Stream};
         matches!(self.role, Role::Fixed(Sequence | Stream | Epoch | Offset | Form))
     }
 
-    /// Whether equal values repeat enough for a dictionary to be tried.
+    /// Returns whether values repeat enough for a dictionary to be worth trying.
     pub(crate) fn may_have_dictionary(&self) -> bool {
         use Fixed::{Message, Offset, Sequence, Time};
         let is_fixed = matches!(self.role, Role::Fixed(Time | Sequence | Offset | Message));
@@ -213,13 +213,13 @@ impl Column {
     }
 }
 
-/// The Parquet schema of some columns.
+/// Returns the Parquet schema of some columns.
 pub(crate) fn to_schema(columns: &[Column]) -> Result<TypePtr, SegmentError> {
     let fields = columns.iter().map(Column::to_parquet).collect::<Result<Vec<_>, _>>()?;
     Ok(Arc::new(Type::group_type_builder("weir").with_fields(fields).build()?))
 }
 
-/// The columns of a Parquet schema; `None` when it is not one of a segment.
+/// Returns the columns of a Parquet schema; `None` when it is not that of a segment.
 pub(crate) fn from_schema(schema: &SchemaDescriptor) -> Option<Vec<Column>> {
     let fields = schema.root_schema().get_fields();
     let columns =

@@ -1,7 +1,9 @@
-//! Rows of a segment as rows again, to be written anew: for a merge, or without some of them.
+//! Copies rows of a segment back into rows, to write them again: for a merge, or without some of
+//! them.
 //!
-//! Invariants: what is copied is what [`Segment::records`] would give, and a row of which that is
-//! not all is not copied; a page of each column is in memory, and nothing is allocated per row.
+//! Invariants: the copied rows are what [`Segment::records`] would return, and a row for which that
+//! is incomplete is not copied; one page of each column is in memory, and nothing is allocated per
+//! row.
 
 use weir_codec::{Attributes, Scalar};
 
@@ -14,7 +16,7 @@ use crate::embedded::columns::{Form, NewRow, Original, Rows};
 use crate::limits::PAGE_ROWS;
 
 impl Segment {
-    /// Adds those rows of a row group that are wanted, in their order.
+    /// Adds the wanted rows of a row group, in order.
     pub fn copy_group(
         &self,
         group: usize,
@@ -46,7 +48,7 @@ impl Segment {
         Ok(())
     }
 
-    /// The columns that records are made of.
+    /// Returns the columns that make up a record.
     fn sources(&self, group: usize, buffer: &mut PageBuffer) -> Result<Vec<Source>, SegmentError> {
         let is_own = |(_, role): &(usize, &Role)| !matches!(role, Role::Number(_));
         let roles = self.columns().iter().map(|column| &column.role).enumerate().filter(is_own);
@@ -69,19 +71,19 @@ impl Segment {
 struct Source {
     column: usize,
     role: Role,
-    /// Place of the column among the sources that says what its values are.
+    /// Index of the source that gives the types of the values.
     kinds: Option<usize>,
     dictionary: Option<Dictionary>,
 }
 
-/// There is no value in a row.
+/// Marks a row without a value.
 const NONE: u32 = u32::MAX;
 
 /// The values of a page of a column.
 #[derive(Debug)]
 struct Cells<'s> {
     source: &'s Source,
-    /// By row the number of its value; `None` when each row has one.
+    /// For each row the index of its value; `None` when every row has one.
     numbers: Option<Vec<u32>>,
     values: Values,
 }
@@ -91,7 +93,7 @@ enum Values {
     Ints(Vec<i64>),
     Doubles(Vec<f64>),
     Bools(Vec<bool>),
-    /// Where each text ends, and all of them.
+    /// The end of each text, and all texts.
     Texts(Vec<u32>, Vec<u8>),
     Codes(Vec<u32>),
 }
@@ -136,7 +138,7 @@ impl<'s> Cells<'s> {
     }
 }
 
-/// Adds a row. `attributes` and `rest` are working memory.
+/// Adds a row. `attributes` and `rest` are scratch buffers.
 fn copy_row<'c>(
     columns: &'c [Cells<'_>],
     row: usize,
@@ -167,12 +169,12 @@ fn copy_row<'c>(
             (Role::Rest, Scalar::Text(json)) => {
                 rest.read_members(json).ok_or(DAMAGED)?;
                 if rest.is_cut() {
-                    // No row was written with more: what is not understood is not thrown away.
+                    // No row is written with more than this; do not discard what is not understood.
                     return Err(DAMAGED);
                 }
             }
             (Role::Raw, Scalar::Text(bytes)) => original = Some(Original::new(bytes.to_vec())),
-            // Comes with its attribute.
+            // Read together with its attribute.
             (Role::Kind(_), Scalar::Int(_)) => {}
             _ => return Err(DAMAGED),
         }

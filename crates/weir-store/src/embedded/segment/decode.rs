@@ -1,11 +1,11 @@
-//! Parquet's encodings, reading: those that segments use.
+//! Decoders for the Parquet encodings that segments use.
 //!
-//! Invariants: no bytes make a reader here panic or allocate more than `count` values; a reader
-//! that gives values gives exactly as many as were asked for.
+//! Invariants: no input makes a reader panic or allocate more than `count` values; a reader that
+//! returns values returns exactly as many as requested.
 
 use super::encode::{BLOCK, MINIBLOCK};
 
-/// Numbers from the front of some bytes.
+/// Reads numbers from the front of a byte slice.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
 }
@@ -15,7 +15,7 @@ impl<'a> Reader<'a> {
         Self { bytes }
     }
 
-    /// What was not read.
+    /// Returns the unread bytes.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes
     }
@@ -54,13 +54,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Numbers that are unpacked at once.
+/// How many numbers are unpacked at once.
 const BLOCK_LEN: usize = MINIBLOCK;
 
-/// Numbers up to this wide are in the eight bytes that begin where they do.
+/// Numbers up to this width fit into the eight bytes starting at their first byte.
 const WINDOW_BITS: u32 = 57;
 
-/// The bits from `bit` on, at least [`WINDOW_BITS`] of them; zeros behind the end.
+/// Returns the bits from `bit` on, at least [`WINDOW_BITS`] of them; zeros beyond the end.
 #[inline]
 pub(super) fn window(bytes: &[u8], bit: usize) -> u64 {
     let from = bytes.get(bit / 8..).unwrap_or_default();
@@ -72,8 +72,8 @@ pub(super) fn window(bytes: &[u8], bit: usize) -> u64 {
     u64::from_le_bytes(bytes) >> (bit % 8)
 }
 
-/// Unpacks a block of numbers of `WIDTH` bits. That all places are known when this is compiled
-/// makes it a load, a shift and a mask for each.
+/// Unpacks a block of numbers of `WIDTH` bits. With all offsets known at compile time, each number
+/// takes a load, a shift and a mask.
 fn unpack_block<const WIDTH: usize>(bytes: &[u8], out: &mut [u64; BLOCK_LEN]) {
     let Some(bytes) = bytes.get(..(BLOCK_LEN - 1) * WIDTH / 8 + 8) else { return };
     let mask = u64::MAX >> (64 - WIDTH);
@@ -86,7 +86,7 @@ fn unpack_block<const WIDTH: usize>(bytes: &[u8], out: &mut [u64; BLOCK_LEN]) {
 
 type Unpack = fn(&[u8], &mut [u64; BLOCK_LEN]);
 
-/// How blocks of numbers of so many bits are unpacked.
+/// Returns the function that unpacks blocks of numbers of this width.
 fn unpacker(width: u32) -> Option<Unpack> {
     macro_rules! widths {
         ($($width:literal)*) => {
@@ -99,7 +99,7 @@ fn unpacker(width: u32) -> Option<Unpack> {
     widths!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)
 }
 
-/// Unpacks numbers of `width` bits, at most 64, from the front of the bytes; zeros behind their
+/// Unpacks numbers of `width` bits, at most 64, from the front of the bytes; zeros beyond their
 /// end.
 #[inline]
 fn unpack(bytes: &[u8], width: u32, block: &mut [u64; BLOCK_LEN]) {
@@ -118,7 +118,7 @@ fn unpack(bytes: &[u8], width: u32, block: &mut [u64; BLOCK_LEN]) {
     }
 }
 
-/// The number of `width` bits, at most 64, that begins at a bit.
+/// Returns the number of `width` bits, at most 64, that starts at a bit.
 pub(super) fn number_at(bytes: &[u8], bit: usize, width: u32) -> u64 {
     if width == 0 {
         return 0;
@@ -132,16 +132,16 @@ pub(super) fn number_at(bytes: &[u8], bit: usize, width: u32) -> u64 {
     bits & u64::MAX >> (64 - width)
 }
 
-/// Codes that follow each other.
+/// A run of consecutive codes.
 pub(super) struct Run<'a> {
     pub(super) count: usize,
-    /// All of them are packed here; `None` = all are `code`.
+    /// The packed codes; `None` = all are `code`.
     pub(super) packed: Option<&'a [u8]>,
     pub(super) code: u32,
 }
 
 impl<'a> Reader<'a> {
-    /// The next run of codes of `width` bits, of which no more than `most` count.
+    /// Reads the next run of codes of `width` bits, limited to `most` codes.
     pub(super) fn run(&mut self, width: u32, most: usize) -> Option<Run<'a>> {
         if width > 32 {
             return None;
@@ -184,7 +184,7 @@ pub(super) fn hybrid(bytes: &[u8], width: u32, count: usize, codes: &mut Vec<u32
     Some(())
 }
 
-/// Whether [`hybrid`] has as many codes.
+/// Returns whether [`hybrid`] would find that many codes.
 pub(super) fn is_hybrid(bytes: &[u8], width: u32, count: usize) -> bool {
     let mut reader = Reader::new(bytes);
     let mut left = count;
@@ -197,8 +197,8 @@ pub(super) fn is_hybrid(bytes: &[u8], width: u32, count: usize) -> bool {
     true
 }
 
-/// Reads which rows have a value, and leaves the reader behind it; `present` is empty when all
-/// have one. Returns how many have.
+/// Reads which rows have a value, and advances the reader past them; `present` is empty when all
+/// have one. Returns how many have one.
 pub(super) fn levels(
     reader: &mut Reader<'_>,
     rows: usize,
@@ -219,7 +219,7 @@ pub(super) fn levels(
     Some(count)
 }
 
-/// Reads `count` whole numbers in place of what was there, and leaves the reader behind them.
+/// Reads `count` integers, replacing the content of `values`, and advances the reader past them.
 pub(super) fn delta_binary(
     reader: &mut Reader<'_>,
     count: usize,
@@ -229,7 +229,7 @@ pub(super) fn delta_binary(
     if header != [BLOCK as u64, (BLOCK / MINIBLOCK) as u64, count as u64] {
         return None;
     }
-    // All of them are written: what was there needs no zeros first.
+    // All of them are overwritten, so old values need not be zeroed.
     values.resize(count, 0);
     let mut value = reader.zigzag()?;
     let Some((first, mut left)) = values.split_first_mut() else { return Some(()) };
@@ -245,7 +245,7 @@ pub(super) fn delta_binary(
             if width > 64 {
                 return None;
             }
-            // Behind them there is more, which lets all be read as whole words.
+            // There is more data after them, which allows all to be read as whole words.
             unpack(reader.rest(), u32::from(width), &mut block);
             reader.take(MINIBLOCK * usize::from(width) / 8)?;
             let (values, behind) = left.split_at_mut(left.len().min(MINIBLOCK));
@@ -259,7 +259,7 @@ pub(super) fn delta_binary(
     Some(())
 }
 
-/// Reads the ends of `count` texts; the texts themselves are what the reader has left.
+/// Reads the end offsets of `count` texts; the texts themselves are the unread bytes.
 pub(super) fn delta_length(
     reader: &mut Reader<'_>,
     count: usize,

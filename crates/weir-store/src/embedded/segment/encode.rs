@@ -1,13 +1,13 @@
-//! Parquet's encodings, writing: those that segments use.
+//! Encoders for the Parquet encodings that segments use.
 //!
-//! Source of the formats: the Parquet project's `Encodings.md`. Bits are packed from the lowest
-//! bit of each byte on.
+//! Format reference: `Encodings.md` of the Parquet project. Bits are packed starting from the
+//! lowest bit of each byte.
 
-/// Values of a block of [`delta_binary`], and of one of its parts.
+/// Number of values in a block of [`delta_binary`], and in one of its miniblocks.
 pub(super) const BLOCK: usize = 128;
 pub(super) const MINIBLOCK: usize = 32;
 
-/// Appends an unsigned number, seven bits at a time.
+/// Appends an unsigned number as a varint, seven bits per byte.
 pub(crate) fn varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -16,12 +16,12 @@ pub(crate) fn varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// Appends a signed number, small ones of either sign in few bytes.
+/// Appends a signed number; small ones of either sign take few bytes.
 pub(crate) fn zigzag(number: i64, out: &mut Vec<u8>) {
     varint(((number << 1) ^ (number >> 63)).cast_unsigned(), out);
 }
 
-/// Bits that the number takes.
+/// Returns the number of bits needed for the number.
 pub(super) fn bit_width(number: u64) -> u32 {
     u64::BITS - number.leading_zeros()
 }
@@ -56,14 +56,14 @@ impl<'a> Packer<'a> {
     }
 }
 
-/// Appends codes of `width` bits as runs of equal ones and groups of eight that are packed.
+/// Appends codes of `width` bits as runs of equal ones and bit-packed groups of eight.
 pub(super) fn hybrid(codes: &[u32], width: u32, out: &mut Vec<u8>) {
     let mut packed_from = 0;
     let mut at = 0;
     while at < codes.len() {
         let mut run = codes[at..].iter().take_while(|code| **code == codes[at]).count();
         if run >= 8 {
-            // Packed groups are whole ones.
+            // Packed groups must be complete.
             let missing = (at - packed_from).next_multiple_of(8) - (at - packed_from);
             at += missing;
             run -= missing;
@@ -95,7 +95,7 @@ fn packed_groups(codes: &[u32], width: u32, out: &mut Vec<u8>) {
     packer.finish();
 }
 
-/// Appends which rows have a value, with the length in front.
+/// Appends which rows have a value, preceded by the length.
 pub(super) fn levels(present: &[bool], out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -105,7 +105,7 @@ pub(super) fn levels(present: &[bool], out: &mut Vec<u8>) {
     out[start..start + 4].copy_from_slice(&len.to_le_bytes());
 }
 
-/// The same for rows that all have one.
+/// Appends the same for rows that all have a value.
 pub(super) fn all_levels(rows: usize, out: &mut Vec<u8>) {
     if rows < 8 {
         return levels(&vec![true; rows], out);
@@ -118,7 +118,7 @@ pub(super) fn all_levels(rows: usize, out: &mut Vec<u8>) {
     out[start..start + 4].copy_from_slice(&len.to_le_bytes());
 }
 
-/// Appends whole numbers by their differences: `DELTA_BINARY_PACKED`.
+/// Appends integers as differences: `DELTA_BINARY_PACKED`.
 pub(super) fn delta_binary(values: &[i64], out: &mut Vec<u8>) {
     varint(BLOCK as u64, out);
     varint((BLOCK / MINIBLOCK) as u64, out);
@@ -165,7 +165,7 @@ pub(super) fn delta_length(texts: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends texts with the length of each in front: `PLAIN`.
+/// Appends texts, each preceded by its length: `PLAIN`.
 pub(super) fn plain_texts<'a>(texts: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
     for text in texts {
         out.extend_from_slice(&(text.len() as u32).to_le_bytes());
@@ -173,7 +173,7 @@ pub(super) fn plain_texts<'a>(texts: impl Iterator<Item = &'a [u8]>, out: &mut V
     }
 }
 
-/// Appends a bit for each: `PLAIN`.
+/// Appends one bit for each value: `PLAIN`.
 pub(super) fn plain_bools(values: &[bool], out: &mut Vec<u8>) {
     let mut packer = Packer::new(1, out);
     for value in values {

@@ -1,4 +1,4 @@
-//! Encodes one column of one row group: which encoding it gets, its pages, its statistics.
+//! Encodes one column of one row group: its encoding, its pages, its statistics.
 
 use std::borrow::Cow;
 
@@ -19,35 +19,35 @@ use crate::embedded::columns::Texts;
 use crate::embedded::hash::{Interner, NumberInterner};
 use crate::limits::{DICTIONARY_BYTES_MAX, DICTIONARY_VALUES_MAX, PAGE_ROWS};
 
-/// Longest text whose order is stated for a whole column.
+/// Maximum length of the texts in a column's min/max statistics, in bytes.
 const STATISTICS_BYTES_MAX: usize = 64;
 
-/// Values after which a dictionary that holds more than half of them is given up.
+/// Number of values after which a dictionary is given up if more than half of them are distinct.
 const DICTIONARY_SAMPLE: usize = 4096;
 
-/// A column chunk as it is put into the file.
+/// An encoded column chunk as it is written to the file.
 pub(super) struct EncodedChunk {
     pub(super) bytes: Bytes,
-    /// What Parquet's metadata say about it.
+    /// The Parquet metadata for it.
     pub(super) close: ColumnCloseResult,
     pub(super) is_dictionary: bool,
 }
 
-/// Encodes columns; its memory is used for one after the other.
+/// Encodes columns, reusing its buffers.
 pub(super) struct ChunkEncoder {
     pages: PageWriter,
     body: Vec<u8>,
     level: ZstdLevel,
 }
 
-/// What a chunk's values become on its pages.
+/// The values of a chunk in the encoding of its pages.
 enum Encoded<'a, 'b> {
     Plain(&'b Values<'a>),
-    /// Whole numbers by differences.
+    /// Integers, as differences.
     Deltas(&'b [i64]),
-    /// Texts behind their lengths.
+    /// Texts, preceded by their lengths.
     Lengths(Cow<'b, [&'a [u8]]>),
-    /// Codes of a dictionary, and the bits of each.
+    /// Dictionary codes, and the width of each in bits.
     Codes(Vec<u32>, u32),
 }
 
@@ -171,7 +171,7 @@ fn plain(values: &Values<'_>, range: std::ops::Range<usize>, body: &mut Vec<u8>)
         Values::Int(values) => values[range].iter().for_each(|v| body.extend(v.to_le_bytes())),
         Values::Double(values) => values[range].iter().for_each(|v| body.extend(v.to_le_bytes())),
         Values::Bool(values) => encode::plain_bools(&values[range], body),
-        // Texts stand behind their lengths.
+        // Texts follow their lengths.
         Values::Text(_) | Values::Coded(..) => {}
     }
 }
@@ -185,7 +185,7 @@ fn encodings(encoded: &Encoded<'_, '_>) -> Vec<Encoding> {
     }
 }
 
-/// Columns that have as few distinct values as there are services, hosts and sources.
+/// Returns whether the column has few distinct values by nature, such as services or hosts.
 fn repeats_by_nature(column: &Column) -> bool {
     use Fixed::{SpanId, TraceId};
     matches!(&column.role, Role::Fixed(fixed) if !matches!(fixed, TraceId | SpanId))
@@ -195,7 +195,7 @@ fn repeats_by_nature(column: &Column) -> bool {
 /// The distinct values of a column.
 enum Dictionary {
     Texts(Texts),
-    /// The bits of whole or other numbers.
+    /// The bits of integers or floats.
     Numbers(Vec<u64>),
 }
 
@@ -215,7 +215,7 @@ impl Dictionary {
     }
 }
 
-/// The distinct values and the code of each value, if a dictionary is worth it.
+/// Returns the distinct values and the code of each value, if a dictionary is worthwhile.
 fn dictionary_of(column: &Column, values: &Values<'_>) -> Option<(Dictionary, Vec<u32>)> {
     let count = values.len();
     if count == 0 {
@@ -242,7 +242,7 @@ fn dictionary_of(column: &Column, values: &Values<'_>) -> Option<(Dictionary, Ve
     is_worth_it.then_some((dictionary, codes))
 }
 
-/// After so many values with so many distinct ones a dictionary is given up.
+/// Returns whether so many of the values are distinct that a dictionary is not worthwhile.
 fn is_hopeless(count: usize, distinct: usize, share: usize) -> bool {
     count == DICTIONARY_SAMPLE && distinct * share > count
 }
@@ -279,7 +279,7 @@ fn text_codes(texts: &[&[u8]], share: usize) -> Option<(Dictionary, Vec<u32>)> {
     Some((Dictionary::Texts(interner.into_texts()), codes))
 }
 
-/// Smallest and largest of some numbers; of unsigned ones none when one is beyond `i64`.
+/// Returns the smallest and largest number; none when an unsigned one exceeds `i64`.
 fn int_range(column: &Column, values: &[i64]) -> Option<(i64, i64)> {
     let range = values.iter().copied().min().zip(values.iter().copied().max())?;
     let is_ordered = column.role == Role::Fixed(Fixed::Time)
@@ -288,7 +288,8 @@ fn int_range(column: &Column, values: &[i64]) -> Option<(i64, i64)> {
     is_ordered.then_some(range)
 }
 
-/// Smallest and largest; zeros so that either zero is within, as Parquet wants it.
+/// Returns the smallest and largest number; a zero gets the sign that includes both zeros, as
+/// Parquet requires.
 fn double_range(values: &[f64]) -> Option<(f64, f64)> {
     let least = values.iter().copied().reduce(f64::min)?;
     let most = values.iter().copied().reduce(f64::max)?;
@@ -326,11 +327,11 @@ fn statistics(column: &Column, chunk: &Chunk<'_>, dictionary: Option<&Dictionary
     }
 }
 
-/// Smallest and largest of some texts, unless one is long.
+/// Returns the smallest and largest text, unless one is long.
 fn text_range<'t>(
     mut texts: impl Iterator<Item = &'t [u8]> + Clone,
 ) -> Option<(&'t [u8], &'t [u8])> {
-    /// Orders texts as far as they differ within eight bytes.
+    /// Returns a key that orders texts by their first eight bytes.
     fn front(text: &[u8]) -> u64 {
         let mut bytes = [0; 8];
         let len = text.len().min(8);
@@ -350,7 +351,7 @@ fn text_range<'t>(
     Some((least.1, most.1))
 }
 
-/// Smallest and largest of each page; only numbers have them.
+/// Builds the column index with the smallest and largest value of each page, for numbers only.
 fn column_index(
     column: &Column,
     chunk: &Chunk<'_>,

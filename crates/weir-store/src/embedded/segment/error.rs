@@ -1,26 +1,26 @@
-//! Why a segment cannot be written or read.
+//! Errors when writing or reading a segment.
 
 use std::io;
 
-/// What went wrong, by what the caller does about it.
+/// What went wrong, classified by what the caller should do.
 #[derive(Debug, thiserror::Error)]
 pub enum SegmentError {
-    /// The disk failed: try again, or later.
+    /// The disk failed: retry, now or later.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The file is not what was written: set it aside.
+    /// The file is not as it was written: set it aside.
     #[error("the segment is damaged: {0}")]
     Damaged(&'static str),
-    /// A later release wrote it: leave it alone.
-    #[error("segment version {0} is not known to this release")]
+    /// It was written by a later release: leave it alone.
+    #[error("segment version {0} is not supported by this release")]
     Version(String),
-    /// The rows cannot be written as a segment; a mistake in the program.
+    /// The rows cannot be written as a segment; an internal error.
     #[error("the segment cannot be written: {0}")]
     Write(String),
 }
 
 impl SegmentError {
-    /// The bytes are at fault, not the disk.
+    /// Returns whether the file's content is damaged, as opposed to a disk error.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged(_))
     }

@@ -1,9 +1,9 @@
 //! Segments: immutable Parquet files, written once from rows that are sorted by stream and time.
 //!
-//! [`write_segment`] makes one, [`Segment`] reads it page by page. The format is
-//! `docs/internals/segment.md`. Invariants: pages are aligned over all columns, so that a bit per
-//! page says the same for each; every byte that is read back is covered by a checksum, or by
-//! comparison with something that is; other engines read the files as they are.
+//! [`write_segment`] writes one, [`Segment`] reads it page by page. The format is described in
+//! `docs/internals/segment.md`. Invariants: pages are aligned across all columns, so that a bit per
+//! page means the same rows in each; every byte that is read back is covered by a checksum, or by
+//! comparison with something that is; other engines can read the files as they are.
 
 mod chunk;
 mod codes;

@@ -1,8 +1,8 @@
 //! Pages: a header in Thrift's compact protocol, then the compressed body.
 //!
-//! Only the headers that segments have are read: fields in the order of Parquet's definition, no
-//! statistics. The checksum covers the body; each field of the header is compared with what the
-//! footer, which has a checksum of its own, says about the page.
+//! Only the headers that segments use are supported: fields in the order of Parquet's definition,
+//! no statistics. The checksum covers the body; each field of the header is compared with the
+//! footer, which has its own checksum.
 
 use std::io::Cursor;
 
@@ -11,7 +11,7 @@ use super::encode::zigzag;
 use super::error::SegmentError;
 use crate::limits::PAGE_BYTES_MAX;
 
-/// How the values of a page are encoded, by Parquet's numbers.
+/// Encoding of a page's values, by Parquet's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i64)]
 pub(super) enum PageEncoding {
@@ -21,33 +21,33 @@ pub(super) enum PageEncoding {
     Dictionary = 8,
 }
 
-/// Parquet's number of `RLE`, in which levels are encoded.
+/// Parquet's number for `RLE`, the encoding of levels.
 const LEVELS_ENCODING: i64 = 3;
 const DATA_PAGE: i64 = 0;
 const DICTIONARY_PAGE: i64 = 2;
 
-/// Most bytes of a header: ten numbers of at most ten bytes, and what is around them.
+/// Maximum length of a header: ten numbers of at most ten bytes, and their framing.
 const HEADER_BYTES_MAX: usize = 128;
 
-/// What a page's header says.
+/// The content of a page header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageHeader {
     pub(super) is_dictionary: bool,
-    /// Bytes of the body before compression.
+    /// Uncompressed length of the body in bytes.
     pub(super) plain_len: usize,
-    /// Bytes of the body as it stands.
+    /// Compressed length of the body in bytes.
     pub(super) packed_len: usize,
     crc: u32,
-    /// Rows of a data page, null or not; values of a dictionary.
+    /// Number of rows of a data page, including nulls; number of values of a dictionary.
     pub(super) value_count: usize,
     pub(super) encoding: PageEncoding,
 }
 
-/// Type numbers of the compact protocol.
+/// Type codes of the compact protocol.
 const I32: u8 = 5;
 const STRUCT: u8 = 12;
 
-/// A field header: how far its number is from that of the field before, and its type.
+/// Returns a field header: the difference to the previous field's number, and the type.
 fn field(step: u8, kind: u8) -> u8 {
     step << 4 | kind
 }
@@ -64,7 +64,7 @@ impl PageHeader {
         int(1, self.plain_len as i64, out);
         int(1, self.packed_len as i64, out);
         int(1, i64::from(self.crc.cast_signed()), out);
-        // Field 5 is the header of a data page, 7 that of a dictionary.
+        // Field 5 is the header of a data page, field 7 that of a dictionary.
         out.push(field(if self.is_dictionary { 3 } else { 1 }, STRUCT));
         int(1, self.value_count as i64, out);
         int(1, self.encoding as i64, out);
@@ -76,7 +76,7 @@ impl PageHeader {
         header
     }
 
-    /// Reads the header at the front of a page, and leaves the reader behind it.
+    /// Reads the header at the front of a page, and advances the reader past it.
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let is_dictionary = match int(reader)? {
             DATA_PAGE => false,
@@ -108,7 +108,7 @@ fn expect(reader: &mut Reader<'_>, byte: u8) -> Option<()> {
     (reader.take(1)? == [byte]).then_some(())
 }
 
-/// The next field, a number.
+/// Reads the next field, a number.
 fn int(reader: &mut Reader<'_>) -> Option<i64> {
     expect(reader, field(1, I32))?;
     reader.zigzag()
@@ -124,10 +124,10 @@ impl PageWriter {
         Ok(Self { compressor: zstd::bulk::Compressor::new(level)? })
     }
 
-    /// Appends a page; returns the length of its header and what it would be without compression.
+    /// Appends a page; returns the length of its header and the page's uncompressed length.
     ///
-    /// A page may be as large as all records in memory, so it is compressed where it is to stand,
-    /// and moved up to its header, which says how long it is.
+    /// A page may be as large as all records in memory, so it is compressed directly into its place
+    /// and then moved up to its header, whose length depends on the compressed length.
     pub(super) fn append(
         &mut self,
         is_dictionary: bool,
@@ -137,7 +137,7 @@ impl PageWriter {
         out: &mut Vec<u8>,
     ) -> Result<usize, SegmentError> {
         if body.len() > PAGE_BYTES_MAX {
-            return Err(SegmentError::Write("a page is too large".to_owned()));
+            return Err(SegmentError::Write("the page is too large".to_owned()));
         }
         let start = out.len();
         let packed_at = start + HEADER_BYTES_MAX;
@@ -167,19 +167,19 @@ pub(super) fn check_page(bytes: &[u8]) -> Result<(), SegmentError> {
     packed_page(bytes).map(drop)
 }
 
-/// Header and compressed body of a page that fills `bytes`.
+/// Returns the header and the compressed body of a page that fills `bytes`.
 fn packed_page(bytes: &[u8]) -> Result<(PageHeader, &[u8]), SegmentError> {
     let mut reader = Reader::new(bytes);
     let header = PageHeader::read(&mut reader)
         .filter(|header| header.packed_len == reader.rest().len())
-        .ok_or(SegmentError::Damaged("the header of a page"))?;
+        .ok_or(SegmentError::Damaged("invalid page header"))?;
     if crc32fast::hash(reader.rest()) != header.crc {
-        return Err(SegmentError::Damaged("the checksum of a page"));
+        return Err(SegmentError::Damaged("page checksum mismatch"));
     }
     Ok((header, reader.rest()))
 }
 
-/// Checks and decompresses pages; its memory is used for one after the other.
+/// Checks and decompresses pages, reusing its memory.
 pub(super) struct PageOpener {
     decompressor: zstd::bulk::Decompressor<'static>,
 }
@@ -195,7 +195,7 @@ impl PageOpener {
         Ok(Self { decompressor: zstd::bulk::Decompressor::new()? })
     }
 
-    /// Reads a page that fills `bytes`; the body goes to `body`.
+    /// Reads a page that fills `bytes`; the body is put into `body`.
     pub(super) fn open(
         &mut self,
         bytes: &[u8],
@@ -204,13 +204,13 @@ impl PageOpener {
         let (header, packed) = packed_page(bytes)?;
         let stated = zstd::zstd_safe::get_frame_content_size(packed).ok().flatten();
         if stated != Some(header.plain_len as u64) || header.plain_len > PAGE_BYTES_MAX {
-            return Err(SegmentError::Damaged("the size of a page"));
+            return Err(SegmentError::Damaged("invalid page size"));
         }
         body.clear();
         body.reserve(header.plain_len);
         let unpacked = self.decompressor.decompress_to_buffer(packed, body);
         if unpacked.ok() != Some(header.plain_len) || body.len() != header.plain_len {
-            return Err(SegmentError::Damaged("the body of a page"));
+            return Err(SegmentError::Damaged("invalid page body"));
         }
         Ok(header)
     }
@@ -235,7 +235,7 @@ mod tests {
             let mut damaged = page.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             if let Ok(other) = opener.open(&damaged, &mut body) {
-                // What the footer says about the page differs then.
+                // It then differs from what the footer says about the page.
                 assert_ne!(other, header, "bit {bit}");
                 assert_eq!(body, text, "bit {bit}");
             }

@@ -1,9 +1,9 @@
-//! From rows to the columns of a segment: the order of the rows, and the type that each attribute
-//! gets from its values.
+//! Plans the columns of a segment for some rows: the order of the rows, and the type of each
+//! attribute's column.
 //!
-//! Invariant: whatever an attribute's values are, they can be read back from where the plan puts
-//! them. A column holds at most one value per row and no nulls; a row with several values of a
-//! path, or a null, has all of them in `_rest`, as have paths beyond the cap.
+//! Invariant: whatever values an attribute has, they can be read back from where the plan puts
+//! them. A column holds at most one value per row and no nulls. If a row has several values of a
+//! path, or a null, all of them go to `_rest`, as do paths beyond the maximum number of columns.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use super::column::{Column, Fixed, Role, ValueKind};
 use crate::embedded::columns::{CodeColumn, EXACT_INT_MAX, PathColumn, Rows, SparseTexts, Texts};
 use crate::limits::ATTRIBUTE_COLUMNS_MAX;
 
-/// Texts of which fewer than one in this many are numbers get no column of numbers.
+/// A text column gets a column of numbers only if at least one text in this many is a number.
 const NUMBER_SHARE: usize = 16;
 
-/// Texts after which a path with too few numbers among them is given up.
+/// Number of texts after which a path with too few numbers is given up.
 const NUMBER_SAMPLE: usize = 1024;
 
 /// What the attribute's column holds.
@@ -28,7 +28,7 @@ enum Storage {
     Double,
     Bool,
     Text,
-    /// Texts of values of several types, with the type of each beside.
+    /// Texts of values of several types, with the type of each in a second column.
     Mixed,
 }
 
@@ -41,9 +41,9 @@ struct Facts {
     texts: usize,
     has_large_int: bool,
     numbers: usize,
-    /// What all of them measure.
+    /// The dimension that all of its numbers share.
     dimension: Option<Dimension>,
-    /// Numbers of several dimensions, or not exact as floats, or too few.
+    /// The numbers have several dimensions, are not exact as floats, or are too few.
     no_numbers: bool,
 }
 
@@ -60,7 +60,7 @@ impl Facts {
         }
         for (index, value) in single_values(column) {
             if facts.no_numbers && is_plain && column.has_only_texts() {
-                // The others are like this one.
+                // The remaining values are like this one.
                 facts.texts += column.rows().len() - index;
                 break;
             }
@@ -111,7 +111,7 @@ impl Facts {
     }
 }
 
-/// The value as a float, what it measures, and whether the float is exact.
+/// Returns the value as a float, its dimension, and whether the float is exact.
 fn number_of(value: Scalar<'_>) -> Option<(f64, Option<Dimension>, bool)> {
     let value = match value {
         Scalar::Int(number) => Value::Int(number),
@@ -128,7 +128,7 @@ fn number_of(value: Scalar<'_>) -> Option<(f64, Option<Dimension>, bool)> {
     })
 }
 
-/// Number and value of those that are alone in their row and not null.
+/// Returns index and value of the values that are the only one in their row and not null.
 fn single_values(column: &PathColumn) -> impl Iterator<Item = (usize, Scalar<'_>)> {
     (0..column.rows().len())
         .filter(|index| is_single(column.rows(), *index))
@@ -136,7 +136,7 @@ fn single_values(column: &PathColumn) -> impl Iterator<Item = (usize, Scalar<'_>
         .filter(|(_, value)| *value != Scalar::Null)
 }
 
-/// No row has two values.
+/// Returns whether no row has two values.
 fn is_one_per_row(column: &PathColumn) -> bool {
     column.rows().is_sorted_by(|a, b| a < b)
 }
@@ -147,11 +147,11 @@ fn is_single(rows: &[u32], index: usize) -> bool {
     before != Some(row) && rows.get(index + 1) != Some(&row)
 }
 
-/// Where a column's values come from.
+/// The origin of a column's values.
 #[derive(Debug)]
 enum Source {
     Fixed(Fixed),
-    /// The path with that number, as it is stored.
+    /// The path with that index, and how it is stored.
     Attribute(usize, Storage),
     Number(usize),
     Kind(usize),
@@ -163,13 +163,13 @@ enum Source {
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     rows: &'a Rows,
-    /// The row that comes at each place.
+    /// The row at each position.
     order: Vec<u32>,
     sources: Vec<Source>,
     columns: Vec<Column>,
-    /// What the numbers among the texts of a path measure.
+    /// The dimensions of the numbers among the texts of a path.
     pub(super) units: BTreeMap<String, Dimension>,
-    /// By place among the rows as they came: the JSON of `_rest`.
+    /// By original row number: the JSON of `_rest`.
     rest: BTreeMap<u32, Vec<u8>>,
 }
 
@@ -248,7 +248,7 @@ impl<'a> Plan<'a> {
 
     /// Writes the values that have no place in a column, row by row, paths in order.
     fn fill_rest(&mut self, is_chosen: &[bool]) {
-        // Rows are sorted by the place of a path among all, not by the path.
+        // Entries are sorted by the rank of their path, which is cheaper than comparing paths.
         let mut names: Vec<&str> = self.rows.paths().iter().map(PathColumn::path).collect();
         names.extend(self.rows.spilled().iter().map(|(_, path, _)| path));
         names.sort_unstable();
@@ -268,7 +268,7 @@ impl<'a> Plan<'a> {
                 }
             }
         }
-        // Stable: values of a path stay in their order.
+        // A stable sort: values of a path stay in order.
         entries.sort_by_key(|(row, place, _)| u64::from(*row) << 32 | u64::from(*place));
         for row in entries.chunk_by(|a, b| a.0 == b.0) {
             let mut json = vec![b'{'];
@@ -281,7 +281,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The values of a column, in the order of the file. `texts` keeps those that are made here.
+    /// Returns the values of a column, in file order. `texts` holds those that are created here.
     pub(super) fn chunk<'b>(&'b self, column: usize, texts: &'b mut Texts) -> Chunk<'b> {
         match &self.sources[column] {
             Source::Fixed(fixed) => self.fixed_chunk(*fixed),
@@ -360,7 +360,7 @@ impl<'a> Plan<'a> {
         Chunk { present: Some(present), rows, values: values(found) }
     }
 
-    /// Values made of those that are alone in their row.
+    /// Builds a chunk of the values that are the only one in their row.
     fn sparse<'b, T>(
         &'b self,
         index: usize,
@@ -410,7 +410,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Which rows have a value of the path, and the number of each value.
+    /// Returns which rows have a value of the path, and the index of each value.
     fn sparse_numbers(&self, index: usize) -> (Chunk<'_>, Vec<u32>) {
         let column = &self.rows.paths()[index];
         let mut number_of_row = vec![u32::MAX; self.rows.len()];
@@ -445,7 +445,7 @@ fn as_text(value: Scalar<'_>) -> Option<&[u8]> {
     if let Scalar::Text(text) = value { Some(text) } else { None }
 }
 
-/// The number of a value's type in a column of kinds.
+/// Returns the number for a value's type in a column of kinds.
 fn kind_of(value: Scalar<'_>) -> Option<i64> {
     match value {
         Scalar::Null => None,
@@ -456,7 +456,7 @@ fn kind_of(value: Scalar<'_>) -> Option<i64> {
     }
 }
 
-/// A value of the kind with that number, from its text.
+/// Parses the text of a value of the given kind.
 pub(crate) fn value_of_kind(kind: i64, text: &[u8]) -> Option<Scalar<'_>> {
     let text = std::str::from_utf8(text).ok()?;
     Some(match kind {
@@ -468,7 +468,7 @@ pub(crate) fn value_of_kind(kind: i64, text: &[u8]) -> Option<Scalar<'_>> {
     })
 }
 
-/// The text of a value in a column of several types, from which it can be read again.
+/// Writes the text of a value in a column of several types, so that it can be parsed again.
 fn write_text(value: Scalar<'_>, out: &mut Vec<u8>) {
     out.clear();
     match value {
@@ -499,8 +499,8 @@ fn write_member(
     json.push(b']');
 }
 
-/// The order of rows in a row group: by service, host, source and stream, then by time. Rows of a
-/// stream with equal times stay in the order in which they came.
+/// Returns the order of rows in a row group: by service, host, source and stream, then by time.
+/// Rows of a stream with equal times stay in order of arrival.
 fn order_of(rows: &Rows) -> Vec<u32> {
     let mut group_of = std::collections::HashMap::new();
     let mut groups = Vec::new();
@@ -509,7 +509,7 @@ fn order_of(rows: &Rows) -> Vec<u32> {
     for row in 0..rows.len() {
         let key =
             (rows.service.code(row), rows.host.code(row), rows.source.code(row), rows.stream[row]);
-        // Neighbours are of one batch more often than not.
+        // Neighbouring rows are usually from the same batch.
         let group = match last {
             Some((known, group)) if known == key => group,
             _ => *group_of.entry(key).or_insert_with(|| {

@@ -1,8 +1,8 @@
-//! Reads segments, a page at a time.
+//! Reads segments, one page at a time.
 //!
-//! Invariants: the footer is believed only when its checksums match; after that every page is
-//! where, as long, and encoded as the footer says, or it is damaged; nothing is read that was not
-//! asked for.
+//! Invariants: the footer is trusted only when its checksums match; after that, a page whose
+//! position, length or encoding differs from the footer is damaged; nothing is read that was not
+//! requested.
 
 use std::cell::OnceCell;
 use std::io;
@@ -33,23 +33,23 @@ use crate::limits::{COLUMNS_MAX, FOOTER_BYTES_MAX, PAGE_ROWS, ROW_GROUP_ROWS_MAX
 
 /// Parquet's magic, at both ends.
 const MAGIC: [u8; 4] = *b"PAR1";
-/// Read from the end of a file at first; most footers fit.
+/// Number of bytes read from the end of a file at first; most footers fit.
 const END_READ_BYTES: u64 = 128 * 1024;
 
 /// Smallest and largest value of a page.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MinMax {
-    /// Of whole numbers.
+    /// Of integers.
     Int(i64, i64),
-    /// Of other numbers.
+    /// Of floats.
     Double(f64, f64),
 }
 
-/// What the footer says about a column of a row group.
+/// The footer's information about a column of a row group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChunkInfo {
     encoding: PageEncoding,
-    /// Offset and length of the dictionary's page.
+    /// Offset and length of the dictionary page.
     dictionary: Option<(u64, u32)>,
     /// Offset and length of each page.
     pages: Vec<(u64, u32)>,
@@ -60,39 +60,39 @@ pub struct ChunkInfo {
 }
 
 impl ChunkInfo {
-    /// Pages hold codes of a dictionary.
+    /// Returns whether pages hold codes of a dictionary.
     pub fn is_dictionary(&self) -> bool {
         self.dictionary.is_some()
     }
 
-    /// Smallest and largest value of each page, when they are known; `None` for a page without
-    /// values.
+    /// Returns the smallest and largest value of each page, when they are known; `None` for a page
+    /// without values.
     pub fn ranges(&self) -> Option<&[Option<MinMax>]> {
         self.ranges.as_deref()
     }
 
-    /// Rows that have a value.
+    /// Returns the number of rows that have a value.
     pub fn value_count(&self) -> u64 {
         self.value_count
     }
 
-    /// Where it is in the file: offset and length.
+    /// Returns its offset and length in the file.
     pub(super) fn span(&self) -> (u64, usize) {
         let first = self.dictionary.or(self.pages.first().copied());
         (first.map_or(0, |(offset, _)| offset), self.packed_bytes as usize)
     }
 
-    /// Where its pages are, the dictionary's first.
+    /// Returns offset and length of its pages, that of the dictionary first.
     pub(super) fn page_places(&self) -> impl Iterator<Item = (u64, u32)> {
         self.dictionary.into_iter().chain(self.pages.iter().copied())
     }
 
-    /// Bytes in the file.
+    /// Returns its size in the file, in bytes.
     pub fn packed_bytes(&self) -> u64 {
         self.packed_bytes
     }
 
-    /// Bytes to be decompressed when it is read whole.
+    /// Returns its uncompressed size, in bytes.
     pub fn plain_bytes(&self) -> u64 {
         self.plain_bytes
     }
@@ -104,7 +104,7 @@ struct Group {
     chunks: Vec<ChunkInfo>,
 }
 
-/// A segment, open.
+/// An open segment.
 #[derive(Debug)]
 pub struct Segment {
     file: Arc<dyn DiskFile>,
@@ -115,19 +115,19 @@ pub struct Segment {
     identity: u32,
 }
 
-/// The distinct values of a column of a row group, by their codes.
+/// The distinct values of a column of a row group, by code.
 #[derive(Debug, Clone)]
 pub enum Dictionary {
-    /// Whole numbers.
+    /// Integers.
     Ints(Vec<i64>),
-    /// Other numbers.
+    /// Floats.
     Doubles(Vec<f64>),
     /// Texts.
     Texts(Texts),
 }
 
 impl Dictionary {
-    /// How many there are.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         match self {
             Self::Ints(values) => values.len(),
@@ -136,33 +136,33 @@ impl Dictionary {
         }
     }
 
-    /// There is none.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Texts of a page: all bytes in one piece, and where each text ends in it.
+/// Texts of a page: all bytes in one slice, with the end of each text.
 #[derive(Debug, Clone, Copy)]
 pub struct PageTexts<'a> {
-    /// Where each text ends; the first begins at 0.
+    /// The end of each text; the first starts at 0.
     pub ends: &'a [u32],
-    /// All texts, one after the other.
+    /// All texts, concatenated.
     pub bytes: &'a [u8],
 }
 
 impl<'a> PageTexts<'a> {
-    /// How many there are.
+    /// Returns the number of texts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// There is none.
+    /// Returns whether there are no texts.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Text `index`; empty when there is none.
+    /// Returns text `index`; empty when there is none.
     pub fn get(&self, index: usize) -> &'a [u8] {
         let end = self.ends.get(index).copied().unwrap_or(0) as usize;
         let start = index.checked_sub(1).and_then(|before| self.ends.get(before)).copied();
@@ -170,14 +170,14 @@ impl<'a> PageTexts<'a> {
     }
 }
 
-/// Values of a page: of those rows that have one.
+/// Values of a page, for those rows that have one.
 #[derive(Debug, Clone, Copy)]
 pub enum PageValues<'a> {
-    /// Whole numbers.
+    /// Integers.
     Ints(&'a [i64]),
-    /// Other numbers.
+    /// Floats.
     Doubles(&'a [f64]),
-    /// Truth values.
+    /// Booleans.
     Bools(&'a [bool]),
     /// Texts.
     Texts(PageTexts<'a>),
@@ -186,7 +186,7 @@ pub enum PageValues<'a> {
 }
 
 impl PageValues<'_> {
-    /// How many there are.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         match self {
             Self::Ints(values) => values.len(),
@@ -197,7 +197,7 @@ impl PageValues<'_> {
         }
     }
 
-    /// There is none.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -212,7 +212,7 @@ enum Held {
     Codes,
 }
 
-/// A page in memory. Read one after the other into the same one.
+/// A page in memory, reused from page to page.
 #[derive(Debug)]
 pub struct PageBuffer {
     opener: PageOpener,
@@ -230,8 +230,8 @@ pub struct PageBuffer {
     codes: Codes,
 }
 
-/// Codes of a page, unpacked when they are first asked for: where they are in the body, their
-/// width in bits, and how many.
+/// Codes of a page, unpacked on first use: their position in the body, their width in bits, and
+/// their number.
 #[derive(Debug, Default)]
 struct Codes {
     at: usize,
@@ -241,7 +241,7 @@ struct Codes {
 }
 
 impl Codes {
-    /// `None` when the bytes are not so many codes.
+    /// Sets the codes; returns `None` when the bytes do not hold that many.
     fn set(&mut self, body: &[u8], at: usize, count: usize) -> Option<()> {
         let (width, packed) = body.get(at..)?.split_first()?;
         (self.at, self.width, self.count) = (at + 1, u32::from(*width), count);
@@ -257,14 +257,14 @@ impl Codes {
         self.unpacked.get_or_init(|| {
             let mut codes = Vec::new();
             let unpacked = decode::hybrid(self.packed(body), self.width, self.count, &mut codes);
-            debug_assert!(unpacked.is_some(), "they were looked at when the page was read");
+            debug_assert!(unpacked.is_some(), "the codes were checked when the page was read");
             codes
         })
     }
 }
 
 impl PageBuffer {
-    /// Room for a page.
+    /// Creates an empty buffer.
     pub fn new() -> Result<Self, SegmentError> {
         Ok(Self {
             opener: PageOpener::new()?,
@@ -283,22 +283,22 @@ impl PageBuffer {
         })
     }
 
-    /// Bytes of the page when it is decompressed.
+    /// Returns the size of the decompressed page, in bytes.
     pub fn body_bytes(&self) -> usize {
         self.body.len()
     }
 
-    /// Rows of the page.
+    /// Returns the number of rows of the page.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// For each row 1 when it has a value, else 0; `None` when all have one.
+    /// Returns 1 for each row with a value and 0 for the others; `None` when all have one.
     pub fn levels(&self) -> Option<&[u32]> {
         self.has_nulls.then_some(&self.levels)
     }
 
-    /// The values of the rows that have one, in order.
+    /// Returns the values of the rows that have one, in order.
     pub fn values(&self) -> PageValues<'_> {
         match self.held {
             Held::Ints => PageValues::Ints(&self.ints),
@@ -312,7 +312,7 @@ impl PageBuffer {
         }
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn value_count(&self) -> usize {
         match self.held {
             Held::Codes => self.codes.count,
@@ -320,8 +320,8 @@ impl PageBuffer {
         }
     }
 
-    /// Of the values those whose codes are in the set, a bit each, 64 to a word; `None` when the
-    /// page does not hold codes.
+    /// Returns which of the values have a code in the set, one bit each, 64 to a word; `None` when
+    /// the page does not hold codes.
     pub fn values_in(&self, set: &CodeSet) -> Option<Vec<u64>> {
         let codes = (self.held == Held::Codes).then_some(&self.codes)?;
         set.passing(codes.packed(&self.body), codes.width, codes.count)
@@ -337,7 +337,7 @@ impl PageBuffer {
         self.opener.open(&self.packed, &mut self.body)
     }
 
-    /// Decodes the body; `None` when it is not what the page should have.
+    /// Decodes the body; `None` when it is not what the page should contain.
     fn decode(&mut self, column: &Column, encoding: PageEncoding, rows: usize) -> Option<()> {
         let body = std::mem::take(&mut self.body);
         let decoded = self.decode_body(&body, column, encoding, rows);
@@ -395,85 +395,86 @@ impl PageBuffer {
 }
 
 impl Segment {
-    /// Opens a file that [`super::write_segment`] wrote: reads its footer and nothing else.
+    /// Opens a file written by [`super::write_segment`]: reads only its footer.
     pub fn open(file: Arc<dyn DiskFile>) -> Result<Self, SegmentError> {
         let tail = read_tail(&*file)?;
         let metadata = parse(&tail)?;
         check_version(&metadata)?;
         let columns = from_schema(metadata.file_metadata().schema_descr())
             .filter(|columns| columns.len() <= COLUMNS_MAX)
-            .ok_or(SegmentError::Damaged("the columns"))?;
+            .ok_or(SegmentError::Damaged("invalid column schema"))?;
         let groups = groups_of(&metadata, tail.data_end)
-            .ok_or(SegmentError::Damaged("what the footer says about a page"))?;
+            .ok_or(SegmentError::Damaged("invalid page information in the footer"))?;
         let provenance = value_of(&metadata, PROVENANCE_KEY);
         let provenance = provenance.and_then(|json| serde_json::from_str(json).ok());
         let (units, identity) = (units_of(&metadata), tail.identity);
         Ok(Self { file, columns, groups, units, provenance, identity })
     }
 
-    /// The columns, in the order of the file.
+    /// Returns the columns, in file order.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// The number of a column.
+    /// Returns the index of a column.
     pub fn column(&self, role: &Role) -> Option<usize> {
         self.columns.iter().position(|column| column.role == *role)
     }
 
-    /// What the numbers among the texts of a path measure, when they have a unit.
+    /// Returns the dimension of the numbers among the texts of a path, when they have a unit.
     pub fn unit(&self, path: &str) -> Option<Dimension> {
         self.units.iter().find(|(known, _)| known == path).map(|(_, dimension)| *dimension)
     }
 
-    /// Row groups.
+    /// Returns the number of row groups.
     pub fn group_count(&self) -> usize {
         self.groups.len()
     }
 
-    /// Rows of all row groups.
+    /// Returns the number of rows in all row groups.
     pub fn row_count(&self) -> u64 {
         self.groups.iter().map(|group| group.rows as u64).sum()
     }
 
-    /// Rows of a row group; 0 when there is none.
+    /// Returns the number of rows of a row group; 0 when there is no such group.
     pub fn group_rows(&self, group: usize) -> usize {
         self.groups.get(group).map_or(0, |group| group.rows)
     }
 
-    /// Pages of a row group, in every column alike.
+    /// Returns the number of pages of a row group, the same in every column.
     pub fn page_count(&self, group: usize) -> usize {
         self.group_rows(group).div_ceil(PAGE_ROWS)
     }
 
-    /// What is known about a column of a row group.
+    /// Returns what is known about a column of a row group.
     pub fn chunk(&self, group: usize, column: usize) -> Option<&ChunkInfo> {
         self.groups.get(group)?.chunks.get(column)
     }
 
-    /// Where it comes from; `None` when no store wrote it.
+    /// Returns the provenance of the segment; `None` when it was not written by a store.
     pub fn provenance(&self) -> Option<&Provenance> {
         self.provenance.as_ref()
     }
 
-    /// Bytes of the file.
+    /// Returns the size of the file, in bytes.
     pub fn file_bytes(&self) -> Result<u64, SegmentError> {
         Ok(self.file.len()?)
     }
 
-    /// Ties a sidecar to this file.
+    /// Returns the number that ties a sidecar to this file.
     pub fn identity(&self) -> u32 {
         self.identity
     }
 
-    /// Earliest and latest time of the rows, nanoseconds since 1970; `None` without rows.
+    /// Returns the earliest and latest time of the rows, nanoseconds since 1970; `None` without
+    /// rows.
     pub fn time_range_ns(&self) -> Option<(i64, i64)> {
         let groups = 0..self.group_count();
         let ranges = groups.filter_map(|group| self.group_range(Fixed::Time, group));
         ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Smallest and largest value of a column of whole numbers in a row group.
+    /// Returns the smallest and largest value of an integer column in a row group.
     pub fn group_range(&self, column: Fixed, group: usize) -> Option<(i64, i64)> {
         let chunk = self.chunk(group, self.column(&Role::Fixed(column))?)?;
         let ranges = chunk.ranges.iter().flatten().filter_map(|range| match range {
@@ -483,19 +484,19 @@ impl Segment {
         ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// The footer as Parquet has it, read again.
+    /// Reads the footer again, as Parquet metadata.
     pub(super) fn read_metadata(&self) -> Result<ParquetMetaData, SegmentError> {
         parse(&read_tail(&*self.file)?)
     }
 
-    /// Bytes of the file as they stand.
+    /// Reads raw bytes of the file.
     pub(super) fn read_bytes(&self, offset: u64, len: usize) -> Result<Vec<u8>, SegmentError> {
         let mut bytes = vec![0; len];
         read_exact(&*self.file, &mut bytes, offset)?;
         Ok(bytes)
     }
 
-    /// Rows of a page.
+    /// Returns the number of rows of a page.
     fn page_rows(&self, group: usize, page: usize) -> usize {
         self.group_rows(group).saturating_sub(page * PAGE_ROWS).min(PAGE_ROWS)
     }
@@ -508,7 +509,7 @@ impl Segment {
         page: usize,
         buffer: &mut PageBuffer,
     ) -> Result<(), SegmentError> {
-        let missing = SegmentError::Damaged("there is no such page");
+        let missing = SegmentError::Damaged("no such page");
         let (Some(chunk), Some(description)) =
             (self.chunk(group, column), self.columns.get(column))
         else {
@@ -521,11 +522,11 @@ impl Segment {
             && header.value_count == rows
             && header.encoding == chunk.encoding;
         if !is_expected {
-            return Err(SegmentError::Damaged("the header of a page"));
+            return Err(SegmentError::Damaged("invalid page header"));
         }
         buffer
             .decode(description, chunk.encoding, rows)
-            .ok_or(SegmentError::Damaged("the values of a page"))
+            .ok_or(SegmentError::Damaged("invalid page values"))
     }
 
     /// Reads the dictionary of a column, when it has one.
@@ -541,11 +542,11 @@ impl Segment {
         let Some(place) = chunk.dictionary else { return Ok(None) };
         let header = buffer.read(&*self.file, place)?;
         if !header.is_dictionary || header.encoding != PageEncoding::Plain {
-            return Err(SegmentError::Damaged("the header of a dictionary"));
+            return Err(SegmentError::Damaged("invalid dictionary header"));
         }
         read_dictionary(&buffer.body, column.kind, header.value_count)
             .map(Some)
-            .ok_or(SegmentError::Damaged("the values of a dictionary"))
+            .ok_or(SegmentError::Damaged("invalid dictionary values"))
     }
 }
 
@@ -576,7 +577,7 @@ fn read_dictionary(body: &[u8], kind: ValueKind, count: usize) -> Option<Diction
 /// The end of a file, checked.
 struct Tail {
     file_len: u64,
-    /// From the indexes on.
+    /// The bytes from the indexes on.
     bytes: Bytes,
     /// Where the pages end.
     data_end: u64,
@@ -588,19 +589,19 @@ fn read_tail(file: &dyn DiskFile) -> Result<Tail, SegmentError> {
     let file_len = file.len()?;
     let least = (MAGIC.len() + TRAILER_LEN + END_LEN) as u64;
     if file_len < least {
-        return damaged("the file is too short");
+        return damaged("file too short");
     }
     let mut magic = [0; 4];
     read_exact(file, &mut magic, 0)?;
     let mut tail = read_end(file, file_len, file_len.min(END_READ_BYTES))?;
     let (end, end_magic) = tail.split_at(tail.len() - 4);
     if magic != MAGIC || end_magic != MAGIC {
-        return damaged("it does not begin and end as it should");
+        return damaged("missing magic bytes");
     }
     let metadata_len = end.last_chunk().map_or(0, |len| u32::from_le_bytes(*len));
     let footer_len = u64::from(metadata_len) + (END_LEN + TRAILER_LEN) as u64;
     if footer_len > file_len - MAGIC.len() as u64 || footer_len > FOOTER_BYTES_MAX as u64 {
-        return damaged("the length of the footer");
+        return damaged("invalid footer length");
     }
     if footer_len > tail.len() as u64 {
         tail = read_end(file, file_len, footer_len)?;
@@ -610,10 +611,10 @@ fn read_tail(file: &dyn DiskFile) -> Result<Tail, SegmentError> {
     let indexes_len = u64::from_le_bytes(std::array::from_fn(|at| trailer[TRAILER_LEN - 8 + at]));
     let whole_len = indexes_len.saturating_add(footer_len);
     if trailer[..4] != TRAILER_MAGIC || whole_len > file_len - MAGIC.len() as u64 {
-        return damaged("the trailer");
+        return damaged("invalid trailer");
     }
     if whole_len > FOOTER_BYTES_MAX as u64 {
-        return damaged("the length of the indexes");
+        return damaged("invalid index length");
     }
     if whole_len > tail.len() as u64 {
         tail = read_end(file, file_len, whole_len)?;
@@ -622,7 +623,7 @@ fn read_tail(file: &dyn DiskFile) -> Result<Tail, SegmentError> {
     let (indexes, footer) = tail.split_at(indexes_len as usize);
     let crc_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| trailer[at + i]));
     if crc32c::crc32c(indexes) != crc_at(4) || crc32c::crc32c(&footer[TRAILER_LEN..]) != crc_at(8) {
-        return damaged("the checksum of the footer");
+        return damaged("footer checksum mismatch");
     }
     let identity = crc32c::crc32c(&trailer);
     Ok(Tail { file_len, data_end: file_len - whole_len, bytes: Bytes::from(tail), identity })
@@ -635,7 +636,7 @@ fn parse(tail: &Tail) -> Result<ParquetMetaData, SegmentError> {
     reader
         .try_parse_sized(&tail.bytes, tail.file_len)
         .and_then(|()| reader.finish())
-        .map_err(|_| SegmentError::Damaged("the footer"))
+        .map_err(|_| SegmentError::Damaged("invalid footer"))
 }
 
 fn read_end(file: &dyn DiskFile, file_len: u64, len: u64) -> Result<Vec<u8>, SegmentError> {
@@ -644,10 +645,11 @@ fn read_end(file: &dyn DiskFile, file_len: u64, len: u64) -> Result<Vec<u8>, Seg
     Ok(bytes)
 }
 
-/// Bytes that should be there and are not are damage, whatever else fails is the disk's.
+/// Reads exactly this many bytes. A file that is too short is damaged; any other error is the
+/// disk's.
 fn read_exact(file: &dyn DiskFile, bytes: &mut [u8], offset: u64) -> Result<(), SegmentError> {
     file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => SegmentError::Damaged("it ends too early"),
+        io::ErrorKind::UnexpectedEof => SegmentError::Damaged("unexpected end of file"),
         _ => SegmentError::Io(error),
     })
 }
@@ -661,7 +663,7 @@ fn check_version(metadata: &ParquetMetaData) -> Result<(), SegmentError> {
     match value_of(metadata, VERSION_KEY) {
         Some(VERSION) => Ok(()),
         Some(other) => Err(SegmentError::Version(other.to_owned())),
-        None => Err(SegmentError::Damaged("it is not a segment")),
+        None => Err(SegmentError::Damaged("not a segment")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whole records out of a segment: what is done last, for those rows that are shown.
+//! Reads whole records from a segment: the last step, only for the rows to be returned.
 
 use weir_codec::{Attributes, Scalar};
 use weir_model::{Position, StreamId};
@@ -10,10 +10,10 @@ use super::reader::{Dictionary, PageBuffer, PageValues, Segment};
 use crate::embedded::columns::{AttributeValue, Form, Original, StoredRecord, add_attribute};
 use crate::limits::PAGE_ROWS;
 
-pub(super) const DAMAGED: SegmentError = SegmentError::Damaged("the values of a record");
+pub(super) const DAMAGED: SegmentError = SegmentError::Damaged("invalid record values");
 
 impl Segment {
-    /// The records of some rows of a row group, in the order of `rows`, which is ascending.
+    /// Returns the records of some rows of a row group, in the order of `rows`, which is ascending.
     pub fn records(
         &self,
         group: usize,
@@ -37,7 +37,7 @@ impl Segment {
         Ok(records)
     }
 
-    /// Calls `each` with every record, in the order of the file; a page of them is in memory.
+    /// Calls `each` with every record, in file order, keeping one page of them in memory.
     pub fn for_each_record(
         &self,
         mut each: impl FnMut(StoredRecord) -> Result<(), SegmentError>,
@@ -82,7 +82,7 @@ fn fill(
     dictionary: Option<&Dictionary>,
     records: &mut [StoredRecord],
 ) -> Result<(), SegmentError> {
-    // The number of the first row that was not looked at yet, and of its value.
+    // The index of the next row to process, and of its value.
     let (mut row, mut value) = (0, 0);
     for (wanted, record) in rows.iter().zip(records) {
         let wanted = wanted % PAGE_ROWS;

@@ -1,8 +1,8 @@
-//! Puts the row groups of several segments into one file, without decoding them.
+//! Concatenates the row groups of several segments into one file, without decoding them.
 //!
-//! Invariants: pages are copied as they stand, their checksums compared on the way; a segment is
-//! either whole in the new file, or an error is the answer. A column that a segment does not have
-//! is there without values.
+//! Invariants: pages are copied unchanged, and their checksums are verified on the way; either the
+//! new file contains a segment completely, or an error is returned. A column that a segment lacks
+//! is added without values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -23,9 +23,9 @@ use super::reader::Segment;
 use super::writer::{ColumnSummary, Provenance, SegmentSummary, SegmentWriter};
 use crate::limits::{COLUMNS_MAX, ROW_GROUPS_MAX};
 
-/// The columns of a file that holds all these segments; `None` when they cannot be in one: a path
-/// has values of another type or unit in one of them, or there would be too many columns or row
-/// groups. They can be merged all the same, row by row.
+/// Returns the columns of a file that holds all these segments; `None` when they cannot be
+/// concatenated: a path has values of different types or units, or there would be too many columns
+/// or row groups. They can still be merged row by row.
 pub fn stitched_columns(segments: &[&Segment]) -> Option<Vec<Column>> {
     let mut kinds: BTreeMap<String, ValueKind> = BTreeMap::new();
     let mut units: BTreeMap<&str, Option<Dimension>> = BTreeMap::new();
@@ -66,7 +66,7 @@ pub fn stitched_columns(segments: &[&Segment]) -> Option<Vec<Column>> {
 }
 
 /// Writes the row groups of all segments, in this order, into an empty file. The columns are those
-/// of [`stitched_columns`]. Its sidecar comes from theirs
+/// of [`stitched_columns`]. The sidecar is built from theirs
 /// ([`crate::embedded::sidecar::stitch_sidecars`]).
 pub fn stitch_segments(
     segments: &[&Segment],
@@ -79,8 +79,8 @@ pub fn stitch_segments(
     stitch(&parts, columns, provenance, file)
 }
 
-/// Writes some row groups of a segment as they stand into an empty file, without the columns of
-/// which they have no value. Its sidecar comes from that of the segment
+/// Writes some row groups of a segment unchanged into an empty file, without the columns in which
+/// they have no value. The sidecar is built from that of the segment
 /// ([`crate::embedded::sidecar::cut_sidecar`]).
 pub fn cut_segment(
     segment: &Segment,
@@ -102,7 +102,7 @@ pub fn cut_segment(
     stitch(&[(segment, groups)], &columns, provenance, file)
 }
 
-/// Row groups of a segment.
+/// A range of row groups of a segment.
 type Part<'a> = (&'a Segment, Range<usize>);
 
 fn stitch(
@@ -156,14 +156,14 @@ fn stitch(
     })
 }
 
-/// A column of a row group as it stands in a segment.
+/// Copies a column of a row group unchanged from a segment.
 fn copied(
     segment: &Segment,
     metadata: &parquet::file::metadata::ParquetMetaData,
     group: usize,
     column: usize,
 ) -> Result<EncodedChunk, SegmentError> {
-    let damaged = SegmentError::Damaged("what the footer says about a page");
+    let damaged = SegmentError::Damaged("invalid page information in the footer");
     let indexes = metadata.page_index_for_row_group(group);
     let Some((info, offsets)) = segment.chunk(group, column).zip(indexes.offset_index(column))
     else {
@@ -175,7 +175,7 @@ fn copied(
     for (offset, len) in info.page_places() {
         let from = offset.checked_sub(start).map(|from| from as usize);
         let page = from.and_then(|from| bytes.get(from..from + len as usize));
-        check_page(page.ok_or(SegmentError::Damaged("the place of a page"))?)?;
+        check_page(page.ok_or(SegmentError::Damaged("invalid page offset"))?)?;
     }
     let moved = |offset: i64| offset - start.cast_signed();
     let is_dictionary = info.is_dictionary();
@@ -198,7 +198,7 @@ fn copied(
     Ok(EncodedChunk { bytes: Bytes::from(bytes), close, is_dictionary })
 }
 
-/// A column without values.
+/// Returns a column without values.
 fn missing(
     encoder: &mut ChunkEncoder,
     column: &Column,

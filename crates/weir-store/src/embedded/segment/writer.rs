@@ -1,8 +1,8 @@
 //! Writes rows as a segment.
 //!
-//! Invariants: one column is in memory at a time beside the rows; nothing of the file refers to
-//! bytes that come later but its end, so a file that was cut is known by its end; the name of the
-//! file, flushing and renaming are the caller's.
+//! Invariants: only one column is in memory at a time besides the rows; nothing in the file refers
+//! to later bytes except its end, so a truncated file is recognized by its end; the file's name,
+//! flushing and renaming are up to the caller.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, Write};
@@ -22,24 +22,23 @@ use super::error::SegmentError;
 use super::plan::Plan;
 use crate::embedded::columns::{Rows, Texts};
 
-/// Key of the format's version among the file's key-value metadata.
+/// Key of the format version in the file's key-value metadata.
 pub(super) const VERSION_KEY: &str = "weir.segment";
 /// The version that is written.
 pub(super) const VERSION: &str = "1";
-/// Key of what numbers among texts measure: a JSON object from path to `ns` or `bytes`.
+/// Key of the dimensions of numbers among texts: a JSON object from path to `ns` or `bytes`.
 pub(super) const UNITS_KEY: &str = "weir.units";
-/// Key of where the segment comes from: a JSON object, see [`Provenance`].
+/// Key of the segment's provenance: a JSON object, see [`Provenance`].
 pub(super) const PROVENANCE_KEY: &str = "weir.store";
 /// Magic of the trailer.
 pub(super) const TRAILER_MAGIC: [u8; 4] = *b"WSGT";
-/// Bytes of the trailer: magic, checksum of the indexes, checksum of the metadata, length of the
+/// Length of the trailer: magic, checksum of the indexes, checksum of the metadata, length of the
 /// indexes.
 pub(super) const TRAILER_LEN: usize = 20;
-/// Length of the metadata and Parquet's magic, at the end of the file.
+/// Length of the end of the file: metadata length and Parquet's magic.
 pub(super) const END_LEN: usize = 8;
 
-/// Where a segment comes from: what a store has to know to take it in again, should it have lost
-/// everything else.
+/// The origin of a segment: what a store needs to adopt it again if everything else is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Provenance {
     /// Its number in the store.
@@ -50,54 +49,54 @@ pub struct Provenance {
     pub stored_ns: i64,
     /// Hour in which it was written, counted from 1970.
     pub hour: u32,
-    /// How often its row groups were put together.
+    /// How often its row groups were merged.
     pub tier: u8,
-    /// Bytes of its records as they came in.
+    /// Size of its records as received, in bytes.
     pub raw_bytes: u64,
 }
 
-/// What was written.
+/// Summary of a written segment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SegmentSummary {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Bytes of the file.
+    /// Size of the file, in bytes.
     pub file_bytes: u64,
     /// Earliest and latest time of the rows, nanoseconds since 1970; `None` without rows.
     pub time_range_ns: Option<(i64, i64)>,
-    /// Checksum of the end of the file, which is in the sidecar too: the two belong together.
+    /// Checksum of the end of the file. The sidecar contains it too, which ties the two together.
     pub identity: u32,
-    /// What each column takes.
+    /// The size of each column.
     pub columns: Vec<ColumnSummary>,
 }
 
-/// What a column takes.
+/// The size of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnSummary {
     /// The column.
     pub column: Column,
-    /// Bytes in the file.
+    /// Size in the file, in bytes.
     pub packed_bytes: u64,
-    /// Bytes before compression, encoded.
+    /// Size before compression, encoded, in bytes.
     pub plain_bytes: u64,
 }
 
-/// Is shown each column of each row group while it is in memory.
+/// Receives each column of each row group while it is in memory.
 pub(crate) trait Observer {
-    /// A column; `is_dictionary` when its distinct values stand in a dictionary.
+    /// Called for each column; `is_dictionary` when its distinct values are in a dictionary.
     fn column(&mut self, column: &Column, chunk: &Chunk<'_>, is_dictionary: bool);
-    /// The row group is complete.
+    /// Called when the row group is complete.
     fn end_row_group(&mut self, rows: usize);
 }
 
-/// Nobody looks.
+/// Observes nothing.
 impl Observer for () {
     fn column(&mut self, _column: &Column, _chunk: &Chunk<'_>, _is_dictionary: bool) {}
     fn end_row_group(&mut self, _rows: usize) {}
 }
 
-/// Writes rows as a segment of one row group into an empty file, with zstd at `level` (1 where
-/// rows will soon be merged, 3 where they stay).
+/// Writes rows as a segment of one row group into an empty file, with zstd `level` (1 where rows
+/// will soon be merged, 3 where they stay).
 pub fn write_segment(
     rows: &Rows,
     level: i32,
@@ -106,7 +105,7 @@ pub fn write_segment(
     write_observed(rows, level, None, file, &mut ())
 }
 
-/// The same, and shows each column to the observer.
+/// Like [`write_segment`], also passing each column to the observer.
 pub(crate) fn write_observed(
     rows: &Rows,
     level: i32,
@@ -154,7 +153,7 @@ fn unit_name(dimension: Dimension) -> &'static str {
     }
 }
 
-/// Gives the next column of a row group, encoded.
+/// Returns the next column of a row group, encoded.
 pub(super) type NextColumn<'c> =
     dyn FnMut(ColumnDescPtr) -> Result<EncodedChunk, SegmentError> + 'c;
 
@@ -164,7 +163,7 @@ pub(super) struct SegmentWriter<'f> {
 }
 
 impl<'f> SegmentWriter<'f> {
-    /// Begins a file with these columns.
+    /// Starts a file with these columns.
     pub(super) fn start(columns: &[Column], file: &'f dyn DiskFile) -> Result<Self, SegmentError> {
         let version = KeyValue::new(VERSION_KEY.to_owned(), VERSION.to_owned());
         let properties = WriterProperties::builder()
@@ -176,7 +175,7 @@ impl<'f> SegmentWriter<'f> {
         Ok(Self { writer: SerializedFileWriter::new(sink, schema, Arc::new(properties))? })
     }
 
-    /// Writes a row group: asks for one column after the other.
+    /// Writes a row group, requesting one column after the other.
     pub(super) fn row_group(
         &mut self,
         rows: usize,
@@ -186,18 +185,18 @@ impl<'f> SegmentWriter<'f> {
         let mut group = self.writer.next_row_group()?;
         for descriptor in descriptors {
             let chunk = next(descriptor)?;
-            debug_assert_eq!(chunk.close.rows_written, rows as u64, "rows of a column");
+            debug_assert_eq!(chunk.close.rows_written, rows as u64, "row count of a column");
             group.append_column(&chunk.bytes, chunk.close)?;
         }
         group.close()?;
         Ok(())
     }
 
-    /// Ends the file; returns its length and identity.
+    /// Completes the file; returns its length and identity.
     ///
-    /// What Parquet writes at the end goes through memory, so that the trailer can be put between
-    /// the indexes and the metadata: there it is found from the end of the file and is in nobody's
-    /// way.
+    /// What Parquet writes at the end goes through memory, so that the trailer can be inserted
+    /// between the indexes and the metadata. There it can be found from the end of the file, and
+    /// other readers ignore it.
     pub(super) fn finish(
         mut self,
         units: &BTreeMap<String, Dimension>,
@@ -241,7 +240,7 @@ fn no_footer() -> SegmentError {
     SegmentError::Write("the footer was not written".to_owned())
 }
 
-/// Bytes gathered before they are written.
+/// Number of bytes buffered before they are written.
 const SINK_BYTES: usize = 1024 * 1024;
 
 /// Appends to a file in large pieces.
@@ -249,7 +248,7 @@ struct FileSink<'f> {
     file: &'f dyn DiskFile,
     offset: u64,
     buffer: Vec<u8>,
-    /// Nothing is written for now.
+    /// Writing is suspended.
     is_held: bool,
 }
 

@@ -1,14 +1,14 @@
-//! The second level: for each page a Bloom filter of blocks of 32 bytes, all of the same length.
+//! The second level: for each page a Bloom filter of 32-byte blocks, all of the same length.
 //!
-//! Blocks with the same number stand together, page after page: a term is in the same block in
-//! every page, so one read tells all pages that may hold it. The filter is Parquet's split block
+//! Blocks with the same number are stored together, page after page: a term is in the same block in
+//! every page, so one read shows all pages that may contain it. The filter is Parquet's split block
 //! Bloom filter (its `BloomFilter.md`), with 8 bits per term.
 
 use super::terms::TermSet;
 
-/// Bytes of a block.
+/// Size of a block in bytes.
 pub(super) const BLOCK_BYTES: usize = 32;
-/// Terms of a page per block of its filter.
+/// Number of terms of a page per block of its filter.
 const TERMS_PER_BLOCK: usize = BLOCK_BYTES;
 
 const SALT: [u32; 8] = [
@@ -22,17 +22,17 @@ const SALT: [u32; 8] = [
     0x5c6b_fb31,
 ];
 
-/// The block of a term.
+/// Returns the block of a term.
 pub(super) fn block_of(term: u64, blocks: u32) -> u32 {
     (((term >> 32) * u64::from(blocks)) >> 32) as u32
 }
 
-/// The bits of a term in its block.
+/// Returns the bits of a term in its block.
 fn bits_of(term: u64) -> [u32; 8] {
     SALT.map(|salt| 1 << ((term as u32).wrapping_mul(salt) >> 27))
 }
 
-/// The filters of some pages, and how many blocks each has.
+/// Builds the filters of some pages; returns the number of blocks of each, and the data.
 pub(super) fn build(pages: &[TermSet]) -> (u32, Vec<u8>) {
     let most = pages.iter().map(TermSet::len).max().unwrap_or(0);
     let blocks = most.div_ceil(TERMS_PER_BLOCK).max(1) as u32;
@@ -50,7 +50,7 @@ pub(super) fn build(pages: &[TermSet]) -> (u32, Vec<u8>) {
     (blocks, bytes)
 }
 
-/// The pages that may hold a term, from the blocks of all pages in which it would be.
+/// Returns the pages that may contain a term, given the blocks of all pages in which it would be.
 pub(super) fn pages_of(row: &[u8], term: u64) -> u64 {
     let bits = bits_of(term);
     let mut mask = 0;

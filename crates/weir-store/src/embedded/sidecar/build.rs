@@ -1,5 +1,5 @@
-//! Builds a sidecar: while its segment is written, or from the segment later. Both see the same
-//! columns, so both give the same bytes.
+//! Builds a sidecar, either while its segment is written or from the segment later. Both see the
+//! same columns, so both produce the same bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::embedded::segment::{
 };
 use crate::limits::PAGE_ROWS;
 
-/// Level of zstd for pieces of words: the table is mostly empty.
+/// zstd level for trigram tables, which are mostly empty.
 const GRAMS_LEVEL: i32 = 1;
 
 /// Writes rows as a segment of one row group, with its sidecar; both files must be empty.
@@ -38,7 +38,7 @@ pub fn write_segment_with_sidecar(
     Ok(summary)
 }
 
-/// Builds the sidecar of a segment anew into an empty file, and opens it.
+/// Rebuilds the sidecar of a segment into an empty file, and opens it.
 pub fn rebuild_sidecar(
     segment: &Segment,
     sidecar: Arc<dyn DiskFile>,
@@ -60,8 +60,8 @@ pub fn rebuild_sidecar(
     Sidecar::open(sidecar, segment)
 }
 
-/// Puts the sidecars of segments that were stitched together, in the same order, into an empty
-/// file. `summary` is what [`crate::embedded::segment::stitch_segments`] gave.
+/// Concatenates the sidecars of segments that were stitched together, in the same order, into an
+/// empty file. `summary` is the result of [`crate::embedded::segment::stitch_segments`].
 pub fn stitch_sidecars(
     sidecars: &[&Sidecar],
     summary: &SegmentSummary,
@@ -75,10 +75,10 @@ pub fn stitch_sidecars(
     builder.finish(summary.identity, file)
 }
 
-/// Takes over what a sidecar knows about some row groups, into an empty file; `summary` is what
-/// [`crate::embedded::segment::cut_segment`] gave. When there are paths in `_rest` nothing is
-/// written: which of them those row groups have only the segment knows, from which the sidecar is
-/// to be built anew.
+/// Copies what a sidecar contains about some row groups into an empty file; `summary` is the result
+/// of [`crate::embedded::segment::cut_segment`]. When there are paths in `_rest`, nothing is
+/// written: only the segment shows which of them those row groups have, so the sidecar must be
+/// rebuilt from it.
 pub fn cut_sidecar(
     sidecar: &Sidecar,
     groups: Range<usize>,
@@ -93,7 +93,7 @@ pub fn cut_sidecar(
     builder.finish(summary.identity, file)
 }
 
-/// Something of the column is in the sidecar.
+/// Returns whether the sidecar contains anything about the column.
 fn is_of_interest(column: &Column) -> bool {
     matches!(column.kind, ValueKind::Text) || column.role == Role::Fixed(Fixed::Time)
 }
@@ -103,8 +103,8 @@ struct Builder {
     draft: Draft,
     /// Terms of each page of the row group.
     pages: Vec<TermSet>,
-    /// Pieces of the words of each page, and frequent words, as they are kept; both empty when
-    /// there are no messages.
+    /// Encoded trigrams of the words of each page, and frequent words; both empty when there are no
+    /// messages.
     grams: Vec<u8>,
     frequent: Vec<u8>,
     counter: Counter,
@@ -112,7 +112,7 @@ struct Builder {
     finder: Words,
     recent: Recent,
     attributes: Attributes,
-    /// Why something could not be built.
+    /// The first error, if something could not be built.
     failure: Option<SegmentError>,
 }
 
@@ -132,7 +132,7 @@ impl Observer for Builder {
             Role::Fixed(Fixed::Status) => self.counter.statuses(chunk),
             _ => {}
         }
-        // The dictionary is the exact set already.
+        // The dictionary is already the exact set.
         if is_dictionary && !matches!(column.role, Role::Fixed(Fixed::Message) | Role::Rest) {
             return;
         }
@@ -155,7 +155,7 @@ impl Observer for Builder {
         }
         let terms: Vec<u64> = all.iter().collect();
         let (shape, bytes) = fuse::build(&terms).unwrap_or_else(|| {
-            let what = "a filter over distinct terms cannot be built".to_owned();
+            let what = "cannot build a filter over distinct terms".to_owned();
             self.failure = Some(SegmentError::Write(what));
             Default::default()
         });
@@ -175,7 +175,7 @@ impl Observer for Builder {
     }
 }
 
-/// Takes the words of one page's messages.
+/// Collects the words of one page's messages.
 struct PageWords<'a> {
     recent: &'a mut Recent,
     frequent: &'a mut FrequentWords,
@@ -186,13 +186,13 @@ struct PageWords<'a> {
 impl PageWords<'_> {
     #[inline]
     fn note(&mut self, word: Word<'_>, row: u32) {
-        // By its bytes: two words may have the same term, but not the same pieces.
+        // By its bytes: two words may have the same term, but different trigrams.
         let number = self.recent.number(word).unwrap_or_else(|| self.take(word));
         self.frequent.note(number, row);
     }
 
-    /// Takes a word that was not seen lately. Not a part of the loop over all words, which has few
-    /// registers.
+    /// Adds a word that was not seen recently. Kept out of the loop over all words, which is short
+    /// of registers.
     #[inline(never)]
     fn take(&mut self, word: Word<'_>) -> u8 {
         let number = self.frequent.number(word);
@@ -245,7 +245,7 @@ impl Builder {
         for (span, terms) in chunk.pages(PAGE_ROWS).into_iter().zip(&mut self.pages) {
             for text in &texts[span.values] {
                 self.attributes.clear();
-                // What is in `_rest` was written as an object.
+                // The values in `_rest` were written as an object, so this cannot fail.
                 let _ = self.attributes.read_json(text);
                 for (path, value) in self.attributes.iter() {
                     let path = std::str::from_utf8(path).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! Rows per minute, service and status: the histogram over everything, without reading a column.
+//! Rows per minute, service and status: histograms over all records without reading a column.
 //!
-//! Encoding, all numbers seven bits at a time: services (count, then length and bytes of each),
-//! statuses the same, then the number of entries and for each, ordered by minute, service and
-//! status: minute less that of the entry before (the first: as it is, signed), service and status
-//! as their place among the texts + 1 (0 = none), rows.
+//! Encoding, all numbers as varints (seven bits per byte): services (count, then length and bytes
+//! of each), statuses likewise, then the number of entries and for each, ordered by minute, service
+//! and status: the minute minus that of the previous entry (for the first: as it is, signed),
+//! service and status as their index among the texts + 1 (0 = none), and the number of rows.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,8 @@ use crate::embedded::columns::Texts;
 use crate::embedded::hash::{FoldState, Interner};
 use crate::embedded::segment::{Chunk, Values, VarintReader, varint, zigzag};
 
-/// Entries of a row group; with more the counts are left out, since they would not be few.
+/// Maximum number of entries of a row group; with more the counts are left out, because they would
+/// be large.
 const ENTRIES_MAX: usize = 65_536;
 
 const MINUTE_NS: i64 = 60_000_000_000;
@@ -21,11 +22,11 @@ const MINUTE_NS: i64 = 60_000_000_000;
 pub struct MinuteCount {
     /// Minutes since 1970.
     pub minute: i64,
-    /// Number among the services; `None` = the rows have no service.
+    /// Index among the services; `None` = the rows have no service.
     pub service: Option<u32>,
-    /// Number among the statuses; `None` = the rows have no status.
+    /// Index among the statuses; `None` = the rows have no status.
     pub status: Option<u32>,
-    /// How many rows.
+    /// Number of rows.
     pub rows: u64,
 }
 
@@ -38,17 +39,17 @@ pub struct MinuteCounts {
 }
 
 impl MinuteCounts {
-    /// Names of the services.
+    /// Returns the names of the services.
     pub fn services(&self) -> &Texts {
         &self.services
     }
 
-    /// Names of the statuses.
+    /// Returns the names of the statuses.
     pub fn statuses(&self) -> &Texts {
         &self.statuses
     }
 
-    /// Counts in the order of minute, service and status.
+    /// Returns the counts, ordered by minute, service and status.
     pub fn entries(&self) -> &[MinuteCount] {
         &self.entries
     }
@@ -80,7 +81,7 @@ fn take_texts(reader: &mut VarintReader<'_>) -> Option<Texts> {
     Some(texts)
 }
 
-/// A place among so many texts + 1, or 0.
+/// Reads an index among `count` texts + 1, or 0.
 fn take_code(reader: &mut VarintReader<'_>, count: usize) -> Option<u32> {
     reader.varint().filter(|code| *code <= count as u64).map(|code| code as u32)
 }
@@ -108,7 +109,7 @@ impl Counter {
         (self.statuses, self.status) = codes(chunk);
     }
 
-    /// The encoding; empty when there would be too many entries.
+    /// Encodes the counts; empty when there would be too many entries.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut rows: HashMap<(i64, u32, u32), u64, FoldState> = HashMap::default();
         let codes = self.service.iter().zip(&self.status);
@@ -136,7 +137,7 @@ impl Counter {
     }
 }
 
-/// The distinct texts of a column, and of each row the place of its text + 1, 0 = none.
+/// Returns the distinct texts of a column, and for each row the index of its text + 1, 0 = none.
 fn codes(chunk: &Chunk<'_>) -> (Texts, Vec<u32>) {
     let (texts, codes) = match &chunk.values {
         Values::Coded(codes, texts) => texts.in_order_of_use(codes),

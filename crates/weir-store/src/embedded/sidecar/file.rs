@@ -1,7 +1,7 @@
-//! The file: a header, a directory, a table of checksums, and data that is read in pieces.
+//! The sidecar file: a header, a directory, a table of checksums, and data that is read in parts.
 //!
-//! Invariant: data is given out only after the checksum of each block of 4 KiB that it touches was
-//! compared; header, directory and table are read and checked whole when the file is opened.
+//! Invariant: data is returned only after the checksum of each 4 KiB block that it touches has been
+//! verified; header, directory and table are read and checked completely when the file is opened.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -22,42 +22,42 @@ use crate::limits::{ROW_GROUP_PAGES_MAX, ROW_GROUPS_MAX};
 const MAGIC: [u8; 4] = *b"WSID";
 const VERSION: u16 = 2;
 const HEADER_LEN: usize = 36;
-/// Data under one checksum: what a probe of a filter costs to check.
+/// Amount of data under one checksum: the cost of verifying one filter probe.
 const CHECK_BYTES: usize = 4096;
-/// Largest directory and table that are believed.
+/// Maximum accepted size of directory and table.
 const DIRECTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Why a sidecar cannot be used.
+/// Reasons why a sidecar cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SidecarError {
-    /// The disk failed: try again, or read the segment without it.
+    /// The disk failed: retry, or read the segment without it.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is damaged or of another segment: build it anew.
+    /// It is damaged or belongs to another segment: rebuild it.
     #[error("the sidecar is damaged: {0}")]
     Damaged(&'static str),
-    /// A later release wrote it: leave it alone, read the segment without it.
-    #[error("sidecar version {0} is not known to this release")]
+    /// It was written by a later release: leave it alone, and read the segment without it.
+    #[error("sidecar version {0} is not supported by this release")]
     Version(u16),
-    /// The segment could not be read, so its sidecar was not built.
+    /// The segment could not be read, so the sidecar was not built.
     #[error("{0}")]
     Segment(#[from] SegmentError),
 }
 
-/// A stretch of the data.
+/// A byte range of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Stretch {
     offset: u64,
     len: u64,
 }
 
-/// What the directory says about a row group.
+/// Directory entry of a row group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct GroupEntry {
     pub(super) pages: u32,
     pub(super) fuse: FuseShape,
     pub(super) fuse_at: Stretch,
-    /// Blocks of each page's filter.
+    /// Number of blocks of each page's filter.
     pub(super) blocks: u32,
     pub(super) bloom_at: Stretch,
     /// Empty when there are no counts.
@@ -68,7 +68,7 @@ pub(super) struct GroupEntry {
     pub(super) frequent_at: Stretch,
 }
 
-/// Bytes of a row group in the directory.
+/// Size of a row group's directory entry, in bytes.
 const GROUP_LEN: usize = 4 + 8 + 4 + 4 + 16 + 4 + 4 * 16;
 
 impl GroupEntry {
@@ -85,7 +85,7 @@ impl GroupEntry {
         self.frequent_at.encode(out);
     }
 
-    /// Where its data are.
+    /// Returns the positions of its data.
     pub(super) fn stretches(&mut self) -> [&mut Stretch; 5] {
         [
             &mut self.fuse_at,
@@ -96,7 +96,7 @@ impl GroupEntry {
         ]
     }
 
-    /// `None` when the fields do not fit each other and the data.
+    /// Decodes an entry; `None` when the fields do not fit each other and the data.
     fn decode(bytes: &[u8; GROUP_LEN], data_len: u64) -> Option<Self> {
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let mut entry = Self {
@@ -126,7 +126,7 @@ impl GroupEntry {
         is_whole.then_some(entry)
     }
 
-    /// Bytes of the blocks of all pages that have the same number.
+    /// Returns the total size of the blocks with the same number in all pages, in bytes.
     fn row_len(&self) -> usize {
         self.pages as usize * BLOCK_BYTES
     }
@@ -146,14 +146,14 @@ impl Stretch {
         Self { offset: u64_at(bytes, at), len: u64_at(bytes, at + 8) }
     }
 
-    /// Some of it; `None` when it does not reach so far.
+    /// Returns a part of the range; `None` when the range is too short.
     fn part(self, start: u64, len: u64) -> Option<Self> {
         let is_inside = start.checked_add(len).is_some_and(|end| end <= self.len);
         is_inside.then_some(Self { offset: self.offset + start, len })
     }
 }
 
-/// A sidecar before it is written.
+/// A sidecar that is being built in memory.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) groups: Vec<GroupEntry>,
@@ -162,7 +162,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Adds data; returns where it is.
+    /// Adds data; returns its position.
     pub(super) fn put(&mut self, bytes: &[u8]) -> Stretch {
         let offset = self.data.len() as u64;
         self.data.extend_from_slice(bytes);
@@ -194,13 +194,13 @@ impl Draft {
     }
 }
 
-/// A sidecar, open.
+/// An open sidecar.
 #[derive(Debug)]
 pub struct Sidecar {
     file: Arc<dyn DiskFile>,
     groups: Vec<GroupEntry>,
     rest_at: Stretch,
-    /// Checksums of the blocks of the data.
+    /// Checksums of the data blocks.
     checksums: Vec<u32>,
     data_at: u64,
     data_len: u64,
@@ -213,14 +213,14 @@ impl Sidecar {
         read_exact(&*file, &mut header, 0)?;
         match record_file::version(&header, MAGIC) {
             Some(VERSION) => {}
-            // What an earlier release wrote lacks something: it is built anew.
-            Some(version) if version < VERSION => return Err(SidecarError::Damaged("it is old")),
+            // A sidecar of an earlier version lacks something and is rebuilt.
+            Some(version) if version < VERSION => return Err(SidecarError::Damaged("old version")),
             Some(version) => return Err(SidecarError::Version(version)),
-            None => return Err(SidecarError::Damaged("the header")),
+            None => return Err(SidecarError::Damaged("invalid header")),
         }
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
         if u32_at(8) != segment.identity() {
-            return Err(SidecarError::Damaged("it belongs to another segment"));
+            return Err(SidecarError::Damaged("belongs to another segment"));
         }
         let (directory_len, data_len) = (u32_at(12) as usize, u64_at(&header, 16));
         let table_len = data_len.div_ceil(CHECK_BYTES as u64) * 4;
@@ -229,23 +229,24 @@ impl Sidecar {
             && directory_len <= DIRECTORY_BYTES_MAX
             && table_len <= DIRECTORY_BYTES_MAX as u64;
         if !is_whole {
-            return Err(SidecarError::Damaged("the length of the file"));
+            return Err(SidecarError::Damaged("wrong file length"));
         }
         let mut directory = vec![0; directory_len];
         read_exact(&*file, &mut directory, HEADER_LEN as u64)?;
         let mut table = vec![0; table_len as usize];
         read_exact(&*file, &mut table, (HEADER_LEN + directory_len) as u64)?;
         if crc32c::crc32c(&directory) != u32_at(24) || crc32c::crc32c(&table) != u32_at(28) {
-            return Err(SidecarError::Damaged("the directory"));
+            return Err(SidecarError::Damaged("directory checksum mismatch"));
         }
         let (rest_at, groups) = read_directory(&directory, data_len)
             .filter(|(_, groups)| fits(groups, segment))
-            .ok_or(SidecarError::Damaged("what the directory says"))?;
+            .ok_or(SidecarError::Damaged("invalid directory"))?;
         let checksums = table.as_chunks().0.iter().map(|crc| u32::from_le_bytes(*crc)).collect();
         Ok(Self { file, groups, rest_at, checksums, data_at, data_len })
     }
 
-    /// Pages of a row group that may hold the term, a bit each; those that are not set do not.
+    /// Returns the pages of a row group that may contain the term, one bit each; pages whose bit is
+    /// not set do not contain it.
     pub fn pages(&self, group: usize, term: u64) -> Result<u64, SidecarError> {
         let entry = self.group(group)?;
         let term = not_zero(term);
@@ -265,7 +266,8 @@ impl Sidecar {
         Ok(bloom::pages_of(self.read(row, &mut buffer)?, term))
     }
 
-    /// Rows of a row group per minute, service and status; `None` when there are too many kinds.
+    /// Returns the rows of a row group per minute, service and status; `None` when there are too
+    /// many combinations.
     pub fn counts(&self, group: usize) -> Result<Option<MinuteCounts>, SidecarError> {
         let at = self.group(group)?.counts_at;
         if at.len == 0 {
@@ -273,10 +275,11 @@ impl Sidecar {
         }
         let mut buffer = Vec::new();
         let counts = MinuteCounts::decode(self.read(at, &mut buffer)?);
-        counts.map(Some).ok_or(SidecarError::Damaged("the counts"))
+        counts.map(Some).ok_or(SidecarError::Damaged("invalid counts"))
     }
 
-    /// Pieces of the words of the messages of a row group; `None` when there are no messages.
+    /// Returns the trigrams of the words in the messages of a row group; `None` when there are no
+    /// messages.
     pub fn grams(&self, group: usize) -> Result<Option<Grams>, SidecarError> {
         let entry = self.group(group)?;
         if entry.grams_at.len == 0 {
@@ -286,18 +289,19 @@ impl Sidecar {
         let packed = self.read(entry.grams_at, &mut buffer)?;
         let table = zstd::bulk::decompress(packed, TABLE_BYTES_MAX).ok();
         let grams = table.and_then(|table| Grams::new(table, entry.pages as usize));
-        grams.map(Some).ok_or(SidecarError::Damaged("the pieces of words"))
+        grams.map(Some).ok_or(SidecarError::Damaged("invalid trigram table"))
     }
 
-    /// The rows of a row group of so many that have the word, which is in lower case, in their
-    /// message: a bit each, 64 to a number. `None` when they are not kept for this word.
+    /// Returns which of the `rows` rows of a row group have the word, which is in lower case, in
+    /// their message: one bit each, 64 to a number. `None` when the rows of this word are not
+    /// stored.
     pub fn rows_of_word(
         &self,
         group: usize,
         rows: usize,
         word: &[u8],
     ) -> Result<Option<Vec<u64>>, SidecarError> {
-        const DAMAGED: SidecarError = SidecarError::Damaged("the frequent words");
+        const DAMAGED: SidecarError = SidecarError::Damaged("invalid frequent words");
         let at = self.group(group)?.frequent_at;
         if at.len == 0 {
             return Ok(None);
@@ -313,14 +317,14 @@ impl Sidecar {
         frequent::unpack(packed, rows).map(Some).ok_or(DAMAGED)
     }
 
-    /// The paths in `_rest`.
+    /// Returns the paths in `_rest`.
     pub fn rest_paths(&self) -> Result<RestPaths, SidecarError> {
         let mut buffer = Vec::new();
         RestPaths::decode(self.read(self.rest_at, &mut buffer)?)
-            .ok_or(SidecarError::Damaged("the paths"))
+            .ok_or(SidecarError::Damaged("invalid paths"))
     }
 
-    /// Reads all data and compares the checksums.
+    /// Reads all data and verifies the checksums.
     pub(crate) fn check_data(&self) -> Result<(), SidecarError> {
         const PIECE_BYTES: usize = 256 * CHECK_BYTES;
         let mut buffer = Vec::new();
@@ -331,7 +335,7 @@ impl Sidecar {
         Ok(())
     }
 
-    /// Its row groups.
+    /// Returns its row groups.
     pub(super) fn groups(&self) -> Range<usize> {
         0..self.groups.len()
     }
@@ -353,16 +357,16 @@ impl Sidecar {
         Ok(())
     }
 
-    /// Bytes of the file.
+    /// Returns the size of the file, in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.data_at + self.data_len
     }
 
     fn group(&self, group: usize) -> Result<&GroupEntry, SidecarError> {
-        self.groups.get(group).ok_or(SidecarError::Damaged("there is no such row group"))
+        self.groups.get(group).ok_or(SidecarError::Damaged("no such row group"))
     }
 
-    /// Reads data, with the rest of the blocks that it is in.
+    /// Reads data, together with the rest of the blocks that contain it.
     fn read<'b>(&self, at: Stretch, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], SidecarError> {
         const CHECK: u64 = CHECK_BYTES as u64;
         let first = at.offset / CHECK;
@@ -373,13 +377,11 @@ impl Sidecar {
         let checksums = self.checksums.get(first as usize..).unwrap_or_default();
         for (block, checksum) in buffer.chunks(CHECK_BYTES).zip(checksums) {
             if crc32c::crc32c(block) != *checksum {
-                return Err(SidecarError::Damaged("the data"));
+                return Err(SidecarError::Damaged("data checksum mismatch"));
             }
         }
         let from = (at.offset - start) as usize;
-        buffer
-            .get(from..from + at.len as usize)
-            .ok_or(SidecarError::Damaged("the length of the data"))
+        buffer.get(from..from + at.len as usize).ok_or(SidecarError::Damaged("wrong data length"))
     }
 }
 
@@ -401,10 +403,11 @@ fn fits(groups: &[GroupEntry], segment: &Segment) -> bool {
             .all(|(group, entry)| entry.pages as usize == segment.page_count(group))
 }
 
-/// Bytes that should be there and are not are damage, whatever else fails is the disk's.
+/// Reads exactly this many bytes. A file that is too short is damaged; any other error is the
+/// disk's.
 fn read_exact(file: &dyn DiskFile, bytes: &mut [u8], offset: u64) -> Result<(), SidecarError> {
     file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => SidecarError::Damaged("it ends too early"),
+        io::ErrorKind::UnexpectedEof => SidecarError::Damaged("unexpected end of file"),
         _ => SidecarError::Io(error),
     })
 }

@@ -1,10 +1,10 @@
-//! Frequent words: the rows of a row group that have a word, for words that many of them have.
+//! Frequent words: for words that many messages of a row group contain, the rows that have them.
 //!
-//! A filter does not help with a word that is on every page, and to decompress messages is most of
-//! what a search for words costs. So the rows are kept for some words, the most frequent ones: as
-//! many as fit into a share of the bytes of the messages. Invariant: what is kept of a word is
-//! exact; words are compared by their bytes, never by a hash alone. Words are chosen by the
-//! messages alone, so whoever builds them anew gets the same bytes.
+//! A filter does not help with a word that is on every page, and most of the cost of searching for
+//! words is decompressing messages. So the rows are stored for the most frequent words, as many as
+//! fit into a fraction of the size of the messages. Invariant: what is stored about a word is
+//! exact; words are compared by their bytes, never by a hash alone. The words are chosen from the
+//! messages alone, so rebuilding the sidecar yields the same bytes.
 
 use std::collections::HashMap;
 
@@ -12,32 +12,33 @@ use super::terms::{Word, Words};
 use crate::embedded::hash::FoldState;
 use crate::embedded::segment::SegmentError;
 
-/// Most words of a row group: each has a bit per row while they are collected.
+/// Maximum number of words of a row group: each has a bit per row while they are collected.
 const WORDS_MAX: usize = 128;
-/// The number of a word that is none of them.
+/// The number for words that are not among them.
 const NOT_KEPT: u8 = u8::MAX;
-const _: () = assert!(WORDS_MAX <= NOT_KEPT as usize, "each word has a number of its own");
-/// Messages that are looked at to choose the words.
+const _: () = assert!(WORDS_MAX <= NOT_KEPT as usize, "each word needs a number of its own");
+/// Number of messages that are sampled to choose the words.
 const SAMPLES: usize = 4096;
-/// Bytes of messages that are looked at for that: each word of them is in memory, and where every
-/// word is another one, as in encoded bytes, a word takes ten times its length.
+/// Maximum size of the sampled messages, in bytes. Every word in them is kept in memory, and where
+/// every word is different, as in encoded bytes, a word takes ten times its length.
 const SAMPLE_BYTES: usize = 2 * 1024 * 1024;
-/// A word is frequent when one message of so many has it, and more than one.
+/// A word is frequent when at least one message in this many has it, and more than one.
 const RARITY: usize = 256;
-/// Of so many bytes of messages one is spent on them.
+/// At most one byte is spent on frequent words for this many bytes of messages.
 const BYTES_SHARE: usize = 32;
-/// Level of zstd for rows of words.
+/// zstd level for the rows of words.
 const LEVEL: i32 = 1;
 
-/// The frequent words of a row group and the rows that have them.
+/// The frequent words of a row group, and the rows that have them.
 #[derive(Debug)]
 pub(super) struct FrequentWords {
     words: Vec<Kept>,
     numbers: HashMap<Vec<u8>, u8, FoldState>,
-    /// Which of 64 rows have each word, by its number, until the next ones are looked at: what is
-    /// noted stands close together, and a word that is not kept is noted as well, not asked about.
+    /// For each word by number, which of the current 64 rows have it. This keeps the updates in a
+    /// small area of memory; a word that is not kept is updated too, which is cheaper than a
+    /// branch.
     block: [u64; 1 << u8::BITS],
-    /// The place of those rows among [`Kept::rows`].
+    /// Index of the current rows in [`Kept::rows`].
     block_at: usize,
     bytes_max: usize,
 }
@@ -46,11 +47,11 @@ pub(super) struct FrequentWords {
 struct Kept {
     /// In lower case.
     text: Vec<u8>,
-    /// A bit for each row.
+    /// One bit for each row.
     rows: Vec<u64>,
 }
 
-/// How often a word was seen among the samples.
+/// How many of the sampled messages contain a word.
 #[derive(Debug)]
 struct Seen {
     text: Vec<u8>,
@@ -59,7 +60,7 @@ struct Seen {
 }
 
 impl FrequentWords {
-    /// Chooses the words of some messages, which are those of so many rows.
+    /// Chooses words from the messages of `rows` rows.
     pub(super) fn choose(messages: &[&[u8]], rows: usize) -> Self {
         let mut chosen = seen(messages);
         chosen.truncate(WORDS_MAX);
@@ -74,12 +75,12 @@ impl FrequentWords {
         }
     }
 
-    /// The number of a word, to be noted with its rows.
+    /// Returns the number of a word, for use with [`Self::note`].
     pub(super) fn number(&self, word: Word<'_>) -> u8 {
         self.numbers.get(word.bytes(&mut [0; 16])).copied().unwrap_or(NOT_KEPT)
     }
 
-    /// Notes that a row has the word of that number; rows come in their order.
+    /// Records that a row has the word with that number; rows must come in order.
     #[inline]
     pub(super) fn note(&mut self, number: u8, row: u32) {
         let at = row as usize / 64;
@@ -97,12 +98,12 @@ impl FrequentWords {
         self.block.fill(0);
     }
 
-    /// The words with their rows, as many as there is room for: see [`find`].
+    /// Encodes the words with their rows, as many as there is room for: see [`find`].
     pub(super) fn encode(&mut self) -> Result<Vec<u8>, SegmentError> {
         self.end_block();
         let mut compressor = zstd::bulk::Compressor::new(LEVEL)?;
         let (mut list, mut data) = (Vec::new(), Vec::new());
-        // Words of one statement are in the same rows.
+        // Words of the same statement are in the same rows.
         let mut places: HashMap<Vec<u8>, u32, FoldState> = HashMap::default();
         for word in &self.words {
             let bytes: Vec<u8> = word.rows.iter().flat_map(|rows| rows.to_le_bytes()).collect();
@@ -130,11 +131,11 @@ impl FrequentWords {
     }
 }
 
-/// Some of the messages, from everywhere among them.
+/// Returns a sample of the messages, spread evenly.
 fn samples<'a>(messages: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let bytes: usize = messages.iter().map(|text| text.len()).sum();
     let step = messages.len().div_ceil(SAMPLES).max(bytes.div_ceil(SAMPLE_BYTES)).max(1);
-    // Long ones may be just those that are chosen.
+    // The sample may happen to consist of long messages.
     let mut left = 2 * SAMPLE_BYTES;
     let fits = |text: &&[u8]| {
         let rest = left.checked_sub(text.len());
@@ -144,7 +145,7 @@ fn samples<'a>(messages: &[&'a [u8]]) -> Vec<&'a [u8]> {
     messages.iter().step_by(step).copied().filter(fits).collect()
 }
 
-/// The words of some of the messages that many of them have, the most frequent first.
+/// Returns the words that many of the sampled messages contain, the most frequent first.
 fn seen(messages: &[&[u8]]) -> Vec<Seen> {
     let mut seen: HashMap<u64, Seen, FoldState> = HashMap::default();
     let mut each = |word: Word<'_>, message: u32| {
@@ -170,13 +171,13 @@ fn seen(messages: &[&[u8]]) -> Vec<Seen> {
     seen
 }
 
-/// Bytes of an entry of the list, beside its word.
+/// Size of a list entry besides its word, in bytes.
 const ENTRY_BYTES: usize = 12;
 
-/// Where the rows of a word are behind the list: offset and length. The list has an entry for
+/// Finds the position of a word's rows after the list: offset and length. The list has an entry for
 /// each word: offset, length, the length of the word (4 bytes each), the word.
 ///
-/// `Err` when it is no list, `None` when the word is not in it.
+/// `Err` when it is not a valid list, `None` when the word is not in it.
 pub(super) fn find(mut list: &[u8], word: &[u8]) -> Result<Option<(u64, u64)>, NoList> {
     while !list.is_empty() {
         let (entry, rest) = list.split_first_chunk::<ENTRY_BYTES>().ok_or(NoList)?;
@@ -190,11 +191,12 @@ pub(super) fn find(mut list: &[u8], word: &[u8]) -> Result<Option<(u64, u64)>, N
     Ok(None)
 }
 
-/// What should be a list of words is none.
+/// The data is not a valid list of words.
 #[derive(Debug)]
 pub(super) struct NoList;
 
-/// The rows of a word, a bit each. `None` when these bytes do not stand for so many rows.
+/// Unpacks the rows of a word, one bit each. `None` when the data does not match the number of
+/// rows.
 pub(super) fn unpack(packed: &[u8], rows: usize) -> Option<Vec<u64>> {
     let bytes = zstd::bulk::decompress(packed, rows.div_ceil(64) * 8).ok()?;
     let words: Vec<u64> =
@@ -222,11 +224,11 @@ mod tests {
         assert!(chosen.len() > 10 && chosen.contains(&messages[0]));
         let words: Vec<String> =
             seen(&messages).iter().map(|seen| String::from_utf8_lossy(&seen.text).into()).collect();
-        assert_eq!(words, ["begin", "end"], "what all have, to their ends");
+        assert_eq!(words, ["begin", "end"], "found in all messages, up to their ends");
 
         let short = vec![b"a message".as_slice(); 10_000];
-        assert_eq!(samples(&short).len(), 10_000_usize.div_ceil(3), "a few thousand of short ones");
+        assert_eq!(samples(&short).len(), 10_000_usize.div_ceil(3), "thousands of short messages");
         let giant = vec![b'x'; 3 * SAMPLE_BYTES];
-        assert!(samples(&[&giant, &giant]).is_empty(), "none that is too long by itself");
+        assert!(samples(&[&giant, &giant]).is_empty(), "no message that is too long on its own");
     }
 }

@@ -1,26 +1,27 @@
-//! The first level: a binary fuse filter of 8 bits over all terms of a row group.
+//! The first level: an 8-bit binary fuse filter over all terms of a row group.
 //!
-//! Three probes, each one byte, in three neighbouring parts of an array; a term that was put in is
-//! found, another is taken for one with a chance of 1 in 256. Source of the construction: Graf and
-//! Lemire, "Binary Fuse Filters", 2022.
+//! A lookup takes three probes of one byte each, in three adjacent parts of an array. A term that
+//! was inserted is always found; another term is reported with a probability of 1 in 256. Source of
+//! the construction: Graf and Lemire, "Binary Fuse Filters", 2022.
 
 use crate::embedded::hash::hash_bytes;
 
-/// Attempts to build, each with another seed; each fails with a chance far below 1 in 100.
+/// Maximum number of attempts to build, each with another seed; each fails with a probability far
+/// below 1 in 100.
 const ATTEMPTS_MAX: u64 = 100;
 
-/// Where the probes of a term are.
+/// The layout of the filter, which determines the probes of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct FuseShape {
     pub(super) seed: u64,
-    /// Bytes of a part; a power of two.
+    /// Size of a part in bytes; a power of two.
     pub(super) part_len: u32,
-    /// Parts in which a first probe can be; two more follow.
+    /// Number of parts in which a first probe can be; two more follow.
     pub(super) part_count: u32,
 }
 
 impl FuseShape {
-    /// Of a filter over so many terms.
+    /// Returns the layout for this number of terms.
     fn of(terms: usize) -> Self {
         let count = terms.max(2) as f64;
         let part_len = 1_u32 << ((count.ln() / 3.33_f64.ln() + 2.25) as u32).min(18);
@@ -30,12 +31,12 @@ impl FuseShape {
         Self { seed: 0, part_len, part_count }
     }
 
-    /// Bytes of the filter.
+    /// Returns the size of the filter in bytes.
     pub(super) fn len(&self) -> usize {
         (self.part_count as usize + 2) * self.part_len as usize
     }
 
-    /// Where the three probes of a term are, and the byte that they make together.
+    /// Returns the positions of the three probes of a term, and the byte that they combine to.
     pub(super) fn probes(&self, term: u64) -> ([usize; 3], u8) {
         let hash = mix(term.wrapping_add(self.seed));
         let first_count = u64::from(self.part_count) * u64::from(self.part_len);
@@ -48,7 +49,7 @@ impl FuseShape {
     }
 }
 
-/// The finaliser of `MurmurHash3`.
+/// Mixes the bits with the finalizer of `MurmurHash3`.
 fn mix(mut hash: u64) -> u64 {
     hash ^= hash >> 33;
     hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -57,8 +58,8 @@ fn mix(mut hash: u64) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// Builds a filter over distinct terms. `None` if that fails with every seed, which does not
-/// happen with distinct ones.
+/// Builds a filter over distinct terms. `None` if that fails with every seed, which does not happen
+/// with distinct terms.
 pub(super) fn build(terms: &[u64]) -> Option<(FuseShape, Vec<u8>)> {
     let shape = FuseShape::of(terms.len());
     (0..ATTEMPTS_MAX).find_map(|attempt| {
@@ -75,10 +76,10 @@ pub(super) fn build(terms: &[u64]) -> Option<(FuseShape, Vec<u8>)> {
     })
 }
 
-/// Takes away, one after the other, a term that is alone in one of its places. The order in which
-/// that is possible for all, with the place of each.
+/// Repeatedly removes a term that is the only one left in one of its slots. Returns the order in
+/// which this succeeds for all terms, with the slot of each.
 fn peel(shape: &FuseShape, terms: &[u64]) -> Option<Vec<(u64, usize)>> {
-    // For each place how many terms have a probe there, and all of them combined.
+    // For each slot the number of terms with a probe there, and their XOR.
     let mut places = vec![(0_u32, 0_u64); shape.len()];
     for term in terms {
         for probe in shape.probes(*term).0 {

@@ -1,20 +1,20 @@
-//! Three characters next to each other in words: which pages have them.
+//! Trigrams in words: which pages contain them.
 //!
-//! A word is looked up in the filters as a whole; a part of one, which is what wildcards and
-//! regular expressions have, is looked up by its three-character pieces. Characters are put into
-//! 32 classes, so a table has a place for every three of them and forgets none. Invariant: a page
-//! whose words have a text in them has all pieces of it.
+//! A whole word is looked up in the filters; a part of a word, as in wildcards and regular
+//! expressions, is looked up by its trigrams. Characters are mapped to 32 classes, so a table has
+//! an entry for every possible trigram and omits none. Invariant: a page with a text inside its
+//! words has all trigrams of that text.
 
 use super::terms::Word;
 
-/// Classes of characters: letters without their case, digits by twos, all beyond ASCII.
+/// Character classes: letters regardless of case, digits in pairs, everything beyond ASCII.
 const CLASS_BITS: usize = 5;
-/// Three characters, each by its class.
+/// Number of trigrams of character classes.
 const GRAMS: usize = 1 << (3 * CLASS_BITS);
-/// Most bytes of a table: a bit for each page of a row group.
+/// Maximum size of a table: a bit for each page of a row group.
 pub(super) const TABLE_BYTES_MAX: usize = GRAMS * 8;
 
-/// The class of a byte of a word; letters in either case. `None` for bytes between words.
+/// Returns the class of a byte of a word; letters in either case. `None` for bytes between words.
 fn class_of(byte: u8) -> Option<u16> {
     match byte.to_ascii_lowercase() {
         letter @ b'a'..=b'z' => Some(u16::from(letter - b'a')),
@@ -24,7 +24,7 @@ fn class_of(byte: u8) -> Option<u16> {
     }
 }
 
-/// Calls `each` with the pieces of a text that stand inside words.
+/// Calls `each` with the trigrams of a text that are inside words.
 fn for_each_gram(text: &[u8], mut each: impl FnMut(usize)) {
     let (mut gram, mut len) = (0, 0);
     for byte in text {
@@ -40,7 +40,7 @@ fn for_each_gram(text: &[u8], mut each: impl FnMut(usize)) {
     }
 }
 
-/// The pieces of the words of one page.
+/// The trigrams in the words of one page.
 #[derive(Debug, Clone)]
 pub(super) struct PageGrams(Box<[u64; GRAMS / 64]>);
 
@@ -65,12 +65,12 @@ impl PageGrams {
     }
 }
 
-/// Bytes for the pages that have a piece.
+/// Returns the number of bytes for the pages of a trigram.
 fn stride_of(pages: usize) -> usize {
     pages.div_ceil(8)
 }
 
-/// For each piece the pages that have it, a bit each, the first page lowest.
+/// Returns for each trigram the pages that have it, one bit each, the first page lowest.
 pub(super) fn table_of(pages: &[PageGrams]) -> Vec<u8> {
     let stride = stride_of(pages.len());
     let mut table = vec![0; GRAMS * stride];
@@ -82,7 +82,7 @@ pub(super) fn table_of(pages: &[PageGrams]) -> Vec<u8> {
     table
 }
 
-/// Pieces of words and the pages of a row group that have them.
+/// Trigrams of words, and the pages of a row group that have them.
 #[derive(Debug)]
 pub struct Grams {
     table: Vec<u8>,
@@ -90,14 +90,14 @@ pub struct Grams {
 }
 
 impl Grams {
-    /// `None` when the table is not one of so many pages.
+    /// Wraps a table; `None` when it does not fit this number of pages.
     pub(super) fn new(table: Vec<u8>, pages: usize) -> Option<Self> {
         let stride = stride_of(pages);
         (table.len() == GRAMS * stride).then_some(Self { table, stride })
     }
 
-    /// Pages on which the text may stand in a message, in any case of its ASCII letters, a bit
-    /// each. Of the text only what is inside its words counts.
+    /// Returns the pages on which a message may contain the text, ignoring the case of ASCII
+    /// letters, one bit each. Only the parts of the text inside its words are considered.
     pub fn pages(&self, text: &[u8]) -> u64 {
         let mut pages = u64::MAX;
         for_each_gram(text, |gram| {

@@ -1,11 +1,11 @@
-//! What is known about a segment without reading it: which pages may hold a word, a part of one or
-//! a value, which rows have one of the frequent words, how many rows there are per minute, service
-//! and status, and which paths are in `_rest`.
+//! Sidecars: what is known about a segment without reading it. A sidecar tells which pages may
+//! contain a word, a part of one or a value, which rows have one of the frequent words, how many
+//! rows there are per minute, service and status, and which paths are in `_rest`.
 //!
-//! A sidecar is a file beside its segment (`.widx`), and can be built anew from it at any time.
-//! Format: `docs/internals/segment.md`. Invariants: a filter says yes to every page that holds the
-//! term, and to few others; what is read is checked first; one that belongs to another segment,
-//! or is damaged in any byte that is read, is an error and never an answer.
+//! A sidecar is a file next to its segment (`.widx`), and can be rebuilt from it at any time.
+//! Format: `docs/internals/segment.md`. Invariants: a filter matches every page that contains the
+//! term, and few others; data is checked before use; a sidecar that belongs to another segment, or
+//! is damaged in any byte that is read, yields an error and never an answer.
 
 mod bloom;
 mod build;

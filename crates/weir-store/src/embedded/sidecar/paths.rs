@@ -1,21 +1,21 @@
-//! The paths that are in `_rest`, so that it is read only for them.
+//! The paths that are in `_rest`, so that it is read only when needed.
 //!
-//! Encoding: one byte, 1 if these are all paths; then for each, in order, length of the path
-//! (seven bits at a time), path, and one byte: bit 0 = it has values, bit 1 = it has nulls.
+//! Encoding: one byte, 1 if the list is complete; then for each path, in order: length (varint),
+//! path, and one byte: bit 0 = it has values, bit 1 = it has nulls.
 
 use std::collections::BTreeMap;
 
 use crate::embedded::segment::{VarintReader, varint};
 
-/// Paths that are remembered: what has more is written by machines.
+/// Maximum number of paths in the list; more than that are machine-generated.
 const PATHS_MAX: usize = 10_000;
 
-/// What `_rest` holds of a path.
+/// What `_rest` contains for a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RestPath {
-    /// Values.
+    /// There are values.
     pub has_values: bool,
-    /// Nulls.
+    /// There are nulls.
     pub has_nulls: bool,
 }
 
@@ -33,18 +33,18 @@ impl Default for RestPaths {
 }
 
 impl RestPaths {
-    /// What may be there of a path.
+    /// Returns what there may be for a path.
     pub fn get(&self, path: &str) -> RestPath {
         let unknown = RestPath { has_values: !self.is_complete, has_nulls: !self.is_complete };
         self.paths.get(path).copied().unwrap_or(unknown)
     }
 
-    /// These are all paths. Otherwise there were too many.
+    /// Returns whether the list is complete. Otherwise there were too many paths.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// The paths that are known, in order.
+    /// Returns the listed paths, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, RestPath)> {
         self.paths.iter().map(|(path, what)| (path.as_str(), *what))
     }
@@ -61,7 +61,7 @@ impl RestPaths {
         }
     }
 
-    /// Adds what is known of another segment.
+    /// Adds the list of another segment.
     pub(super) fn merge(&mut self, other: &Self) {
         self.is_complete &= other.is_complete;
         for (path, what) in &other.paths {

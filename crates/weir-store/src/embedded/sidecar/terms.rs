@@ -1,22 +1,22 @@
-//! Terms: 64-bit hashes of words and of values, by which pages are found.
+//! Terms: 64-bit hashes of words and values, used to find pages.
 //!
-//! A word is what [`weir_expr::words`] says, in lower case. A value is hashed with the name of its
-//! column, a number by its text in JSON. Invariant: whoever asks and whoever builds use these
-//! functions and no others.
+//! Words are split as defined by [`weir_expr::words`], in lower case. A value is hashed with the
+//! name of its column, a number by its JSON text. Invariant: both lookups and builders use these
+//! functions only.
 
 use crate::embedded::columns::canonical;
 use crate::embedded::hash::{finish, hash_bytes, hash_more, hash_short};
 use weir_codec::Scalar;
 
-/// Keeps values apart from words.
+/// Seed that separates values from words.
 const VALUE_SEED: u64 = 0x5eed_0000_0000_0001;
 
-/// The term of a word of the message, in any case of its ASCII letters.
+/// Returns the term of a word of the message, ignoring the case of its ASCII letters.
 pub fn word_term(word: &[u8]) -> u64 {
     hash_bytes(&word.to_ascii_lowercase())
 }
 
-/// The terms of the words of a text.
+/// Returns the terms of the words of a text.
 pub fn words_of(text: &[u8]) -> Vec<u64> {
     let mut terms = Vec::new();
     let mut words = Words::default();
@@ -29,9 +29,9 @@ pub fn words_of(text: &[u8]) -> Vec<u64> {
 /// A word in lower case.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Word<'a> {
-    /// Up to sixteen bytes, zeros behind them, and how many there are. No byte of a word is zero.
+    /// Up to sixteen bytes, padded with zeros, and their number. No byte of a word is zero.
     Short(u128, usize),
-    /// More.
+    /// A longer word.
     Long(&'a [u8]),
 }
 
@@ -44,7 +44,7 @@ impl<'a> Word<'a> {
         }
     }
 
-    /// Its bytes; those of a short one need some room.
+    /// Returns its bytes; those of a short word are put into `room`.
     pub(super) fn bytes<'b>(self, room: &'b mut [u8; 16]) -> &'b [u8]
     where
         'a: 'b,
@@ -59,12 +59,12 @@ impl<'a> Word<'a> {
     }
 }
 
-/// Texts are looked at together until they have so many bytes.
+/// Texts are processed together once they have this many bytes.
 const PIECE_BYTES: usize = 8 * 1024;
-/// Edges of words that are written at once, be there as many or not.
+/// Edges of words that are written at once, whether or not there are as many.
 const EDGES: usize = 16;
 
-/// The lowest bytes of a number, by how many.
+/// Masks for the lowest bytes of a number, by count.
 const LOWEST: [u128; 17] = {
     let mut masks = [0; 17];
     let mut count = 1;
@@ -75,22 +75,22 @@ const LOWEST: [u128; 17] = {
     masks
 };
 
-/// Finds the words of texts.
+/// Splits texts into words.
 ///
-/// Where words begin and end is found for 64 bytes at a time, and noted before a word is looked
-/// at: a branch per byte or word would be mispredicted at every end of a word.
+/// The edges of words are found for 64 bytes at a time, and stored before any word is processed: a
+/// branch per byte or word would be mispredicted at every end of a word.
 #[derive(Debug, Default)]
 pub(super) struct Words {
-    /// Texts, each with a blank behind it.
+    /// Texts, each followed by a blank.
     folded: Vec<u8>,
-    /// Where each text ends, and its row.
+    /// The end of each text, and its row.
     ends: Vec<(u32, u32)>,
-    /// Where words begin and end, in turn.
+    /// Starts and ends of words, alternating.
     edges: Vec<u32>,
 }
 
 impl Words {
-    /// Adds the text of a row; `each` may be called with every word so far, and its row.
+    /// Adds the text of a row; `each` may be called with all words so far, and their rows.
     pub(super) fn add(&mut self, text: &[u8], row: u32, each: &mut impl FnMut(Word<'_>, u32)) {
         if self.folded.len() + text.len() >= PIECE_BYTES {
             self.end(each);
@@ -100,12 +100,12 @@ impl Words {
         self.ends.push((self.folded.len() as u32, row));
     }
 
-    /// Calls `each` with every word that it was not called with, and its row.
-    /// `each` is called at this place only, and by reference: it becomes a part of the loop, and a
-    /// word is in registers; as a call of its own it cost a third more for all words.
+    /// Calls `each` with every remaining word and its row. `each` is called in this place only, and
+    /// by reference, so that it is inlined into the loop and a word stays in registers; as a
+    /// separate call it made the whole loop a third slower.
     pub(super) fn end(&mut self, each: &mut impl FnMut(Word<'_>, u32)) {
         self.folded.make_ascii_lowercase();
-        // No word byte; and room to read sixteen bytes where a word begins.
+        // Separators, which also leave room to read sixteen bytes at the start of any word.
         self.folded.resize(self.folded.len() + 64, b' ');
         let count = self.find_edges();
         let mut rows = self.ends.drain(..);
@@ -128,7 +128,7 @@ impl Words {
         self.folded.clear();
     }
 
-    /// Notes the edges of words, and returns how many there are.
+    /// Stores the edges of words, and returns how many there are.
     fn find_edges(&mut self) -> usize {
         let (mut count, mut carry) = (0, 0);
         for (index, block) in self.folded.as_chunks::<64>().0.iter().enumerate() {
@@ -152,11 +152,11 @@ impl Words {
     }
 }
 
-/// A bit for each byte that belongs to a word, among bytes in lower case.
+/// Returns one bit for each byte that belongs to a word, among bytes in lower case.
 fn word_mask(block: &[u8; 64]) -> u64 {
-    /// Moves the lowest bits of eight bytes next to each other, to the top.
+    /// Gathers the lowest bits of eight bytes into the top byte.
     const GATHER: u64 = 0x0102_0408_1020_4080;
-    // In a loop of its own: sixteen bytes at a time.
+    // A separate loop, so that it is vectorized: sixteen bytes at a time.
     let mut is_word = [0_u8; 64];
     for (is_word, byte) in is_word.iter_mut().zip(block) {
         let is_letter = byte.wrapping_sub(b'a') < 26;
@@ -167,7 +167,8 @@ fn word_mask(block: &[u8; 64]) -> u64 {
     words.rev().fold(0, |mask, word| mask << 8 | word.wrapping_mul(GATHER) >> 56)
 }
 
-/// The term of a value in a column, by its name: `@path` for attributes. `None` for nulls.
+/// Returns the term of a value in a column, by the column's name: `@path` for attributes. `None`
+/// for nulls.
 pub fn value_term(column: &str, value: Scalar<'_>) -> Option<u64> {
     let mut text = Vec::new();
     let text = match canonical(value) {
@@ -181,15 +182,15 @@ pub fn value_term(column: &str, value: Scalar<'_>) -> Option<u64> {
     Some(text_term(column, text))
 }
 
-/// The same for a text.
+/// Returns the term of a text in a column.
 pub(super) fn text_term(column: &str, text: &[u8]) -> u64 {
     finish(hash_more(hash_more(VALUE_SEED, column.as_bytes()), text))
 }
 
-/// Places for words that were seen lately: so many that few words want the same one.
+/// Number of slots for recently seen words: large enough that few words collide.
 const RECENT: usize = 16_384;
 
-/// Distinct terms.
+/// A set of distinct terms.
 #[derive(Debug, Default, Clone)]
 pub(super) struct TermSet {
     /// Open addressing; 0 = free. A power of two, at most half full.
@@ -197,11 +198,11 @@ pub(super) struct TermSet {
     len: usize,
 }
 
-/// Short words that were seen lately, and the number of each: most words of logs are few, and
-/// what was noted of one need not be noted again.
+/// Recently seen short words, and the number of each. Most words in logs repeat, and what was
+/// recorded for one need not be recorded again.
 #[derive(Debug)]
 pub(super) struct Recent {
-    /// By [`place_of`] a word; 0 = none.
+    /// Indexed by [`place_of`]; 0 = none.
     words: Box<[u128]>,
     numbers: Box<[u8]>,
 }
@@ -212,7 +213,7 @@ impl Default for Recent {
     }
 }
 
-/// Where a word of up to sixteen bytes is remembered.
+/// Returns the slot for a word of up to sixteen bytes.
 #[inline]
 fn place_of(word: u128) -> usize {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -220,12 +221,12 @@ fn place_of(word: u128) -> usize {
 }
 
 impl Recent {
-    /// Forgets all.
+    /// Forgets all words.
     pub(super) fn clear(&mut self) {
         self.words.fill(0);
     }
 
-    /// The number of a word that is remembered.
+    /// Returns the number of a word, if it is remembered.
     #[inline]
     pub(super) fn number(&self, word: Word<'_>) -> Option<u8> {
         let Word::Short(bytes, _) = word else { return None };
@@ -243,7 +244,7 @@ impl Recent {
 }
 
 impl TermSet {
-    /// Room for terms of so many rows.
+    /// Creates a set with room for the terms of this many rows.
     pub(super) fn of_rows(rows: usize) -> Self {
         Self { slots: vec![0; (rows * 4).next_power_of_two().max(64)], len: 0 }
     }
@@ -280,13 +281,13 @@ impl TermSet {
         self.len
     }
 
-    /// The terms, in no order.
+    /// Returns the terms, in arbitrary order.
     pub(super) fn iter(&self) -> impl Iterator<Item = u64> {
         self.slots.iter().copied().filter(|term| *term != 0)
     }
 }
 
-/// Terms in filters are never 0.
+/// Maps 0 to another term, because 0 marks a free slot.
 #[inline]
 pub(super) fn not_zero(term: u64) -> u64 {
     term.max(1)

@@ -1,4 +1,4 @@
-//! What holds while nothing goes wrong.
+//! Behaviour when nothing goes wrong.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn records_are_seen_at_once_and_are_in_one_place_only() {
     assert_each_once(&process.records(), &files, "");
     let ledger = process.journal.ledger();
     assert_eq!((ledger.cursors[0].book.delivered, ledger.cursors[0].in_flight), (60, 40));
-    // A look at the past stays as it is.
+    // An old snapshot does not change.
     assert!(process.flush());
     assert_eq!(super::world::records_of(&snapshot).len(), 100);
     assert_eq!(process.journal.ledger().cursors[0].in_flight, 0);
@@ -73,13 +73,13 @@ fn records_that_are_stored_are_passed_over_when_the_journal_sends_them_again() {
     process.feeder.step();
     process.clock.advance(Duration::from_secs(61));
     process.feeder.step();
-    // The manifest is written, and the machine stops before the journal hears of it.
+    // The manifest is written, and the machine stops before the journal is notified.
     process.flusher.step();
     assert_eq!(names(&disk, "parquet").len(), 1);
     drop(process);
     let disk = disk.kill();
     let mut process = start(&disk, &mut files);
-    assert_eq!(files[&1].next, 0, "the journal begins at the beginning");
+    assert_eq!(files[&1].next, 0, "the journal starts from the beginning");
     process.read(1, files.get_mut(&1).unwrap(), 70);
     assert!(process.flush());
     process.read(1, files.get_mut(&1).unwrap(), 30);
@@ -115,7 +115,7 @@ fn a_full_head_stops_taking_and_loses_nothing() {
         process.read(*stream, file, 1);
     }
     assert!(process.flush());
-    assert!(process.store.shared.queue().spare.is_none(), "memory for what does not come");
+    assert!(process.store.shared.queue().spare.is_none(), "memory kept for nothing");
     assert_each_once(&process.records(), &files, "");
     let figures = process.store.figures();
     assert!(figures.flushes > 5 && !figures.is_full, "{figures:?}");
@@ -152,7 +152,7 @@ fn a_stream_that_the_journal_has_forgotten_is_a_new_one() {
     drop(process);
     let disk = disk.kill();
     let mut process = start(&disk, &mut files);
-    // Whatever it is that has this name now, nothing of it may be passed over.
+    // Whatever has this name now, nothing of it may be skipped.
     assert_eq!(files[&1].next, 0);
     process.read(1, files.get_mut(&1).unwrap(), 30);
     assert!(process.flush());
@@ -190,7 +190,7 @@ fn closing_the_journal_flushes_what_is_left() {
     assert_eq!(names(&disk, "tmp").len(), 0);
 }
 
-/// A store that stays as it is.
+/// A store that never changes.
 #[derive(Debug)]
 struct Still(crate::embedded::snapshot::Snapshot);
 
@@ -251,7 +251,7 @@ fn measures_of_the_configuration_are_there_for_every_question() {
         explorer.search(&request, &budget).unwrap().records.len()
     };
     assert_eq!((count("@answer:42", vec![]), count("@answer:41", vec![])), (3, 0));
-    assert_eq!(count("@answer:41", vec![measure("41")]), 3, "that of the question comes first");
+    assert_eq!(count("@answer:41", vec![measure("41")]), 3, "the query's own field wins");
     let fields = explorer.fields(TimeRange::ALL, &Access::all(), &budget).unwrap().fields;
     assert!(fields.iter().any(|field| field.name == "@answer"), "{fields:?}");
     let delete = |query| {

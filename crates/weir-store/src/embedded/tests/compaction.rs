@@ -1,4 +1,4 @@
-//! The manifest is written anew because it has become long, while a deletion is pending.
+//! The manifest is rewritten because it has become long, while a deletion is pending.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::query::TimeRange;
 
 type World = (FaultyDisk, BTreeMap<u64, File>, Process);
 
-/// A store with a little in it, whose manifest is written anew as soon as most of it is history.
+/// Creates a store with few records whose manifest is rewritten as soon as most of it is history.
 fn stored_a_little() -> World {
     let (disk, mut files) = (FaultyDisk::new(), files(SECRETIVE, 0));
     let mut process = begin(&disk, &mut files);
@@ -23,7 +23,7 @@ fn stored_a_little() -> World {
     (disk, files, process)
 }
 
-/// Appends a little to the files up to this one.
+/// Appends a little to the files up to `last`.
 fn add_to(process: &mut Process, files: &mut BTreeMap<u64, File>, last: u64) {
     for (stream, file) in files.range_mut(..=last) {
         file.written += 3;
@@ -32,14 +32,14 @@ fn add_to(process: &mut Process, files: &mut BTreeMap<u64, File>, last: u64) {
     process.drain_other();
 }
 
-/// The newest generation of the manifest, and how many there are.
+/// Returns the newest generation of the manifest, and how many there are.
 fn generations(process: &Process) -> (Option<String>, usize) {
     let names = process.store.shared.disk.list(Path::new(DIR)).unwrap_or_default();
     let logs = names.iter().filter(|path| path.extension().is_some_and(|e| e == "log"));
     (logs.clone().max().map(|path| path.display().to_string()), logs.count())
 }
 
-/// Deletes the secrets, and writes on while somebody still reads them. False when something fails.
+/// Deletes the secrets and keeps writing while a reader still uses them. Returns false on failure.
 fn write_much(process: &mut Process, files: &mut BTreeMap<u64, File>) -> bool {
     let reader = process.store.snapshot(TimeRange::ALL);
     delete_secrets(process, files);

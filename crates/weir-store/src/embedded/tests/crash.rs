@@ -1,4 +1,4 @@
-//! The machine stops at every single call of the disk: each record is stored exactly once.
+//! The machine stops at every single disk call; each record is stored exactly once.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use weir_testkit::{Fault, FaultKind, FaultyDisk};
 use super::world::{File, Process, assert_each_once, config, files, records_of, tally};
 use crate::query::TimeRange;
 
-/// What happens in one run of the process; cut short when the machine stops.
+/// One run of the process, cut short when the machine stops.
 pub(super) type Script = fn(&mut Process, &mut BTreeMap<u64, File>);
 
-/// Runs the script with the machine stopping at every call in turn, in several ways each, and
-/// then goes on until everything is stored.
+/// Runs the script with the machine stopping at every disk call in turn, in several ways each, and
+/// then continues until everything is stored.
 pub(super) fn cut_everywhere(prepare: Script, script: Script, seeds: u64) {
     let prepared = || {
         let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
@@ -22,15 +22,15 @@ pub(super) fn cut_everywhere(prepare: Script, script: Script, seeds: u64) {
     cut_everywhere_and(prepared, script, seeds, go_on);
 }
 
-/// Starts where nothing fails.
+/// Starts without faults.
 pub(super) fn begin(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>) -> Process {
-    Process::start(disk, config(), files, true).expect("nothing fails")
+    Process::start(disk, config(), files, true).expect("no faults")
 }
 
-/// What is looked at after the machine stopped: at which call, with which seed.
+/// Checks the state after the machine stopped: at which call, with which seed.
 pub(super) type Check = fn(&FaultyDisk, &mut BTreeMap<u64, File>, u64, u64);
 
-/// The same, from any beginning and with another look at what is there then.
+/// Like [`cut_everywhere`], with any starting state and another check.
 pub(super) fn cut_everywhere_and(
     prepared: impl Fn() -> (FaultyDisk, BTreeMap<u64, File>, Process),
     script: Script,
@@ -57,10 +57,10 @@ pub(super) fn cut_everywhere_and(
 fn go_on(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64) {
     let shown = format!("cut at call {nth}, seed {seed}");
     let Some(mut process) = Process::start(disk, config(), files, true) else {
-        unreachable!("nothing fails any more")
+        unreachable!("no more faults")
     };
     let found = records_of(&process.store.snapshot(TimeRange::ALL));
-    assert!(tally(&found).values().all(|count| *count == 1), "{shown}: twice after the start");
+    assert!(tally(&found).values().all(|count| *count == 1), "{shown}: stored twice");
     let damaged = process.store.figures().damaged;
     assert!(damaged.is_empty(), "{shown}: {damaged:?}");
     for file in files.values_mut() {

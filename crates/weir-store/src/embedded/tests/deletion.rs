@@ -1,4 +1,4 @@
-//! Deletion on request: hidden at once, and then in no byte of any file.
+//! Deletion on request: hidden at once, and then gone from every byte of every file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn flush_some(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     process.flush();
 }
 
-/// Asks for a deletion and lets it become durable, no more than that.
+/// Requests a deletion and waits until it is durable, no more.
 fn hide(process: &mut Process, query: &str, range: TimeRange) -> u64 {
     let query = weir_expr::parse(query).unwrap();
     let asked = ask(&process.store.shared, &query, range, &Access::all()).unwrap();
@@ -50,10 +50,10 @@ fn hide(process: &mut Process, query: &str, range: TimeRange) -> u64 {
         }
         process.flusher.step();
     }
-    panic!("it is not written down");
+    panic!("the deletion did not become durable");
 }
 
-/// What a query finds.
+/// Returns what a query finds.
 fn found(snapshot: &Snapshot, process: &Process) -> Vec<StoredRecord> {
     let request = SearchRequest {
         filter: Filter::all(Access::all()),
@@ -69,7 +69,7 @@ fn is_secret(record: &StoredRecord) -> bool {
     record.message.as_ref().is_some_and(|message| message.contains("hunter"))
 }
 
-/// The secrets that a query finds, and all else that it does.
+/// Counts the secrets that a query finds, and the other records.
 pub(super) fn split(process: &Process) -> (usize, usize) {
     let records = found(&process.store.snapshot(ALL), process);
     let secrets = records.iter().filter(|record| is_secret(record)).count();
@@ -84,14 +84,14 @@ fn has_text(disk: &FaultyDisk, path: &Path, text: &str) -> bool {
     memchr::memmem::find(&disk.content(path).unwrap(), text.as_bytes()).is_some()
 }
 
-/// Files below the data directory that have the text, as it stands or in a record.
+/// Counts the files below the data directory that contain the text, plain or in a record.
 fn files_with(disk: &FaultyDisk, process: &Process, text: &str) -> usize {
     let plain = disk.names().iter().filter(|path| has_text(disk, path, text)).count();
     let snapshot = process.store.snapshot(ALL);
     plain + records_of(&snapshot).iter().filter(|record| is_secret(record)).count()
 }
 
-/// Sixteen segments merged to one, twice eight of those put together, and a few small ones.
+/// Creates sixteen segments merged into one, two concatenations of eight, and a few small segments.
 fn store_in_all_forms(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     for _ in 0..8 {
         flush_some(process, files);
@@ -108,9 +108,9 @@ fn what_came_before_is_hidden_at_once_and_what_comes_later_is_not() {
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
     add_some(&mut process, &mut files);
-    assert_eq!(split(&process), (3, 6), "the others are in the journal");
+    assert_eq!(split(&process), (3, 6), "the rest is in the journal");
     let id = hide(&mut process, "password", ALL);
-    assert_eq!((id, split(&process)), (1, (0, 12)), "also what was not in a segment");
+    assert_eq!((id, split(&process)), (1, (0, 12)), "including records that were not in a segment");
     let entry = &list(&process)[0];
     assert_eq!((entry.id, entry.query.as_deref(), entry.rows), (1, Some("password"), 0));
     assert!(entry.done_ns.is_none() && entry.segments_left > 0, "{entry:?}");
@@ -132,20 +132,20 @@ fn what_is_deleted_is_in_no_byte_afterwards_whatever_form_it_was_in() {
     store_in_all_forms(&mut process, &mut files);
     let snapshot = process.store.snapshot(ALL);
     let groups = snapshot.segments.iter().map(|open| open.segment.group_count());
-    assert_eq!(groups.collect::<Vec<_>>(), [8, 1], "one was put together as it stood");
+    assert_eq!(groups.collect::<Vec<_>>(), [8, 1], "one was concatenated unchanged");
     drop(snapshot);
-    assert!(files_with(&disk, &process, "hunter7") > 0, "this test can find it");
+    assert!(files_with(&disk, &process, "hunter7") > 0, "the test can find the secret");
     hide(&mut process, "hunter7", ALL);
     hide(&mut process, "password", TimeRange { from_ns: 20_000_000, to_ns: 24_000_000 });
     assert!(process.run());
-    // Of eight row groups two lost records; those between them stay together.
+    // Two of eight row groups lost records; those between them stay together.
     let snapshot = process.store.snapshot(ALL);
     let groups = snapshot.segments.iter().map(|open| open.segment.group_count());
     assert_eq!(groups.sum::<usize>(), 9);
     assert!(snapshot.segments.len() >= 4 && snapshot.segments.iter().all(|s| s.sidecar.is_some()));
     drop(snapshot);
     assert_eq!(split(&process), (51 - 1 - 4, 102));
-    assert_eq!(files_with(&disk, &process, "hunter7"), 46, "only others are in records");
+    assert_eq!(files_with(&disk, &process, "hunter7"), 46, "only other records contain it");
     for number in [7, 20, 23] {
         let text = format!("hunter{number}");
         assert!(!disk.names().iter().any(|path| has_text(&disk, path, &text)), "{text}");
@@ -177,7 +177,7 @@ fn a_segment_of_which_nothing_is_left_goes() {
     let disk = disk.kill();
     let mut process = start(&disk, &mut files);
     flush_some(&mut process, &mut files);
-    assert_eq!(split(&process), (0, 6), "it does not come again, and others do");
+    assert_eq!(split(&process), (0, 6), "secrets do not reappear, other records do");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn it_is_done_only_when_nobody_reads_the_old_file_any_more() {
     assert!(process.run());
     let entry = &list(&process)[0];
     assert_eq!((entry.done_ns, entry.rows, entry.segments_left), (None, 3, 0));
-    assert_eq!(found(&reader, &process).len(), 9, "who began before sees what was");
+    assert_eq!(found(&reader, &process).len(), 9, "an earlier reader still sees the old state");
     drop(reader);
     assert!(process.run());
     assert!(list(&process)[0].done_ns.is_some());
@@ -225,7 +225,7 @@ fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
     store_in_all_forms(&mut process, &mut files);
     let id = hide(&mut process, "password", ALL);
     assert_eq!(split(&process).0, 0);
-    // The first segment loses its secrets, the others do not any more.
+    // The first segment loses its secrets, the others no longer do.
     while list(&process)[0].rows == 0 {
         assert_eq!(process.flusher.step(), Step::Worked);
     }
@@ -240,8 +240,8 @@ fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
     assert_eq!(process.store.figures().deletions_pending, 0);
     let is_manifest = |path: &&std::path::PathBuf| path.to_string_lossy().contains("MANIFEST");
     let manifests: Vec<_> = disk.names().iter().filter(is_manifest).cloned().collect();
-    assert!(!manifests.iter().any(|path| has_text(&disk, path, "password")), "it is forgotten");
-    // Once more changes nothing; what is done, or never was, cannot be cancelled.
+    assert!(!manifests.iter().any(|path| has_text(&disk, path, "password")), "query forgotten");
+    // Cancelling again changes nothing; a deletion that is done or unknown cannot be cancelled.
     let again = ask_to_cancel(&process.store.shared, id).unwrap().told;
     let done = hide(&mut process, "hunter50", ALL);
     assert!(process.run() && again.try_recv() == Ok(1));
@@ -254,10 +254,10 @@ fn what_was_not_removed_when_a_deletion_is_cancelled_is_seen_again() {
     assert_eq!(split(&process), (51 - removed - 1, 102));
 }
 
-/// What came of a cancel, once it was asked for.
+/// The result of a cancellation, once it was requested.
 type LaterAsked = Arc<Mutex<Option<Asked>>>;
 
-/// As soon as the first file of a segment has its name, from now on, the deletion is cancelled.
+/// Cancels the deletion as soon as the next segment file gets its final name.
 fn cancel_after_a_piece(disk: &FaultyDisk, process: &Process, id: u64) -> LaterAsked {
     let cancelled = LaterAsked::default();
     let (shared, asked) = (Arc::downgrade(&process.store.shared), cancelled.clone());
@@ -271,7 +271,7 @@ fn cancel_after_a_piece(disk: &FaultyDisk, process: &Process, id: u64) -> LaterA
     cancelled
 }
 
-/// Works until the cancel was asked for; the number that was told by then.
+/// Works until the cancellation was requested; returns the number reported by then.
 fn work_until_asked(process: &mut Process, cancelled: &LaterAsked) -> Option<u64> {
     while cancelled.lock().unwrap().is_none() {
         assert_eq!(process.flusher.step(), Step::Worked);
@@ -288,7 +288,7 @@ fn a_cancel_takes_effect_while_a_segment_is_written_anew() {
     let (before, known) = (names(&disk, "parquet"), process.store.figures().segments);
     let id = hide(&mut process, "password", ALL);
     let cancelled = cancel_after_a_piece(&disk, &process, id);
-    // No further step is needed, and nothing was lost or left.
+    // No further step is needed, and nothing was lost or left behind.
     assert_eq!(work_until_asked(&mut process, &cancelled), Some(id));
     let entry = list(&process).remove(0);
     assert!(entry.is_cancelled && entry.rows == 0, "{entry:?}");
@@ -328,13 +328,13 @@ fn a_cancel_does_not_wait_for_a_flush_that_fails() {
     }
     let pause = process.flusher.step();
     assert!(matches!(pause, Step::Failed(_)) && process.flusher.step() == pause, "{pause:?}");
-    // During the pause after the failure, which goes on as it was.
+    // Cancelled during the pause after the failure, which is not cut short.
     let told = ask_to_cancel(&process.store.shared, id).unwrap().told;
     assert_eq!(process.flusher.step(), Step::Worked);
     assert_eq!((told.try_recv(), split(&process)), (Ok(id), (6, 12)));
     assert_eq!(process.flusher.step(), pause);
     assert!(process.store.figures().error.is_some());
-    // What was cancelled meanwhile takes nothing from what waits.
+    // What was cancelled meanwhile does not affect what waits.
     disk.faults().clear();
     process.clock.advance(Duration::from_secs(20));
     process.run_on();
@@ -356,13 +356,13 @@ fn who_does_not_wait_any_longer_takes_back_no_request_of_others() {
     let [first, second, third] = [(); 3].map(|()| ask_to_cancel(&shared, id).unwrap());
     assert_eq!(wait(&second), Err(Untold::GivenUp));
     let begun = shared.queue().cancels.pop();
-    assert_eq!(wait(&first), Err(Untold::Uncertain), "it is at work");
+    assert_eq!(wait(&first), Err(Untold::Uncertain), "it is being carried out");
     drop(begun);
     assert_eq!(wait(&first), Err(Untold::Ended));
     assert_eq!(process.flusher.step(), Step::Worked);
     assert_eq!(wait(&third), Ok(id));
     assert!(list(&process)[0].is_cancelled && split(&process) == (3, 6));
-    // Two who ask for the same to be deleted are two as well.
+    // Two requests for the same deletion are two deletions.
     let query = weir_expr::parse("password").unwrap();
     let [mine, other] = [(); 2].map(|()| ask(&shared, &query, ALL, &Access::all()).unwrap());
     let late = mine.wait(&shared, |queue| &mut queue.deletions, Duration::ZERO);
@@ -400,17 +400,17 @@ pub(super) fn delete_secrets(process: &mut Process, files: &mut BTreeMap<u64, Fi
     add_some(process, files);
     let query = weir_expr::parse("password").unwrap();
     let asked = ask(&process.store.shared, &query, ALL, &Access::all());
-    let told = asked.expect("one is not too many").told;
+    let told = asked.expect("one is allowed").told;
     process.run();
     process.clock.advance(Duration::from_secs(20));
     process.run();
     if told.try_recv().is_ok() {
-        // What is told to be gone has no second chance.
+        // Once a deletion has been reported as done, it must stay done.
         files.entry(SECRETIVE).or_default().is_told_gone = true;
     }
 }
 
-/// All or nothing is hidden after a start, and what was asked for is done then.
+/// After a start either all or none are hidden, and then the deletion is completed.
 pub(super) fn look_for_secrets(
     disk: &FaultyDisk,
     files: &mut BTreeMap<u64, File>,
@@ -421,9 +421,9 @@ pub(super) fn look_for_secrets(
     let is_told = files[&SECRETIVE].is_told_gone;
     let mut process = begin(disk, files);
     let is_hidden = !list(&process).is_empty();
-    assert!(is_hidden || !is_told, "{shown}: it was forgotten");
+    assert!(is_hidden || !is_told, "{shown}: the deletion was forgotten");
     if is_hidden {
-        assert_eq!(split(&process).0, 0, "{shown}: seen after the start");
+        assert_eq!(split(&process).0, 0, "{shown}: secrets visible after the start");
     }
     for _ in 0..3 {
         process.read_on(files);
@@ -443,7 +443,7 @@ pub(super) fn look_for_secrets(
     assert!(process.store.figures().damaged.is_empty(), "{shown}");
 }
 
-/// A disk on which things are stored in all forms, and nobody at work.
+/// Returns a disk with records in all forms of storage, and no running process.
 fn stored() -> (FaultyDisk, BTreeMap<u64, File>) {
     let (disk, mut files) = (FaultyDisk::new(), files(3, 0));
     let mut process = begin(&disk, &mut files);
@@ -477,19 +477,19 @@ fn delete_and_cancel(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     }
     if let (Ok(id), Ok(asked)) = (told.try_recv(), ask_to_cancel(&process.store.shared, 1)) {
         process.run();
-        // Marks that the answer was given: secrets that were left then never go.
+        // Marks that the reply was sent: the remaining secrets then stay for good.
         files.entry(SECRETIVE).or_default().is_told_gone = asked.told.try_recv() == Ok(id);
     }
 }
 
-/// The deletion counts whole, or is cancelled, and then nothing more goes.
+/// The deletion applies completely, or is cancelled and nothing more is removed.
 fn look_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64) {
     let shown = format!("cut at call {nth}, seed {seed}");
     let is_told = files[&SECRETIVE].is_told_gone;
     let mut process = begin(disk, files);
     let is_cancelled = |process: &Process| list(process).first().map(|entry| entry.is_cancelled);
     let known = is_cancelled(&process);
-    assert!(!is_told || known == Some(true), "{shown}: the answer was forgotten");
+    assert!(!is_told || known == Some(true), "{shown}: the confirmed cancellation was forgotten");
     process.clock.advance(Duration::from_secs(61));
     process.run_on();
     assert_eq!(is_cancelled(&process), known, "{shown}");
@@ -512,7 +512,7 @@ fn a_cancelled_deletion_is_cut_anywhere() {
     cut_everywhere_and(prepared, delete_and_cancel, 2, look_what_is_left);
 }
 
-/// The deletion is cancelled while the first segment is written anew.
+/// The deletion is cancelled while the first segment is being rewritten.
 fn delete_and_cancel_at_work(process: &mut Process, _: &mut BTreeMap<u64, File>) {
     let query = weir_expr::parse("password").unwrap();
     let _told = ask(&process.store.shared, &query, ALL, &Access::all()).expect("one is allowed");

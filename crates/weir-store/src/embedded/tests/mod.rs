@@ -1,4 +1,4 @@
-//! The store beside a journal, both driven step by step over a disk that fails and forgets.
+//! A store and a journal, both driven step by step on a disk that fails and loses unflushed data.
 
 mod basics;
 mod compaction;

@@ -1,4 +1,4 @@
-//! Merging, retention, sidecars that are missing.
+//! Merging, retention, and missing sidecars.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::world::{File, Process, assert_each_once, config, files, names, record
 use crate::embedded::store::StoreConfig;
 use crate::query::TimeRange;
 
-/// Stores a little from every file.
+/// Stores a few records from every file.
 fn flush_some(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     for (stream, file) in &mut *files {
         file.written += 3;
@@ -38,7 +38,7 @@ fn small_segments_become_one_and_nothing_else_changes() {
     let figures = process.store.figures();
     assert_eq!((figures.segments, figures.merges), (1, 1));
     assert_each_once(&process.records(), &files, "");
-    // Whoever reads goes on with the old ones, which are there as long as that takes.
+    // Readers continue with the old segments, which exist as long as they are needed.
     assert_eq!(records_of(&before).len(), 15 * 9);
     assert_eq!(names(&disk, "parquet").len(), 16);
     drop(before);
@@ -85,7 +85,7 @@ fn what_is_too_old_or_too_much_goes_the_oldest_first() {
         assert!(process.run());
     }
     let figures = process.store.figures();
-    // Merged ones stay as long as their newest record.
+    // Merged segments stay as long as their newest record.
     let retired = figures.retired_rows;
     assert!((6..=12).contains(&retired), "{figures:?}");
     assert_eq!(retired + figures.rows, 30);
@@ -95,12 +95,12 @@ fn what_is_too_old_or_too_much_goes_the_oldest_first() {
     let bytes = figures.disk_bytes / 2;
     let config = StoreConfig { retention_bytes: Some(bytes), ..config };
     let mut process = Process::start(&disk, config, &mut files, false).unwrap();
-    assert_eq!(process.store.figures().retired_rows, retired, "it is remembered");
+    assert_eq!(process.store.figures().retired_rows, retired, "the total is remembered");
     process.run();
     let figures = process.store.figures();
     assert!(figures.disk_bytes <= bytes && figures.rows > 0, "{figures:?}");
     let first = process.records().iter().map(|record| record.position.offset).min();
-    assert!(first > Some(9 * super::world::STEP), "the newest are left");
+    assert!(first > Some(9 * super::world::STEP), "the newest records are left");
 }
 
 fn keeping_a_day() -> StoreConfig {
@@ -113,10 +113,10 @@ fn outlive_retention(process: &mut Process, files: &mut BTreeMap<u64, File>) {
     process.run();
 }
 
-/// What is missing was counted as retired, and its files are gone; all else is there once.
+/// Missing records were counted as retired, and their files are gone; all others exist once.
 fn look_for_what_is_left(disk: &FaultyDisk, files: &mut BTreeMap<u64, File>, nth: u64, seed: u64) {
     let shown = format!("cut at call {nth}, seed {seed}");
-    let mut process = Process::start(disk, keeping_a_day(), files, true).expect("nothing fails");
+    let mut process = Process::start(disk, keeping_a_day(), files, true).expect("no faults");
     for _ in 0..3 {
         process.read_on(files);
         process.clock.advance(Duration::from_secs(61));
@@ -144,11 +144,11 @@ fn retention_is_cut_anywhere() {
     let prepared = || {
         let (disk, mut files) = (disk.kill(), stored.clone());
         let process = Process::start(&disk, keeping_a_day(), &mut files, true);
-        (disk, files, process.expect("nothing fails"))
+        (disk, files, process.expect("no faults"))
     };
     let (_disk, mut files, mut process) = prepared();
     outlive_retention(&mut process, &mut files);
-    assert_eq!(process.store.figures().retired_rows, 45, "without a cut");
+    assert_eq!(process.store.figures().retired_rows, 45, "without a crash");
     cut_everywhere_and(prepared, outlive_retention, 6, look_for_what_is_left);
 }
 
@@ -164,7 +164,7 @@ fn a_clock_that_is_wrong_at_the_start_removes_nothing() {
     process.clock.jump_to(i64::MAX / 2);
     assert!(process.run());
     assert_eq!(process.store.figures().rows, 3);
-    // Unless it stays like that.
+    // Unless the clock stays like that.
     process.clock.advance(Duration::from_hours(2));
     assert!(process.run());
     assert_eq!(process.store.figures().rows, 0);
@@ -238,7 +238,7 @@ fn a_segment_that_is_gone_is_named_with_its_records_and_the_rest_is_there() {
         assert_eq!((process.records().len(), figures.damaged.len()), (3, 1), "{figures:?}");
         assert!(process.run());
     }
-    // It comes back from a backup, or with a disk that was not mounted.
+    // The file reappears from a backup, or with a disk that was not mounted.
     disk.put(&path, &content);
     let process = Process::start(&disk, config(), &mut files, false).unwrap();
     assert_eq!((process.records().len(), process.store.figures().damaged.len()), (6, 0));

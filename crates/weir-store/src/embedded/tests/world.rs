@@ -1,7 +1,7 @@
-//! Files of numbered records, a journal that reads them, a store that keeps them: each runs only
-//! when it is told to, on one thread, so what happens is the same every time.
+//! Files of numbered records, a journal that reads them, and a store that keeps them. Each runs
+//! only when told to, on one thread, so every run is reproducible.
 //!
-//! Record `n` of a stream takes up the bytes `n * STEP .. (n + 1) * STEP` of its file.
+//! Record `n` of a stream occupies the bytes `n * STEP .. (n + 1) * STEP` of its file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,15 +32,15 @@ pub(super) const STEP: u64 = 16;
 const MIB: u64 = 1024 * 1024;
 pub(super) const DIR: &str = "/data/store";
 
-/// A file that can be read again, and how much of it there is.
+/// A file that can be read again, and its state.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct File {
-    /// Records in it.
+    /// Number of records in it.
     pub(super) written: u64,
-    /// The next one to read.
+    /// The next record to read.
     pub(super) next: u64,
     pub(super) is_deleted: bool,
-    /// Its records were deleted from the store, for certain.
+    /// The deletion of its records was confirmed.
     pub(super) is_told_gone: bool,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Process {
     pub(super) feeder: Feeder,
     pub(super) flusher: Flusher,
     pub(super) clock: FakeClock,
-    /// Beside the store.
+    /// Another destination besides the store.
     pub(super) other: Option<Cursor>,
 }
 
@@ -82,7 +82,7 @@ fn journal_config() -> JournalConfig {
     }
 }
 
-/// The journal's memory, whose writer runs when the store waits for it.
+/// The journal's memory; the journal's writer runs while the store waits for it.
 struct Stepped {
     memory: CursorMemory,
     journal: Journal,
@@ -112,7 +112,7 @@ fn run_writer(writer: &Mutex<JournalWriter>) {
 }
 
 impl Process {
-    /// Starts as weir does; `None` when the machine stopped meanwhile.
+    /// Starts as weir does; `None` when the machine stopped in the meantime.
     pub(super) fn start(
         disk: &FaultyDisk,
         config: StoreConfig,
@@ -171,7 +171,7 @@ impl Process {
         }
     }
 
-    /// Reads on in all files, and does what there is to do then.
+    /// Reads the remaining records of all files, and then does all pending work.
     pub(super) fn read_on(&mut self, files: &mut BTreeMap<u64, File>) {
         for (stream, file) in files {
             self.read(*stream, file, 1000);
@@ -185,7 +185,7 @@ impl Process {
         run_writer(&self.writer);
     }
 
-    /// What the threads do, until there is nothing to do. False when it fails.
+    /// Does what the threads do until there is nothing left to do. Returns false on failure.
     pub(super) fn run(&mut self) -> bool {
         for _ in 0..100_000 {
             let wait = self.feeder.step();
@@ -198,10 +198,10 @@ impl Process {
                 return false;
             }
         }
-        panic!("it does not come to rest");
+        panic!("the work does not end");
     }
 
-    /// As [`Self::run`], over any number of failures.
+    /// Like [`Self::run`], retrying after any number of failures.
     pub(super) fn run_on(&mut self) {
         for _ in 0..50 {
             if self.run() {
@@ -209,10 +209,10 @@ impl Process {
             }
             self.clock.advance(Duration::from_secs(20));
         }
-        panic!("it goes on failing: {:?}", self.store.figures().error);
+        panic!("it keeps failing: {:?}", self.store.figures().error);
     }
 
-    /// Takes what is in the head over to a segment.
+    /// Flushes the head to a segment.
     pub(super) fn flush(&mut self) -> bool {
         self.feeder.step();
         self.clock.advance(Duration::from_secs(61));
@@ -223,7 +223,7 @@ impl Process {
         records_of(&self.store.snapshot(TimeRange::ALL))
     }
 
-    /// Deletes a file: what is left of it is appended, and must be made safe.
+    /// Deletes a file: its remaining records are appended and must be made durable.
     pub(super) fn delete(&self, stream: u64, file: &mut File) {
         self.journal.persist_stream(StreamId(stream));
         file.is_deleted = true;
@@ -286,7 +286,7 @@ pub(super) fn batch(stream: u64, first: u64, count: u64, mask: u64) -> Batch {
     })
 }
 
-/// Streams from here on say something that nobody should keep.
+/// Streams from this number on contain secrets.
 pub(super) const SECRETIVE: u64 = 3;
 
 fn body_of(stream: u64, n: u64) -> String {
@@ -318,7 +318,7 @@ pub(super) fn records_of(snapshot: &Snapshot) -> Vec<StoredRecord> {
     records
 }
 
-/// How often each record is there: by stream and number.
+/// Counts how often each record exists, by stream and number.
 pub(super) fn tally(records: &[StoredRecord]) -> BTreeMap<(u64, u64), u32> {
     let mut tally = BTreeMap::new();
     for record in records {
@@ -329,20 +329,20 @@ pub(super) fn tally(records: &[StoredRecord]) -> BTreeMap<(u64, u64), u32> {
     tally
 }
 
-/// Every record of the files is there once, and nothing else is.
+/// Asserts that every record of the files exists exactly once, and nothing else does.
 #[track_caller]
 pub(super) fn assert_each_once(records: &[StoredRecord], files: &BTreeMap<u64, File>, shown: &str) {
     let tally = tally(records);
     for (record, count) in &tally {
-        assert_eq!(*count, 1, "{shown}: {record:?} is there {count} times");
+        assert_eq!(*count, 1, "{shown}: {record:?} exists {count} times");
     }
     for (stream, file) in files {
         for n in 0..file.written {
-            assert!(tally.contains_key(&(*stream, n)), "{shown}: {stream}/{n} is lost ({file:?})");
+            assert!(tally.contains_key(&(*stream, n)), "{shown}: {stream}/{n} was lost ({file:?})");
         }
     }
     let sequences: std::collections::BTreeSet<u64> = records.iter().map(|r| r.sequence).collect();
-    assert_eq!(sequences.len(), records.len(), "a sequence is given once");
+    assert_eq!(sequences.len(), records.len(), "sequences are unique");
 }
 
 pub(super) fn files(count: u64, written: u64) -> BTreeMap<u64, File> {
