@@ -117,7 +117,7 @@ fn what_was_written_to_a_file_that_is_gone_is_said_to_be_unknown() {
         (&true.into(), &1.into()),
         "{books}"
     );
-    assert!(weir.log().contains("removed while weir did not run"), "{}", weir.log());
+    assert!(weir.log().contains("removed while weir was not running"), "{}", weir.log());
     weir.stop();
 }
 

@@ -223,7 +223,7 @@ fn a_full_disk_accepts_nothing_says_so_and_passes_by_itself() {
     // It goes on trying, and each time that there is room again health looks well for a moment.
     let is_named = |weir: &Weir| {
         let reasons = weir.health()["reasons"].to_string();
-        reasons.contains("\"intake\"") && reasons.contains("the disk fails")
+        reasons.contains("\"intake\"") && reasons.contains("a disk error")
     };
     assert!(wait_for(PATIENCE, || is_named(&weir).then_some(())).is_some(), "{}", weir.health());
     weir.books().assert_balanced();

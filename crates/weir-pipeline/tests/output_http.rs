@@ -301,7 +301,7 @@ fn a_place_that_refuses_everything_gets_no_more_than_a_few_records() {
     let lines: Vec<Line> = (0..1000).map(|n| Line::new(format!("line {n}"))).collect();
     rig.append(1, &lines);
     rig.wait("an alert", |rig| rig.errors("endpoint") > 1);
-    assert!(rig.last_error().contains("wrong place"), "{}", rig.last_error());
+    assert!(rig.last_error().contains("wrong endpoint"), "{}", rig.last_error());
     rig.stop(Duration::ZERO);
     let (ledger, dir) = rig.finish();
     assert_eq!((ledger.book.delivered, ledger.in_flight), (0, 1000));

@@ -1,4 +1,4 @@
-//! A batch on its way: what an output encodes and settles.
+//! A batch in transit: the unit that an output encodes and settles.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use weir_journal::Delivery;
 use weir_model::{Batch, RecordView, ResourceView, StreamId};
 
-/// The records of one batch that one output must deliver, in order. Comes from the journal, or
+/// The records of one batch that one output must deliver, in order. Taken from the journal or
 /// (without a delivery to settle) from the dead-letter file.
 #[derive(Debug)]
 pub(crate) struct Parcel {
     pub(crate) batch: Arc<Batch>,
     first_record: usize,
     count: usize,
-    /// The cursor whose routed records count; `None` = all of them.
+    /// The cursor whose routed records are delivered; `None` = all records.
     cursor: Option<usize>,
     pub(crate) delivery: Option<Delivery>,
 }
 
 impl Parcel {
-    /// What the cursor with index `cursor` took.
+    /// Creates a parcel from what the cursor with index `cursor` took.
     pub(crate) fn of_delivery(delivery: Delivery, cursor: usize) -> Self {
         let batch = delivery.batch.clone();
         let count = delivery.record_count as usize;
@@ -33,7 +33,7 @@ impl Parcel {
         }
     }
 
-    /// Every record of a batch that no cursor holds.
+    /// Creates a parcel of every record of a batch that no cursor holds.
     pub(crate) fn of_batch(batch: Arc<Batch>) -> Self {
         Self { first_record: 0, count: batch.record_count(), cursor: None, delivery: None, batch }
     }
@@ -42,26 +42,26 @@ impl Parcel {
         self.batch.header().stream
     }
 
-    /// Records to deliver.
+    /// Returns the number of records to deliver.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// Who produced a record of the batch.
+    /// Returns the resource of a record of the batch.
     pub(crate) fn resource_of(&self, record: &RecordView<'_>) -> ResourceView<'_> {
         self.batch.resource(record.resource())
     }
 
-    /// The records to deliver, each with its index in the batch.
+    /// Returns the records to deliver, each with its index in the batch.
     pub(crate) fn records(&self) -> impl Iterator<Item = (usize, RecordView<'_>)> {
         self.records_from(self.first_record)
     }
 
-    /// The records to deliver from that index of the batch on.
+    /// Returns the records to deliver from that index of the batch on.
     fn records_from(&self, first: usize) -> impl Iterator<Item = (usize, RecordView<'_>)> {
         let mut records = self.batch.records();
         let routed = self.cursor.map(|cursor| self.batch.routed_rows(cursor));
-        // `Records::nth` is a jump, `skip` on it would be too, but only through `nth`.
+        // `Records::nth` is a jump; `skip` on it would be one too, but only through `nth`.
         if first > 0 {
             records.nth(first - 1);
         }
@@ -69,7 +69,8 @@ impl Parcel {
         (first..).zip(records).filter(move |(index, _)| is_routed(*index))
     }
 
-    /// Calls `visit` with each of the records number `range` of those to deliver, until it breaks.
+    /// Calls `visit` for each record in `range`, which counts the records to deliver, until it
+    /// breaks.
     #[inline]
     pub(crate) fn visit(
         &self,
@@ -83,9 +84,9 @@ impl Parcel {
         self.batch.records_in(start..end).try_for_each(visit)
     }
 
-    /// The records number `range` of those to deliver.
+    /// Returns the records in `range`, which counts the records to deliver.
     pub(crate) fn part(&self, range: Range<usize>) -> impl Iterator<Item = RecordView<'_>> {
-        // Where every record is to be delivered, their numbers are a matter of counting.
+        // If every record is to be delivered, their numbers are simply their indexes.
         let (jump, skip) = if self.cursor.is_none() { (range.start, 0) } else { (0, range.start) };
         let records = self.records_from(self.first_record + jump);
         records.map(|(_, record)| record).skip(skip).take(range.len())

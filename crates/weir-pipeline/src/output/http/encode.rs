@@ -1,6 +1,6 @@
 //! Records as JSON objects, one per line or all in one array.
 //!
-//! Invariant: one record is one object, as the outputs `file` and `stdout` write it.
+//! Invariant: one record is one object, as written by the outputs `file` and `stdout`.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ impl Encoder {
         Self { format }
     }
 
-    /// Appends records number `range` of the parcel. In an array each has a comma before it.
+    /// Appends the records in `range` of the parcel. In an array, each is preceded by a comma.
     pub(crate) fn encode(&self, parcel: &Parcel, range: Range<usize>, out: &mut Vec<u8>) {
         for record in parcel.part(range) {
             if self.format == HttpFormat::Array {
@@ -29,7 +29,7 @@ impl Encoder {
         }
     }
 
-    /// Makes a body of what was encoded: the first comma is where the array begins.
+    /// Completes the body: the first comma becomes the start of the array.
     pub(crate) fn complete(&self, plain: &mut Vec<u8>) {
         if self.format == HttpFormat::Array {
             match plain.first_mut() {
