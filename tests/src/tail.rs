@@ -217,7 +217,7 @@ fn tails_with_more_regular_expressions_than_fit_are_refused() {
     let (status, body) = weir.get(&format!("/weir/v1/tail?{}", query(8))).unwrap();
     let problem: Value = serde_json::from_str(&body).unwrap();
     let title = problem["title"].as_str().unwrap();
-    assert!(status == 503 && title.contains("may take 32MiB together"), "{problem}");
+    assert!(status == 503 && title.contains("would exceed 32MiB"), "{problem}");
     assert!(weir.metrics().contains("\nweir_live_tails_refused_total 1\n"));
     // The others go on, and so do those that ask for little.
     readers.push(Reader::start(&weir, "query=even", None));
