@@ -496,7 +496,7 @@ fn wrong_hec_outputs() {
         ("ack_timeout = \"5m\"", "no effect without indexer_ack", "indexer_ack = true"),
         ("tls = { ca_flie = \"/x\" }", "unknown key \"ca_flie\" in [output.b.tls]", "\"ca_file\"?"),
         ("tls = { ca_file = \"/no/such/ca.pem\" }", "cannot be read: No such file", ""),
-        ("tls = { ca_file = \"/etc/passwd\" }", "holds no PEM certificate", "BEGIN CERTIFICATE"),
+        ("tls = { ca_file = \"/etc/passwd\" }", "contains no PEM certificate", "BEGIN CERTIFICATE"),
         ("tls = { insecure_skip_verify = true }", "any certificate is accepted", "ca_file"),
         ("tls = 5", "must be a table", ""),
         (
@@ -572,12 +572,7 @@ fn wrong_rules() {
         ("[[rule]]\nname = \"x\"\nsample = \"0%\"", 3, "keeps nothing", "drop = true"),
         ("[[rule]]\nname = \"x\"\nsample = \"150%\"", 3, "rule.sample", ""),
         ("[[rule]]\nname = \"x\"\nsample = 0.1", 3, "rule.sample must be a share", ""),
-        (
-            "[[rule]]\nname = \"x\"\nparse = [\"jsn\"]",
-            3,
-            "no format is called \"jsn\"",
-            "\"json\"?",
-        ),
+        ("[[rule]]\nname = \"x\"\nparse = [\"jsn\"]", 3, "unknown format \"jsn\"", "\"json\"?"),
         ("[[rule]]\nname = \"x\"\nparse = [\"$a$b\"]", 3, "nothing between $a and $b", ""),
         ("[[rule]]\nname = \"x\"\nextract = '(a'", 3, "rule.extract is no regular expression", ""),
         ("[[rule]]\nname = \"x\"\nextract = '(a)'", 3, "no named group", "(?<name>...)"),
