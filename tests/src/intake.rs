@@ -413,7 +413,7 @@ fn a_source_without_descriptors_for_more_connections_goes_on_once_there_are_some
     let address = weir.source_address("intake");
     let crowd: Vec<TcpStream> =
         (0..100).map(|_| TcpStream::connect(address).expect("the kernel accepts it")).collect();
-    weir.wait_log("the source cannot accept connections");
+    weir.wait_log("source cannot accept connections");
     drop(crowd);
     let written = Senders::start(&weir, 2, 2_000).finish();
     judge(&at_least_once(), &written, &collector, &weir);

@@ -1,4 +1,4 @@
-//! Reads the body of a request, within its bounds of bytes, memory and time.
+//! Reads the body of a request, within limits of size, memory and time.
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
@@ -8,40 +8,40 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::budget::Charge;
 use super::limits::{BODY_IDLE_TIMEOUT, BODY_TIMEOUT};
 
-/// Why there is no body.
+/// Why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::source) enum BodyError {
-    /// It is larger than allowed.
+    /// It exceeds the limit.
     TooLarge,
-    /// Other requests hold the memory.
+    /// Other requests occupy the memory.
     NoRoom,
-    /// It did not come in time.
+    /// It was not received in time.
     Timeout,
-    /// The connection broke, or what came is no HTTP.
+    /// The connection broke, or the data was not valid HTTP.
     Broken,
 }
 
-/// A body as it came, and the memory that it is charged for.
+/// A received body, and the memory charged for it.
 #[derive(Debug)]
 pub(in crate::source) struct Body {
     pub(in crate::source) bytes: Vec<u8>,
-    /// Given back when the body is dropped.
+    /// Released when the body is dropped.
     _charge: Charge,
 }
 
-/// The next bytes; `None` at the end.
+/// Returns the next bytes; `None` at the end.
 async fn next(body: &mut Incoming, deadline: Instant) -> Result<Option<Bytes>, BodyError> {
     let frame = timeout(BODY_IDLE_TIMEOUT, timeout_at(deadline, body.frame())).await;
     match frame {
         Ok(Ok(None)) => Ok(None),
-        // Trailers say nothing.
+        // Trailers are ignored.
         Ok(Ok(Some(Ok(frame)))) => Ok(Some(frame.into_data().unwrap_or_default())),
         Ok(Ok(Some(Err(_)))) => Err(BodyError::Broken),
         Ok(Err(_)) | Err(_) => Err(BodyError::Timeout),
     }
 }
 
-/// Reads all of it.
+/// Reads the whole body.
 pub(super) async fn read(
     body: &mut Incoming,
     bytes_max: usize,
@@ -51,7 +51,8 @@ pub(super) async fn read(
         return Err(BodyError::TooLarge);
     }
     let deadline = Instant::now() + BODY_TIMEOUT;
-    // What is stated, so that nothing is copied while it grows: it costs memory only as it comes.
+    // The stated length, so that nothing is copied while it grows: memory is used only as data
+    // arrives.
     let mut bytes = Vec::with_capacity(body.size_hint().lower() as usize);
     while let Some(more) = next(body, deadline).await? {
         if bytes.len() + more.len() > bytes_max {
@@ -65,9 +66,8 @@ pub(super) async fn read(
     Ok(Body { bytes, _charge: charge })
 }
 
-/// Takes what is left of a body that is not wanted, as much as would have been read: many clients
-/// send all of it before they look at the answer, and a connection that is closed over unread
-/// bytes loses the answer.
+/// Discards the rest of an unwanted body, up to the usual limit: many clients send all of it before
+/// they read the response, and closing a connection with unread bytes loses the response.
 pub(super) async fn discard(body: &mut Incoming, bytes_max: usize) {
     let deadline = Instant::now() + BODY_TIMEOUT;
     let mut left = bytes_max;
