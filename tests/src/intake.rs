@@ -159,7 +159,7 @@ fn kills_with_a_backlog_lose_nothing_that_was_accepted() {
         let mut weir = scene.start(&config);
         let before = weir.books().records();
         let senders = Senders::start(&weir, 3, 1 << 40);
-        weir.wait_books("more came", PATIENCE, |books| books.records() > before + 5_000);
+        weir.wait_books("more arrived", PATIENCE, |books| books.records() > before + 5_000);
         // Clients that are gone do not retry.
         let written = senders.stop();
         weir.kill();
@@ -369,7 +369,7 @@ fn only_those_who_know_a_key_may_send() {
         sender.exchange(request.as_bytes()).expect("weir answers").status
     };
     assert_eq!((validate("first-key"), validate("wrong")), (200, 403));
-    weir.wait_books("three came", PATIENCE, |books| books.delivered(OUTPUT) == 3);
+    weir.wait_books("three arrived", PATIENCE, |books| books.delivered(OUTPUT) == 3);
     assert!(!weir.log().contains("-key"), "keys are not in the log");
     weir.stop();
 }

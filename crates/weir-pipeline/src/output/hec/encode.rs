@@ -23,7 +23,7 @@ use crate::output::parcel::Parcel;
 
 /// Resources whose rendering is cached: more than the files active at once on a busy node.
 const RESOURCES_MAX: usize = 4096;
-/// Length up to which the overhead of an event around its body matters; see [`Encoder::encode`].
+/// Room reserved per event in addition to its body and the rendered text after it.
 const EVENT_OVERHEAD_BYTES: usize = 64;
 
 /// Metadata of events unless the record's resource overrides it.
