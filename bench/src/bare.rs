@@ -1,5 +1,5 @@
-//! The limits that weir is compared with, measured in the same run: loops that do only what
-//! cannot be avoided, none of weir's duties.
+//! The limits that weir is compared with, measured in the same run: loops that do only what is
+//! unavoidable, without weir's other duties.
 
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};
@@ -15,13 +15,13 @@ use crate::clock;
 use crate::data::Shape;
 use crate::sink::Sink;
 
-/// As much as weir reads at a time.
+/// The amount that weir reads at a time.
 const BLOCK: usize = 192 * 1024;
 
-/// As much as a request holds.
+/// The size of a request.
 const REQUEST: usize = 512 * 1024;
 
-/// Lines per CPU-second of reading and splitting alone.
+/// Returns the lines per CPU-second of reading and splitting alone.
 pub(crate) fn read_and_split(path: &Path, shape: Shape) -> Result<f64> {
     let start = clock::thread_cpu();
     let mut bytes = 0;
@@ -33,7 +33,8 @@ pub(crate) fn read_and_split(path: &Path, shape: Shape) -> Result<f64> {
     Ok(rate(lines, clock::thread_cpu().saturating_sub(start)))
 }
 
-/// Lines per CPU-second of reading, splitting, copying the escaped body into an event, sending.
+/// Returns the lines per CPU-second of reading, splitting, copying the escaped body into an event,
+/// and sending.
 pub(crate) fn read_and_send(path: &Path, shape: Shape, sink: &Sink) -> Result<f64> {
     let mut stream = TcpStream::connect(sink.address())?;
     let mut request = Vec::with_capacity(REQUEST + 64 * 1024);
@@ -71,7 +72,7 @@ fn send(stream: &mut TcpStream, request: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Calls `f` with the body of each line, as it stands in the file; returns how many.
+/// Calls `f` with the body of each line, as in the file; returns the number of lines.
 fn each_body(path: &Path, shape: Shape, mut f: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
     let file = File::open(path)?;
     let mut block = vec![0; BLOCK];
@@ -107,10 +108,10 @@ fn body(line: &[u8], shape: Shape) -> Option<&[u8]> {
     }
 }
 
-/// What `gzip -1` does with the same bytes.
+/// The result of `gzip -1` on the same bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gzip {
-    /// Bytes that came out.
+    /// Size of the output, bytes.
     pub(crate) bytes: u64,
     /// CPU time of the compressor alone.
     pub(crate) cpu: Duration,
@@ -138,8 +139,8 @@ pub(crate) fn gzip_1(spool: &Path) -> Result<Gzip> {
     Ok(Gzip { bytes, cpu: clock::children_cpu()?.saturating_sub(before) })
 }
 
-/// CPU time of weir's own compressor alone on the decompressed content of a spool, cut into
-/// buffers of the size of requests.
+/// Returns the CPU time of weir's own compressor alone on the decompressed content of a spool,
+/// split into buffers of the size of requests.
 pub(crate) fn compressor_alone(spool: &Path) -> Result<Duration> {
     let mut inflate =
         Command::new("gzip").arg("-dc").stdin(File::open(spool)?).stdout(Stdio::piped()).spawn()?;
@@ -162,10 +163,10 @@ pub(crate) fn compressor_alone(spool: &Path) -> Result<Duration> {
     Ok(cpu)
 }
 
-/// What the disk does alone.
+/// The performance of the disk alone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DiskAlone {
-    /// Bytes per second of write and fdatasync by turns.
+    /// Bytes per second of alternating write and fdatasync.
     pub(crate) bytes_per_second: f64,
     /// 99th percentile of one write with its fdatasync.
     pub(crate) p99: Duration,

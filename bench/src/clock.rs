@@ -1,4 +1,4 @@
-//! Time for the benchmarks: pacing against absolute deadlines, and CPU time of a thread.
+//! Time for the benchmarks: pacing by absolute deadlines, and CPU time of a thread.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ pub(crate) fn wait_until(deadline: Instant) {
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(left.subsec_nanos()),
     };
-    // An early return by a signal only makes the next tick come early.
+    // An early return because of a signal only makes the next tick early.
     let _ = rustix::thread::clock_nanosleep_relative(ClockId::Monotonic, &left);
 }
 
@@ -21,7 +21,8 @@ pub(crate) fn wait(duration: Duration) {
     wait_until(Instant::now() + duration);
 }
 
-/// Waits for a condition, asking again after each pause. False when it has not come true in time.
+/// Waits for a condition, checking it again after each pause. Returns false if it does not become
+/// true in time.
 pub(crate) fn wait_for(
     pause: Duration,
     limit: Duration,
@@ -37,17 +38,17 @@ pub(crate) fn wait_for(
     Ok(true)
 }
 
-/// CPU time that the calling thread has used.
+/// Returns the CPU time that the calling thread has used.
 pub(crate) fn thread_cpu() -> Duration {
     duration(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// CPU time that this process has used.
+/// Returns the CPU time that this process has used.
 pub(crate) fn process_cpu() -> Duration {
     duration(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// CPU time of child processes that have ended and been waited for.
+/// Returns the CPU time of child processes that have ended and been waited for.
 pub(crate) fn children_cpu() -> Result<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let after_name = stat.rsplit_once(')').context("no name in stat")?.1;

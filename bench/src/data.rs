@@ -1,10 +1,10 @@
-//! Input files, made before anything is timed and kept for the next run.
+//! Input files, created before anything is timed and kept for the next run.
 //!
-//! Every line names its application and its number (`app=3 seq=17`), so that a collector can say
-//! exactly what is missing, doubled or out of order. The text is that of a web application's log:
-//! random numbers in a fixed frame, and phrases that come again and again. It costs a compressor about
-//! what the logs cost that the reference figures were measured with (ISA-L 2.2 CPU-seconds per
-//! million lines of 1 KiB).
+//! Every line contains its application and its number (`app=3 seq=17`), so that a collector can
+//! report exactly what is missing, duplicated or out of order. The text is that of a web
+//! application's log: random numbers in a fixed frame, and recurring phrases. For a compressor it
+//! costs about as much as the logs that the reference measurements were made with (ISA-L 2.2
+//! CPU-seconds per million lines of 1 KiB).
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// How lines stand in a file.
+/// The format of lines in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Shape {
     /// The text itself.
@@ -28,7 +28,7 @@ const WORDS: [&str; 16] = [
     "order", "payment", "queue", "replica", "session", "tenant", "upstream",
 ];
 
-/// What programs say again and again.
+/// Phrases that programs log repeatedly.
 const PHRASES: [&str; 16] = [
     "request handled by upstream, connection kept open for reuse",
     "cache lookup missed, value fetched from the primary replica",
@@ -52,7 +52,7 @@ const DOCKER_HEAD: &str = "{\"log\":\"";
 const DOCKER_TAIL: &str =
     "\\n\",\"stream\":\"stdout\",\"time\":\"2026-08-14T10:21:33.123456789Z\"}\n";
 
-/// Makes lines of one length, the same for the same application and number.
+/// Generates lines of one length, the same ones for the same application and number.
 #[derive(Debug)]
 pub(crate) struct Lines {
     shape: Shape,
@@ -62,12 +62,12 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Lines of `bytes` bytes each, newline included.
+    /// Creates a generator of lines of `bytes` bytes each, newline included.
     pub(crate) fn new(shape: Shape, bytes: usize) -> Self {
         Self { shape, bytes, text: String::with_capacity(bytes + 64) }
     }
 
-    /// Line number `seq` of application `app`.
+    /// Returns line number `seq` of application `app`.
     pub(crate) fn line(&mut self, app: usize, seq: u64) -> &[u8] {
         let mut random = Random((seq + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ app as u64);
         let (head, tail) = match self.shape {
@@ -117,7 +117,7 @@ impl Random {
     }
 }
 
-/// A file of `count` lines, made when it is not there, and read once so that it is in memory.
+/// Returns a file of `count` lines, created if missing, and read once so that it is in memory.
 pub(crate) fn file(shape: Shape, bytes: usize, count: u64) -> Result<PathBuf> {
     let dir = cache_dir()?;
     let path = dir.join(format!("{shape:?}-{bytes}-{count}.log").to_lowercase());
@@ -145,7 +145,7 @@ pub(crate) fn file(shape: Shape, bytes: usize, count: u64) -> Result<PathBuf> {
 pub(crate) struct Events {
     /// The file.
     pub(crate) path: PathBuf,
-    /// The request id of a line in the middle.
+    /// The request ID of a line in the middle.
     pub(crate) needle: String,
 }
 
@@ -184,16 +184,16 @@ const EVENT_WORDS: [&str; 32] = [
     "customer",
 ];
 
-/// Bytes of the message of an event.
+/// Length of the message of an event, bytes.
 const EVENT_MESSAGE_BYTES: usize = 160;
 
-/// JSON lines, one per millisecond, each with a message of words, a quarter of them followed by a
-/// number; read once so that they are in memory.
+/// Returns JSON lines, one per millisecond, each with a message of words, a quarter of which are
+/// followed by a number; they are read once so that they are in memory.
 pub(crate) fn events(count: u64) -> Result<Events> {
     let path = cache_dir()?.join(format!("events-{count}.log"));
     let partial = path.with_extension("partial");
     let is_there = path.exists();
-    // The lines are made in any case, to know the one in the middle.
+    // The lines are generated in any case, to know the one in the middle.
     let out = if is_there {
         File::options().write(true).open("/dev/null")?
     } else {
@@ -219,7 +219,7 @@ pub(crate) fn events(count: u64) -> Result<Events> {
     Ok(Events { path, needle })
 }
 
-/// One line, from 2026-11-21T00:00:00Z on.
+/// Generates one line, from 2026-11-21T00:00:00Z on.
 fn event(number: u64, id: u64, random: &mut Random, line: &mut String) {
     let level = ["info", "info", "info", "warn", "error"][random.next() as usize % 5];
     let method = ["GET", "POST", "PUT"][random.next() as usize % 3];
@@ -252,12 +252,12 @@ fn event(number: u64, id: u64, random: &mut Random, line: &mut String) {
     line.push_str("\"}\n");
 }
 
-/// JSON lines with the messages of samples of real logs (`*.log` in a directory), again and again
-/// until there are so many bytes; and how many lines that is.
+/// Returns JSON lines with the messages of samples of real logs (`*.log` in a directory), repeated
+/// up to the given size; and the number of lines.
 ///
-/// Each time that a sample is repeated, its longer numbers (of blocks, processes, requests) are
-/// others, the same ones for the same number, so that what belongs together still does. Lines are
-/// a millisecond apart, and each says as its service which sample it is of.
+/// Each time a sample is repeated, its longer numbers (of blocks, processes, requests) are
+/// replaced, the same number always by the same one, so that related lines stay related. Lines are
+/// a millisecond apart, and each has the name of its sample as its service.
 pub(crate) fn replayed(samples: &Path, bytes: u64) -> Result<(PathBuf, u64)> {
     let mut files: Vec<PathBuf> = fs::read_dir(samples)
         .with_context(|| format!("failed to list {}", samples.display()))?
@@ -288,7 +288,7 @@ pub(crate) fn replayed(samples: &Path, bytes: u64) -> Result<(PathBuf, u64)> {
     Ok((path, count))
 }
 
-/// One line of a sample, as it might have been at another time.
+/// Generates one line of a sample, as it might have been at another time.
 fn replay(message: &str, service: &str, pass: u64, number: u64, line: &mut String) {
     let mut text = String::with_capacity(message.len());
     for run in message.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {
@@ -301,7 +301,7 @@ fn replay(message: &str, service: &str, pass: u64, number: u64, line: &mut Strin
         }
         let seed = run.bytes().fold(pass, |seed, digit| (seed ^ u64::from(digit)).wrapping_mul(31));
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        // The first digit says how large it is.
+        // The first digit determines the magnitude.
         text.push_str(&run[..1]);
         text.extend(run[1..].bytes().map(|_| char::from(b'0' + (random.next() % 10) as u8)));
     }
@@ -320,7 +320,7 @@ fn replay(message: &str, service: &str, pass: u64, number: u64, line: &mut Strin
     );
 }
 
-/// Where inputs and working files are kept, outside version control.
+/// Returns the directory for inputs and working files, outside version control.
 pub(crate) fn cache_dir() -> Result<PathBuf> {
     let dir = Path::new("bench/.cache");
     fs::create_dir_all(dir).context("failed to create bench/.cache; run from the repository")?;

@@ -1,17 +1,17 @@
-//! The machine that a result was measured on: a figure without it says nothing.
+//! The machine that a result was measured on: without it, a measurement is meaningless.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// What a reader must know to compare figures.
+/// What a reader must know to compare measurements.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub(crate) struct Machine {
-    /// Short name, also of the file of results.
+    /// Short name, also of the results file.
     pub(crate) name: String,
     /// Processor.
     pub(crate) processor: String,
-    /// Processors that may be used.
+    /// Number of usable processors.
     pub(crate) cores: usize,
     /// Memory in GiB.
     pub(crate) memory_gib: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// This one. `WEIR_BENCH_MACHINE` gives it another name.
+    /// Returns this machine. `WEIR_BENCH_MACHINE` overrides its name.
     pub(crate) fn here() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -45,7 +45,7 @@ fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     Some(line.split_once(':')?.1.trim())
 }
 
-/// `xeon` of "Intel(R) Xeon(R) Processor": the second word in letters only.
+/// Returns `xeon` for "Intel(R) Xeon(R) Processor": the second word that has only letters.
 fn family(processor: &str) -> String {
     let word = processor.split_whitespace().nth(1).unwrap_or("machine");
     let word = word.split('(').next().unwrap_or(word);

@@ -1,8 +1,8 @@
 //! Benchmarks of the whole product: `cargo xtask bench <scenario>`.
 //!
 //! Invariants: weir runs as its own process and only its CPU time is counted; what it is compared
-//! with (a bare loop, the compressor, the disk) is measured in the same run on the same bytes;
-//! a run in which a record is missing fails, however fast it was.
+//! with (a bare loop, the compressor, the disk) is measured in the same run on the same bytes; a
+//! run in which a record is missing fails, however fast it was.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,
@@ -27,25 +27,25 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Benchmarks of weir; the binary under test is named by `WEIR_BIN`.
+/// Benchmarks of weir; `WEIR_BIN` is the binary under test.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", subcommand_required = false)]
 struct Cli {
     #[command(subcommand)]
     part: Option<Part>,
-    /// Scenario; without one they are listed, `all` runs them all.
+    /// Scenario; without one they are listed, `all` runs all of them.
     scenario: Option<String>,
     #[command(flatten)]
     options: scenario::Options,
 }
 
-/// Processes that scenarios start beside weir, so that their CPU time is not weir's.
+/// Processes that scenarios start next to weir, so that their CPU time is not weir's.
 #[derive(Debug, Subcommand)]
 enum Part {
-    /// A collector that answers at once and counts.
+    /// A collector that responds at once and counts.
     #[command(hide = true)]
     Sink(sink::Settings),
-    /// Writes lines at a rate.
+    /// Writes lines at a fixed rate.
     #[command(hide = true)]
     Write(writer::Settings),
     /// Appends to a journal as a source does.

@@ -1,7 +1,7 @@
-//! `VictoriaLogs` as a process, for the same lines and the same questions.
+//! `VictoriaLogs` as a process, for the same lines and the same queries.
 //!
-//! Written against the HTTP interface of its release 1.26: `/insert/jsonline`,
-//! `/select/logsql/query`, `/internal/force_flush`.
+//! Written for the HTTP interface of release 1.26: `/insert/jsonline`, `/select/logsql/query`,
+//! `/internal/force_flush`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,14 +15,14 @@ use crate::clock;
 use crate::http;
 use crate::process::{Cpu, Process};
 
-/// Bytes of one request.
+/// Size of one request, bytes.
 const REQUEST_BYTES: usize = 4 * 1024 * 1024;
-/// Pause between questions whether it has stored everything: answering costs it something.
+/// Pause between checks whether it has stored everything: responding has a cost, too.
 const ASKING: Duration = Duration::from_millis(500);
-/// It writes what it holds in memory every five seconds: less CPU time than this in ten is rest.
+/// It writes its memory to disk every five seconds: less CPU time than this in ten means at rest.
 const REST: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(100));
 
-/// A running `VictoriaLogs`; it is ended when this is dropped.
+/// A running `VictoriaLogs`; it is stopped when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Peer {
     child: Child,
@@ -51,13 +51,13 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Its process.
+    /// Returns its process.
     pub(crate) fn process(&self) -> Process {
         Process(self.child.id())
     }
 
-    /// Sends a file of JSON lines, and waits until it has stored so many and merged them. Returns
-    /// the CPU time of all that.
+    /// Sends a file of JSON lines, and waits until it has stored and merged that many. Returns the
+    /// CPU time for all of it.
     pub(crate) fn fill(&self, lines: &Path, count: u64) -> Result<Cpu> {
         let path = "/insert/jsonline?_stream_fields=service&_time_field=time&_msg_field=message";
         let mut file = File::open(lines)?;
@@ -83,7 +83,7 @@ impl Peer {
         self.process().cpu()
     }
 
-    /// Waits until it does nothing more.
+    /// Waits until it is idle.
     fn rest(&self) -> Result<()> {
         let (interval, most) = REST;
         let mut last = (self.process().cpu()?.total, Instant::now());
@@ -97,23 +97,23 @@ impl Peer {
         })
     }
 
-    /// The answer to a query.
+    /// Returns the result of a query.
     pub(crate) fn ask(&self, query: &str) -> Result<String> {
         self.get(&format!("/select/logsql/query?query={}", http::escaped(query)))
     }
 
-    /// The answer to any question.
+    /// Returns the response to any GET request.
     pub(crate) fn get(&self, path: &str) -> Result<String> {
         http::exchange(self.port, "GET", path, b"")
     }
 
-    /// Bytes of all its files.
+    /// Returns the size of all its files, bytes.
     pub(crate) fn disk_bytes(&self) -> Result<u64> {
         bytes_below(&self.data_dir)
     }
 }
 
-/// Waits for a condition; an error when it does not come true.
+/// Waits for a condition; fails if it does not become true.
 fn wait_for(what: &str, limit: Duration, is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     ensure!(clock::wait_for(ASKING, limit, is_so)?, "waited {limit:?} until the peer {what}");
     Ok(())
@@ -126,7 +126,7 @@ impl Drop for Peer {
     }
 }
 
-/// Behind the last newline.
+/// Returns the position after the last newline.
 fn end_of_lines(bytes: &[u8]) -> Option<usize> {
     memchr::memrchr(b'\n', bytes).map(|at| at + 1)
 }
@@ -135,7 +135,7 @@ fn bytes_below(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        // What is merged meanwhile is gone.
+        // Files that are being merged may disappear.
         let Ok(metadata) = entry.metadata() else { continue };
         bytes += if metadata.is_dir() { bytes_below(&entry.path())? } else { metadata.len() };
     }

@@ -1,4 +1,4 @@
-//! What a process costs, read from `/proc`: CPU time by thread, and memory; and pausing it.
+//! The cost of a process, read from `/proc`: CPU time by thread, and memory; and pausing it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,14 +14,14 @@ pub(crate) struct Process(pub(crate) u32);
 /// CPU time of a process at one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cpu {
-    /// User and system time, threads that ended included.
+    /// User and system time, including threads that have ended.
     pub(crate) total: Duration,
-    /// The same by thread name.
+    /// CPU time by thread name.
     pub(crate) threads: BTreeMap<String, Duration>,
 }
 
 impl Cpu {
-    /// What was used since an earlier moment.
+    /// Returns what was used since an earlier moment.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let before = |name| earlier.threads.get(name).copied().unwrap_or_default();
         let threads =
@@ -31,7 +31,7 @@ impl Cpu {
 }
 
 impl Process {
-    /// CPU time used so far.
+    /// Returns the CPU time used so far.
     pub(crate) fn cpu(self) -> Result<Cpu> {
         let mut threads = BTreeMap::new();
         let mut precise = Duration::ZERO;
@@ -45,7 +45,7 @@ impl Process {
             precise += used;
             *threads.entry(name.trim().to_owned()).or_default() += used;
         }
-        // Ticks count ended threads too, but are coarse: take whichever saw more.
+        // Ticks count ended threads too, but are coarse: use the larger value.
         Ok(Cpu { total: self.ticks()?.max(precise), threads })
     }
 
@@ -62,12 +62,12 @@ impl Process {
         Ok(Duration::from_millis(fields.iter().sum::<u64>() * 1000 / per_second))
     }
 
-    /// Lets it wait, wherever it is, until [`Process::resume`].
+    /// Pauses it, wherever it is, until [`Process::resume`].
     pub(crate) fn pause(self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub(crate) fn resume(self) -> Result<()> {
         self.signal(Signal::CONT)
     }
@@ -77,14 +77,14 @@ impl Process {
         Ok(kill_process(id, signal)?)
     }
 
-    /// Bytes that it has read so far, from files and everything else.
+    /// Returns the bytes that it has read so far, from files and everything else.
     pub(crate) fn bytes_read(self) -> Result<u64> {
         let io = fs::read_to_string(format!("/proc/{}/io", self.0))?;
         let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
         Ok(read.context("no rchar in io")?.parse()?)
     }
 
-    /// Resident memory in bytes: (now, highest).
+    /// Returns resident memory in bytes: (current, maximum).
     pub(crate) fn memory(self) -> Result<(u64, u64)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0))?;
         let field = |name: &str| {

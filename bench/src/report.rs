@@ -1,4 +1,4 @@
-//! Figures, their targets and limits, as a table and as recorded results.
+//! Measurements, with their targets and limits, as a table and as recorded results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::Machine;
 use crate::process::Cpu;
 
-/// What a figure must reach.
+/// What a measurement must reach.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Target {
@@ -26,36 +26,36 @@ pub(crate) enum Target {
 pub(crate) struct Limit {
     /// What was measured.
     pub(crate) what: String,
-    /// In the figure's unit.
+    /// In the unit of the measurement.
     pub(crate) value: f64,
 }
 
-/// One measured figure.
+/// One measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    /// What it is, unit included.
+    /// Description, including the unit.
     pub(crate) what: String,
     /// Its value.
     pub(crate) value: f64,
-    /// What it must reach.
+    /// Its target.
     pub(crate) target: Option<Target>,
-    /// What could be reached.
+    /// The measured limit.
     pub(crate) limit: Option<Limit>,
 }
 
 impl Figure {
-    /// A figure that only informs.
+    /// Creates a measurement without a target.
     pub(crate) fn new(what: &str, value: f64) -> Self {
         Self { what: what.to_owned(), value, target: None, limit: None }
     }
 
-    /// With what it must reach.
+    /// Sets the target.
     pub(crate) fn target(mut self, target: Target) -> Self {
         self.target = Some(target);
         self
     }
 
-    /// With a limit measured in the same run.
+    /// Sets a limit measured in the same run.
     pub(crate) fn limit(mut self, what: &str, value: f64) -> Self {
         self.limit = Some(Limit { what: what.to_owned(), value });
         self
@@ -82,26 +82,26 @@ impl Figure {
     }
 }
 
-/// What one scenario measured.
+/// The measurements of one scenario.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// What was done, in one sentence.
+    /// Description of the scenario, in one sentence.
     pub(crate) what: String,
-    /// The figures.
+    /// The measurements.
     pub(crate) figures: Vec<Figure>,
-    /// CPU-seconds of weir by thread, in the run that the first figure is from.
+    /// CPU-seconds of weir by thread, in the run of the first measurement.
     pub(crate) cpu_seconds: BTreeMap<String, f64>,
-    /// Figures of others for the same job, measured elsewhere, as reference.
+    /// Measurements of other programs for the same job, made elsewhere, for reference.
     pub(crate) reference: Option<String>,
 }
 
 impl Outcome {
-    /// An outcome without figures yet.
+    /// Creates an outcome without measurements.
     pub(crate) fn new(what: String) -> Self {
         Self { what, figures: Vec::new(), cpu_seconds: BTreeMap::new(), reference: None }
     }
 
-    /// Records where the CPU time went.
+    /// Records the CPU time by thread.
     pub(crate) fn set_cpu(&mut self, cpu: &Cpu) {
         let seconds = |(name, time): (&String, &std::time::Duration)| {
             (name.clone(), (time.as_secs_f64() * 1000.0).round() / 1000.0)
@@ -109,12 +109,12 @@ impl Outcome {
         self.cpu_seconds = cpu.threads.iter().map(seconds).filter(|(_, s)| *s > 0.0).collect();
     }
 
-    /// Whether every target was reached.
+    /// Returns true if every target was reached.
     pub(crate) fn is_met(&self) -> bool {
         self.figures.iter().all(|figure| figure.is_met() != Some(false))
     }
 
-    /// The outcome as Markdown, which is also how it is printed.
+    /// Returns the outcome as Markdown, which is also how it is printed.
     pub(crate) fn page(&self, name: &str) -> String {
         let mut page = format!("## {name}\n\n{}\n\n", self.what);
         let head = ["figure", "measured", "target", "met", "limit in the same run", "ratio"];
@@ -143,7 +143,7 @@ impl Outcome {
     }
 }
 
-/// A number with as many digits as it deserves.
+/// Formats a number with an appropriate number of digits.
 fn number(value: f64) -> String {
     if value.abs() < 1000.0 {
         let text = format!("{value:.3}");
@@ -166,7 +166,7 @@ struct Results {
     scenarios: BTreeMap<String, Outcome>,
 }
 
-/// Puts an outcome in place of the earlier one of the same scenario and machine.
+/// Replaces the earlier outcome of the same scenario and machine.
 pub(crate) fn record(name: &str, outcome: &Outcome) -> Result<()> {
     let machine = Machine::here();
     let dir = Path::new("bench/results");

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::http;
 use crate::process::Process;
 
-/// A running weir; it is ended when this is dropped.
+/// A running weir; it is stopped when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Weir {
     child: Child,
@@ -21,14 +21,14 @@ pub(crate) struct Weir {
 }
 
 impl Weir {
-    /// Starts weir with this configuration (without `data_dir` and `[api]`, which are added), in
-    /// a fresh data directory inside `dir`.
+    /// Starts weir with this configuration (without `data_dir` and `[api]`, which are added), in a
+    /// fresh data directory inside `dir`.
     pub(crate) fn start(dir: &Path, config: &str) -> Result<Self> {
-        let binary = std::env::var_os("WEIR_BIN").context("WEIR_BIN names no binary")?;
+        let binary = std::env::var_os("WEIR_BIN").context("WEIR_BIN is not set")?;
         let port = http::free_port()?;
         let data_dir = dir.join("data");
         let file = dir.join("weir.toml");
-        // What a scenario measures is not the store, unless it says so.
+        // A scenario does not measure the store, unless it configures it.
         let has_store = config.lines().any(|line| line == "[store]");
         let store = if has_store { "" } else { "[store]\nenabled = false\n" };
         let head = format!(
@@ -55,17 +55,17 @@ impl Weir {
         Ok(weir)
     }
 
-    /// Its process.
+    /// Returns its process.
     pub(crate) fn process(&self) -> Process {
         Process(self.child.id())
     }
 
-    /// The books of this moment.
+    /// Returns the current ledger.
     pub(crate) fn ledger(&self) -> Result<Value> {
         serde_json::from_str(&self.get("/weir/v1/ledger")?).context("the ledger is not JSON")
     }
 
-    /// Records that an output has settled: (delivered, discarded, in flight).
+    /// Returns the records that an output has settled: (delivered, discarded, in flight).
     pub(crate) fn cursor(&self, output: &str) -> Result<[u64; 3]> {
         let ledger = self.ledger()?;
         let cursors = ledger["cursors"].as_array().context("no cursors in the ledger")?;
@@ -76,12 +76,13 @@ impl Weir {
         Ok([number(&cursor["book"]["delivered"]), discarded, number(&cursor["in_flight"])])
     }
 
-    /// Waits until an output has delivered so many records; asks rarely, as asking costs.
+    /// Waits until an output has delivered this many records; checks rarely, because checks have a
+    /// cost.
     pub(crate) fn wait_delivered(&self, output: &str, count: u64, limit: Duration) -> Result<()> {
         self.wait_for("everything is delivered", limit, || Ok(self.cursor(output)?[0] >= count))
     }
 
-    /// Waits for a condition, asking every 50 ms.
+    /// Waits for a condition, checking it every 50 ms.
     pub(crate) fn wait_for(
         &self,
         what: &str,
@@ -91,7 +92,7 @@ impl Weir {
         self.wait_asking_every(Duration::from_millis(50), what, limit, is_so)
     }
 
-    /// The same, asking as often as is said: what a question costs counts as weir's.
+    /// Waits for a condition, checking it after each pause: the cost of a check counts as weir's.
     pub(crate) fn wait_asking_every(
         &self,
         pause: Duration,
@@ -102,7 +103,7 @@ impl Weir {
         if !clock::wait_for(pause, limit, is_so)? {
             let log = fs::read_to_string(&self.log).unwrap_or_default();
             let end: Vec<&str> = log.lines().rev().take(15).collect();
-            bail!("waited {limit:?} until {what}; weir's last words:\n{}", end.join("\n"));
+            bail!("waited {limit:?} until {what}; end of weir's log:\n{}", end.join("\n"));
         }
         Ok(())
     }
@@ -111,12 +112,12 @@ impl Weir {
         self.exchange("GET", path, "")
     }
 
-    /// The document at a path.
+    /// Returns the document at a path.
     pub(crate) fn get_json(&self, path: &str) -> Result<Value> {
         serde_json::from_str(&self.get(path)?).context("the answer is not JSON")
     }
 
-    /// The answer to a document.
+    /// Posts a document and returns the response.
     pub(crate) fn post_json(&self, path: &str, body: &Value) -> Result<Value> {
         let answer = self.exchange("POST", path, &body.to_string())?;
         serde_json::from_str(&answer).context("the answer is not JSON")

@@ -1,4 +1,4 @@
-//! Writes lines at a rate, each with its own system call: what an application does.
+//! Writes lines at a fixed rate, each with its own system call, like an application does.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -10,13 +10,13 @@ use anyhow::Result;
 use crate::clock;
 use crate::data::{Lines, Shape};
 
-/// What is written where, and how fast.
+/// What to write, where, and how fast.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Settings {
-    /// Folder of the files, `app-<n>.log`.
+    /// Directory of the files, `app-<n>.log`.
     #[arg(long)]
     pub(crate) dir: PathBuf,
-    /// How lines stand in the files.
+    /// Format of the lines.
     #[arg(long, value_enum)]
     pub(crate) shape: Shape,
     /// Length of a line, newline included.
@@ -25,10 +25,10 @@ pub(crate) struct Settings {
     /// Lines per second of the first file.
     #[arg(long)]
     pub(crate) rate: u64,
-    /// Further files, which get two lines per second each.
+    /// Additional files, which get two lines per second each.
     #[arg(long, default_value_t = 0)]
     pub(crate) quiet_files: usize,
-    /// How long, in seconds.
+    /// Duration in seconds.
     #[arg(long)]
     pub(crate) secs: u64,
 }
@@ -42,7 +42,7 @@ struct Application {
 }
 
 impl Application {
-    /// Writes what is due after `elapsed`.
+    /// Writes the lines due after `elapsed`.
     fn write_due(&mut self, lines: &mut Lines, elapsed: Duration) -> Result<()> {
         let due = (elapsed.as_secs_f64() * self.rate as f64) as u64;
         while self.written < due {
@@ -53,7 +53,7 @@ impl Application {
     }
 }
 
-/// Writes until the time is over; prints how many lines it wrote.
+/// Writes until the time is over; prints the number of lines.
 pub(crate) fn write(settings: &Settings) -> Result<()> {
     let mut lines = Lines::new(settings.shape, settings.bytes);
     let mut applications = Vec::new();
@@ -65,7 +65,7 @@ pub(crate) fn write(settings: &Settings) -> Result<()> {
     }
     let start = Instant::now();
     let end = Duration::from_secs(settings.secs);
-    // Bursts of a millisecond: the line-by-line cost is in the calls, not in the wake-ups.
+    // Bursts of a millisecond: the cost per line is in the calls, not in the wake-ups.
     let tick = Duration::from_millis(1);
     let mut next = start;
     loop {

@@ -1,5 +1,5 @@
-//! A destination that is behind when what it has not got vanishes: the loss is in its own book,
-//! exactly, and in no other one.
+//! A destination that is behind when data that it has not received vanishes: exactly this loss is
+//! counted in its own book, and in no other one.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ fn vanished(books: &Books, output: &str) -> u64 {
     books.output(output)["book"]["discarded"]["vanished"].as_u64().unwrap_or(0)
 }
 
-/// 100 lines that both destinations have, and 5,000 more that only the first one has when weir
-/// ends and the file is removed.
+/// Writes 100 lines that both destinations receive, and 5,000 more that only the first one has
+/// received when weir ends and the file is removed.
 fn loses_what_only_the_first_has(is_killed: bool) {
     let (first, mut second) = (Collector::start(), Collector::start());
     let mut scene = Scene::new();
@@ -117,12 +117,13 @@ fn what_was_written_to_a_file_that_is_gone_is_said_to_be_unknown() {
         (&true.into(), &1.into()),
         "{books}"
     );
-    assert!(weir.log().contains("removed while weir did not run"), "{}", weir.log());
+    assert!(weir.log().contains("removed while weir was not running"), "{}", weir.log());
     weir.stop();
 }
 
-/// What one destination got against its book, after crashes: what arrived in the last moment before
-/// one, and was cut before it could be read again, is in no book. Nothing else may differ.
+/// Compares what one destination received with its book, after crashes: lines that arrived just
+/// before a crash, and were truncated before they could be read again, are not counted. Nothing
+/// else may differ.
 fn compare(collector: &Collector, books: &Books, output: &str) {
     let (arrived, delivered) = (collector.tally().unique(), books.delivered(output));
     assert_eq!(books.routed(output), books.records(), "{output}: {books}");
@@ -138,7 +139,7 @@ fn files_that_are_cut_between_kills_are_in_the_book_of_each_destination() {
     second.answer(Answer::AcceptAfter(Duration::from_millis(80)));
     let mut scene = Scene::new();
     scene.extra = hec(SECOND, &second, "batch_size = \"64KiB\"\n");
-    // Not the copies, as `copytruncate` is used.
+    // Without the copies, as with `copytruncate`.
     let source = format!(
         "[source.logs]\ntype = \"file\"\ninclude = [\"{}/app.log\"]\nformat = \"docker_json\"\n",
         scene.logs().display()
@@ -152,7 +153,7 @@ fn files_that_are_cut_between_kills_are_in_the_book_of_each_destination() {
     for _ in 0..12 {
         let mut weir = Weir::spawn(scene.dir(), &config, &[]);
         moment(Duration::from_millis(rng.u64(100..700)));
-        assert!(!weir.has_ended(), "weir ended by itself:\n{}", weir.log());
+        assert!(!weir.has_ended(), "weir exited unexpectedly:\n{}", weir.log());
         weir.kill();
     }
     second.answer(Answer::Accept);

@@ -7,7 +7,7 @@ use crate::scene::{Scene, at_rest};
 
 const CONSOLE: &str = "console";
 
-/// Everything that was printed, by the ids in the lines.
+/// Returns everything that was printed, by the IDs in the lines.
 fn printed(weir: &Weir) -> (Tally, Vec<u8>) {
     let bytes = std::fs::read(weir.stdout()).unwrap();
     let mut tally = Tally::default();

@@ -1,7 +1,7 @@
 //! Datadog's own client against the intake.
 //!
-//! Needs Python with the package `datadog-api-client`, named by `WEIR_PYTHON`; `cargo xtask test`
-//! sees to it.
+//! Needs Python with the package `datadog-api-client`, given in `WEIR_PYTHON`; `cargo xtask test`
+//! installs it.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -12,7 +12,7 @@ use weir_testkit::{Collector, CollectorConfig, PATIENCE, Pki, Weir};
 use crate::intake::{JSON, PATH, config, sender};
 use crate::scene::{OUTPUT, Scene};
 
-/// Submits with every way of compression that the client has.
+/// Submits logs with every compression that the client supports.
 const CLIENT: &str = r#"
 import sys
 from datadog_api_client import ApiClient, Configuration
@@ -46,7 +46,8 @@ with ApiClient(configuration) as client:
         print(encoding, answer)
 "#;
 
-/// The official client in Python, with these arguments: whether it succeeded, and what it said.
+/// Runs the official Python client with these arguments; returns whether it succeeded, and its
+/// output.
 fn official_client(python: &OsStr, arguments: &[&str]) -> (bool, String) {
     let out = Command::new(python).args(["-c", CLIENT]).args(arguments).output();
     let out = out.expect("python runs");

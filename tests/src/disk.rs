@@ -12,7 +12,7 @@ use weir_testkit::{Answer, Books, Collector, Oracle, PATIENCE, Weir, Writing, wa
 
 use crate::scene::{OUTPUT, Scene, judge};
 
-/// A small ring and window, so that a backlog goes to disk.
+/// A small ring, so that a backlog is written to disk.
 pub(crate) const JOURNAL: &str =
     "[journal]\nring = \"4MiB\"\nkeep_free = \"0B\"\nlimit = \"1GiB\"\n";
 const WINDOW: &str = "window = \"1MiB\"\nbatch_size = \"256KiB\"\n";
@@ -25,7 +25,7 @@ fn backlog(scene: &Scene) -> LoadReport {
     Writing::all(plan)
 }
 
-/// A scene with a small journal, and a collector that takes nothing yet.
+/// Returns a scene with a small journal, and a collector that accepts nothing yet.
 fn backed_up() -> (Scene, Collector) {
     let mut scene = Scene::new();
     scene.extra = JOURNAL.to_owned();
@@ -34,7 +34,8 @@ fn backed_up() -> (Scene, Collector) {
     (scene, collector)
 }
 
-/// The collector takes records again, and weir starts after a kill: nothing is missing.
+/// The collector accepts records again, and weir starts after a kill: asserts that nothing is
+/// missing.
 fn all_is_delivered_after_a_crash(
     scene: &Scene,
     config: &str,
@@ -64,7 +65,7 @@ impl SmallDisk {
         Self(at)
     }
 
-    /// Makes it read-only (`ro`) or writable (`rw`) again; nobody may have a file open for writing.
+    /// Remounts it read-only (`ro`) or writable (`rw`); no file may be open for writing.
     fn remount(&self, mode: &str) {
         let how = format!("remount,{mode}");
         let status = Command::new("mount").args(["-o", &how]).arg(&self.0).status();
@@ -74,7 +75,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: the process that uses it may be about to end.
+        // Lazily, because the process that uses it may be about to end.
         let _unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
@@ -126,7 +127,7 @@ fn a_disk_that_is_filled_by_others_is_used_again_once_there_is_room() {
     drop(disk);
 }
 
-/// Runs a backlog to disk and out again while system calls fail.
+/// Writes a backlog to disk and reads it back while system calls fail.
 fn failing_calls(inject: &[&str]) {
     let (scene, collector) = backed_up();
     let written = [backlog(&scene)];
@@ -184,8 +185,8 @@ fn is_on_disk(books: &Books) -> bool {
     books.json()["journal"]["disk_bytes"].as_u64() > Some(4 << 20)
 }
 
-/// States another version in the first 16 bytes of a file of the journal, with the right check.
-/// Returns the one that stood there.
+/// Sets another version in the first 16 bytes of a journal file, with a correct check. Returns the
+/// previous version.
 fn set_version(path: &Path, version: u16) -> u16 {
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut head = [0; 16];
@@ -238,7 +239,7 @@ fn flushes_that_fail_lose_nothing() {
 fn a_data_directory_that_cannot_be_written_is_named() {
     let scene = Scene::new();
     let collector = Collector::start();
-    // A file stands where the directory should be: fails for root too.
+    // A file is in place of the directory: this fails for root, too.
     std::fs::write(scene.dir().join("data"), b"").unwrap();
     let mut weir = Weir::spawn(scene.dir(), &scene.config(&collector, ""), &[]);
     let status = weir.wait_end(PATIENCE).expect("weir ends");
@@ -259,13 +260,13 @@ fn a_second_weir_on_the_same_data_directory_is_refused_with_its_reason() {
     first.stop();
 }
 
-/// Files under a directory.
+/// Returns the files below a directory.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Flips bytes of a file, cuts it, or writes zeros over its end.
+/// Flips bytes of a file, truncates it, or overwrites its end with zeros.
 fn damage(path: &Path, rng: &mut Rng) {
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let len = file.metadata().unwrap().len();
@@ -324,7 +325,7 @@ fn damage_in_any_file_of_the_journal_never_stops_weir_and_loses_nothing_that_can
     collector.answer(Answer::Accept);
     let mut weir = scene.start(&config);
     let oracle = Oracle {
-        // Where a position is damaged, reading begins at the start again.
+        // If a position is damaged, reading starts again at the beginning.
         lost_answers_lines: u64::MAX / 2,
         ordered: false,
         ..Oracle::strict(OUTPUT)
@@ -333,7 +334,7 @@ fn damage_in_any_file_of_the_journal_never_stops_weir_and_loses_nothing_that_can
     weir.stop();
 }
 
-/// A library that moves the wall clock by as many seconds as a file says.
+/// Builds a library that shifts the wall clock by the number of seconds in a file.
 fn clock_library(dir: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("foreign/clockjump.c");
     let library = dir.join("clockjump.so");

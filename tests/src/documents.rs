@@ -1,4 +1,4 @@
-//! What the documents show works: their configurations are valid and their commands exist.
+//! The examples in the documentation work: their configurations are valid and their commands exist.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests are a folder of the repository")
 }
 
-/// The pages that people read, with their text.
+/// Returns the documentation pages, with their text.
 fn pages() -> Vec<(PathBuf, String)> {
     let guide = std::fs::read_dir(repository().join("docs/guide")).expect("there is a guide");
     let mut paths: Vec<PathBuf> =
@@ -23,14 +23,14 @@ fn pages() -> Vec<(PathBuf, String)> {
     paths.into_iter().map(read).collect()
 }
 
-/// Code blocks of one language.
+/// Returns the code blocks of one language.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let opening = format!("```{language}\n");
     let behind = page.split(opening.as_str()).skip(1);
     behind.filter_map(|rest| rest.split_once("```").map(|(block, _)| block)).collect()
 }
 
-/// `weir config check` or `test` finds nothing wrong.
+/// Asserts that `weir config check` or `test` reports no problem.
 #[track_caller]
 fn assert_passes(command: &str, file: &Path, block: &str, page: &Path) {
     let mut weir = Command::new(binary());
@@ -51,7 +51,7 @@ fn every_configuration_in_the_documents_is_valid_and_passes_its_tests() {
     let mut checked = 0;
     for (path, page) in pages() {
         for block in blocks(&page, "toml") {
-            // Files that an example names are not on this machine.
+            // Files named in an example do not exist on this machine.
             let block =
                 block.replace("/etc/ssl/splunk-ca.pem", "/etc/ssl/certs/ca-certificates.crt");
             std::fs::write(&file, &block).expect("it can be written");

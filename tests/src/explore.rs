@@ -1,4 +1,4 @@
-//! What is stored is found: over HTTP, in the terminal, and by Datadog's own client.
+//! Stored records are found: over HTTP, in the terminal, and by Datadog's own client.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,7 +13,7 @@ use crate::scene::Scene;
 
 const STORE: &str = "[store]\nenabled = true\n";
 
-/// A weir that stores a file of JSON lines.
+/// Starts a weir that stores a file of JSON lines.
 fn storing() -> (Scene, Weir, File) {
     let scene = Scene::new();
     let file = File::create(scene.logs().join("app.log")).unwrap();
@@ -21,7 +21,7 @@ fn storing() -> (Scene, Weir, File) {
     (scene, weir, file)
 }
 
-/// Every tenth is an error of service `web`, the others are of `api`.
+/// Every tenth line is an error of service `web`, the others are of `api`.
 fn line(n: u32) -> String {
     let (service, level, code) =
         if n.is_multiple_of(10) { ("web", "error", 500) } else { ("api", "info", 200) };
@@ -29,7 +29,7 @@ fn line(n: u32) -> String {
         "level": level, "service": service, "message": format!("request {n} done"), "n": n,
         "http": { "status_code": code }, "duration": u64::from(n) * 1_000_000,
         "total": n + 5, "work": n,
-        // An array without a value is no value.
+        // An array without elements is not a value.
         "rare": if n == 7 { json!("seven") } else { json!([]) },
     });
     format!("{record}\n")
@@ -51,7 +51,7 @@ fn output(weir: &Weir, words: &[&str], args: &[&str]) -> Output {
     weir_command(weir, words, args).output().unwrap()
 }
 
-/// What stands on stdout, of a command that went well.
+/// Returns the standard output of a command that succeeded.
 #[track_caller]
 pub(crate) fn said(weir: &Weir, words: &[&str], args: &[&str]) -> String {
     let output = output(weir, words, args);
@@ -64,12 +64,12 @@ fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Waits until so many records can be found.
+/// Waits until this many records can be found.
 pub(crate) fn wait_found(weir: &Weir, records: u64) {
     let found = || {
         let counted = output(weir, &["search"], &["--compute", "count", "-o", "json"]);
         let text = String::from_utf8(counted.stdout).unwrap();
-        // While the store catches up the answer is not the whole one, and the code says so.
+        // While the store catches up, the answer is partial, and the exit code shows it.
         let is_all = json_lines(&text)[0]["computes"]["count"] == records;
         (counted.status.success() && is_all).then_some(())
     };
@@ -84,7 +84,7 @@ fn what_was_received_is_found_counted_and_exported_exactly() {
     let rows = said(&weir, &["search"], &["@n:1234", "-o", "raw"]);
     assert_eq!(rows, "request 1234 done\n");
     let rows = said(&weir, &["search"], &["status:error", "-o", "json", "-n", "5000"]);
-    assert_eq!(json_lines(&rows).len(), 300, "over one page");
+    assert_eq!(json_lines(&rows).len(), 300, "more than one page");
     let groups = ["--group-by", "service", "--compute", "count,max:@duration", "-o", "json"];
     let groups = json_lines(&said(&weir, &["search"], &groups));
     assert_eq!(groups[0]["by"]["service"], "api");
@@ -135,7 +135,7 @@ fn what_was_received_is_found_counted_and_exported_exactly() {
 #[test]
 fn a_day_of_25_hours_is_one_bar_in_its_zone() {
     let (_scene, mut weir, mut file) = storing();
-    // The day on which clocks in Berlin are set back; the first hour is that of 22:00 of UTC.
+    // The day on which the clock in Berlin is set back; the first hour is 22:00 UTC.
     for hour in 22..48 {
         let (day, hour) = (24 + hour / 24, hour % 24);
         let time = format!("2026-10-{day}T{hour:02}:00:00Z");
@@ -177,7 +177,7 @@ fn a_search_that_is_followed_shows_every_record_once() {
     let (_scene, mut weir, mut file) = storing();
     write_lines(&mut file, 0..50);
     wait_found(&weir, 50);
-    // Lines are written without a pause while the search begins, and until it has seen enough.
+    // Lines are written continuously from before the search until it has seen enough.
     let is_over = Arc::new(AtomicBool::new(false));
     let writing = {
         let is_over = is_over.clone();
@@ -241,7 +241,7 @@ fn a_search_that_is_followed_has_one_shape_for_programs() {
     child.wait().unwrap();
     wait_found(&weir, 2);
     let found = json_lines(&said(&weir, &["search"], &["@n:1", "-o", "json"])).remove(0);
-    assert_eq!(found, coming, "it is what it will be when it is stored");
+    assert_eq!(found, coming, "it is the same as after it was stored");
     weir.books().assert_balanced();
     weir.stop();
 }
@@ -344,7 +344,7 @@ fn the_context_of_a_record_is_its_neighbours_in_the_file() {
     weir.stop();
 }
 
-/// What Datadog's own client submits it finds again.
+/// Submits logs with Datadog's own client, and finds them again with it.
 const CLIENT: &str = r#"
 import sys, time
 from datadog_api_client import ApiClient, Configuration

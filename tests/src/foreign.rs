@@ -23,7 +23,7 @@ fn dockerlog(dir: &Path) -> PathBuf {
     program
 }
 
-/// Lines as a program in the container prints them, as fast as docker takes them, into the pipe
+/// Writes lines like a program in a container, as fast as docker reads them, into the pipe
 /// `DIR/STREAM.log`.
 fn printing(dir: &Path, stream: &str, content: Content, body_bytes: (usize, usize)) -> Writing {
     let made = Command::new("mkfifo").arg(dir.join(format!("{stream}.log"))).status();
@@ -37,7 +37,7 @@ fn printing(dir: &Path, stream: &str, content: Content, body_bytes: (usize, usiz
     Writing::start(plan)
 }
 
-/// Runs docker's logger over what comes through a pipe.
+/// Runs docker's logger on what comes through a pipe.
 fn log(program: &Path, printed: &Path, log: &Path, compress: &str) -> Child {
     std::fs::create_dir_all(log.parent().expect("a log is in a directory"))
         .expect("it can be made");
@@ -56,7 +56,7 @@ fn logs_of_dockers_own_logger_arrive_whole_over_its_own_rotation() {
     let program = dockerlog(scene.dir());
     let pipes = scene.dir().join("pipes");
     std::fs::create_dir(&pipes).unwrap();
-    // docker encodes each part by itself and damages characters that it cuts: long lines are
+    // docker encodes each part separately and damages characters that it splits: long lines are
     // plain, short ones are not.
     let printing = [
         printing(&pipes, "long", Content::Plain, (10, 50_000)),
@@ -83,7 +83,7 @@ fn logs_of_dockers_own_logger_arrive_whole_over_its_own_rotation() {
     for mut logger in loggers {
         assert!(logger.wait().unwrap().success());
     }
-    // A joined line is a record of the file that holds its end.
+    // A joined line is a record of the file that contains its end.
     let oracle = Oracle { ordered: false, ..Oracle::strict(OUTPUT) };
     let books = judge(&oracle, &written, &collector, &weir);
     println!("{} MB", books.json()["sources"][0]["files"]["bytes_seen"].as_u64().unwrap() >> 20);

@@ -1,4 +1,4 @@
-//! Everything a collector can do to a client.
+//! All ways in which a collector can misbehave.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::scene::{OUTPUT, Scene, hec, judge, total_lines};
 
 const LINES: u64 = 20_000;
 
-/// Small requests, so that there are many of them.
+/// Small requests, so that there are many.
 const SMALL: &str = "batch_size = \"64KiB\"\nrequest_timeout = \"1s\"\n";
 
-/// Delivers `LINES` lines through a collector that behaves as told.
+/// Delivers `LINES` lines through a collector with the given behaviour.
 fn deliver(collector: &Collector, keys: &str, oracle: &Oracle) -> Books {
     let scene = Scene::new();
     let mut plan = scene.plan();
@@ -29,7 +29,7 @@ fn deliver(collector: &Collector, keys: &str, oracle: &Oracle) -> Books {
     books
 }
 
-/// Every second request goes wrong in this way.
+/// Makes every second request fail in this way.
 fn every_second(collector: &Collector, bad: Answer) {
     collector.answer_with(move |n| if n % 2 == 0 { bad.clone() } else { Answer::Accept });
 }
@@ -75,7 +75,7 @@ fn a_request_that_is_never_answered_is_sent_again_after_its_deadline() {
 #[test]
 fn a_peer_that_never_reads_its_socket_is_given_up_and_costs_nothing() {
     let mut collector = Collector::start();
-    // The kernel takes connections for a listener that nobody serves, until its buffers are full.
+    // The kernel accepts connections for a listener that nobody serves, until its buffers are full.
     collector.pause();
     let half_open = TcpListener::bind(collector.address()).unwrap();
     let scene = Scene::new();
@@ -155,7 +155,7 @@ fn indexer_acknowledgement_late_or_lost_loses_nothing() {
         println!("{acks:?}");
         let collector = Collector::with(CollectorConfig { acks, ..CollectorConfig::default() });
         let keys = format!("{SMALL}indexer_ack = true\nack_timeout = \"{timeout}\"\n");
-        // What the indexers lost is sent again behind what they have got since.
+        // What the indexers lost is sent again after what they have received since.
         let oracle = Oracle { ordered: acks != Acks::FirstLost(2), ..Oracle::strict(OUTPUT) };
         let books = deliver(&collector, &keys, &oracle);
         assert_eq!(books.resent(OUTPUT) > 0, acks == Acks::FirstLost(2), "{books}");
@@ -168,7 +168,7 @@ fn raw_mode_delivers_the_same_lines() {
     deliver(&collector, "mode = \"raw\"\n", &Oracle::strict(OUTPUT));
 }
 
-/// Waits until health names the trouble, then takes it away and judges the run.
+/// Waits until health reports the problem, then ends it and judges the run.
 fn trouble_then_cure(collector: &Collector, keys: &str, word: &str, cure: impl FnOnce()) {
     let scene = Scene::new();
     let mut plan = scene.plan();
@@ -180,7 +180,7 @@ fn trouble_then_cure(collector: &Collector, keys: &str, word: &str, cure: impl F
     let ready = weir_testkit::wait_for(PATIENCE, || weir.try_api().then_some(()));
     assert!(ready.is_some(), "{}", weir.log());
     let health = weir.health().to_string();
-    assert!(health.contains(word), "health does not say {word:?}: {health}");
+    assert!(health.contains(word), "health does not contain {word:?}: {health}");
     cure();
     judge(&Oracle::strict(OUTPUT), &written, collector, &weir);
     weir.stop();

@@ -1,4 +1,4 @@
-//! Input as it really is: damaged, oversized, forbidden, in every format.
+//! Realistic input: damaged, oversized, unreadable, in every format.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -134,8 +134,8 @@ fn start_as_nobody(scene: &Scene, config: &str) -> Weir {
     weir
 }
 
-/// `setpriv ... sh -c SCRIPT COPY BINARY ARGUMENTS`: runs the copy in place of the binary, which
-/// may be in a directory that nobody can enter.
+/// Returns `setpriv ... sh -c SCRIPT COPY BINARY ARGUMENTS`: runs the copy in place of the binary,
+/// which may be in a directory that `nobody` cannot enter.
 fn as_other(copy: &str) -> [&str; 8] {
     let script = "shift; exec \"$0\" \"$@\"";
     ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script, copy]
@@ -253,6 +253,6 @@ fn a_wrong_key_is_refused_with_its_place_and_the_nearest_key() {
     assert_eq!(status.code(), Some(3), "{}", weir.log());
     let log = weir.log();
     assert!(log.contains("compresion") && log.contains("compression"), "{log}");
-    assert!(log.contains("weir.toml:"), "names no place: {log}");
-    assert!(!Path::new(&weir.data_dir()).exists(), "nothing was touched");
+    assert!(log.contains("weir.toml:"), "the log does not contain the file name: {log}");
+    assert!(!Path::new(&weir.data_dir()).exists(), "nothing was created");
 }

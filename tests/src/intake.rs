@@ -1,4 +1,4 @@
-//! Datadog's intake: what a client was told is accepted is delivered, whatever happens.
+//! Datadog's intake: what was reported as accepted to a client is delivered, whatever happens.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -21,7 +21,7 @@ use crate::scene::{OUTPUT, Scene, hec, judge};
 pub(crate) const PATH: &str = "/api/v2/logs";
 pub(crate) const JSON: (&str, &str) = ("content-type", "application/json");
 
-/// A listener, with further keys, and an output with such.
+/// Returns the configuration of a listener and an output, with additional keys for each.
 pub(crate) fn config(collector: &Collector, source_keys: &str, output_keys: &str) -> String {
     format!(
         "[source.intake]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\n{source_keys}{}",
@@ -33,7 +33,7 @@ pub(crate) fn sender(weir: &Weir) -> HttpSender {
     HttpSender::new(weir.source_address("intake"))
 }
 
-/// Items that say which line of which stream they are.
+/// Returns items that contain the stream and number of their line.
 fn items(stream: &str, first: u64, count: u64, rng: &mut Rng) -> Vec<u8> {
     let item = |seq: u64| {
         let payload: String = (0..rng.usize(20..400)).map(|_| rng.alphanumeric()).collect();
@@ -46,8 +46,7 @@ fn items(stream: &str, first: u64, count: u64, rng: &mut Rng) -> Vec<u8> {
     serde_json::to_vec(&items).expect("it is JSON")
 }
 
-/// Clients that send until they were told often enough that something is accepted, and send again
-/// what was not.
+/// Clients that send until enough was reported as accepted, and resend what was not.
 struct Senders {
     address: Arc<Mutex<SocketAddr>>,
     stop: Arc<AtomicBool>,
@@ -55,7 +54,7 @@ struct Senders {
 }
 
 impl Senders {
-    /// `count` clients that send `lines` lines each, or until they are told to stop.
+    /// Starts `count` clients that send `lines` lines each, or until they are told to stop.
     fn start(weir: &Weir, count: usize, lines: u64) -> Self {
         let address = Arc::new(Mutex::new(weir.source_address("intake")));
         let stop = Arc::new(AtomicBool::new(false));
@@ -67,7 +66,7 @@ impl Senders {
         Self { address, stop, threads }
     }
 
-    /// Tells them where weir listens now.
+    /// Tells them the current address of weir.
     fn follow(&self, weir: &Weir) {
         *self.address.lock().unwrap_or_else(PoisonError::into_inner) =
             weir.source_address("intake");
@@ -78,7 +77,7 @@ impl Senders {
         self.finish()
     }
 
-    /// What weir has accepted of all of them.
+    /// Returns what weir has accepted from all of them.
     fn finish(self) -> Vec<LoadReport> {
         let streams: Vec<StreamReport> =
             self.threads.into_iter().map(|thread| thread.join().expect("it ends well")).collect();
@@ -115,7 +114,7 @@ fn send(stream: &str, lines: u64, address: &Mutex<SocketAddr>, stop: &AtomicBool
     StreamReport { name: stream.to_owned(), first_seq: 0, lines: accepted }
 }
 
-/// What is sent again comes twice, and over another connection in another order.
+/// Resent lines arrive twice, and in another order over another connection.
 fn at_least_once() -> Oracle {
     Oracle { ordered: false, lost_answers_lines: u64::MAX / 2, ..Oracle::strict(OUTPUT) }
 }
@@ -162,8 +161,8 @@ fn kills_with_a_backlog_lose_nothing_that_was_accepted() {
         let mut weir = scene.start(&config);
         let before = weir.books().records();
         let senders = Senders::start(&weir, 3, 1 << 40);
-        weir.wait_books("more came", PATIENCE, |books| books.records() > before + 5_000);
-        // Clients that are gone do not ask again.
+        weir.wait_books("more arrived", PATIENCE, |books| books.records() > before + 5_000);
+        // Clients that are gone do not retry.
         let written = senders.stop();
         weir.kill();
         let mut weir = scene.start(&config);
@@ -195,7 +194,7 @@ fn a_stop_under_load_loses_nothing_that_was_accepted() {
     }
     let written = senders.finish();
     let mut oracle = at_least_once();
-    // A request that was on its way when weir stopped listening, of each client.
+    // One request per client that was in flight when weir stopped listening.
     oracle.lost_answers_lines = 2 * 4 * 300;
     judge(&oracle, &written, &collector, &weir);
     weir.stop();
@@ -222,10 +221,10 @@ fn a_full_disk_accepts_nothing_says_so_and_passes_by_itself() {
     assert!(seconds > Some(0), "{refused:?}");
     assert_eq!(refused.header("x-ratelimit-reset"), refused.header("retry-after"));
     assert!(refused.body.contains("stored"), "{refused:?}");
-    // It goes on trying, and each time that there is room again health looks well for a moment.
+    // It keeps trying, and whenever there is room again, health is fine for a moment.
     let is_named = |weir: &Weir| {
         let reasons = weir.health()["reasons"].to_string();
-        reasons.contains("\"intake\"") && reasons.contains("the disk fails")
+        reasons.contains("\"intake\"") && reasons.contains("a disk error")
     };
     assert!(wait_for(PATIENCE, || is_named(&weir).then_some(())).is_some(), "{}", weir.health());
     weir.books().assert_balanced();
@@ -233,7 +232,7 @@ fn a_full_disk_accepts_nothing_says_so_and_passes_by_itself() {
     let written = senders.finish();
     let is_ok = |weir: &Weir| weir.health()["status"] == "ok";
     assert!(wait_for(PATIENCE, || is_ok(&weir).then_some(())).is_some(), "{}", weir.health());
-    // The probes that were accepted have no number.
+    // The accepted probes have no number.
     let lines = written[0].lines;
     assert!(collector.wait(PATIENCE, |tally| tally.unique() == lines));
     let books = weir.wait_books("it is at rest", PATIENCE, |b| b.in_flight(OUTPUT) == 0);
@@ -289,7 +288,7 @@ fn a_full_buffer_is_answered_with_when_to_come_again() {
             202 => lines += 900,
             _ => refused = Some((answer, body)),
         }
-        assert!(lines < 1_000_000, "the buffer has no end");
+        assert!(lines < 1_000_000, "the buffer never fills up");
     }
     let Some((answer, body)) = refused else { unreachable!("the loop ends with one") };
     assert_eq!(answer.status, 429, "{answer:?}");
@@ -302,7 +301,7 @@ fn a_full_buffer_is_answered_with_when_to_come_again() {
     });
     assert!(again.is_some(), "{}", weir.log());
     lines += 900;
-    // Refused whole: no line of it came twice.
+    // Refused as a whole: no line of it arrived twice.
     assert!(collector.wait(PATIENCE, |tally| tally.unique() == lines));
     let books = weir.wait_books("it is at rest", PATIENCE, |b| b.in_flight(OUTPUT) == 0);
     assert_eq!((books.records(), collector.tally().duplicates()), (lines, 0));
@@ -380,10 +379,10 @@ fn gzip(body: &[u8]) -> Vec<u8> {
     packed
 }
 
-/// Path, headers, body, status, and a word of the answer.
+/// Path, headers, body, status, and a word of the response.
 type Wrong = (&'static str, Vec<(&'static str, &'static str)>, Vec<u8>, u16, &'static str);
 
-/// Requests that are refused for good.
+/// Returns requests that are permanently refused.
 fn wrong_requests() -> Vec<Wrong> {
     let large = format!("[{{\"message\":\"{}\"}}]", "x".repeat(5 << 20)).into_bytes();
     let many = format!("[{}{{}}]", "{\"message\":\"x\"},".repeat(1000)).into_bytes();
@@ -434,7 +433,7 @@ fn wrong_requests_are_refused_whole_with_their_reason() {
     let books = weir.books();
     books.assert_balanced();
     assert_eq!(books.records(), 0, "{books}");
-    // Whatever was promised by those requests.
+    // Whatever those requests announced.
     assert!(weir.memory_max_bytes() < 128 << 20, "{}", weir.memory_max_bytes());
     weir.stop();
 }
@@ -465,7 +464,7 @@ fn only_those_who_know_a_key_may_send() {
         sender.exchange(request.as_bytes()).expect("weir answers").status
     };
     assert_eq!((validate("first-key"), validate("wrong")), (200, 403));
-    weir.wait_books("three came", PATIENCE, |books| books.delivered(OUTPUT) == 3);
+    weir.wait_books("three arrived", PATIENCE, |books| books.delivered(OUTPUT) == 3);
     assert!(!weir.log().contains("-key"), "keys are not in the log");
     weir.stop();
 }
@@ -509,7 +508,7 @@ fn a_source_without_descriptors_for_more_connections_goes_on_once_there_are_some
     let address = weir.source_address("intake");
     let crowd: Vec<TcpStream> =
         (0..100).map(|_| TcpStream::connect(address).expect("the kernel accepts it")).collect();
-    weir.wait_log("the source cannot accept connections");
+    weir.wait_log("source cannot accept connections");
     drop(crowd);
     let written = Senders::start(&weir, 2, 2_000).finish();
     judge(&at_least_once(), &written, &collector, &weir);

@@ -1,4 +1,4 @@
-//! One bad destination or one loud application beside good and quiet ones.
+//! One bad destination or one noisy application, next to good and quiet ones.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn a_hung_output_costs_a_healthy_one_nothing_and_memory_stays_bounded() {
     plan.body_bytes = (1000, 1000);
     plan.duration = Some(Duration::from_secs(8));
     let written = [Writing::all(plan)];
-    // 160 MB are waiting for the hung one; the healthy one has everything.
+    // 160 MB are waiting for the hung output; the healthy one has everything.
     let books = judge(&Oracle::strict(OUTPUT), &written, &healthy, &weir);
     assert_eq!(books.in_flight("hung"), written[0].lines, "{books}");
     let memory = weir.memory_max_bytes();
@@ -55,7 +55,7 @@ fn block_stops_the_sources_at_the_limit_and_goes_on_without_loss() {
     let pending = books.output("hung")["pending_bytes"].as_u64().unwrap();
     assert!(pending <= 9 << 20, "{pending} bytes wait");
     let health = weir.health().to_string();
-    assert!(health.contains("hung"), "health says nothing of it: {health}");
+    assert!(health.contains("hung"), "health does not report it: {health}");
     hung.answer(Answer::Accept);
     judge(&Oracle::strict(OUTPUT), &written, &healthy, &weir);
     judge(&Oracle::strict("hung"), &written, &hung, &weir);
@@ -89,7 +89,7 @@ fn drop_oldest_discards_exactly_what_it_counts() {
 #[test]
 fn ninety_nine_quiet_applications_lose_nothing_beside_a_loud_one() {
     let collector = Collector::start();
-    // About 20,000 lines/s at best.
+    // At most about 20,000 lines/s.
     collector.answer(Answer::AcceptAfter(Duration::from_millis(50)));
     let scene = Scene::new();
     let keys = "when_full = \"drop_oldest\"\nbuffer_limit = \"16MiB\"\nwindow = \"4MiB\"\n\
@@ -114,7 +114,7 @@ fn ninety_nine_quiet_applications_lose_nothing_beside_a_loud_one() {
     for stream in &written[1].streams {
         assert_eq!(tally.unique_of(&stream.name), stream.lines, "{}: {books}", stream.name);
     }
-    println!("{} of the loud one discarded", books.discarded(OUTPUT));
+    println!("{} lines of the noisy application discarded", books.discarded(OUTPUT));
     assert!(books.discarded(OUTPUT) > 0, "the output was not slow enough: {books}");
     Oracle::strict(OUTPUT).check(&written, &tally, &books);
     weir.stop();

@@ -1,4 +1,4 @@
-//! kill -9 at random moments.
+//! SIGKILL at random moments.
 
 use std::time::Duration;
 
@@ -8,14 +8,15 @@ use weir_testkit::{Answer, Books, Collector, Oracle, PATIENCE, Tally, Weir, Writ
 
 use crate::scene::{OUTPUT, Scene, judge, moment};
 
-/// Waits for a moment at which weir has counted the answer to everything that has arrived, and
-/// then until its positions are flushed. From then on nothing of it may come again. False when
-/// there is no such moment for a second: a slow collector with a backlog is rarely at rest.
+/// Waits for a moment at which weir has processed the responses for everything that has arrived,
+/// and then until its positions are flushed. From then on none of it may arrive again. Returns
+/// false if there is no such moment within a second: a slow collector with a backlog is rarely at
+/// rest.
 fn settle(weir: &Weir, collector: &Collector) -> bool {
     let ends = wait_for(Duration::from_secs(1), || {
         let (before, ends) = collector.look(|tally| (tally.unique(), tally.contiguous_ends()));
         let delivered = weir.books().delivered(OUTPUT);
-        // What is counted has arrived: when the numbers are equal, so are the lines.
+        // What is counted has arrived: if the numbers are equal, so are the lines.
         (delivered == before && collector.look(Tally::unique) == before).then_some(ends)
     });
     let Some(ends) = ends else { return false };
@@ -27,8 +28,8 @@ fn settle(weir: &Weir, collector: &Collector) -> bool {
     true
 }
 
-/// Kills weir again and again while a container writes and is rotated; then everything must be
-/// there.
+/// Kills weir repeatedly while a container writes and its log is rotated; then everything must have
+/// arrived.
 fn kills(count: u64, seed: u64, keys: &str, answer: &Answer) {
     println!("seed {seed}");
     let mut rng = Rng::with_seed(seed);
@@ -38,7 +39,7 @@ fn kills(count: u64, seed: u64, keys: &str, answer: &Answer) {
     let config = scene.config(&collector, keys);
     let mut plan = scene.plan();
     plan.lines_per_second = Some(6000.0);
-    // Nothing is deleted: what is written while weir is dead can still be read.
+    // Nothing is deleted: what is written while weir is down can still be read.
     plan.rotation = Some(Rotation::Rename { when: RotateWhen::Bytes(1 << 20), keep: 10_000 });
     let oracle = Oracle {
         crashes: count,
@@ -55,7 +56,7 @@ fn kills(count: u64, seed: u64, keys: &str, answer: &Answer) {
             settled += u64::from(settle(&weir, &collector));
         }
         moment(Duration::from_millis(rng.u64(..200)));
-        assert!(!weir.has_ended(), "weir ended by itself:\n{}", weir.log());
+        assert!(!weir.has_ended(), "weir exited unexpectedly:\n{}", weir.log());
         weir.kill();
     }
     collector.answer(Answer::Accept);
@@ -65,7 +66,7 @@ fn kills(count: u64, seed: u64, keys: &str, answer: &Answer) {
     let tally = collector.tally();
     println!("{} lines, {} copies, {settled} times settled", tally.unique(), tally.duplicates());
     assert!(settled > 0 || *answer != Answer::Accept, "positions were never known to be flushed");
-    assert_eq!(tally.repeated_settled(), 0, "lines came again after their positions were flushed");
+    assert_eq!(tally.repeated_settled(), 0, "lines arrived again after a flush of positions");
     weir.stop();
 }
 
@@ -118,7 +119,7 @@ fn a_kill_repeats_no_more_than_the_window_and_twenty_milliseconds() {
         weir.kill();
     }
     let mut weir = scene.start(&config);
-    // 20 ms of answers are two rounds of at most four requests.
+    // 20 ms of responses are two rounds of at most four requests.
     let oracle = Oracle {
         crashes: 3,
         window_bytes: (1 << 20) + 2 * 4 * (128 << 10),

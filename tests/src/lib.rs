@@ -1,7 +1,7 @@
-//! End to end: the real binary, real files, a real collector over loopback.
+//! End-to-end tests: the real binary, real files, a real collector over loopback.
 //!
-//! Every test that moves a record ends in the oracle (`weir_testkit::Oracle`) or in balanced
-//! books. No fixed ports, no sleeps: what is waited for is looked for, with a deadline.
+//! Every test that moves a record ends with the oracle (`weir_testkit::Oracle`) or with balanced
+//! books. No fixed ports, no sleeps: tests poll for the expected state, with a deadline.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]

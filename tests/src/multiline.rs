@@ -1,4 +1,4 @@
-//! Records of several lines through rotation and kill -9: none is cut in two, none is lost.
+//! Multi-line records through rotation and SIGKILL: none is split, none is lost.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -14,7 +14,7 @@ use crate::scene::{Scene, at_rest, moment};
 const RECORDS: u64 = 1000;
 const KILLS: u64 = 20;
 
-/// A record of three lines, as an application writes it.
+/// Returns a record of three lines, as an application writes it.
 fn record(number: u64) -> [String; 3] {
     let frame = |n| format!("\tat frame {n} of {number}");
     [format!("record {number}"), frame(1), frame(2)]
@@ -38,11 +38,11 @@ fn write_all(logs: &Path) {
     }
 }
 
-/// How often each body arrived.
+/// Returns how often each body arrived.
 fn arrived(path: &Path) -> BTreeMap<String, u64> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let mut bodies = BTreeMap::new();
-    // The last line may be on its way.
+    // The last line may still be being written.
     for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
         let record: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
         let body = record["body"].as_str().expect("a body is a text").to_owned();
@@ -66,7 +66,7 @@ fn records_of_several_lines_survive_rotation_and_kill() {
     for _ in 0..KILLS {
         let mut weir = Weir::spawn(scene.dir(), &config, &[]);
         moment(Duration::from_millis(rng.u64(..200)));
-        assert!(!weir.has_ended(), "weir ended by itself:\n{}", weir.log());
+        assert!(!weir.has_ended(), "weir exited unexpectedly:\n{}", weir.log());
         weir.kill();
     }
     writing.join().expect("everything was written");

@@ -1,4 +1,4 @@
-//! Lines that were cut into parts, joined again over rotations, restarts and kills.
+//! Lines that were split into parts are joined again across rotations, restarts and kills.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn plan(scene: &Scene, format: LineFormat) -> LoadPlan {
     plan.body_bytes = (1000, 60_000);
     (plan.partial, plan.interleave, plan.line_by_line) = (true, true, true);
     plan.lines_per_second = Some(400.0);
-    // Some forty times a second; nothing is deleted while weir is away.
+    // About forty times a second; nothing is deleted while weir is down.
     let when = RotateWhen::Bytes(300_000);
     plan.rotation = Some(match format {
         LineFormat::Docker => Rotation::Rename { when, keep: 1000 },
@@ -44,7 +44,7 @@ fn joined_over_restarts(format: LineFormat, graceful: bool) {
     let plan = plan(&scene, format);
     std::fs::create_dir_all(&plan.dir).unwrap();
     let mut oracle = Oracle::strict(OUTPUT);
-    // A joined line is a record of the file that holds its end.
+    // A joined line is a record of the file that contains its end.
     oracle.ordered = false;
     let writing = Writing::start(plan);
     for round in 0..8 {

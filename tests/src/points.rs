@@ -1,4 +1,4 @@
-//! kill -9 inside a chosen system call: the nth write, flush, rename, send of each thread.
+//! SIGKILL within a chosen system call: the nth write, flush, rename, send of each thread.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use weir_testkit::{Answer, Collector, Oracle, PATIENCE, Weir, Writing};
 
 use crate::scene::{OUTPUT, Scene, judge};
 
-/// Calls that change what is on disk or what the collector knows.
+/// Calls that change what is on disk or what the collector has received.
 const CALLS: [&str; 8] = [
     "pwritev",
     "pwrite64",
@@ -20,7 +20,7 @@ const CALLS: [&str; 8] = [
     "inotify_add_watch,pread64",
 ];
 
-/// Which call of a thread is the last.
+/// The number of the call in which a thread is killed.
 const NTH: [u32; 4] = [1, 2, 4, 9];
 
 fn assert_strace() {
@@ -28,8 +28,8 @@ fn assert_strace() {
     assert!(found, "this test needs strace (Debian package strace)");
 }
 
-/// Kills at every point in turn, or after `reach` when it is not on the way. Says at how many
-/// points weir really died.
+/// Kills at every point in turn, or after `reach` if it was not reached. Returns the number of
+/// points at which weir was really killed.
 fn kill_at_every_point(scene: &Scene, config: &str, calls: &[&str], reach: Duration) -> u64 {
     let mut died = 0;
     for call in calls {
@@ -39,7 +39,7 @@ fn kill_at_every_point(scene: &Scene, config: &str, calls: &[&str], reach: Durat
             let wrapper =
                 ["strace", "-D", "-f", "-qqq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
             let mut weir = Weir::spawn(scene.dir(), config, &wrapper);
-            // A point that is not reached in this time is not on this path.
+            // A point that is not reached within this time is not on this path.
             match weir.wait_end(reach) {
                 Some(status) => {
                     let signal = Weir::ending_signal(status);
@@ -66,7 +66,7 @@ fn written_while_dying(scene: &Scene, collector: &Collector, keys: &str, calls: 
     };
     let writing = Writing::start(plan);
     let died = kill_at_every_point(scene, &config, calls, Duration::from_secs(1));
-    println!("died at {died} points");
+    println!("killed at {died} points");
     assert!(died >= 8, "only {died} points were reached");
     collector.answer(Answer::Accept);
     let written = [writing.stop()];
@@ -98,7 +98,7 @@ fn death_inside_any_system_call_loses_nothing_while_batches_go_to_disk() {
     assert_strace();
     // A full ring waits a second for its slowest output before batches go to disk.
     let died = kill_at_every_point(&scene, &config, &CALLS[..6], Duration::from_millis(2500));
-    println!("died at {died} points");
+    println!("killed at {died} points");
     assert!(died >= 5, "only {died} points were reached");
     collector.answer(Answer::Accept);
     let mut weir = scene.start(&config);

@@ -1,4 +1,4 @@
-//! Rotation of every kind, under load and behind weir's back.
+//! Rotation of every kind, under load and unnoticed by weir.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn rotation_by_kubelet_ten_times_a_second_loses_and_repeats_nothing() {
 fn copytruncate_loses_only_what_was_cut_before_it_could_be_read() {
     let scene = Scene::new();
     let collector = Collector::start();
-    // Only the live file: its copy holds the same lines again.
+    // Only the live file: its copy contains the same lines again.
     let source = format!(
         "[source.logs]\ntype = \"file\"\ninclude = [\"{}/app.log\"]\nformat = \"docker_json\"\n\
          read_interval = \"20ms\"\n",
@@ -79,10 +79,10 @@ fn copytruncate_loses_only_what_was_cut_before_it_could_be_read() {
     println!("{missing} of {} lines lost", written.lines);
     assert_eq!(tally.streams["app"].damaged, 0);
     assert_eq!(tally.duplicates(), 0);
-    // What was written and cut between two looks (20 ms apart) nobody can count.
+    // Lines that were written and truncated between two looks (20 ms apart) cannot be counted.
     assert!(missing < written.lines / 10, "{missing} of {} lines lost, {books}", written.lines);
     assert!(books.bytes_abandoned() < written.bytes / 10, "{books}");
-    // So the book says that it is "at least", from then on.
+    // So the book reports "at least" from then on.
     let says_so = |books: &Books| {
         let files = &books.source("logs")["files"];
         let cut = files["files_cut"].as_u64().unwrap_or(0);
@@ -130,7 +130,7 @@ fn files_deleted_while_the_collector_is_down_are_delivered_after_a_restart() {
     let written = [Writing::all(plan)];
     weir.wait_books("all was read", PATIENCE, |books| books.records() == 5000);
     std::fs::remove_file(path).unwrap();
-    // A graceful stop has time to save what no file holds any more.
+    // A graceful stop has time to save what no file contains any more.
     weir.stop();
     collector.answer(Answer::Accept);
     let weir = scene.start(&config);
@@ -143,7 +143,7 @@ fn what_happens_while_weir_is_held_is_delivered_or_counted_to_the_last_file() {
     let scene = Scene::new();
     let collector = Collector::start();
     let mut weir = scene.start(&scene.config(&collector, ""));
-    // The kernel keeps what it has to tell; weir sees nothing of it before all is over.
+    // The kernel keeps its events; weir sees nothing before all is over.
     assert!(weir.signal(Signal::STOP));
     let mut plan = scene.plan();
     plan.streams = (0..FILES).map(|n| format!("r{n}")).collect();
@@ -151,7 +151,7 @@ fn what_happens_while_weir_is_held_is_delivered_or_counted_to_the_last_file() {
     let paths: Vec<PathBuf> = plan.streams.iter().map(|stream| plan.path(stream)).collect();
     let written = [Writing::all(plan)];
     for (n, path) in paths.iter().enumerate() {
-        // Out of the pattern, and some of them twice.
+        // To names outside the pattern, and some of them twice.
         std::fs::rename(path, scene.logs().join(format!("done-{n}"))).unwrap();
         if n % 3 == 0 {
             let done = scene.logs().join(format!("done-{n}"));

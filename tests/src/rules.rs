@@ -1,4 +1,4 @@
-//! Rules in a running weir: exchanged while records flow, refused when wrong, with exact counts.
+//! Rules in a running weir: replaced while records flow, rejected if invalid, with exact counts.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use weir_testkit::{Books, Collector, PATIENCE, Tally, Weir, Writing, wait_for};
 
 use crate::scene::{Scene, hec};
 
-/// `default_to` and two outputs to one collector, with these rules.
+/// Returns `default_to` and two outputs to one collector, with these rules.
 fn config(scene: &Scene, collector: &Collector, rules: &str) -> String {
     format!(
         "default_to = [\"b\"]\n{}{}{}{rules}",
@@ -16,7 +16,8 @@ fn config(scene: &Scene, collector: &Collector, rules: &str) -> String {
     )
 }
 
-/// Lines whose number ends in one of these digits go to `a`, all others to `b`.
+/// Returns a rule by which lines whose number ends in one of these digits go to `a`, all others to
+/// `b`.
 fn split(digits: &str) -> String {
     format!(
         "[[rule]]\nname = \"split\"\nwhen = '/^weir\\/[^\\/]+\\/\\d+\\/\\d*[{digits}]\\//'\nto = [\"a\"]\nfinal = true\n"
@@ -33,7 +34,7 @@ fn applied(weir: &Weir) -> u64 {
     metric(weir, "weir_config_reloads_total{result=\"applied\"}")
 }
 
-/// Every line once at the collector, and every book balanced.
+/// Asserts that every line arrived once at the collector, and that every book balances.
 fn assert_each_once(weir: &Weir, collector: &Collector, lines: u64) {
     let is_there = wait_for(PATIENCE, || collector.look(|t| t.unique() >= lines).then_some(()));
     let seen = collector.look(|t| (t.unique(), t.duplicates(), t.foreign));
@@ -69,7 +70,7 @@ fn rules_are_exchanged_a_hundred_times_under_load_and_nothing_is_lost_or_repeate
     let lines = writing.stop().lines;
     assert_each_once(&weir, &collector, lines);
     assert!(metric(&weir, "weir_rules_generation") > 100);
-    // Both sets were in force for a time, so both outputs had a share of every digit.
+    // Both sets were in force for a time, so both outputs received a part of every digit.
     let hits = metric(&weir, "weir_rule_hits_total{rule=\"split\"}");
     assert_eq!(hits, weir.books().delivered("a"));
     weir.stop();
@@ -86,7 +87,7 @@ fn outputs_come_and_go_by_reload_and_each_gets_its_lines_once() {
     let mut plan = scene.plan();
     plan.lines_per_second = Some(5000.0);
     let writing = Writing::start(plan);
-    // An output begins with the lines that are read once it is there.
+    // An output starts with the lines that are read once it exists.
     assert!(a.wait(PATIENCE, |tally| tally.unique() > 0), "{}", weir.books());
     for n in 1..=10 {
         weir.reload(if n % 2 == 0 { &with } else { &without });
@@ -94,8 +95,8 @@ fn outputs_come_and_go_by_reload_and_each_gets_its_lines_once() {
         assert!(is_in_force.is_some(), "reload {n}: {}", weir.log());
     }
     let lines = writing.stop().lines;
-    // `a` goes on where it stopped, so it gets its half of all lines; `b` had all of them while it
-    // was alone.
+    // `a` continues where it stopped, so it receives its half of all lines; `b` received all of
+    // them while it was alone.
     let half = lines.div_ceil(2);
     let is_there = wait_for(PATIENCE, || {
         let is_done = a.look(Tally::unique) == half && b.look(Tally::unique) >= lines - half;

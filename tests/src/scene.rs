@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use weir_measure::load::{LoadPlan, LoadReport};
 use weir_testkit::{Books, Collector, Oracle, PATIENCE, Weir, wait_for};
 
-/// A place where weir runs.
+/// A directory in which weir runs.
 #[derive(Debug)]
 pub(crate) struct Scene {
     dir: TempDir,
@@ -33,14 +33,14 @@ impl Scene {
         self.dir.path().join("logs")
     }
 
-    /// docker lines of 100 to 600 bytes into `logs/app.log`, as fast as possible.
+    /// Writes docker lines of 100 to 600 bytes into `logs/app.log`, as fast as possible.
     pub(crate) fn plan(&self) -> LoadPlan {
         let mut plan = LoadPlan::new(self.logs());
         plan.body_bytes = (100, 600);
         plan
     }
 
-    /// A source of everything in `logs`, rotated files too.
+    /// Returns a source of everything in `logs`, including rotated files.
     pub(crate) fn source(&self, format: &str) -> String {
         format!(
             "[source.logs]\ntype = \"file\"\ninclude = [\"{}/**/*.log*\"]\nformat = \"{format}\"\n\
@@ -49,7 +49,8 @@ impl Scene {
         )
     }
 
-    /// docker lines to this collector, with further keys of the output.
+    /// Returns a configuration for docker lines to this collector, with additional keys of the
+    /// output.
     pub(crate) fn config(&self, collector: &Collector, keys: &str) -> String {
         self.source("docker_json") + &hec(OUTPUT, collector, keys) + &self.extra
     }
@@ -59,7 +60,7 @@ impl Scene {
     }
 }
 
-/// An output to a collector, with quick retries.
+/// Returns an output to a collector, with quick retries.
 pub(crate) fn hec(name: &str, collector: &Collector, keys: &str) -> String {
     format!(
         "[output.{name}]\ntype = \"splunk_hec\"\nendpoint = \"{}\"\ntoken = {{ env = \"HEC_TOKEN\" }}\n\
@@ -68,7 +69,7 @@ pub(crate) fn hec(name: &str, collector: &Collector, keys: &str) -> String {
     )
 }
 
-/// Waits until every line was read and has an end, and judges the run.
+/// Waits until every line was read and has a final outcome, and judges the run.
 pub(crate) fn judge(
     oracle: &Oracle,
     written: &[LoadReport],
@@ -82,14 +83,14 @@ pub(crate) fn judge(
         all_read && books.in_flight(output) == 0
     };
     let found = wait_for(PATIENCE, || Some(weir.books()).filter(is_settled));
-    // When it never settles, the oracle says what is missing.
+    // If it never settles, the oracle reports what is missing.
     let books = found.unwrap_or_else(|| weir.books());
     oracle.check(written, &collector.tally(), &books);
     assert_eq!(books.in_flight(output), 0, "{books}\n{}", weir.log());
     at_rest(weir, output)
 }
 
-/// Waits until nothing is on its way to the output, and all three books balance.
+/// Waits until nothing is in flight to the output, and all three books balance.
 pub(crate) fn at_rest(weir: &Weir, output: &str) -> Books {
     let is_at_rest = |books: &Books| books.in_flight(output) == 0 && books.files_balance();
     let books = weir.wait_books("the books balance at rest", PATIENCE, is_at_rest);
@@ -97,12 +98,13 @@ pub(crate) fn at_rest(weir: &Weir, output: &str) -> Books {
     books
 }
 
-/// Lines over all reports. A run that went on with a stream counts only its own lines.
+/// Returns the number of lines over all reports. A run that continued a stream counts only its own
+/// lines.
 pub(crate) fn total_lines(written: &[LoadReport]) -> u64 {
     written.iter().map(|report| report.lines).sum()
 }
 
-/// Lets a random or given time pass: the moment itself is what is tested.
+/// Lets a random or given time pass: the timing itself is tested.
 pub(crate) fn moment(duration: Duration) {
     let _nothing: Option<()> = wait_for(duration, || None);
 }

@@ -1,5 +1,5 @@
-//! kill -9 while the store takes in, writes and merges: every line is stored exactly once, beside
-//! an output that is fast, one that is slow, and through files that disappear.
+//! SIGKILL while the store ingests, writes and merges: every line is stored exactly once, next to a
+//! fast output, a slow one, and with files that disappear.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use weir_testkit::{Answer, Books, Collector, PATIENCE, Weir, Writing, wait_for};
 use crate::explore::{said, wait_found};
 use crate::scene::{OUTPUT, Scene, at_rest, moment, total_lines};
 
-/// Segments are written once a second, so that kills hit every step of that.
+/// Segments are written once a second, so that kills hit every step of it.
 const STORE: &str = "[store]\nenabled = true\nflush_interval = \"1s\"\n";
 
-/// The messages of all records that are stored.
+/// Returns the messages of all stored records.
 fn stored(weir: &Weir) -> Vec<String> {
     let export = said(weir, &["store", "export"], &["*", "--since", "1h"]);
     let message = |line: &str| -> String {
@@ -40,7 +40,7 @@ fn kills(count: u64, seed: u64, keys: &str, answer: &Answer) {
     for _ in 0..count {
         let mut weir = Weir::spawn(scene.dir(), &config, &[]);
         moment(Duration::from_millis(rng.u64(100..900)));
-        assert!(!weir.has_ended(), "weir ended by itself:\n{}", weir.log());
+        assert!(!weir.has_ended(), "weir exited unexpectedly:\n{}", weir.log());
         weir.kill();
     }
     collector.answer(Answer::Accept);
@@ -89,7 +89,7 @@ fn lines_of_files_that_go_while_they_are_only_in_memory_are_stored_once() {
     let rotated = live.with_extension("log.1");
     Writing::all(plan.clone());
     is_in_memory(&weir, 2000);
-    // Rotated, and written on: what was in memory is read again from both files.
+    // Rotated, and written to: what was in memory is read again from both files.
     std::fs::rename(&live, &rotated).unwrap();
     (plan.first_seq, plan.lines) = (2000, Some(1000));
     Writing::all(plan);
@@ -97,7 +97,7 @@ fn lines_of_files_that_go_while_they_are_only_in_memory_are_stored_once() {
     weir.kill();
     let mut weir = scene.start(&config);
     is_in_memory(&weir, 3000);
-    // Deleted: it is written now, and after another crash nothing comes again.
+    // Deleted: it is written to the store now, and after another crash nothing is stored twice.
     std::fs::remove_file(rotated).unwrap();
     std::fs::remove_file(live).unwrap();
     weir.wait_books("everything is stored", PATIENCE, |books| books.in_flight("store") == 0);

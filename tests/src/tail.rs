@@ -15,7 +15,7 @@ const NOWHERE: &str = "[output.nowhere]\ntype = \"blackhole\"\n";
 /// A reader of server-sent events.
 struct Reader(BufReader<TcpStream>);
 
-/// Name, id and data of an event.
+/// Name, ID and data of an event.
 type Event = (String, String, Value);
 
 impl Reader {
@@ -27,7 +27,7 @@ impl Reader {
         let mut reader = Self(BufReader::new(stream));
         assert!(reader.line().starts_with("HTTP/1.0 200"));
         while !reader.line().is_empty() {}
-        // The first comment: from now on nothing is passed over.
+        // The first comment: from now on nothing is missed.
         assert!(reader.line().starts_with(':'));
         reader
     }
@@ -52,7 +52,7 @@ impl Reader {
         }
     }
 
-    /// The next rows: ids and messages.
+    /// Returns the next rows: IDs and messages.
     fn rows(&mut self, count: usize) -> Vec<(String, String)> {
         let mut rows = Vec::new();
         while rows.len() < count {
@@ -66,7 +66,7 @@ impl Reader {
     }
 }
 
-/// A weir that follows a file of raw lines.
+/// Starts a weir that follows a file of raw lines.
 fn following() -> (Scene, Weir, File) {
     let scene = Scene::new();
     let file = File::create(scene.logs().join("app.log")).unwrap();
@@ -99,7 +99,7 @@ fn a_tail_gets_each_record_that_matches_once_and_goes_on_where_it_was_cut_off() 
     let numbers: Vec<&str> = rows.iter().filter_map(|(id, _)| id.rsplit('-').next()).collect();
     let want: Vec<String> = (1..=50).map(|n: u32| n.to_string()).collect();
     assert_eq!(numbers, want);
-    // The connection is lost after row 30 has arrived; more comes in meanwhile.
+    // The connection is lost after row 30 has arrived; more lines arrive meanwhile.
     drop(reader);
     write_numbers(&mut file, 100..200);
     weir.wait_books("all is read", PATIENCE, |books| books.records() == 200);
@@ -119,7 +119,7 @@ fn a_reader_that_comes_back_while_its_old_connection_stands_takes_its_place() {
     let mut new = Reader::start(&weir, "query=", Some(&rows[9].0));
     write_numbers(&mut file, 10..20);
     assert_eq!(new.rows(10).len(), 10);
-    // An id that is not known: how much was missed is not known, and said so.
+    // An unknown ID: the number of missed records is unknown, and reported as such.
     let mut stranger = Reader::start(&weir, "query=", Some("12345-7"));
     let (name, _, data) = stranger.event();
     assert_eq!((name.as_str(), &data["records"]), ("gap", &Value::Null));
@@ -135,7 +135,7 @@ fn what_a_slow_reader_misses_is_counted_to_the_last_record() {
     plan.lines = Some(150_000);
     let written = Writing::all(plan);
     weir.wait_books("all is read", PATIENCE, |books| books.records() == written.lines);
-    // Nothing was read of the tail so far; now all of it.
+    // Nothing has been read from the tail so far; now read all of it.
     let (mut rows, mut matched, mut shown, mut missed) = (0, 0, 0, 0);
     while matched + missed < written.lines {
         let (name, _, data) = reader.event();
@@ -162,7 +162,7 @@ fn what_a_slow_reader_misses_is_counted_to_the_last_record() {
 fn fifty_readers_get_what_each_asked_for_and_one_that_does_not_read_costs_no_other() {
     let (_scene, mut weir, mut file) = following();
     let _stuck = Reader::start(&weir, "query=&max_rate=100000", None);
-    // Five questions, ten times each: the digit with which the number ends.
+    // Five expressions, ten times each: the last digit of the number.
     let query = |n: usize| format!("query=/[{}{}]$/%20(even%20OR%20odd)", n % 5, n % 5 + 5);
     let mut readers: Vec<Reader> = (0..50).map(|n| Reader::start(&weir, &query(n), None)).collect();
     write_numbers(&mut file, 0..1000);
@@ -174,7 +174,7 @@ fn fifty_readers_get_what_each_asked_for_and_one_that_does_not_read_costs_no_oth
             .collect();
         assert_eq!(messages(&reader.rows(200)), want, "reader {n}");
     }
-    // Some leave; the others go on.
+    // Some leave; the others continue.
     readers.truncate(7);
     write_numbers(&mut file, 1000..1010);
     for reader in &mut readers {
@@ -217,9 +217,9 @@ fn tails_with_more_regular_expressions_than_fit_are_refused() {
     let (status, body) = weir.get(&format!("/weir/v1/tail?{}", query(8))).unwrap();
     let problem: Value = serde_json::from_str(&body).unwrap();
     let title = problem["title"].as_str().unwrap();
-    assert!(status == 503 && title.contains("may take 32MiB together"), "{problem}");
+    assert!(status == 503 && title.contains("would exceed 32MiB"), "{problem}");
     assert!(weir.metrics().contains("\nweir_live_tails_refused_total 1\n"));
-    // The others go on, and so do those that ask for little.
+    // The others continue, and so do those with small expressions.
     readers.push(Reader::start(&weir, "query=even", None));
     write_numbers(&mut file, 0..10);
     assert_eq!(messages(&readers[8].rows(5)), evens(0..10));
@@ -327,7 +327,7 @@ fn a_tail_in_the_terminal_outlives_weir_and_waits_for_the_next() {
     plan.lines_per_second = Some(500.0);
     let writing = Writing::start(plan);
     let mut row = String::new();
-    // Kept to the end: a tail ends when nobody reads what it prints.
+    // Kept until the end: a tail ends when its output is not read.
     let mut rows = BufReader::new(child.stdout.take().unwrap());
     rows.read_line(&mut row).unwrap();
     assert!(!row.is_empty(), "it ended");

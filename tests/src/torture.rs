@@ -1,4 +1,4 @@
-//! `weir torture`, for a few seconds: it passes, cleans up, and can be repeated by its seed.
+//! `weir torture`, for a few seconds: it passes, cleans up, and can be repeated with its seed.
 
 use std::process::{Command, Output};
 

@@ -1,7 +1,8 @@
-//! The arrows between the crates: `cargo metadata` against the table in ARCHITECTURE.md.
+//! The dependency arrows between the crates: compares `cargo metadata` with the table in
+//! ARCHITECTURE.md.
 //!
-//! The table is the one place where an arrow is allowed; a crate that is not in it may use
-//! nothing, and an arrow of the table that no crate uses is only a permission.
+//! The table is the one place where an arrow is allowed; a crate that is not in it may use nothing,
+//! and an arrow in the table that no crate uses is only a permission.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use crate::paths;
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// Arrows that exist and are not drawn, dependencies in `dev-dependencies` included.
+/// Returns arrows that exist but are not in the table, including those in `dev-dependencies`.
 pub(crate) fn problems() -> Result<Vec<String>> {
     Ok(compare(&drawn(&paths::read("ARCHITECTURE.md")?), &existing(&paths::metadata()?)))
 }
@@ -33,7 +34,7 @@ fn compare(drawn: &Arrows, existing: &Arrows) -> Vec<String> {
     problems
 }
 
-/// Rows of the form "| `crate` | `other`, `other` | ... |" under the heading "Arrows".
+/// Parses rows of the form "| `crate` | `other`, `other` | ... |" under the heading "Arrows".
 fn drawn(page: &str) -> Arrows {
     let section = page.split("\n## ").find(|section| section.starts_with("Arrows"));
     let rows = section.unwrap_or_default().lines().filter(|line| line.starts_with("| `"));

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what every change must pass, cheapest first.
+//! `cargo xtask check`: what every change must pass, cheapest check first.
 
 use anyhow::Result;
 
@@ -6,14 +6,14 @@ use crate::paths::Profile;
 use crate::shell::{cargo, run};
 use crate::{arrows, closed, dependencies, tidy};
 
-/// Everything that needs no finished binary; the first check that fails ends it.
+/// Runs every check that needs no built binary; stops at the first one that fails.
 pub(crate) fn sources(features: &[&str]) -> Result<()> {
     run(cargo().args(["fmt", "--all", "--check"]))?;
     report("tidy", &tidy::problems()?)?;
     report("closed lists", &closed::problems()?)?;
     report("arrows", &arrows::problems()?)?;
     report("dependencies", &dependencies::problems()?)?;
-    // The tests' profile shares proc macros and build scripts with the build that follows.
+    // The profile of the tests shares proc macros and build scripts with the build that follows.
     let mut clippy = cargo();
     clippy.args(["clippy", "--profile", Profile::Checked.name(), "--workspace", "--all-targets"]);
     clippy.args(features);

@@ -1,6 +1,6 @@
-//! Licences, origins and duplicate versions of what weir is built with, by the rules of
-//! `deny.toml`: the same that `cargo deny check bans licenses sources` applies, without having
-//! to build that tool first.
+//! Licences, origins and duplicate versions of weir's dependencies, by the rules of `deny.toml`:
+//! the same that `cargo deny check bans licenses sources` applies, without having to build that
+//! tool first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::paths;
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Packages that break a rule.
+/// Returns the packages that break a rule.
 pub(crate) fn problems() -> Result<Vec<String>> {
     let rules = paths::read("deny.toml")?;
     let metadata = paths::metadata()?;
@@ -31,16 +31,16 @@ pub(crate) fn problems() -> Result<Vec<String>> {
     }
     let skipped = quoted_in(&rules, "skip");
     for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {
-        // All but the newest version need a reasoned entry.
+        // All but the newest version need an entry with a reason.
         let listed = |version: &&str| skipped.iter().any(|s| *s == format!("{name}@{version}"));
         if versions.iter().filter(|version| !listed(version)).count() > 1 {
-            problems.push(format!("{name} is there in versions {versions:?}"));
+            problems.push(format!("{name} is used in versions {versions:?}"));
         }
     }
     Ok(problems)
 }
 
-/// Quoted strings in the list `key = [ ... ]` that look like values, not like prose.
+/// Returns the quoted strings in the list `key = [ ... ]` that are values, not reasons.
 fn quoted_in<'a>(toml: &'a str, key: &str) -> Vec<&'a str> {
     let Some((_, rest)) = toml.split_once(&format!("\n{key} = [")) else { return Vec::new() };
     let list = rest.split_once("\n]").map_or(rest, |(list, _)| list);
@@ -68,7 +68,7 @@ impl<'a> Licence<'a> {
         Self { words, next: 0, allowed }
     }
 
-    /// Reads the whole expression; true when it can be met with the allowed licences.
+    /// Parses the whole expression; returns true if it can be met with the allowed licences.
     fn accept(mut self) -> bool {
         !self.words.is_empty() && self.any() && self.next == self.words.len()
     }

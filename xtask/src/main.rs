@@ -1,10 +1,10 @@
-//! Every command of the repository: `cargo xtask <command>`.
+//! All commands of the repository: `cargo xtask <command>`.
 //!
-//! Invariants: works on a fresh machine that has rustup and nothing else of weir's; what is
-//! missing is named, with the reason, before it is installed; tests and checks share one profile,
-//! so nothing is built twice; the same commands here, in CI and for a developer.
+//! Invariants: works on a fresh machine that has rustup and no other requirement of weir; what is
+//! missing is reported, with the reason, before it is installed; tests and checks share one
+//! profile, so nothing is built twice; the commands are the same here, in CI and for a developer.
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stderr, reason = "a command tool tells on stderr what it does")]
+#![expect(clippy::print_stderr, reason = "a command-line tool reports on stderr what it does")]
 
 mod arrows;
 mod check;
@@ -26,7 +26,7 @@ use clap::{Parser, Subcommand};
 use crate::paths::Profile;
 use crate::shell::{cargo, run};
 
-/// Every command of the weir repository.
+/// All commands of the weir repository.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Cli {
@@ -36,54 +36,54 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Sets up, builds and starts weir with its built-in default configuration.
+    /// Set up, build and start weir with its built-in default configuration.
     Run {
-        /// Passed on to `weir run`, for instance `-- -c weir.toml`.
+        /// Passed on to `weir run`, for example `-- -c weir.toml`.
         #[arg(last = true)]
         arguments: Vec<String>,
     },
-    /// Sets up and builds weir as it is released: optimised as a whole, without symbols.
+    /// Set up and build the release binary, with link-time optimisation and without symbols.
     Dist,
-    /// Sets up, checks, and runs every test of the workspace.
+    /// Set up, check, and run every test of the workspace.
     Test,
-    /// Formatting, lints, crate arrows, tidiness, licences, generated files.
+    /// Check formatting, lints, crate arrows, tidiness, licences and generated files.
     Check,
-    /// Runs one benchmark scenario (without a name: lists them).
+    /// Run one benchmark scenario (without a name: list them).
     Bench {
         /// Name of the scenario, and its options.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Fuzzes one target of `fuzz/` (needs the nightly toolchain; without a name: lists them).
+    /// Fuzz one target of `fuzz/` (needs the nightly toolchain; without a name: list them).
     Fuzz {
         /// Name of the target.
         name: Option<String>,
-        /// How long, in seconds.
+        /// Duration in seconds.
         #[arg(long, default_value_t = 60)]
         secs: u64,
     },
-    /// Runs histories of the journal against an oracle for each destination; of one that fails it
-    /// prints the shortest that still does.
+    /// Run simulated histories of the journal against an oracle for each destination, and print the
+    /// shortest history that still fails.
     Simulate {
-        /// How many seeds, one history each.
+        /// Number of seeds, one history each.
         #[arg(long, default_value_t = 20_000)]
         seeds: u64,
-        /// The first one.
+        /// First seed.
         #[arg(long, default_value_t = 0)]
         from: u64,
-        /// Only this one, with all that happens in it.
+        /// Run only this seed, and print everything that happens.
         #[arg(long, conflicts_with_all = ["seeds", "from"])]
         seed: Option<u64>,
-        /// Goes on until so many have failed.
+        /// Continue until this many have failed.
         #[arg(long, default_value_t = 1)]
         failures: u64,
-        /// Also damages segments and the cursor log between two runs.
+        /// Also damage segments and the cursor log between two runs.
         #[arg(long)]
         damage: bool,
     },
-    /// Writes the generated files: reference pages and configuration schema.
+    /// Write the generated files: reference pages and configuration schema.
     Gen {
-        /// Write nothing; fail when a file is stale.
+        /// Write nothing; fail if a file is stale.
         #[arg(long)]
         check: bool,
     },
@@ -136,15 +136,15 @@ fn start(arguments: &[String]) -> Result<()> {
     let binary = build_binary(setup::for_build()?, Profile::Release)?;
     let mut command = Command::new(binary);
     command.current_dir(paths::root()).arg("run").args(arguments);
-    // Weir takes the place of this process, so that signals reach it and its exit code is ours.
+    // Weir replaces this process, so that signals reach it and its exit code is returned.
     Err(command.exec()).context("failed to start weir")
 }
 
-/// Builds weir; returns where the program is.
+/// Builds weir; returns the path of the binary.
 ///
-/// Cargo selects the features of dependencies for the packages of a command, and, once a test is
-/// among its targets, for tests too. So every command names the whole workspace, and those of the
-/// checked profile a test: another selection would build half of the dependencies anew.
+/// Cargo selects the features of dependencies for the packages of a command, and for tests once a
+/// test is among its targets. So every command names the whole workspace, and commands with the
+/// checked profile also a test: another selection would rebuild half of the dependencies.
 fn build_binary(features: &[&str], profile: Profile) -> Result<PathBuf> {
     let mut build = cargo();
     build.args(["build", "--profile", profile.name(), "--workspace", "--bin", "weir"]);
@@ -160,7 +160,7 @@ fn test() -> Result<()> {
     let features = setup::for_build()?;
     let tools = setup::for_tests()?;
     check::sources(features)?;
-    // Tests and programs in one go: cargo chooses features for the whole of a command.
+    // Tests and programs in one go: cargo selects features for a whole command.
     let mut build = cargo();
     let profile = Profile::Checked;
     build.args(["build", "--profile", profile.name(), "--workspace", "--all-targets"]);
@@ -184,14 +184,14 @@ fn bench(arguments: &[String]) -> Result<()> {
     run(command.current_dir(paths::root()).env("WEIR_BIN", binary).args(arguments))
 }
 
-/// The simulator is one of the journal's tests, so that a part of it runs with every other test;
-/// what it does beyond that, the environment says.
+/// The simulator is one of the journal's tests, so that a part of it runs with all other tests;
+/// environment variables control the rest.
 fn simulator() -> Command {
     let mut command = cargo();
     command.args(["test", "--profile", Profile::Checked.name(), "--workspace"]);
     command.args(["--test", "simulate", "--", "--exact", "--nocapture"]);
     command.arg("every_record_has_arrived_at_each_destination_or_is_in_its_own_discards");
-    // Where a history failed is in what it prints, not in the stack of the program that ran it.
+    // What failed is in the printed history, not in a stack trace of the test.
     command.env("RUST_BACKTRACE", "0");
     command
 }

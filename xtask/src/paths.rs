@@ -1,4 +1,4 @@
-//! Where things are: the repository, its files, what was built.
+//! Paths: the repository, its files, and build results.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::{cargo, output};
 
-/// Folders that hold no source of ours.
+/// Directories without source files of the repository.
 const SKIPPED: [&str; 7] =
     ["target", ".git", ".tools", ".cache", "node_modules", "weir-data", "corpus"];
 
@@ -17,7 +17,7 @@ pub(crate) fn root() -> PathBuf {
     manifest_dir.parent().map(Path::to_path_buf).unwrap_or(manifest_dir)
 }
 
-/// Every file of the repository with one of these endings, relative to the root, sorted.
+/// Returns every file of the repository with one of these extensions, relative to the root, sorted.
 pub(crate) fn files(endings: &[&str]) -> Result<Vec<PathBuf>> {
     let root = root();
     let mut found = Vec::new();
@@ -47,7 +47,7 @@ pub(crate) fn read(relative: impl AsRef<Path>) -> Result<String> {
     std::fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))
 }
 
-/// What `cargo metadata` says, for the machine that this runs on.
+/// Returns the output of `cargo metadata`, for this machine.
 pub(crate) fn metadata() -> Result<serde_json::Value> {
     let target = host_target()?;
     let text = output(cargo().args([
@@ -69,16 +69,16 @@ fn host_target() -> Result<String> {
 /// How programs are compiled (the profiles of `Cargo.toml`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// What is run by hand and measured.
+    /// For running by hand and for measuring.
     Release,
-    /// The same with the assertions of our own crates: what is tested.
+    /// The same with the assertions of weir's own crates: for tests.
     Checked,
-    /// What users get: optimised across crates, without symbols.
+    /// As released: with link-time optimisation, without symbols.
     Dist,
 }
 
 impl Profile {
-    /// The profile's name, which is also that of its folder below `target`.
+    /// Returns the name of the profile, which is also that of its directory below `target`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Release => "release",
@@ -87,7 +87,7 @@ impl Profile {
         }
     }
 
-    /// A program that was built with this profile.
+    /// Returns the path of a program that was built with this profile.
     pub(crate) fn binary(self, name: &str) -> Result<PathBuf> {
         let target = std::env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| root().join("target"), |dir| root().join(dir));

@@ -1,7 +1,7 @@
-//! Sets up a machine: what each command needs beside rustup, and why.
+//! Sets up a machine: what each command needs in addition to rustup, and why.
 //!
-//! Invariants: a machine that has everything is not touched and no network is asked; what cannot
-//! be installed is named with its reason and the command that would install it.
+//! Invariants: a machine that has everything is not changed and no network is used; what cannot be
+//! installed is reported with its reason and the command that would install it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,12 +14,12 @@ use crate::shell::{cargo, output, run, succeeds};
 /// A Debian package that some command needs.
 struct Package {
     name: &'static str,
-    /// A file of the package; a bare name is looked up in PATH.
+    /// A file of the package; a name without a path is looked up in PATH.
     probe: &'static str,
     reason: &'static str,
 }
 
-/// What building cannot do without.
+/// Packages required for building.
 const FOR_BUILD: &[Package] = &[
     Package { name: "gcc", probe: "cc", reason: "links, and compiles the C parts of `ring` (TLS)" },
     Package {
@@ -29,7 +29,7 @@ const FOR_BUILD: &[Package] = &[
     },
 ];
 
-/// What building the fast gzip takes; without it weir is built with the portable one.
+/// Packages required for the fast gzip; without them weir is built with the portable one.
 const FOR_FAST_GZIP: &[Package] = &[
     Package { name: "nasm", probe: "nasm", reason: "assembles ISA-L, the fast gzip" },
     Package { name: "make", probe: "make", reason: "builds ISA-L" },
@@ -38,7 +38,7 @@ const FOR_FAST_GZIP: &[Package] = &[
     Package { name: "libtool", probe: "libtoolize", reason: "configures ISA-L" },
 ];
 
-/// What the tests take beside it.
+/// Additional packages required by the tests.
 const FOR_TESTS: &[Package] = &[
     Package {
         name: "strace",
@@ -49,12 +49,12 @@ const FOR_TESTS: &[Package] = &[
     Package { name: "mount", probe: "mount", reason: "tests of a full and a read-only disk" },
 ];
 
-/// What fuzzing takes beside it.
+/// Additional packages required for fuzzing.
 const FOR_FUZZING: &[Package] =
     &[Package { name: "g++", probe: "c++", reason: "libFuzzer is C++" }];
 
-/// Everything that a build needs. Returns what cargo is told beside: where the fast gzip cannot
-/// be built, to leave it out.
+/// Installs everything that a build needs. Returns additional arguments for cargo: if the fast gzip
+/// cannot be built, to leave it out.
 pub(crate) fn for_build() -> Result<&'static [&'static str]> {
     install(FOR_BUILD)?;
     if !cfg!(target_arch = "x86_64") {
@@ -63,26 +63,26 @@ pub(crate) fn for_build() -> Result<&'static [&'static str]> {
     match install(FOR_FAST_GZIP) {
         Ok(()) => Ok(&[]),
         Err(error) => {
-            eprintln!("building with the portable gzip, which is a third as fast: {error:#}");
+            eprintln!("building with the portable gzip, which has a third of the speed: {error:#}");
             Ok(&["--no-default-features"])
         }
     }
 }
 
-/// Everything that formatting and lints need.
+/// Installs everything that formatting and lints need.
 pub(crate) fn for_checks() -> Result<()> {
     component("fmt", "rustfmt")?;
     component("clippy", "clippy")
 }
 
-/// Everything that the tests need; returns the environment that tells them where it is.
+/// Installs everything that the tests need; returns environment variables with their paths.
 pub(crate) fn for_tests() -> Result<Vec<(&'static str, PathBuf)>> {
     for_checks()?;
     install(FOR_TESTS)?;
     Ok(vec![("PROMTOOL", promtool()?), ("WEIR_PYTHON", python()?)])
 }
 
-/// Everything that fuzzing needs, beside [`cargo_fuzz`].
+/// Installs everything that fuzzing needs, except [`cargo_fuzz`].
 pub(crate) fn for_fuzzing() -> Result<()> {
     for_build()?;
     install(FOR_FUZZING)?;
@@ -94,7 +94,7 @@ pub(crate) fn for_fuzzing() -> Result<()> {
     Ok(())
 }
 
-/// `cargo fuzz` under the nightly toolchain, installed under `.tools` when missing.
+/// Returns `cargo fuzz` with the nightly toolchain, installed under `.tools` if missing.
 pub(crate) fn cargo_fuzz() -> Result<Command> {
     let tools = paths::root().join(".tools");
     let binary = tools.join("bin/cargo-fuzz");
@@ -105,7 +105,7 @@ pub(crate) fn cargo_fuzz() -> Result<Command> {
     }
     let program = if binary.is_file() { binary } else { PathBuf::from("cargo-fuzz") };
     let mut command = Command::new(program);
-    // The proxy of rustup reads this; a plain `cargo` in PATH is what cargo-fuzz starts.
+    // The proxy of rustup reads this; cargo-fuzz runs the plain `cargo` in PATH.
     command.env("RUSTUP_TOOLCHAIN", "nightly").env_remove("CARGO").arg("fuzz");
     Ok(command)
 }
@@ -115,7 +115,7 @@ fn component(subcommand: &str, component: &str) -> Result<()> {
         return Ok(());
     }
     run(Command::new("rustup").args(["component", "add", component])).with_context(|| {
-        format!("`cargo {subcommand}` is missing; `rustup component add {component}` adds it")
+        format!("`cargo {subcommand}` is missing; install it: `rustup component add {component}`")
     })
 }
 
@@ -130,7 +130,7 @@ fn install(packages: &[Package]) -> Result<()> {
     }
     if !is_root() || !in_path("apt-get") {
         bail!(
-            "as root on Debian this installs what is missing; here, please do it yourself: \
+            "packages can only be installed as root on Debian; install them with: \
              apt-get install {}",
             names.join(" ")
         );
@@ -140,7 +140,7 @@ fn install(packages: &[Package]) -> Result<()> {
     if run(&mut apt).is_ok() {
         return Ok(());
     }
-    // The package lists are missing (fresh image) or old.
+    // The package lists are missing (fresh image) or outdated.
     run(&mut apt_get(&["update"]))?;
     run(&mut apt)
 }
@@ -151,8 +151,8 @@ fn apt_get(arguments: &[&str]) -> Command {
     command
 }
 
-/// Prometheus's own checker of metric pages. Its package would also install and start a server,
-/// so only the one program is unpacked from it, under `.tools`.
+/// Prometheus's own checker of metrics pages. Its package would also install and start a server, so
+/// only this program is unpacked from it, under `.tools`.
 fn promtool() -> Result<PathBuf> {
     if let Some(found) = lookup("promtool") {
         return Ok(found);
@@ -175,17 +175,17 @@ fn promtool() -> Result<PathBuf> {
         .filter_map(Result::ok)
         .map(|entry| entry.path())
         .find(|path| path.extension().is_some_and(|e| e == "deb"))
-        .context("apt-get download left no package")?;
+        .context("apt-get download did not produce a package")?;
     run(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&unpacked))?;
     std::fs::remove_file(package)?;
     Ok(program)
 }
 
-/// Other engines that read what weir stores, and clients of others that ask it, as packages of
-/// Python.
+/// Other engines that read what weir stores, and third-party clients that query it, as Python
+/// packages.
 const STRANGERS: &[&str] = &["chdb-core==26.9.0", "datadog-api-client==2.62.0", "duckdb==2.0.0"];
 
-/// A Python of the repository's own, under `.tools`, with the strangers in it.
+/// Returns a Python of the repository's own, under `.tools`, with these packages.
 fn python() -> Result<PathBuf> {
     let home = paths::root().join(".tools/python");
     let (program, installed) = (home.join("bin/python"), home.join("installed"));
@@ -196,7 +196,7 @@ fn python() -> Result<PathBuf> {
     install(&[Package {
         name: "python3-venv",
         probe: "python3",
-        reason: "tests with engines and clients of others",
+        reason: "tests with third-party engines and clients",
     }])?;
     run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
     run(Command::new(&program).args(["-m", "pip", "install", "--quiet"]).args(STRANGERS))?;

@@ -1,15 +1,15 @@
-//! Runs other programs, telling which.
+//! Runs other programs, and prints their command lines.
 
 use std::ffi::OsStr;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Variables that cargo sets for the program that it runs. Build scripts watch some of them, so a
-/// cargo that inherited them would build for other values than one that was started by hand.
+/// Prefixes of variables that cargo sets for the program that it runs. Build scripts watch some of
+/// them, so inheriting them would cause rebuilds.
 const OF_THIS_PROGRAM: [&str; 4] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"];
 
-/// Cargo, in the root of the repository.
+/// Returns cargo, in the root of the repository.
 pub(crate) fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -23,34 +23,34 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Runs a program to its end, with our terminal as its own.
+/// Runs a program to its end, with this terminal as its own.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let text = line(command);
     eprintln!("$ {text}");
     let status = command.status().with_context(|| format!("failed to start `{text}`"))?;
     if !status.success() {
-        bail!("`{text}` ended with {status}");
+        bail!("`{text}` failed with {status}");
     }
     Ok(())
 }
 
-/// Runs a program and gives its standard output.
+/// Runs a program and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let text = line(command);
     let output = command.output().with_context(|| format!("failed to start `{text}`"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!("`{text}` ended with {}: {}", output.status, said.trim());
+        bail!("`{text}` failed with {}: {}", output.status, said.trim());
     }
-    String::from_utf8(output.stdout).with_context(|| format!("`{text}` printed no text"))
+    String::from_utf8(output.stdout).with_context(|| format!("`{text}` did not print valid text"))
 }
 
-/// Whether a program runs and ends well.
+/// Returns true if a program runs and succeeds.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
-/// The command as one would type it, without the folders of the program.
+/// Returns the command as one would type it, without the directory of the program.
 fn line(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());

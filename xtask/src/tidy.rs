@@ -1,5 +1,5 @@
-//! House rules that neither rustfmt nor clippy knows: each is a check of the text of the
-//! repository, and each says what to do instead.
+//! House rules that neither rustfmt nor clippy checks: each is a check of the text of the
+//! repository, and each message says what to do instead.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use anyhow::Result;
 
 use crate::paths;
 
-/// Longest source file. Files of control flow beyond this are where readers get lost.
+/// Maximum length of a source file: readers get lost in longer ones.
 const LINES_MAX: usize = 800;
 
-/// Parts that every architecture decision record has.
+/// Sections that every architecture decision record has.
 const ADR_PARTS: [&str; 4] =
     ["## Context", "## Decision", "## Consequences", "## What would change our mind"];
 
-/// Folders of one machine or person: what names them works nowhere else.
+/// Paths of one machine or person, which work nowhere else.
 const MACHINE_PATHS: [&str; 4] = ["/root/", "/Users/", "/work/", "/workspace/"];
 
-/// Crates that may contain unsafe code, each with the record that says why.
+/// Crates that may contain unsafe code, each with the record that explains why.
 const UNSAFE_CRATES: [(&str, &str); 0] = [];
 
-/// Every violation, each with its file and line.
+/// Returns every violation, each with its file and line.
 pub(crate) fn problems() -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for path in paths::files(&[".rs"])? {
@@ -42,7 +42,7 @@ pub(crate) fn problems() -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Captured input of tests, which is not ours to tidy.
+/// Captured test input, which is not checked.
 fn is_sample(path: &Path) -> bool {
     path.starts_with("tests/golden") || path.ends_with("xtask/src/tidy.rs")
 }
@@ -50,7 +50,7 @@ fn is_sample(path: &Path) -> bool {
 fn rust_file(path: &Path, text: &str, problems: &mut Vec<String>) {
     let file = path.display();
     if !text.starts_with("//!") {
-        problems.push(format!("{file}:1: say first, with `//!`, what the file is for"));
+        problems.push(format!("{file}:1: state the purpose of the file first, with `//!`"));
     }
     let lines = text.lines().count();
     if lines > LINES_MAX {
@@ -67,7 +67,7 @@ fn rust_file(path: &Path, text: &str, problems: &mut Vec<String>) {
         is_test |= code.starts_with("#[cfg(test)]");
         if code.starts_with("#[ignore") {
             problems
-                .push(format!("{file}:{number}: an ignored test proves nothing; fix or delete"));
+                .push(format!("{file}:{number}: an ignored test proves nothing; fix or delete it"));
         }
         let sleeps = code.contains("sleep(") && !code.starts_with("//");
         if is_test && sleeps && !code.contains("fn ") {
@@ -76,7 +76,7 @@ fn rust_file(path: &Path, text: &str, problems: &mut Vec<String>) {
         let is_limit =
             path.ends_with("limits.rs") && code.starts_with("pub") && code.contains("const ");
         if is_limit && !previous.starts_with("///") && !previous.starts_with("#[") {
-            problems.push(format!("{file}:{number}: a limit states its reason"));
+            problems.push(format!("{file}:{number}: document the reason of the limit"));
         }
         previous = code;
     }
@@ -88,8 +88,7 @@ fn text_file(path: &Path, text: &str, problems: &mut Vec<String>) {
         let number = number + 1;
         for word in ["TODO", "FIXME", "XXX"] {
             if has_word(line, word) {
-                problems
-                    .push(format!("{file}:{number}: {word}: do it now or write it down as work"));
+                problems.push(format!("{file}:{number}: {word}: do it now or record it elsewhere"));
             }
         }
         if let Some(found) = MACHINE_PATHS.iter().find(|found| line.contains(**found)) {
@@ -110,7 +109,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Relative links lead to a file, and their anchors to a heading of it.
+/// Checks that relative links lead to a file, and their anchors to a heading of it.
 fn links(path: &Path, page: &str, problems: &mut Vec<String>) {
     let folder = paths::root().join(path.parent().unwrap_or(Path::new("")));
     for target in targets(page) {
@@ -118,7 +117,7 @@ fn links(path: &Path, page: &str, problems: &mut Vec<String>) {
         let linked: PathBuf =
             if file.is_empty() { paths::root().join(path) } else { folder.join(file) };
         if !linked.exists() {
-            problems.push(format!("{}: link to {target} leads nowhere", path.display()));
+            problems.push(format!("{}: broken link to {target}", path.display()));
         } else if !anchor.is_empty() {
             let headings = std::fs::read_to_string(&linked).unwrap_or_default();
             if !anchors(&headings).contains(anchor) {
@@ -128,7 +127,7 @@ fn links(path: &Path, page: &str, problems: &mut Vec<String>) {
     }
 }
 
-/// Targets of links that stay inside the repository, code blocks left out.
+/// Returns the targets of links within the repository, except in code blocks.
 fn targets(page: &str) -> Vec<&str> {
     let prose = page.split("```").step_by(2);
     prose
@@ -138,7 +137,7 @@ fn targets(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The anchors that a page's headings get.
+/// Returns the anchors of a page's headings.
 fn anchors(page: &str) -> BTreeSet<String> {
     let headings = page.lines().filter(|line| line.starts_with('#'));
     headings
@@ -150,18 +149,18 @@ fn anchors(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// An architecture decision record is one page with four parts.
+/// Checks that an architecture decision record is one page with four sections.
 fn record(path: &Path, page: &str, problems: &mut Vec<String>) {
     let file = path.display();
     for part in ADR_PARTS {
         if !page.lines().any(|line| line == part) {
-            problems.push(format!("{file}: a record has the part \"{part}\""));
+            problems.push(format!("{file}: a record needs the section \"{part}\""));
         }
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let number = name.split('-').next().unwrap_or_default();
     if number.len() != 4 || !number.bytes().all(|b| b.is_ascii_digit()) {
-        problems.push(format!("{file}: a record is named NNNN-title.md"));
+        problems.push(format!("{file}: a record must be named NNNN-title.md"));
     }
 }
 
@@ -173,7 +172,7 @@ fn unsafe_code(problems: &mut Vec<String>) -> Result<()> {
         });
         let is_root = path.components().count() == 4;
         if is_root && !is_excepted && !paths::read(path)?.contains("#![forbid(unsafe_code)]") {
-            problems.push(format!("{}: say #![forbid(unsafe_code)]", path.display()));
+            problems.push(format!("{}: add #![forbid(unsafe_code)]", path.display()));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A large file that is already there, as fast as it goes: what a line costs.
+//! A large existing file, read as fast as possible: the cost of a line.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::sink::{self, Counts, Sink};
 use crate::weir::Weir;
 use crate::{bare, data};
 
-/// Longest time that a run may take.
+/// Maximum duration of a run.
 const RUN_MAX: Duration = Duration::from_mins(5);
 
-/// One run: what it cost and what arrived.
+/// One run: its cost and what arrived.
 pub(super) struct Run {
     pub(super) cpu: Cpu,
     wall: Duration,
@@ -89,12 +89,12 @@ pub(crate) fn blackhole_raw(options: &Options) -> Result<Outcome> {
 }
 
 fn blackhole(options: &Options, shape: Shape, format: &str, target: f64) -> Result<Outcome> {
-    // Enough lines that the ticks of the process clock do not matter.
+    // Enough lines that the resolution of the process clock does not matter.
     let lines = options.scaled(8_000_000);
     let path = data::file(shape, 216, lines)?;
     let output = "[output.bench]\ntype = \"blackhole\"\n";
     let run = median_of(options, || one_run(&path, format, output, lines))?;
-    let mut outcome = outcome("to nowhere", lines, 216, &run);
+    let mut outcome = outcome("to a blackhole output", lines, 216, &run);
     outcome.figures.insert(
         0,
         Figure::new("lines per CPU-second", lines as f64 / run.cpu.total.as_secs_f64())
@@ -125,7 +125,7 @@ pub(super) fn one_run(path: &Path, format: &str, output: &str, lines: u64) -> Re
     Running::start(path, format, output)?.finish(lines)
 }
 
-/// A weir that reads one file.
+/// A running weir that reads one file.
 pub(super) struct Running {
     pub(super) weir: Weir,
     start: Instant,
@@ -146,12 +146,12 @@ impl Running {
         Ok(Self { weir, start, _dir: dir })
     }
 
-    /// Waits until everything is acknowledged, and looks at the books.
+    /// Waits until everything is acknowledged, and checks the ledger.
     pub(super) fn finish(&self, lines: u64) -> Result<Run> {
         let Self { weir, start, .. } = self;
         weir.wait_delivered("bench", lines, RUN_MAX)?;
         let wall = start.elapsed();
-        // The whole life of the process counts, its start included.
+        // The whole life of the process counts, including its start.
         let cpu = weir.process().cpu()?;
         let [delivered, discarded, in_flight] = weir.cursor("bench")?;
         ensure!(
@@ -163,7 +163,7 @@ impl Running {
     }
 }
 
-/// The run with the median CPU time.
+/// Returns the run with the median CPU time.
 fn median_of(options: &Options, mut run: impl FnMut() -> Result<Run>) -> Result<Run> {
     let mut runs = Vec::new();
     for _ in 0..options.runs.max(1) {

@@ -1,5 +1,5 @@
-//! One output hangs: the others must not notice, and what the operator chose for a full buffer
-//! must happen, exactly as counted.
+//! One output hangs: the others must not be affected, and the configured behaviour for a full
+//! buffer must occur, exactly as counted.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,19 +17,19 @@ use crate::{clock, writer};
 const RATE: u64 = 20_000;
 const LINE_BYTES: usize = 1024;
 
-/// How the hung output is configured, and what came of it.
+/// How the hung output is configured.
 struct Case {
     when_full: &'static str,
     buffer_limit: &'static str,
 }
 
-/// What one case measured.
+/// The measurements of one case.
 struct Measured {
     memory_bytes_max: u64,
-    /// Share of the written lines that the healthy output had when the minute ended.
+    /// Share of the written lines that the healthy output had received when the minute ended.
     healthy_share: f64,
     written: u64,
-    /// Of the output that hung.
+    /// Records that the hung output delivered.
     delivered: u64,
     discarded: u64,
     arrived: u64,
@@ -141,7 +141,7 @@ fn settings(dir: &Path, secs: u64) -> writer::Settings {
     }
 }
 
-/// An output to a sink.
+/// Returns an output to a sink.
 pub(super) fn output(name: &str, sink: &Sink, when_full: &str, buffer_limit: &str) -> String {
     format!(
         "[output.{name}]\ntype = \"splunk_hec\"\nendpoint = \"{}\"\ntoken = {{ env = \"HEC_TOKEN\" }}\n\

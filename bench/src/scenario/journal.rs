@@ -1,6 +1,6 @@
-//! The journal alone, on stable storage: `weir-journal` driven as a source does that acknowledges.
+//! The journal alone, on stable storage: `weir-journal` driven like by a source that acknowledges.
 //!
-//! The driver is a process of its own, so that its CPU time is the journal's and nothing else.
+//! The driver is a separate process, so that its CPU time is that of the journal and nothing else.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -28,24 +28,24 @@ use crate::{bare, clock};
 const RECORD_BYTES: usize = 1024;
 const SOURCE: &str = "bench";
 
-/// What the driver process does.
+/// The work of the driver process.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Settings {
-    /// Where the journal lives.
+    /// Directory of the journal.
     #[arg(long)]
     dir: PathBuf,
     /// Records per batch.
     #[arg(long)]
     records: usize,
-    /// Batches in all.
+    /// Total number of batches.
     #[arg(long)]
     batches: u64,
-    /// Batches per second; 0 = as fast as the journal takes them.
+    /// Batches per second; 0 = as fast as the journal accepts them.
     #[arg(long, default_value_t = 0)]
     rate: u64,
 }
 
-/// What the driver process prints.
+/// The output of the driver process.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Driven {
     frame_bytes: u64,
@@ -75,8 +75,8 @@ pub(crate) fn journal(options: &Options) -> Result<Outcome> {
     let total = (paced.group_bytes() as u64 * paced.flushes).max(1);
     let paced_alone = bare::disk_alone(&dir, paced.group_bytes().max(1), total / 2, pace)?;
     let mut outcome = Outcome::new(format!(
-        "Records of 1 KiB appended with `on_append`: {} MiB as fast as they are taken, in groups of \
-         {} KiB; then 20,000 records/s in batches of 20.",
+        "Records of 1 KiB appended with `on_append`: {} MiB as fast as they are accepted, in \
+         groups of {} KiB; then 20,000 records/s in batches of 20.",
         full.frame_bytes / 1_048_576,
         group / 1024
     ));
@@ -117,10 +117,10 @@ fn drive_process(records: usize, batches: u64, rate: u64) -> Result<Driven> {
         .stderr(std::process::Stdio::inherit())
         .output()?;
     ensure!(output.status.success(), "the journal's driver failed");
-    serde_json::from_slice(&output.stdout).context("the journal's driver printed no figures")
+    serde_json::from_slice(&output.stdout).context("the journal's driver printed no measurements")
 }
 
-/// Appends batches and waits for each to be on stable storage; prints what it cost.
+/// Appends batches and waits until each is on stable storage; prints the cost.
 pub(crate) fn drive(settings: &Settings) -> Result<()> {
     let journal = open(&settings.dir)?;
     let wake = WakeFd::new()?;
@@ -160,7 +160,7 @@ pub(crate) fn drive(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// A journal with one destination that takes nothing, so that everything must stay on disk.
+/// Opens a journal with one destination that takes nothing, so that everything must stay on disk.
 fn open(dir: &Path) -> Result<Journal> {
     let config = JournalConfig {
         dir: dir.join("journal"),
@@ -179,7 +179,7 @@ fn open(dir: &Path) -> Result<Journal> {
         window_bytes: 16 << 20,
     })?;
     journal.register_source(SOURCE);
-    // Four streams, since one alone may hold only its share.
+    // Four streams, since a single one may only hold its share.
     for stream in 0..STREAMS {
         journal.open_stream(&StreamSpec {
             stream: StreamId(stream),
@@ -196,7 +196,7 @@ fn open(dir: &Path) -> Result<Journal> {
 
 const STREAMS: u64 = 8;
 
-/// Appends, waiting for room as a source does.
+/// Appends a batch, waiting for room as a source does.
 fn append(journal: &Journal, batch: Batch, wake: &WakeFd) -> Result<AppendTicket> {
     let mut batch = batch;
     loop {
@@ -206,12 +206,12 @@ fn append(journal: &Journal, batch: Batch, wake: &WakeFd) -> Result<AppendTicket
         }
         let mut fds = [PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
         let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
-        ensure!(poll(&mut fds, Some(&limit))? > 0, "the journal has made no room for 30 s");
+        ensure!(poll(&mut fds, Some(&limit))? > 0, "the journal had no room for 30 s");
         wake.take();
     }
 }
 
-/// Makes batches of the same bodies at ever later positions.
+/// Creates batches of the same bodies at increasing positions.
 struct Maker {
     body: Vec<u8>,
     records: usize,
@@ -265,7 +265,7 @@ impl Maker {
     }
 }
 
-/// Waits for tickets in order on its own thread, and notes how long each took.
+/// Waits for tickets in order on its own thread, and records how long each took.
 struct Waiter {
     tickets: mpsc::SyncSender<(Instant, AppendTicket)>,
     thread: std::thread::JoinHandle<Result<Vec<Duration>>>,

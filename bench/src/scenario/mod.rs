@@ -16,16 +16,16 @@ use anyhow::{Context, Result, ensure};
 use crate::machine::Machine;
 use crate::report::{self, Outcome};
 
-/// What all scenarios have in common.
+/// Options of all scenarios.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
-    /// Times that a bulk scenario runs; the median counts.
+    /// Number of runs of a bulk scenario; the median counts.
     #[arg(long, default_value_t = 3)]
     pub(crate) runs: usize,
-    /// Share of the full length, for a quick look; what is shorter than 1 is not recorded.
+    /// Fraction of the full length, for a quick look; results below 1 are not recorded.
     #[arg(long, default_value_t = 1.0)]
     pub(crate) scale: f64,
-    /// A `VictoriaLogs` binary, for `store-peer`; nothing is compared without one.
+    /// A `VictoriaLogs` binary, for `store-peer`; without one nothing is compared.
     #[arg(long, env = "WEIR_BENCH_PEER", value_name = "FILE")]
     pub(crate) peer: Option<PathBuf>,
     /// A directory with samples of real logs (`*.log`), for `store-peer`.
@@ -37,7 +37,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// A number of lines or seconds, scaled.
+    /// Scales a number of lines or seconds.
     pub(crate) fn scaled(&self, full: u64) -> u64 {
         ((full as f64 * self.scale) as u64).max(1)
     }
@@ -58,27 +58,27 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "tail-hec-plain", what: "the same, not compressed", run: bulk::hec_plain },
     Scenario {
         name: "tail-blackhole-docker",
-        what: "docker-json lines of 216 bytes to nowhere",
+        what: "docker-json lines of 216 bytes to a blackhole output",
         run: bulk::blackhole_docker,
     },
     Scenario {
         name: "tail-blackhole-raw",
-        what: "raw lines of 216 bytes to nowhere",
+        what: "raw lines of 216 bytes to a blackhole output",
         run: bulk::blackhole_raw,
     },
     Scenario {
         name: "tail-paced",
-        what: "10,000 lines/s of 1 KiB, each written by itself, gzip and TLS",
+        what: "10,000 lines/s of 1 KiB, each written separately, gzip and TLS",
         run: paced::paced,
     },
     Scenario {
         name: "tail-slow",
-        what: "1,000 and 50,000 lines/s of 100 and 1,000 bytes to nowhere",
+        what: "1,000 and 50,000 lines/s of 100 and 1,000 bytes to a blackhole output",
         run: paced::slow,
     },
     Scenario {
         name: "rules-simple",
-        what: "1 to 1,000 rules with rare literals, 216 byte lines to nowhere",
+        what: "1 to 1,000 rules with rare literals, 216 byte lines to a blackhole output",
         run: rules::simple,
     },
     Scenario {
@@ -88,19 +88,19 @@ const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "store",
-        what: "3,000,000 JSON lines from a file to the store, and questions about them",
+        what: "3,000,000 JSON lines from a file to the store, and queries on them",
         run: store::store,
     },
     Scenario {
         name: "store-peer",
-        what: "the same beside VictoriaLogs (--peer), and real logs on disk (--logs)",
+        what: "the same compared to VictoriaLogs (--peer), and real logs on disk (--logs)",
         run: peer::store_peer,
     },
     Scenario { name: "tail-idle", what: "1,000 files, nothing written", run: paced::idle },
     Scenario { name: "journal", what: "append on stable storage", run: journal::journal },
     Scenario {
         name: "isolation",
-        what: "one output hung for a minute beside a healthy one, then a full buffer",
+        what: "one output hung for a minute next to a healthy one, then a full buffer",
         run: isolation::isolation,
     },
     Scenario {
@@ -120,7 +120,7 @@ pub(crate) fn run(name: Option<&str>, options: &Options) -> Result<()> {
     };
     let chosen: Vec<&Scenario> =
         SCENARIOS.iter().filter(|s| name == "all" || s.name == name).collect();
-    ensure!(!chosen.is_empty(), "there is no scenario {name}; without a name they are listed");
+    ensure!(!chosen.is_empty(), "unknown scenario {name}; run without a name to list all");
     let machine = Machine::here();
     eprintln!("{}, {} cores, Linux {}", machine.processor, machine.cores, machine.kernel);
     let mut missed = Vec::new();

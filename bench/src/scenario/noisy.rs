@@ -15,7 +15,7 @@ use crate::writer;
 
 const QUIET: usize = 99;
 
-/// What the slow output takes per second: half of what the noisy application writes, as events.
+/// What the slow output accepts per second: half of what the noisy application writes, as events.
 const BYTES_PER_SECOND: u64 = 28_000_000;
 
 /// `noisy`.
@@ -52,7 +52,7 @@ pub(crate) fn noisy(options: &Options) -> Result<Outcome> {
         .sum();
     let mut outcome = Outcome::new(format!(
         "One application writes 100,000 lines of 400 bytes per second for {secs} s, {QUIET} write 2/s; \
-         the collector takes {} MB/s; buffer 64 MiB, drop_oldest.",
+         the collector accepts {} MB/s; buffer 64 MiB, drop_oldest.",
         BYTES_PER_SECOND / 1_000_000
     ));
     outcome.figures = vec![

@@ -1,4 +1,4 @@
-//! Lines that come at a rate: what it costs to be there, in percent of one core.
+//! Lines at a fixed rate: the cost in percent of one core.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,10 +14,10 @@ use crate::sink::{self, Sink};
 use crate::weir::Weir;
 use crate::{clock, writer};
 
-/// After the start, before measuring.
+/// Time between the start and the measurement.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// What a steady state costs.
+/// The cost of a steady state.
 struct Steady {
     percent: f64,
     memory_bytes_max: u64,
@@ -43,10 +43,11 @@ pub(crate) fn paced(options: &Options) -> Result<Outcome> {
     let secs = options.scaled(30);
     let steady = steady(dir.path(), Shape::DockerJson, 1024, 10_000, secs, &output)?;
     let counts = sink.report()?;
-    ensure!(counts.distinct() == counts.events, "some events came twice");
-    ensure!(counts.reordered() == 0, "some events came out of order");
+    ensure!(counts.distinct() == counts.events, "some events arrived twice");
+    ensure!(counts.reordered() == 0, "some events arrived out of order");
     let mut outcome = Outcome::new(format!(
-        "10,000 docker-json lines of 1 KiB per second for {secs} s, each written by itself, gzip and TLS."
+        "10,000 docker-json lines of 1 KiB per second for {secs} s, each written separately, gzip \
+         and TLS."
     ));
     outcome.set_cpu(&steady.cpu);
     outcome.figures = vec![
@@ -66,7 +67,7 @@ pub(crate) fn paced(options: &Options) -> Result<Outcome> {
 pub(crate) fn slow(options: &Options) -> Result<Outcome> {
     let secs = options.scaled(20);
     let mut outcome = Outcome::new(format!(
-        "Raw lines at a rate for {secs} s, each written by itself, to nowhere."
+        "Raw lines at a rate for {secs} s, each written separately, to a blackhole output."
     ));
     let cases = [(1_000, 100, 0.3), (1_000, 1_000, 0.4), (50_000, 100, 2.0), (50_000, 1_000, 4.0)];
     for (rate, bytes, target) in cases {
@@ -109,7 +110,7 @@ pub(crate) fn idle(options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Runs weir beside a writer and measures between a settled start and the writer's end.
+/// Runs weir next to a writer and measures from a settled start to the writer's end.
 fn steady(
     dir: &Path,
     shape: Shape,
@@ -143,7 +144,7 @@ fn steady(
     Ok(Steady { percent, memory_bytes_max: weir.process().memory()?.1, cpu })
 }
 
-/// The source that tails what the writer writes.
+/// Returns the source that tails the writer's files.
 pub(super) fn source(dir: &Path, shape: Shape) -> String {
     let format = if shape == Shape::Raw { "raw" } else { "docker_json" };
     format!(
@@ -174,5 +175,5 @@ pub(super) fn start_writer(settings: &writer::Settings) -> Result<Child> {
 pub(super) fn finish(writer: Child) -> Result<u64> {
     let output = writer.wait_with_output()?;
     ensure!(output.status.success(), "the writer failed");
-    String::from_utf8(output.stdout)?.trim().parse().context("the writer names no count")
+    String::from_utf8(output.stdout)?.trim().parse().context("the writer printed no count")
 }

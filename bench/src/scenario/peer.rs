@@ -1,8 +1,8 @@
-//! The store beside `VictoriaLogs`: the same lines and the same questions to both, in turns, and what
-//! real logs take on the disk of both.
+//! The store compared to `VictoriaLogs`: the same lines and the same queries for both, in turns,
+//! and the disk space that real logs take in both.
 //!
-//! Samples of real logs are short, so they are repeated with their numbers drawn anew. Whatever is
-//! not there (the peer, the samples) is not measured, and the outcome says so.
+//! Samples of real logs are short, so they are repeated with new numbers. What is missing (the
+//! peer, the samples) is not measured, and the outcome says so.
 
 use std::fs;
 use std::path::Path;
@@ -17,19 +17,20 @@ use crate::http;
 use crate::peer::Peer;
 use crate::report::{Figure, Outcome, Target};
 
-/// What the peer's column says.
+/// Name of the peer's column.
 const PEER: &str = "VictoriaLogs";
-/// Bytes of real logs, repeated.
+/// Size of the real logs, repeated.
 const REAL_BYTES: u64 = 1_000_000_000;
-/// Share of the peer's bytes that real logs may take.
+/// Maximum size of real logs, as a fraction of the peer's.
 const REAL_SHARE: f64 = 0.75;
-/// Bytes that are compressed at once where there is no peer.
+/// Bytes that are compressed at a time if there is no peer.
 const PIECE_BYTES: usize = 2 * 1024 * 1024;
 
 /// `store-peer`.
 pub(crate) fn store_peer(options: &Options) -> Result<Outcome> {
     let mut outcome = Outcome::new(format!(
-        "JSON lines and real logs to weir and to {PEER}, each from its start until it rests; questions over HTTP, warm, the median of {TIMES}."
+        "JSON lines and real logs to weir and to {PEER}, each from its start until it is idle; \
+         queries over HTTP, warm, median of {TIMES}."
     ));
     let mut missing = Vec::new();
     match &options.peer {
@@ -88,13 +89,13 @@ fn measured(cpu: Duration, disk_bytes: f64, memory_bytes: u64) -> Measured {
     }
 }
 
-/// Where the peer is asked.
+/// Returns the path of a query to the peer.
 fn path(logsql: &str) -> String {
     let [query, from, to] = [logsql, DAY[0], DAY[1]].map(http::escaped);
     format!("/select/logsql/query?query={query}&start={from}&end={to}")
 }
 
-/// What real logs take on the disk.
+/// Measures the disk space of real logs.
 fn real_logs(samples: &Path, options: &Options, outcome: &mut Outcome) -> Result<()> {
     let (lines, count) = data::replayed(samples, options.scaled(REAL_BYTES))?;
     ensure!(count > 0, "{} has no lines in *.log", samples.display());
@@ -121,7 +122,7 @@ fn real_logs(samples: &Path, options: &Options, outcome: &mut Outcome) -> Result
     Ok(())
 }
 
-/// Bytes of the lines, compressed in pieces.
+/// Returns the size of the lines, compressed in pieces.
 fn compressed(lines: &[u8]) -> Result<usize> {
     let mut compressor = zstd::bulk::Compressor::new(3)?;
     let sizes = lines.chunks(PIECE_BYTES).map(|piece| Ok(compressor.compress(piece)?.len()));

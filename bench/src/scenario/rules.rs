@@ -1,10 +1,10 @@
-//! Rules in the whole pipeline: what a record costs with 1, 10, 100 and 1,000 of them, in two
-//! orders. Everything goes to one blackhole, so nothing but reading and rules is measured.
+//! Rules in the whole pipeline: the cost per record with 1, 10, 100 and 1,000 of them, in two
+//! orders. Everything goes to one blackhole output, so only reading and rules are measured.
 //!
-//! What other guests of the host do changes the speed of a virtual machine by a factor of 1.8, for
+//! Other guests of the host change the speed of a virtual machine by a factor of 1.8, for
 //! milliseconds or for minutes. Processes that run one after the other cannot be compared then. So
-//! one process per set runs at the same time, each for a moment while the others are paused:
-//! whatever happens beside them hits all. Ratios are those of one such round; the median counts.
+//! one process per set runs at the same time, each for a moment while the others are paused: any
+//! disturbance affects all of them. Ratios are computed per round; the median counts.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::clock;
 use crate::data::{self, Shape};
 use crate::report::{Figure, Outcome, Target};
 
-/// Words of the lines and of the patterns: what a rule looks for is rare, its parts are not.
+/// Words of the lines and of the patterns: what a rule searches for is rare, its parts are not.
 const WORDS: [&str; 12] = [
     "account", "bucket", "cache", "checkout", "customer", "gateway", "invoice", "lease", "order",
     "payment", "session", "upstream",
@@ -30,8 +30,8 @@ const BUSIEST: &str = r"/ GET \/api\/v\d/";
 /// Numbers of rules.
 const COUNTS: [usize; 5] = [0, 1, 10, 100, 1000];
 
-/// `rules-simple`: nine in ten a regular expression with a rare literal, the rest by service, the
-/// busiest last.
+/// `rules-simple`: nine out of ten are a regular expression with a rare literal, the rest match by
+/// service, the busiest is last.
 pub(crate) fn simple(options: &Options) -> Result<Outcome> {
     rules(options, "rules with a rare literal, some by service", 1.5, |index| match index % 10 {
         9 => format!("service:svc-{index}"),
@@ -39,8 +39,8 @@ pub(crate) fn simple(options: &Options) -> Result<Outcome> {
     })
 }
 
-/// `rules-real`: as operators write them. Of ten rules three without regard to case, one without a
-/// literal, one whose literal is in many records, two on fields.
+/// `rules-real`: as operators write them. Of ten rules, three are case-insensitive, one has no
+/// literal, one has a literal that occurs in many records, two match on fields.
 pub(crate) fn real(options: &Options) -> Result<Outcome> {
     rules(options, "rules as operators write them", 4.0, |index| {
         let (one, other) = (word(index), word(index / 5 + 1));
@@ -102,10 +102,10 @@ fn rules(
     Ok(outcome)
 }
 
-/// How long one process goes on while the others wait.
+/// How long one process runs while the others wait.
 const TURN: Duration = Duration::from_millis(10);
 
-/// One run with each set, all at the same time, of which one goes on at any moment.
+/// Does one run with each set, all at the same time, of which only one proceeds at any moment.
 fn in_turns(path: &Path, sets: &[Vec<String>], lines: u64) -> Result<Vec<Run>> {
     let bytes = path.metadata()?.len();
     let mut waiting = Vec::new();
@@ -116,7 +116,7 @@ fn in_turns(path: &Path, sets: &[Vec<String>], lines: u64) -> Result<Vec<Run>> {
     }
     let mut runs: Vec<(usize, Run)> = Vec::new();
     while !waiting.is_empty() {
-        // There and back again, so that none is always behind the same one.
+        // In alternating order, so that none always follows the same one.
         waiting.reverse();
         for (set, running) in std::mem::take(&mut waiting) {
             let process = running.weir.process();
@@ -144,7 +144,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// So many rules; the busiest is the last.
+/// Returns this many rules; the busiest is the last.
 fn rules_of(count: usize, when: impl Fn(usize) -> String) -> Vec<String> {
     let rare = (1..count).map(when);
     rare.chain((count > 0).then(|| BUSIEST.to_owned())).collect()

@@ -1,5 +1,5 @@
-//! The store: what it costs to keep lines, how much room they take, how soon they are found and
-//! how long questions take over HTTP.
+//! The store: the cost of storing lines, the space they take, how soon they are found and how long
+//! queries take over HTTP.
 
 use std::fs;
 use std::io::Write as _;
@@ -18,20 +18,20 @@ use crate::process::Cpu;
 use crate::report::{Figure, Outcome, Target};
 use crate::weir::Weir;
 
-/// Lines of the whole scenario: 951 MB.
+/// Number of lines of the whole scenario: 951 MB.
 pub(super) const LINES: u64 = 3_000_000;
-/// How often each question is asked; the median counts.
+/// How often each query is run; the median counts.
 pub(super) const TIMES: usize = 20;
-/// How long a store that writes and merges nothing more is waited for.
+/// How long a store must write and merge nothing to count as idle.
 const QUIET: Duration = Duration::from_secs(5);
-/// Lines that come in while questions are asked.
+/// File for lines that arrive while queries run.
 const LIVE_FILE: &str = "live.log";
-/// Between two looks at whether it has come so far: a look costs a millisecond, which counts.
+/// Pause between checks of progress: a check costs a millisecond, which counts.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Times of the lines are fixed, whenever this runs.
+/// The times of the lines are fixed, whenever this runs.
 const RETENTION: &str = "36500d";
 
-/// Lines that are in a store, which has come to rest.
+/// Lines in a store that is idle.
 pub(super) struct Stored {
     pub(super) weir: Weir,
     pub(super) cpu: Cpu,
@@ -41,7 +41,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Lets weir follow both files and waits until it has stored so many lines and merged them.
+    /// Makes weir follow both files and waits until it has stored and merged this many lines.
     pub(super) fn fill(dir: &Path, lines: &Path, count: u64) -> Result<Self> {
         fs::write(dir.join(LIVE_FILE), "")?;
         let config = format!(
@@ -73,7 +73,8 @@ pub(crate) fn store(options: &Options) -> Result<Outcome> {
     let stored = Stored::fill(dir.path(), &lines.path, count)?;
     let Stored { weir, cpu, .. } = &stored;
     let mut outcome = Outcome::new(format!(
-        "{count} JSON lines, {:.0} MB, from a file to the store; then questions over HTTP, warm, the median of {TIMES}.",
+        "{count} JSON lines, {:.0} MB, from a file to the store; then queries over HTTP, warm, \
+         median of {TIMES}.",
         bytes as f64 / 1e6
     ));
     outcome.set_cpu(cpu);
@@ -117,7 +118,7 @@ fn report(weir: &Weir) -> Result<Value> {
 /// Waits until nothing is written or merged any more.
 fn wait_until_quiet(weir: &Weir) -> Result<()> {
     let mut last = (Value::Null, Instant::now());
-    let (what, limit) = ("the store has merged what there is", Duration::from_mins(5));
+    let (what, limit) = ("the store has merged everything", Duration::from_mins(5));
     weir.wait_asking_every(PAUSE, what, limit, || {
         let now = report(weir)?["segments"].clone();
         if now != last.0 {
@@ -127,33 +128,33 @@ fn wait_until_quiet(weir: &Weir) -> Result<()> {
     })
 }
 
-/// One question with what it must reach, in milliseconds.
+/// A query with its target, in milliseconds.
 pub(super) struct Question {
     pub(super) what: &'static str,
     path: &'static str,
     body: Value,
-    /// The same in the language of `VictoriaLogs`.
+    /// The same query in the language of `VictoriaLogs`.
     pub(super) logsql: String,
-    /// `None` = it reads all messages, which is its limit.
+    /// `None` = it reads all messages, which sets its limit.
     target: Option<f64>,
 }
 
 /// The day of the lines.
 pub(super) const DAY: [&str; 2] = ["2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z"];
-/// What comes in while this runs, whenever that is.
+/// Lines that arrive while this runs, whenever that is.
 const LIVE: [&str; 2] = ["now-1h", "2100-01-01T00:00:00Z"];
 
 fn aggregate(query: &str, [from, to]: [&str; 2], compute: &Value, group_by: &Value) -> Value {
     json!({
         "filter": { "query": query, "from": from, "to": to },
-        // A busy machine makes times longer, but must not make answers partial.
+        // A busy machine increases times, but must not make answers partial.
         "weir": { "timeout": "20s" },
         "compute": compute,
         "group_by": group_by,
     })
 }
 
-/// A question about how many records there are.
+/// Returns a query for the number of matching records.
 fn counted(what: &'static str, query: &str, logsql: &str, target: Option<f64>) -> Question {
     let count = json!([{ "aggregation": "count" }]);
     Question {
@@ -165,7 +166,7 @@ fn counted(what: &'static str, query: &str, logsql: &str, target: Option<f64>) -
     }
 }
 
-/// All questions.
+/// Returns all queries.
 pub(super) fn questions(needle: &str) -> Vec<Question> {
     let (own, theirs) = (format!("@request_id:{needle}"), format!("request_id:={needle}"));
     let (status, their_status) = ("@http.status_code:500", "\"http.status_code\":=500");
@@ -247,7 +248,7 @@ fn ask_all(weir: &Weir, dir: &Path, lines: &data::Events, outcome: &mut Outcome)
     Ok(())
 }
 
-/// Milliseconds, the median of some runs.
+/// Returns the median of some runs, in milliseconds.
 pub(super) fn median(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut times = Vec::with_capacity(TIMES);
     for _ in 0..TIMES {
@@ -261,11 +262,11 @@ pub(super) fn median(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
 
 pub(super) fn ask(weir: &Weir, question: &Question) -> Result<()> {
     let answer = weir.post_json(question.path, &question.body)?;
-    ensure!(answer["meta"]["status"] == "done", "{} has no whole answer: {answer}", question.what);
+    ensure!(answer["meta"]["status"] == "done", "{} is incomplete: {answer}", question.what);
     Ok(())
 }
 
-/// Reads all pages of messages and does nothing with them.
+/// Reads all pages of messages without using them.
 fn decode_messages(dir: &Path) -> Result<()> {
     let segments = segments(dir)?;
     let half = |offset: usize| -> Result<usize> {
@@ -291,7 +292,7 @@ fn decode_messages(dir: &Path) -> Result<()> {
     })
 }
 
-/// CPU time of this thread to compress all pages of messages as the store does.
+/// Returns the CPU time of this thread to compress all pages of messages as the store does.
 fn compress_messages(dir: &Path) -> Result<Duration> {
     let mut compressor = zstd::bulk::Compressor::new(1)?;
     let (mut buffer, mut packed) = (PageBuffer::new()?, Vec::new());
@@ -317,7 +318,7 @@ fn thread_cpu() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
-/// The segments below a directory, open.
+/// Opens the segments below a directory.
 fn segments(dir: &Path) -> Result<Vec<Segment>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -331,7 +332,7 @@ fn segments(dir: &Path) -> Result<Vec<Segment>> {
     Ok(found)
 }
 
-/// Milliseconds from writing a line until a search finds it, the median of some.
+/// Returns the milliseconds from writing a line until a search finds it, the median of some runs.
 fn searchable(weir: &Weir, live: &Path) -> Result<f64> {
     let mut number = 0;
     median(|| {

@@ -1,4 +1,4 @@
-//! A scenario's side of a sink: starts the process, gives it commands.
+//! The client side of a sink, used by scenarios: starts the process and sends commands.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -18,7 +18,7 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// Starts one.
+    /// Starts a sink.
     pub(crate) fn start(settings: &Settings) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("sink");
@@ -34,26 +34,27 @@ impl Sink {
         let stdout = BufReader::new(child.stdout.take().context("sink has no stdout")?);
         let is_tls = settings.certificate.is_some();
         let mut sink = Self { child, stdin, stdout, port: 0, is_tls };
-        sink.port = sink.line()?.parse().context("sink names no port")?;
+        sink.port = sink.line()?.parse().context("sink printed no port")?;
         Ok(sink)
     }
 
-    /// Where it listens.
+    /// Returns the URL it listens on.
     pub(crate) fn endpoint(&self) -> String {
         format!("{}://127.0.0.1:{}", if self.is_tls { "https" } else { "http" }, self.port)
     }
 
-    /// The same for a socket.
+    /// Returns the address for a socket.
     pub(crate) fn address(&self) -> (&'static str, u16) {
         ("127.0.0.1", self.port)
     }
 
-    /// Stops answering, or goes on.
+    /// Stops or resumes responding.
     pub(crate) fn hang(&mut self, hung: bool) -> Result<()> {
         self.ask(if hung { "hang" } else { "resume" }).map(drop)
     }
 
-    /// Requests, body bytes and events so far (events of compressed bodies not yet).
+    /// Returns requests, body bytes and events so far (events of compressed bodies are not counted
+    /// yet).
     pub(crate) fn peek(&mut self) -> Result<[u64; 3]> {
         let answer = self.ask("peek")?;
         let mut numbers = answer.split(' ').map(str::parse);
@@ -61,7 +62,7 @@ impl Sink {
         Ok([next()?, next()?, next()?])
     }
 
-    /// Everything that it counted.
+    /// Returns all counts.
     pub(crate) fn report(&mut self) -> Result<Counts> {
         Ok(serde_json::from_str(&self.ask("report")?)?)
     }
@@ -80,7 +81,7 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // A hung sink does not notice that stdin ended.
+        // A hung sink does not notice the end of stdin.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! Counts events and their numbers (`app=<a> seq=<n>`): how many, how many of them distinct, how
-//! many out of order.
+//! Counts events and their numbers (`app=<a> seq=<n>`): how many, how many distinct, and how many
+//! out of order.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,28 +14,28 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Counts {
     /// Requests answered.
     pub(crate) requests: u64,
-    /// Bytes of their bodies as they came.
+    /// Size of their bodies as received, bytes.
     pub(crate) body_bytes: u64,
-    /// Bytes of their bodies after decompression.
+    /// Size of their bodies after decompression, bytes.
     pub(crate) plain_bytes: u64,
-    /// Compressed requests that nobody counted.
+    /// Compressed requests whose events were not counted.
     pub(crate) unread_requests: u64,
-    /// Events in them.
+    /// Number of events.
     pub(crate) events: u64,
-    /// By application.
+    /// Counts by application.
     pub(crate) applications: Vec<Application>,
 }
 
 /// Events of one application.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Application {
-    /// Different numbers seen.
+    /// Distinct numbers.
     pub(crate) distinct: u64,
-    /// Numbers seen again.
+    /// Repeated numbers.
     pub(crate) repeated: u64,
-    /// New numbers that came after a higher one.
+    /// New numbers that arrived after a higher one.
     pub(crate) reordered: u64,
-    /// Highest number, plus one.
+    /// Highest number plus one.
     pub(crate) end: u64,
     #[serde(skip)]
     seen: Vec<u64>,
@@ -60,7 +60,7 @@ impl Application {
 }
 
 impl Counts {
-    /// Counts the events of a body that holds whole events.
+    /// Counts the events of a body that contains whole events.
     pub(crate) fn scan(&mut self, body: &[u8]) {
         self.plain_bytes += body.len() as u64;
         self.see(body);
@@ -77,18 +77,18 @@ impl Counts {
         }
     }
 
-    /// Different numbers seen, over all applications.
+    /// Returns the count of distinct numbers, over all applications.
     pub(crate) fn distinct(&self) -> u64 {
         self.applications.iter().map(|a| a.distinct).sum()
     }
 
-    /// Events out of order, over all applications.
+    /// Returns the count of events out of order, over all applications.
     pub(crate) fn reordered(&self) -> u64 {
         self.applications.iter().map(|a| a.reordered).sum()
     }
 }
 
-/// The numbers of "3 seq=17 ...".
+/// Parses the numbers of "3 seq=17 ...".
 fn numbers(text: &[u8]) -> Option<(usize, u64)> {
     let (app, rest) = number(text)?;
     let (seq, _) = number(rest.strip_prefix(b" seq=")?)?;
@@ -100,7 +100,7 @@ fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((std::str::from_utf8(&text[..end]).ok()?.parse().ok()?, &text[end..]))
 }
 
-/// Counts what a file of gzip members holds, by the system's own gzip: an independent reader.
+/// Counts the content of a file of gzip members, using the system's gzip as an independent reader.
 pub(crate) fn scan_gzip(path: &Path, counts: &mut Counts) -> Result<()> {
     let mut gzip = Command::new("gzip")
         .arg("-dc")
@@ -118,7 +118,7 @@ pub(crate) fn scan_gzip(path: &Path, counts: &mut Counts) -> Result<()> {
         }
         counts.plain_bytes += read as u64;
         len += read;
-        // An event may lie over the edge of what was read: keep the end for the next round.
+        // An event may cross the end of a read: keep the end for the next round.
         let keep = memchr::memmem::rfind(&buffer[..len], b" app=").unwrap_or(0);
         counts.see(&buffer[..keep]);
         buffer.copy_within(keep..len, 0);

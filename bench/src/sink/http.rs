@@ -1,4 +1,5 @@
-//! As much HTTP/1.1 as a collector needs: requests with a length or in chunks, one answer.
+//! The subset of HTTP/1.1 that a collector needs: requests with a length or in chunks, one
+//! response.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,7 +13,7 @@ use super::Shared;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 28\r\n\r\n{\"text\":\"Success\",\"code\":0}\n";
 
-/// Longest head of a request.
+/// Maximum size of the head of a request.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Serves one connection until it ends.
@@ -61,7 +62,8 @@ impl Buffer {
         Ok(read)
     }
 
-    /// Everything up to and with `end`; `None` when the connection ends before its first byte.
+    /// Returns everything up to and including `end`; `None` if the connection ends before its first
+    /// byte.
     fn until(&mut self, stream: &mut impl Read, end: &[u8]) -> Result<Option<String>> {
         loop {
             let there = &self.bytes[self.start..self.end];
@@ -105,7 +107,8 @@ impl Buffer {
     }
 }
 
-/// A TLS server with a certificate for 127.0.0.1, which is written to a file for clients.
+/// Returns the settings of a TLS server with a certificate for 127.0.0.1, which is written to a
+/// file for clients.
 pub(super) fn server_config(certificate_file: &Path) -> Result<Arc<rustls::ServerConfig>> {
     let made =
         rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()])?;

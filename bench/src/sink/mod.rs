@@ -1,7 +1,9 @@
-//! A collector for benchmarks, in its own process: reads requests, answers 200 at once, counts.
+//! A collector for benchmarks, in its own process: reads requests, responds with 200 at once,
+//! counts.
 //!
-//! It speaks just enough HTTP to take what an output sends; compressed bodies are put aside and
-//! counted after the timed run. Commands come on stdin, one word a line; answers go to stdout.
+//! It implements just enough HTTP to accept what an output sends; compressed bodies are stored and
+//! counted after the timed run. Commands are read from stdin, one word per line; replies go to
+//! stdout.
 
 mod client;
 mod count;
@@ -22,30 +24,30 @@ pub(crate) use count::Counts;
 /// How the collector behaves.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Settings {
-    /// Speak TLS with a fresh certificate, written to this file.
+    /// Use TLS with a fresh certificate, written to this file.
     #[arg(long)]
     pub(crate) certificate: Option<PathBuf>,
-    /// Put compressed bodies into this file, to be counted later.
+    /// Store compressed bodies in this file, to be counted later.
     #[arg(long)]
     pub(crate) spool: Option<PathBuf>,
-    /// Take at most so many body bytes per second; 0 = as many as come.
+    /// Accept at most this many body bytes per second; 0 = unlimited.
     #[arg(long, default_value_t = 0)]
     pub(crate) bytes_per_second: u64,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Shared {
     settings: Settings,
     counts: Mutex<Counts>,
     spool: Option<Mutex<File>>,
     hung: Mutex<bool>,
     resumed: Condvar,
-    /// Requests are let through one at a time when the rate is limited.
+    /// Requests proceed one at a time if the rate is limited.
     turn: Mutex<()>,
 }
 
 impl Shared {
-    /// Takes a request's body; returns when it may be answered.
+    /// Accepts a request's body; returns when it may be answered.
     fn take(&self, body: &[u8], is_gzip: bool) -> Result<()> {
         let nanos = body.len() as u64 * 1_000_000_000;
         if let Some(nanos) = nanos.checked_div(self.settings.bytes_per_second) {
@@ -112,7 +114,7 @@ fn connection(stream: TcpStream, tls: Option<Arc<rustls::ServerConfig>>, shared:
             })
         }
     };
-    // A client that leaves without TLS's farewell has left all the same.
+    // A client may disconnect without the closing message of TLS.
     let left = |e: &anyhow::Error| {
         let io = e.downcast_ref::<std::io::Error>();
         io.is_some_and(|e| e.kind() == std::io::ErrorKind::UnexpectedEof)

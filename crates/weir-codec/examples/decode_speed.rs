@@ -1,8 +1,8 @@
-//! Nanoseconds per line of each decoder, on a block in memory that is copied into the builder as
-//! a read would copy it; sealing included and shown apart.
+//! Measures the nanoseconds per line of each decoder, on a block in memory that is copied into the
+//! builder as a read would copy it; sealing is included and shown separately.
 //!
 //! `cargo run --release -p weir-codec --example decode_speed [filter]`
-#![allow(clippy::print_stdout, reason = "a program that prints figures")]
+#![allow(clippy::print_stdout, reason = "a program that prints measurements")]
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use weir_model::{BatchBuilder, Position, Seal, SourceBook, SourceId, StreamId};
 const TIME: &str = "2026-11-21T19:12:31.335106123Z";
 const LINES: usize = 400_000;
 
-/// Text of `len` bytes; `quotes` of every 16 bytes are quotes, to be escaped.
+/// Returns text of `len` bytes; `quotes` of every 16 bytes are quotes, which must be escaped.
 fn text(len: usize, quotes: usize) -> String {
     (0..len)
         .map(|i| if i % 16 < quotes { '"' } else { char::from(b'a' + (i % 23) as u8) })

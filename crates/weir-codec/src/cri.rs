@@ -1,7 +1,7 @@
 //! One line of the container runtime interface: `TIMESTAMP STREAM TAGS CONTENT`.
 //!
-//! Invariants: the content is taken as raw bytes; tags after the first (`P` or `F`) are accepted
-//! and read over; one trailing carriage return is not content.
+//! Invariants: the content is kept as raw bytes; tags after the first (`P` or `F`) are accepted and
+//! skipped; one trailing carriage return is not part of the content.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use weir_model::RecordFlags;
 
 use crate::time::TimeParser;
 
-/// What a line says. Spans are relative to the line.
+/// A parsed line. Spans are relative to the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CriLine {
     pub(crate) body: Range<usize>,
@@ -20,10 +20,10 @@ pub(crate) struct CriLine {
     pub(crate) iostream: RecordFlags,
 }
 
-/// Longest RFC 3339 timestamp looked for, the blank after it included.
+/// Maximum length of an RFC 3339 timestamp, including the blank after it.
 const TIME_MAX: usize = 40;
 
-/// Reads a line; `None` if it is no line of this format.
+/// Parses a line; `None` if it is not in this format.
 #[inline]
 pub(crate) fn parse(line: &[u8], times: &mut TimeParser) -> Option<CriLine> {
     let window = line.get(..TIME_MAX).unwrap_or(line);

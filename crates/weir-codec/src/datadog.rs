@@ -1,16 +1,16 @@
 //! Datadog's logs intake v2: the body of a request to records.
 //! (<https://docs.datadoghq.com/api/latest/logs/#send-logs>)
 //!
-//! A body is read whole before anything is made of it ([`DatadogItems::read`]), so a request is
-//! taken or refused as one. Then each item becomes a record ([`DatadogItems::push`]): the body is
-//! the item's own JSON object as it stands, so its attributes keep their types and nothing of it is
-//! lost; what the request says of all its items ([`DatadogDefaults`]) stands in the attributes
-//! beside the body, for the items that do not say it themselves. A line that is no JSON object is
-//! a body as it stands.
+//! A body is parsed completely before records are created from it ([`DatadogItems::read`]), so a
+//! request is accepted or rejected as a whole. Then each item becomes a record
+//! ([`DatadogItems::push`]): the body is the item's own JSON object as it is, so its attributes
+//! keep their types and nothing of it is lost; what the request states for all its items
+//! ([`DatadogDefaults`]) is stored in the attributes outside the body, for the items that do not
+//! state it themselves. A line that is not a JSON object is a body as it is.
 //!
 //! Invariants: every item that was read becomes one record and counts as one line; an item that is
-//! too long is cut at its `message`, or else at its longest text, so that it stays an object, and
-//! counted; nothing panics, and memory is bounded by the number of items.
+//! too long is truncated in its `message`, or else in its longest text, so that it stays an object,
+//! and is counted; nothing panics, and memory is bounded by the number of items.
 
 use std::ops::Range;
 
@@ -20,26 +20,26 @@ use crate::escape::escape_json_into;
 use crate::json::{Scanner, cut_content, cut_utf8, mend_surrogates};
 use crate::structured::{Seen, quoted_len};
 
-/// Most items of a JSON array: that of the real intake.
+/// Maximum number of items of a JSON array: that of the real intake.
 pub const DATADOG_ITEMS_MAX: usize = 1000;
 
-/// Most lines of a text, for which the real intake states no bound: enough for its 5 MB in lines of
-/// 250 bytes, and 2 MiB of memory.
+/// Maximum number of lines of a text, for which the real intake documents no limit: enough for its
+/// 5 MB in lines of 250 bytes, and 2 MiB of memory.
 pub const DATADOG_LINES_MAX: usize = 20_000;
 
-/// How the body of a request is written.
+/// The format of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatadogFormat {
     /// A JSON array of objects, or one object.
     Json,
-    /// A record per line, each a JSON object or any text.
+    /// One record per line, each a JSON object or any text.
     Lines,
-    /// Heroku's frames: a length, a space, and as many bytes of a syslog message.
+    /// Heroku's frames: a length, a space, and that many bytes of a syslog message.
     Logplex,
 }
 
 impl DatadogFormat {
-    /// By the value of `Content-Type`; whatever is not known to be text is JSON.
+    /// Returns the format for a `Content-Type`; anything that is not known to be text is JSON.
     pub fn of_content_type(text: &str) -> Self {
         let name = text.split(';').next().unwrap_or_default().trim();
         let is = |known: &str| name.eq_ignore_ascii_case(known);
@@ -53,39 +53,40 @@ impl DatadogFormat {
     }
 }
 
-/// Why a body is refused as a whole.
+/// Why a whole body is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DatadogError {
-    /// More items than one request may have.
+    /// More items than allowed in one request.
     #[error("more than {max} logs in one request")]
     TooMany {
-        /// The bound.
+        /// The limit.
         max: usize,
     },
-    /// JSON is UTF-8.
+    /// The JSON is not UTF-8.
     #[error("the body is not UTF-8")]
     Utf8,
-    /// Neither an array nor an object, or something behind it.
-    #[error("the body must be a JSON array of objects, or one object; look at byte {at}")]
+    /// Neither an array nor an object, or trailing data.
+    #[error("the body must be a JSON array of objects, or one object; error at byte {at}")]
     Shape {
-        /// Where it stops being one.
+        /// Offset of the error.
         at: usize,
     },
-    /// An item that is no object, or no JSON, or nested too deeply.
+    /// An item that is not an object, not valid JSON, or nested too deeply.
     #[error("log {index} (from 0) is not a valid JSON object of at most 64 levels")]
     Item {
-        /// Its place in the array.
+        /// Its index in the array.
         index: usize,
     },
-    /// A frame of `application/logplex-1` without its length, or shorter than that.
-    #[error("frame {index} (from 0) does not have the length that it states")]
+    /// A frame of `application/logplex-1` without a length, or with a wrong one.
+    #[error("the length of frame {index} (from 0) is missing or wrong")]
     Frame {
-        /// Its place in the body.
+        /// Its index in the body.
         index: usize,
     },
 }
 
-/// What a request says of all its items: each as the inside of a JSON string, empty = not said.
+/// The values that a request sets for all its items: each as the content of a JSON string, empty =
+/// not set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DatadogDefaults {
     source: Vec<u8>,
@@ -95,8 +96,8 @@ pub struct DatadogDefaults {
 }
 
 impl DatadogDefaults {
-    /// Takes a parameter of the query, decoded. Others than `ddsource`, `ddtags`, `service` and
-    /// `hostname` mean nothing.
+    /// Sets a decoded parameter of the query. Parameters other than `ddsource`, `ddtags`, `service`
+    /// and `hostname` are ignored.
     pub fn set(&mut self, name: &str, value: &[u8]) {
         let place = match name {
             "ddsource" => &mut self.source,
@@ -109,7 +110,7 @@ impl DatadogDefaults {
         escape_json_into(value, place);
     }
 
-    /// Writes an object of what the item does not say itself; nothing when there is nothing.
+    /// Writes an object of what the item does not state itself; nothing if there is nothing to add.
     fn write(&self, item: &Item, out: &mut Vec<u8>) {
         let members = [
             ("ddsource", &self.source, Says::SOURCE),
@@ -132,8 +133,8 @@ impl DatadogDefaults {
         }
     }
 
-    /// Tags add up. Beside those of the item they are a list under another name, so that neither
-    /// hides the other.
+    /// Tags are combined: if the item has its own, the others are a list under another name, so
+    /// that neither hides the other.
     fn write_tags(&self, item: &Item, out: &mut Vec<u8>) {
         if !item.says.has(Says::TAGS) {
             begin_member("ddtags", out);
@@ -158,7 +159,8 @@ fn begin_member(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\":");
 }
 
-/// Which of the things that a request may say of all its items an item says itself, a bit each.
+/// Which of the values that a request may set for all its items an item states itself, one bit
+/// each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Says(u8);
 
@@ -181,7 +183,7 @@ impl Says {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Item {
     span: Range<usize>,
-    /// The inside of the string under `message`; empty when there is none.
+    /// The content of the string under `message`; empty if there is none.
     message: Range<usize>,
     time_ns: Option<i64>,
     severity: Severity,
@@ -201,7 +203,7 @@ impl Item {
         }
     }
 
-    /// Takes what a member of the object says. `text` is its span without quotes when it is text.
+    /// Processes a member of the object. `text` is its span without quotes if it is text.
     fn member(&mut self, key: &[u8], value: &[u8], text: Option<&Range<usize>>, seen: &mut Seen) {
         let is_something = !matches!(value, b"null" | b"\"\"");
         match key {
@@ -217,7 +219,7 @@ impl Item {
             _ => value,
         };
         if key == b"status" && text.is_some() {
-            // What is reserved for it counts before what loggers call by other names.
+            // The reserved name takes precedence over names that loggers use.
             let mut stated = Seen::default();
             stated.field(key, inside, true);
             if stated.severity != Severity::UNSPECIFIED {
@@ -234,15 +236,15 @@ impl Item {
 pub struct DatadogRequest<'a> {
     /// The body that the items were read from.
     pub body: &'a [u8],
-    /// What it says of all its items.
+    /// The values that it sets for all its items.
     pub defaults: &'a DatadogDefaults,
-    /// When it came, nanoseconds since 1970: the time of items that state none.
+    /// Time of receipt, nanoseconds since 1970: the time of items that state none.
     pub observed_ns: i64,
-    /// Length at which an item is cut, bytes.
+    /// Length at which an item is truncated, in bytes.
     pub item_bytes_max: usize,
 }
 
-/// The items of a body; used for one request after the other.
+/// The items of a body; reused for one request after another.
 #[derive(Debug, Default)]
 pub struct DatadogItems {
     items: Vec<Item>,
@@ -251,18 +253,18 @@ pub struct DatadogItems {
 }
 
 impl DatadogItems {
-    /// How many records the body gives.
+    /// Returns the number of records in the body.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// A probe: nothing to keep.
+    /// Returns true for a probe, which contains nothing to keep.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Reads a whole body in place of the one before. After an error there are no items. Lone
-    /// surrogates in JSON, which clients that cut texts send, become U+FFFD in `body`.
+    /// Reads a whole body, replacing the previous one. After an error there are no items. Lone
+    /// surrogates in JSON, sent by clients that truncate texts, become U+FFFD in `body`.
     pub fn read(&mut self, body: &mut [u8], format: DatadogFormat) -> Result<(), DatadogError> {
         self.items.clear();
         self.is_utf8 = simdutf8::basic::from_utf8(body).is_ok();
@@ -287,7 +289,7 @@ impl DatadogItems {
         match scanner.peek() {
             Some(b'{') => {
                 let item = object(body, &mut scanner).ok_or(DatadogError::Item { index: 0 })?;
-                // Agents send an empty object to see whether somebody listens.
+                // Agents send an empty object to check whether the intake is reachable.
                 if body.get(item.span.clone()).is_some_and(|text| !is_empty_object(text)) {
                     self.items.push(item);
                 }
@@ -337,7 +339,7 @@ impl DatadogItems {
             let index = self.items.len();
             let wrong = DatadogError::Frame { index };
             let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-            // More digits than a body can have bytes.
+            // More digits than the length of any body.
             if digits == 0 || digits > 9 || rest.get(digits) != Some(&b' ') {
                 return Err(wrong);
             }
@@ -353,7 +355,7 @@ impl DatadogItems {
         Ok(())
     }
 
-    /// Takes a line without the white space at its end; an empty one is none.
+    /// Reads a line without trailing white space; an empty one is skipped.
     fn line(&mut self, body: &[u8], span: Range<usize>) -> Result<(), DatadogError> {
         let text = body.get(span.clone()).unwrap_or_default();
         let text = text.trim_ascii_end();
@@ -437,8 +439,8 @@ impl Pieces<'_> {
     }
 }
 
-/// The object with as much of its message as fits, or, when the rest alone does not, of its longest
-/// text; none when that is not enough.
+/// Returns the object with as much of its message as fits or, if the rest alone is too long, of its
+/// longest text; none if that is not enough.
 fn cut<'a>(request: &DatadogRequest<'a>, item: &Item) -> Option<Pieces<'a>> {
     cut_text(request, item, item.message.clone())
         .or_else(|| cut_text(request, item, longest_text(request.body, item)?))
@@ -460,7 +462,7 @@ fn cut_text<'a>(
     Some(Pieces { flags, pieces: [before, kept, after] })
 }
 
-/// The inside of the longest string of an object, however deep it stands, that is no key.
+/// Returns the content of the longest string of an object, at any depth, except keys.
 fn longest_text(body: &[u8], item: &Item) -> Option<Range<usize>> {
     if !item.flags.contains(RecordFlags::JSON_OBJECT) {
         return None;
@@ -479,13 +481,13 @@ fn longest_text(body: &[u8], item: &Item) -> Option<Range<usize>> {
     Some(longest)
 }
 
-/// The beginning of an item that cannot be cut as an object: it is one no more.
+/// Returns the start of an item that cannot be truncated as an object: it is no longer one.
 fn beginning(body: &[u8], max: usize) -> Pieces<'_> {
     let kept = body.get(..cut_utf8(body, max)).unwrap_or_default();
     Pieces { flags: RecordFlags::TRUNCATED, pieces: [kept, &[], &[]] }
 }
 
-/// A line that is a JSON object and nothing else.
+/// Parses a line that is a JSON object and nothing else.
 fn line(body: &[u8], span: &Range<usize>) -> Option<Item> {
     let text = body.get(span.clone())?;
     let lead = text.iter().take_while(|b| b.is_ascii_whitespace()).count();
@@ -502,7 +504,7 @@ fn is_empty_object(text: &[u8]) -> bool {
     text.iter().all(|b| matches!(b, b'{' | b'}') || b.is_ascii_whitespace())
 }
 
-/// Reads the object at the scanner, and what its members say.
+/// Parses the object at the scanner, and what its members state.
 fn object(body: &[u8], scanner: &mut Scanner<'_>) -> Option<Item> {
     let start = scanner.offset();
     let mut item = Item::text(start..start);

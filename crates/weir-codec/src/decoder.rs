@@ -1,12 +1,13 @@
-//! From blocks of a file to records: where lines end, what is cut, stripped, joined and counted.
+//! From blocks of a file to records: where lines end, and what is truncated, stripped, joined and
+//! counted.
 //!
 //! Invariants:
-//! - The decoder holds no input but open partial lines; an incomplete line is left to be read
-//!   again. Where lines are cut depends on the file alone, never on how it was cut into blocks,
-//!   so that a record has the same position whenever it is read.
-//! - Positions of records grow strictly. A line flushed before its end was read has no bytes of
-//!   its own to stand behind; it takes the next position, which the stream is then ahead of the
-//!   file by until a line of the file has passed it.
+//! - The decoder holds no input except open partial lines; an incomplete line is left to be read
+//!   again. Where lines are truncated depends on the file alone, never on how it was divided into
+//!   blocks, so that a record has the same position whenever it is read.
+//! - Positions of records strictly increase. A line that is flushed before its end was read has no
+//!   bytes of its own left; it takes the next position, by which the stream is then ahead of the
+//!   file until a line of the file has passed it.
 //! - A line is counted when it is resolved: as a record, as joined to one, or as discarded. Lines
 //!   that are part of an open line are counted when that becomes a record. So the book balances
 //!   after every call.
@@ -26,29 +27,29 @@ use crate::multiline::{Multiline, OpenRecord, State};
 use crate::time::TimeParser;
 use crate::{Format, cri, docker, json, structured};
 
-/// Longest line looked at whole, line feed not included. One less than a block, so that a full
-/// block always tells whether its first line is longer.
+/// Maximum length of a line that is examined completely, without the line feed. One less than a
+/// block, so that a full block always shows whether its first line is longer.
 const PHYSICAL_LINE_MAX: usize = READ_BLOCK_BYTES - 1;
 
-/// How much of a region was consumed, and why no more.
+/// How much of a region was consumed, and why decoding stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Consumed {
-    /// Bytes from the start of the region; read on behind them.
+    /// Bytes from the start of the region; continue reading after them.
     pub bytes: usize,
-    /// Why it ended there.
+    /// Why decoding stopped.
     pub why: Stop,
 }
 
 /// Why decoding stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// The region is used up, or ends inside a line.
+    /// The region is used up, or ends within a line.
     NeedMore,
-    /// Seal the batch and read on with the next one from behind the consumed bytes.
+    /// Seal the batch and continue with the next one after the consumed bytes.
     BatchFull,
 }
 
-/// Decodes one file, front to back.
+/// Decodes one file from start to end.
 #[derive(Debug)]
 pub struct LineDecoder {
     pub(crate) format: Format,
@@ -57,7 +58,7 @@ pub struct LineDecoder {
     pub(crate) at: u64,
     /// Position of the last record.
     pub(crate) floor: u64,
-    /// The rest of an overlong line is being given up.
+    /// The rest of an overlong line is being skipped.
     pub(crate) is_skipping: bool,
     /// The last consumed byte was a NUL of a run that is already counted.
     pub(crate) is_in_nul_run: bool,
@@ -69,7 +70,7 @@ pub struct LineDecoder {
     known: docker::KnownAttributes,
 }
 
-/// One call of `decode`.
+/// State of one call of `decode`.
 #[derive(Debug)]
 pub(crate) struct Run {
     region: Range<usize>,
@@ -77,10 +78,10 @@ pub(crate) struct Run {
     pub(crate) pos: usize,
     /// File offset of `region.start`.
     base: u64,
-    /// The region ends where the file ends for ever.
+    /// The region ends where the file finally ends.
     is_end: bool,
     observed_ns: i64,
-    /// Bytes of lines over the limit.
+    /// Bytes of lines beyond the limit.
     pub(crate) abandoned: usize,
     /// Everything so far is known to be ASCII.
     is_ascii: bool,
@@ -94,8 +95,8 @@ impl Run {
 }
 
 impl LineDecoder {
-    /// A decoder that begins at `file_offset`. Lines (joined ones too) keep at most
-    /// `line_bytes_max` bytes of their body, counted as they stand in the file.
+    /// Creates a decoder that starts at `file_offset`. Lines (including joined ones) keep at most
+    /// `line_bytes_max` bytes of their body, counted as stored in the file.
     pub fn new(format: Format, line_bytes_max: usize, file_offset: u64) -> Self {
         Self {
             format,
@@ -112,45 +113,45 @@ impl LineDecoder {
         }
     }
 
-    /// By which rule lines are joined to records; none: every line is one. Also to be told to a
-    /// decoder that was restored.
+    /// Sets the rule by which lines are joined into records; none: every line is one. Must also be
+    /// set on a restored decoder.
     pub fn set_multiline(&mut self, rule: Option<Arc<Multiline>>) {
         self.multiline = rule;
     }
 
-    /// The rule by which lines are joined.
+    /// Returns the rule by which lines are joined.
     pub fn multiline(&self) -> Option<&Arc<Multiline>> {
         self.multiline.as_ref()
     }
 
-    /// The format that lines are read in.
+    /// Returns the format of the lines.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Where the file is to be read next.
+    /// Returns the file offset to continue reading at.
     pub fn file_offset(&self) -> u64 {
         self.at
     }
 
-    /// Offset of the stream's position after everything consumed: what a batch ends with. At or
-    /// a few bytes ahead of [`Self::file_offset`].
+    /// Returns the offset of the stream's position after everything consumed, with which a batch
+    /// ends. At or a few bytes ahead of [`Self::file_offset`].
     pub fn position(&self) -> u64 {
         self.at.max(self.floor)
     }
 
-    /// What is open: partial lines, and records that wait for further lines.
+    /// Returns what is open: partial lines, and records that wait for further lines.
     pub fn partials(&self) -> &Partials {
         &self.partials
     }
 
-    /// Takes what is open away, for the decoder of the container's next file.
+    /// Removes what is open, for the decoder of the container's next file.
     pub fn take_partials(&mut self) -> Partials {
         std::mem::replace(&mut self.partials, Partials::new(self.format))
     }
 
-    /// Goes on with what the container's previous file left open. When that was of another format
-    /// partial lines cannot be joined: they are given up and counted in `book`.
+    /// Continues what the container's previous file left open. If that was in another format,
+    /// partial lines cannot be joined: they are discarded and counted in `book`.
     pub fn adopt_partials(&mut self, mut partials: Partials, book: &mut SourceBook) {
         if partials.is_empty() {
             return;
@@ -166,11 +167,11 @@ impl LineDecoder {
     }
 
     /// Decodes the block that was read from [`Self::file_offset`] into the arena at `region` (as
-    /// [`BatchBuilder::advance`] returned it), and counts in `book`, bytes included.
+    /// returned by [`BatchBuilder::advance`]), and counts in `book`, bytes included.
     ///
     /// Read blocks of `READ_BLOCK_BYTES` into a builder's read space: a line that does not fit in
-    /// the space left gives [`Stop::BatchFull`] with nothing consumed, and fits into the next
-    /// batch. What was not consumed is given back to the builder's read space.
+    /// the space left returns [`Stop::BatchFull`] with nothing consumed, and fits into the next
+    /// batch. What was not consumed is returned to the builder's read space.
     pub fn decode(
         &mut self,
         builder: &mut BatchBuilder,
@@ -182,7 +183,7 @@ impl LineDecoder {
     }
 
     /// Like [`Self::decode`], for the last region of a file that will never grow: its incomplete
-    /// last line counts as complete. The region must reach to the end of the file.
+    /// last line counts as complete. The region must extend to the end of the file.
     pub fn finish(
         &mut self,
         builder: &mut BatchBuilder,
@@ -228,7 +229,7 @@ impl LineDecoder {
         if builder.arena().len() == run.region.end {
             builder.retract(run.pos);
         }
-        // A fresh batch has no more room: there the line is waited for.
+        // A fresh batch has no more room: there, wait for the rest of the line.
         let is_fresh = run.region.start == HEADER_LEN && builder.record_count() == 0;
         let is_crowded = bytes == 0 && !is_fresh && builder.room() < READ_BLOCK_BYTES;
         match why {
@@ -240,8 +241,8 @@ impl LineDecoder {
         }
     }
 
-    /// Looks whether what was consumed is UTF-8, where bodies will be copied as they are: at once,
-    /// while it is in the processor's cache.
+    /// Checks whether the consumed bytes are UTF-8, if bodies will be copied as they are: at once,
+    /// while they are in the processor cache.
     fn vouch(&self, builder: &mut BatchBuilder, run: &Run) {
         let consumed = run.region.start..run.pos;
         let bytes = builder.arena().get(consumed.clone()).unwrap_or_default();
@@ -251,8 +252,8 @@ impl LineDecoder {
         }
     }
 
-    /// Strips the byte order mark of UTF-8, and notices that of UTF-16: such a file is kept line
-    /// by line as raw bytes, every line counted as malformed.
+    /// Strips the byte order mark of UTF-8, and detects that of UTF-16: such a file is kept line by
+    /// line as raw bytes, and every line is counted as malformed.
     fn begin_file(&mut self, arena: &[u8], run: &mut Run) -> Result<(), Stop> {
         match arena.get(run.region.clone()).unwrap_or_default() {
             [0xef, 0xbb, 0xbf, ..] => run.pos += 3,
@@ -263,8 +264,8 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// Decodes lines in one loop as long as they are whole, short enough and of the usual form;
-    /// stops before the first that is not.
+    /// Decodes lines in one loop as long as they are complete, short enough and in the usual form;
+    /// stops before the first one that is not.
     #[inline]
     fn usual_lines(&mut self, builder: &mut BatchBuilder, run: &mut Run, book: &mut SourceBook) {
         if self.is_skipping || self.is_in_nul_run || self.is_utf16 {
@@ -287,7 +288,7 @@ impl LineDecoder {
                 let record = (observed_ns, 0..line.len(), RecordFlags::default());
                 is_usual.then_some((line.len(), record))
             }),
-            // Lines with attributes are no plain records.
+            // Lines with attributes are not plain records.
             Format::DockerJson if !known.is_empty() => 0,
             Format::DockerJson => take_lines(floor, builder, run, |rest| {
                 let (read, len) = docker::parse_usual(rest, times, known)?;
@@ -347,14 +348,14 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// Lines of UTF-16 are taken as they stand.
+    /// Lines of UTF-16 are kept as they are.
     #[inline]
     fn format_of_lines(&self) -> Format {
         if self.is_utf16 { Format::Raw } else { self.format }
     }
 
-    /// Longest line that is looked at whole: in formats that wrap the body, its wrapping must be
-    /// seen even where the body is cut.
+    /// Returns the maximum length of a line that is examined completely: in formats that wrap the
+    /// body, the wrapping must be parsed even if the body is truncated.
     #[inline]
     fn physical_line_max(&self) -> usize {
         match self.format_of_lines() {
@@ -365,7 +366,7 @@ impl LineDecoder {
         }
     }
 
-    /// Gives up bytes to the end of an overlong line.
+    /// Skips bytes up to the end of an overlong line.
     #[cold]
     fn skip_line(&mut self, rest: &[u8], run: &mut Run) {
         let newline = memchr::memchr(b'\n', rest);
@@ -375,8 +376,8 @@ impl LineDecoder {
         self.is_skipping = newline.is_none() && !run.is_end;
     }
 
-    /// Strips a run of NUL bytes before a line; with its line feed, if nothing else stands on
-    /// the line. A run counts as one discarded line.
+    /// Strips a run of NUL bytes before a line; with its line feed, if the line contains nothing
+    /// else. A run counts as one discarded line.
     #[cold]
     fn strip_nuls(&mut self, rest: &[u8], run: &mut Run, book: &mut SourceBook) {
         let nuls = leading_nuls(rest);
@@ -392,8 +393,8 @@ impl LineDecoder {
         }
     }
 
-    /// Decodes one line without its line feed, which is `newline_len` bytes; returns the bytes
-    /// consumed.
+    /// Decodes one line without its line feed, which has `newline_len` bytes; returns the number of
+    /// bytes consumed.
     #[inline]
     fn line(
         &mut self,
@@ -443,8 +444,8 @@ impl LineDecoder {
         Ok(consumed)
     }
 
-    /// A line that does not read: if NUL bytes stand in it, a crash left half a line before them,
-    /// and a whole one may follow.
+    /// Handles a line that does not parse: if it contains NUL bytes, a crash left half a line
+    /// before them, and a complete one may follow.
     #[cold]
     fn malformed_docker(
         &mut self,
@@ -465,7 +466,7 @@ impl LineDecoder {
         Ok(consumed)
     }
 
-    /// Keeps a line as it stands; `is_cut` says that this is only its beginning.
+    /// Keeps a line as it is; `is_cut` means that this is only its beginning.
     #[cold]
     fn malformed(
         &mut self,
@@ -489,8 +490,8 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// Keeps the beginning of a line that is too long to be looked at whole; the rest of it is
-    /// skipped. Returns the bytes consumed.
+    /// Keeps the beginning of a line that is too long to be examined completely; the rest of it is
+    /// skipped. Returns the number of bytes consumed.
     #[cold]
     fn overlong_line(
         &mut self,
@@ -519,7 +520,7 @@ impl LineDecoder {
                 len
             }
             Format::DockerJson => {
-                // Time and stream stand behind the body: they are lost with the rest.
+                // Time and stream follow the body: they are lost with the rest.
                 match docker::beginning(head) {
                     Some(log) => {
                         let content = head.get(log.clone()).unwrap_or_default();
@@ -555,7 +556,7 @@ impl LineDecoder {
         Ok(consumed)
     }
 
-    /// A message, or a part of one.
+    /// Handles a message, or a part of one.
     #[inline]
     fn part(
         &mut self,
@@ -625,7 +626,7 @@ impl LineDecoder {
     }
 }
 
-/// What joining has to do with a line.
+/// How joining concerns a line.
 #[derive(Clone, Copy)]
 struct Joins<'a> {
     rule: Option<&'a Multiline>,
@@ -633,7 +634,7 @@ struct Joins<'a> {
 }
 
 impl Joins<'_> {
-    /// It is a record by itself, and ends no other.
+    /// Returns true if the line is a record by itself, and does not end another one.
     #[inline]
     fn leave_alone(self, body: &[u8], flags: RecordFlags) -> bool {
         let [stdout, stderr] = self.records;
@@ -643,9 +644,9 @@ impl Joins<'_> {
     }
 }
 
-/// Takes lines as long as `parse` knows them and the builder has room; returns how many. `parse`
-/// gets what is left of the region; it gives the length of a line that ends there in a line feed,
-/// which it does not count, and time, body within the line, and flags.
+/// Takes lines as long as `parse` recognizes them and the builder has room; returns their number.
+/// `parse` gets the rest of the region; it returns the length of a line (without the line feed that
+/// ends it), and the time, the body within the line, and the flags.
 #[inline]
 fn take_lines(
     floor: &mut u64,

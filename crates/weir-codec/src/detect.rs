@@ -1,14 +1,14 @@
-//! The formats of lines, and finding out which one a file has from its first lines.
+//! The formats of lines, and detection of the format of a file from its first lines.
 //!
-//! Invariant: once the first line is complete the answer never depends on what follows.
+//! Invariant: once the first line is complete, the result never depends on what follows.
 
 use crate::time::TimeParser;
 use crate::{cri, docker, json, structured};
 
-/// A first line without an end is judged by this many bytes of it.
+/// Number of bytes by which an incomplete first line is judged.
 pub const DETECT_BYTES_MAX: usize = 16 * 1024;
 
-/// How the lines of a file are to be read.
+/// The format of the lines of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Format {
@@ -28,7 +28,7 @@ impl Format {
     pub(crate) const ALL: [Self; 5] =
         [Self::Raw, Self::DockerJson, Self::Cri, Self::Json, Self::Logfmt];
 
-    /// The name in configuration and status.
+    /// Returns the name in configuration and status.
     pub fn text(self) -> &'static str {
         match self {
             Self::Raw => "raw",
@@ -39,7 +39,7 @@ impl Format {
         }
     }
 
-    /// The format of that name.
+    /// Returns the format of that name.
     pub fn from_text(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.text() == name)
     }
@@ -49,8 +49,8 @@ impl Format {
     }
 }
 
-/// Tells the format from the first bytes of a file (`head` begins at offset 0). `None`: no line
-/// with content has been completed yet, ask again when there are more bytes.
+/// Detects the format from the first bytes of a file (`head` begins at offset 0). `None`: no line
+/// with content is complete yet, so ask again when there are more bytes.
 ///
 /// A file that begins with a UTF-16 byte order mark is `Raw`; the decoder counts its lines as
 /// malformed.
@@ -85,7 +85,7 @@ fn of_line(line: &[u8]) -> Format {
     }
 }
 
-/// The first line is long: its end is not there yet.
+/// The first line is long and not complete yet.
 fn of_beginning(text: &[u8]) -> Format {
     if docker::beginning(text).is_some() {
         Format::DockerJson

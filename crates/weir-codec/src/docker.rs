@@ -1,10 +1,10 @@
 //! One line of docker's json-file driver: `{"log":"…\n","stream":"stdout","time":"…"}`.
 //!
 //! Invariants: the body is a span of the line, still escaped, and valid content of a JSON string;
-//! keys may come in any order and unknown ones with any value are read over. In the form that
-//! docker writes, the end of the body leads to the end of the line: shapes and lengths of what
-//! stands between are known, so that nobody looks for the line feed. Whatever does not fit goes
-//! through the general scanner, and both must agree.
+//! keys may be in any order, and unknown ones with any value are skipped. In the form that docker
+//! writes, the end of the body leads directly to the end of the line: the form and length of what
+//! follows it are known, so that no search for the line feed is needed. Anything else goes through
+//! the general scanner, and both must agree.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,30 +14,30 @@ use weir_model::{RecordFlags, unescape_json};
 use crate::json::{Content, Scanner, content, content_from, is_ascii_text};
 use crate::time::TimeParser;
 
-/// What a line says. Spans are relative to the line.
+/// A parsed line. Spans are relative to the line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct DockerLine {
     /// Still escaped, without the final line feed.
     pub(crate) body: Range<usize>,
     /// The line ends the message: `log` ended in a line feed.
     pub(crate) is_last: bool,
-    /// The object under `attrs`, empty when there is none.
+    /// The object under `attrs`, empty if there is none.
     pub(crate) attributes: Range<usize>,
-    /// `None` when it is missing or no RFC 3339.
+    /// `None` if it is missing or not RFC 3339.
     pub(crate) time_ns: Option<i64>,
     /// STDOUT, STDERR or nothing.
     pub(crate) iostream: RecordFlags,
-    /// The line is ASCII; false says nothing.
+    /// The line is ASCII; false means unknown.
     pub(crate) is_ascii: bool,
 }
 
 const HEAD: &[u8] = br#"{"log":""#;
-/// Length of a time with all nine decimals; docker leaves zeros at the end out.
+/// Length of a time with all nine decimals; docker omits trailing zeros.
 const FULL_TIME_LEN: usize = b"2026-11-21T19:12:31.335106123Z".len();
-/// Longest time that the fast path looks for: a zone offset instead of the `Z`.
+/// Maximum length of a time on the fast path: with a zone offset instead of the `Z`.
 const TIME_LEN_MAX: usize = FULL_TIME_LEN + 5;
 
-/// Reads a line; `None` if it is no line of this format.
+/// Parses a line; `None` if it is not in this format.
 #[inline]
 pub(crate) fn parse(
     line: &[u8],
@@ -54,8 +54,8 @@ pub(crate) fn parse(
     Some(parsed)
 }
 
-/// The attributes of the last line that had some, known to be a valid object. They are those of
-/// the container: nearly always the next line has the same.
+/// The attributes of the last line that had some, known to be a valid object. They are those of the
+/// container: nearly always the next line has the same.
 #[derive(Debug, Default)]
 pub(crate) struct KnownAttributes(Vec<u8>);
 
@@ -73,7 +73,7 @@ impl KnownAttributes {
         }
     }
 
-    /// What comes behind the attributes, when the line goes on with these.
+    /// Returns what follows the attributes, if the line continues with these.
     fn strip_from<'a>(&self, tail: &'a [u8]) -> Option<&'a [u8]> {
         if self.is_empty() {
             return None;
@@ -82,8 +82,8 @@ impl KnownAttributes {
     }
 }
 
-/// Reads the exact form that docker writes, with no attributes or the known ones, from the start
-/// of `rest`; also gives where the object ends. Nothing in it is a line feed.
+/// Parses the exact form that docker writes, with no attributes or the known ones, at the start of
+/// `rest`; also returns where the object ends. It contains no line feed.
 #[inline]
 pub(crate) fn parse_usual(
     rest: &[u8],
@@ -109,17 +109,17 @@ pub(crate) fn parse_usual(
         attributes,
         time_ns: Some(times.parse(time)?),
         iostream,
-        // The known attributes are not looked at again.
+        // The known attributes are not checked again.
         is_ascii: is_ascii && known.is_empty(),
     };
     Some((line, rest.len() - tail.len()))
 }
 
-/// Where the quote behind a text stands; that no control bytes are in it remains to be seen.
+/// Returns the position of the quote after a text, which may still contain control bytes.
 #[inline]
 fn end_of_text(bytes: &[u8]) -> Option<usize> {
     let at = memchr::memchr2(b'\\', b'"', bytes)?;
-    // Most texts have no other escape than the line feed at their end.
+    // Most texts have no escape other than the line feed at their end.
     if bytes.get(at..)?.starts_with(br#"\n""#) {
         return Some(at + 2);
     }
@@ -129,7 +129,7 @@ fn end_of_text(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Splits the end of an object at its key `time` into the time and what comes behind the object.
+/// Splits the end of an object at its key `time` into the time and what follows the object.
 #[inline]
 fn split_time(tail: &[u8]) -> Option<(&[u8], &[u8])> {
     let value = tail.strip_prefix(br#","time":""#)?;
@@ -142,7 +142,7 @@ fn split_time(tail: &[u8]) -> Option<(&[u8], &[u8])> {
         .or_else(|| split(value.iter().take(TIME_LEN_MAX + 1).position(|b| *b == b'"')?))
 }
 
-/// Reads any object with the keys of this format. Of keys that stand there twice the last counts.
+/// Parses any object with the keys of this format. Of duplicate keys, the last one counts.
 fn parse_any(line: &[u8], times: &mut TimeParser) -> Option<DockerLine> {
     let mut scanner = Scanner::new(line);
     let mut parsed = DockerLine::default();
@@ -171,8 +171,8 @@ fn parse_any(line: &[u8], times: &mut TimeParser) -> Option<DockerLine> {
         return None;
     }
     let Some(log) = log else {
-        // Docker leaves `log` out when it is empty. An object that has not the other keys
-        // either is of another format.
+        // Docker omits `log` when it is empty. An object without the other keys is of another
+        // format.
         let is_docker = parsed.iostream.iostream().is_some() && parsed.time_ns.is_some();
         return is_docker.then_some(parsed);
     };
@@ -183,7 +183,7 @@ fn parse_any(line: &[u8], times: &mut TimeParser) -> Option<DockerLine> {
     Some(parsed)
 }
 
-/// Keys are plain, but need not be.
+/// Keys are usually plain, but need not be.
 #[inline]
 fn key_name(key: &[u8]) -> Cow<'_, [u8]> {
     if key.contains(&b'\\') { unescape_json(key) } else { Cow::Borrowed(key) }
@@ -208,8 +208,8 @@ fn object_or_none(line: &[u8], value: Range<usize>) -> Range<usize> {
     }
 }
 
-/// Length of valid string content without the line feed that it ends in (its whole length when
-/// it ends in none).
+/// Returns the length of valid string content without a final line feed (its whole length if it has
+/// none).
 fn without_newline(log: &[u8]) -> usize {
     for newline in [b"\\n".as_slice(), b"\\u000a", b"\\u000A"] {
         let Some(before) = log.strip_suffix(newline) else { continue };
@@ -221,8 +221,8 @@ fn without_newline(log: &[u8]) -> usize {
     log.len()
 }
 
-/// The readable beginning of a line that is too long to be looked at whole: the span of valid
-/// string content of `log` in `head`. `None` if the line does not begin as docker writes it.
+/// Returns the readable beginning of a line that is too long to be examined completely: the span of
+/// valid string content of `log` in `head`. `None` if the line does not begin as docker writes it.
 pub(crate) fn beginning(head: &[u8]) -> Option<Range<usize>> {
     let log = head.strip_prefix(HEAD)?;
     let len = match content(log) {

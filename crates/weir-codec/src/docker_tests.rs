@@ -1,4 +1,4 @@
-//! Tests of the docker json-file decoder, beside it.
+//! Tests of the docker json-file decoder.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn both_ways_of_reading_agree() {
                         format!(r#"{{"log":"{log}","stream":"{stream}"{middle},"time":"{time}"}}"#);
                     let mut times = TimeParser::default();
                     let any = parse_any(line.as_bytes(), &mut times);
-                    // What follows on the next lines is none of its business.
+                    // What follows on the next lines does not matter.
                     let file = format!("{line}\n{line}\n");
                     let read = parse_usual(file.as_bytes(), &mut times, &known);
                     if let Some((usual, end)) = read {
@@ -59,5 +59,5 @@ fn both_ways_of_reading_agree() {
             }
         }
     }
-    assert_eq!(is_usual, 8 * 2 * 2 * 3, "the form that docker writes takes the short way");
+    assert_eq!(is_usual, 8 * 2 * 2 * 3, "the form that docker writes takes the fast path");
 }

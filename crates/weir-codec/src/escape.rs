@@ -1,15 +1,15 @@
-//! Writes bytes as the inside of a JSON string.
+//! Writes bytes as the content of a JSON string.
 //!
 //! Invariant: the result is valid UTF-8 and valid JSON string content whatever the bytes were;
-//! what is not UTF-8 becomes U+FFFD, once per broken sequence.
+//! invalid UTF-8 becomes U+FFFD, once per invalid sequence.
 
-/// Appends `bytes` escaped as the inside of a JSON string, without the quotes around it.
+/// Appends `bytes` escaped as the content of a JSON string, without the surrounding quotes.
 pub fn escape_json_into(bytes: &[u8], out: &mut Vec<u8>) {
     if is_plain(bytes) {
         return out.extend_from_slice(bytes);
     }
     out.reserve(bytes.len());
-    // Checking all at once is many times faster than going over chunks.
+    // Checking everything at once is many times faster than chunk by chunk.
     if std::str::from_utf8(bytes).is_ok() {
         return escape_valid(bytes, out);
     }
@@ -21,7 +21,7 @@ pub fn escape_json_into(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Short, ASCII and without anything that needs an escape, as names and most values are.
+/// Returns true for short ASCII text without characters to escape, as most names and values are.
 #[expect(clippy::needless_bitwise_bool, reason = "a lazy operator would be a branch per byte")]
 #[inline]
 fn is_plain(bytes: &[u8]) -> bool {
@@ -36,8 +36,8 @@ fn escape_valid(text: &[u8], out: &mut Vec<u8>) {
     escape_block(rest, out);
 }
 
-/// One block: copied whole when nothing in it needs an escape, which one pass of vector
-/// instructions tells.
+/// Escapes one block: it is copied as a whole if nothing in it needs an escape, which is checked in
+/// one pass of vector instructions.
 #[inline]
 fn escape_block(block: &[u8], out: &mut Vec<u8>) {
     if !block.iter().fold(false, |any, b| any | needs_escape(*b)) {

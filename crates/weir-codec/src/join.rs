@@ -1,9 +1,9 @@
-//! Lines that a container wrote in parts and that are not complete yet, one per output stream; and
-//! beside them the records that wait for further lines.
+//! Lines that a container wrote in parts and that are not complete yet, one per output stream,
+//! together with the records that wait for further lines.
 //!
 //! Invariant: all of them together never hold more than
-//! [`LINE_BYTES_MAX`](weir_model::limits::LINE_BYTES_MAX) bytes; what does not fit is given up,
-//! counted, and the line marked as truncated.
+//! [`LINE_BYTES_MAX`](weir_model::limits::LINE_BYTES_MAX) bytes; what does not fit is dropped and
+//! counted, and the line is marked as truncated.
 
 use std::ops::Range;
 
@@ -15,17 +15,17 @@ use crate::json::{cut_content, cut_utf8};
 use crate::multiline::OpenRecord;
 use crate::{Format, LineDecoder};
 
-/// Room for what a source keeps in a state beside the open partial lines.
+/// Space for what a source keeps in a state besides the open partial lines.
 const STATE_EXTRA_BYTES: usize = STATE_BYTES_MAX - LINE_BYTES_MAX;
 
-/// One line of a source file that is a message or a part of one. Spans lie in the arena.
+/// One line of a source file that is a message or a part of one. Spans refer to the arena.
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     pub(crate) body: Range<usize>,
     pub(crate) attributes: Range<usize>,
     pub(crate) is_last: bool,
     pub(crate) timestamp_ns: i64,
-    /// Stream and escaping; TRUNCATED when the line itself was cut.
+    /// Stream and escaping; TRUNCATED if the line itself was truncated.
     pub(crate) flags: RecordFlags,
     /// Offset in the stream after the line.
     pub(crate) end_offset: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Part {
 /// The beginning of a message whose end has not been read.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct OpenLine {
-    /// Lines that it consists of so far; 0 = nothing is open.
+    /// Number of lines that it consists of so far; 0 = nothing is open.
     pub(crate) parts: u64,
     /// Time of the first part.
     pub(crate) timestamp_ns: i64,
@@ -58,8 +58,9 @@ impl OpenLine {
     }
 }
 
-/// Open partial lines of a container, and its records that wait for further lines. They belong to the container, not to the file: when its
-/// log is rotated, hand them to the decoder of the next file.
+/// Open partial lines of a container, and its records that wait for further lines. They belong to
+/// the container, not to the file: when its log is rotated, they are handed to the decoder of the
+/// next file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partials {
     pub(crate) format: Format,
@@ -72,17 +73,17 @@ impl Partials {
         Self { format, open: Default::default(), records: Default::default() }
     }
 
-    /// Nothing is open.
+    /// Returns true if nothing is open.
     pub fn is_empty(&self) -> bool {
         !self.has_lines() && !self.has_records()
     }
 
-    /// Lines wait for their rest.
+    /// Returns true if lines wait for their rest.
     pub fn has_lines(&self) -> bool {
         self.open.iter().any(OpenLine::is_open)
     }
 
-    /// Records wait for further lines.
+    /// Returns true if records wait for further lines.
     pub fn has_records(&self) -> bool {
         self.records.iter().any(OpenRecord::is_open)
     }
@@ -92,31 +93,32 @@ impl Partials {
         self.records.iter().any(OpenRecord::is_of_concern)
     }
 
-    /// Lines read from the source that are part of what is open; none of them is in a book yet.
+    /// Returns the number of source lines that are part of what is open; none of them is counted
+    /// yet.
     pub fn lines(&self) -> u64 {
         self.open.iter().map(|line| line.parts).sum::<u64>()
             + self.records.iter().map(|record| record.lines).sum::<u64>()
     }
 
-    /// Bytes held.
+    /// Returns the number of bytes held.
     pub fn bytes(&self) -> usize {
         self.line_bytes() + self.records.iter().map(OpenRecord::bytes).sum::<usize>()
     }
 
-    /// Bytes of partial lines.
+    /// Returns the number of bytes of partial lines.
     fn line_bytes(&self) -> usize {
         self.open.iter().map(OpenLine::bytes).sum()
     }
 
-    /// Gives the open lines up, for a container whose next file never came: the books count them
-    /// as lost.
+    /// Discards the open lines, for a container whose next file never appeared: the books count
+    /// them as lost.
     pub fn discard(self, book: &mut SourceBook) {
         book.lines += self.lines();
         book.discard(DiscardReason::PartialLost, self.lines());
     }
 
-    /// The slot of a stream. Docker names no other stream than these two; a line that names none
-    /// shares the slot of stdout.
+    /// Returns the slot of a stream. Docker names no other stream than these two; a line that names
+    /// none shares the slot of stdout.
     pub(crate) fn slot_of(flags: RecordFlags) -> usize {
         usize::from(flags.contains(RecordFlags::STDERR))
     }
@@ -142,8 +144,8 @@ impl Partials {
         if slot == 0 { stdout } else { stderr }
     }
 
-    /// How much of `content` can be added to the body in `slot` so that it stays within
-    /// `line_bytes_max` and both lines within their common bound.
+    /// Returns how much of `content` can be added to the body in `slot` so that it stays within
+    /// `line_bytes_max` and both lines stay within their common limit.
     pub(crate) fn budget(&self, slot: usize, content: &[u8], line_bytes_max: usize) -> usize {
         let line = self.slot(slot);
         if line.is_truncated() {
@@ -153,10 +155,10 @@ impl Partials {
         cut(self.format, content, own.min(LINE_BYTES_MAX.saturating_sub(self.line_bytes())))
     }
 
-    /// Puts older partial lines in front of what is open.
+    /// Puts older partial lines before what is open.
     pub(crate) fn prepend(&mut self, older: Self, line_bytes_max: usize) {
         let newer = std::mem::replace(self, older);
-        // A fresh decoder has none; what one has cannot grow beyond the bound by it.
+        // A fresh decoder has none; existing ones cannot grow beyond the limit by this.
         let newer_bytes = newer.bytes();
         for (slot, record) in newer.records.into_iter().enumerate() {
             let spare = LINE_BYTES_MAX.saturating_sub(self.bytes() + newer_bytes);
@@ -183,7 +185,7 @@ impl Partials {
     }
 }
 
-/// How much of a body can be kept within `max` bytes without splitting what must stay whole.
+/// Returns how much of a body can be kept within `max` bytes without splitting a unit.
 pub(crate) fn cut(format: Format, content: &[u8], max: usize) -> usize {
     match format {
         Format::DockerJson => cut_content(content, max),
@@ -191,8 +193,8 @@ pub(crate) fn cut(format: Format, content: &[u8], max: usize) -> usize {
     }
 }
 
-/// How much of the body of a record with these flags can be kept within `max` bytes, without
-/// splitting an escape or a character.
+/// Returns how much of the body of a record with these flags can be kept within `max` bytes,
+/// without splitting an escape or a character.
 pub fn cut_body(body: &[u8], flags: RecordFlags, max: usize) -> usize {
     if flags.contains(RecordFlags::JSON_ESCAPED) {
         cut_content(body, max)
@@ -202,8 +204,8 @@ pub fn cut_body(body: &[u8], flags: RecordFlags, max: usize) -> usize {
 }
 
 impl LineDecoder {
-    /// Makes records of all that is open, when its rest will not come (the container has stopped,
-    /// or nothing came for long). On [`Full`] seal and call again.
+    /// Emits everything that is open as records when its rest will not arrive (the container has
+    /// stopped, or nothing arrived for long). On [`Full`], seal and call again.
     pub fn flush_partials(
         &mut self,
         builder: &mut BatchBuilder,
@@ -233,12 +235,12 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// Puts room aside in the builder for the state of this decoder.
+    /// Reserves room in the builder for the state of this decoder.
     pub(crate) fn reserve(&self, builder: &mut BatchBuilder) {
         builder.reserve_state(self.partials.bytes() + STATE_EXTRA_BYTES);
     }
 
-    /// Begins or continues an open line.
+    /// Starts or continues an open line.
     pub(crate) fn open_line(
         &mut self,
         builder: &mut BatchBuilder,
@@ -327,22 +329,22 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// Frees the room that was put aside for the open line in `slot`; returns the end of the
-    /// arena, to go back to, and the room there is.
+    /// Releases the room that was reserved for the open line in `slot`; returns the end of the
+    /// arena, to return to, and the available room.
     fn begin_join(&self, builder: &mut BatchBuilder, slot: usize) -> (usize, usize) {
         let others = self.partials.bytes() - self.partials.slot(slot).bytes();
         let mark = Self::begin_emit(builder, others);
         (mark, builder.room())
     }
 
-    /// Keeps room aside for `others`, bytes, only; returns the end of the arena.
+    /// Reserves room only for `others` bytes; returns the end of the arena.
     pub(crate) fn begin_emit(builder: &mut BatchBuilder, others: usize) -> usize {
         builder.reserve_state(others + STATE_EXTRA_BYTES);
         builder.arena().len()
     }
 
-    /// Appends body and attributes of what was held to the arena; where they do not fit, goes back
-    /// to `mark`.
+    /// Appends body and attributes of what was held to the arena; if they do not fit, returns to
+    /// `mark`.
     pub(crate) fn append_held(
         &self,
         builder: &mut BatchBuilder,
@@ -365,7 +367,7 @@ impl LineDecoder {
         Full
     }
 
-    /// Emits the joined record, made of the open line's parts and `more_lines`.
+    /// Emits the joined record, which consists of the open line's parts and `more_lines`.
     fn commit_join(
         &mut self,
         builder: &mut BatchBuilder,

@@ -1,18 +1,18 @@
-//! A strict scanner over JSON text that allocates nothing: it finds the ends of strings and
-//! values and says whether they are valid; it never builds a tree.
+//! A strict scanner for JSON text that allocates nothing: it finds the ends of strings and values
+//! and checks whether they are valid; it never builds a tree.
 //!
-//! Invariants: never reads past its slice, never recurses deeper than [`DEPTH_MAX`]. String
-//! content is accepted only if every strict parser accepts it between quotes: no raw control
-//! bytes, no unknown escapes, no lone surrogates. (That it is UTF-8 is *not* checked.)
+//! Invariants: never reads past its slice, never recurses deeper than [`DEPTH_MAX`]. String content
+//! is accepted only if every strict parser accepts it between quotes: no raw control bytes, no
+//! unknown escapes, no lone surrogates. (That it is UTF-8 is *not* checked.)
 
 use std::ops::Range;
 
-/// Deepest nesting of a value that is skipped; below what common parsers accept, so that nothing
-/// is passed on that they refuse.
+/// Maximum nesting depth of a value that is skipped; below the limit of common parsers, so that
+/// nothing is passed on that they reject.
 pub(crate) const DEPTH_MAX: usize = 64;
 
-/// Length of the escape at the start of `bytes` (a backslash): 2, 6, or 12 for a surrogate pair.
-/// `None` if it is no valid escape, or cut off.
+/// Returns the length of the escape at the start of `bytes` (a backslash): 2, 6, or 12 for a
+/// surrogate pair. `None` if it is not a valid escape, or incomplete.
 #[inline]
 pub(crate) fn escape_len(bytes: &[u8]) -> Option<usize> {
     match bytes.get(1)? {
@@ -37,8 +37,8 @@ fn hex4(digits: &[u8]) -> Option<u32> {
     digits.iter().try_fold(0, |n, b| Some(n << 4 | char::from(*b).to_digit(16)?))
 }
 
-/// Writes U+FFFD in place of every escape of a lone surrogate, which stands for no character (half
-/// of a pair, where a program has cut a text). True when there was one.
+/// Replaces every escape of a lone surrogate, which is not a character (half of a pair, where a
+/// program has truncated a text), by U+FFFD. Returns true if there was one.
 pub(crate) fn mend_surrogates(text: &mut [u8]) -> bool {
     let (mut at, mut is_mended) = (0, false);
     while let Some(found) = text.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
@@ -59,22 +59,22 @@ pub(crate) fn mend_surrogates(text: &mut [u8]) -> bool {
     is_mended
 }
 
-/// Whether any byte is a control byte (below 0x20), which JSON strings must escape.
+/// Returns true if any byte is a control byte (below 0x20), which must be escaped in JSON strings.
 pub(crate) fn has_control(bytes: &[u8]) -> bool {
     Extremes::of(bytes).lowest < 0x20
 }
 
-/// Between which values bytes lie.
+/// The range of values of bytes.
 struct Extremes {
-    /// 0xff of no bytes.
+    /// 0xff if there are no bytes.
     lowest: u8,
-    /// 0 of no bytes.
+    /// 0 if there are no bytes.
     highest: u8,
 }
 
 impl Extremes {
-    /// Two vector instructions for each sixteen bytes. The last block overlaps the one before it,
-    /// so that no bytes are left over to be looked at one by one.
+    /// Takes two vector instructions per sixteen bytes. The last block overlaps the one before it,
+    /// so that no bytes are left over to be checked one by one.
     #[inline]
     fn of(bytes: &[u8]) -> Self {
         const BLOCK: usize = 64;
@@ -98,7 +98,7 @@ impl Extremes {
     }
 }
 
-/// Whether bytes without control bytes among them are ASCII; `None` when there are some.
+/// Returns whether bytes are ASCII; `None` if there are control bytes among them.
 #[inline]
 pub(crate) fn is_ascii_text(bytes: &[u8]) -> Option<bool> {
     let Extremes { lowest, highest } = Extremes::of(bytes);
@@ -112,22 +112,22 @@ pub(crate) enum Content {
     Quote(usize),
     /// Nowhere: everything is valid content.
     End,
-    /// At a byte that may not stand in a string, or an invalid or cut-off escape.
+    /// At a byte that is not allowed in a string, or an invalid or incomplete escape.
     Invalid(usize),
 }
 
-/// Reads string content from the start of `bytes`.
+/// Scans string content from the start of `bytes`.
 #[inline]
 pub(crate) fn content(bytes: &[u8]) -> Content {
     let stop = specials(bytes);
-    // Whatever is read over above must be free of control bytes.
+    // Everything that was skipped above must be free of control bytes.
     let (Content::Quote(end) | Content::Invalid(end)) = stop else {
         return first_control(bytes).map_or(stop, Content::Invalid);
     };
     first_control(bytes.get(..end).unwrap_or_default()).map_or(stop, Content::Invalid)
 }
 
-/// Reads string content without looking for control bytes.
+/// Scans string content without checking for control bytes.
 #[inline]
 fn specials(bytes: &[u8]) -> Content {
     match memchr::memchr2(b'\\', b'"', bytes) {
@@ -140,10 +140,10 @@ fn first_control(bytes: &[u8]) -> Option<usize> {
     if has_control(bytes) { bytes.iter().position(|b| *b < 0x20) } else { None }
 }
 
-/// Goes on at the backslash or quote at `at`, without looking for control bytes.
+/// Continues at the backslash or quote at `at`, without checking for control bytes.
 pub(crate) fn content_from(bytes: &[u8], mut at: usize) -> Content {
-    // An escape is often followed by others nearby: a word at a time is faster over short
-    // distances than a search that has to be set up.
+    // An escape is often followed by others nearby: one word at a time is faster over short
+    // distances than a search with a setup cost.
     loop {
         let Some(special) = bytes.get(at..) else { return Content::End };
         match special {
@@ -164,8 +164,8 @@ pub(crate) fn content_from(bytes: &[u8], mut at: usize) -> Content {
     }
 }
 
-/// Where the next backslash or quote stands at or after `at`. Near ones are looked for a word at
-/// a time, before the search for far ones is set up.
+/// Returns the position of the next backslash or quote at or after `at`. Near ones are searched one
+/// word at a time, before the search for far ones is set up.
 #[inline]
 fn next_special(bytes: &[u8], at: usize) -> Option<usize> {
     const NEAR_WORDS: usize = 4;
@@ -182,8 +182,9 @@ fn next_special(bytes: &[u8], at: usize) -> Option<usize> {
     memchr::memchr2(b'\\', b'"', bytes.get(from..)?).map(|found| from + found)
 }
 
-/// Length of the string content at the start of `bytes`, up to its quote, and whether it has no
-/// escape. `None` when there is no quote or something before it may not stand in a string.
+/// Returns the length of the string content at the start of `bytes`, up to its quote, and whether
+/// it has no escape. `None` if there is no quote, or if something before it is not allowed in a
+/// string.
 #[inline]
 pub(crate) fn text_len(bytes: &[u8]) -> Option<(usize, bool)> {
     const NEAR_WORDS: usize = 4;
@@ -212,8 +213,8 @@ pub(crate) fn text_len(bytes: &[u8]) -> Option<(usize, bool)> {
     (!has_control(bytes.get(..len)?)).then_some((len, is_plain))
 }
 
-/// The high bit of every byte of `word` that equals `byte`; bits above the lowest one that is
-/// set may be wrong.
+/// Returns the high bit of every byte of `word` that equals `byte`; bits above the lowest one that
+/// is set may be wrong.
 #[inline]
 fn equal_bytes(word: u64, byte: u8) -> u64 {
     const LOW: u64 = u64::from_le_bytes([1; 8]);
@@ -222,8 +223,8 @@ fn equal_bytes(word: u64, byte: u8) -> u64 {
     difference.wrapping_sub(LOW) & !difference & HIGH
 }
 
-/// Longest prefix of valid string content `bytes` of at most `max` bytes that splits neither an
-/// escape nor a UTF-8 sequence.
+/// Returns the length of the longest prefix of valid string content `bytes` of at most `max` bytes
+/// that splits neither an escape nor a UTF-8 sequence.
 pub(crate) fn cut_content(bytes: &[u8], max: usize) -> usize {
     if bytes.len() <= max {
         return bytes.len();
@@ -240,18 +241,19 @@ pub(crate) fn cut_content(bytes: &[u8], max: usize) -> usize {
     cut_utf8(bytes, max)
 }
 
-/// Longest prefix of at most `max` bytes that does not split a UTF-8 sequence.
+/// Returns the length of the longest prefix of at most `max` bytes that does not split a UTF-8
+/// sequence.
 pub(crate) fn cut_utf8(bytes: &[u8], max: usize) -> usize {
     let is_inside = |at: usize| bytes.get(at).is_some_and(|b| b & 0xc0 == 0x80);
     if max >= bytes.len() {
         return bytes.len();
     }
-    // Bytes that are no UTF-8 at all are cut where they are.
+    // Bytes that are not UTF-8 at all are split anywhere.
     (0..4).filter_map(|back| max.checked_sub(back)).find(|at| !is_inside(*at)).unwrap_or(max)
 }
 
-/// Whether `bytes` are one valid JSON object and nothing else (but white space around it). For
-/// outputs that embed a body as it stands; the UTF-8 is the caller's to check.
+/// Returns true if `bytes` are one valid JSON object and nothing else (except surrounding white
+/// space). For outputs that embed a body as it is; the caller must check that it is UTF-8.
 pub fn is_json_object(bytes: &[u8]) -> bool {
     let mut scanner = Scanner::new(bytes);
     scanner.white_space();
@@ -262,7 +264,7 @@ pub fn is_json_object(bytes: &[u8]) -> bool {
     scanner.is_at_end()
 }
 
-/// Reads JSON text from front to back.
+/// Scans JSON text from start to end.
 #[derive(Debug)]
 pub(crate) struct Scanner<'a> {
     bytes: &'a [u8],
@@ -279,12 +281,12 @@ impl<'a> Scanner<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    /// Bytes that were taken.
+    /// Returns the number of bytes taken.
     pub(crate) fn offset(&self) -> usize {
         self.at
     }
 
-    /// Leaves bytes out that somebody else has looked at.
+    /// Skips bytes that were checked elsewhere.
     pub(crate) fn skip(&mut self, count: usize) {
         self.at += count;
     }
@@ -300,7 +302,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Takes `byte`, white space before it allowed.
+    /// Takes `byte`, with optional white space before it.
     #[inline]
     pub(crate) fn take(&mut self, byte: u8) -> Option<()> {
         self.white_space();
@@ -314,7 +316,7 @@ impl<'a> Scanner<'a> {
         is_there.then_some(())
     }
 
-    /// Takes a string, white space before it allowed; returns the span of its content.
+    /// Takes a string, with optional white space before it; returns the span of its content.
     #[inline]
     pub(crate) fn string(&mut self) -> Option<Range<usize>> {
         self.take(b'"')?;
@@ -324,7 +326,7 @@ impl<'a> Scanner<'a> {
         Some(start..start + len)
     }
 
-    /// Takes any value, white space before it allowed; returns its span.
+    /// Takes any value, with optional white space before it; returns its span.
     pub(crate) fn value(&mut self) -> Option<Range<usize>> {
         self.white_space();
         let start = self.at;
@@ -332,7 +334,7 @@ impl<'a> Scanner<'a> {
         Some(start..self.at)
     }
 
-    /// Takes any value as a member of an object that is read beside: one level down.
+    /// Takes any value as a member of an object that is parsed by the caller: one level down.
     pub(crate) fn member_value(&mut self) -> Option<Range<usize>> {
         self.white_space();
         let start = self.at;

@@ -1,13 +1,14 @@
 //! Bytes to records and back, without I/O: the caller reads blocks into a
-//! [`BatchBuilder`](weir_model::BatchBuilder), a [`LineDecoder`] marks the records in them.
+//! [`BatchBuilder`](weir_model::BatchBuilder), and a [`LineDecoder`] marks the records in them.
 //!
 //! Invariants of this crate: no I/O, no clock, no thread; no input makes it panic or stall; every
-//! line is counted once in the [`SourceBook`](weir_model::SourceBook) that is passed in, and
-//! `lines = records + joined + discarded` holds after every call.
+//! line is counted once in the [`SourceBook`](weir_model::SourceBook) that is passed in, and `lines
+//! = records + joined + discarded` holds after every call.
 //!
 //! Reading order: [`Format`] and [`detect`], [`LineDecoder`] (how blocks become lines), then one
-//! module per format, [`Multiline`] (which lines become one record), then [`Attributes`] (the fields of one record) and
-//! [`severity_of_text`] (what a record without fields states), then what the outputs use: [`escape_json_into`] and the formats of time.
+//! module per format, [`Multiline`] (which lines become one record), then [`Attributes`] (the
+//! fields of one record) and [`severity_of_text`] (the severity of a record without fields), then
+//! what the outputs use: [`escape_json_into`] and the formats of time.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// The text with every byte escaped that may mean something in the query of a URL.
+/// Escapes every byte of a text that may have a special meaning in the query of a URL.
 pub fn percent_encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -16,8 +16,8 @@ pub fn percent_encoded(text: &str) -> String {
     out
 }
 
-/// A name or value of a query as it was before: a plus is a space, an escape is its byte, and what
-/// is no escape stays as it stands.
+/// Decodes a name or value of a query: a plus becomes a space, an escape its byte, and an invalid
+/// escape is kept as it is.
 pub fn form_decoded(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

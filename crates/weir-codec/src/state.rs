@@ -1,17 +1,17 @@
-//! What a decoder must remember beside the position: format, whether it is inside a line that is
-//! being given up, and the open partial lines. Stands in the resume state of each batch.
+//! What a decoder must remember besides the position: format, whether it is skipping the rest of a
+//! line, and the open partial lines. Stored in the resume state of each batch.
 //!
 //! Version 1, numbers little-endian: version `u8` = 1, format `u8`, flags `u8` (1 skipping, 2 in a
 //! run of NULs, 4 UTF-16), lead `u32` (position minus file offset), then for stdout and stderr:
 //! parts `u64`, and if that is not 0: timestamp `i64`, record flags `u8`, length of the attributes
 //! `u32`, of the body `u32`, attributes, body.
 //!
-//! Version 2 is written while records wait for further lines; behind the above follow, for stdout
+//! Version 2 is written while records wait for further lines; after the above follow, for stdout
 //! and stderr: lines of text `u32`, lines of the file `u64`, state of the rule `u8`, severity `u8`,
 //! timestamp `i64`, record flags `u8`, length of the attributes `u32`, of the body `u32`,
 //! attributes, body.
 //!
-//! Invariant: any bytes either restore a decoder that keeps all its invariants, or are refused.
+//! Invariant: any bytes either restore a decoder that keeps all its invariants, or are rejected.
 
 use weir_model::limits::LINE_BYTES_MAX;
 use weir_model::{RecordFlags, Severity};
@@ -27,19 +27,19 @@ const SKIPPING: u8 = 1;
 const NUL_RUN: u8 = 2;
 const UTF16: u8 = 4;
 
-/// Why bytes are no state of a decoder.
+/// Why bytes are not a state of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// Written by a release that this one cannot read.
-    #[error("decoder state version {0} is not known to this release")]
+    #[error("decoder state version {0} is not supported by this release")]
     Version(u8),
-    /// No state of this version.
+    /// Not a valid state of this version.
     #[error("decoder state is damaged")]
     Damaged,
 }
 
 impl LineDecoder {
-    /// Appends the state as of now. At most `LINE_BYTES_MAX` plus 128 bytes.
+    /// Appends the current state. At most `LINE_BYTES_MAX` plus 128 bytes.
     pub fn state(&self, out: &mut Vec<u8>) {
         let flags = u8::from(self.is_skipping) * SKIPPING
             + u8::from(self.is_in_nul_run) * NUL_RUN
@@ -74,8 +74,8 @@ impl LineDecoder {
         }
     }
 
-    /// A decoder that goes on where the one was that wrote `state` with the stream at offset
-    /// `position`. The format is the one that it had; read on at [`LineDecoder::file_offset`].
+    /// Restores a decoder that continues where the one that wrote `state` was, with the stream at
+    /// offset `position`. It has the same format; continue reading at [`LineDecoder::file_offset`].
     pub fn restore(state: &[u8], line_bytes_max: usize, position: u64) -> Result<Self, StateError> {
         let mut fields = Fields(state);
         let version = fields.u8()?;
@@ -103,24 +103,24 @@ impl LineDecoder {
         if is_valid { Ok(decoder) } else { Err(StateError::Damaged) }
     }
 
-    /// The open partial lines in a state, when the file that it belongs to is gone.
+    /// Returns the open partial lines in a state, if the file that it belongs to is gone.
     pub fn partials_of(state: &[u8]) -> Result<Partials, StateError> {
-        // Any position will do that is not before the lead.
+        // Any position that is not before the lead will do.
         Ok(Self::restore(state, LINE_BYTES_MAX, u64::MAX)?.take_partials())
     }
 }
 
-/// Lines that what is open may consist of; far more than its bytes.
+/// Maximum number of lines that open data may consist of; far more than its bytes.
 const LINES_MAX: u64 = (u32::MAX as u64) << 16;
 
-/// Records promise that escaped bodies and attributes are valid JSON.
+/// Records guarantee that escaped bodies and attributes are valid JSON.
 fn is_sound(flags: RecordFlags, attributes: &[u8], body: &[u8]) -> bool {
     let is_escaped = flags.contains(RecordFlags::JSON_ESCAPED);
     (!is_escaped || content(body) == Content::End)
         && (attributes.is_empty() || is_json_object(attributes))
 }
 
-/// What is left to be read.
+/// The bytes left to be read.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -185,7 +185,7 @@ impl<'a> Fields<'a> {
         Ok(OpenRecord { rows, lines, state, timestamp_ns, severity, flags, body, attributes })
     }
 
-    /// Attributes and body.
+    /// Reads attributes and body.
     fn content(&mut self) -> Result<(Vec<u8>, Vec<u8>), StateError> {
         let attributes_len = self.u32()? as usize;
         let body_len = self.u32()? as usize;

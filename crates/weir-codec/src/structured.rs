@@ -1,9 +1,9 @@
-//! A cheap look at JSON lines and logfmt: the time, wherever it stands under its usual names, and
-//! the severity, if it stands near the front. The body stays as it is; whoever needs its fields
-//! parses it there.
+//! A quick scan of JSON lines and logfmt: the time, anywhere under its usual names, and the
+//! severity, if it is near the start. The body is kept as it is; its fields are parsed when they
+//! are needed.
 //!
-//! Invariants: looks at [`LOOK_BYTES`] of a line, and at more only until it has the time; allocates
-//! nothing; whatever it does not understand it leaves alone.
+//! Invariants: scans [`LOOK_BYTES`] of a line, and more only until it has found the time; allocates
+//! nothing; ignores whatever it does not understand.
 
 use weir_model::{RecordFlags, Severity};
 
@@ -12,16 +12,16 @@ use crate::json::Scanner;
 use crate::text::time::of_field;
 use crate::time::TimeParser;
 
-/// How far into a line the look goes once the time is found. Most loggers write time and level
-/// first; without the level the record is found all the same, without its time in the wrong place.
+/// How far into a line the scan goes once the time is found. Most loggers write time and level
+/// first; without the level a record can still be found, without its time it is in the wrong place.
 pub(crate) const LOOK_BYTES: usize = 512;
 
-/// What the look found.
+/// Result of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Seen {
     time_ns: Option<i64>,
-    /// What stands under `date`, which can be the day that a record is about: only when nothing else
-    /// is its time.
+    /// The value of `date`, which can be the day that a record is about: used only if there is no
+    /// other time.
     date_ns: Option<i64>,
     pub(crate) severity: Severity,
     /// `JSON_OBJECT`, `LOGFMT` or `MALFORMED`.
@@ -29,14 +29,14 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// The key is one that [`Self::field`] takes something from.
+    /// Returns true if [`Self::field`] uses values with this key.
     pub(crate) fn may_state(key: &[u8]) -> bool {
         let times: [&[u8]; 5] = [b"time", b"timestamp", b"@timestamp", b"ts", b"date"];
         let severities: [&[u8]; 4] = [b"level", b"severity", b"status", b"lvl"];
         times.contains(&key) || severities.contains(&key)
     }
 
-    /// When it happened, nanoseconds since 1970.
+    /// Returns the time of the event, nanoseconds since 1970.
     pub(crate) fn time_ns(&self) -> Option<i64> {
         self.time_ns.or(self.date_ns)
     }
@@ -45,17 +45,17 @@ impl Seen {
         self.time_ns.is_some() && self.severity != Severity::UNSPECIFIED
     }
 
-    /// Nothing behind that many bytes is worth looking at.
+    /// Returns true if nothing after that many bytes is worth scanning.
     pub(crate) fn is_enough_at(&self, bytes: usize) -> bool {
         self.is_complete() || (bytes >= LOOK_BYTES && self.time_ns.is_some())
     }
 
-    /// Takes what a field says. `is_text` tells `"30"` from `30`.
+    /// Processes a field. `is_text` distinguishes `"30"` from `30`.
     pub(crate) fn field(&mut self, key: &[u8], value: &[u8], is_text: bool) {
         self.next_field(key, value, is_text, &mut TimeParser::default());
     }
 
-    /// The same, with a parser that has seen the times of the lines before.
+    /// Like [`Self::field`], with a parser that has seen the times of earlier lines.
     pub(crate) fn next_field(
         &mut self,
         key: &[u8],
@@ -75,7 +75,7 @@ impl Seen {
             {
                 self.severity =
                     if is_text { severity_of_word(value) } else { Severity::UNSPECIFIED };
-                // Numbers under `status` are answers of HTTP servers.
+                // Numbers under `status` are HTTP status codes.
                 if self.severity == Severity::UNSPECIFIED && key == b"level" {
                     self.severity = severity_of_number(value);
                 }
@@ -85,7 +85,7 @@ impl Seen {
     }
 }
 
-/// Looks at a line of `format` (JSON or logfmt).
+/// Scans a line of `format` (JSON or logfmt).
 pub(crate) fn look(format: Format, line: &[u8]) -> Seen {
     let mut seen = Seen::default();
     if format == Format::Logfmt {
@@ -103,7 +103,7 @@ pub(crate) fn look(format: Format, line: &[u8]) -> Seen {
     seen
 }
 
-/// Goes over the members of an object until enough is found or it ends.
+/// Scans the members of an object until enough is found or it ends.
 fn look_json(line: &[u8], seen: &mut Seen) -> Option<()> {
     let mut scanner = Scanner::new(line);
     scanner.take(b'{')?;
@@ -122,8 +122,8 @@ fn look_json(line: &[u8], seen: &mut Seen) -> Option<()> {
     }
 }
 
-/// Goes over `key=value` pairs; returns how many there are before the first thing that is none,
-/// or before enough is found.
+/// Scans `key=value` pairs; returns how many there are before the first non-pair, or before enough
+/// is found.
 fn look_logfmt(line: &[u8], seen: &mut Seen) -> usize {
     let mut rest = line;
     let mut pairs = 0;
@@ -140,7 +140,7 @@ fn look_logfmt(line: &[u8], seen: &mut Seen) -> usize {
     pairs
 }
 
-/// Every word is a pair, and there are at least two.
+/// Returns true if every word is a pair, and there are at least two.
 pub(crate) fn is_surely_logfmt(line: &[u8]) -> bool {
     let mut rest = line.get(..LOOK_BYTES).unwrap_or(line).trim_ascii_start();
     let mut pairs = 0;
@@ -148,13 +148,13 @@ pub(crate) fn is_surely_logfmt(line: &[u8]) -> bool {
         pairs += 1;
         rest = after.trim_ascii_start();
     }
-    // What is left may be a pair that the look cut off.
+    // The rest may be a pair that the scan cut off.
     pairs >= 2 && (rest.is_empty() || line.len() > LOOK_BYTES)
 }
 
 pub(crate) type Pair<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
 
-/// The key at the start of `text`, its value if it has one, and what follows.
+/// Returns the key at the start of `text`, its value if it has one, and what follows.
 pub(crate) fn next_pair(text: &[u8]) -> Option<Pair<'_>> {
     let is_key = |b: &u8| *b > b' ' && *b != b'=' && *b != b'"';
     let key_len = text.iter().position(|b| !is_key(b)).unwrap_or(text.len());
@@ -173,7 +173,7 @@ pub(crate) fn next_pair(text: &[u8]) -> Option<Pair<'_>> {
     Some((key, Some(quoted.get(..len)?), quoted.get(len + 1..)?))
 }
 
-/// Length of a text up to the quote that ends it; one behind a backslash does not.
+/// Returns the length of a text up to the quote that ends it; escaped quotes do not.
 pub(crate) fn quoted_len(text: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -185,13 +185,13 @@ pub(crate) fn quoted_len(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// A time as loggers write it into a field.
+/// Parses a time as loggers write it into a field.
 fn time_of_field(value: &[u8], times: &mut TimeParser) -> Option<i64> {
     times.parse(value).or_else(|| parse_epoch(value)).or_else(|| of_field(value))
 }
 
-/// Reads seconds since 1970 with an optional fraction, or milli-, micro- or nanoseconds: which of
-/// them, the magnitude tells.
+/// Parses seconds since 1970 with an optional fraction, or milli-, micro- or nanoseconds, which are
+/// distinguished by their magnitude.
 fn parse_epoch(text: &[u8]) -> Option<i64> {
     let point = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
     let whole = digits(text.get(..point)?)?;
@@ -211,7 +211,7 @@ fn parse_epoch(text: &[u8]) -> Option<i64> {
     Some(time)
 }
 
-/// The whole number that digits write.
+/// Parses the whole number that digits represent.
 pub(crate) fn digits(text: &[u8]) -> Option<i64> {
     if text.is_empty() || text.len() > 19 {
         return None;
@@ -222,10 +222,10 @@ pub(crate) fn digits(text: &[u8]) -> Option<i64> {
     })
 }
 
-/// Longest of the words for severities.
+/// Length of the longest severity name.
 const SEVERITY_WORD_BYTES_MAX: usize = 13;
 
-/// What a word means, in any case; `UNSPECIFIED` when it is none for a severity.
+/// Returns the severity of a word, case-insensitively; `UNSPECIFIED` if it is not one.
 pub(crate) fn severity_of_word(word: &[u8]) -> Severity {
     let mut lower = [0; SEVERITY_WORD_BYTES_MAX];
     let Some(lower) = lower.get_mut(..word.len()) else { return Severity::UNSPECIFIED };
@@ -297,7 +297,7 @@ mod tests {
             (r#"{"time":"1970-01-01 00:00:01 "}"#, None, 0),
             (r#"{"time":"1970-01-01 24:00:01"}"#, None, 0),
             (r#"{"time":"1970-01-01"}"#, None, 0),
-            // What Fluent Bit writes; anything else is rather the time.
+            // What Fluent Bit writes; anything else is more likely the time.
             (r#"{"date":1700000000.25,"log":"x"}"#, Some(1_700_000_000_250_000_000), 0),
             (r#"{"date":"1999-01-01T00:00:00Z","level":"info","ts":1}"#, Some(1_000_000_000), 9),
             (r#"{"ts":1,"date":"1999-01-01T00:00:00Z"}"#, Some(1_000_000_000), 0),

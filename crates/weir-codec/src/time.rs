@@ -1,32 +1,31 @@
-//! RFC 3339 read and written by hand: a timestamp stands on every line, so it must cost
+//! Hand-written parsing and formatting of RFC 3339: every line has a timestamp, so it must cost
 //! nanoseconds.
 //!
-//! Invariants: every accepted time fits `i64` nanoseconds since 1970 (times outside its range,
-//! 1677 to 2262, are clamped to it); a leap second counts as the second after it.
+//! Invariants: every accepted time fits `i64` nanoseconds since 1970 (times outside its range, 1677
+//! to 2262, are clamped to it); a leap second counts as the second after it.
 
 const SECOND_NS: i64 = 1_000_000_000;
 const DAY_SECONDS: i64 = 86_400;
-/// `2026-11-21T19:12:31`: what comes before the fraction.
+/// `2026-11-21T19:12:31`: the part before the fraction.
 const WHOLE_LEN: usize = 19;
 
-/// Reads an RFC 3339 date and time into nanoseconds since 1970. The whole of `text` must be one.
-/// `t`, `z` and a blank between date and time are accepted; digits of the fraction beyond the
-/// ninth are read over.
+/// Parses an RFC 3339 date and time into nanoseconds since 1970. It must span the whole of `text`.
+/// `t`, `z` and a blank between date and time are accepted; decimals beyond the ninth are ignored.
 pub fn parse_rfc3339(text: &[u8]) -> Option<i64> {
     TimeParser::default().parse(text)
 }
 
-/// Reads RFC 3339 and remembers the last whole second, which most lines share with the one
-/// before.
+/// Parses RFC 3339 and remembers the last whole second, which most lines share with the previous
+/// one.
 #[derive(Debug, Clone, Default)]
 pub struct TimeParser {
     whole: [u8; WHOLE_LEN],
-    /// Seconds since 1970 of `whole` read as UTC.
+    /// `whole` in seconds since 1970, read as UTC.
     seconds: i64,
 }
 
 impl TimeParser {
-    /// Reads the next time, as [`parse_rfc3339`] does.
+    /// Parses the next time, like [`parse_rfc3339`].
     #[inline]
     pub fn parse(&mut self, text: &[u8]) -> Option<i64> {
         let (whole, rest) = text.split_first_chunk::<WHOLE_LEN>()?;
@@ -89,7 +88,7 @@ fn whole_seconds(text: &[u8; WHOLE_LEN]) -> Option<i64> {
     moment.seconds()
 }
 
-/// A time by its parts, in UTC.
+/// A time in its parts, in UTC.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Moment {
     pub(crate) year: i64,
@@ -102,7 +101,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// Seconds since 1970; `None` when there is no such day or time.
+    /// Returns seconds since 1970; `None` if there is no such day or time.
     #[inline]
     fn seconds(&self) -> Option<i64> {
         let Self { year, month, day, hour, minute, second, .. } = *self;
@@ -115,7 +114,7 @@ impl Moment {
         Some(days_from_civil(year, month, day) * DAY_SECONDS + hour * 3600 + minute * 60 + second)
     }
 
-    /// Nanoseconds since 1970; `None` when there is no such day or time.
+    /// Returns nanoseconds since 1970; `None` if there is no such day or time.
     pub(crate) fn time_ns(&self) -> Option<i64> {
         Some(self.seconds()?.saturating_mul(SECOND_NS).saturating_add(self.nanos))
     }
@@ -136,8 +135,8 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01 in the proleptic Gregorian calendar. Years begin in March here, so that
-/// the leap day is the last of its year.
+/// Returns the days since 1970-01-01 in the proleptic Gregorian calendar. Years begin in March
+/// here, so that the leap day is the last of its year.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -147,7 +146,8 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// Year, month and day of a count of days since 1970-01-01 (Howard Hinnant's `civil_from_days`).
+/// Returns year, month and day of a number of days since 1970-01-01 (Howard Hinnant's
+/// `civil_from_days`).
 pub fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -161,7 +161,7 @@ pub fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, month, day_of_year - (153 * shifted + 2) / 5 + 1)
 }
 
-/// Reads at least one digit of a fraction; returns nanoseconds and what follows the digits.
+/// Parses at least one digit of a fraction; returns nanoseconds and what follows the digits.
 #[inline]
 fn read_fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     let mut nanos = 0;
@@ -185,7 +185,7 @@ fn read_fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     Some((nanos, text.get(digits..)?))
 }
 
-/// The usual fraction, eight digits of it at once: pairs, then fours, then all.
+/// Parses the usual fraction, eight digits of it at once: pairs, then fours, then all.
 #[inline]
 fn read_nine_digits(text: &[u8]) -> Option<i64> {
     let ([digits], [last]) = text.as_chunks::<8>() else { return None };
@@ -203,7 +203,7 @@ fn read_nine_digits(text: &[u8]) -> Option<i64> {
     Some(all as i64 * 10 + i64::from(last - b'0'))
 }
 
-/// Reads `+hh:mm` or `-hh:mm`; returns seconds east of UTC.
+/// Parses `+hh:mm` or `-hh:mm`; returns seconds east of UTC.
 fn read_offset(zone: &[u8]) -> Option<i64> {
     let [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] = *zone else { return None };
     let (hours, minutes) = (two_digits(h1, h2)?, two_digits(m1, m2)?);
@@ -214,7 +214,7 @@ fn read_offset(zone: &[u8]) -> Option<i64> {
     Some(if sign == b'+' { seconds } else { -seconds })
 }
 
-/// Appends seconds since 1970 with nine decimals, as event collectors take them:
+/// Appends seconds since 1970 with nine decimals, as event collectors accept them:
 /// `1700000000.123456789`.
 pub fn format_unix_time(time_ns: i64, out: &mut Vec<u8>) {
     if time_ns < 0 {

@@ -1,5 +1,5 @@
 //! The decoders against a naive reference built on a JSON parser, on generated and mutated files;
-//! and each decoder against itself when the same file is read in other blocks.
+//! and each decoder against itself when the same file is read in different blocks.
 
 mod common;
 mod reference;
@@ -76,7 +76,7 @@ fn other_line() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Flips a byte here and there.
+/// Flips some bytes.
 fn mutated(line: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     (line, prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3)).prop_map(
         |(mut line, flips)| {
@@ -144,7 +144,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         .prop_map(|(growth, seal_after, forget)| Plan { growth, seal_after, forget })
 }
 
-/// Attributes compared as values; blanks inside do not matter, and none is none.
+/// Attributes are compared as values; white space in them does not matter, and none equals none.
 fn normal(record: &Record) -> reference::Expected {
     let attributes = reference::to_text(&record.attributes);
     let attributes: serde_json::Value = serde_json::from_str(&attributes).unwrap_or_default();

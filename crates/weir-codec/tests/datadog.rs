@@ -1,4 +1,4 @@
-//! Datadog's intake against a naive reading by another JSON parser.
+//! Datadog's intake against a naive implementation with another JSON parser.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ use weir_model::{
 
 const OBSERVED_NS: i64 = 42;
 
-/// What a body became: batches until everything is in, and the book.
+/// Returns the result for a body: batches until everything is written, and the book.
 fn records(
     body: &[u8],
     format: DatadogFormat,
@@ -154,7 +154,7 @@ fn what_is_wrong_is_named_and_nothing_is_taken() {
     for depth in [63, 64] {
         let body = format!("{{\"a\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
         let is_read = read(&body, DatadogFormat::Json).is_ok();
-        assert_eq!(is_read, is_json_object(body.as_bytes()), "what outputs take for an object");
+        assert_eq!(is_read, is_json_object(body.as_bytes()), "what outputs consider an object");
         assert_eq!(is_read, depth == 63);
     }
     let mut items = DatadogItems::default();
@@ -213,7 +213,7 @@ fn what_the_request_says_of_all_items_stands_beside_those_that_do_not_say_it() {
         "ddsource": "nginx", "service": "wéb \"1\"", "hostname": "h\n1",
         "ddtags": "env:prod,team:a",
     });
-    // Tags add up, under a name that does not hide the item's own.
+    // Tags are combined, under a name that does not hide the item's own.
     assert_eq!(found, [all.clone(), json!({"tags": ["env:prod", "team:a"]}), all]);
 }
 
@@ -321,7 +321,7 @@ fn any_item() -> impl Strategy<Value = Map<String, Value>> {
         .prop_map(|members| members.into_iter().collect())
 }
 
-/// The attributes that a naive reader would put beside an item.
+/// Returns the attributes that a naive reader would set outside an item.
 fn expected_attributes(item: &Map<String, Value>) -> Value {
     let says = |names: &[&str]| {
         names.iter().any(|name| {

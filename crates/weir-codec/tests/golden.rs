@@ -1,6 +1,6 @@
 //! The corpus in `tests/golden/codec`: every `NAME.in` is a file in the format of its folder,
-//! `NAME.out` what it decodes to, one JSON object per record and the book in the last line. With
-//! `WEIR_BLESS=1` the results are written instead of compared; review them as code.
+//! `NAME.out` the expected result, one JSON object per record and the book in the last line. With
+//! `WEIR_BLESS=1` the results are written instead of compared; review them like code.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What becomes of single lines: joined, cut, stripped, flushed, handed over; and the books.
+//! Single lines: joined, truncated, stripped, flushed, handed over; and the books.
 
 mod common;
 
@@ -179,7 +179,7 @@ fn open_lines_of_both_streams_share_one_bound() {
     assert_eq!(out.book.truncated, 2);
 }
 
-/// The extremes that the sizes of frame, block, line and state were chosen for.
+/// The extremes for which the sizes of frame, block, line and state were chosen.
 #[test]
 fn a_fresh_builder_always_makes_progress() {
     for streams in [["stdout", "stdout"], ["stdout", "stderr"], ["stderr", "stdout"]] {
@@ -235,7 +235,7 @@ fn a_flushed_line_has_a_position_of_its_own_and_reading_goes_on_behind() {
     let at = start.len() as u64;
     assert_eq!(reader.decoder.file_offset(), at);
     assert_eq!(reader.decoder.position(), at + 2);
-    // The file goes on with the shortest lines there are.
+    // The file continues with the shortest possible lines.
     let mut state = Vec::new();
     reader.decoder.state(&mut state);
     let mut reader = reader.grown(file.as_bytes());

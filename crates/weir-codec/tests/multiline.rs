@@ -1,6 +1,6 @@
-//! Joining of lines: the corpus of stack traces in `tests/golden/codec/multiline` (`LANGUAGE.in`
-//! is a plain file, `LANGUAGE.out` its records; `WEIR_BLESS=1` writes the results instead), the
-//! bounds, and that the records depend on the text alone, in whatever form and blocks it is read.
+//! Joining of lines: the corpus of stack traces in `tests/golden/codec/multiline` (`LANGUAGE.in` is
+//! a plain file, `LANGUAGE.out` its records; `WEIR_BLESS=1` writes the results instead), the
+//! limits, and that the records depend on the text alone, in whatever form and blocks it is read.
 
 mod common;
 
@@ -50,8 +50,8 @@ fn joined(text: &str, rule: Multiline) -> Vec<String> {
     bodies(&read(text.as_bytes(), Format::Raw, LINE_BYTES_DEFAULT, &rule, &Plan::at_once()))
 }
 
-/// As the runtimes write lines, each with the output stream that it came from; docker and CRI cut
-/// long ones to pieces.
+/// Lines as the runtimes write them, each with its output stream; docker and CRI split long ones
+/// into pieces.
 fn wrapped(lines: &[(&str, bool)], format: Format, piece: usize) -> Vec<u8> {
     let mut file = String::new();
     for (line, is_stderr) in lines {

@@ -1,5 +1,5 @@
-//! The reference page is true about levels in plain text: every line of its examples is read, as
-//! it stands and with the escapes of JSON.
+//! The reference page is correct about levels in plain text: every line of its examples is read,
+//! both as it is and with JSON escapes.
 
 use weir_codec::{escape_json_into, severity_of_escaped_text, severity_of_text};
 use weir_model::Severity;
@@ -16,7 +16,7 @@ fn severity_of(status: &str) -> Severity {
         "error" => Severity::ERROR,
         "critical" => Severity::CRITICAL,
         "emergency" => Severity::FATAL,
-        other => panic!("{other} is no status"),
+        other => panic!("{other} is not a status"),
     }
 }
 

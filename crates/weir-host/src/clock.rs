@@ -1,13 +1,13 @@
-//! Time. Wall-clock time is for stamping records only; every interval uses the monotonic clock,
+//! Clocks. Wall-clock time is only used to stamp records; every interval uses the monotonic clock,
 //! so that a clock jump neither stalls nor hurries anything.
 
 use std::time::{Duration, Instant, SystemTime};
 
 /// The clocks of the machine.
 pub trait Clock: Send + Sync + std::fmt::Debug {
-    /// Wall-clock time in nanoseconds since 1970.
+    /// Returns the wall-clock time in nanoseconds since 1970.
     fn unix_ns(&self) -> i64;
-    /// Time since some fixed moment, never going back.
+    /// Returns the time since some fixed moment; never decreases.
     fn monotonic(&self) -> Duration;
 }
 
@@ -18,7 +18,7 @@ pub struct RealClock {
 }
 
 impl RealClock {
-    /// A clock whose monotonic time starts now.
+    /// Creates a clock whose monotonic time starts now.
     pub fn new() -> Self {
         Self { start: Instant::now() }
     }
@@ -31,7 +31,7 @@ impl Default for RealClock {
 }
 
 impl Clock for RealClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place that asks for the time")]
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the time")]
     fn unix_ns(&self) -> i64 {
         SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)

@@ -1,17 +1,17 @@
-//! Compression of whole buffers: one way to ask for it, whatever the format.
+//! Compression of whole buffers: one interface for all formats.
 //!
-//! Invariants: each call appends one complete gzip member or zstd frame, so that what several
-//! calls made reads as one; what stood in `out` stays.
+//! Invariants: each call appends one complete gzip member or zstd frame, so that the output of
+//! several calls is one valid stream; existing content of `out` is kept.
 
 use crate::gzip::{Gzip, GzipError};
 
-/// The fastest level that zstd counts among its ordinary ones: smaller than gzip all the same.
+/// The fastest level that zstd considers regular; its output is still smaller than gzip's.
 const ZSTD_LEVEL: i32 = 1;
 
 /// How bytes are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
     /// gzip (RFC 1952).
@@ -21,10 +21,10 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The formats.
+    /// All compression formats.
     pub const FORMATS: [Self; 2] = [Self::Gzip, Self::Zstd];
 
-    /// Its name as a content encoding of HTTP; `None` when there is none.
+    /// Returns its name as an HTTP content encoding; `None` if there is none.
     pub fn content_encoding(self) -> Option<&'static str> {
         match self {
             Self::None => None,
@@ -33,7 +33,7 @@ impl Compression {
         }
     }
 
-    /// What stands behind the name of a compressed file.
+    /// Returns the suffix of the name of a compressed file.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::None => "",
@@ -43,13 +43,13 @@ impl Compression {
     }
 }
 
-/// Why a buffer could not be compressed. Send it as it is.
+/// Why a buffer could not be compressed. Send it uncompressed.
 #[derive(Debug, thiserror::Error)]
 pub enum CompressError {
-    /// By gzip.
+    /// An error of gzip.
     #[error(transparent)]
     Gzip(#[from] GzipError),
-    /// By zstd.
+    /// An error of zstd.
     #[error("zstd: {0}")]
     Zstd(#[from] std::io::Error),
 }
@@ -60,7 +60,7 @@ pub struct Compressor(Engine);
 
 enum Engine {
     Gzip(Gzip),
-    /// Made at first use: it takes memory.
+    /// Created at first use, because it takes memory.
     Zstd(Option<zstd::bulk::Compressor<'static>>),
 }
 
@@ -74,7 +74,7 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Compressor {
-    /// A compressor; `None` when nothing is to be compressed.
+    /// Creates a compressor; `None` for no compression.
     pub fn new(compression: Compression) -> Option<Self> {
         match compression {
             Compression::None => None,
@@ -83,7 +83,7 @@ impl Compressor {
         }
     }
 
-    /// What it makes.
+    /// Returns the format it produces.
     pub fn compression(&self) -> Compression {
         match self.0 {
             Engine::Gzip(_) => Compression::Gzip,
@@ -91,10 +91,10 @@ impl Compressor {
         }
     }
 
-    /// Appends `input`, compressed, to `out`.
+    /// Appends the compressed `input` to `out`.
     ///
     /// # Errors
-    /// No memory, or a defect of the library; `out` is as before.
+    /// Out of memory, or a bug in the library; `out` is unchanged.
     pub fn compress(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError> {
         match &mut self.0 {
             Engine::Gzip(gzip) => gzip.compress(input, out)?,

@@ -1,19 +1,19 @@
-//! Bodies of requests as they were before their client compressed them.
+//! Decompression of request bodies.
 //!
-//! Invariants: never more than the given number of bytes is written, whatever the input promises,
-//! and memory grows only with what is written; members or frames in a row are read as one; bytes
-//! behind them are an error, so nothing is left out in silence.
+//! Invariants: never more than the given number of bytes is written, whatever the input announces,
+//! and memory grows only with what is written; consecutive members or frames are read as one;
+//! trailing bytes are an error, so nothing is silently ignored.
 
 use std::io::Read;
 
-/// Largest window of a zstd frame, as a power of two: 8 MiB, what the format recommends that
-/// every decoder supports.
+/// Maximum window of a zstd frame, as a power of two: 8 MiB, which the format recommends that every
+/// decoder supports.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
-/// Coding of a body, as `Content-Encoding` names it.
+/// Coding of a body, as named in `Content-Encoding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentCoding {
-    /// As it is.
+    /// No coding.
     Identity,
     /// gzip (RFC 1952).
     Gzip,
@@ -23,28 +23,27 @@ pub enum ContentCoding {
     Zstd,
 }
 
-/// Why a body cannot be had.
+/// Why a body could not be decompressed.
 #[derive(Debug, thiserror::Error)]
 pub enum DecompressError {
-    /// It would be larger than allowed.
+    /// It exceeds the limit.
     #[error("more than {max_bytes} bytes")]
     TooLarge {
-        /// The bound.
+        /// The limit.
         max_bytes: usize,
     },
-    /// It is not what its coding says.
-    #[error("not valid {coding}: {error}")]
+    /// It is not valid in its coding.
+    #[error("invalid {coding}: {error}")]
     Corrupt {
-        /// What it should be.
+        /// The coding.
         coding: &'static str,
-        /// What the library said.
+        /// The error of the library.
         error: std::io::Error,
     },
 }
 
 impl ContentCoding {
-    /// Reads the value of a header; `None` for what weir does not read, several codings in a row
-    /// among them.
+    /// Parses the value of the header; `None` for unsupported values, including several codings.
     pub fn parse(text: &str) -> Option<Self> {
         let is = |name: &str| text.trim().eq_ignore_ascii_case(name);
         if is("") || is("identity") {
@@ -69,7 +68,7 @@ impl ContentCoding {
         }
     }
 
-    /// Puts the body in place of what stands in `out`.
+    /// Replaces the content of `out` with the decompressed body.
     pub fn decompress(
         self,
         input: &[u8],
@@ -103,7 +102,7 @@ fn inflate(input: &[u8], max_bytes: usize, out: &mut Vec<u8>) -> std::io::Result
     let mut reader = flate2::read::ZlibDecoder::new(input);
     copy(&mut reader, max_bytes, out)?;
     if out.len() <= max_bytes && reader.total_in() < input.len() as u64 {
-        return Err(std::io::Error::other("bytes behind its end"));
+        return Err(std::io::Error::other("trailing bytes"));
     }
     Ok(())
 }

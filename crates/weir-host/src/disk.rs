@@ -1,8 +1,8 @@
 //! Files and directories of weir's own data, injected so that tests can lose writes, fill the
 //! disk and fail any call. (Log files that are tailed are not weir's data and are not read here.)
 //!
-//! Invariants: no retry and no hidden buffering: one call is one system call, short writes are
-//! the caller's to finish; files are created with mode 0600 and directories with 0700.
+//! Invariants: there are no retries and no hidden buffering: one call is one system call, and the
+//! caller handles short writes; files are created with mode 0600 and directories with 0700.
 
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 
-/// How a file is opened. All files are opened for reading and writing except by `Read` and
-/// `ReadInPlace`.
+/// How a file is opened: for reading and writing, except with `Read` and `ReadInPlace`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
     /// Must exist; read only.
@@ -20,30 +19,30 @@ pub enum OpenMode {
     ReadWrite,
     /// Must not exist.
     CreateNew,
-    /// Created when missing.
+    /// Created if missing.
     Create,
-    /// As `Read`; fails when the name itself is a symbolic link.
+    /// Like `Read`; fails if the name itself is a symbolic link.
     ReadInPlace,
-    /// As `Create`; fails when the name itself is a symbolic link.
+    /// Like `Create`; fails if the name itself is a symbolic link.
     CreateInPlace,
 }
 
-/// Bytes of a file system.
+/// Space of a file system, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// All of it.
+    /// Total space.
     pub total_bytes: u64,
-    /// What an unprivileged process may still use.
+    /// Space available to an unprivileged process.
     pub free_bytes: u64,
 }
 
-/// Directories and names.
+/// Operations on directories and names.
 pub trait Disk: Send + Sync + Debug {
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>>;
     /// Creates a directory and its parents, each made durable in its parent.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
-    /// Names of the files in a directory, in no order.
+    /// Returns the names of the files in a directory, in no particular order.
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
     /// Renames within a directory, replacing the target.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -51,32 +50,33 @@ pub trait Disk: Send + Sync + Debug {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes created, renamed and removed names durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Space of the file system that holds `dir`.
+    /// Returns the space of the file system that holds `dir`.
     fn space(&self, dir: &Path) -> io::Result<DiskSpace>;
 }
 
 /// An open file.
 pub trait DiskFile: Send + Sync + Debug {
-    /// Reads at an offset; returns how much was read, 0 at the end.
+    /// Reads at an offset; returns the number of bytes read, 0 at the end.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Writes at an offset; may write less than asked.
+    /// Writes at an offset; may write less than requested.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
-    /// Makes content (and size) durable. After an error the content is in doubt for ever:
-    /// never sync the same file again, write the data elsewhere.
+    /// Makes content (and size) durable. After an error, the content is in doubt forever: never
+    /// sync the same file again, but write the data elsewhere.
     fn sync_data(&self) -> io::Result<()>;
-    /// Size in bytes.
+    /// Returns the size in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Whether the file is empty.
+    /// Returns true if the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// Cuts or extends.
+    /// Truncates or extends the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Gives the blocks of a range back to the file system; the range reads as zeros.
+    /// Returns the blocks of a range to the file system; the range reads as zeros.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
-    /// Takes an exclusive lock that ends with the process; false when another holds it.
+    /// Takes an exclusive lock that ends with the process; returns false if another process holds
+    /// it.
     fn try_lock(&self) -> io::Result<bool>;
-    /// Whether that name still leads to this file: not when it was removed, renamed or replaced.
+    /// Returns true if the path still leads to this file: it was not removed, renamed or replaced.
     fn is_at(&self, path: &Path) -> io::Result<bool>;
 }
 
@@ -97,7 +97,7 @@ impl dyn DiskFile + '_ {
         Ok(())
     }
 
-    /// Writes all parts, going on after short writes.
+    /// Writes all parts, continuing after short writes.
     pub fn write_all_at(&self, parts: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
         let mut left = parts;
         IoSlice::advance_slices(&mut left, 0);
@@ -120,7 +120,7 @@ impl dyn DiskFile + '_ {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealDisk;
 
-/// Most slices that one `pwritev` call takes (`IOV_MAX` on Linux).
+/// Maximum number of slices that one `pwritev` call takes (`IOV_MAX` on Linux).
 const SLICES_MAX: usize = 1024;
 
 impl Disk for RealDisk {
@@ -131,7 +131,7 @@ impl Disk for RealDisk {
                 OpenMode::ReadWrite => OFlags::RDWR,
                 OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
                 OpenMode::Create => OFlags::RDWR | OFlags::CREATE,
-                // Whatever stands there: a pipe must not make the call wait.
+                // Whatever is at the path: a pipe must not block the call.
                 OpenMode::ReadInPlace => OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK,
                 OpenMode::CreateInPlace => OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW,
             };
@@ -180,7 +180,7 @@ impl Disk for RealDisk {
     }
 }
 
-/// The directory that a bare file name is in has no name.
+/// Returns the current directory for the empty parent of a bare file name.
 fn or_here(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }

@@ -1,13 +1,13 @@
-//! gzip of whole buffers, by the fastest compressor that was built in.
+//! gzip of whole buffers, with the fastest compressor that was built in.
 //!
-//! Invariants: output is one complete gzip member; it is appended, what stood in `out` stays, and
-//! `out` grows only by what the member needs. With the feature `isal` on `x86_64` the work is done
-//! by ISA-L's level 1; everywhere else, and should ISA-L refuse, by libdeflate's level 1. The
-//! measurements behind the choice are in `docs/adr/0005-gzip.md`.
+//! Invariants: the output is one complete gzip member; it is appended, existing content of `out` is
+//! kept, and `out` grows only by what the member needs. With the feature `isal` on `x86_64`,
+//! ISA-L's level 1 is used; otherwise, and if ISA-L fails, libdeflate's level 1. The measurements
+//! behind this choice are in `docs/adr/0005-gzip.md`.
 
 use libdeflater::{CompressionLvl, Compressor};
 
-/// Why a buffer could not be compressed. Send it as it is.
+/// Why a buffer could not be compressed. Send it uncompressed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("gzip: {0}")]
 pub struct GzipError(String);
@@ -15,7 +15,7 @@ pub struct GzipError(String);
 /// A compressor with its working memory; one per thread.
 pub struct Gzip {
     portable: Option<Compressor>,
-    /// Room for the worst case, kept between calls so that it is not cleared each time.
+    /// Space for the worst case, kept between calls so that it is not cleared each time.
     scratch: Vec<u8>,
 }
 
@@ -32,19 +32,19 @@ impl Default for Gzip {
 }
 
 impl Gzip {
-    /// A compressor; its memory is allocated at first use.
+    /// Creates a compressor; its memory is allocated at first use.
     pub fn new() -> Self {
         Self { portable: None, scratch: Vec::new() }
     }
 
-    /// The compressor that this build prefers.
+    /// Returns the compressor that this build prefers.
     pub fn engine() -> &'static str {
         if cfg!(all(feature = "isal", target_arch = "x86_64")) { "isa-l" } else { "libdeflate" }
     }
 
     /// Appends `input` as one gzip member to `out`.
     pub fn compress(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), GzipError> {
-        // Worst case: stored blocks of 64 KiB with five bytes each, header and trailer.
+        // Worst case: stored blocks of 64 KiB with five bytes each, plus header and trailer.
         let bound = input.len() + input.len() / 1024 + 1024;
         let mut scratch = std::mem::take(&mut self.scratch);
         if scratch.len() < bound {
@@ -71,7 +71,7 @@ impl Gzip {
 
 #[cfg(all(feature = "isal", target_arch = "x86_64"))]
 fn fast(input: &[u8], out: &mut [u8]) -> Option<usize> {
-    // ISA-L counts in 32 bits.
+    // ISA-L uses 32-bit lengths.
     u32::try_from(out.len()).ok()?;
     isal::compress_into(input, out, isal::CompressionLevel::One, isal::Codec::Gzip).ok()
 }

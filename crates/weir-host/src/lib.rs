@@ -1,8 +1,8 @@
-//! The world outside, injected: clock, disk, wake-ups, network, secrets, values with units,
-//! and time zones.
+//! Injected access to the outside world: clock, disk, wake-ups, network, secrets, values with
+//! units, and time zones.
 //!
-//! Invariants: a leaf (knows no other weir crate); nothing else in weir asks the operating system
-//! for the time or opens a data file, so that tests can put a fake in its place.
+//! Invariants: this crate is a leaf (it depends on no other weir crate); nothing else in weir asks
+//! the operating system for the time or opens a data file, so that tests can substitute a fake.
 #![forbid(unsafe_code)]
 
 pub mod clock;

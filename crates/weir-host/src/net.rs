@@ -1,9 +1,9 @@
-//! TCP and TLS connections: outgoing ones whole, TLS of accepted ones.
+//! TCP and TLS connections: complete outgoing connections, and TLS of accepted ones.
 //!
-//! Invariants: every step has a deadline; names are resolved anew for each connection; the
-//! certificate files are looked at before each TLS connection and read again when they changed (a
-//! set that does not load leaves the last good one in use); every error names the thing that is
-//! wrong and its kind is a fixed word for counters.
+//! Invariants: every step has a deadline; names are resolved again for each connection; the
+//! certificate files are checked before each TLS connection and reloaded if they changed (if they
+//! cannot be loaded, the last valid set remains in use); every error names what is wrong, and its
+//! kind is a fixed identifier for counters.
 
 mod error;
 mod server;
@@ -27,41 +27,41 @@ pub use server::{Acceptor, ServerTlsFiles};
 pub use slots::{ConnectionSlot, ConnectionSlots, Receiving, Working, listen};
 pub use stream::Stream;
 
-/// How long sent bytes may stay without acknowledgement by the peer's kernel before the
-/// connection counts as dead: finds a peer that vanished without a reset.
+/// How long sent bytes may remain unacknowledged by the peer's kernel before the connection counts
+/// as dead: detects a peer that vanished without a reset.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
-/// Files and choices of the client side of TLS.
+/// Files and options of a TLS client.
 #[derive(Debug, Clone, Default)]
 pub struct TlsFiles {
-    /// PEM file of authorities to trust beside the system's.
+    /// PEM file of certificate authorities to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
     /// PEM file of the client's certificate chain.
     pub cert_file: Option<PathBuf>,
     /// PEM file of its key.
     pub key_file: Option<PathBuf>,
-    /// Name to expect in the certificate instead of the host.
+    /// Name to verify in the certificate instead of the host.
     pub server_name: Option<String>,
     /// Accept any certificate.
     pub insecure_skip_verify: bool,
 }
 
-/// Where to connect and how long it may take.
+/// Where to connect, and timeouts.
 #[derive(Debug, Clone)]
 pub struct ConnectorSettings {
     /// Name or address of the host, without brackets.
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// TLS, when it is to be used.
+    /// TLS settings; `None` = no TLS.
     pub tls: Option<TlsFiles>,
-    /// Deadline of name resolution and TCP connection, for each address.
+    /// Timeout of name resolution, and of the TCP connection to each address.
     pub connect_timeout: Duration,
-    /// Deadline of the TLS handshake.
+    /// Timeout of the TLS handshake.
     pub handshake_timeout: Duration,
 }
 
-/// Makes connections to one place.
+/// Opens connections to one host and port.
 #[derive(Debug)]
 pub struct Connector {
     settings: ConnectorSettings,
@@ -69,13 +69,13 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Reads the certificate files; a file that is missing or wrong is an error here already.
+    /// Reads the certificate files; a missing or invalid file is an error already here.
     pub fn new(settings: ConnectorSettings) -> Result<Self, ConnectError> {
         let tls = settings.tls.clone().map(tls::Client::load).transpose()?;
         Ok(Self { settings, tls: tls.map(Mutex::new) })
     }
 
-    /// `host:port`, for messages.
+    /// Returns `host:port`, for messages.
     pub fn target(&self) -> String {
         if self.settings.host.contains(':') {
             format!("[{}]:{}", self.settings.host, self.settings.port)
@@ -84,7 +84,7 @@ impl Connector {
         }
     }
 
-    /// What went wrong when the certificate files were last read again, if it did.
+    /// Returns the error of the last reload of the certificate files, if it failed.
     pub fn reload_error(&self) -> Option<String> {
         let tls = self.tls.as_ref()?;
         tls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).reload_error()
@@ -104,9 +104,9 @@ impl Connector {
         let addresses: Vec<SocketAddr> = match timeout(deadline, lookup).await {
             Ok(Ok(found)) => found.collect(),
             Ok(Err(error)) => return Err(self.dns_error(error.to_string())),
-            Err(_) => return Err(self.dns_error(format!("no answer within {deadline:?}"))),
+            Err(_) => return Err(self.dns_error(format!("no response within {deadline:?}"))),
         };
-        let mut last = self.dns_error("the name has no address".to_owned());
+        let mut last = self.dns_error("the name has no addresses".to_owned());
         for address in addresses {
             match timeout(deadline, TcpStream::connect(address)).await {
                 Ok(Ok(tcp)) => match prepare(&tcp) {

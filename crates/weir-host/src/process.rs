@@ -1,6 +1,6 @@
-//! What the operating system says about this process: CPU time, memory, descriptors.
+//! Resource usage of this process: CPU time, memory, descriptors.
 //!
-//! Invariant: a figure that cannot be read is left out; asking never fails.
+//! Invariant: a value that cannot be read is omitted; reading never fails.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,31 +12,31 @@ pub fn publish_cpu(cpu_ns: &AtomicU64) {
     cpu_ns.store(ns, Ordering::Relaxed);
 }
 
-/// Figures of this process.
+/// Resource usage of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ProcessFigures {
     /// CPU time of all threads, user and system, seconds.
     pub cpu_seconds: Option<f64>,
-    /// Memory that is in RAM, bytes.
+    /// Resident memory, bytes.
     pub resident_bytes: Option<u64>,
     /// Address space, bytes.
     pub virtual_bytes: Option<u64>,
     /// Open descriptors.
     pub open_fds: Option<u64>,
-    /// Most descriptors that may be open.
+    /// Limit on open descriptors.
     pub max_fds: Option<u64>,
-    /// Threads.
+    /// Number of threads.
     pub threads: Option<u64>,
 }
 
 impl ProcessFigures {
-    /// Reads them now.
+    /// Reads the current values.
     pub fn read() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let kib = |name| number_of(&status, name).map(|kib| kib * 1024);
-        // One of the entries is the descriptor that lists them.
+        // One of the entries is the descriptor used to list them.
         let open_fds = fs::read_dir("/proc/self/fd").ok().map(|fds| fds.count() as u64 - 1);
         Self {
             cpu_seconds: Some(cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9),

@@ -1,13 +1,13 @@
-//! Files of records: a header of 16 bytes, then records that are whole or absent.
+//! Files of records: a header of 16 bytes, followed by records that are complete or absent.
 //!
-//! Header: magic (4), version (2), check (2), eight bytes of the file's own (a number, or the salt
-//! of its records). Record: magic (4), length of the payload (4), CRC-32C of salt and payload (4),
-//! payload. Numbers are little-endian.
+//! Header: magic (4), version (2), check (2), eight bytes that belong to the file (a number, or the
+//! salt of its records). Record: magic (4), length of the payload (4), CRC-32C of salt and payload
+//! (4), payload. Numbers are little-endian.
 //!
-//! Invariants: a version is believed only when the check matches, so that one damaged bit cannot
-//! pass for a file of a later release and keep weir from starting; every later version keeps the
-//! place and the rule of these fields. A record that was torn or damaged is passed over, and other
-//! bytes never panic.
+//! Invariants: a version is accepted only if the check matches, so that one damaged bit cannot make
+//! the file look like one of a later release and keep weir from starting; every later version keeps
+//! the position and meaning of these fields. An incomplete or damaged record is skipped, and
+//! arbitrary bytes never cause a panic.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IoSlice};
@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, OpenMode};
 
-/// Length of a header, in bytes.
+/// Length of a header in bytes.
 pub const HEADER_LEN: usize = 16;
 const RECORD_MAGIC: [u8; 4] = *b"WREC";
 const RECORD_HEADER_LEN: usize = 12;
 
-/// A header as it is written. `own` is the file's number, or its salt.
+/// Returns an encoded header. `own` is the number or the salt of the file.
 pub fn header(magic: [u8; 4], version: u16, own: [u8; 8]) -> [u8; HEADER_LEN] {
     let mut header = [0; HEADER_LEN];
     header[..4].copy_from_slice(&magic);
@@ -33,33 +33,33 @@ pub fn header(magic: [u8; 4], version: u16, own: [u8; 8]) -> [u8; HEADER_LEN] {
 /// Writes the check of a header, which may be longer than [`HEADER_LEN`].
 ///
 /// # Panics
-/// When it is shorter than 8 bytes.
+/// If it is shorter than 8 bytes.
 pub fn seal(header: &mut [u8]) {
     let check = check(header);
     header[6..8].copy_from_slice(&check);
 }
 
-/// The version that a header states, all of it; `None` when it is not whole or not of this kind.
+/// Returns the version of a complete header; `None` if it is damaged or of another kind.
 pub fn version(header: &[u8], magic: [u8; 4]) -> Option<u16> {
     let is_whole =
         header.len() >= HEADER_LEN && header[..4] == magic && header[6..8] == check(header);
     is_whole.then(|| u16::from_le_bytes([header[4], header[5]]))
 }
 
-/// The lower half of the CRC-32C of everything but the check itself.
+/// Returns the lower half of the CRC-32C of everything but the check itself.
 fn check(header: &[u8]) -> [u8; 2] {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..6]), &header[8..]);
     [crc as u8, (crc >> 8) as u8]
 }
 
-/// A salt for the records of one file. Should bytes that came from outside (a log line in the
-/// state of a source) be searched for records after damage, nobody can have written a valid one
-/// into them.
+/// Returns a new salt for the records of one file. If bytes from outside (such as a log line in the
+/// state of a source) are searched for records after damage, no one can have placed a valid record
+/// in them.
 pub fn new_salt() -> [u8; 8] {
     RandomState::new().build_hasher().finish().to_le_bytes()
 }
 
-/// A record whose payload `fill` appends.
+/// Encodes a record whose payload `fill` appends.
 pub fn record(salt: &[u8], fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut record = vec![0; RECORD_HEADER_LEN];
     fill(&mut record);
@@ -74,17 +74,17 @@ fn checksum(salt: &[u8], payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(salt), payload)
 }
 
-/// What replaying found beside whole records.
+/// What replaying found besides complete records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Damage {
-    /// Stretches that hold no record and stand before one.
+    /// Number of byte ranges that hold no record and precede one.
     pub stretches: u64,
-    /// The end is no record: it was being written, or it is damaged.
+    /// The end is not a record: it was being written, or it is damaged.
     pub is_torn: bool,
 }
 
-/// Gives every whole record's payload to `apply`, in order. One that it does not understand
-/// (`None`) counts as damaged.
+/// Passes the payload of every complete record to `apply`, in order. One that it does not
+/// understand (`None`) counts as damaged.
 pub fn replay(
     mut records: &[u8],
     salt: &[u8],
@@ -107,7 +107,7 @@ pub fn replay(
     damage
 }
 
-/// The payload of the record that `bytes` begin with, and what comes after it.
+/// Returns the payload of the record at the start of `bytes`, and what follows it.
 fn first_record<'a>(bytes: &'a [u8], salt: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let (header, rest) = bytes.split_first_chunk::<RECORD_HEADER_LEN>()?;
     let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
@@ -116,10 +116,10 @@ fn first_record<'a>(bytes: &'a [u8], salt: &[u8]) -> Option<(&'a [u8], &'a [u8])
     is_whole.then_some((payload, rest))
 }
 
-/// The whole file.
+/// Reads the whole file.
 ///
 /// # Errors
-/// When the disk refuses twice: a device may fail a single read and then answer.
+/// If the disk fails twice: a device may fail a single read and then succeed.
 pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
     let file = disk.open(path, OpenMode::Read)?;
     let mut bytes = vec![0; file.len()? as usize];
@@ -127,10 +127,10 @@ pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Keeps a copy of a damaged file, beside it, for whoever wants to look at it. Returns its name.
+/// Keeps a copy of a damaged file next to it, for later inspection. Returns its path.
 ///
 /// # Errors
-/// When the disk refuses.
+/// If the disk fails.
 pub fn set_aside(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     let aside = path.with_extension("bad");
     let out = disk.open(&aside, OpenMode::Create)?;

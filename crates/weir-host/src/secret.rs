@@ -1,28 +1,28 @@
-//! Values that must not be shown, and where they come from: the environment or a file, never the
-//! configuration itself.
+//! Secret values, and where they come from: the environment or a file, never the configuration
+//! itself.
 //!
-//! Invariants: the type cannot be printed or serialised, and no error text holds any part of a
-//! value.
+//! Invariants: the type cannot be printed or serialised, and no error message contains any part of
+//! a value.
 
 use std::fmt;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Longest secret. Longer than any token or pass phrase; a larger file was named by mistake.
+/// Maximum length of a secret. Longer than any token or passphrase; a larger file is a mistake.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// A secret. `Debug` shows three asterisks; there is no `Display` and no serialisation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// Why a secret cannot be had.
+/// Why a secret could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The variable does not exist.
     #[error("the environment variable {name} is not set")]
     NotSet {
-        /// Its name.
+        /// Name of the variable.
         name: String,
     },
     /// The file cannot be read.
@@ -30,23 +30,23 @@ pub enum SecretError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The system error.
         error: std::io::Error,
     },
-    /// Nothing there but white space.
+    /// It contains nothing but white space.
     #[error("{place} is empty")]
     Empty {
         /// The variable or file.
         place: String,
     },
-    /// No secret is that long.
-    #[error("{place} holds more than 64 KiB, which is no secret")]
+    /// It is too long for a secret.
+    #[error("{place} exceeds the 64 KiB limit for secrets")]
     TooLong {
         /// The variable or file.
         place: String,
     },
-    /// Bytes that cannot stand in a header line, or no UTF-8.
-    #[error("{place} holds more than one line, control characters or bytes that are not UTF-8")]
+    /// Bytes that are not allowed in a header line, or not UTF-8.
+    #[error("{place} contains more than one line, control characters or invalid UTF-8")]
     NotText {
         /// The variable or file.
         place: String,
@@ -71,7 +71,7 @@ impl Secret {
         }
     }
 
-    /// Reads a file; white space around the value (the final newline) is not part of it.
+    /// Reads a file; surrounding white space (such as the final newline) is not part of the value.
     pub fn from_file(path: &Path) -> Result<Self, SecretError> {
         let place = || path.display().to_string();
         let unreadable = |error| SecretError::Unreadable { path: path.to_owned(), error };
@@ -84,14 +84,14 @@ impl Secret {
         }
     }
 
-    /// The secrets of a list separated by commas, without the white space around them. `None` when
-    /// one is empty: a list of which a part is missing must not pass for a shorter one.
+    /// Returns the secrets of a comma-separated list, without surrounding white space. `None` if
+    /// one is empty: a list with a missing part must not pass for a shorter one.
     pub fn list(&self) -> Option<Vec<&str>> {
         let all = self.0.split(',').map(str::trim);
         all.map(|secret| Some(secret).filter(|secret| !secret.is_empty())).collect()
     }
 
-    /// The value, for the one place that sends it.
+    /// Returns the value, for the one place that sends it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -111,8 +111,8 @@ impl Secret {
     }
 }
 
-/// Whether users other than the owner and the group may read the file: worth a warning where it
-/// holds a secret. False when that cannot be found out.
+/// Returns true if users other than the owner and the group may read the file: worth a warning if
+/// it contains a secret. Returns false if that cannot be determined.
 pub fn is_world_readable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o004 != 0)
 }
@@ -153,8 +153,8 @@ mod tests {
         for (bytes, expected) in [
             (&b" \n"[..], "is empty"),
             (b"one-hidden\ntwo", "more than one line"),
-            (b"\xff\xfehidden", "not UTF-8"),
-            ("x".repeat(70_000).as_bytes(), "more than 64 KiB"),
+            (b"\xff\xfehidden", "invalid UTF-8"),
+            ("x".repeat(70_000).as_bytes(), "the 64 KiB limit"),
         ] {
             let error = from_bytes(bytes).unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains("hidden"), "{error}");

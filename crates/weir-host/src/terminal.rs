@@ -1,16 +1,14 @@
-//! Text that somebody else wrote (a record, the name of a file, an answer) as it may be shown on a
-//! terminal.
+//! Safe display on a terminal of text from outside (a record, a file name, a response).
 //!
-//! Invariant: nothing in the result moves the cursor, changes a colour, turns the direction of what
-//! follows it, or stands there without being seen. What joins characters of a script or an emoji
-//! (U+200C, U+200D) stays.
+//! Invariant: nothing in the result moves the cursor, changes a colour, changes the direction of
+//! the text after it, or is invisible. Characters that join letters of a script or an emoji
+//! (U+200C, U+200D) are kept.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
-/// The text with everything that a terminal would obey or not show written as an escape; a tab
-/// stays.
+/// Escapes everything in the text that a terminal would interpret or not show; tabs are kept.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_escaped) {
         return Cow::Borrowed(text);
@@ -27,7 +25,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// As [`printable`], of text in lines.
+/// Like [`printable`], for text with several lines.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| c != '\n' && is_escaped(c)) {
         return Cow::Borrowed(text);
@@ -36,9 +34,9 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(lines.join("\n"))
 }
 
-/// Characters beside the control characters that are not shown as they are.
+/// Characters other than control characters that are escaped.
 const ESCAPED: &[RangeInclusive<char>] = &[
-    // Soft hyphen, joiners and fillers that are not seen.
+    // Soft hyphen, joiners and fillers that are invisible.
     '\u{ad}'..='\u{ad}',
     '\u{34f}'..='\u{34f}',
     '\u{115f}'..='\u{1160}',
@@ -49,18 +47,18 @@ const ESCAPED: &[RangeInclusive<char>] = &[
     // Spaces without width.
     '\u{200b}'..='\u{200b}',
     '\u{feff}'..='\u{feff}',
-    // Marks of direction, and separators of lines and paragraphs.
+    // Direction marks, and separators of lines and paragraphs.
     '\u{61c}'..='\u{61c}',
     '\u{200e}'..='\u{200f}',
     '\u{2028}'..='\u{202e}',
     // Invisible operators and isolates.
     '\u{2060}'..='\u{206f}',
-    // Annotations, and tags: text that is only there for machines.
+    // Annotations, and tags: text that is meant only for machines.
     '\u{fff9}'..='\u{fffb}',
     '\u{e0000}'..='\u{e007f}',
 ];
 
-/// Control characters, marks that turn the direction of the text behind them, and what is not seen.
+/// Control characters, marks that change the direction of the text after them, and invisible ones.
 fn is_escaped(c: char) -> bool {
     match c {
         '\t' | ' '..='~' => false,

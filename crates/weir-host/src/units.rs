@@ -1,25 +1,25 @@
-//! Values with units, as they are written in the configuration and on the command line: sizes
-//! (`64MiB`, `1GB`), shares of something (`10%`) and durations (`300ms`, `5m`, `1h30m`).
+//! Values with units, as written in the configuration and on the command line: sizes (`64MiB`,
+//! `1GB`), shares of something (`10%`) and durations (`300ms`, `5m`, `1h30m`).
 //!
-//! Invariants: nothing is rounded in silence (a text that is no whole number of bytes or
-//! nanoseconds is an error), and what is printed with [`format_size`] or [`format_duration`]
-//! reads back as the same value. The `approx_*` forms are for people and read back as nothing.
+//! Invariants: nothing is silently rounded (a text that is not a whole number of bytes or
+//! nanoseconds is an error), and the output of [`format_size`] and [`format_duration`] parses as
+//! the same value. The output of the `approx_*` functions is for people and cannot be parsed.
 
 use std::time::Duration;
 
-/// Why a text is no value with a unit. The text of the error says what would be right.
+/// Why a text is not a value with a unit. The error message says what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("is empty; write a number and a unit, such as {example}")]
     Empty {
-        /// A value that would do.
+        /// A valid example.
         example: &'static str,
     },
-    /// Does not begin with a number.
+    /// It does not begin with a number.
     #[error("does not begin with a number; write a number and a unit, such as {example}")]
     NoNumber {
-        /// A value that would do.
+        /// A valid example.
         example: &'static str,
     },
     /// A number without a unit.
@@ -31,7 +31,7 @@ pub enum UnitError {
     /// A unit that does not exist.
     #[error("has the unknown unit {unit:?}; {hint}")]
     UnknownUnit {
-        /// What was written.
+        /// The given unit.
         unit: String,
         /// What could have been meant.
         hint: String,
@@ -42,11 +42,11 @@ pub enum UnitError {
         /// `bytes` or `nanoseconds`.
         smallest: &'static str,
     },
-    /// More than the type holds.
+    /// More than the type can hold.
     #[error("is too large")]
     TooLarge,
-    /// The parts of a duration do not go from large to small.
-    #[error("has its parts out of order; write large units first, such as 1h30m")]
+    /// The parts of a duration are not in descending order.
+    #[error("has its units out of order; write large units first, such as 1h30m")]
     Order,
     /// A share outside 0 to 100 %.
     #[error("is not between 0% and 100%")]
@@ -58,12 +58,12 @@ pub enum UnitError {
 pub enum SizeOrShare {
     /// Bytes.
     Bytes(u64),
-    /// Hundredths of a per cent: `10%` is 1,000.
+    /// Hundredths of a percent: `10%` is 1,000.
     Share(u32),
 }
 
 impl SizeOrShare {
-    /// Bytes, given the whole that a share is of. Rounds down.
+    /// Returns the size in bytes, given the total that a share refers to. Rounds down.
     pub fn resolve(self, whole_bytes: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -75,7 +75,7 @@ impl SizeOrShare {
     }
 }
 
-/// Units of sizes. Order: the one to print with is the last that divides.
+/// Units of sizes. Order: the last one that divides the size is used for printing.
 const SIZE_UNITS: &[(&str, u64)] = &[
     ("B", 1),
     ("kB", 1_000),
@@ -88,7 +88,7 @@ const SIZE_UNITS: &[(&str, u64)] = &[
     ("TiB", 1 << 40),
 ];
 
-/// Units of durations in nanoseconds, small to large. Weeks are read, and not printed.
+/// Units of durations in nanoseconds, small to large. Weeks are parsed, but not printed.
 const DURATION_UNITS: &[(&str, u64)] = &[
     ("ns", 1),
     ("us", 1_000),
@@ -104,7 +104,7 @@ const WEEK: (&str, u64) = ("w", 7 * 86_400_000_000_000);
 const SIZE_EXAMPLE: &str = "64MiB";
 const DURATION_EXAMPLE: &str = "5s";
 
-/// Reads a size such as `64MiB`, `1.5GB` or `0B`.
+/// Parses a size such as `64MiB`, `1.5GB` or `0B`.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let (number, unit) = split_number(text.trim(), SIZE_EXAMPLE)?;
     let unit = unit.trim();
@@ -122,7 +122,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     scale(number, factor, "bytes")
 }
 
-/// Reads a size or a share: `1GiB`, `10%`, `2.5%`.
+/// Parses a size or a share: `1GiB`, `10%`, `2.5%`.
 pub fn parse_size_or_share(text: &str) -> Result<SizeOrShare, UnitError> {
     let Some(number) = text.trim().strip_suffix('%') else {
         return parse_size(text).map(SizeOrShare::Bytes);
@@ -131,14 +131,14 @@ pub fn parse_size_or_share(text: &str) -> Result<SizeOrShare, UnitError> {
     if !rest.trim().is_empty() {
         return Err(UnitError::NoNumber { example: "10%" });
     }
-    let share = scale(number, 100, "hundredths of a per cent")?;
+    let share = scale(number, 100, "hundredths of a percent")?;
     match u32::try_from(share) {
         Ok(share) if share <= 10_000 => Ok(SizeOrShare::Share(share)),
         _ => Err(UnitError::ShareRange),
     }
 }
 
-/// Reads a duration such as `300ms`, `1.5s` or `1h30m`.
+/// Parses a duration such as `300ms`, `1.5s` or `1h30m`.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let mut rest = text.trim();
     let (mut total_ns, mut previous_factor) = (0_u64, u64::MAX);
@@ -188,12 +188,12 @@ fn duration_factor(number: &str, unit: &str) -> Result<u64, UnitError> {
         })
 }
 
-/// Prints a size exactly, with the largest unit that leaves a whole number.
+/// Formats a size exactly, with the largest unit that gives a whole number.
 pub fn format_size(bytes: u64) -> String {
     format_exact(bytes, SIZE_UNITS, "B")
 }
 
-/// Prints a size or a share exactly.
+/// Formats a size or a share exactly.
 pub fn format_size_or_share(value: SizeOrShare) -> String {
     match value {
         SizeOrShare::Bytes(bytes) => format_size(bytes),
@@ -205,8 +205,8 @@ pub fn format_size_or_share(value: SizeOrShare) -> String {
     }
 }
 
-/// Prints a duration exactly, large units first: `5m`, `1h30m`. Durations beyond 584 years print
-/// as that.
+/// Formats a duration exactly, large units first: `5m`, `1h30m`. Durations beyond 584 years are
+/// formatted as 584 years.
 pub fn format_duration(duration: Duration) -> String {
     let total_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     if total_ns == 0 {
@@ -224,7 +224,7 @@ pub fn format_duration(duration: Duration) -> String {
     text
 }
 
-/// A size for people: three digits and a unit, such as `1.46 GiB`.
+/// Formats a size for people: three digits and a unit, such as `1.46 GiB`.
 pub fn approx_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
@@ -240,7 +240,7 @@ pub fn approx_size(bytes: u64) -> String {
     }
 }
 
-/// A duration for people: three digits and a unit, such as `1.2 s`, `340 ms` or `2h05m`.
+/// Formats a duration for people: three digits and a unit, such as `1.2 s`, `340 ms` or `2h05m`.
 pub fn approx_duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     let whole = duration.as_secs();
@@ -255,7 +255,7 @@ pub fn approx_duration(duration: Duration) -> String {
     }
 }
 
-/// A moment in UTC as RFC 3339 with milliseconds: `2026-11-21T20:57:26.000Z`.
+/// Formats a time in UTC as RFC 3339 with milliseconds: `2026-11-21T20:57:26.000Z`.
 pub fn format_rfc3339(unix_ns: i64) -> String {
     const DAY_MS: i64 = 86_400_000;
     let unix_ms = unix_ns.div_euclid(1_000_000);
@@ -266,7 +266,7 @@ pub fn format_rfc3339(unix_ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar. Counts in
+/// Returns year, month and day of a day counted from 1970-01-01, in the Gregorian calendar. Uses
 /// eras of 400 years that begin in March, so that the leap day is the last of its year.
 fn civil_date(unix_day: i64) -> (i64, i64, i64) {
     let day = unix_day + 719_468;
@@ -280,7 +280,7 @@ fn civil_date(unix_day: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day_of_month)
 }
 
-/// A count for people: `1,234,567`.
+/// Formats a count for people: `1,234,567`.
 pub fn group_digits(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -313,7 +313,8 @@ fn split_number<'a>(text: &'a str, example: &'static str) -> Result<(&'a str, &'
     if well_formed { Ok((number, rest)) } else { Err(UnitError::NoNumber { example }) }
 }
 
-/// `number * factor`, exactly. `number` is digits with at most one point inside.
+/// Returns `number * factor`, exactly. `number` consists of digits with at most one point in
+/// between.
 fn scale(number: &str, factor: u64, smallest: &'static str) -> Result<u64, UnitError> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let fraction = fraction.trim_end_matches('0');
@@ -346,7 +347,7 @@ fn unknown_size_unit(number: &str, unit: &str) -> UnitError {
     UnitError::UnknownUnit { unit: unit.to_owned(), hint }
 }
 
-/// Fewest digits win; among equals the binary unit, then the larger.
+/// The fewest digits win; among equals the binary unit, then the larger one.
 fn format_exact(value: u64, units: &[(&str, u64)], smallest: &str) -> String {
     if value == 0 {
         return format!("0{smallest}");
@@ -440,7 +441,7 @@ mod tests {
             ("5 sec", "has the unknown unit \"sec\"; write 5s"),
             ("10S", "has the unknown unit \"S\"; write 10s"),
             ("5x", "has the unknown unit \"x\"; the units are ns, us, ms, s, m, h, d and w"),
-            ("30m1h", "has its parts out of order; write large units first, such as 1h30m"),
+            ("30m1h", "has its units out of order; write large units first, such as 1h30m"),
             ("0.1ns", "is not a whole number of nanoseconds"),
             ("999999999d", "is too large"),
             ("soon", "does not begin with a number; write a number and a unit, such as 5s"),

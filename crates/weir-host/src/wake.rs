@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Wakes a thread that waits in `poll`. Waking twice before the thread looks is one wake-up.
+/// Wakes a thread that waits in `poll`. Waking it twice before it looks counts once.
 #[derive(Debug, Clone)]
 pub struct WakeFd(Arc<OwnedFd>);
 
 impl WakeFd {
-    /// A fresh one, not woken.
+    /// Creates one that is not woken.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)))
     }
@@ -22,7 +22,7 @@ impl WakeFd {
         let _already_awake = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Takes the wake-up; true when there was one.
+    /// Consumes the wake-up; returns true if there was one.
     pub fn take(&self) -> bool {
         rustix::io::read(&self.0, &mut [0_u8; 8]).is_ok()
     }

@@ -1,14 +1,14 @@
-//! Time zones, and the stretches of time that figures are told by in them.
+//! Time zones, and the buckets into which they divide time.
 //!
-//! A stretch begins where the local time of its zone is a multiple of the interval, counted from
-//! midnight of 1970-01-01, or from a Monday when it is of whole weeks. Where the clock is set
-//! forward over that beginning, the stretch begins there. Where it is set back by less than an
-//! interval, the stretch that is under way gets longer, so a day may have 25 hours; where it is set
-//! back by an interval or more, the stretches come once more.
+//! A bucket begins where the local time of its zone is a multiple of the interval, counted from
+//! midnight of 1970-01-01, or from a Monday if the interval consists of whole weeks. If the clock
+//! is set forward over that beginning, the bucket begins at the change. If it is set back by less
+//! than an interval, the current bucket gets longer, so a day may have 25 hours; if it is set back
+//! by an interval or more, the buckets are repeated.
 //!
-//! Invariants: every time is in one stretch, and a stretch has no gaps; which one does not depend
-//! on what range is asked for. The database of zones is that of this build, whatever the machine
-//! has; nothing here panics or leaves the range of `i64` nanoseconds.
+//! Invariants: every time is in one bucket, and a bucket has no gaps; which one does not depend on
+//! the requested range. The zone database is that of this build, whatever the machine has; nothing
+//! here panics or leaves the range of `i64` nanoseconds.
 
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
@@ -21,20 +21,20 @@ const WEEK_NS: i64 = 7 * 24 * 60 * MINUTE_NS;
 /// 1970-01-01 was a Thursday; weeks begin on Mondays.
 const MONDAY_NS: i64 = 4 * 24 * 60 * MINUTE_NS;
 
-/// Farther from UTC is no zone.
+/// Maximum offset of a zone from UTC.
 const OFFSET_MINUTES_MAX: i64 = 18 * 60;
 
-/// Why a text is no time zone.
+/// Why a text is not a time zone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no time zone; {hint}")]
+#[error("{text:?} is not a time zone; {hint}")]
 pub struct ZoneError {
-    /// What was written.
+    /// The given text.
     text: String,
-    /// What would be right.
+    /// What to write instead.
     hint: String,
 }
 
-/// A time zone: what clocks show there, at any time.
+/// A time zone: the local time at any time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
@@ -45,14 +45,14 @@ impl Default for Zone {
 }
 
 impl Zone {
-    /// The zone that all others are told by.
+    /// UTC.
     pub const UTC: Self = Self(TimeZone::UTC);
 
-    /// A zone by its name in the database (`Europe/Berlin`, in any case), or by its distance from
-    /// UTC (`+02:00`, `UTC-5`, `GMT+5:30`; east of it is positive).
+    /// Parses a zone name from the database (`Europe/Berlin`, case-insensitive), or an offset from
+    /// UTC (`+02:00`, `UTC-5`, `GMT+5:30`; east is positive).
     ///
     /// # Errors
-    /// When it is neither; the text suggests one.
+    /// If it is neither; the message makes a suggestion.
     pub fn parse(text: &str) -> Result<Self, ZoneError> {
         let name = text.trim();
         if ["UTC", "GMT", "Z"].iter().any(|known| known.eq_ignore_ascii_case(name)) {
@@ -84,7 +84,7 @@ impl Zone {
         ZoneError { text: text.chars().take(64).collect(), hint }
     }
 
-    /// Its name, or its distance from UTC.
+    /// Returns its name, or its offset from UTC.
     pub fn name(&self) -> String {
         match self.0.iana_name() {
             Some(name) => name.to_owned(),
@@ -92,21 +92,21 @@ impl Zone {
         }
     }
 
-    /// Whether it is UTC.
+    /// Returns true if it is UTC.
     pub fn is_utc(&self) -> bool {
         *self == Self::UTC
     }
 
-    /// How far its clocks are ahead of UTC at a time, nanoseconds.
+    /// Returns how far its local time is ahead of UTC at a time, nanoseconds.
     pub fn offset_ns(&self, time_ns: i64) -> i64 {
         i64::from(self.0.to_offset(timestamp(time_ns.into())).seconds()) * SECOND_NS
     }
 
-    /// A time as its clocks show it, with milliseconds and the distance from UTC:
+    /// Formats a time as local time, with milliseconds and the offset from UTC:
     /// `2026-10-25T02:00:00.000+01:00`.
     pub fn format_rfc3339(&self, time_ns: i64) -> String {
         let offset_ns = self.offset_ns(time_ns);
-        // An offset with seconds, as before there were zones, cannot be expressed.
+        // An offset with seconds, as used before there were zones, cannot be expressed.
         if self.is_utc() || offset_ns % MINUTE_NS != 0 {
             return format_rfc3339(time_ns);
         }
@@ -115,21 +115,21 @@ impl Zone {
         text + &offset_text(offset_ns)
     }
 
-    /// What its clocks show at a time, told as a time of UTC.
+    /// Returns the local time at a time, expressed like a UTC time.
     pub fn local_ns(&self, time_ns: i64) -> i64 {
         time_ns.saturating_add(self.offset_ns(time_ns))
     }
 
-    /// When its clocks show this, which is told as a time of UTC: the first of two times, and where
-    /// the clock is set forward over it, as much later as it is set.
+    /// Returns the time of a local time, which is expressed like a UTC time: the first of two if
+    /// the local time occurs twice, and shifted by the change if the clock is set forward over it.
     pub fn time_ns(&self, local_ns: i64) -> i64 {
         let civil = Offset::UTC.to_datetime(timestamp(local_ns.into()));
         let time = self.0.to_ambiguous_timestamp(civil).compatible();
         time.map_or(local_ns, |time| clamped(time.as_nanosecond()))
     }
 
-    /// The beginning of the stretch of a time. This is the definition, looked up for each time
-    /// anew; [`Calendar`] says the same of many.
+    /// Returns the start of the bucket of a time. This is the definition, evaluated separately for
+    /// each time; [`Calendar`] gives the same result for many.
     pub fn begin_of(&self, time_ns: i64, interval_ns: i64) -> i64 {
         let (time, interval) = (i128::from(time_ns), i128::from(interval_ns.max(1)));
         let local = time + i128::from(self.offset_ns(time_ns));
@@ -139,7 +139,7 @@ impl Zone {
         for begin in [floor, floor + interval] {
             self.add_times_of(begin, interval, &mut begins);
         }
-        // The last time that the clock was set back by an interval, if it was.
+        // The last time that the clock was set back by at least an interval, if any.
         let last = self.0.preceding(timestamp(time + 1)).next();
         begins.extend(last.and_then(|last| {
             let set = last.timestamp().as_nanosecond();
@@ -151,8 +151,8 @@ impl Zone {
         begin.map_or(i64::MIN, clamped)
     }
 
-    /// When a stretch begins that begins at a local time: where the clock is set forward over it
-    /// then, and twice only when the whole stretch comes twice.
+    /// Adds the times at which a bucket begins that starts at a local time: at the change if the
+    /// clock is set forward over it, and twice only if the whole bucket is repeated.
     fn add_times_of(&self, local: i128, interval: i128, begins: &mut Vec<i128>) {
         let at = |offset: Offset| local - i128::from(offset.seconds()) * i128::from(SECOND_NS);
         let civil = Offset::UTC.to_datetime(timestamp(local));
@@ -172,13 +172,13 @@ impl Zone {
     }
 }
 
-/// The point of the local time that stretches are counted from.
+/// Returns the local time from which buckets are counted.
 fn origin_ns(interval_ns: i64) -> i64 {
     if interval_ns % WEEK_NS == 0 { MONDAY_NS } else { 0 }
 }
 
 fn timestamp(time_ns: i128) -> Timestamp {
-    // Times of the store are far inside of what it can express.
+    // Times in the store are far within the range that it can express.
     Timestamp::from_nanosecond(time_ns).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
@@ -212,10 +212,10 @@ fn offset_text(offset_ns: i64) -> String {
     format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
-/// The known name that is meant, perhaps: nearly the same, or the same city.
+/// Returns the known name that may be meant: a similar one, or one with the same city.
 fn nearest(text: &str) -> Option<String> {
     let wanted = text.trim().to_ascii_lowercase().replace(' ', "_");
-    // Names are short; what is not is none of them.
+    // Names are short; a long text is none of them.
     if wanted.is_empty() || wanted.len() > 40 {
         return None;
     }
@@ -232,28 +232,28 @@ fn nearest(text: &str) -> Option<String> {
     near.map(|(_, name)| name)
 }
 
-/// A time between two changes of the clock.
+/// The time between two changes of the clock.
 #[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_field_names, reason = "a unit stands last in the name of what has one")]
+#[expect(clippy::struct_field_names, reason = "names of values with a unit end with the unit")]
 struct Part {
     from_ns: i64,
     offset_ns: i64,
-    /// The beginning of the stretch that is under way when it begins, which may be that.
+    /// Start of the bucket that is current when the part begins; may be the start of the part.
     open_ns: i64,
-    /// Where the first stretch behind that one would begin, if the clock were not set again before.
+    /// Start of the first bucket after that one, if the clock were not set again before.
     first_ns: i64,
 }
 
-/// The stretches of an interval in a zone.
+/// The buckets of an interval in a zone.
 #[derive(Debug, Clone)]
 pub struct Calendar {
     interval_ns: i64,
-    /// In order, two for each year of most zones; the first begins before all times.
+    /// In order, two per year in most zones; the first begins before all times.
     parts: Vec<Part>,
 }
 
 impl Calendar {
-    /// Stretches of `interval_ns`, which must be more than 0, in a zone.
+    /// Creates the buckets of `interval_ns`, which must be greater than 0, in a zone.
     pub fn new(zone: &Zone, interval_ns: i64) -> Self {
         let interval_ns = interval_ns.max(1);
         let (from_ns, offset_ns) = (i64::MIN, zone.offset_ns(i64::MIN));
@@ -266,19 +266,19 @@ impl Calendar {
         calendar
     }
 
-    /// Length of a stretch when no clock is set, nanoseconds.
+    /// Returns the length of a bucket without clock changes, nanoseconds.
     pub fn interval_ns(&self) -> i64 {
         self.interval_ns
     }
 
-    /// Begins a part.
+    /// Starts a part.
     fn set_clock(&mut self, from_ns: i64, offset_ns: i64) {
         let before_ns = self.parts[self.parts.len() - 1].offset_ns;
         if offset_ns == before_ns {
             return;
         }
         let (open_ns, end_ns) = self.stretch(from_ns - 1);
-        // Where it would end by the clock as it is now.
+        // Where it would end by the current clock.
         let end_ns = end_ns.saturating_add(before_ns - offset_ns);
         let is_new = before_ns - offset_ns >= self.interval_ns || end_ns <= from_ns;
         let mut part = Part { from_ns, offset_ns, open_ns, first_ns: end_ns };
@@ -289,15 +289,14 @@ impl Calendar {
         self.parts.push(part);
     }
 
-    /// Where a stretch begins that has the time, as the clock is in the part.
+    /// Returns the start of the bucket of the time, by the clock of the part.
     fn floor(&self, part: &Part, time_ns: i64) -> i128 {
         let ahead = i128::from(part.offset_ns - origin_ns(self.interval_ns));
         let interval = i128::from(self.interval_ns);
         (i128::from(time_ns) + ahead).div_euclid(interval) * interval - ahead
     }
 
-    /// Beginning and end of the stretch of a time: it has all times from the one on and before the
-    /// other.
+    /// Returns start (inclusive) and end (exclusive) of the bucket of a time.
     pub fn stretch(&self, time_ns: i64) -> (i64, i64) {
         let mut next = self.parts.partition_point(|part| part.from_ns <= time_ns);
         let part = &self.parts[next - 1];
@@ -318,8 +317,8 @@ impl Calendar {
         (begin_ns, end_ns)
     }
 
-    /// Whether all stretches that have times from `first_ns` to `last_ns`, ends included, begin
-    /// with a whole minute of UTC.
+    /// Returns true if all buckets of times from `first_ns` to `last_ns`, inclusive, begin at a
+    /// whole minute of UTC.
     pub fn is_of_minutes(&self, first_ns: i64, last_ns: i64) -> bool {
         let first = self.parts.partition_point(|part| part.from_ns <= first_ns) - 1;
         let mut parts = self.parts[first..].iter().take_while(|part| part.from_ns <= last_ns);

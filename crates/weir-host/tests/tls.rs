@@ -1,5 +1,5 @@
-//! The client connector against real TLS servers: what it accepts, what it refuses, and whether
-//! the message names what is wrong.
+//! The client connector against real TLS servers: what it accepts, what it rejects, and whether the
+//! message names what is wrong.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,7 +16,7 @@ use weir_host::{ConnectError, Connector, ConnectorSettings, TlsFiles};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// An authority that signs what a test needs.
+/// An authority that signs the certificates of a test.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -40,7 +40,7 @@ impl Authority {
     }
 }
 
-/// A server that answers every connection with one byte after the handshake.
+/// Starts a server that sends one byte on every connection after the handshake.
 async fn serve(certificate: CertificateDer<'static>, key: &KeyPair) -> SocketAddr {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
@@ -145,7 +145,7 @@ async fn a_changed_authority_file_is_read_again() {
     let connector = connector(address, Some(files.clone())).unwrap();
     connector.connect().await.expect_err("signed by another authority");
     std::fs::write(files.ca_file.as_ref().unwrap(), "no certificate at all").unwrap();
-    connector.connect().await.expect_err("the last good file stays in use");
+    connector.connect().await.expect_err("the last valid file remains in use");
     assert!(connector.reload_error().unwrap().contains("ca_file"));
     trusting(dir.path(), &authority.pem);
     connector.connect().await.unwrap();
@@ -155,7 +155,7 @@ async fn a_changed_authority_file_is_read_again() {
 #[tokio::test]
 async fn a_port_where_nobody_listens_and_an_unknown_name_are_named() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let error = connector(free, None).unwrap().connect().await.expect_err("nobody listens");
+    let error = connector(free, None).unwrap().connect().await.expect_err("nothing listens");
     assert_eq!(error.kind(), "refused", "{error}");
     let settings = ConnectorSettings {
         host: "no-such-host.invalid".to_owned(),

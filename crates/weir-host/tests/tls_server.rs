@@ -1,4 +1,4 @@
-//! The acceptor against the client connector: whom it lets in, and that it follows its files.
+//! The acceptor against the client connector: whom it accepts, and that it follows its files.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use weir_host::{Acceptor, ConnectError, Connector, ConnectorSettings, ServerTlsF
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// An authority that writes what a test needs as files.
+/// An authority that writes the certificates of a test to files.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -25,7 +25,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// `NAME.pem` and `NAME.key` in the directory.
+    /// Writes `NAME.pem` and `NAME.key` to the directory.
     fn write(&self, dir: &Path, name: &str) -> (PathBuf, PathBuf) {
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         let key = KeyPair::generate().unwrap();
@@ -43,7 +43,7 @@ impl Authority {
     }
 }
 
-/// Connects with these files, and reads a byte that the server sends once it has let the client in.
+/// Connects with these files, and reads a byte that the server sends once it accepted the client.
 async fn is_let_in(acceptor: &Acceptor, client: TlsFiles) -> bool {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -82,7 +82,7 @@ async fn a_server_goes_on_with_new_files_and_keeps_the_old_ones_while_they_are_w
     let acceptor = Acceptor::new(files, DEADLINE).unwrap();
     assert!(is_let_in(&acceptor, trusting(&ca)).await);
     std::fs::write(&key_file, "no key").unwrap();
-    assert!(is_let_in(&acceptor, trusting(&ca)).await, "those of before are in use");
+    assert!(is_let_in(&acceptor, trusting(&ca)).await, "the previous ones remain in use");
     assert!(acceptor.reload_error().is_some_and(|error| error.contains("server.key")));
     let other = Authority::new();
     other.write(dir.path(), "server");

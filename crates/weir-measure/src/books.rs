@@ -1,10 +1,10 @@
-//! The ledger as weir serves it, and whether it balances.
+//! The ledger as served by weir, and whether it balances.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// The answer of `/weir/v1/ledger`.
+/// The response of `/weir/v1/ledger`.
 #[derive(Debug, Clone)]
 pub struct Books(Value);
 
@@ -18,7 +18,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// A map of reasons to counts.
+/// Sums a map of reasons to counts.
 fn total(value: &Value) -> u64 {
     value.as_object().map_or(0, |reasons| reasons.values().map(number).sum())
 }
@@ -30,12 +30,12 @@ impl Books {
         Self(ledger)
     }
 
-    /// As [`Self::new`]; `None` when it is not a ledger.
+    /// Like [`Self::new`]; `None` if it is not a ledger.
     pub fn read(ledger: Value) -> Option<Self> {
         ledger["cursors"].is_array().then_some(Self(ledger))
     }
 
-    /// The ledger itself.
+    /// Returns the ledger itself.
     pub fn json(&self) -> &Value {
         &self.0
     }
@@ -51,76 +51,79 @@ impl Books {
             .unwrap_or_else(|| panic!("no {name} among the {list} of {self}"))
     }
 
-    /// A source.
+    /// Returns a source.
     pub fn source(&self, name: &str) -> &Value {
         self.named("sources", name)
     }
 
-    /// An output.
+    /// Returns an output.
     pub fn output(&self, name: &str) -> &Value {
         self.named("cursors", name)
     }
 
-    /// Records of all sources.
+    /// Returns the number of records of all sources.
     pub fn records(&self) -> u64 {
         self.entries("sources").iter().map(|source| number(&source["book"]["records"])).sum()
     }
 
-    /// Lines of all sources that became nothing.
+    /// Returns the number of discarded lines of all sources.
     pub fn lines_discarded(&self) -> u64 {
         self.entries("sources").iter().map(|source| total(&source["book"]["discarded"])).sum()
     }
 
-    /// Bytes of all sources that were given up.
+    /// Returns the number of bytes that all sources gave up.
     pub fn bytes_abandoned(&self) -> u64 {
         self.entries("sources").iter().map(|s| total(&s["book"]["bytes_abandoned"])).sum()
     }
 
-    /// Records that an output has delivered.
+    /// Returns the number of records that an output has delivered.
     pub fn delivered(&self, output: &str) -> u64 {
         number(&self.output(output)["book"]["delivered"])
     }
 
-    /// Records routed to an output.
+    /// Returns the number of records routed to an output.
     pub fn routed(&self, output: &str) -> u64 {
         number(&self.output(output)["book"]["routed"])
     }
 
-    /// Records that an output gave up, for any reason.
+    /// Returns the number of records that an output discarded, for any reason.
     pub fn discarded(&self, output: &str) -> u64 {
         total(&self.output(output)["book"]["discarded"])
     }
 
-    /// Records that an output put into its dead-letter file.
+    /// Returns the number of records that an output wrote to its dead-letter file.
     pub fn dead_lettered(&self, output: &str) -> u64 {
         number(&self.output(output)["book"]["dead_lettered"])
     }
 
-    /// Records that an output sent again.
+    /// Returns the number of records that an output sent again.
     pub fn resent(&self, output: &str) -> u64 {
         number(&self.output(output)["book"]["resent"])
     }
 
-    /// Records that wait for an output or are on their way.
+    /// Returns the number of records that wait for an output or are in flight.
     pub fn in_flight(&self, output: &str) -> u64 {
         number(&self.output(output)["in_flight"])
     }
 
-    /// Panics when a book does not balance. Books 1 and 2 balance at any moment; for book 3 see
+    /// Panics if a book does not balance. Books 1 and 2 balance at any moment; for book 3 see
     /// [`Self::files_balance`].
     pub fn assert_balanced(&self) {
         let wrong = self.imbalance();
         assert!(wrong.is_none(), "{}: {self}", wrong.unwrap_or_default());
     }
 
-    /// The first of books 1 and 2 that does not balance.
+    /// Describes the first of books 1 and 2 that does not balance.
     pub fn imbalance(&self) -> Option<String> {
         for source in self.entries("sources") {
             let book = &source["book"];
             let right =
                 number(&book["records"]) + number(&book["joined"]) + total(&book["discarded"]);
             if number(&book["lines"]) != right {
-                return Some(format!("book 1 of {}: {right} of its lines", source["name"]));
+                return Some(format!(
+                    "book 1 of {} accounts for {right} of its lines",
+                    source["name"]
+                ));
             }
         }
         for cursor in self.entries("cursors") {
@@ -130,14 +133,18 @@ impl Books {
                 + total(&book["discarded"]);
             let right = settled + number(&cursor["in_flight"]);
             if number(&book["routed"]) != right {
-                return Some(format!("book 2 of {}: {right} of what is routed", cursor["name"]));
+                return Some(format!(
+                    "book 2 of {} accounts for {right} of the routed records",
+                    cursor["name"]
+                ));
             }
         }
         None
     }
 
-    /// Whether book 3 balances: bytes seen are read, unread or abandoned. Exact at rest; while
-    /// files are read its terms are of slightly different moments. Sources that listen have none.
+    /// Returns true if book 3 balances: bytes seen are read, unread or abandoned. Exact at rest;
+    /// while files are being read, its terms are from slightly different moments. Listening sources
+    /// have none.
     pub fn files_balance(&self) -> bool {
         let of_files = self.entries("sources").iter().filter(|source| !source["files"].is_null());
         of_files.into_iter().all(|source| {

@@ -1,8 +1,8 @@
-//! Measuring log systems from outside, as a black box: load that is numbered, a collector that
-//! counts, weir as a process, and the oracle that judges a whole run.
+//! Black-box measurement of log systems: numbered load, a counting collector, weir as a process,
+//! and the oracle that judges a whole run.
 //!
-//! Invariant: knows files and protocols, nothing of weir's insides; what it reports was counted
-//! by itself.
+//! Invariant: knows files and protocols, but nothing of weir's internals; it reports only what it
+//! counted itself.
 #![forbid(unsafe_code)]
 
 mod books;

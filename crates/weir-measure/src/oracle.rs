@@ -1,4 +1,4 @@
-//! The one judge: what was written against what arrived and what the books say.
+//! Judges a run: compares what was written with what arrived and what the ledger says.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,47 +8,48 @@ use crate::books::Books;
 use crate::collector::Tally;
 use crate::load::{LoadReport, StreamReport};
 
-/// What a run promised. Everything is exact unless a field allows more.
+/// The guarantees of a run. Everything is exact unless a field allows more.
 #[derive(Debug, Clone)]
 pub struct Oracle {
-    /// Name of the output that the collector stands behind.
+    /// Name of the output that sends to the collector.
     pub output: String,
-    /// Times that weir was killed.
+    /// How often weir was killed.
     pub crashes: u64,
     /// Bytes that may be sent again after each crash.
     pub window_bytes: u64,
-    /// Smallest body that was written, bytes: how many lines a window can hold.
+    /// Size of the smallest body that was written, bytes: determines how many lines a window can
+    /// hold.
     pub body_bytes_min: u64,
-    /// Copies that come from answers that were lost on the way (beside those of crashes).
+    /// Duplicates caused by responses that were lost on the way (in addition to those of crashes).
     pub lost_answers_lines: u64,
-    /// Lines of one file arrive in their order.
+    /// Lines of one file arrive in order.
     pub ordered: bool,
-    /// Lines that may be missing beside those that the output's book counts: what a source
-    /// counted as lost.
+    /// Lines that may be missing in addition to those that the output's book counts: lines that a
+    /// source counted as lost.
     pub lost_at_source: u64,
-    /// Lines, by stream, in ascending order, that were destroyed before anybody can prove that weir
-    /// had them. Every other one has arrived or is counted.
+    /// Lines by stream, in ascending order, that were destroyed before it could be proved that weir
+    /// had them. Every other line has arrived or is counted.
     pub exposed: BTreeMap<String, Vec<Range<u64>>>,
-    /// Of those, how many may be missing and in no book.
+    /// How many of these lines may be missing and not counted anywhere.
     pub uncounted_max: u64,
-    /// Lines that may be counted as lost though they arrived: their acknowledgement was not
-    /// durable yet when weir was killed, and they could not be read again.
+    /// Lines that may be counted as lost although they arrived: their acknowledgement was not yet
+    /// durable when weir was killed, and they could not be read again.
     pub miscounted_max: u64,
-    /// Lines that the book may have forgotten to have counted: it was damaged.
+    /// Counted lines that the book may have lost, because it was damaged.
     pub forgotten_max: u64,
 }
 
-/// What did not arrive, in lines.
+/// Numbers of lines that did not arrive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// All of it.
+    /// All missing lines.
     pub all: u64,
-    /// Without what was [exposed](Oracle::exposed).
+    /// Missing lines that were not [exposed](Oracle::exposed).
     pub certain: u64,
 }
 
 impl Oracle {
-    /// Judges an output that neither crashed nor lost anything.
+    /// Creates an oracle for an output that neither crashed nor lost anything.
     pub fn strict(output: &str) -> Self {
         Self {
             output: output.to_owned(),
@@ -65,15 +66,15 @@ impl Oracle {
         }
     }
 
-    /// Panics, with everything that is wrong, unless all that was written was delivered or
-    /// counted, undamaged, in order, and not more often than promised.
+    /// Panics with all problems unless everything that was written was delivered or counted,
+    /// undamaged, in order, and not more often than guaranteed.
     pub fn check(&self, written: &[LoadReport], tally: &Tally, books: &Books) {
         let wrong = self.problems(written, tally, books);
         assert!(wrong.is_empty(), "{wrong}books: {books}");
     }
 
-    /// Everything that is wrong, a line each; empty when all that was written was delivered or
-    /// counted, undamaged, in order, and not more often than promised.
+    /// Returns all problems, one per line; empty if everything that was written was delivered or
+    /// counted, undamaged, in order, and not more often than guaranteed.
     pub fn problems(&self, written: &[LoadReport], tally: &Tally, books: &Books) -> String {
         let mut wrong = String::new();
         if let Some(imbalance) = books.imbalance() {
@@ -95,14 +96,14 @@ impl Oracle {
         let copies_max = (self.crashes * (self.window_bytes / self.body_bytes_min.max(1)))
             .saturating_add(self.lost_answers_lines);
         if tally.duplicates() > copies_max {
-            let text = format!("{} copies, at most {copies_max} promised", tally.duplicates());
+            let text = format!("{} copies, at most {copies_max} allowed", tally.duplicates());
             say(&mut wrong, &text);
         }
         wrong
     }
 
-    /// The first `count` runs of lines that are certainly missing, with their streams: where to look
-    /// when something is wrong.
+    /// Returns the first `count` runs of lines that are certainly missing, with their streams:
+    /// where to look when something is wrong.
     pub fn first_missing(
         &self,
         written: &[LoadReport],
@@ -127,7 +128,7 @@ impl Oracle {
         runs
     }
 
-    /// Lines of a stream that did not arrive, and whether they were exposed.
+    /// Returns the lines of a stream that did not arrive, and whether they were exposed.
     fn missing_of<'a>(
         &'a self,
         stream: &'a StreamReport,
@@ -143,7 +144,7 @@ impl Oracle {
         })
     }
 
-    /// What did not arrive.
+    /// Returns what did not arrive.
     pub fn missing(&self, written: &[LoadReport], tally: &Tally) -> Missing {
         let mut missing = Missing::default();
         for stream in &merged(written) {
@@ -155,7 +156,7 @@ impl Oracle {
         missing
     }
 
-    /// Against each other: what is missing, and what the books own up to.
+    /// Compares what is missing with what the books count as lost.
     fn balance(&self, missing: &Missing, counted: u64, wrong: &mut String) {
         let Missing { all, certain } = *missing;
         let least = all.saturating_sub(self.uncounted_max).max(certain);
@@ -165,7 +166,7 @@ impl Oracle {
             say(wrong, &format!("{all} lines missing, {counted} counted"));
         } else if counted < least {
             let text =
-                format!("{all} lines missing, of them counted {counted}, at least {least} must be");
+                format!("{all} lines missing, {counted} of them counted, at least {least} must be");
             say(wrong, &text);
         } else if counted > most {
             let text = format!("{all} lines missing, but {counted} counted, at most {most} may be");
@@ -177,7 +178,7 @@ impl Oracle {
         let (name, end) = (&stream.name, stream.first_seq + stream.lines);
         let Some(arrived) = tally.streams.get(name) else {
             if stream.lines > 0 && counted == 0 {
-                say(wrong, &format!("stream {name}: nothing of {} lines arrived", stream.lines));
+                say(wrong, &format!("stream {name}: none of {} lines arrived", stream.lines));
             }
             return;
         };
@@ -188,7 +189,7 @@ impl Oracle {
             say(wrong, &format!("stream {name}: {} out of order", arrived.disordered));
         }
         if arrived.end() > end {
-            say(wrong, &format!("stream {name}: never issued: {}", arrived.end() - 1));
+            say(wrong, &format!("stream {name}: line {} was never written", arrived.end() - 1));
         }
         let gaps = arrived.gaps(stream.first_seq, end);
         let lost: u64 = gaps.iter().map(|gap| gap.end - gap.start).sum();
@@ -198,7 +199,7 @@ impl Oracle {
         }
     }
 
-    /// Lines that the books own up to.
+    /// Returns the number of lines that the books count as lost.
     pub fn counted(&self, books: &Books) -> u64 {
         books.discarded(&self.output) + books.dead_lettered(&self.output) + self.lost_at_source
     }
@@ -209,7 +210,7 @@ fn say(wrong: &mut String, text: &str) {
     let _infallible = writeln!(wrong, "{text}");
 }
 
-/// Runs that went on with the same streams, put together.
+/// Merges the reports of runs that continued the same streams.
 fn merged(written: &[LoadReport]) -> Vec<StreamReport> {
     let mut streams: Vec<StreamReport> = Vec::new();
     for stream in written.iter().flat_map(|report| &report.streams) {
@@ -274,8 +275,8 @@ mod tests {
             (3, &[0, 1, 2], 1, "0 lines missing, 1 counted"),
             (3, &[0, 1, 1, 2], 0, "copies"),
             (3, &[1, 0, 2], 0, "out of order"),
-            (3, &[0, 1, 2, 3], 0, "never issued"),
-            (3, &[], 0, "nothing"),
+            (3, &[0, 1, 2, 3], 0, "was never written"),
+            (3, &[], 0, "none of"),
         ] {
             let wrong = problems(lines, seqs, discarded);
             assert!(wrong.contains(word), "{seqs:?}: {wrong:?} does not say {word:?}");

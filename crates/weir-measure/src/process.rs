@@ -1,4 +1,4 @@
-//! Weir as a process of its own: started, asked, killed, started again.
+//! Weir as a separate process: started, queried, killed, started again.
 //!
 //! Invariants: everything that a process leaves behind (data, log) is in the directory that it was
 //! given; ports are chosen by the operating system; a process never outlives its handle.
@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::books::Books;
 
-/// How long anything that should take no time may take on a busy machine.
+/// Maximum time of anything that should take no time, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Pause between two looks at something that tells by itself nothing.
+/// Pause between two checks of something that does not notify.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A weir process; killed when dropped.
@@ -25,12 +25,12 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 pub struct Process {
     child: Child,
     dir: PathBuf,
-    /// Where this process's words begin in the log file.
+    /// Where the output of this process begins in the log file.
     log_start: u64,
     api: Option<SocketAddr>,
 }
 
-/// Looks again and again until `look` finds something; `None` when that took too long.
+/// Checks repeatedly until `look` finds something; `None` if that took too long.
 pub fn wait_for<T>(deadline: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
@@ -40,12 +40,13 @@ pub fn wait_for<T>(deadline: Duration, mut look: impl FnMut() -> Option<T>) -> O
         if start.elapsed() > deadline {
             return None;
         }
-        // Nobody unparks: this is the interval between two looks.
+        // Nothing unparks the thread: this is the interval between two checks.
         std::thread::park_timeout(LOOK_INTERVAL);
     }
 }
 
-/// The configuration with what every test has in common. Keys before the first table stay there.
+/// Returns the configuration with the settings shared by all tests. Keys before the first table
+/// stay there.
 fn whole(dir: &Path, config: &str) -> String {
     let first = if config.starts_with('[') { Some(0) } else { config.find("\n[").map(|at| at + 1) };
     let tables = first.unwrap_or(0);
@@ -60,10 +61,10 @@ fn whole(dir: &Path, config: &str) -> String {
 }
 
 impl Process {
-    /// Starts the binary `weir run` with this configuration (without `data_dir` and `[api]`, which
-    /// are added, and without the store, unless it has a table `[store]`), and waits for nothing.
-    /// Data and log are in `dir` and stay there. `wrapper` is a program and its arguments that
-    /// become weir (`strace -D ...`, `prlimit ...`).
+    /// Starts the binary with `weir run` and this configuration (without `data_dir` and `[api]`,
+    /// which are added, and without the store, unless it has a table `[store]`), and does not wait.
+    /// Data and log are in `dir` and stay there. `wrapper` is a program with arguments that runs
+    /// weir (`strace -D ...`, `prlimit ...`).
     pub fn launch(binary: &Path, dir: &Path, config: &str, wrapper: &[&str]) -> io::Result<Self> {
         let file = dir.join("weir.toml");
         std::fs::write(&file, whole(dir, config))?;
@@ -88,7 +89,7 @@ impl Process {
         Ok(Self { child, dir: dir.to_owned(), log_start, api: None })
     }
 
-    /// Exchanges the configuration and asks weir to read it again; see [`Self::launch`].
+    /// Replaces the configuration and asks weir to reload it; see [`Self::launch`].
     pub fn reload(&self, config: &str) -> io::Result<()> {
         let (file, temporary) = (self.dir.join("weir.toml"), self.dir.join("weir.toml.new"));
         std::fs::write(&temporary, whole(&self.dir, config))?;
@@ -97,9 +98,9 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until it serves its books and they have all of what an earlier run left: the journal is
-    /// recovered, outputs run, sources have opened what they read. (It may be unhealthy all the same,
-    /// when an output fails.) False when it ended instead, or took too long.
+    /// Waits until it serves its ledger and this includes everything that an earlier run left: the
+    /// journal is recovered, outputs are running, sources have opened their files. (It may still be
+    /// unhealthy, if an output fails.) Returns false if it ended instead, or took too long.
     #[must_use]
     pub fn try_ready(&mut self, deadline: Duration) -> bool {
         let ready = wait_for(deadline, || {
@@ -112,17 +113,17 @@ impl Process {
         ready == Some(true)
     }
 
-    /// True once the API answers, ready or not.
+    /// Returns true once the API responds, ready or not.
     pub fn try_api(&mut self) -> bool {
         self.find_api().is_some() && self.get("/health").is_ok()
     }
 
-    /// Where its API listens; `None` until that is known.
+    /// Returns the address of its API; `None` until it is known.
     pub fn api(&self) -> Option<SocketAddr> {
         self.api
     }
 
-    /// Takes the address of the API from weir's log.
+    /// Reads the address of the API from weir's log.
     fn find_api(&mut self) -> Option<SocketAddr> {
         if self.api.is_none() {
             let log = self.log();
@@ -136,7 +137,7 @@ impl Process {
         self.api
     }
 
-    /// Status and body of a GET.
+    /// Returns status and body of a GET request.
     pub fn get(&self, path: &str) -> io::Result<(u16, String)> {
         let api = self.api.ok_or(io::ErrorKind::NotConnected)?;
         let mut stream = TcpStream::connect_timeout(&api, PATIENCE)?;
@@ -152,20 +153,20 @@ impl Process {
         Ok((status.ok_or(io::ErrorKind::InvalidData)?, body))
     }
 
-    /// The books of this moment; `None` when it does not serve them.
+    /// Returns the current ledger; `None` if it is not served.
     pub fn ledger(&self) -> Option<Books> {
         let (_, body) = self.get("/weir/v1/ledger").ok().filter(|(status, _)| *status == 200)?;
         Books::read(serde_json::from_str(&body).ok()?)
     }
 
-    /// What this process has said so far.
+    /// Returns the log output of this process so far.
     pub fn log(&self) -> String {
         let bytes = std::fs::read(self.dir.join("weir.log")).unwrap_or_default();
         String::from_utf8_lossy(bytes.get(self.log_start as usize..).unwrap_or_default())
             .into_owned()
     }
 
-    /// True once the process ended.
+    /// Returns true once the process has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
@@ -175,24 +176,24 @@ impl Process {
         wait_for(deadline, || self.child.try_wait().ok().flatten())
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// Sends SIGKILL, and waits until the process is gone.
     pub fn kill(&mut self) {
-        // It may have ended already, which is fine.
+        // It may have already ended, which is fine.
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
     }
 
-    /// Sends a signal; false when the process is gone.
+    /// Sends a signal; returns false if the process is gone.
     pub fn signal(&self, signal: Signal) -> bool {
         kill_process(self.pid(), signal).is_ok()
     }
 
-    /// Its process id.
+    /// Returns its process ID.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// Largest resident memory so far, bytes.
+    /// Returns the largest resident memory so far, bytes.
     pub fn memory_max_bytes(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).unwrap_or_default();
@@ -201,12 +202,12 @@ impl Process {
         kib.map_or(0, |kib: u64| kib * 1024)
     }
 
-    /// Where its standard output goes.
+    /// Returns the file of its standard output.
     pub fn stdout(&self) -> PathBuf {
         self.dir.join("stdout")
     }
 
-    /// Its data directory.
+    /// Returns its data directory.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.join("data")
     }
@@ -218,7 +219,7 @@ impl Drop for Process {
     }
 }
 
-/// The body of a chunked answer.
+/// Decodes the body of a chunked response.
 fn unchunked(body: &str) -> String {
     let mut whole = String::new();
     let mut rest = body;

@@ -1,5 +1,5 @@
-//! How many lines of 1 KiB one output sends per CPU-second of its thread, next to a loop that only
-//! copies the same bodies and sends them. The receiver reads and throws away.
+//! Measures how many lines of 1 KiB one output sends per CPU-second of its thread, compared to a
+//! loop that only copies the same bodies and sends them. The receiver discards everything.
 //!
 //! `cargo run --release -p weir-pipeline --example output_speed [--features isal] [LINES]`
 #![expect(clippy::print_stdout, reason = "a measuring program")]
@@ -39,7 +39,7 @@ fn main() {
     measure("blackhole", OutputKind::Blackhole, &bodies, lines);
 }
 
-/// Bodies of words and numbers, escaped as docker writes them.
+/// Returns bodies of words and numbers, escaped as docker writes them.
 fn bodies() -> Vec<Vec<u8>> {
     fastrand::seed(1);
     let words: Vec<String> =
@@ -56,7 +56,7 @@ fn bodies() -> Vec<Vec<u8>> {
     (0..LINES_PER_BATCH * 16).map(body).collect()
 }
 
-/// A receiver that answers every request with success.
+/// Starts a receiver that answers every request with success.
 fn sink() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
@@ -98,7 +98,7 @@ fn swallow(mut stream: TcpStream) {
     }
 }
 
-/// The limit: copy each body into a buffer, send the buffer when it is full.
+/// The upper bound: copies each body into a buffer, and sends the buffer when it is full.
 fn bare_loop(bodies: &[Vec<u8>], lines: u64) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("listens");
@@ -195,7 +195,7 @@ fn measure(name: &str, kind: OutputKind, bodies: &[Vec<u8>], lines: u64) {
     journal.shutdown();
 }
 
-/// Appends one stream as fast as the output takes it.
+/// Appends one stream as fast as the output accepts it.
 fn feed(journal: &Journal, bodies: &[Vec<u8>], lines: u64) {
     let source = SourceId::of("bench");
     let stream = StreamId(1);

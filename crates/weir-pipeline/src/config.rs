@@ -1,5 +1,5 @@
-//! The validated plan of every source and output: all defaults filled in, all values checked.
-//! How it is written in TOML is the binary's business (`weir::config`).
+//! The validated plan of every source and output: all defaults are filled in, all values checked.
+//! Its TOML form is defined in the binary (`weir::config`).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,31 +17,32 @@ pub use crate::component::{OutputType, SourceType};
 pub use crate::output::{Endpoint, EndpointError, FilePath, FilePathError};
 pub use crate::rule::RulePlan;
 
-/// What weir runs.
+/// Everything that weir runs.
 #[derive(Debug, Clone)]
 pub struct PipelinePlan {
-    /// Home of the journal, the dead-letter files and the cursor log.
+    /// Directory of the journal, the dead-letter files and the cursor log.
     pub data_dir: PathBuf,
-    /// Memory of the ring.
+    /// Memory for the ring.
     pub ring_bytes: u64,
-    /// Most disk that the journal may use.
+    /// Maximum disk space for the journal.
     pub journal_limit_bytes: u64,
-    /// Disk that always stays free.
+    /// Disk space to keep free.
     pub disk_free_bytes_min: u64,
     /// Sources by name.
     pub sources: Vec<SourcePlan>,
     /// Outputs by name.
     pub outputs: Vec<OutputPlan>,
-    /// Rules in their order.
+    /// Rules, in order.
     pub rules: Vec<RulePlan>,
-    /// Outputs for what no rule routes; `None` = all of them.
+    /// Outputs for records that no rule routes; `None` = all outputs.
     pub default_to: Option<Vec<String>>,
 }
 
 impl PipelinePlan {
-    /// Whether everything but the rules is the same, so that rules can be replaced alone.
+    /// Returns true if the plans differ in nothing but the rules, so that the rules can be replaced
+    /// without a restart.
     pub fn differs_only_in_rules(&self, other: &Self) -> bool {
-        // Named one by one, so that a new field has to be thought about here.
+        // The fields are listed one by one so that a new field cannot be forgotten here.
         let Self {
             data_dir,
             ring_bytes,
@@ -61,7 +62,7 @@ impl PipelinePlan {
     }
 }
 
-/// One source.
+/// A source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourcePlan {
     /// Its name in the configuration.
@@ -70,7 +71,7 @@ pub struct SourcePlan {
     pub kind: SourceKind,
 }
 
-/// Kinds of sources.
+/// The kind of a source and its settings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SourceKind {
     /// Plain files by glob.
@@ -84,23 +85,22 @@ pub enum SourceKind {
 /// `type = "datadog_intake"`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DatadogIntake {
-    /// Where it listens.
+    /// Address, limits and TLS of the listener.
     pub listen: ListenSettings,
-    /// Keys, separated by commas, that clients must send one of; none = whoever reaches the port
-    /// may send.
+    /// Comma-separated keys, one of which clients must send; `None` = no key is required.
     pub api_keys: Option<Secret>,
 }
 
 /// Settings of every source that listens for requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListenSettings {
-    /// Address to listen on; port 0 = any that is free.
+    /// Address to listen on; port 0 = any free port.
     pub address: SocketAddr,
-    /// Most connections at once; further ones wait.
+    /// Maximum number of open connections; further ones wait.
     pub connections_max: usize,
-    /// Most bytes of bodies that are being read, over all connections.
+    /// Maximum size of the bodies being received, over all connections.
     pub in_flight_bytes_max: usize,
-    /// Certificates, when it speaks TLS.
+    /// Certificates; `None` = no TLS.
     pub tls: Option<ServerTlsFiles>,
 }
 
@@ -109,12 +109,12 @@ pub struct ListenSettings {
 pub struct FileSource {
     /// Globs of files to tail (`**` crosses directories).
     pub include: Vec<String>,
-    /// Globs of files to leave out. Compressed files (`*.gz`, `*.zst`, `*.xz`, `*.bz2`) and
-    /// `*.tmp` are left out unless `compressed` is set.
+    /// Globs of files to exclude. Compressed files (`*.gz`, `*.zst`, `*.xz`, `*.bz2`) and `*.tmp`
+    /// are always excluded.
     pub exclude: Vec<String>,
     /// Format of the lines.
     pub format: Format,
-    /// What all file sources have in common.
+    /// Settings shared by all sources that tail files.
     pub tail: TailSettings,
 }
 
@@ -127,36 +127,38 @@ pub struct ContainersSource {
     pub pod_roots: Vec<PathBuf>,
     /// Directories of links to container logs (`<pod>_<ns>_<container>-<id>.log`).
     pub link_roots: Vec<PathBuf>,
-    /// Container names (globs) to leave out.
+    /// Container names (globs) to exclude.
     pub exclude_containers: Vec<String>,
-    /// What all file sources have in common.
+    /// Settings shared by all sources that tail files.
     pub tail: TailSettings,
 }
 
 /// Settings of every source that tails files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TailSettings {
-    /// Where to begin with files that are there at the very first start.
+    /// Where to start in files that exist at the very first start.
     pub read_from: ReadFrom,
-    /// Length at which a line is cut, in bytes as they stand in the file.
+    /// Length at which a line is truncated, in bytes as stored in the file.
     pub line_bytes_max: usize,
-    /// Slow rescan of directories, for what inotify did not tell.
+    /// Interval between rescans of directories, for changes that inotify did not report.
     pub rescan_interval: Duration,
-    /// Which lines are joined to one record; none = each is one.
+    /// Which lines are joined into one record; `None` = one record per line.
     pub multiline: Option<Joining>,
     /// How long a partial line waits for its rest after the last write.
     pub partial_timeout: Duration,
-    /// How long a renamed or deleted file is followed behind its end for late writes.
+    /// How long a renamed or deleted file that was read to its end is still followed, for late
+    /// writes.
     pub rotated_grace: Duration,
-    /// Most bytes that unlinked files may hold in all before they are given up (counted).
+    /// Maximum total size of deleted files that are kept open; beyond it the oldest are given up
+    /// and counted.
     pub deleted_bytes_max: u64,
     /// Lines per second of each stream (file or container); none = unlimited.
     pub rate_limit: Option<RateLimit>,
-    /// Reads of one file are at least this far apart while it is written to in a trickle.
+    /// Minimum interval between reads of a file that is written to continuously.
     pub read_interval: Duration,
 }
 
-/// How lines are joined to records.
+/// How lines are joined into records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Joining {
     /// Which lines belong together.
@@ -165,28 +167,28 @@ pub struct Joining {
     pub timeout: Duration,
 }
 
-/// A limit of lines per second, and what happens to more.
+/// A limit of lines per second, and what happens to lines beyond it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateLimit {
     /// Lines per second, with a burst of one second.
     pub lines_per_second: f64,
-    /// True: discard and count; false: read later (the file holds the data).
+    /// True: discard and count them; false: read them later (the file holds the data).
     pub shed: bool,
 }
 
-/// Where to begin with files that are there at the very first start.
+/// Where to start in files that exist at the very first start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// Their first byte.
+    /// At the first byte.
     Beginning,
-    /// Their present end.
+    /// At the current end.
     End,
 }
 
 /// Format of the lines of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Found out per file from its first lines.
+    /// Detected per file from its first lines.
     Auto,
     /// The line is the body.
     Raw,
@@ -200,29 +202,29 @@ pub enum Format {
     Logfmt,
 }
 
-/// One output.
+/// An output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutputPlan {
     /// Its name in the configuration.
     pub name: String,
     /// What to do when its buffer is full.
     pub when_full: WhenFull,
-    /// Bytes that may wait for it.
+    /// Maximum size of the batches waiting for it, in bytes.
     pub buffer_limit_bytes: u64,
-    /// Bytes that may be in flight.
+    /// Maximum size of the batches in flight, in bytes.
     pub window_bytes: u64,
-    /// What happens to records that the destination refuses for good.
+    /// Whether records that the destination permanently rejects are dead-lettered.
     pub dead_letter: bool,
     /// Its kind and settings.
     pub kind: OutputKind,
 }
 
-/// Kinds of outputs.
+/// The kind of an output and its settings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OutputKind {
     /// Splunk HTTP event collector.
     SplunkHec(Box<SplunkHec>),
-    /// Any endpoint that takes JSON over HTTP.
+    /// An endpoint that accepts JSON over HTTP.
     Http(Box<HttpOutput>),
     /// Lines over TCP or TLS, datagrams over UDP.
     Socket(Box<SocketOutput>),
@@ -230,7 +232,7 @@ pub enum OutputKind {
     File(FileOutput),
     /// Standard output, one line per record.
     Stdout(Encoding),
-    /// Nowhere: counts.
+    /// Discards everything and counts it.
     Blackhole,
 }
 
@@ -243,38 +245,38 @@ pub struct SplunkHec {
     pub token: Secret,
     /// Events (`/services/collector/event`) or raw text (`/services/collector/raw`).
     pub mode: HecMode,
-    /// Poll the indexer acknowledgement before a batch counts as delivered.
+    /// Poll for the indexer acknowledgement before a batch counts as delivered.
     pub indexer_ack: bool,
     /// How long to wait for the indexer acknowledgement before sending again.
     pub ack_timeout: Duration,
-    /// Fixed metadata; a record's resource wins where it has the attribute.
+    /// Index for all events; a resource attribute of the record takes precedence.
     pub index: Option<String>,
     /// Sourcetype.
     pub sourcetype: Option<String>,
-    /// Source; default: the log file's path.
+    /// Source; default: the path of the log file.
     pub source: Option<String>,
-    /// Host; default: the record's `host.name`, else this machine's name.
+    /// Host; default: the record's `host.name`, then the name of this machine.
     pub host: Option<String>,
-    /// How its requests are made.
+    /// Batching, concurrency, retries and TLS.
     pub requests: RequestSettings,
 }
 
-/// How requests are made, whatever stands in them.
+/// How requests are made, whatever their content.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestSettings {
-    /// Of request bodies.
+    /// Compression of request bodies.
     pub compression: Compression,
-    /// Uncompressed bytes of a request to aim for.
+    /// Target size of a request body before compression, in bytes.
     pub batch_bytes: usize,
-    /// How long a record may wait for company.
+    /// How long a record may wait for its batch to fill.
     pub batch_age: Duration,
-    /// Most requests in flight at once.
+    /// Maximum number of concurrent requests.
     pub connections_max: usize,
-    /// Deadline of one request.
+    /// Timeout of a request.
     pub request_timeout: Duration,
-    /// First and longest pause between attempts.
+    /// Minimum pause between attempts.
     pub retry_min: Duration,
-    /// See `retry_min`.
+    /// Maximum pause between attempts.
     pub retry_max: Duration,
     /// TLS settings for `https`.
     pub tls: TlsSettings,
@@ -285,15 +287,15 @@ pub struct RequestSettings {
 pub struct HttpOutput {
     /// `http://` or `https://`, with path and query.
     pub url: String,
-    /// Of every request.
+    /// Method of every request.
     pub method: HttpMethod,
-    /// How records are put together.
+    /// How records are combined into a request body.
     pub framing: Framing,
-    /// Further headers.
+    /// Additional headers.
     pub headers: Vec<(String, String)>,
-    /// Who weir says that it is.
+    /// Credentials.
     pub auth: HttpAuth,
-    /// How its requests are made.
+    /// Batching, concurrency, retries and TLS.
     pub requests: RequestSettings,
 }
 
@@ -309,15 +311,15 @@ pub enum HttpMethod {
 /// Credentials of requests.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HttpAuth {
-    /// None.
+    /// No authentication.
     None,
     /// `Authorization: Bearer ...`.
     Bearer(Secret),
     /// `Authorization: Basic ...`.
     Basic {
-        /// Without a colon.
+        /// User name, without a colon.
         user: String,
-        /// The password.
+        /// Password.
         password: Secret,
     },
 }
@@ -329,76 +331,76 @@ pub struct SocketOutput {
     pub address: String,
     /// TCP, TLS or UDP.
     pub protocol: SocketProtocol,
-    /// How records become lines.
+    /// How records are encoded.
     pub encoding: Encoding,
-    /// Longest datagram of UDP, bytes; what is longer is cut.
+    /// Maximum size of a UDP datagram in bytes; longer ones are truncated.
     pub datagram_bytes_max: usize,
-    /// How long the peer may take nothing.
+    /// How long the peer may accept no data before the connection is closed.
     pub write_timeout: Duration,
-    /// First and longest pause between attempts.
+    /// Minimum pause between attempts.
     pub retry_min: Duration,
-    /// See `retry_min`.
+    /// Maximum pause between attempts.
     pub retry_max: Duration,
     /// TLS settings.
     pub tls: TlsSettings,
 }
 
-/// What a socket output speaks.
+/// Protocol of a socket output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketProtocol {
     /// Lines over TCP.
     Tcp,
     /// Lines over TLS.
     Tls,
-    /// A datagram for each record.
+    /// One UDP datagram per record.
     Udp,
 }
 
-/// Client side of TLS.
+/// TLS settings of a client.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TlsSettings {
-    /// PEM file of authorities to trust beside the system's.
+    /// PEM file of certificate authorities to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
     /// PEM file of the client certificate chain.
     pub cert_file: Option<PathBuf>,
     /// PEM file of its key.
     pub key_file: Option<PathBuf>,
-    /// Name to expect instead of the endpoint's host.
+    /// Server name to verify instead of the endpoint's host.
     pub server_name: Option<String>,
-    /// Accept any certificate (never the default; named in health and log).
+    /// Accept any certificate. Off by default; reported in health and in the log when on.
     pub insecure_skip_verify: bool,
 }
 
 /// `type = "file"`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileOutput {
-    /// Path, perhaps with fields; directories are created.
+    /// Path, which may contain fields; missing directories are created.
     pub path: FilePath,
-    /// How records become lines.
+    /// How records are encoded.
     pub encoding: Encoding,
     /// When written lines are flushed to stable storage.
     pub fsync: FsyncPolicy,
-    /// When a file is put aside and a new one begun.
+    /// When a file is rotated.
     pub rotation: Rotation,
-    /// Most files that are open at once.
+    /// Maximum number of open files.
     pub open_files_max: usize,
 }
 
-/// When a file is put aside, and what becomes of it. The default is never.
+/// When a file is rotated, and what happens to it then. By default files are never rotated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// Before it would become larger than this, bytes.
+    /// Rotate before the file would exceed this size in bytes.
     pub size_bytes: Option<u64>,
-    /// With the first line of a new period; periods are counted from 1970 (UTC).
+    /// Rotate at the first line of a new period; periods are counted from 1970-01-01 UTC.
     pub every: Option<Duration>,
-    /// How many rotated files are kept beside each file; `None` = all.
+    /// Number of rotated files to keep per file; `None` = all.
     pub keep: Option<usize>,
-    /// How rotated files are compressed.
+    /// Compression of rotated files.
     pub compress: Compression,
 }
 
 impl Rotation {
-    /// Whether files are ever put aside.
+    /// Returns true if files are ever rotated.
     pub fn is_on(&self) -> bool {
         self.size_bytes.is_some() || self.every.is_some()
     }
@@ -409,7 +411,7 @@ impl Rotation {
 pub enum FsyncPolicy {
     /// Before each acknowledgement to the journal.
     Always,
-    /// At most that long after writing; records count as delivered only then.
+    /// At most this long after writing; records count as delivered only then.
     Interval(Duration),
     /// Left to the operating system; records count as delivered once written.
     Never,

@@ -1,8 +1,8 @@
-//! Is everything well, and if not: which component, what is wrong with it, and since when.
+//! Health: whether everything works and, if not, which component has which problem, and since when.
 //!
-//! Invariants: health is worked out from the books and the live figures alone, so it cannot
-//! differ from them; a reason names exactly one component; "since" is when the reason was first
-//! noticed, and looking every few seconds (as `weir run` does) makes that good enough.
+//! Invariants: health is derived from the books and the live statistics alone, so it cannot
+//! disagree with them; a reason names exactly one component; "since" is when the reason was first
+//! noticed, which is precise enough because `weir run` checks every few seconds.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,64 +15,64 @@ use weir_journal::{CursorLedger, JournalStatus, Ledger, LostRecords};
 use crate::stats::{self, ErrorCounts};
 use crate::view::{OutputView, Phase, PipelineView, SourceView};
 
-/// How bad a reason is.
+/// Severity of a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Worth knowing; everything is delivered all the same.
+    /// Worth knowing; everything is still delivered.
     Degraded,
-    /// Something is not read or not delivered at present.
+    /// Something is currently not read or not delivered.
     Failing,
 }
 
-/// One thing that is not as it should be.
+/// An active health problem.
 #[derive(Debug, Clone, Serialize)]
 pub struct Reason {
     /// `source`, `output`, `journal` or `weir`.
     pub component_kind: &'static str,
     /// Name of the source or output; empty for the others.
     pub component: String,
-    /// A short fixed word.
+    /// A short fixed identifier.
     pub reason: &'static str,
-    /// What is wrong, for people.
+    /// Description of the problem.
     pub text: String,
-    /// How bad it is.
+    /// Severity of the problem.
     pub severity: Severity,
     /// When it was first noticed, RFC 3339.
     pub since: String,
-    /// For how long, seconds.
+    /// How long it has been active, seconds.
     pub seconds: f64,
     #[serde(skip)]
     since_unix_ns: i64,
 }
 
-/// The health of one moment.
+/// The health at one moment.
 #[derive(Debug, Clone, Serialize)]
 pub struct Health {
     /// `ok`, `degraded`, `failing` or `stopping`.
     pub status: &'static str,
-    /// The process does its work: answering is the proof.
+    /// The process is alive: the fact that it answers proves it.
     pub live: bool,
-    /// Everything that is configured is read and delivered.
+    /// Every configured source is read and every output delivers.
     pub ready: bool,
-    /// What is not as it should be; the worst first.
+    /// Active health problems, most severe first.
     pub reasons: Vec<Reason>,
 }
 
 /// Component kind, component and reason.
 type Key = (&'static str, String, &'static str);
 
-/// When each present reason was first noticed.
+/// When each active reason was first noticed.
 #[derive(Debug, Default)]
 pub(crate) struct Noticed(Mutex<BTreeMap<Key, i64>>);
 
 impl PipelineView {
-    /// Works out the health of this moment.
+    /// Determines the current health.
     pub fn health(&self) -> Health {
         self.health_of(&self.journal.ledger())
     }
 
-    /// Works out the health from books that were just read.
+    /// Determines the health from a ledger that was just read.
     pub fn health_of(&self, ledger: &Ledger) -> Health {
         let mut found = Found(Vec::new());
         for source in &self.sources {
@@ -98,7 +98,7 @@ impl PipelineView {
         Health { status, live: true, ready: matches!(status, "ok" | "degraded"), reasons }
     }
 
-    /// Gives each reason the time at which it was first noticed, and forgets those that passed.
+    /// Sets the time at which each reason was first noticed, and forgets reasons that have passed.
     fn date(&self, reasons: &mut [Reason]) {
         let now = self.now_unix_ns();
         let mut noticed = self.noticed.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -148,27 +148,27 @@ impl Found {
         let unwatched = stats::get(&source.stats.unwatched_dirs);
         if unwatched > 0 {
             let text = format!(
-                "{unwatched} directories are found changed by rescan only: inotify refused to \
+                "{unwatched} directories are only rescanned periodically: inotify refused to \
                  watch them (see fs.inotify.max_user_watches)"
             );
             self.add(at, "inotify_refused", Severity::Degraded, text);
         }
         if let Some(error) = source.stats.listener.accept_error() {
-            let text = format!("accepts no connections: {error}");
+            let text = format!("cannot accept connections: {error}");
             self.add(at, "accept", Severity::Failing, text);
         }
         if let Some(error) = source.stats.listener.tls_error() {
-            let text = format!("goes on with the certificates of before: {error}");
+            let text = format!("still using the previous certificates: {error}");
             self.add(at, "certificates", Severity::Degraded, text);
         }
         if source.stats.is_blocked.load(Ordering::Relaxed) {
             let by: Vec<&str> =
                 ledger.cursors.iter().filter(|c| c.blocking).map(|c| c.name.as_str()).collect();
             let text = match (by.as_slice(), &ledger.journal.disk_error) {
-                ([], Some(error)) => format!("is stopped, because the disk fails: {error}"),
-                // A ring that is full for a moment is how back-pressure works.
+                ([], Some(error)) => format!("blocked by a disk error: {error}"),
+                // A ring that is full for a moment is normal back pressure.
                 ([], None) => return,
-                (names, _) => format!("is stopped by output {}", names.join(", ")),
+                (names, _) => format!("blocked by output {}", names.join(", ")),
             };
             self.add(at, "blocked", Severity::Failing, text);
         }
@@ -177,7 +177,7 @@ impl Found {
     fn output(&mut self, output: &OutputView, ledger: &Ledger) {
         let at = ("output", output.name.as_str());
         if output.stats.failing.load(Ordering::Relaxed) {
-            let text = format!("does not deliver{}", last(&output.stats.errors));
+            let text = format!("cannot deliver{}", last(&output.stats.errors));
             self.add(at, "failing", Severity::Failing, text);
         }
         if output.is_insecure {
@@ -190,7 +190,7 @@ impl Found {
         let cursor = ledger.cursors.iter().find(|cursor| cursor.name == output.name);
         if let Some(cursor) = cursor.filter(|cursor| cursor.blocking) {
             let text = format!(
-                "its buffer is full ({} of {}) and stops the sources that feed it",
+                "buffer is full ({} of {}); the sources that feed it are blocked",
                 approx_size(cursor.pending_bytes),
                 approx_size(cursor.buffer_limit_bytes),
             );
@@ -207,7 +207,7 @@ impl Found {
         let recovery = &journal.recovery;
         if recovery.damaged_bytes > 0 || recovery.damaged_cursor_records > 0 {
             let text = format!(
-                "recovery found {} damaged bytes and {} damaged positions; set aside: {}",
+                "recovery found {} damaged bytes and {} damaged positions; moved aside: {}",
                 group_digits(recovery.damaged_bytes),
                 group_digits(recovery.damaged_cursor_records),
                 if recovery.set_aside.is_empty() {
@@ -220,7 +220,7 @@ impl Found {
         }
     }
 
-    /// Records of earlier runs, or damaged since, that an output has not got and never will.
+    /// Records of earlier runs, or damaged since, that an output has not received and never will.
     fn lost(&mut self, lost: &[LostRecords]) {
         let mut of_output: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for lost in lost {
@@ -233,7 +233,7 @@ impl Found {
             of_output.entry(&lost.destination).or_default().push(text);
         }
         for (output, texts) in of_output {
-            let text = format!("records are lost and counted as discarded: {}", texts.join(", "));
+            let text = format!("records were lost and counted as discarded: {}", texts.join(", "));
             self.add(("output", output), "records_lost", Severity::Degraded, text);
         }
     }
@@ -242,7 +242,8 @@ impl Found {
     fn inactive(&mut self, cursors: &[CursorLedger]) {
         for cursor in cursors.iter().filter(|cursor| !cursor.active && cursor.in_flight > 0) {
             let text = format!(
-                "is no longer configured and has {} records waiting; `weir cursor drop {}` gives them up",
+                "no longer configured, with {} records waiting; discard them with \
+                 `weir cursor drop {}`",
                 group_digits(cursor.in_flight),
                 cursor.name,
             );
@@ -254,7 +255,8 @@ impl Found {
         for source in &ledger.sources {
             let lines = source.book.unaccounted_lines();
             if lines != 0 {
-                let text = format!("the book does not balance: {lines} lines are unaccounted for");
+                let text =
+                    format!("the ledger does not balance: {lines} lines are unaccounted for");
                 self.add(("source", &source.name), "unaccounted", Severity::Failing, text);
             }
         }
@@ -262,7 +264,7 @@ impl Found {
             let records = cursor.unaccounted();
             if records != 0 {
                 let text =
-                    format!("the book does not balance: {records} records are unaccounted for");
+                    format!("the ledger does not balance: {records} records are unaccounted for");
                 self.add(("output", &cursor.name), "unaccounted", Severity::Failing, text);
             }
         }

@@ -1,7 +1,7 @@
-//! Everything that takes records in or sends them out, and the wiring between them.
+//! Sources, outputs, rules and live subscriptions, and the wiring between them.
 //!
-//! One thread per source and per output: a slow one cannot hold up another, and the CPU time of
-//! each is simply the CPU time of its thread.
+//! Each source and each output has its own thread: a slow one cannot hold up another, and the CPU
+//! time of each is the CPU time of its thread.
 #![forbid(unsafe_code)]
 
 mod component;

@@ -1,10 +1,10 @@
-//! The wiring: journal, cursors, outputs, sources, in the order in which they start and stop.
+//! The wiring: journal, cursors, outputs and sources, in the order in which they start and stop.
 //!
-//! Start: the journal recovers, every output gets its cursor and runs (so that what an earlier
-//! run left is on its way at once), then the sources. When all sources have opened the files that
-//! they found, recovered batches of files that are gone are released.
-//! Stop: sources first, then the journal closes and the outputs drain what they can within the
-//! deadline; what is left stays behind their positions and is delivered by the next run.
+//! Start: the journal recovers, every output gets its cursor and starts (so that data left by an
+//! earlier run is sent at once), then the sources start. Once all sources have opened the files
+//! that they found, recovered batches of files that no longer exist are released.
+//! Stop: the sources stop first, then the journal closes and the outputs drain what they can within
+//! the deadline; the rest stays after their positions and is delivered by the next run.
 
 use std::io;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::rule::{Generations, GenerationsError, RuleSwitch, Rules};
 use crate::source::{self, Discovered, OwnPath, SourceContext, SourceError, SourceHandle};
 use crate::view::{OutputView, PipelineView, SourceView};
 
-/// Positions and appended batches wait at most this long for company before they are flushed.
+/// Maximum time that positions and appended batches wait for others before they are flushed.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(20);
-/// A ring that its slowest output keeps full for this long goes to disk.
+/// A ring that its slowest output keeps full for this long is spilled to disk.
 const SPILL_AFTER: Duration = Duration::from_secs(1);
-/// Large enough that files are few, small enough that space comes back soon.
+/// Large enough that files are few, small enough that space is freed soon.
 const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How long batches of files that seem to be gone wait for a source to open them after all.
+/// How long batches of apparently missing files wait for a source to open them.
 const DISCOVERY_MAX: Duration = Duration::from_mins(1);
 
 /// A running pipeline.
@@ -37,23 +37,23 @@ pub struct Pipeline {
     sources: Vec<SourceHandle>,
     outputs: Vec<OutputHandle>,
     destinations: Vec<Arc<dyn Running>>,
-    /// Names and cursor indexes of the outputs and the other destinations, in their order.
+    /// Names and cursor indexes of the outputs and the other destinations, in order.
     names: Vec<(String, usize)>,
     generations: Generations,
 }
 
-/// A destination that is no output: whoever starts the pipeline brings it along.
+/// A destination other than an output, supplied by the caller that starts the pipeline.
 pub struct Destination {
-    /// Its name, for rules and books.
+    /// Its name, as used in rules and in the ledger.
     pub name: String,
-    /// What it is, as the type of an output.
+    /// Its type name, like the `type` of an output.
     pub type_name: &'static str,
-    /// Bytes of batches that may wait for it, in ring and segments together. It stops its sources
-    /// when they are used up.
+    /// Maximum size of the batches waiting for it, in ring and segments together, in bytes. When it
+    /// is reached, the destination blocks its sources.
     pub buffer_limit_bytes: u64,
-    /// Bytes of batches that it may have taken and neither hold nor acknowledged.
+    /// Maximum size of the batches that it has taken and neither stored nor acknowledged, in bytes.
     pub window_bytes: u64,
-    /// Starts it, once the data directory is locked.
+    /// Starts it once the data directory is locked.
     pub start: Box<StartDestination>,
 }
 
@@ -67,30 +67,31 @@ impl std::fmt::Debug for Destination {
     }
 }
 
-/// A destination that runs.
+/// A running destination.
 pub trait Running: Send + Sync + std::fmt::Debug {
-    /// Has it take what is left within the deadline and end. The journal is closed by then.
+    /// Tells it to process what is left within the deadline and then end. The journal is already
+    /// closed.
     fn stop(&self, deadline: Duration);
-    /// Waits for its end. False when it panicked.
+    /// Waits for it to end. Returns false if it panicked.
     fn join(&self) -> bool;
-    /// What is not as it should be.
+    /// Returns its active problems.
     fn troubles(&self) -> Vec<Trouble>;
-    /// CPU time of its threads, nanoseconds.
+    /// Returns the CPU time of its threads, nanoseconds.
     fn cpu_ns(&self) -> u64;
 }
 
-/// Something that is not as it should be with a destination, for health.
+/// An active problem of a destination, for health.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// A short fixed word.
+    /// A short fixed identifier.
     pub reason: &'static str,
-    /// How bad it is.
+    /// Severity of the problem.
     pub severity: Severity,
-    /// What is wrong, for people.
+    /// Description of the problem.
     pub text: String,
 }
 
-/// Why a pipeline does not start.
+/// Why a pipeline could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The data directory cannot be used.
@@ -99,30 +100,30 @@ pub enum StartError {
     /// An output cannot be set up.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// A destination that is no output cannot be set up.
+    /// A destination other than an output cannot be set up.
     #[error("{name}: {error}")]
     Destination {
         /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A source cannot be set up.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The file of the rules' generations is not for this release.
+    /// The file of rule generations cannot be used by this release.
     #[error(transparent)]
     Generations(#[from] GenerationsError),
     /// The rules cannot be compiled.
     #[error(transparent)]
     Rules(#[from] weir_expr::CompileError),
-    /// No thread.
+    /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
 
 impl Pipeline {
-    /// Starts everything in the plan, and the destinations that are brought along.
+    /// Starts everything in the plan, and the given additional destinations.
     pub fn start(
         plan: &PipelinePlan,
         others: Vec<Destination>,
@@ -161,8 +162,8 @@ impl Pipeline {
         Ok(Self { view: Arc::new(view), sources, outputs, destinations, names, generations })
     }
 
-    /// Puts the rules of another plan in force, which must be the same but for them (see
-    /// [`PipelinePlan::differs_only_in_rules`]). Each source goes on with them from its next batch.
+    /// Applies the rules of another plan, which must be identical except for the rules (see
+    /// [`PipelinePlan::differs_only_in_rules`]). Each source uses them from its next batch on.
     /// Returns their generation.
     pub fn replace_rules(&mut self, plan: &PipelinePlan) -> Result<u32, weir_expr::CompileError> {
         let now = self.view.clock.unix_ns();
@@ -172,18 +173,19 @@ impl Pipeline {
         Ok(generation)
     }
 
-    /// Live figures and books.
+    /// Returns the live statistics and books.
     pub fn view(&self) -> Arc<PipelineView> {
         self.view.clone()
     }
 
-    /// Stops reading, lets the outputs deliver what they can within `deadline`, flushes the books.
+    /// Stops reading, lets the outputs deliver what they can within `deadline`, and flushes the
+    /// books.
     pub fn shutdown(mut self, deadline: Duration) {
         self.stop(deadline);
     }
 
-    /// The same, for one that is replaced: afterwards nothing runs, and its data directory can be
-    /// opened again.
+    /// Stops a pipeline that is being replaced: afterwards nothing runs, and its data directory can
+    /// be opened again.
     pub fn stop(&mut self, deadline: Duration) {
         self.view.set_stopping();
         for source in &self.sources {
@@ -192,7 +194,7 @@ impl Pipeline {
         for source in self.sources.drain(..) {
             let name = source.name().to_owned();
             if !source.join() {
-                tracing::error!(source = name, "the source's thread panicked");
+                tracing::error!(source = name, "source thread panicked");
             }
         }
         self.view.journal.close();
@@ -205,12 +207,12 @@ impl Pipeline {
         for output in self.outputs.drain(..) {
             let name = output.name().to_owned();
             if !output.join() {
-                tracing::error!(output = name, "the output's thread panicked");
+                tracing::error!(output = name, "output thread panicked");
             }
         }
         for destination in self.destinations.drain(..) {
             if !destination.join() {
-                tracing::error!(?destination, "the destination's thread panicked");
+                tracing::error!(?destination, "destination thread panicked");
             }
         }
         self.view.journal.shutdown();
@@ -292,7 +294,7 @@ fn start_source(
     Ok((source::spawn(plan, context)?, view))
 }
 
-/// The rules of a plan, whose destinations have these cursor indexes.
+/// Compiles the rules of a plan whose destinations have these cursor indexes.
 fn compile(
     plan: &PipelinePlan,
     names: &[(String, usize)],
@@ -307,21 +309,21 @@ fn compile(
     Rules::new(generation, &plan.rules, &default_to, cursor_of)
 }
 
-/// What weir writes itself, and therefore never tails.
+/// Returns the paths that weir itself writes and therefore never tails.
 fn own_paths(plan: &PipelinePlan) -> Vec<OwnPath> {
     let mut own = vec![OwnPath::Below(plan.data_dir.clone())];
     for output in &plan.outputs {
         let OutputKind::File(file) = &output.kind else { continue };
         own.push(OwnPath::Files(file.path.clone()));
         if !file.path.is_template() {
-            // Where it leads, should it be a link.
+            // The resolved path, in case it is a link.
             own.push(OwnPath::Below(file.path.base().to_owned()));
         }
     }
     own
 }
 
-/// Waits for the first look around of every source, then releases what none of them claimed.
+/// Waits for the first discovery of every source, then releases batches that none of them claimed.
 fn release_when_discovered(sources: &[SourceHandle], journal: Journal) -> Result<(), StartError> {
     let discovered: Vec<Discovered> = sources.iter().map(SourceHandle::discovered).collect();
     let wait = move || {

@@ -1,7 +1,8 @@
-//! Live figures beside the books: gauges, timings and states, read by metrics, health and `top`.
+//! Live statistics that complement the ledger: gauges, timings and states, read by metrics, health
+//! and `top`.
 //!
-//! Invariant: nothing here decides anything; the books (in the journal) are the truth about
-//! records. All fields are atomics that one component writes and anybody reads.
+//! Invariant: nothing here makes a decision; the books (in the journal) are authoritative for
+//! records. All fields are atomics with one writing component and any number of readers.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,44 +11,44 @@ use std::sync::{Mutex, OnceLock};
 pub use weir_host::process::publish_cpu;
 use weir_model::Batch;
 
-/// Figures of one source.
+/// Statistics of one source.
 #[derive(Debug, Default)]
 pub struct SourceStats {
     /// Files (streams) being followed.
     pub files: AtomicU64,
-    /// Sum of growth of all files as seen by stat: the left side of book 3.
+    /// Total growth of all files as seen by stat: the left side of book 3.
     pub bytes_seen: AtomicU64,
-    /// Bytes there and not yet read.
+    /// Bytes available but not yet read.
     pub bytes_unread: AtomicU64,
-    /// Age of the oldest unread byte, nanoseconds (0 = nothing unread).
+    /// Age of the oldest unread byte in nanoseconds (0 = nothing unread).
     pub lag_ns: AtomicU64,
-    /// Directories that are watched by rescan only, because inotify refused.
+    /// Directories that are only rescanned because inotify refused to watch them.
     pub unwatched_dirs: AtomicU64,
-    /// Files that cannot be opened or read at present.
+    /// Files that currently cannot be opened or read.
     pub unreadable_files: AtomicU64,
-    /// Sum and count of the time between a file's creation and its first byte read.
+    /// Total time between the creation of a file and the reading of its first byte, nanoseconds.
     pub discovery_ns: AtomicU64,
-    /// See `discovery_ns`.
+    /// Number of files in `discovery_ns`.
     pub discovered_files: AtomicU64,
-    /// Times that an append was refused.
+    /// Number of refused appends.
     pub blocked_total: AtomicU64,
-    /// Nanoseconds in which at least one stream was refused.
+    /// Time during which at least one stream was refused, nanoseconds.
     pub blocked_ns: AtomicU64,
-    /// At least one stream is refused now.
+    /// At least one stream is currently refused.
     pub is_blocked: AtomicBool,
-    /// Errors by kind, as counters with text for health.
+    /// Errors by kind, with the text of the last one for health.
     pub errors: ErrorCounts,
     /// CPU time of the thread, nanoseconds.
     pub cpu_ns: AtomicU64,
-    /// What a source that listens has beside these.
+    /// Additional statistics of a source that listens.
     pub listener: ListenerStats,
 }
 
-/// Statuses of answers that a listener counts; what is none of them counts as the last.
+/// Response statuses that a listener counts; any other status is counted as the last one.
 pub const LISTENER_STATUSES: [u16; 13] =
     [200, 202, 400, 401, 403, 404, 405, 408, 413, 415, 429, 503, 500];
 
-/// Figures of a source that listens.
+/// Statistics of a source that listens.
 #[derive(Debug, Default)]
 pub struct ListenerStats {
     address: OnceLock<SocketAddr>,
@@ -55,30 +56,30 @@ pub struct ListenerStats {
     accept_error: Mutex<Option<String>>,
     /// Open connections.
     pub connections: AtomicU64,
-    /// Connections ever accepted.
+    /// Total number of accepted connections.
     pub connections_total: AtomicU64,
     /// Connections that were closed to make room for newer ones.
     pub evicted_total: AtomicU64,
-    /// Answers by status, in the order of [`LISTENER_STATUSES`].
+    /// Responses by status, in the order of [`LISTENER_STATUSES`].
     answers: [AtomicU64; LISTENER_STATUSES.len()],
-    /// Sum of the time from the head of a request to its answer, nanoseconds.
+    /// Total time from the head of a request to its response, nanoseconds.
     pub service_ns: AtomicU64,
-    /// Bytes of bodies that are being read.
+    /// Size of the bodies being received, in bytes.
     pub in_flight_bytes: AtomicU64,
 }
 
 impl ListenerStats {
-    /// Where it listens, once it does; none for sources that do not.
+    /// Returns the address it listens on, once it does; `None` for sources that do not listen.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address.get().copied()
     }
 
-    /// Answers by status.
+    /// Returns the number of responses by status.
     pub fn answers(&self) -> impl Iterator<Item = (u16, u64)> {
         LISTENER_STATUSES.into_iter().zip(self.answers.iter().map(get))
     }
 
-    /// Why certificate files that have changed are not in use, while that is so.
+    /// Returns why changed certificate files are not in use, while they are not.
     pub fn tls_error(&self) -> Option<String> {
         lock(&self.tls_error).clone()
     }
@@ -87,7 +88,7 @@ impl ListenerStats {
         *lock(&self.tls_error) = error;
     }
 
-    /// Why connections cannot be accepted, while that is so.
+    /// Returns why connections cannot be accepted, while they cannot.
     pub fn accept_error(&self) -> Option<String> {
         lock(&self.accept_error).clone()
     }
@@ -97,7 +98,7 @@ impl ListenerStats {
     }
 
     pub(crate) fn open(&self, address: SocketAddr) {
-        // Once in the life of these figures.
+        // Set only once.
         let _first = self.address.set(address);
     }
 
@@ -120,37 +121,37 @@ fn lock(text: &Mutex<Option<String>>) -> std::sync::MutexGuard<'_, Option<String
     text.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Figures of one output.
+/// Statistics of one output.
 #[derive(Debug, Default)]
 pub struct OutputStats {
-    /// Requests (or writes) that ended well.
+    /// Successful requests (or writes).
     pub requests: AtomicU64,
-    /// Attempts that failed and were made again.
+    /// Failed attempts that were retried.
     pub retries: AtomicU64,
-    /// Bytes handed to the destination, after compression.
+    /// Bytes sent to the destination, after compression.
     pub bytes_sent: AtomicU64,
     /// Bytes before compression.
     pub bytes_encoded: AtomicU64,
-    /// Sum of the time from sending to answer, nanoseconds: service time.
+    /// Total time from sending to the response (service time), nanoseconds.
     pub service_ns: AtomicU64,
-    /// Sum over batches of the time from reading to sending, nanoseconds: queueing delay.
+    /// Total time batches waited between being read and being sent (queueing delay), nanoseconds.
     pub queueing_ns: AtomicU64,
-    /// Batches in `queueing_ns`.
+    /// Number of batches in `queueing_ns`.
     pub batches: AtomicU64,
-    /// Requests in flight now.
+    /// Requests currently in flight.
     pub in_flight_requests: AtomicU64,
-    /// Present bound of requests in flight (adaptive).
+    /// Current limit on requests in flight (adaptive).
     pub concurrency_limit: AtomicU64,
-    /// The destination does not accept at present.
+    /// The destination currently does not accept data.
     pub failing: AtomicBool,
-    /// Errors by kind, as counters with text for health.
+    /// Errors by kind, with the text of the last one for health.
     pub errors: ErrorCounts,
     /// CPU time of the thread, nanoseconds.
     pub cpu_ns: AtomicU64,
 }
 
 impl OutputStats {
-    /// Counts how long batches that are sent now have waited since they were read.
+    /// Counts how long the batches being sent now have waited since they were read.
     pub(crate) fn count_queueing<'a>(
         &self,
         batches: impl IntoIterator<Item = &'a Batch>,
@@ -159,7 +160,7 @@ impl OutputStats {
         let (mut waited_ns, mut count) = (0_u64, 0);
         for batch in batches {
             let waited = now_unix_ns.saturating_sub(batch.header().observed_ns).max(0);
-            // A clock that was decades wrong when they were read must not stop an output.
+            // A clock that was decades off when they were read must not stop an output.
             waited_ns = waited_ns.saturating_add(waited.cast_unsigned());
             count += 1;
         }
@@ -168,7 +169,7 @@ impl OutputStats {
     }
 }
 
-/// Counts of errors by a short fixed kind, and the text of the last one.
+/// Error counts by a short fixed kind, and the text of the last error.
 #[derive(Debug, Default)]
 pub struct ErrorCounts(Mutex<ErrorCountsInner>);
 
@@ -179,12 +180,12 @@ struct ErrorCountsInner {
 }
 
 impl ErrorCounts {
-    /// Counts an error and remembers its text.
+    /// Counts an error and stores its text.
     pub fn count(&self, kind: &'static str, text: &str) {
         self.count_times(1, kind, text);
     }
 
-    /// Counts an error that happened that often.
+    /// Counts `times` errors and stores the text.
     pub(crate) fn count_times(&self, times: u64, kind: &'static str, text: &str) {
         let mut inner = self.lock();
         match inner.by_kind.iter_mut().find(|(k, _)| *k == kind) {
@@ -194,17 +195,17 @@ impl ErrorCounts {
         inner.last = Some(text.to_owned());
     }
 
-    /// Forgets the text, when the component works again.
+    /// Clears the text once the component works again.
     pub fn clear_last(&self) {
         self.lock().last = None;
     }
 
-    /// Every kind with its count.
+    /// Returns every kind with its count.
     pub fn by_kind(&self) -> Vec<(&'static str, u64)> {
         self.lock().by_kind.clone()
     }
 
-    /// Text of the last error, while it stands.
+    /// Returns the text of the last error, unless it was cleared.
     pub fn last(&self) -> Option<String> {
         self.lock().last.clone()
     }
@@ -219,14 +220,14 @@ pub fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
-/// Takes from a gauge.
+/// Subtracts from a gauge.
 pub(crate) fn sub(gauge: &AtomicU64, n: u64) {
     gauge.fetch_sub(n, Ordering::Relaxed);
 }
 
-/// What one of many contributes to a gauge has changed.
+/// Updates a gauge for one contributor whose value changed from `before` to `now`.
 pub(crate) fn shift(gauge: &AtomicU64, before: u64, now: u64) {
-    // Wraps where it is less than before, and so does the sum: the gauge is right.
+    // The difference wraps when it is negative, and so does the addition: the gauge is correct.
     gauge.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
 }
 

@@ -1,6 +1,6 @@
-//! What a running pipeline shows of itself: books, live figures, and the state of its life.
+//! The externally visible state of a running pipeline: books, live statistics and phase.
 //!
-//! Invariant: looking changes nothing, and never waits for a component.
+//! Invariant: reading it changes nothing and never waits for a component.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -15,18 +15,18 @@ use crate::pipeline::Running;
 use crate::rule::RuleSwitch;
 use crate::stats::{OutputStats, SourceStats};
 
-/// A source, from outside.
+/// The external view of a source.
 #[derive(Debug)]
 pub struct SourceView {
     /// Its name in the configuration.
     pub name: String,
     /// The value of `type`.
     pub type_name: &'static str,
-    /// Its live figures.
+    /// Its live statistics.
     pub stats: Arc<SourceStats>,
 }
 
-/// An output, from outside.
+/// The external view of an output.
 #[derive(Debug)]
 pub struct OutputView {
     /// Its name in the configuration.
@@ -35,13 +35,13 @@ pub struct OutputView {
     pub type_name: &'static str,
     /// It accepts any certificate.
     pub is_insecure: bool,
-    /// Its live figures.
+    /// Its live statistics.
     pub stats: Arc<OutputStats>,
-    /// What runs, when it is a destination that is no output.
+    /// The running destination, if this is a destination other than an output.
     pub running: Option<Arc<dyn Running>>,
 }
 
-/// Where a pipeline is in its life.
+/// Phase in the life of a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
@@ -51,7 +51,7 @@ pub enum Phase {
     Stopping = 1,
 }
 
-/// A running pipeline, from outside.
+/// The external view of a running pipeline.
 #[derive(Debug)]
 pub struct PipelineView {
     /// Books and buffer.
@@ -71,7 +71,7 @@ pub struct PipelineView {
 }
 
 impl SourceView {
-    /// Fresh figures for a source.
+    /// Creates zeroed statistics for a source.
     pub fn new(plan: &SourcePlan) -> Self {
         let type_name = plan.kind.source_type().name();
         Self { name: plan.name.clone(), type_name, stats: Arc::default() }
@@ -79,7 +79,7 @@ impl SourceView {
 }
 
 impl OutputView {
-    /// Fresh figures for an output.
+    /// Creates zeroed statistics for an output.
     pub fn new(plan: &OutputPlan) -> Self {
         let type_name = plan.kind.output_type().name();
         let is_insecure = plan.kind.is_insecure();
@@ -87,7 +87,7 @@ impl OutputView {
         Self { name, type_name, is_insecure, stats, running: None }
     }
 
-    /// A destination that is no output, and runs.
+    /// Creates the view of a running destination other than an output.
     pub(crate) fn other(name: String, type_name: &'static str, running: Arc<dyn Running>) -> Self {
         let (is_insecure, stats) = (false, Arc::default());
         Self { name, type_name, is_insecure, stats, running: Some(running) }
@@ -95,7 +95,7 @@ impl OutputView {
 }
 
 impl PipelineView {
-    /// A pipeline that starts now.
+    /// Creates the view of a pipeline that starts now.
     pub fn new(
         journal: Journal,
         sources: Vec<SourceView>,
@@ -116,7 +116,7 @@ impl PipelineView {
         }
     }
 
-    /// Where it is in its life.
+    /// Returns the current phase.
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
             0 => Phase::Running,
@@ -124,12 +124,12 @@ impl PipelineView {
         }
     }
 
-    /// Notes that it was asked to stop.
+    /// Records that the pipeline was asked to stop.
     pub fn set_stopping(&self) {
         self.phase.store(Phase::Stopping as u8, Ordering::Relaxed);
     }
 
-    /// Wall-clock time, nanoseconds since 1970.
+    /// Returns the wall-clock time, nanoseconds since 1970.
     pub fn now_unix_ns(&self) -> i64 {
         self.clock.unix_ns()
     }

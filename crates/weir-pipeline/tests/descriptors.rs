@@ -1,4 +1,4 @@
-//! More files than descriptors. In a process of its own: the limit is the process's.
+//! More files than descriptors. Runs in a process of its own, since the limit is per process.
 
 #[path = "tailing/harness.rs"]
 #[expect(dead_code, reason = "shared with the other tests of tailing")]

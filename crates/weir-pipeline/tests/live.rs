@@ -1,4 +1,4 @@
-//! Live tails on a real journal: who joins when, and what all of them may take together.
+//! Live tails on a real journal: joining order, and the memory limit of all tails together.
 
 use std::sync::{Arc, Barrier};
 
@@ -23,7 +23,7 @@ fn join(view: &PipelineView, query: &str) -> Result<LiveTail, LiveError> {
     LiveTail::new(view, &weir_expr::parse(query).unwrap())
 }
 
-/// The bodies of the next rows.
+/// Returns the bodies of the next rows.
 fn next(tail: &mut LiveTail) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let event = runtime.block_on(async { tokio::time::timeout(DEADLINE, tail.next()).await });
@@ -43,7 +43,7 @@ fn lines(words: &[&str]) -> Vec<Line> {
     words.iter().map(|word| Line::new(*word)).collect()
 }
 
-/// Asks for nearly as much as one may, with patterns that nobody else has.
+/// Joins with nearly as much as allowed, with patterns that no other tail has.
 fn large(n: usize) -> String {
     ["a", "b", "c", "d"].map(|letter| format!("/{letter}{n}[a-z]{{20000}}/")).join(" OR ")
 }
@@ -55,8 +55,8 @@ fn all_together_may_ask_for_so_much_and_who_leaves_makes_room() {
     let refused = join(&view, &large(8)).unwrap_err();
     assert!(matches!(refused, LiveError::TooLargeTogether { max: 0x200_0000 }), "{refused:?}");
     let text = refused.to_string();
-    assert!(text.contains("all live tails may take 32MiB together"), "{text}");
-    // What another asks for already takes no more, and small ones still fit.
+    assert!(text.contains("all live tails together would exceed 32MiB"), "{text}");
+    // An expression that another tail follows takes no more memory, and small ones still fit.
     tails.push(join(&view, &large(3)).unwrap());
     tails.push(join(&view, "/[0-9]e/").unwrap());
     rig.append(1, &lines(&["0e"]));
@@ -66,7 +66,7 @@ fn all_together_may_ask_for_so_much_and_who_leaves_makes_room() {
     tails.extend(last);
     tails.push(join(&view, &large(8)).expect("one has left"));
     rig.append(1, &lines(&["1e"]));
-    assert_eq!(next(&mut tails[7]), ["1e"], "the others go on");
+    assert_eq!(next(&mut tails[7]), ["1e"], "the others continue");
     drop(tails);
     rig.drain();
     rig.finish();
@@ -87,7 +87,7 @@ fn who_joins_at_the_same_moment_gets_what_it_asked_for() {
     let at_once = Barrier::new(words.len());
     for round in 0..20 {
         let join_one = |word: &str| {
-            // Some ask for what others ask for, or asked for until now.
+            // Some join with expressions that others follow, or followed until now.
             let passing = join(&view, &words[round % 3]);
             at_once.wait();
             drop(passing);

@@ -56,11 +56,11 @@ const POLICIES: [FsyncPolicy; 3] =
 
 fn lines(path: &Path) -> Vec<Vec<u8>> {
     let content = std::fs::read(path).unwrap();
-    assert!(content.is_empty() || content.ends_with(b"\n"), "the last line is torn");
+    assert!(content.is_empty() || content.ends_with(b"\n"), "the last line is incomplete");
     content.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-/// Numbers of the intact lines of a stream in the order in which they stand.
+/// Returns the numbers of the intact lines of a stream, in file order.
 fn numbers(paths: &[&Path], stream: &str) -> Vec<u64> {
     let of_line = |line: Vec<u8>| {
         let id = LineId::parse(&line).unwrap_or_else(|| panic!("no id in {line:?}"));
@@ -184,7 +184,7 @@ fn a_disk_that_is_full_or_fails_delays_and_neither_tears_nor_doubles_a_line() {
     ];
     for (call, fault, kind) in faults {
         let disk = FailingDisk::over(Arc::new(RealDisk));
-        // A short write first, so that there is something to cut back.
+        // A short write first, so that there is something to undo.
         disk.faults().inject(Fault::new(FaultKind::Short(777)).on(CallKind::Write));
         disk.faults().inject(Fault::new(fault).on(call).times(2));
         let (mut rig, path) =
@@ -225,7 +225,7 @@ fn a_path_that_is_no_file_is_named() {
     rig.append_numbered(1, 10, 10);
     rig.wait("an error", |rig| rig.errors("is_directory") > 0);
     assert!(rig.last_error().contains("set path to a file"), "{}", rig.last_error());
-    // The operator removes the directory: it goes on by itself.
+    // The operator removes the directory: the output recovers by itself.
     std::fs::remove_dir(&path).unwrap();
     rig.drain();
     let (ledger, _dir) = rig.finish();

@@ -28,7 +28,7 @@ fn output(dir: &Path, template: &str) -> FileOutput {
     }
 }
 
-/// A rig that writes below a directory `tree` of its own.
+/// Starts a rig that writes below a directory `tree` of its own.
 fn start(template: &str, change: impl FnOnce(&mut FileOutput)) -> (Rig, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
@@ -45,7 +45,7 @@ fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every file below a directory, relative to it.
+/// Returns every file below a directory, relative to it.
 fn tree(dir: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut todo = vec![dir.to_owned()];
@@ -62,7 +62,7 @@ fn tree(dir: &Path) -> BTreeSet<String> {
     found
 }
 
-/// Content of a file, unpacked.
+/// Returns the uncompressed content of a file.
 fn content(path: &Path) -> Vec<u8> {
     let bytes = std::fs::read(path).unwrap();
     match path.extension().and_then(|extension| extension.to_str()) {
@@ -76,10 +76,10 @@ fn content(path: &Path) -> Vec<u8> {
     }
 }
 
-/// Numbers of the lines of a stream in all files of a directory, oldest file first.
+/// Returns the numbers of the lines of a stream in all files of a directory, oldest file first.
 fn numbers(dir: &Path, stream: &str) -> Vec<u64> {
     let mut names: Vec<String> = tree(dir).into_iter().collect();
-    // The file itself, whose name is the shortest, comes last.
+    // The current file, whose name is the shortest, comes last.
     let rank = |name: &String| (name.rsplit('.').next() == Some("log"), name.clone());
     names.sort_by_key(rank);
     let mut found = Vec::new();
@@ -250,7 +250,7 @@ fn a_full_disk_delays_many_files_and_neither_tears_nor_doubles_a_line() {
     }
 }
 
-/// A rotated file holds no more than this.
+/// Maximum size of a rotated file.
 const ROTATE_BYTES: u64 = 64 * 1024;
 
 #[test]
@@ -287,7 +287,7 @@ fn only_the_newest_rotated_files_are_kept() {
     });
     rig.append_numbered(1, 10_000, 50);
     rig.drain();
-    // There may be three in the middle of it, too: the last line tells that it is over.
+    // There may be three files meanwhile, too: the last line shows that it is over.
     rig.wait("three files are left, with the last line", |_| {
         let is_over = || numbers(&tree_dir, "s1").last() == Some(&9_999);
         tree(&tree_dir).len() == 3 && is_over() && tree(&tree_dir).len() == 3
@@ -326,7 +326,7 @@ fn what_a_crash_left_between_rotation_and_compression_is_finished() {
     let tree_dir = dir.path().join("tree");
     std::fs::create_dir_all(&tree_dir).unwrap();
     let write = |name: &str, bytes: &[u8]| std::fs::write(tree_dir.join(name), bytes).unwrap();
-    // Rotated and not begun; begun; finished and not removed; and one of another file.
+    // Rotated and not started; started; finished and not removed; and one of another file.
     write("app.log.20260101T000000.000Z", b"first\n");
     write("app.log.20260102T000000.000Z", b"second\n");
     write("app.log.20260102T000000.000Z.gz.tmp", b"\x1f\x8bgarbage");
@@ -379,7 +379,7 @@ fn a_disk_that_fails_while_rotating_loses_no_line() {
         rig.drain();
         let (ledger, _dir) = rig.finish();
         assert_eq!(ledger.book.delivered, 5100, "{call:?}");
-        // At least once: a round that failed may stand in two files.
+        // At least once: a round that failed may be in two files.
         let found: BTreeSet<u64> = numbers(&tree_dir, "s1").into_iter().collect();
         assert_eq!(found, (0..5100).collect(), "{call:?}");
     }

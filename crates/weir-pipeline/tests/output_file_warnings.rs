@@ -1,4 +1,4 @@
-//! What the output `file` says in weir's own log. In a process of its own: it listens to all of it.
+//! What the output `file` logs. Runs in a process of its own, since it captures the whole log.
 
 mod harness;
 
@@ -13,7 +13,7 @@ use weir_host::RealDisk;
 use weir_model::Resource;
 use weir_pipeline::config::{Encoding, FileOutput, FilePath, FsyncPolicy, OutputKind, Rotation};
 
-/// Keeps every warning.
+/// Collects every warning.
 #[derive(Clone, Default)]
 struct Warnings(Arc<Mutex<Vec<String>>>);
 

@@ -1,4 +1,4 @@
-//! The output `splunk_hec` against a real collector that behaves and misbehaves.
+//! The output `splunk_hec` against a real collector with all kinds of behaviour.
 
 mod harness;
 
@@ -18,14 +18,14 @@ fn keeping_collector() -> Collector {
     Collector::with(CollectorConfig { keep_records: true, ..CollectorConfig::default() })
 }
 
-/// Three streams of numbered lines.
+/// Appends three streams of numbered lines.
 fn fill(rig: &mut Rig) {
     for stream in 1..=3 {
         rig.append_numbered(stream, 1000, 100);
     }
 }
 
-/// Everything arrived, in order, undamaged, and the book says the same.
+/// Asserts that everything arrived, in order, undamaged, and that the book agrees.
 fn assert_delivered(rig: Rig, collector: &Collector) -> u64 {
     let (book, _dir) = rig.finish();
     let tally = collector.tally();
@@ -144,7 +144,7 @@ fn raw_lines_keep_their_bytes_and_their_metadata() {
     assert_eq!(rig.finish().0.book.delivered, 3);
 }
 
-/// Every way of failing for a while, and whether it can leave duplicates.
+/// Returns all kinds of temporary failures, and whether they can leave duplicates.
 fn failures() -> Vec<(Answer, bool)> {
     vec![
         (Answer::status(500), false),
@@ -305,7 +305,7 @@ fn many_poison_records_in_a_row_end_quickly_and_exactly() {
 
 #[test]
 fn refusals_without_a_number_are_narrowed_down() {
-    // Refuses a request of two lines and then its first half, and does not say what is bad.
+    // Refuses a request of two lines and then its first half, without saying which is bad.
     let collector = Collector::start();
     collector.answer_with(|n| match n {
         1 | 2 => Answer::status(400),

@@ -39,7 +39,7 @@ fn records_count_as_delivered_only_when_the_indexer_acknowledged_them() {
 #[test]
 fn late_acknowledgements_settle_everything_without_duplicates() {
     let collector = acknowledging(Acks::AtPoll(2));
-    // Polls are a twentieth of this apart.
+    // The poll interval is a twentieth of this.
     let mut rig = to_collector(&collector, |hec| {
         patient(hec);
         hec.ack_timeout = Duration::from_secs(4);
@@ -103,7 +103,7 @@ fn a_token_without_acknowledgement_is_reported_and_delivers() {
     assert_eq!(collector.tally().duplicates(), 0);
 }
 
-/// An output over TLS to a collector with such a certificate.
+/// Starts an output over TLS to a collector with such a certificate.
 fn over_tls(kind: ServerCertificate, trust: bool) -> (Rig, Collector) {
     let pki = Pki::new();
     let tls = Some(pki.server(kind));
@@ -157,7 +157,7 @@ fn a_certificate_that_is_renewed_ends_the_outage_without_a_restart() {
     rig.wait("attempts", |rig| rig.errors("certificate_unknown_authority") >= 1);
     let address = collector.address();
     drop(collector);
-    // The operator puts the authority of the collector's new certificate in place.
+    // The operator installs the authority of the collector's new certificate.
     let pki = Pki::new();
     std::fs::write(rig.dir.path().join("ca.pem"), pki.ca_pem()).unwrap();
     let tls = Some(pki.server(ServerCertificate::Good));

@@ -1,4 +1,4 @@
-//! The output `http` against a server that behaves and misbehaves.
+//! The output `http` against a server with all kinds of behaviour.
 
 mod harness;
 
@@ -15,7 +15,7 @@ use weir_host::Secret;
 use weir_pipeline::config::{Compression, Framing, HttpAuth, HttpMethod, HttpOutput, OutputKind};
 use weir_pipeline::output::dead_letter;
 
-/// A request as it came.
+/// A request as received.
 #[derive(Debug, Clone)]
 struct Request {
     head: String,
@@ -34,7 +34,7 @@ impl Request {
             .map(|(_, v)| v)
     }
 
-    /// The objects in it.
+    /// Returns the objects in it.
     fn objects(&self) -> Vec<Value> {
         let mut plain = Vec::new();
         match self.header("content-encoding") {
@@ -55,19 +55,19 @@ impl Request {
 /// What the server does with a request.
 #[derive(Debug, Clone, Copy)]
 enum Act {
-    /// Answers with this status.
+    /// Responds with this status.
     Say(u16),
-    /// Asks to be left alone for a second.
+    /// Asks the client to retry after a second.
     Later,
-    /// Takes the request, and says more about that than anybody reads.
+    /// Accepts the request, with a response that is larger than anyone reads.
     Talk,
-    /// Takes the request, and announces an answer that does not come to its end.
+    /// Accepts the request, with a response that is announced but never completed.
     Mumble,
-    /// Takes the request, and closes the connection inside its answer.
+    /// Accepts the request, and closes the connection in the middle of the response.
     BreakOff,
     /// Closes the connection.
     Reset,
-    /// Never answers.
+    /// Never responds.
     Hang,
     /// Refuses requests with a record whose body is `bad`.
     Judge,
@@ -79,7 +79,7 @@ struct Server {
 }
 
 impl Server {
-    /// Acts as the script says, then always takes the request, or judges it.
+    /// Follows the script, then always acts as `then`.
     fn start(script: &[Act], then: Act) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/in?k=v", listener.local_addr().unwrap());
@@ -279,7 +279,7 @@ fn what_is_refused_is_found_and_becomes_a_dead_letter() {
     let server = Server::start(&[], Act::Judge);
     let mut rig = start(&server, |_| {});
     let mut lines: Vec<Line> = (0..100).map(|n| Line::new(format!("line {n}"))).collect();
-    // The very first one, before anything was taken.
+    // The very first one, before anything was accepted.
     lines[0] = Line::new("bad");
     lines[57] = Line::new("bad");
     rig.append(1, &lines);
@@ -299,7 +299,7 @@ fn a_place_that_refuses_everything_gets_no_more_than_a_few_records() {
     let lines: Vec<Line> = (0..1000).map(|n| Line::new(format!("line {n}"))).collect();
     rig.append(1, &lines);
     rig.wait("an alert", |rig| rig.errors("endpoint") > 1);
-    assert!(rig.last_error().contains("wrong place"), "{}", rig.last_error());
+    assert!(rig.last_error().contains("wrong endpoint"), "{}", rig.last_error());
     rig.stop(Duration::ZERO);
     let (ledger, dir) = rig.finish();
     assert_eq!((ledger.book.delivered, ledger.in_flight), (0, 1000));

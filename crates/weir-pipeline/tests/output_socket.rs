@@ -1,4 +1,4 @@
-//! The output `socket` against peers that listen, hang, break off and go away.
+//! The output `socket` against peers that listen, hang, disconnect and go away.
 
 mod harness;
 
@@ -33,7 +33,7 @@ fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// The same with so little room for what was not read that a writer soon has to wait.
+/// Listens with receive buffers so small that a writer soon has to wait.
 fn listen_narrow() -> (TcpListener, SocketAddr) {
     let (listener, address) = listen();
     rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
@@ -56,7 +56,7 @@ fn line(reader: &mut impl BufRead) -> String {
     line
 }
 
-/// Everything that comes until the end of the connection.
+/// Reads everything until the end of the connection.
 fn read_all(mut reader: BufReader<TcpStream>) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut all = Vec::new();
@@ -65,7 +65,7 @@ fn read_all(mut reader: BufReader<TcpStream>) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// Numbers of whole lines; a torn last one is left out.
+/// Returns the numbers of complete lines; an incomplete last one is ignored.
 fn numbers(bytes: &[u8]) -> Vec<u64> {
     let lines = bytes.split_inclusive(|b| *b == b'\n').filter(|line| line.ends_with(b"\n"));
     lines
@@ -98,7 +98,7 @@ fn lines_arrive_in_order_over_tcp_raw_and_as_json() {
     }
 }
 
-/// A plan for a listener with a good certificate of this authority, which is trusted or not.
+/// Returns settings for a listener with a valid certificate of an authority that is trusted or not.
 fn tls(address: SocketAddr, dir: &tempfile::TempDir, trusted: &Pki) -> SocketOutput {
     let ca_file = dir.path().join("ca.pem");
     std::fs::write(&ca_file, trusted.ca_pem()).unwrap();
@@ -139,9 +139,9 @@ fn a_peer_whose_certificate_is_not_trusted_gets_nothing() {
     let mut rig = start(tls(address, &dir, &Pki::new()));
     rig.append_numbered(1, 10, 10);
     let mut sent = String::new();
-    // The refusal is an error on this side, too.
+    // The rejection is an error on this side, too.
     assert!(accept_tls(&listener, &pki).read_line(&mut sent).is_err(), "{sent:?} was sent");
-    rig.wait("the certificate is told of", |rig| rig.errors("certificate_unknown_authority") > 0);
+    rig.wait("the error is counted", |rig| rig.errors("certificate_unknown_authority") > 0);
     assert!(rig.last_error().contains("certificate"), "{}", rig.last_error());
     rig.stop(Duration::ZERO);
     let (ledger, _dir) = rig.finish();
@@ -169,7 +169,7 @@ fn a_peer_that_is_down_gets_everything_when_it_is_back() {
 fn after_a_break_the_next_connection_begins_with_a_whole_line_and_misses_nothing_unsent() {
     let (listener, address) = listen_narrow();
     let mut rig = start(socket(address, SocketProtocol::Tcp));
-    // More than all buffers on the way hold, so that the break is in the middle.
+    // More than all buffers on the way hold, so that the connection breaks in the middle.
     let lines: Vec<Line> = (0..100)
         .map(|seq| {
             let mut body = Vec::new();

@@ -1,5 +1,5 @@
-//! What rules do to a record: matching, routing, changing, hiding. The same text comes as a raw
-//! line, as a CRI line and in docker's JSON, and must come out the same.
+//! What rules do to a record: matching, routing, changing, hiding. The same text is read as a raw
+//! line, as a CRI line and in docker's JSON, with the same result.
 
 use weir_codec::{Format, LineDecoder};
 use weir_model::{
@@ -40,10 +40,10 @@ fn redact(preset: &str) -> Vec<Action> {
     Pattern::preset(preset).unwrap().into_iter().map(one).collect()
 }
 
-/// The text in each form in which a container's line may come.
+/// Returns the text in each format in which a container's line may be read.
 fn forms(text: &str) -> [(Format, String); 4] {
     let json = serde_json::to_string(&format!("{text}\n")).unwrap();
-    // As an encoder writes that escapes more than it must.
+    // As written by an encoder that escapes more than it must.
     let wide: Vec<String> = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
     let wide = wide.concat();
     let time = "2026-01-02T03:04:05.000000006Z";
@@ -77,7 +77,7 @@ fn resource() -> Resource {
         .with("k8s.namespace.name", "prod")
 }
 
-/// What becomes of the text, which must be the same in every form.
+/// Returns the outcome for the text, which must be the same in every format.
 #[track_caller]
 fn outcome(rules: &[RulePlan], text: &str) -> Outcome {
     let outputs = OUTPUTS.map(str::to_owned);
@@ -222,7 +222,7 @@ fn an_access_log_gives_typed_attributes_and_a_derived_time() {
         attributes(&hit),
         r#"{"network.client.ip":"1.2.3.4","http.method":"GET","http.url":"/a","http.version":"1.1","http.status_code":200,"duration":300000000,"upstream_response_time":120000000,"queueing_delay":180000000}"#
     );
-    // What is in no such format stays as it is, without the measure.
+    // A text that is not in this format stays as it is, without the calculated field.
     let other = outcome(&rules, "not an access log");
     assert_eq!((message(&other).as_str(), attributes(&other).as_str()), ("not an access log", ""));
 }
@@ -236,7 +236,7 @@ fn a_line_that_an_agent_wrapped_is_read_as_if_it_had_come_alone() {
     let rules = acting(vec![Action::Parse(vec![BodyFormat::Json, BodyFormat::Logfmt])]);
     let body = wrap(r#"{"level":"error","n":1,"service":"app","message":"failed"}"#);
     let hit = outcome(&rules, &body);
-    assert_eq!(message(&hit), body, "it stays as it came");
+    assert_eq!(message(&hit), body, "it stays unchanged");
     assert_eq!(
         attributes(&hit),
         r#"{"status":"info","ddtags":"a:b","level":"error","n":1,"service":"app"}"#
@@ -247,7 +247,7 @@ fn a_line_that_an_agent_wrapped_is_read_as_if_it_had_come_alone() {
         attributes(&hit),
         r#"{"service":"agent","ddtags":"a:b","status":"warn","took":"5ms"}"#
     );
-    // A text in no format leaves what the agent says.
+    // A text in no format leaves the agent's values unchanged.
     let hit = outcome(&rules, &wrap("it failed"));
     assert_eq!(attributes(&hit), r#"{"status":"info","service":"agent","ddtags":"a:b"}"#);
     let rules = acting(vec![Action::Parse(vec![BodyFormat::Line(
@@ -264,10 +264,10 @@ fn a_level_in_the_head_of_a_text_is_its_status() {
     assert_eq!(outcome(&rules, "2026-01-31 12:00:00 ERROR \"quoted\"").to, ["web"]);
     assert_eq!(outcome(&rules, "\u{1b}[31m[error]\u{1b}[0m\tfailed").to, ["web"]);
     assert_eq!(outcome(&rules, "no ERROR found").to, ["audit"]);
-    // What the record states counts before it.
+    // What the record states takes precedence.
     let stated = r#"{"level":"info","message":"ERROR is in the text"}"#;
     assert_eq!(outcome(&rules, stated).to, ["rest"]);
-    // What a rule made of the message counts for what it sets then.
+    // If a rule changed the message, later values are taken from the new one.
     let rules = acting(vec![set("message", "WARN changed"), set("@was", "{status}")]);
     assert_eq!(attributes(&outcome(&rules, "ERROR failed")), r#"{"was":"warn"}"#);
 }
@@ -280,7 +280,7 @@ fn the_head_of_a_text_gives_time_and_severity_when_a_rule_asks() {
     let record = trial.run(&mut decode(Format::Raw, line), &resource()).record.unwrap();
     assert_eq!(record.timestamp, 1_769_860_800_123_000_000);
     assert_eq!(record.severity_number, Severity::ERROR);
-    // The time at which it was read stays.
+    // The time at which it was read is kept.
     assert_eq!((record.observed_timestamp, record.attributes.as_str()), (0, ""));
 }
 
@@ -393,7 +393,7 @@ fn what_no_rule_changes_stays_byte_for_byte() {
         let flags = builder.record(0).flags;
         let outputs = OUTPUTS.map(str::to_owned);
         Trial::new(&rules, &outputs, None, "app").unwrap().run(&mut builder, &resource());
-        // The builder was sealed: what is compared is what the trial was given.
+        // The builder was sealed: the comparison is with the input of the trial.
         let again = decode(format, &line);
         assert_eq!((again.record(0).body, again.record(0).flags), (body.as_slice(), flags));
     }

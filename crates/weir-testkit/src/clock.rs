@@ -16,19 +16,19 @@ struct Times {
 }
 
 impl FakeClock {
-    /// A clock that shows this wall-clock time, in nanoseconds since 1970.
+    /// Creates a clock that shows this wall-clock time, in nanoseconds since 1970.
     pub fn at(unix_ns: i64) -> Self {
         Self(Arc::new(Mutex::new(Times { unix_ns, monotonic: Duration::ZERO })))
     }
 
-    /// Lets time pass: both clocks move.
+    /// Advances both clocks.
     pub fn advance(&self, by: Duration) {
         let mut times = self.lock();
         times.unix_ns += i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
         times.monotonic += by;
     }
 
-    /// Sets the wall clock, forwards or backwards; the monotonic clock does not notice.
+    /// Sets the wall clock, forwards or backwards; the monotonic clock is not affected.
     pub fn jump_to(&self, unix_ns: i64) {
         self.lock().unix_ns = unix_ns;
     }

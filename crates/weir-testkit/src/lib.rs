@@ -1,9 +1,9 @@
 //! Tools for tests only: a disk that fails and forgets, a clock that is moved by hand, a thread
-//! that runs only when it is told to, the real binary as a process that does what a test expects.
-//! The collector and the oracle are those of `weir-measure`, which `weir torture` uses as well.
+//! that runs only when it is told to, and the real binary as a process, for use in tests. The
+//! collector and the oracle are those of `weir-measure`, which `weir torture` uses as well.
 //!
 //! Invariants: nothing here is linked into the product; nothing here shares code with what it
-//! checks beyond the traits that it stands in for.
+//! checks except the traits that it implements.
 #![forbid(unsafe_code)]
 
 mod clock;

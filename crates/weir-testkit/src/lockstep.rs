@@ -1,19 +1,19 @@
 //! A thread that runs only while it is told to, so that a test decides by a seed what happens
-//! between any two of its steps, and every run of that seed is the same.
+//! between any two of its steps, and every run with that seed is the same.
 //!
-//! Invariants: while the thread is held, at most one of the two sides runs; the thread is handed
-//! the turn by [`Lockstep::resume`] and hands it back at its next pause; once released it never
-//! pauses again.
+//! Invariants: while the thread is held, at most one of the two sides runs; the thread gets the
+//! turn by [`Lockstep::resume`] and returns it at its next pause; once released it never pauses
+//! again.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 
-/// Where the thread hands the turn back. Clones belong to the same thread; pauses of other
-/// threads are none.
+/// Where the thread returns the turn. Clones belong to the same thread; pauses in other threads
+/// have no effect.
 #[derive(Debug, Clone)]
 pub struct Pause(Arc<Shared>);
 
-/// The thread as the test sees it. Released when dropped.
+/// The thread as seen by the test. Released when dropped.
 #[derive(Debug)]
 pub struct Lockstep {
     shared: Arc<Shared>,
@@ -28,7 +28,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct Turn {
-    /// The thread that is held; known once it runs.
+    /// The held thread; known once it runs.
     held: Option<ThreadId>,
     holder: Holder,
 }
@@ -37,7 +37,7 @@ struct Turn {
 enum Holder {
     Test,
     Thread,
-    /// Released: both run as they like.
+    /// Released: both run freely.
     Both,
     /// The thread has ended.
     Nobody,
@@ -60,7 +60,7 @@ impl Shared {
     }
 }
 
-/// However the thread ends, the test is not left waiting for it.
+/// Ensures that the test does not wait for the thread, however it ends.
 struct Ended(Arc<Shared>);
 
 impl Drop for Ended {
@@ -70,14 +70,14 @@ impl Drop for Ended {
 }
 
 impl Pause {
-    /// A pause for a thread that begins later: see [`Lockstep::spawn`].
+    /// Creates a pause for a thread that starts later: see [`Lockstep::spawn`].
     pub fn new() -> Self {
         let turn = Turn { held: None, holder: Holder::Test };
         Self(Arc::new(Shared { turn: Mutex::new(turn), changed: Condvar::new() }))
     }
 
-    /// Hands the turn to the test and waits until it comes back. Nothing happens on another
-    /// thread, or after the release.
+    /// Passes the turn to the test and waits until it comes back. Has no effect on another thread,
+    /// or after the release.
     pub fn pause(&self) {
         let mut turn = self.0.lock();
         if turn.held != Some(std::thread::current().id()) || turn.holder != Holder::Thread {
@@ -96,7 +96,7 @@ impl Default for Pause {
 }
 
 impl Lockstep {
-    /// Starts a thread that waits for its first turn and pauses where `pause` says so.
+    /// Starts a thread that waits for its first turn and pauses at each call of `pause`.
     pub fn spawn(name: &str, pause: &Pause, body: impl FnOnce() + Send + 'static) -> Self {
         let shared = Arc::clone(&pause.0);
         let begin = {
@@ -113,7 +113,7 @@ impl Lockstep {
         Self { shared, thread: Some(thread.expect("a thread")) }
     }
 
-    /// Lets the thread run until its next pause; false when it has ended.
+    /// Lets the thread run until its next pause; returns false if it has ended.
     pub fn resume(&self) -> bool {
         let mut turn = self.shared.lock();
         if turn.holder == Holder::Test {
@@ -125,7 +125,7 @@ impl Lockstep {
         turn.holder != Holder::Nobody
     }
 
-    /// Lets the thread run to its end without pauses. True unless it panicked.
+    /// Lets the thread run to its end without pauses. Returns true unless it panicked.
     pub fn release(mut self) -> bool {
         self.run_out()
     }

@@ -1,4 +1,4 @@
-//! Certificates for tests: an authority, good servers and bad ones.
+//! Certificates for tests: an authority, and valid and invalid servers.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 /// What is wrong with a server's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerCertificate {
-    /// Nothing: `localhost` and `127.0.0.1`.
+    /// Nothing: valid for `localhost` and `127.0.0.1`.
     Good,
-    /// It ended in 2020.
+    /// It expired in 2020.
     Expired,
-    /// It begins in 2090.
+    /// It is valid from 2090.
     NotYetValid,
-    /// It is for `elsewhere.example`.
+    /// It is valid for `elsewhere.example`.
     WrongName,
 }
 
-/// A certificate authority of its own.
+/// A certificate authority.
 pub struct Pki {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -39,7 +39,7 @@ impl Default for Pki {
 }
 
 impl Pki {
-    /// A fresh authority.
+    /// Creates a new authority.
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -49,12 +49,12 @@ impl Pki {
         Self { issuer }
     }
 
-    /// What a client has to trust.
+    /// Returns the certificate that a client has to trust.
     pub fn ca_pem(&self) -> String {
         self.issuer.pem()
     }
 
-    /// TLS settings of a server with such a certificate.
+    /// Returns TLS settings of a server with such a certificate.
     pub fn server(&self, kind: ServerCertificate) -> Arc<ServerConfig> {
         let (certificate, key) = self.issue(kind);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -67,7 +67,7 @@ impl Pki {
         Arc::new(config)
     }
 
-    /// A good server's certificate and its key, as the files that a server reads.
+    /// Returns a valid server certificate and its key, as the files that a server reads.
     pub fn server_pem(&self) -> (String, String) {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let params = CertificateParams::new(names).expect("the names are valid");

@@ -1,4 +1,4 @@
-//! The real binary under test: what a test asks of it, it gets, or the test fails with weir's log.
+//! The real binary under test: operations succeed, or the test fails with weir's log.
 
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
@@ -29,7 +29,7 @@ impl DerefMut for Weir {
     }
 }
 
-/// The binary under test: `WEIR_BIN`, or the one in the target directory that this test is in.
+/// Returns the binary under test: `WEIR_BIN`, or the one in the target directory of this test.
 pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("WEIR_BIN") {
         return path.into();
@@ -43,14 +43,14 @@ pub fn binary() -> PathBuf {
 }
 
 impl Weir {
-    /// [Starts](Process::launch) weir and waits until it serves its books.
+    /// [Starts](Process::launch) weir and waits until it serves its ledger.
     pub fn start(dir: &Path, config: &str) -> Self {
         let mut weir = Self::spawn(dir, config, &[]);
         weir.wait_ready();
         weir
     }
 
-    /// [Starts](Process::launch) weir and waits for nothing.
+    /// [Starts](Process::launch) weir without waiting.
     pub fn spawn(dir: &Path, config: &str, wrapper: &[&str]) -> Self {
         Self(Process::launch(&binary(), dir, config, wrapper).expect("weir can be started"))
     }
@@ -63,7 +63,7 @@ impl Weir {
     /// See [`Process::try_ready`].
     pub fn wait_ready(&mut self) {
         let ready = self.try_ready(PATIENCE);
-        assert!(ready, "weir did not become ready; its log:\n{}", self.log());
+        assert!(ready, "weir did not become ready; log:\n{}", self.log());
     }
 
     fn get_json(&self, path: &str) -> Value {
@@ -73,22 +73,22 @@ impl Weir {
         serde_json::from_str(&body).unwrap_or_else(|e| panic!("{path} ({status}): {e}: {body}"))
     }
 
-    /// The books of this moment.
+    /// Returns the current ledger.
     pub fn books(&self) -> Books {
         Books::new(self.get_json("/weir/v1/ledger"))
     }
 
-    /// The report of `/health`.
+    /// Returns the report of `/health`.
     pub fn health(&self) -> Value {
         self.get_json("/health")
     }
 
-    /// The page `/metrics`.
+    /// Returns the page `/metrics`.
     pub fn metrics(&self) -> String {
         self.get("/metrics").map(|(_, body)| body).unwrap_or_default()
     }
 
-    /// Where a source listens.
+    /// Returns the address that a source listens on.
     pub fn source_address(&self, name: &str) -> SocketAddr {
         let status = self.get_json("/weir/v1/status");
         let sources = status["sources"].as_array().map_or(&[][..], Vec::as_slice);
@@ -97,7 +97,7 @@ impl Weir {
         address.unwrap_or_else(|| panic!("the source {name} does not listen: {status}"))
     }
 
-    /// Waits until the books satisfy `done`; panics with books and log when that took too long.
+    /// Waits until the ledger satisfies `done`; panics with ledger and log if that took too long.
     pub fn wait_books(
         &self,
         what: &str,
@@ -110,21 +110,21 @@ impl Weir {
         })
     }
 
-    /// Waits until weir's log says this.
+    /// Waits until weir's log contains this text.
     pub fn wait_log(&self, text: &str) -> String {
         let found = wait_for(PATIENCE, || Some(self.log()).filter(|log| log.contains(text)));
-        found.unwrap_or_else(|| panic!("the log never said {text:?}:\n{}", self.log()))
+        found.unwrap_or_else(|| panic!("the log never contained {text:?}:\n{}", self.log()))
     }
 
-    /// SIGTERM; panics when it does not end well and in time.
+    /// Sends SIGTERM; panics if weir does not end successfully and in time.
     pub fn stop(&mut self) {
         let asked = self.signal(Signal::TERM);
         let status = self.wait_end(PATIENCE);
         let well = asked && status.is_some_and(|status| status.success());
-        assert!(well, "weir did not end well ({status:?}); its log:\n{}", self.log());
+        assert!(well, "weir failed at shutdown ({status:?}); log:\n{}", self.log());
     }
 
-    /// The signal that ended it, when one did.
+    /// Returns the signal that ended it, if one did.
     pub fn ending_signal(status: ExitStatus) -> Option<i32> {
         status.signal()
     }

@@ -1,14 +1,14 @@
-//! A client that sends HTTP requests over one connection, and says exactly what came back.
+//! A client that sends HTTP requests over one connection, and reports exactly what was received.
 //!
-//! Invariants: nothing is sent twice by itself; an answer that did not come whole is an error, so
-//! a test knows what it was told and what not.
+//! Invariants: nothing is sent twice automatically; an incomplete response is an error, so a test
+//! knows what was received and what was not.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use weir_measure::PATIENCE;
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpAnswer {
     /// Its status.
@@ -20,14 +20,14 @@ pub struct HttpAnswer {
 }
 
 impl HttpAnswer {
-    /// The value of a header, whose name is written in lower case.
+    /// Returns the value of a header, whose name is given in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.find(|(found, _)| *found == name).map(|(_, value)| value)
     }
 }
 
-/// One connection to a server; opened when it is needed, and anew after an error.
+/// One connection to a server; opened when needed, and again after an error.
 #[derive(Debug)]
 pub struct HttpSender {
     address: SocketAddr,
@@ -35,7 +35,7 @@ pub struct HttpSender {
 }
 
 impl HttpSender {
-    /// Of requests to this address.
+    /// Creates a sender to this address.
     pub fn new(address: SocketAddr) -> Self {
         Self { address, stream: None }
     }
@@ -47,7 +47,7 @@ impl HttpSender {
         }
     }
 
-    /// A `POST` of a body with these headers.
+    /// Sends a `POST` request with a body and these headers.
     pub fn post(
         &mut self,
         path: &str,
@@ -65,13 +65,13 @@ impl HttpSender {
         self.exchange(&[head.as_bytes(), body].concat())
     }
 
-    /// Sends these bytes as they are, and reads an answer.
+    /// Sends these bytes as they are, and reads a response.
     pub fn exchange(&mut self, request: &[u8]) -> io::Result<HttpAnswer> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.connect()?,
         };
-        // Who has answered already may not read on: what it said counts.
+        // A server that has already responded may stop reading: its response counts.
         let sent = stream.write_all(request);
         let answer = read_answer(&mut stream).or_else(|error| sent.and(Err(error)))?;
         if answer.header("connection") != Some("close") {
@@ -103,7 +103,7 @@ fn read_answer(stream: &mut TcpStream) -> io::Result<HttpAnswer> {
     }
 }
 
-/// The answer, once all of it is there. Weir's answers always have a length.
+/// Returns the response, once it is complete. Weir's responses always have a length.
 fn whole(bytes: &[u8]) -> io::Result<Option<HttpAnswer>> {
     let text = String::from_utf8_lossy(bytes);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! A load that runs beside the test, on a thread of its own.
+//! A load that runs in parallel with the test, on its own thread.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Writing {
 }
 
 impl Writing {
-    /// Starts to write.
+    /// Starts writing.
     pub fn start(plan: LoadPlan) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let lines = Arc::new(AtomicU64::new(0));
@@ -37,12 +37,12 @@ impl Writing {
         Self::start(plan).finish()
     }
 
-    /// Lines written so far.
+    /// Returns the number of lines written so far.
     pub fn lines(&self) -> u64 {
         self.lines.load(Ordering::Relaxed)
     }
 
-    /// Ends the load and says what was written.
+    /// Ends the load and returns what was written.
     pub fn stop(self) -> LoadReport {
         self.stop.store(true, Ordering::Relaxed);
         self.finish()

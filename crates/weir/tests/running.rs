@@ -188,7 +188,7 @@ fn an_output_that_hangs_shows_in_health_and_a_second_signal_ends_at_once() {
     let mut running = Running::start(dir.path(), &config);
     running.wait_delivered("copy", 1);
     // Logged once health has noticed, which is within 5 seconds of the first failure.
-    running.wait_line("output hole: does not deliver");
+    running.wait_line("output hole: cannot deliver");
     let (status, health) = running.get("/health");
     assert_eq!(status, 503, "{health}");
     let health: serde_json::Value = serde_json::from_str(&health).unwrap();

@@ -1,9 +1,9 @@
-//! Lines in a format that is written down as a template: access logs of nginx and Apache, and
-//! whatever else is a fixed order of variables with text between them.
+//! Lines in a format given by a template: access logs of nginx and Apache, and any other fixed
+//! order of variables with text between them.
 //!
-//! A template is written as nginx writes `log_format`: `$name` is a variable, everything else
-//! stands as it is. Known variables become attributes of the naming convention with their types
-//! (times in nanoseconds); others keep their own name. A value of `-` is none.
+//! A template uses the notation of nginx's `log_format`: `$name` is a variable, everything else is
+//! literal text. Known variables become attributes named by the naming convention, with their types
+//! (times in nanoseconds); others keep their own name. A value of `-` means none.
 
 use weir_model::Severity;
 
@@ -12,7 +12,7 @@ use crate::parse_rfc3339;
 use crate::structured::digits;
 use crate::time::Moment;
 
-/// The formats that have a name.
+/// The named formats.
 const PRESETS: [(&str, &str); 3] = [
     (
         "common",
@@ -28,13 +28,13 @@ const PRESETS: [(&str, &str); 3] = [
     ),
 ];
 
-/// How the text of a variable becomes a value.
+/// How the text of a variable is converted to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A number when it is written as one, else text.
+    /// A number if it is written as one, otherwise text.
     Word,
     Text,
-    /// Seconds with a fraction, to nanoseconds. Several (one per upstream) are added up.
+    /// Seconds with a fraction, to nanoseconds. Several values (one per upstream) are summed.
     Seconds,
     /// `GET /path HTTP/1.1`.
     Request,
@@ -46,7 +46,7 @@ enum Kind {
     Epoch,
 }
 
-/// Variables of nginx and Apache with what becomes of them.
+/// Variables of nginx and Apache with their attributes.
 const VARIABLES: [(&str, &str, Kind); 24] = [
     ("remote_addr", "network.client.ip", Kind::Text),
     ("remote_host", "network.client.ip", Kind::Text),
@@ -74,20 +74,20 @@ const VARIABLES: [(&str, &str, Kind); 24] = [
     ("upstream_response_time", "upstream_response_time", Kind::Seconds),
 ];
 
-/// Why a template is none.
+/// Why a template is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LineFormatError {
-    /// Nothing to read.
+    /// It contains no variable.
     #[error("the format has no variable; write one as $name")]
     NoVariable,
-    /// `$` and no name behind it.
-    #[error("there is no name behind the $ at byte {0}")]
+    /// `$` without a name after it.
+    #[error("the $ at byte {0} is not followed by a name")]
     NoName(usize),
-    /// Where the first ends cannot be told.
-    #[error("there is nothing between ${0} and ${1} that tells where the first one ends")]
+    /// The end of the first variable cannot be determined.
+    #[error("nothing between ${0} and ${1} marks the end of the first one")]
     NoSeparator(String, String),
     /// No format has this name.
-    #[error("no format is called {0:?}; known are common, combined and nginx")]
+    #[error("unknown format {0:?}; the access-log formats are common, combined and nginx")]
     UnknownPreset(String),
 }
 
@@ -95,14 +95,14 @@ pub enum LineFormatError {
 struct Variable {
     path: String,
     kind: Kind,
-    /// What stands behind the value; empty only at the end of the line.
+    /// The text after the value; empty only at the end of the line.
     until: Vec<u8>,
 }
 
-/// A template, ready to read lines.
+/// A compiled template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineFormat {
-    /// What the line begins with.
+    /// The text that the line begins with.
     prefix: Vec<u8>,
     variables: Vec<Variable>,
 }
@@ -142,7 +142,7 @@ impl LineFormat {
         Ok(format)
     }
 
-    /// The format of that name: `common`, `combined` or `nginx`.
+    /// Returns the format of that name: `common`, `combined` or `nginx`.
     pub fn preset(name: &str) -> Result<Self, LineFormatError> {
         let found = PRESETS.iter().find(|(preset, _)| *preset == name);
         let (_, template) = found.ok_or_else(|| LineFormatError::UnknownPreset(name.to_owned()))?;
@@ -158,7 +158,7 @@ impl LineFormat {
             variable.add(value, attributes, &mut stated)?;
             rest = after.get(variable.until.len()..)?;
         }
-        // A longer format of the same family: what is behind it is left alone.
+        // A longer format of the same family: the rest is ignored.
         (rest.is_empty() || rest.first() == Some(&b' ')).then_some(stated)
     }
 }
@@ -170,12 +170,12 @@ fn variable(name: &str, until: &str) -> Variable {
 }
 
 impl Variable {
-    /// Length of the value at the start of `rest`.
+    /// Returns the length of the value at the start of `rest`.
     fn value_len(&self, rest: &[u8]) -> Option<usize> {
         match self.until.as_slice() {
             [] => Some(rest.len()),
             [b'"', ..] => self.quoted_len(rest),
-            // A list (one time per upstream) has spaces of its own.
+            // A list (one time per upstream) contains spaces.
             until if self.kind == Kind::Seconds => {
                 let mut from = 0;
                 loop {
@@ -192,7 +192,7 @@ impl Variable {
         }
     }
 
-    /// A quote inside the value stands behind a backslash.
+    /// A quote within the value is escaped by a backslash.
     fn quoted_len(&self, rest: &[u8]) -> Option<usize> {
         let mut from = 0;
         loop {
@@ -206,7 +206,7 @@ impl Variable {
         }
     }
 
-    /// `None` when the value cannot be one of this variable.
+    /// Returns `None` if the value is not valid for this variable.
     fn add(&self, value: &[u8], attributes: &mut Attributes, stated: &mut Stated) -> Option<()> {
         if value == b"-" || value.is_empty() {
             return Some(());
@@ -229,15 +229,15 @@ impl Variable {
     }
 }
 
-/// Where `wanted`, which is not empty, stands first. Near, in a line: a search that has to be set up
-/// would take longer.
+/// Returns the first occurrence of `wanted`, which is not empty. Within a line it is near, and a
+/// search with a setup cost would take longer.
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     let first = *wanted.first()?;
     memchr::memchr_iter(first, text)
         .find(|at| text.get(*at..).is_some_and(|t| t.starts_with(wanted)))
 }
 
-/// `GET /a?b HTTP/1.1`; whatever else a client sent is kept as the URL.
+/// Parses `GET /a?b HTTP/1.1`; whatever else a client sent is kept as the URL.
 fn request(value: &[u8], attributes: &mut Attributes) {
     let mut words = value.splitn(3, |b| *b == b' ');
     let (Some(method), Some(url), version) = (words.next(), words.next(), words.next()) else {
@@ -250,13 +250,13 @@ fn request(value: &[u8], attributes: &mut Attributes) {
     }
 }
 
-/// Times of several upstreams: `0.010, 0.020 : 0.030`; those that did not answer are `-`.
+/// Sums times of several upstreams: `0.010, 0.020 : 0.030`; upstreams that did not answer are `-`.
 fn seconds_sum(value: &[u8]) -> Option<i64> {
     let times = value.split(|b| matches!(b, b',' | b':')).map(<[u8]>::trim_ascii);
     times.filter_map(seconds).reduce(i64::saturating_add)
 }
 
-/// Seconds with at most nine digits behind the point, in nanoseconds.
+/// Parses seconds with at most nine decimals, into nanoseconds.
 fn seconds(value: &[u8]) -> Option<i64> {
     let (whole, fraction) = match value.iter().position(|b| *b == b'.') {
         Some(point) => (value.get(..point)?, value.get(point + 1..)?),
@@ -316,7 +316,7 @@ mod tests {
             r#"{"network.client.ip":"127.0.0.1","usr.id":"frank","http.method":"GET","http.url":"/a\\\"b.gif","http.version":"1.0","http.status_code":200,"network.bytes_written":2326,"http.useragent":"Mozilla/4.08 [en]"}"#
         );
         assert_eq!(time, Some(971_211_336_000_000_000));
-        // The shorter format reads the longer line too.
+        // The shorter format also reads the longer line.
         assert!(read(&LineFormat::preset("common").unwrap(), line).is_some());
         assert!(read(&LineFormat::preset("nginx").unwrap(), line).is_some());
     }
@@ -346,11 +346,8 @@ mod tests {
     fn templates_that_cannot_work_are_refused_with_the_reason() {
         let error = |template| LineFormat::parse(template).unwrap_err().to_string();
         assert_eq!(error("plain"), "the format has no variable; write one as $name");
-        assert_eq!(error("a $ b"), "there is no name behind the $ at byte 2");
-        assert_eq!(
-            error("$a$b"),
-            "there is nothing between $a and $b that tells where the first one ends"
-        );
+        assert_eq!(error("a $ b"), "the $ at byte 2 is not followed by a name");
+        assert_eq!(error("$a$b"), "nothing between $a and $b marks the end of the first one");
         assert!(LineFormat::preset("apache").is_err());
         assert!(LineFormat::parse("${a}x$b").is_ok());
     }

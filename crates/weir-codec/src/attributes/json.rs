@@ -6,10 +6,10 @@ use crate::json::{Scanner, mend_surrogates};
 use crate::{Format, structured};
 use weir_model::unescape_json;
 
-/// Deepest nesting whose members become paths; what is deeper is left out.
+/// Maximum nesting depth whose members become paths; deeper ones are omitted.
 const DEPTH_MAX: usize = 32;
 
-/// Adds the members of an object that is the whole text.
+/// Adds the members of an object that spans the whole text.
 pub(super) fn read(object: &[u8], attributes: &mut Attributes) -> Option<Stated> {
     let mut path = std::mem::take(&mut attributes.path);
     let mut spans = std::mem::take(&mut attributes.spans);
@@ -33,15 +33,15 @@ pub(super) fn read(object: &[u8], attributes: &mut Attributes) -> Option<Stated>
     Some(structured::look(Format::Json, object).into())
 }
 
-/// The same object with U+FFFD for its lone surrogates, which no strict parser takes; `None` when
-/// it has none.
+/// Returns the object with its lone surrogates replaced by U+FFFD, since strict parsers reject
+/// them; `None` if it has none.
 pub(super) fn mended(object: &[u8]) -> Option<Vec<u8>> {
     memchr::memmem::find(object, b"\\u")?;
     let mut object = object.to_vec();
     mend_surrogates(&mut object).then_some(object)
 }
 
-/// The number that is the whole text.
+/// Parses a number that spans the whole text.
 pub(super) fn number(text: &[u8]) -> Option<Scalar<'static>> {
     if let Some((len, number)) = short_number(text)
         && len == text.len()
@@ -56,9 +56,9 @@ pub(super) fn number(text: &[u8]) -> Option<Scalar<'static>> {
     number_value(text)
 }
 
-/// The value of what is written as a JSON number; `None` when it is beyond any type. A whole number
-/// beyond 64 bits is: it is an identifier more often than a quantity, and as a float it would be
-/// that of a thousand others.
+/// Returns the value of a JSON number; `None` if no type can hold it. That includes whole numbers
+/// beyond 64 bits: they are usually identifiers rather than quantities, and as floats they would be
+/// equal to thousands of others.
 fn number_value(text: &[u8]) -> Option<Scalar<'static>> {
     let text = std::str::from_utf8(text).ok()?;
     let is_whole = !text.contains(['.', 'e', 'E']);
@@ -69,10 +69,10 @@ fn number_value(text: &[u8]) -> Option<Scalar<'static>> {
     }
 }
 
-/// Whole numbers of so many digits fit their type.
+/// Whole numbers of this many digits always fit their type.
 const SURE_DIGITS: usize = 18;
 
-/// The value at the front of `rest` that is neither text nor object nor array, and its length.
+/// Returns the value at the start of `rest` that is not text, object or array, and its length.
 #[inline]
 pub(super) fn bare_value(rest: &[u8]) -> Option<(usize, Scalar<'_>)> {
     if let Some(found) = short_number(rest) {
@@ -85,7 +85,7 @@ pub(super) fn bare_value(rest: &[u8]) -> Option<(usize, Scalar<'_>)> {
     Some((text.len(), bare_scalar(text)))
 }
 
-/// A whole number of few digits, as most are.
+/// Parses a whole number of few digits, the most common case.
 #[inline]
 fn short_number(rest: &[u8]) -> Option<(usize, Scalar<'static>)> {
     let sign = usize::from(rest.first() == Some(&b'-'));
@@ -108,13 +108,13 @@ fn short_number(rest: &[u8]) -> Option<(usize, Scalar<'static>)> {
     }
 }
 
-/// The value of a whole text that is neither text nor object nor array in JSON.
+/// Returns the value of a whole JSON text that is not text, object or array.
 fn bare_scalar(text: &[u8]) -> Scalar<'_> {
     match text {
         b"true" => Scalar::Bool(true),
         b"false" => Scalar::Bool(false),
         b"null" => Scalar::Null,
-        // A number beyond any type is kept as it is written.
+        // A number that no type can hold is kept as written.
         text => number_value(text).unwrap_or(Scalar::Text(text)),
     }
 }
@@ -164,7 +164,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The value of the present path.
+    /// Reads the value of the current path.
     fn value(&mut self, depth: usize) -> Option<()> {
         self.scanner.white_space();
         let too_deep = depth >= DEPTH_MAX || self.path.len() > PATH_BYTES_MAX;

@@ -4,8 +4,8 @@ use super::{Attributes, Scalar, Stated};
 use crate::{Format, structured};
 use weir_model::unescape_json;
 
-/// Adds every pair of a line; a key without a value is true. Words between pairs are passed over,
-/// but there must be a pair.
+/// Adds every pair of a line; a key without a value is true. Words between pairs are skipped, but
+/// there must be at least one pair.
 pub(super) fn read(line: &[u8], attributes: &mut Attributes) -> Option<Stated> {
     let mut rest = line.trim_ascii_start();
     let mut pairs = 0;

@@ -1,10 +1,10 @@
-//! What a record says about itself, field by field: flat paths with typed values.
+//! The fields of a record: flat paths with typed values.
 //!
-//! Invariants: one [`Attributes`] is filled for one record after another and allocates nothing
-//! once it is warm; a line that does not parse in a format leaves no trace of the attempt; at
-//! most [`ATTRIBUTES_MAX`] values are kept, and [`Attributes::is_cut`] says when there were more.
+//! Invariants: one [`Attributes`] is reused for one record after another and allocates nothing once
+//! it is warm; a line that does not parse in a format leaves no trace of the attempt; at most
+//! [`ATTRIBUTES_MAX`] values are kept, and [`Attributes::is_cut`] reports whether there were more.
 //!
-//! Nested objects become paths with points, elements of arrays are values of the same path:
+//! Nested objects become paths with dots, elements of arrays are values of the same path:
 //! `{"http":{"method":"GET"},"tags":["a","b"]}` is `http.method` = GET, `tags` = a, `tags` = b.
 
 mod access_log;
@@ -28,17 +28,17 @@ use weir_model::Severity;
 use crate::time::{TimeParser, push_number};
 use crate::{escape_json_into, structured};
 
-/// Most values of one record: far more than people write, and a bound for what a hostile record
-/// can make every rule look through.
+/// Maximum number of values per record: far more than people write, and a limit on what a hostile
+/// record can make every rule search.
 pub const ATTRIBUTES_MAX: usize = 1024;
 
-/// Longest path in bytes; a longer one is left out.
+/// Maximum length of a path in bytes; longer ones are omitted.
 pub const PATH_BYTES_MAX: usize = 1024;
 
 /// A value of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scalar<'a> {
-    /// There, and nothing.
+    /// Present, without a value.
     Null,
     /// True or false.
     Bool(bool),
@@ -51,8 +51,8 @@ pub enum Scalar<'a> {
 }
 
 impl<'a> Scalar<'a> {
-    /// The value of a word that stands without quotes: a number or a truth value where it is
-    /// written as JSON writes them (so not `007`), else text.
+    /// Returns the value of an unquoted word: a number or a truth value if it is written as in JSON
+    /// (so not `007`), otherwise text.
     pub fn of_word(word: &'a [u8]) -> Self {
         match word {
             b"true" => Self::Bool(true),
@@ -62,7 +62,7 @@ impl<'a> Scalar<'a> {
         }
     }
 
-    /// Appends the value as JSON, from which it can be read again as it is.
+    /// Appends the value as JSON, from which the same value can be read again.
     pub fn write_json(self, out: &mut Vec<u8>) {
         // Writing to a vector cannot fail.
         match self {
@@ -80,7 +80,7 @@ impl<'a> Scalar<'a> {
     }
 }
 
-/// Ten bits that tell names apart, by their length and both their ends.
+/// Returns ten bits that distinguish names by their length and both ends.
 #[inline]
 fn short_hash(name: &[u8]) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -100,12 +100,12 @@ fn push_int(number: i64, out: &mut Vec<u8>) {
     push_number(number.unsigned_abs(), out);
 }
 
-/// What a line says beside its attributes.
+/// What a line states besides its attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stated {
-    /// When it happened, nanoseconds since 1970.
+    /// Time of the event, nanoseconds since 1970.
     pub time_ns: Option<i64>,
-    /// How severe it is; `UNSPECIFIED` when it does not say.
+    /// Severity; `UNSPECIFIED` if it states none.
     pub severity: Severity,
 }
 
@@ -115,7 +115,7 @@ impl From<structured::Seen> for Stated {
     }
 }
 
-/// The number of a month, by the name that log lines give it.
+/// Returns the number of a month from its name in log lines.
 pub(crate) fn month_number(name: &[u8]) -> Option<usize> {
     const MONTHS: [&[u8]; 12] = [
         b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
@@ -146,24 +146,24 @@ pub struct Attributes {
     text: Vec<u8>,
     entries: Vec<Entry>,
     is_cut: bool,
-    /// The path of the member that is being read; kept for its memory.
+    /// The path of the member being read; kept to reuse its memory.
     path: Vec<u8>,
-    /// Where the values of the object stand that is being read; kept for their memory.
+    /// The positions of the values of the object being read; kept to reuse their memory.
     spans: Vec<shape::ValueSpan>,
-    /// Of the objects that were read before, over all records.
+    /// Shapes of objects read earlier, over all records.
     shapes: shape::Shapes,
     times: TimeParser,
-    /// The number of the shape that all entries are of.
+    /// The shape that all entries come from, if there is one.
     shape: Option<u64>,
 }
 
 impl Attributes {
-    /// Nothing.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets everything, for the next record.
+    /// Removes everything, for the next record.
     pub fn clear(&mut self) {
         self.text.clear();
         self.entries.clear();
@@ -171,50 +171,51 @@ impl Attributes {
         self.shape = None;
     }
 
-    /// There is none.
+    /// Returns true if there are no values.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// There were more than fit.
+    /// Returns true if there were more values than allowed.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// A number for the paths and their order: when it is the same as it was for an earlier record
-    /// that was read into this, so are they. `None` when that is not known.
+    /// Returns an identifier of the paths and their order: if it is equal to that of an earlier
+    /// record read into this, so are they. `None` if unknown.
     pub fn shape(&self) -> Option<u64> {
         self.shape
     }
 
-    /// All paths and values in order; a path stands once for each of its values.
+    /// Returns all paths and values in order; a path occurs once for each of its values.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Scalar<'_>)> + Clone {
         self.entries.iter().map(|entry| (self.slice(&entry.path), self.scalar(&entry.value)))
     }
 
-    /// The value with that number in the order of [`Self::iter`].
+    /// Returns the value with that index in the order of [`Self::iter`].
     #[inline]
     pub fn get(&self, index: usize) -> Option<Scalar<'_>> {
         self.entries.get(index).map(|entry| self.scalar(&entry.value))
     }
 
-    /// Every value of a path.
+    /// Returns every value of a path.
     pub fn values<'a>(&'a self, path: &'a [u8]) -> impl Iterator<Item = Scalar<'a>> {
         self.iter().filter(move |(found, _)| *found == path).map(|(_, value)| value)
     }
 
-    /// Adds the members of a JSON object. `None`, and nothing added, when it is none.
+    /// Adds the members of a JSON object. Returns `None`, without adding anything, if it is not
+    /// one.
     pub fn read_json(&mut self, object: &[u8]) -> Option<Stated> {
         self.read_object::<true>(object)
     }
 
-    /// The same for who does not ask what the object states.
+    /// Like [`Self::read_json`], for callers that do not need what the object states.
     pub fn read_members(&mut self, object: &[u8]) -> Option<()> {
         self.read_object::<false>(object).map(drop)
     }
@@ -235,28 +236,28 @@ impl Attributes {
         })
     }
 
-    /// Adds `key=value` pairs. `None`, and nothing added, when there are none.
+    /// Adds `key=value` pairs. Returns `None`, without adding anything, if there are none.
     pub fn read_logfmt(&mut self, line: &[u8]) -> Option<Stated> {
         self.attempt(|attributes| logfmt::read(line, attributes))
     }
 
-    /// The same of a line that need not be logfmt: one that does not begin with a pair is prose, in
-    /// which some programs have pairs too.
+    /// Like [`Self::read_logfmt`], for a line that may not be logfmt: one that does not begin with
+    /// a pair is prose, which may also contain pairs.
     pub fn read_if_logfmt(&mut self, line: &[u8]) -> Option<Stated> {
         let first = structured::next_pair(line.trim_ascii_start());
         let is_pair = first.is_some_and(|(_, value, _)| value.is_some());
         if is_pair { self.read_logfmt(line) } else { None }
     }
 
-    /// Adds the variables of a line in an access-log format. `None`, and nothing added, when the
-    /// line is in another format.
+    /// Adds the variables of a line in an access-log format. Returns `None`, without adding
+    /// anything, if the line is in another format.
     pub fn read_line(&mut self, line: &[u8], format: &LineFormat) -> Option<Stated> {
         self.attempt(|attributes| format.read(line, attributes))
     }
 
     /// Adds the header of a syslog line (RFC 5424 or RFC 3164, with or without its priority).
-    /// `None`, and nothing added, when there is none. What has neither year nor zone is UTC in the
-    /// year in which it is nearest to `near_ns`, nanoseconds since 1970.
+    /// Returns `None`, without adding anything, if there is none. A time with neither year nor zone
+    /// is UTC, in the year that brings it nearest to `near_ns`, nanoseconds since 1970.
     pub fn read_syslog(&mut self, line: &[u8], near_ns: i64) -> Option<Stated> {
         self.attempt(|attributes| syslog::read(line, near_ns, attributes))
     }
@@ -273,7 +274,7 @@ impl Attributes {
         stated
     }
 
-    /// Adds a value to a path, beside those that it has.
+    /// Adds a value to a path, keeping existing ones.
     pub fn add(&mut self, path: &[u8], value: Scalar<'_>) {
         self.shape = None;
         if self.entries.len() >= ATTRIBUTES_MAX || path.is_empty() || path.len() > PATH_BYTES_MAX {
@@ -291,18 +292,18 @@ impl Attributes {
         self.entries.push(Entry { path, value });
     }
 
-    /// There is a value of this path, or below it.
+    /// Returns true if the path, or one below it, has a value.
     pub fn has(&self, path: &[u8]) -> bool {
         self.iter().any(|(found, _)| renames::below(found, path).is_some())
     }
 
-    /// Gives a path one value in place of those that it and the paths below it have.
+    /// Sets a path to one value, replacing existing values of it and of the paths below it.
     pub fn set(&mut self, path: &[u8], value: Scalar<'_>) {
         self.remove(path);
         self.add(path, value);
     }
 
-    /// Removes a path and those below it. False when there is none.
+    /// Removes a path and those below it. Returns false if there is none.
     pub fn remove(&mut self, path: &[u8]) -> bool {
         self.shape = None;
         let before = self.entries.len();
@@ -314,15 +315,15 @@ impl Attributes {
         self.entries.len() < before
     }
 
-    /// Gives up the later half, because all of it is too large.
+    /// Drops the second half of the values, because all of them together are too large.
     pub fn cut_in_half(&mut self) {
         self.entries.truncate(self.entries.len() / 2);
         self.is_cut = true;
         self.shape = None;
     }
 
-    /// Puts a text in place of the texts and numbers for which `change` gives one; numbers are
-    /// shown to it as JSON. True when one was.
+    /// Replaces texts and numbers for which `change` returns a text; numbers are passed to it as
+    /// JSON. Returns true if any was replaced.
     pub fn change_values(
         &mut self,
         mut change: impl FnMut(&[u8], &[u8]) -> Option<Vec<u8>>,
@@ -351,7 +352,7 @@ impl Attributes {
         is_changed
     }
 
-    /// Renames the paths for which `change` gives another. True when one was.
+    /// Renames the paths for which `change` returns another one. Returns true if any was renamed.
     pub fn change_paths(&mut self, change: impl Fn(&[u8]) -> Option<Vec<u8>>) -> bool {
         let mut is_changed = false;
         for index in 0..self.entries.len() {
@@ -367,7 +368,7 @@ impl Attributes {
         is_changed
     }
 
-    /// Appends one compact JSON object with the paths as keys; several values of a path are an
+    /// Appends one compact JSON object with the paths as keys; several values of a path become an
     /// array.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.push(b'{');
@@ -391,7 +392,7 @@ impl Attributes {
         out.push(b'}');
     }
 
-    /// The value of a path, or a list of them.
+    /// Writes the value of a path, or a list of its values.
     fn write_values(&self, path: &[u8], out: &mut Vec<u8>) {
         let mut values = self.values(path);
         let (Some(first), Some(second)) = (values.next(), values.next()) else {
@@ -406,8 +407,8 @@ impl Attributes {
         out.push(b']');
     }
 
-    /// False when no path has several values, as far as that can be told without comparing each with
-    /// each.
+    /// Returns false if no path has several values, as far as this can be determined without
+    /// comparing all pairs.
     fn may_repeat(&self) -> bool {
         let mut seen = [0_u64; 16];
         self.iter().any(|(path, _)| {

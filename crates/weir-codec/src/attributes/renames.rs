@@ -1,7 +1,7 @@
-//! Attributes that are known by another name than the one that they come with.
+//! Alternative names of attributes.
 //!
-//! Invariant: no value is lost or mixed with others: where the new name has a value already, or
-//! would be too long, everything stays as it is.
+//! Invariant: no value is lost or mixed with others: if the new name already has a value, or would
+//! be too long, everything stays as it is.
 
 use super::{Attributes, PATH_BYTES_MAX};
 
@@ -10,12 +10,12 @@ use super::{Attributes, PATH_BYTES_MAX};
 pub struct Renames(Vec<(String, String)>);
 
 impl Renames {
-    /// From each first path, and those below it, to the second.
+    /// Creates renames from each first path, and those below it, to the second.
     pub fn new(paths: Vec<(String, String)>) -> Self {
         Self(paths)
     }
 
-    /// Renames the attributes of a record: those beside its body and those inside it.
+    /// Renames the attributes of a record: those outside its body and those in it.
     pub fn apply(&self, own: &mut Attributes, inside: &mut Attributes) {
         for (from, to) in &self.0 {
             let [from, to] = [from, to].map(String::as_bytes);
@@ -36,7 +36,7 @@ impl Renames {
     }
 }
 
-/// What follows `parent` in a path that is it, or below it.
+/// Returns what follows `parent` in a path that is equal to it, or below it.
 pub(super) fn below<'a>(path: &'a [u8], parent: &[u8]) -> Option<&'a [u8]> {
     path.strip_prefix(parent).filter(|rest| matches!(rest, [] | [b'.', ..]))
 }

@@ -1,7 +1,7 @@
-//! A JSON object written again with some of its values changed or left out.
+//! Rewrites a JSON object with some of its values changed or removed.
 //!
-//! Invariants: what is not changed is copied byte for byte; the result is valid JSON; a text
-//! that was put in is escaped, and a number that became a text stands in quotes.
+//! Invariants: unchanged parts are copied byte for byte; the result is valid JSON; inserted text is
+//! escaped, and a number that becomes text is quoted.
 
 use weir_model::unescape_json;
 
@@ -9,31 +9,31 @@ use super::PATH_BYTES_MAX;
 use crate::escape_json_into;
 use crate::json::{DEPTH_MAX, Scanner};
 
-/// What becomes of a member or value.
+/// What to do with a member or value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing.
+    /// Keep it.
     Keep,
-    /// It is this text.
+    /// Replace it by this text.
     Text(Vec<u8>),
-    /// It is left out, if it is a member; as an element of an array it becomes null.
+    /// Remove it if it is a member; as an element of an array, it becomes null.
     Remove,
 }
 
-/// What [`rewrite_json`] asks about.
+/// The parts for which [`rewrite_json`] asks for a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// The key of a member, unescaped, before its value is looked at.
+    /// The key of a member, unescaped, before its value is visited.
     Key(&'a [u8]),
     /// A text, unescaped.
     Text(&'a [u8]),
-    /// A number as it is written.
+    /// A number as written.
     Number(&'a [u8]),
 }
 
-/// Asks for each key, text and number of an object what becomes of it; `path` is that of
-/// [`super::Attributes`], for a key with the key at its end. Keys can be removed with their
-/// values, or renamed. `None` when the object is not valid JSON, or nothing changes.
+/// Asks what to do with each key, text and number of an object; `path` is as in
+/// [`super::Attributes`], and for a key it includes the key. Keys can be removed with their values,
+/// or renamed. Returns `None` if the object is not valid JSON, or if nothing changes.
 pub fn rewrite_json(
     object: &[u8],
     change: &mut dyn FnMut(&[u8], Part<'_>) -> Change,
@@ -63,7 +63,7 @@ struct Rewriter<'a, 'b> {
     change: &'b mut dyn FnMut(&[u8], Part<'_>) -> Change,
     path: Vec<u8>,
     out: Vec<u8>,
-    /// How much of `bytes` is in `out`, or was left out.
+    /// How much of `bytes` was copied to `out`, or removed.
     copied: usize,
     depth: usize,
     is_changed: bool,
@@ -83,7 +83,7 @@ impl Rewriter<'_, '_> {
         (self.change)(&self.path, part)
     }
 
-    /// Puts a text in place of the bytes from `start` to `end`.
+    /// Replaces the bytes from `start` to `end` by a text.
     fn replace(&mut self, start: usize, end: usize, text: &[u8]) {
         self.copy_to(start);
         self.out.push(b'"');
@@ -99,7 +99,7 @@ impl Rewriter<'_, '_> {
             return Some(());
         }
         let outer = self.path.len();
-        // Whether a member of this object is in the output, so that the next needs a comma.
+        // Whether a member of this object was written, so that the next one needs a comma.
         let mut has_members = false;
         let mut comma_at = None;
         loop {
@@ -118,7 +118,7 @@ impl Rewriter<'_, '_> {
                 self.is_changed = true;
             } else {
                 if let (Some(comma), false) = (comma_at, has_members) {
-                    // All members before this one are gone, and so is the comma.
+                    // All members before this one were removed, and so was the comma.
                     self.copy_to(comma);
                     self.copied = comma + 1;
                 }
@@ -264,7 +264,7 @@ mod tests {
         })
     }
 
-    /// The same by way of a tree.
+    /// The same, using a tree.
     fn prune(value: &mut serde_json::Value) {
         match value {
             serde_json::Value::Object(map) => {

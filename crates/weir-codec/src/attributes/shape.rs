@@ -1,12 +1,12 @@
 //! What the JSON objects of a stream have in common: the text between their values.
 //!
-//! Lines that one statement of a program writes differ in their values only. So the texts around
-//! the values are remembered, as a tree: each way from its root to an end is the shape of an
-//! object that was read before. An object of a known shape is read by comparing these texts and
-//! finding the ends of its values, without looking at keys, and its paths are copied at once.
+//! Lines written by the same statement of a program differ only in their values. So the texts
+//! around the values are remembered, as a tree: each path from its root to an end is the shape of
+//! an object that was read before. An object of a known shape is read by comparing these texts and
+//! finding the ends of its values, without parsing keys, and its paths are copied at once.
 //!
-//! Invariants: reading by shape gives exactly what [`super::json::read`] gives, or nothing; what
-//! is remembered is bounded, and objects that are never alike soon cost nothing here.
+//! Invariants: reading by shape gives exactly what [`super::json::read`] gives, or nothing; the
+//! tree is bounded, and objects that are never alike soon cost nothing here.
 
 use std::ops::Range;
 
@@ -17,20 +17,20 @@ use crate::structured::Seen;
 use crate::time::TimeParser;
 use weir_model::unescape_json_into;
 
-/// Texts that are remembered before all are forgotten and learning begins anew.
+/// Maximum number of texts, after which all are forgotten and learning starts over.
 const NODES_MAX: usize = 1024;
-/// Their bytes.
+/// Maximum total size of the texts.
 const TEXTS_BYTES_MAX: usize = 64 * 1024;
-/// Texts that may follow the same texts: more are not the keys of one program.
+/// Maximum number of texts that may follow the same texts: more are not the keys of one program.
 const CHILDREN_MAX: usize = 16;
-/// Values of an object that is remembered.
+/// Maximum number of values of a remembered object.
 const VALUES_MAX: usize = 256;
-/// What learning a shape costs, and what a stock of credit there is: each object that is read
-/// gives one back. Where no two objects are alike, few are learned.
+/// The cost of learning a shape, and the maximum credit. Each object that is read earns one credit,
+/// so if no two objects are alike, few are learned.
 const LEARNING_COST: u32 = 32;
 const CREDIT_MAX: u32 = 256 * LEARNING_COST;
 
-/// Where a value stands in its object, without the quotes of a text.
+/// The position of a value in its object, without the quotes of a text.
 #[derive(Debug, Clone)]
 pub(super) struct ValueSpan {
     pub(super) span: Range<usize>,
@@ -39,7 +39,7 @@ pub(super) struct ValueSpan {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A text follows; its quotes belong to the texts around it.
+    /// A text follows; its quotes belong to the surrounding texts.
     Text,
     /// Any other value follows.
     Bare,
@@ -52,24 +52,25 @@ enum Kind {
 struct Node {
     before: Range<usize>,
     kind: Kind,
-    /// The value's path among those of its object; of an end, where those are among the texts.
+    /// The path of the value in the paths of the object; for an end, the range of these paths in
+    /// the texts.
     path: Range<usize>,
-    /// The key among the texts, if it is one that states time or severity.
+    /// The key in the texts, if it is one that states time or severity.
     stated: Range<usize>,
-    /// First of those that may follow, and the next that may stand here instead.
+    /// First of the possible successors, and the next alternative to this node.
     child: Option<usize>,
     sibling: Option<usize>,
 }
 
-/// The shapes that are known.
+/// The known shapes.
 #[derive(Debug, Clone)]
 pub(super) struct Shapes {
     nodes: Vec<Node>,
     texts: Vec<u8>,
-    /// What may follow nothing.
+    /// First of the possible first texts.
     root: Option<usize>,
     credit: u32,
-    /// How often all was forgotten.
+    /// How often everything was forgotten.
     generation: u64,
 }
 
@@ -81,9 +82,9 @@ impl Default for Shapes {
 }
 
 impl Shapes {
-    /// Reads an object of a known shape: its entries, whose texts are put behind `text`. Returns
-    /// what it states, if that is asked for, and the number of its shape. When it is `None`, what was added has to be
-    /// taken back.
+    /// Reads an object of a known shape: its entries, whose texts are appended to `text`. Returns
+    /// what it states, if requested, and the number of its shape. If it returns `None`, the caller
+    /// must undo what was added.
     pub(super) fn read<const IS_ASKED: bool>(
         &self,
         object: &[u8],
@@ -124,7 +125,7 @@ impl Shapes {
         }
     }
 
-    /// The text that stands at the front of `rest`, of one and those beside it.
+    /// Returns the text at the start of `rest`, among one and its alternatives.
     #[inline]
     fn following(&self, first: Option<usize>, rest: &[u8]) -> Option<usize> {
         let mut next = first;
@@ -146,7 +147,7 @@ impl Shapes {
         }
     }
 
-    /// Gives the entries from `first` on their paths.
+    /// Sets the paths of the entries from `first` on.
     fn add_paths(&self, end: &Node, first: usize, text: &mut Vec<u8>, entries: &mut [Entry]) {
         let base = text.len();
         text.extend_from_slice(self.texts.get(end.path.clone()).unwrap_or_default());
@@ -177,7 +178,7 @@ impl Shapes {
         let _ = self.add(object, values, paths);
     }
 
-    /// An object was read by its shape.
+    /// Records that an object was read by its shape.
     pub(super) fn praise(&mut self) {
         self.credit = (self.credit + 1).min(CREDIT_MAX);
     }
@@ -187,7 +188,7 @@ impl Shapes {
         *self = Self { credit, generation, ..Self::default() };
     }
 
-    /// `None` when too much follows the same texts.
+    /// Returns `None` if too much follows the same texts.
     fn add<'a>(
         &mut self,
         object: &[u8],
@@ -220,7 +221,7 @@ impl Shapes {
         Some(())
     }
 
-    /// What follows `parent` with this text; it is added when there is none.
+    /// Returns the successor of `parent` with this text; it is added if it does not exist.
     fn child(&mut self, parent: Option<usize>, before: &[u8], kind: Kind) -> Option<usize> {
         let first = match parent {
             Some(parent) => self.nodes.get(parent)?.child,
@@ -250,8 +251,8 @@ impl Shapes {
     }
 }
 
-/// Bytes behind the key in the text before a value, when the key stands there as it is and states
-/// time or severity. An element of an array states nothing.
+/// Returns the number of bytes after the key in the text before a value, if the key occurs there
+/// unescaped and states time or severity. An element of an array states nothing.
 fn stated_tail(before: &[u8], path: &[u8]) -> Option<usize> {
     if !Seen::may_state(path) {
         return None;
@@ -262,7 +263,8 @@ fn stated_tail(before: &[u8], path: &[u8]) -> Option<usize> {
     is_key.then(|| before.len() - key.len())
 }
 
-/// The text at the front of `rest`, which is at `at` in `text` too, and its length as written.
+/// Reads the text at the start of `rest`, which is also at `at` in `text`, and its length as
+/// written.
 #[inline]
 fn text_cell(rest: &[u8], at: usize, text: &mut Vec<u8>) -> Option<(usize, Cell)> {
     let (len, is_plain) = text_len(rest)?;
@@ -274,7 +276,7 @@ fn text_cell(rest: &[u8], at: usize, text: &mut Vec<u8>) -> Option<(usize, Cell)
     Some((len, Cell::Text(start..text.len())))
 }
 
-/// The value at the front of `rest` that is no text, and its length as written.
+/// Reads the value at the start of `rest` that is not text, and its length as written.
 #[inline]
 fn bare_cell(rest: &[u8], at: usize) -> Option<(usize, Cell)> {
     let (len, value) = bare_value(rest)?;
@@ -293,7 +295,7 @@ mod tests {
     use super::super::{Attributes, json};
     use proptest::prelude::*;
 
-    /// What a reader that knows no shape reads.
+    /// What a reader without shapes returns.
     fn plain(object: &[u8]) -> Option<(String, super::Stated)> {
         let mut attributes = Attributes::new();
         let stated = json::read(object, &mut attributes)?;

@@ -50,7 +50,7 @@ pub(super) fn read(line: &[u8], near_ns: i64, attributes: &mut Attributes) -> Op
     Some(stated)
 }
 
-/// The severity of a line that begins with the priority of syslog, and what follows that.
+/// Returns the severity of a line that begins with a syslog priority, and the rest of the line.
 pub(crate) fn severity_of_priority(line: &[u8]) -> Option<(Severity, &[u8])> {
     let (priority, rest) = priority(line)?;
     Some((SEVERITIES.get(usize::from(priority % 8))?.1, rest))
@@ -65,7 +65,7 @@ fn priority(line: &[u8]) -> Option<(u8, &[u8])> {
     (number <= 191).then_some((number, rest.get(1..)?))
 }
 
-/// The next word and what follows the space behind it.
+/// Returns the next word, and what follows the space after it.
 fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = text.iter().position(|b| *b == b' ').unwrap_or(text.len());
     let (word, rest) = text.split_at_checked(len)?;
@@ -91,7 +91,7 @@ fn rfc5424(text: &[u8], attributes: &mut Attributes, stated: &mut Stated) -> Opt
     Some(())
 }
 
-/// `[id name="value" ...][...]`. In values `"`, `\` and `]` stand behind a backslash.
+/// Parses `[id name="value" ...][...]`. In values, `"`, `\` and `]` are escaped by a backslash.
 fn structured_data(text: &[u8], attributes: &mut Attributes) -> Option<()> {
     let mut rest = text;
     let mut path = Vec::new();
@@ -137,8 +137,8 @@ fn unescape_value(text: &[u8]) -> Cow<'_, [u8]> {
     out.into()
 }
 
-/// `Oct 11 22:14:15 host app[123]: text`, or with an RFC 3339 time in front. The old form has no
-/// year and no zone: it is UTC in the year in which it is nearest to `near_ns`.
+/// Parses `Oct 11 22:14:15 host app[123]: text`, or with an RFC 3339 time in front. The old form
+/// has neither year nor zone: it is UTC, in the year that brings it nearest to `near_ns`.
 fn rfc3164(
     text: &[u8],
     near_ns: i64,
@@ -161,7 +161,7 @@ fn rfc3164(
     let (host, rest) = word(rest)?;
     let tag_len = rest.iter().position(|b| matches!(b, b':' | b' ')).filter(|len| *len > 0)?;
     let tag = rest.get(..tag_len)?;
-    // A program that logs its name in brackets with a space is still followed by a colon.
+    // A program name in brackets and with a space is still followed by a colon.
     rest.iter().take(tag_len + 64).position(|b| *b == b':')?;
     attributes.add(b"syslog.hostname", Scalar::Text(host));
     let (app, process) = match tag.iter().position(|b| *b == b'[') {

@@ -1,4 +1,4 @@
-//! How encoded records are told apart: where one ends and the next begins.
+//! Framing: how encoded records are delimited.
 //!
 //! Invariant: one record is exactly one line, one element, one datagram.
 
@@ -8,17 +8,17 @@ use weir_model::{RecordFlags, RecordView, Selection};
 
 use super::Encoding;
 
-/// How JSON objects are put together in one body.
+/// How records are combined into a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// One per line (NDJSON).
+    /// One JSON object per line (NDJSON).
     Lines,
-    /// As the elements of one array.
+    /// One JSON array of objects.
     Array,
 }
 
 impl Framing {
-    /// Appends records number `range`. In an array each has a comma before it.
+    /// Appends the records in `range`. In an array each is preceded by a comma.
     pub fn append(self, records: &Selection, range: Range<usize>, out: &mut Vec<u8>) {
         for record in records.part(range) {
             if self == Self::Array {
@@ -28,7 +28,7 @@ impl Framing {
         }
     }
 
-    /// Makes a body of what was appended: the first comma is where the array begins.
+    /// Completes the body: the first comma becomes the start of the array.
     pub fn complete(self, body: &mut Vec<u8>) {
         if self == Self::Array {
             match body.first_mut() {
@@ -40,8 +40,8 @@ impl Framing {
     }
 }
 
-/// Appends a record as a datagram of at most `bytes_max` bytes, without the end of the line. Returns
-/// false when part of the body had to be left out; then the record is marked as truncated.
+/// Appends a record as a datagram of at most `bytes_max` bytes, without a line end. Returns false if
+/// the body had to be shortened; the record is then marked as truncated.
 pub fn datagram(
     encoding: Encoding,
     records: &Selection,
@@ -64,7 +64,7 @@ fn whole(encoding: Encoding, records: &Selection, record: &RecordView<'_>, out: 
     out.pop();
 }
 
-/// Appends a record of which so much of the body is left out that it fits, marked as truncated.
+/// Appends a record whose body is shortened until it fits, marked as truncated.
 fn shortened(
     encoding: Encoding,
     records: &Selection,
@@ -85,7 +85,7 @@ fn shortened(
             break;
         }
         out.truncate(start);
-        // What escapes and the rest of the object add is not known beforehand.
+        // How much escapes and the rest of the object add is not known beforehand.
         keep = keep.saturating_sub((len - max).min(keep / 2 + 1));
     }
     out.truncate(start + max);
@@ -95,7 +95,7 @@ fn without_escapes(flags: RecordFlags) -> RecordFlags {
     RecordFlags(flags.0 & !RecordFlags::JSON_ESCAPED.0)
 }
 
-/// The end of the last whole character at or before `at`, in what is UTF-8.
+/// Returns the end of the last complete character at or before `at` in UTF-8 text.
 fn floor(bytes: &[u8], at: usize) -> usize {
     let is_inside = |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
     (at.saturating_sub(3)..=at).rev().find(|at| !is_inside(at)).unwrap_or(at)

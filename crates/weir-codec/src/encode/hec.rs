@@ -1,10 +1,10 @@
 //! Records as HEC events, or as raw lines.
 //!
 //! Invariants: one record is one event (or one line); nothing is allocated per record; everything
-//! that a batch's records have in common is rendered once per resource and kept in a bounded
-//! cache. Bodies still JSON-escaped are copied as they are. A body that is a JSON object is sent
-//! as a string all the same: the collector indexes the exact text, finds its fields in it at
-//! search time, and no check of every object is needed. Invalid UTF-8 is replaced in events (JSON
+//! that the records of a batch have in common is rendered once per resource and kept in a bounded
+//! cache. Bodies that are still JSON-escaped are copied as they are. A body that is a JSON object
+//! is sent as a string nevertheless: the collector indexes the exact text and extracts its fields
+//! at search time, and objects need not be validated. Invalid UTF-8 is replaced in events (JSON
 //! cannot carry it) and kept in raw mode.
 #![cfg_attr(
     not(test),
@@ -22,12 +22,12 @@ use weir_model::{RecordFlags, RecordView, Resource, Selection};
 use super::line::raw_line;
 use crate::{escape_json_into, percent_encoded};
 
-/// Resources whose rendering is kept: more than files are active at once on a busy node.
+/// Resources whose rendering is cached: more than the files active at once on a busy node.
 const RESOURCES_MAX: usize = 4096;
-/// Most events so short that bytes beside the body matter; see [`HecEncoder::encode`].
+/// Room reserved per event in addition to its body and the rendered text after it.
 const EVENT_OVERHEAD_BYTES: usize = 64;
 
-/// How a collector is sent records.
+/// How events are sent to HEC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HecMode {
     /// JSON events.
@@ -36,7 +36,7 @@ pub enum HecMode {
     Raw,
 }
 
-/// What events get unless the record's resource says otherwise.
+/// Metadata of events unless the record's resource overrides it.
 #[derive(Debug, Clone)]
 pub struct HecMetadata {
     /// The index.
@@ -49,26 +49,26 @@ pub struct HecMetadata {
     pub host: String,
 }
 
-/// Names of resource attributes that stand for an event's own metadata, as OpenTelemetry's
-/// exporter for Splunk reads them.
+/// Names of resource attributes that set an event's metadata, as in the Splunk exporter of
+/// OpenTelemetry.
 const INDEX: &str = "com.splunk.index";
 const SOURCETYPE: &str = "com.splunk.sourcetype";
 const SOURCE: &str = "com.splunk.source";
 const HOST: &str = "host.name";
 const PATH: &str = "log.file.path";
 
-/// Everything behind the body, for one resource.
+/// Everything after the body, for one resource.
 #[derive(Debug)]
 struct Tails {
     /// Complete, by standard stream: none, stdout, stderr.
     complete: [Vec<u8>; 3],
-    /// Without the closing braces; ends inside `fields`.
+    /// Without the closing braces; ends within `fields`.
     open: Vec<u8>,
-    /// `open` ends behind a field.
+    /// `open` ends after a field.
     has_fields: bool,
-    /// Raw mode: the metadata as a query.
+    /// Raw mode: the metadata as a query string.
     query: Arc<str>,
-    /// The index was the resource's choice, not the configuration's.
+    /// The index was set by the resource, not by the configuration.
     own_index: bool,
 }
 
@@ -87,7 +87,7 @@ struct Rendered {
     tails: HashMap<Vec<u8>, Arc<Tails>>,
 }
 
-/// That of the records that are being encoded: it changes with their resource.
+/// The rendering for the records being encoded: it changes with their resource.
 struct Current<'a> {
     rendered: &'a mut Rendered,
     records: &'a Selection,
@@ -112,15 +112,15 @@ impl<'a> Current<'a> {
 }
 
 impl HecEncoder {
-    /// With what records get that say nothing else.
+    /// Creates an encoder with default metadata.
     pub fn new(mode: HecMode, defaults: HecMetadata) -> Self {
         let rendered = Rendered { defaults, tails: HashMap::new() };
         Self { mode, rendered, head: Head::new() }
     }
 
-    /// Calls `visit` with the query of the request that records must be sent in, and how many
-    /// records in a row that is. Those with different queries cannot share a request. It is always
-    /// empty for events, which carry their own metadata.
+    /// Calls `visit` with the query of the request that records must be sent in, and the number of
+    /// consecutive records it applies to. Records with different queries cannot share a request. It
+    /// is always empty for events, which carry their own metadata.
     pub fn queries(&mut self, records: &Selection, mut visit: impl FnMut(&Arc<str>, usize)) {
         if self.mode == HecMode::Event {
             return visit(&Arc::from(""), records.len());
@@ -135,14 +135,14 @@ impl HecEncoder {
         }
     }
 
-    /// Whether record number `number` of the records names an index of its own.
+    /// Returns true if record number `number` sets an index of its own.
     pub fn has_own_index(&mut self, records: &Selection, number: usize) -> bool {
         let mut current = Current::new(&mut self.rendered, records);
         let record = records.part(number..number + 1).next();
         record.is_some_and(|record| current.of(&record).own_index)
     }
 
-    /// Appends records number `range` of the records.
+    /// Appends the records in `range`.
     pub fn encode(
         &mut self,
         records: &Selection,
@@ -153,8 +153,8 @@ impl HecEncoder {
             records.part(range).for_each(|record| raw_line(&record, out));
             return;
         }
-        // The finished text is looked at once, while it is in the processor's cache; only where
-        // it turns out not to be UTF-8 is it made anew, body by body.
+        // The finished text is validated once, while it is in the processor cache; only if it turns
+        // out not to be UTF-8 is it encoded again, body by body.
         let start = out.len();
         self.encode_events(records, range.clone(), Bodies::AsTheyAre, usize::MAX, out);
         if records.batch().is_utf8() {
@@ -166,8 +166,8 @@ impl HecEncoder {
         }
     }
 
-    /// Length of the events of these records, where it is known before they are encoded: bodies
-    /// that are copied as they are, and nothing to tell beside them.
+    /// Returns the length of the events of these records, if it is known before they are encoded:
+    /// bodies that are copied as they are, without additional fields.
     pub fn length(&mut self, records: &Selection, range: std::ops::Range<usize>) -> Option<usize> {
         if self.mode == HecMode::Raw || !records.batch().is_utf8() {
             return None;
@@ -190,7 +190,8 @@ impl HecEncoder {
         counted.is_continue().then_some(len)
     }
 
-    /// Appends events whose [`Self::length`] is known, until `out` is that long; returns how many.
+    /// Appends events whose [`Self::length`] is known, until `out` is that long; returns their
+    /// number.
     pub fn encode_checked(
         &mut self,
         records: &Selection,
@@ -248,22 +249,22 @@ impl Rendered {
     }
 }
 
-/// What is done with bodies that are copied without being looked at.
+/// What to do with bodies that are copied without validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bodies {
     /// Nothing.
     AsTheyAre,
-    /// What is not UTF-8 in them is replaced.
+    /// Replace whatever is not UTF-8.
     Repaired,
 }
 
-/// When the event happened: a record without a time of its own has that of its batch.
+/// Returns the time of the event: a record without a time of its own has that of its batch.
 #[inline]
 fn time_of(record: &RecordView<'_>, observed_ns: i64) -> i64 {
     if record.timestamp_ns > 0 { record.timestamp_ns } else { observed_ns }
 }
 
-/// Nothing but the body and the stream to tell.
+/// Returns true if the record has nothing to send but the body and the stream.
 #[inline]
 fn is_plain(record: &RecordView<'_>) -> bool {
     record.attributes.is_empty()
@@ -280,8 +281,8 @@ fn stream_number(flags: RecordFlags) -> usize {
     }
 }
 
-/// Appends the body and the quote behind it; the quote before it is part of the head. A body of
-/// nothing but white space, which collectors refuse as blank, is wrapped in an object.
+/// Appends the body and the closing quote; the opening quote is part of the head. A body that
+/// consists only of white space, which collectors refuse as blank, is wrapped in an object.
 #[inline]
 fn push_body(record: &RecordView<'_>, bodies: Bodies, out: &mut Vec<u8>) {
     if is_blank(record) {
@@ -301,10 +302,10 @@ fn push_body(record: &RecordView<'_>, bodies: Bodies, out: &mut Vec<u8>) {
     out.extend_from_slice(QUOTE);
 }
 
-/// Behind a body.
+/// Follows a body.
 const QUOTE: &[u8] = b"\"";
 
-/// Longer bodies are not looked at: a collector that calls so much white space blank refuses that
+/// Longer bodies are not checked: a collector that considers so much white space blank refuses that
 /// one event, and it goes to the dead-letter file.
 const BLANK_BYTES_MAX: usize = 256;
 
@@ -321,7 +322,7 @@ fn is_blank(record: &RecordView<'_>) -> bool {
     }
 }
 
-/// Appends what follows the body of a record with attributes, severity or marks.
+/// Appends what follows the body of a record with attributes, severity or flags.
 fn push_special(tails: &Tails, record: &RecordView<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&tails.open);
     let mut first = !tails.has_fields;
@@ -348,8 +349,8 @@ fn push_special(tails: &Tails, record: &RecordView<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"}}");
 }
 
-/// Attributes as the inside of a flat object, which is all that a collector takes as fields:
-/// nested values become their JSON text, nulls are left out. `None` when nothing is left.
+/// Returns attributes as the content of a flat object, which is all that a collector accepts as
+/// fields: nested values become their JSON text, nulls are left out. `None` if nothing is left.
 fn flat_fields(attributes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(attributes);
     let parsed: serde_json::Map<String, Value> = serde_json::from_str(&text).ok()?;
@@ -401,7 +402,7 @@ impl HecMetadata {
     }
 }
 
-/// The whole rest of an event behind its body's closing quote.
+/// Returns the complete rest of an event after the closing quote of its body.
 fn complete(metadata: &str, fields: &str, stream: &str) -> Vec<u8> {
     let comma = if fields.is_empty() { "" } else { "," };
     match (stream, fields) {
@@ -412,7 +413,7 @@ fn complete(metadata: &str, fields: &str, stream: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// `{"time":1700000000.123456789,"event":"`, kept and patched: seconds change seldom.
+/// `{"time":1700000000.123456789,"event":"`, kept and patched: seconds rarely change.
 #[derive(Debug)]
 struct Head {
     bytes: Vec<u8>,
@@ -443,11 +444,11 @@ impl Head {
         &self.bytes
     }
 
-    /// Length of the head at that time.
+    /// Returns the length of the head at that time.
     #[inline]
     fn len_at(time_ns: i64) -> usize {
         let seconds = time_ns.max(0).cast_unsigned() / 1_000_000_000;
-        // Since 2001, and for as long as the type lasts, there are ten digits.
+        // Since 2001, and for the whole range of the type, there are ten digits.
         let digits = match seconds {
             1_000_000_000.. => 10,
             _ => seconds.checked_ilog10().map_or(1, |log| log as usize + 1),
@@ -456,8 +457,8 @@ impl Head {
     }
 }
 
-/// Nine digits: one, and eight that are found side by side in one word, the first in its lowest
-/// byte. Divisions are multiplications with the reciprocal, exact for numbers of that size.
+/// Writes nine digits: one, then eight that are computed in parallel in one word, the first in its
+/// lowest byte. Divisions are multiplications with the reciprocal, exact for numbers of this size.
 #[inline]
 fn write_nanos(nanos: u32, digits: &mut [u8; 9]) {
     let (first, rest) = (nanos / 100_000_000, u64::from(nanos % 100_000_000));

@@ -1,6 +1,6 @@
 //! Records as lines.
 //!
-//! Invariant: one record is exactly one line; a newline inside a body is written as `\n` (two
+//! Invariant: one record is exactly one line; a newline within a body is written as `\n` (two
 //! characters). `Raw` keeps bytes that are not UTF-8, `Json` replaces them.
 #![cfg_attr(
     not(test),
@@ -56,7 +56,7 @@ pub(super) fn raw_line(record: &RecordView<'_>, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Undoes JSON escapes, but for newlines, which stay as they are written.
+/// Decodes JSON escapes, except for newlines, which stay as they are written.
 fn push_unescaped(escaped: &[u8], out: &mut Vec<u8>) {
     let mut rest = escaped;
     while let Some(at) = memchr::memchr(b'\\', rest) {
@@ -72,11 +72,11 @@ fn push_unescaped(escaped: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// Length of the escape that `text` begins with; both halves of a surrogate pair are one.
+/// Returns the length of the escape that `text` starts with; a surrogate pair counts as one.
 fn escape_len(text: &[u8]) -> usize {
     const HIGH: RangeInclusive<u32> = 0xd8..=0xdb;
     const LOW: RangeInclusive<u32> = 0xdc..=0xdf;
-    // The first two digits of an escape tell which half of a pair it is, if any.
+    // The first two digits of an escape determine which half of a pair it is, if any.
     let half = |at: usize| match text.get(at..at + 4) {
         Some([b'\\', b'u', high, low]) => {
             let digit = |b: u8| char::from(b).to_digit(16);
@@ -103,7 +103,7 @@ fn push_without_newlines(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&text[from..]);
 }
 
-/// Appends one JSON object in the terms of OpenTelemetry's log data model, and ends the line.
+/// Appends one JSON object in the terms of the OpenTelemetry log data model, and ends the line.
 fn json_line(record: &RecordView<'_>, observed_ns: i64, resource: &[u8], out: &mut Vec<u8>) {
     open_json(record, observed_ns, resource, out);
     out.extend_from_slice(b"}\n");
@@ -130,7 +130,7 @@ pub fn open_json(record: &RecordView<'_>, observed_ns: i64, resource: &[u8], out
     }
 }
 
-/// Appends the body as the inside of a JSON string; bytes that are not UTF-8 are replaced.
+/// Appends the body as the content of a JSON string; bytes that are not UTF-8 are replaced.
 fn push_json_body(record: &RecordView<'_>, out: &mut Vec<u8>) {
     if !record.flags.contains(RecordFlags::JSON_ESCAPED) {
         escape_json_into(record.body, out);
@@ -168,8 +168,8 @@ fn push_attributes(record: &RecordView<'_>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// What stands between the braces of an attributes object; `None` when there is nothing, or when
-/// it is no JSON object (it came from outside, and one bad record must not spoil its line).
+/// Returns the content between the braces of an attributes object; `None` if it is empty, or is not
+/// a JSON object (it came from outside, and one bad record must not spoil its line).
 fn attributes_inside(attributes: &[u8]) -> Option<String> {
     if attributes.is_empty() {
         return None;

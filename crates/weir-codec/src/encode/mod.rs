@@ -1,5 +1,5 @@
-//! Records to bytes: how a record is written (`line`, `hec`), and how several are put together
-//! (`framing`). What carries the bytes is the caller's business.
+//! Records to bytes: how a record is encoded (`line`, `hec`), and how encoded records are delimited
+//! (`framing`). The transport of the bytes is up to the caller.
 
 mod framing;
 mod hec;

@@ -1,13 +1,14 @@
-//! Which lines belong to the record of the line before them: stack traces by preset, anything
-//! else by a pattern of the operator's.
+//! Which lines belong to the record of the line before them: stack traces by preset, anything else
+//! by a configured pattern.
 //!
-//! A rule is a small state machine over whole lines: a line may *start* a record, which gives a
-//! [`State`], and a line may *follow* in a state, which gives the next one. What follows is joined
-//! with a line feed; what neither starts nor follows is a record by itself and is never held.
+//! A rule is a small state machine over whole lines: a line may *start* a record, which results in
+//! a [`State`], and a line may *follow* in a state, which results in the next one. Following lines
+//! are joined with a line feed; a line that neither starts nor follows is a record by itself and is
+//! never held.
 //!
 //! Invariants: matching takes time linear in the line and keeps nothing but the state; a line is
 //! judged by its text alone, so docker's escaped form, CRI and plain files of one text give the
-//! same records; the codes of states stand in resume states and never change their meaning.
+//! same records; the codes of states are stored in resume states and never change their meaning.
 
 mod presets;
 mod record;
@@ -20,61 +21,61 @@ use weir_model::{RecordFlags, unescape_json};
 
 pub(crate) use record::OpenRecord;
 
-/// Memory of one compiled pattern, bytes: thousands of times what a sensible pattern needs.
+/// Maximum memory of one compiled pattern, bytes: thousands of times what a sensible pattern needs.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
-/// Nesting of groups in a pattern.
+/// Maximum nesting of groups in a pattern.
 const PATTERN_DEPTH_MAX: u32 = 64;
 
-/// Lines that are joined at most when nothing else is said: a deep stack trace has some hundred.
+/// Default maximum number of joined lines: a deep stack trace has a few hundred.
 pub const MULTILINE_LINES_DEFAULT: u32 = 500;
 
-/// Where in a multi-line record a reader is. 0: in none.
+/// State of a reader in a multi-line record. 0: in none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct State(pub(crate) u8);
 
 impl State {
     pub(crate) const NONE: Self = Self(0);
-    /// In a record of the operator's own pattern.
+    /// In a record of a configured pattern.
     const PATTERN: Self = Self(1);
 }
 
-/// A ready-made rule for the stack traces of a language.
+/// A predefined rule for the stack traces of a language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MultilinePreset {
     /// Any of the others.
     Auto,
     /// Java, Kotlin, Scala: `java.lang.IllegalStateException: ...`, `\tat`, `Caused by:`.
     Java,
-    /// Python: `Traceback (most recent call last):`, chained and grouped ones too.
+    /// Python: `Traceback (most recent call last):`, including chained and grouped ones.
     Python,
     /// Go: `panic: ...`, `fatal error: ...`, `goroutine 1 [running]:`.
     Go,
-    /// Node.js: `TypeError: ...`, `    at`, with the excerpt of the source before it.
+    /// Node.js: `TypeError: ...`, ` at`, with the source excerpt before it.
     Node,
     /// .NET: `System.InvalidOperationException: ...`, `   at`, ` ---> `.
     Dotnet,
-    /// Ruby: ``a.rb:1:in `b': ... (RuntimeError)``, `\tfrom`; those of Rails too.
+    /// Ruby: ``a.rb:1:in `b': ... (RuntimeError)``, `\tfrom`; including those of Rails.
     Ruby,
-    /// PHP: `Fatal error: Uncaught ...`, `Stack trace:`, `#0`; those of Laravel too.
+    /// PHP: `Fatal error: Uncaught ...`, `Stack trace:`, `#0`; including those of Laravel.
     Php,
 }
 
-/// Why a pattern is refused.
+/// Why a pattern is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MultilineError {
-    /// Its syntax is wrong, or it needs more than linear time.
+    /// Its syntax is invalid, or it needs more than linear time.
     #[error("{0}")]
     Syntax(String),
     /// It is too large when compiled.
     #[error(
-        "takes more than {PATTERN_BYTES_MAX} bytes when compiled; make the counted \
-             repetitions smaller"
+        "exceeds {PATTERN_BYTES_MAX} bytes when compiled; reduce the counted \
+             repetitions"
     )]
     TooLarge,
 }
 
-/// The rule by which lines are joined to records.
+/// The rule by which lines are joined into records.
 #[derive(Debug, Clone)]
 pub struct Multiline {
     rule: Rule,
@@ -82,7 +83,7 @@ pub struct Multiline {
     lines_max: u32,
 }
 
-/// As the operator wrote it.
+/// The rule as configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Written {
     Preset(MultilinePreset),
@@ -102,7 +103,7 @@ enum Rule {
 }
 
 impl Multiline {
-    /// Joins the stack traces of a language.
+    /// Creates a rule that joins the stack traces of a language.
     pub fn preset(preset: MultilinePreset) -> Self {
         Self {
             rule: Rule::Presets(presets::Presets::of(preset)),
@@ -111,10 +112,10 @@ impl Multiline {
         }
     }
 
-    /// Joins by patterns (the syntax of Rust's `regex`, on bytes, matched anywhere in the line). A
-    /// line that matches `start` starts a record; one that matches `next` goes on with the record
-    /// before it. Without `next`, every line does that does not start one; without `start`, a
-    /// record starts with any line.
+    /// Creates a rule that joins by patterns (in the syntax of Rust's `regex`, on bytes, matched
+    /// anywhere in the line). A line that matches `start` starts a record; one that matches `next`
+    /// continues the record before it. Without `next`, every line that does not start a record
+    /// continues it; without `start`, a record starts with any line.
     pub fn pattern(start: Option<&str>, next: Option<&str>) -> Result<Self, MultilineError> {
         let compiled = |pattern: Option<&str>| pattern.map(compile).transpose();
         let rule = Rule::Pattern { start: compiled(start)?, next: compiled(next)? };
@@ -123,18 +124,18 @@ impl Multiline {
         Ok(Self { rule, written, lines_max: MULTILINE_LINES_DEFAULT })
     }
 
-    /// Joins at most so many lines; what is beyond begins a further record.
+    /// Limits the number of joined lines; a further record starts after that many.
     #[must_use]
     pub fn lines_max(mut self, lines: u32) -> Self {
         self.lines_max = lines.max(1);
         self
     }
 
-    /// The state behind a line that starts a record; none when it is one by itself.
+    /// Returns the state after a line that starts a record; none if it is one by itself.
     #[inline]
     pub(crate) fn start(&self, body: &[u8], flags: RecordFlags) -> State {
         match &self.rule {
-            // They look for nothing that docker escapes.
+            // They search for nothing that docker escapes.
             Rule::Presets(presets) => presets.start(body, flags),
             Rule::Pattern { start: Some(start), .. } if !start.is_match(&*text(body, flags)) => {
                 State::NONE
@@ -143,7 +144,7 @@ impl Multiline {
         }
     }
 
-    /// The state behind a line that goes on with the record in `state`; none when it does not.
+    /// Returns the state after a line that continues the record in `state`; none if it does not.
     pub(crate) fn follow(&self, state: State, body: &[u8], flags: RecordFlags) -> State {
         let text = text(body, flags);
         let is_next = match &self.rule {
@@ -156,7 +157,7 @@ impl Multiline {
     }
 }
 
-/// The line as it was written.
+/// Returns the line as it was written.
 fn text(body: &[u8], flags: RecordFlags) -> Cow<'_, [u8]> {
     if flags.contains(RecordFlags::JSON_ESCAPED) {
         unescape_json(body)

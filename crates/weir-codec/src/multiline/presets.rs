@@ -1,8 +1,8 @@
-//! The formats of stack traces, one language after the other.
+//! The formats of stack traces, language by language.
 //!
-//! Invariants: a line that is no part of a stack trace is told by a look at its colons and its
-//! ends; nothing here allocates. Starting lines are looked at as they stand in the file: they
-//! hold nothing that docker escapes, but for a carriage return at the end.
+//! Invariants: a line that is not part of a stack trace is recognized by a look at its colons and
+//! its ends; nothing here allocates. Starting lines are examined as stored in the file: they
+//! contain nothing that docker escapes, except for a carriage return at the end.
 
 use memchr::{memchr_iter, memmem};
 use weir_model::RecordFlags;
@@ -20,35 +20,35 @@ const PHP: u8 = 1 << 6;
 /// Languages that write `SomeException: text` and frames that begin with `at`.
 const FRAMES: u8 = JAVA | NODE | DOTNET;
 
-/// Behind the line that names the exception, or a frame.
+/// After the line that names the exception, or a frame.
 const IN_FRAMES: State = State(2);
-/// Behind `/app/a.js:3`, before the line of the source.
+/// After `/app/a.js:3`, before the source line.
 const NODE_SOURCE: State = State(3);
-/// Behind the line of the source, before the carets under it.
+/// After the source line, before the carets under it.
 const NODE_CARET: State = State(4);
-/// Behind the carets, before the error.
+/// After the carets, before the error.
 const NODE_ERROR: State = State(5);
-/// As `IN_FRAMES`, in a report that may end with the version of Node.js.
+/// Like `IN_FRAMES`, in a report that may end with the version of Node.js.
 const NODE_FRAMES: State = State(6);
-/// Behind the empty line before that version.
+/// After the empty line before that version.
 const NODE_VERSION: State = State(7);
 /// In the properties of an error, `{` to `}`.
 const NODE_PROPERTIES: State = State(8);
-/// Behind `Traceback`, or a frame.
+/// After `Traceback`, or a frame.
 const PYTHON_FRAMES: State = State(9);
-/// Behind the line that names the exception.
+/// After the line that names the exception.
 const PYTHON_ERROR: State = State(10);
-/// Behind an empty line after it, or after the line that says how the next one came about.
+/// After an empty line that follows it, or after the line that explains the next one.
 const PYTHON_CHAIN: State = State(11);
-/// In a group of exceptions, all of which is indented.
+/// In a group of exceptions, which is indented completely.
 const PYTHON_GROUP: State = State(12);
-/// Behind `panic:`, before the first goroutine.
+/// After `panic:`, before the first goroutine.
 const GO_PANIC: State = State(13);
 /// In the stack of a goroutine.
 const GO_STACK: State = State(14);
-/// Behind the line that names the error, or a frame.
+/// After the line that names the error, or a frame.
 const RUBY_FRAMES: State = State(15);
-/// Behind `RuntimeError (text):`, before the first frame.
+/// After `RuntimeError (text):`, before the first frame.
 const RUBY_RAILS: State = State(16);
 /// Anywhere in a report of PHP.
 const PHP_TRACE: State = State(17);
@@ -78,7 +78,7 @@ impl Presets {
         self.0 & languages != 0
     }
 
-    /// The state behind a line that starts a stack trace.
+    /// Returns the state after a line that starts a stack trace.
     #[inline]
     pub(super) fn start(self, body: &[u8], flags: RecordFlags) -> State {
         let is_escaped = flags.contains(RecordFlags::JSON_ESCAPED);
@@ -91,7 +91,7 @@ impl Presets {
         if by_ends != State::NONE {
             return by_ends;
         }
-        // A frame that stands alone has a colon at most before the number of its line.
+        // A separate frame has at most a colon before its line number.
         memchr_iter(b':', line)
             .map(|at| line.split_at_checked(at).unwrap_or_default())
             .map(|(before, after)| self.start_at_colon(before, after))
@@ -142,7 +142,7 @@ impl Presets {
         }
     }
 
-    /// The state behind a line that goes on with a stack trace.
+    /// Returns the state after a line that continues a stack trace.
     pub(super) fn follow(self, state: State, line: &[u8]) -> State {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let text = line.trim_ascii_start();
@@ -190,12 +190,12 @@ impl Presets {
     }
 }
 
-/// An error of Node.js whose line ends with a brace goes on with its properties.
+/// An error of Node.js whose line ends with a brace continues with its properties.
 fn opened(text: &[u8], otherwise: State) -> State {
     if text.ends_with(b" {") { NODE_PROPERTIES } else { otherwise }
 }
 
-/// It ends with the name of a class of exceptions.
+/// Returns true if it ends with the name of an exception class.
 #[inline]
 fn names_exception(text: &[u8]) -> bool {
     [&b"Exception"[..], b"Error", b"Throwable"].iter().any(|word| text.ends_with(word))
@@ -233,7 +233,7 @@ fn after_python_frame(text: &[u8], is_indented: bool) -> State {
     if is_indented && !text.is_empty() {
         return PYTHON_FRAMES;
     }
-    // Ruby has the same first line; its last is no bare name.
+    // Ruby has the same first line; its last line is not a bare name.
     let name = memchr::memchr(b':', text).map_or(text, |at| text.get(..at).unwrap_or_default());
     let is_part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_') || *b >= 0x80;
     let is_name = !name.is_empty() && name.iter().all(is_part);
@@ -278,7 +278,7 @@ fn is_go_frame(line: &[u8]) -> bool {
     is_qualified && line.ends_with(b")") && !name.contains(&b' ')
 }
 
-/// ``/app/a.rb:10:in `b'`` anywhere in the line.
+/// Returns true if the line contains ``/app/a.rb:10:in `b'``.
 fn is_ruby_frame(line: &[u8]) -> bool {
     let Some(at) = memmem::find(line, b".rb:") else { return false };
     let rest = line.get(at + 4..).unwrap_or_default();
@@ -296,7 +296,7 @@ fn is_rails_error(line: &[u8]) -> bool {
 
 fn is_after_ruby_error(text: &[u8], is_indented: bool) -> bool {
     let is_from = is_indented && (text.starts_with(b"from ") || text.starts_with(b"... "));
-    // The line that names an error begins the next trace.
+    // The line that names an error starts the next trace.
     is_from || (!text.ends_with(b")") && is_ruby_frame(text))
 }
 

@@ -1,13 +1,13 @@
 //! The record that further lines may still be joined to, one per output stream of a container.
 //!
 //! Invariants:
-//! - A line is judged once, by the lines of its own output stream before it; so the records
-//!   depend on the file alone, never on how it was cut into blocks and batches.
-//! - A held record is emitted at the position behind the place from which reading had to go on:
-//!   a batch that ended there holds it in its state, not as a record. So a reader that has that
+//! - A line is judged once, by the lines of its own output stream before it; so the records depend
+//!   on the file alone, never on how it was divided into blocks and batches.
+//! - A held record is emitted at a position after the point from which reading had to continue: a
+//!   batch that ended there contains it in its state, not as a record. So a reader that has that
 //!   batch has not seen the record yet.
 //! - Held records and open partial lines together never hold more than `LINE_BYTES_MAX` bytes:
-//!   what has no room beside them pushes them out, nothing is cut for it.
+//!   anything without room next to them pushes them out, and nothing is truncated for it.
 
 use weir_model::limits::LINE_BYTES_MAX;
 use weir_model::{BatchBuilder, Full, NewRecord, RecordFlags, Severity, SourceBook};
@@ -16,23 +16,23 @@ use super::State;
 use crate::join::{Partials, joined_flags};
 use crate::{Format, LineDecoder};
 
-/// A record that is not finished.
+/// A record that is not complete.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct OpenRecord {
-    /// Lines of text that it consists of; 0 = nothing is held.
+    /// Number of text lines that it consists of; 0 = nothing is held.
     pub(crate) rows: u32,
-    /// Lines of the source file, parts of a long line each counted.
+    /// Number of lines of the source file, counting each part of a long line.
     pub(crate) lines: u64,
-    /// Where in the rule it is. Beside 0 rows: the record before reached its bound here, and what
-    /// follows it begins a further one.
+    /// State in the rule. With 0 rows: the previous record reached its limit here, and what follows
+    /// it starts a further one.
     pub(crate) state: State,
-    /// Of the first line.
+    /// Time of the first line.
     pub(crate) timestamp_ns: i64,
-    /// Of the first line.
+    /// Severity of the first line.
     pub(crate) severity: Severity,
     pub(crate) flags: RecordFlags,
     pub(crate) body: Vec<u8>,
-    /// Of the first line.
+    /// Attributes of the first line.
     pub(crate) attributes: Vec<u8>,
 }
 
@@ -41,7 +41,7 @@ impl OpenRecord {
         self.rows > 0
     }
 
-    /// It has a say in what becomes of the next line.
+    /// Returns true if it affects the next line.
     #[inline]
     pub(crate) fn is_of_concern(&self) -> bool {
         self.rows > 0 || self.state != State::NONE
@@ -51,7 +51,7 @@ impl OpenRecord {
         self.body.len() + self.attributes.len()
     }
 
-    /// A line feed in the form of the body.
+    /// Returns a line feed in the form of the body.
     fn separator(&self) -> &'static [u8] {
         if self.flags.contains(RecordFlags::JSON_ESCAPED) { b"\\n" } else { b"\n" }
     }
@@ -77,7 +77,7 @@ impl OpenRecord {
         self.state = state;
     }
 
-    /// Joins a younger one to this one; as much as `spare` bytes allow.
+    /// Appends a younger record to this one, as far as `spare` bytes allow.
     pub(crate) fn join(&mut self, younger: Self, spare: usize, format: Format) {
         if !self.is_open() {
             *self = younger;
@@ -108,20 +108,20 @@ pub(crate) struct Line<'a> {
     pub(crate) flags: RecordFlags,
 }
 
-/// What is to become of a line.
+/// What to do with a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Verdict {
-    /// The record that is held ends before it.
+    /// The held record ends before it.
     closes: bool,
-    /// It ends for its size, and the line goes on with it.
+    /// It ends because of its size, and the line continues it.
     is_over_bound: bool,
     /// The line is held, in this state; none: it is a record by itself.
     state: State,
 }
 
 impl LineDecoder {
-    /// A record of `lines` lines, unless it is joined to another. `start` is the offset in the
-    /// file before it. On [`Full`] call again with the next batch.
+    /// Emits a record of `lines` lines, unless it is joined to another one. `start` is the offset
+    /// in the file before it. On [`Full`], call again with the next batch.
     #[inline]
     pub(crate) fn deliver(
         &mut self,
@@ -166,8 +166,8 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// As [`Self::deliver`] for the last part of a line whose other parts are open in `slot`.
-    /// False: it is a record by itself, which the caller makes.
+    /// Like [`Self::deliver`], for the last part of a line whose other parts are open in `slot`.
+    /// Returns false if it is a record by itself, which the caller creates.
     pub(crate) fn deliver_parts(
         &mut self,
         builder: &mut BatchBuilder,
@@ -193,7 +193,7 @@ impl LineDecoder {
             severity: Severity::UNSPECIFIED,
             flags: joined_flags(flags, lines),
         };
-        // What the parts held is free for it.
+        // The room that the parts held is available to it.
         let room = builder.room() + open.bytes();
         let held = Self::hold(&mut self.partials, room, slot, &line, lines, state);
         if held.is_err() {
@@ -223,15 +223,15 @@ impl LineDecoder {
         Verdict { closes, is_over_bound: false, state: rule.start(body, flags) }
     }
 
-    /// What is an object, or no line of its format, is not joined.
+    /// Objects, and lines that are not in their format, are not joined.
     fn is_text(&self, flags: RecordFlags) -> bool {
         let is_malformed = flags.contains(RecordFlags::MALFORMED)
             && !matches!(self.format, Format::Json | Format::Logfmt);
         !is_malformed && !flags.contains(RecordFlags::JSON_OBJECT)
     }
 
-    /// Ends the record that is held if it has to end. Returns the state in which the line of
-    /// `added` bytes more is held, none if it is not.
+    /// Ends the held record if it has to end. Returns the state in which the line with `added` more
+    /// bytes is held, none if it is not.
     fn make_way(
         &mut self,
         builder: &mut BatchBuilder,
@@ -251,7 +251,7 @@ impl LineDecoder {
         if verdict.state != State::NONE && has_room {
             return Ok(verdict.state);
         }
-        // A record by itself, and nothing is carried over it.
+        // A record by itself, and nothing is carried across it.
         self.partials.record_mut(slot).state = State::NONE;
         Ok(State::NONE)
     }
@@ -277,7 +277,7 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// Emits the record that is held in `slot`, as what comes before offset `start`.
+    /// Emits the record held in `slot`, as what precedes offset `start`.
     fn close_record(
         &mut self,
         builder: &mut BatchBuilder,
@@ -306,7 +306,7 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// Emits the held records, so that `bytes` more can be kept open.
+    /// Emits held records, so that `bytes` more can be kept open.
     pub(crate) fn make_room(
         &mut self,
         builder: &mut BatchBuilder,
@@ -335,8 +335,8 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// Makes records of the lines that are held for others to be joined to them, when nothing came
-    /// for long. Partial lines stay open. On [`Full`] seal and call again.
+    /// Emits the lines that are held for others to be joined to them, when nothing arrived for
+    /// long. Partial lines stay open. On [`Full`], seal and call again.
     pub fn flush_records(
         &mut self,
         builder: &mut BatchBuilder,

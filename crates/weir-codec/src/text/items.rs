@@ -1,31 +1,31 @@
-//! The head of a line, cut into words, groups in brackets, and separators.
+//! The head of a line, split into words, groups in brackets, and separators.
 //!
-//! Invariant: nothing that reaches to the bound of the head is given out, since the rest of it is
+//! Invariant: an item that reaches the limit of the head is not returned, since the rest of it was
 //! not seen.
 
-/// One thing of a head.
+/// An item of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Item<'a> {
     /// Up to a blank.
     Word(&'a [u8]),
-    /// What stands in `[ ]`, `< >`, `( )` or `{ }`.
+    /// The content of `[ ]`, `< >`, `( )` or `{ }`.
     Group(&'a [u8]),
-    /// `-`, `|`, `:` and the like, alone.
+    /// `-`, `|`, `:` and the like, on their own.
     Separator,
-    /// A tabulator, where loggers separate fields with it.
+    /// A tab, where loggers separate fields with it.
     Tab,
 }
 
-/// What is left of a head.
+/// The rest of a head.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Items<'a> {
     rest: &'a [u8],
-    /// The line goes on behind it.
+    /// The line continues after it.
     is_cut: bool,
 }
 
 impl<'a> Items<'a> {
-    /// The first `max` bytes of a line, without what stands for colours.
+    /// Returns the first `max` bytes of a line, without colour escapes.
     pub(super) fn new(line: &'a [u8], max: usize) -> Self {
         let rest = line.get(..max).unwrap_or(line);
         let mut items = Self { rest, is_cut: rest.len() < line.len() };
@@ -33,17 +33,18 @@ impl<'a> Items<'a> {
         items
     }
 
-    /// From the next item on.
+    /// Returns the rest from the next item on.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// A separator comes next, or a tabulator.
+    /// Returns true if a separator or a tab comes next.
     pub(super) fn is_before_separator(&self) -> bool {
         matches!({ *self }.next(), Some(Item::Separator | Item::Tab))
     }
 
-    /// A word with a colon comes next: the name of the program, as syslog writes it.
+    /// Returns true if a word with a colon comes next: the name of the program, as syslog writes
+    /// it.
     pub(super) fn is_before_program(&self) -> bool {
         matches!({ *self }.next(), Some(Item::Word([.., b':'])))
     }
@@ -84,7 +85,7 @@ impl<'a> Items<'a> {
             None => self.rest.len(),
         };
         let (word, rest) = self.rest.split_at_checked(len)?;
-        // A line feed, or an escape that is no colour, ends what can be a head.
+        // A line feed, or an escape that is not a colour, ends what can be a head.
         self.rest = rest;
         self.skip_blanks();
         match word {

@@ -1,12 +1,12 @@
-//! What a line of plain text says about itself in its head: how severe it is, and when it happened.
+//! What the head of a plain text line states: its severity and its time.
 //!
-//! Loggers write time, level and names before what they have to say, in a hundred orders. So a line
-//! is read from its beginning as long as it goes on as heads do: times, numbers, months, what
-//! stands in brackets, separators, a few names that are no words of a language. A level counts
-//! only there; the first thing that may be prose ends the look.
+//! Loggers write time, level and names before the message, in a hundred orders. So a line is read
+//! from its beginning as long as it looks like a head: times, numbers, months, text in brackets,
+//! separators, and a few names that are not words of a language. A level counts only there; the
+//! first item that may be prose ends the scan.
 //!
-//! Invariants: looks at no more than [`HEAD_BYTES`] of a line and [`ITEMS_MAX`] things in it;
-//! allocates nothing; a level that the bound cuts through is none.
+//! Invariants: scans no more than [`HEAD_BYTES`] of a line and [`ITEMS_MAX`] items in it; allocates
+//! nothing; a level that the limit cuts through is not recognized.
 
 mod items;
 pub(crate) mod time;
@@ -19,20 +19,20 @@ use crate::attributes::{month_number, severity_of_priority};
 use crate::structured::severity_of_word;
 use items::{Item, Items};
 
-/// How far into a line the look goes: far beyond time, process, thread and logger of any format.
+/// How far into a line the scan goes: far beyond time, process, thread and logger of any format.
 const HEAD_BYTES: usize = 256;
 
-/// How many things a head consists of at most.
+/// Maximum number of items of a head.
 const ITEMS_MAX: usize = 16;
 
-/// How many names (files, loggers, hosts, users) may stand before the level.
+/// Maximum number of names (files, loggers, hosts, users) before the level.
 const NAMES_MAX: usize = 3;
 
-/// The severity that the head of a line of text states; `UNSPECIFIED` when it states none.
+/// Returns the severity that the head of a text line states; `UNSPECIFIED` if it states none.
 ///
-/// Recognised are the priority of syslog, the letter of klog and of Ruby's logger, levels in
-/// capitals (`ERROR`, `WARN:`, `app.ERROR:`), in brackets (`[error]`, `[core:error]`), or with a
-/// colon behind them (`Error:`), and how stack traces begin.
+/// Recognized are the priority of syslog, the letter of klog and of Ruby's logger, levels in
+/// capitals (`ERROR`, `WARN:`, `app.ERROR:`), in brackets (`[error]`, `[core:error]`), or followed
+/// by a colon (`Error:`), and the first lines of stack traces.
 pub fn severity_of_text(line: &[u8]) -> Severity {
     if line.first() == Some(&b'{') {
         return Severity::UNSPECIFIED;
@@ -40,9 +40,9 @@ pub fn severity_of_text(line: &[u8]) -> Severity {
     stated_severity(line).unwrap_or(Severity::UNSPECIFIED)
 }
 
-/// The same for a text with the escapes of JSON.
+/// Like [`severity_of_text`], for a text with JSON escapes.
 pub fn severity_of_escaped_text(line: &[u8]) -> Severity {
-    // No character takes more bytes than `\u0000`; the next one tells that the line goes on.
+    // No character takes more bytes than `\u0000`; one more shows that the line continues.
     let head = line.get(..6 * (HEAD_BYTES + 1)).unwrap_or(line);
     if memchr::memchr(b'\\', head).is_none() {
         return severity_of_text(line);
@@ -52,10 +52,10 @@ pub fn severity_of_escaped_text(line: &[u8]) -> Severity {
     severity_of_text(&text)
 }
 
-/// What the head of a line of text states, if it states anything.
+/// Returns what the head of a text line states, if it states anything.
 ///
-/// Times without a zone are those of UTC; times without a year are of the year in which they are
-/// nearest to `near_ns`, nanoseconds since 1970.
+/// Times without a zone are UTC; times without a year are in the year that brings them nearest to
+/// `near_ns`, nanoseconds since 1970.
 pub fn read_text(line: &[u8], near_ns: i64) -> Option<Stated> {
     let stated = Stated {
         time_ns: time_of_text(without_priority(line), near_ns),
@@ -64,7 +64,7 @@ pub fn read_text(line: &[u8], near_ns: i64) -> Option<Stated> {
     (stated != Stated::default()).then_some(stated)
 }
 
-/// The time at the beginning of a line: see [`read_text`].
+/// Returns the time at the beginning of a line: see [`read_text`].
 pub(crate) fn time_of_text(line: &[u8], near_ns: i64) -> Option<i64> {
     time::read(line, near_ns)
 }
@@ -108,7 +108,7 @@ fn letter(line: &[u8]) -> Option<Severity> {
     (is_klog || rest.starts_with(b", [")).then_some(severity)
 }
 
-/// How reports of failures begin, where no level stands before them.
+/// First words of failure reports that have no level before them.
 const BEGINNINGS: [(&[u8], Severity); 6] = [
     (b"Traceback (most recent call last):", Severity::ERROR),
     (b"Exception in thread ", Severity::ERROR),
@@ -133,7 +133,7 @@ enum Step {
     GoOn,
 }
 
-/// One line, item by item.
+/// A scan of one line, item by item.
 #[derive(Default)]
 struct Walk<'a> {
     items: Items<'a>,
@@ -146,7 +146,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// `None`: the head is over.
+    /// Returns `None` at the end of the head.
     fn next(&mut self) -> Option<Step> {
         if let Some(severity) = beginning(self.items.rest()) {
             return Some(Step::Level(severity));
@@ -201,12 +201,12 @@ impl Walk<'_> {
         self.is_of_head(word, is_behind_separator).then_some(Step::GoOn)
     }
 
-    /// The word stands between separators.
+    /// Returns true if the word is between separators.
     fn is_fenced(&self, is_behind_separator: bool) -> bool {
         (is_behind_separator || self.count == 0) && self.items.is_before_separator()
     }
 
-    /// The word may stand before a level.
+    /// Returns true if the word may precede a level.
     fn is_of_head(&mut self, word: &[u8], is_behind_separator: bool) -> bool {
         let letters = word.strip_suffix(b",").unwrap_or(word);
         if month_number(letters).is_some() || DAYS.contains(&letters) {
@@ -232,23 +232,23 @@ impl Walk<'_> {
 const DAYS: [&[u8]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
 const ZONES: [&[u8]; 12] =
     [b"UTC", b"GMT", b"Z", b"AM", b"PM", b"CET", b"CEST", b"EST", b"EDT", b"PST", b"PDT", b"MSK"];
-/// What stands in names of files, loggers, hosts and users, but in no word of a language.
+/// Characters in names of files, loggers, hosts and users that no word of a language contains.
 const ODD: [u8; 7] = *b"._/[@#(";
 
-/// Letters and digits, and what joins them; a sentence ends with a point, an argument has a quote
-/// or an equals sign.
+/// Letters and digits, and what joins them; a sentence ends with a full stop, an argument contains
+/// a quote or an equals sign.
 fn is_name(word: &[u8]) -> bool {
     let is_fine = |b: &u8| b.is_ascii_alphanumeric() || b"._/[]@#()$-:<>~+".contains(b);
     word.iter().all(is_fine) && !word.ends_with(b".") && word.iter().any(u8::is_ascii_alphanumeric)
 }
 
-/// Digits, and what times, addresses and identifiers have between them.
+/// Digits, and what separates them in times, addresses and identifiers.
 fn is_number(word: &[u8]) -> bool {
     let is_fine = |b: &u8| matches!(b, b'-' | b'_' | b':' | b'.' | b'/' | b',' | b'+' | b'#');
     word.iter().all(|b| b.is_ascii_alphanumeric() || is_fine(b))
 }
 
-/// `12:34` stands in it.
+/// Returns true if it contains something like `12:34`.
 fn is_time(word: &[u8]) -> bool {
     let is_digit = |b: &u8| b.is_ascii_digit();
     memchr::memchr_iter(b':', word).any(|at| {
@@ -264,13 +264,13 @@ fn is_offset(word: &[u8]) -> bool {
         && digits.iter().all(|b| b.is_ascii_digit() || *b == b':'))
 }
 
-/// The level that a word is, as it stands.
+/// Returns the level of a word without punctuation, in any case.
 fn any_case(word: &[u8]) -> Option<Severity> {
     let severity = severity_of_word(word);
     (severity != Severity::UNSPECIFIED).then_some(severity)
 }
 
-/// A level in capitals, alone or before punctuation; or behind the name of a channel
+/// Parses a level in capitals, alone or before punctuation; or after the name of a channel
 /// (`app.ERROR:`).
 fn capitals(word: &[u8]) -> Option<Severity> {
     let len = word.iter().take_while(|b| b.is_ascii_uppercase()).count();
@@ -289,7 +289,7 @@ fn with_colon(word: &[u8]) -> Option<Severity> {
     any_case(word.strip_suffix(b":")?)
 }
 
-/// `core:error`, as Apache writes module and level.
+/// Parses `core:error`, as Apache writes module and level.
 fn level_of_module(inside: &[u8]) -> Option<Severity> {
     let colon = memchr::memrchr(b':', inside)?;
     let (module, level) = (inside.get(..colon)?, inside.get(colon + 1..)?);

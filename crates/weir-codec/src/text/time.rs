@@ -1,7 +1,8 @@
-//! The time at the beginning of a line of text, in the forms that loggers write it in, and the one
-//! in a field, in the forms that RFC 3339 does not know.
+//! The time at the beginning of a text line, in the formats that loggers use, and the time in a
+//! field, in formats that RFC 3339 does not cover.
 //!
-//! Invariant: a date whose order of day, month and year cannot be told (`17/06/09`) is none.
+//! Invariant: a date whose order of day, month and year is ambiguous (`17/06/09`) is not
+//! recognized.
 
 use super::ZONES;
 use crate::attributes::month_number;
@@ -9,7 +10,7 @@ use crate::time::{Moment, civil_from_days};
 
 const DAY_NS: i64 = 86_400 * 1_000_000_000;
 
-/// The time at the start of `line`, or in brackets there.
+/// Returns the time at the start of `line`, or in brackets there.
 pub(super) fn read(line: &[u8], near_ns: i64) -> Option<i64> {
     let line = line.trim_ascii_start();
     let line = line.strip_prefix(b"[").unwrap_or(line);
@@ -25,14 +26,14 @@ pub(super) fn read(line: &[u8], near_ns: i64) -> Option<i64> {
     }
 }
 
-/// The time in that year, or in one beside it, in which it is nearest.
+/// Returns the time in that year, or an adjacent one, in which it is nearest.
 fn nearest_year(near_ns: i64, at: impl Fn(i64) -> Option<i64>) -> Option<i64> {
     let (year, ..) = civil_from_days(near_ns.div_euclid(DAY_NS));
     let times = [year, year - 1, year + 1].map(at).into_iter().flatten();
     times.min_by_key(|time_ns| time_ns.abs_diff(near_ns))
 }
 
-/// The number that the first `len` bytes write, blanks for leading zeros.
+/// Parses the number in the first `len` bytes, with blanks for leading zeros.
 fn number(text: &[u8], len: usize) -> Option<(i64, &[u8])> {
     let (digits, rest) = text.split_at_checked(len)?;
     let digits = std::str::from_utf8(digits).ok()?.trim_start_matches(' ');
@@ -45,7 +46,7 @@ fn after<'a>(text: &'a [u8], any_of: &[u8]) -> Option<&'a [u8]> {
     any_of.contains(first).then_some(rest)
 }
 
-/// `hh:mm:ss`, with a fraction if there is one; into `moment`.
+/// Parses `hh:mm:ss`, with an optional fraction, into `moment`.
 fn clock<'a>(text: &'a [u8], moment: &mut Moment) -> Option<&'a [u8]> {
     let (hour, rest) = number(text, 2)?;
     let (minute, rest) = number(after(rest, b":")?, 2)?;
@@ -67,8 +68,8 @@ fn year_first(line: &[u8]) -> Option<i64> {
     Some(time_ns.saturating_sub(zone(rest)?))
 }
 
-/// The same where `text` is nothing but the time: `2026-01-31 12:34:56,789`, `...56+0100`. Without
-/// a zone it is taken as UTC.
+/// Like [`year_first`], if `text` contains nothing but the time: `2026-01-31 12:34:56,789`,
+/// `...56+0100`. Without a zone it is UTC.
 pub(crate) fn of_field(text: &[u8]) -> Option<i64> {
     let (time_ns, rest) = date_and_clock(text)?;
     let east_ns = match rest.strip_prefix(b" ").unwrap_or(rest) {
@@ -79,7 +80,7 @@ pub(crate) fn of_field(text: &[u8]) -> Option<i64> {
     Some(time_ns.saturating_sub(east_ns))
 }
 
-/// A date that begins with its year, and a time of day, as if they were UTC; with what follows.
+/// Parses a date that begins with its year, and a time of day, as UTC; also returns what follows.
 fn date_and_clock(line: &[u8]) -> Option<(i64, &[u8])> {
     let mut moment = Moment::default();
     let (year, rest) = number(line, 4)?;
@@ -90,8 +91,8 @@ fn date_and_clock(line: &[u8]) -> Option<(i64, &[u8])> {
     Some((moment.time_ns()?, rest))
 }
 
-/// Nanoseconds east of UTC; 0 when no zone stands there, none when it is one of another name, or
-/// the time was a part of something else.
+/// Returns nanoseconds east of UTC; 0 if there is no zone, none if it is a zone with another name,
+/// or if the time was a part of something else.
 fn zone(text: &[u8]) -> Option<i64> {
     let near = text.strip_prefix(b" ").unwrap_or(text);
     let is_apart = near.len() < text.len();

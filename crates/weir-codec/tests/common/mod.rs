@@ -1,8 +1,8 @@
 //! Reads a file as a source does: block by block while it grows, sealing batches, and forgetting
-//! everything but the state between batches if asked to. Asserts on the way what must hold after
-//! every call; the tests compare what came out.
+//! everything but the state between batches if requested. Asserts what must hold after every call;
+//! the tests compare the result.
 
-#![allow(dead_code, reason = "each test uses its part of this")]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use weir_model::{
     Batch, BatchBuilder, Position, RecordFlags, Seal, SourceBook, SourceId, StreamId,
 };
 
-/// When weir "reads" in these tests, nanoseconds since 1970.
+/// The time at which weir "reads" in these tests, nanoseconds since 1970.
 pub(crate) const OBSERVED_NS: i64 = 42;
 
-/// A record as it came out of a batch.
+/// A record as read from a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) offset: u64,
@@ -29,22 +29,22 @@ pub(crate) struct Record {
 /// How the file is read.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// By how many bytes the file grows between reads, over and over.
+    /// By how many bytes the file grows between reads, repeatedly.
     pub(crate) growth: Vec<usize>,
-    /// Seal after so many reads, even if there is room.
+    /// Seal after this many reads, even if there is room.
     pub(crate) seal_after: usize,
-    /// Go on with a decoder restored from the state after each batch.
+    /// Continue with a decoder restored from the state after each batch.
     pub(crate) forget: bool,
 }
 
 impl Plan {
-    /// The file is there at once.
+    /// The whole file is available at once.
     pub(crate) fn at_once() -> Self {
         Self { growth: vec![usize::MAX], seal_after: usize::MAX, forget: false }
     }
 }
 
-/// What came out of a file.
+/// Result of reading a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Outcome {
     pub(crate) records: Vec<Record>,
@@ -80,13 +80,13 @@ impl<'a> Reader<'a> {
         self
     }
 
-    /// The same file with more bytes at its end.
+    /// Continues with the same file after more bytes were appended.
     pub(crate) fn grown(self, file: &[u8]) -> Reader<'_> {
         assert!(file.starts_with(self.file));
         Reader { file, ..self }
     }
 
-    /// One read of what is visible; `is_last` when the file will not grow any more.
+    /// Reads once what is visible; `is_last` if the file will not grow any more.
     fn read(&mut self, visible: usize, is_last: bool) -> Stop {
         let at = self.decoder.file_offset() as usize;
         let space = self.builder.read_space(READ_BLOCK_BYTES);
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
         batch
     }
 
-    /// Goes on with nothing but what stands in the batch.
+    /// Continues with nothing but what the batch contains.
     fn forget(&mut self, batch: &Batch) {
         let state = &batch.state()[..batch.state().len() - 4096];
         let position = batch.header().end().offset;
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
         assert_eq!(self.out.records.len() as u64, self.out.book.records);
     }
 
-    /// Reads the file to its end for ever.
+    /// Reads the file to its final end.
     pub(crate) fn read_to_end(&mut self, plan: &Plan) {
         let mut visible = 0_usize;
         let mut reads = 0;
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         self.seal();
     }
 
-    /// Flushes what is open, over several batches if need be.
+    /// Flushes what is open, over several batches if necessary.
     pub(crate) fn flush(&mut self) {
         while self.decoder.flush_partials(&mut self.builder, &mut self.out.book).is_err() {
             self.seal();
@@ -228,13 +228,13 @@ impl<'a> Reader<'a> {
         self.seal();
     }
 
-    /// Takes the open lines of another file's decoder.
+    /// Adopts the open lines of another file's decoder.
     pub(crate) fn adopt(&mut self, other: &mut LineDecoder) {
         self.decoder.adopt_partials(other.take_partials(), &mut self.out.book);
     }
 }
 
-/// What every record promises.
+/// Checks what every record guarantees.
 fn check(record: &Record) {
     if record.flags.contains(RecordFlags::JSON_ESCAPED) {
         let text = format!("\"{}\"", String::from_utf8_lossy(&record.body));
@@ -247,7 +247,7 @@ fn check(record: &Record) {
     }
 }
 
-/// Reads `file` whole, flushes at the end.
+/// Reads the whole `file`, and flushes at the end.
 pub(crate) fn read_file(file: &[u8], format: Format, limit: usize, plan: &Plan) -> Outcome {
     let mut reader = Reader::new(file, format, limit);
     reader.read_to_end(plan);
@@ -255,7 +255,7 @@ pub(crate) fn read_file(file: &[u8], format: Format, limit: usize, plan: &Plan) 
     reader.out
 }
 
-/// The bodies without JSON escapes, as text.
+/// Returns the bodies without JSON escapes, as text.
 pub(crate) fn bodies(outcome: &Outcome) -> Vec<String> {
     let plain = |r: &Record| {
         if r.flags.contains(RecordFlags::JSON_ESCAPED) {

@@ -1,4 +1,4 @@
-//! What docker json-file and CRI files mean, written as plainly as possible: the whole file in
+//! What docker json-file and CRI files mean, written as simply as possible: the whole file in
 //! memory, a tree of values for every line, no limits.
 
 use serde_json::Value;
@@ -37,7 +37,7 @@ struct Open {
     first: Option<Message>,
 }
 
-/// Raw bytes that are no ASCII travel through the JSON parser as private characters.
+/// Raw non-ASCII bytes pass through the JSON parser as private characters.
 const PRIVATE: u32 = 0xf700;
 
 pub(crate) fn to_text(line: &[u8]) -> String {

@@ -1,4 +1,4 @@
-//! What can go wrong before a connection stands, in words that an operator can act on.
+//! Errors before a connection is established, in terms that an operator can act on.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ pub enum ConnectError {
     Dns {
         /// The name.
         host: String,
-        /// What the resolver said.
+        /// The resolver error.
         error: String,
     },
-    /// Nobody listens there.
+    /// Nothing listens there.
     #[error("{target} ({address}) refused the connection: is the collector running?")]
     Refused {
         /// Host and port.
@@ -26,14 +26,14 @@ pub enum ConnectError {
         /// The address tried last.
         address: SocketAddr,
     },
-    /// No answer to the connection request.
+    /// No response to the connection request.
     #[error("{target} ({address}) did not accept a connection within {after:?}")]
     ConnectTimeout {
         /// Host and port.
         target: String,
         /// The address tried last.
         address: SocketAddr,
-        /// The deadline.
+        /// The timeout.
         after: Duration,
     },
     /// Any other failure of the TCP connection.
@@ -43,25 +43,25 @@ pub enum ConnectError {
         target: String,
         /// The address tried last.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The system error.
         error: io::Error,
     },
-    /// The TLS handshake did not end in time.
+    /// The TLS handshake timed out.
     #[error("{target} did not finish the TLS handshake within {after:?}")]
     HandshakeTimeout {
         /// Host and port.
         target: String,
-        /// The deadline.
+        /// The timeout.
         after: Duration,
     },
-    /// The peer's certificate is not to be trusted.
+    /// The peer's certificate is not trusted.
     #[error("certificate of {target} {problem}")]
     Certificate {
         /// Host and port.
         target: String,
-        /// Fixed word for counters.
+        /// Fixed identifier for counters.
         kind: &'static str,
-        /// What is wrong and what to do.
+        /// What is wrong, and what to do.
         problem: String,
     },
     /// Any other failure of the TLS handshake.
@@ -69,32 +69,32 @@ pub enum ConnectError {
     Tls {
         /// Host and port.
         target: String,
-        /// What the TLS library or the operating system said.
+        /// The error of the TLS library or the operating system.
         error: String,
     },
-    /// The name to expect in the certificate is no host name.
+    /// The name to verify in the certificate is not a valid host name.
     #[error("{name} is not a valid TLS server name")]
     ServerName {
         /// The name.
         name: String,
     },
-    /// A certificate or key file of the configuration cannot be used.
+    /// A configured certificate or key file cannot be used.
     #[error("{what} {path}: {problem}")]
     File {
-        /// Which setting.
+        /// The name of the setting.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// No authority to trust was found.
+    /// There is no trusted authority.
     #[error("no trusted certificate authorities: the system has none and no ca_file is set")]
     NoRoots,
 }
 
 impl ConnectError {
-    /// A fixed word for counters.
+    /// Returns a fixed identifier for counters.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Dns { .. } => "dns",
@@ -109,7 +109,7 @@ impl ConnectError {
     }
 }
 
-/// Names what failed in a handshake with `target`, whose certificate should be for `name`.
+/// Describes the failure of a handshake with `target`, whose certificate should be for `name`.
 pub(super) fn from_handshake(target: &str, name: &str, error: &io::Error) -> ConnectError {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let target = target.to_owned();
@@ -144,7 +144,7 @@ fn describe(fault: &CertificateError, name: &str) -> (&'static str, String) {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             ("certificate_not_yet_valid", "is not valid yet: check this machine's clock".to_owned())
         }
-        // A trusted authority of the same name, but with another key, did not sign it.
+        // Not signed by the trusted authority of the same name, which has another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => (
             "certificate_unknown_authority",
             "is signed by an unknown authority: set tls.ca_file to the authority's certificate"
@@ -152,7 +152,7 @@ fn describe(fault: &CertificateError, name: &str) -> (&'static str, String) {
         ),
         CertificateError::NotValidForName => (
             "certificate_wrong_name",
-            format!("is not for the name {name}: set tls.server_name to a name that it is for"),
+            format!("is not for the name {name}: set tls.server_name to a name in the certificate"),
         ),
         CertificateError::NotValidForNameContext { presented, .. } => (
             "certificate_wrong_name",
@@ -162,6 +162,6 @@ fn describe(fault: &CertificateError, name: &str) -> (&'static str, String) {
             ),
         ),
         CertificateError::Revoked => ("certificate_revoked", "has been revoked".to_owned()),
-        other => ("certificate", format!("is not acceptable: {other}")),
+        other => ("certificate", format!("is not valid: {other}")),
     }
 }

@@ -1,7 +1,8 @@
-//! The server's side of TLS: accepts connections, with certificates that follow their files.
+//! Server side of TLS: accepts connections, with certificates that are reloaded when their files
+//! change.
 //!
-//! Invariants: the handshake has a deadline; a set of files that does not load leaves the last good
-//! one in use, and says so.
+//! Invariants: the handshake has a deadline; if the files cannot be loaded, the last valid set
+//! remains in use, and the error is reported.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,14 +19,14 @@ use tokio_rustls::server::TlsStream;
 use super::ConnectError;
 use super::tls::{Files, Reloading, authorities, certificates, file_error, private_key};
 
-/// Files of the server's side of TLS.
+/// Files of a TLS server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerTlsFiles {
     /// PEM file of the certificate and its chain.
     pub cert_file: PathBuf,
     /// PEM file of its key.
     pub key_file: PathBuf,
-    /// PEM file of authorities: a client must have a certificate of one of them.
+    /// PEM file of authorities, one of which must have signed the client's certificate.
     pub client_ca_file: Option<PathBuf>,
 }
 
@@ -63,7 +64,7 @@ impl Files for ServerTlsFiles {
     }
 }
 
-/// Makes TLS of accepted connections.
+/// Performs the TLS handshake of accepted connections.
 #[derive(Debug)]
 pub struct Acceptor {
     tls: Mutex<Reloading<ServerTlsFiles>>,
@@ -71,17 +72,17 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Reads the files; one that is missing or wrong is an error here already.
+    /// Reads the files; a missing or invalid one is an error already here.
     pub fn new(files: ServerTlsFiles, handshake_timeout: Duration) -> Result<Self, ConnectError> {
         Ok(Self { tls: Mutex::new(Reloading::load(files)?), handshake_timeout })
     }
 
-    /// What went wrong when the files were last read again, if it did.
+    /// Returns the error of the last reload of the files, if it failed.
     pub fn reload_error(&self) -> Option<String> {
         self.tls.lock().unwrap_or_else(PoisonError::into_inner).reload_error()
     }
 
-    /// Does the handshake, with the files as they are now.
+    /// Performs the handshake, with the files as they are now.
     pub async fn accept(&self, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let config = self.tls.lock().unwrap_or_else(PoisonError::into_inner).current_config();
         match timeout(self.handshake_timeout, TlsAcceptor::from(config).accept(tcp)).await {

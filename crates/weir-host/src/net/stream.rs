@@ -53,7 +53,7 @@ impl AsyncWrite for Stream {
         }
     }
 
-    /// Both take slices: large bodies are handed over without being copied together first.
+    /// Both take slices: large bodies are passed on without being copied together first.
     fn is_write_vectored(&self) -> bool {
         match self {
             Self::Plain(tcp) => tcp.is_write_vectored(),

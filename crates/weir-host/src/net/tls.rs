@@ -1,6 +1,6 @@
-//! TLS configurations, kept in step with their files, and that of a client.
+//! TLS configurations that follow their files, and the configuration of a client.
 //!
-//! Invariant: a configuration in use was read whole from files that were good together.
+//! Invariant: a configuration in use was loaded completely from files that are valid together.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use super::{ConnectError, TlsFiles};
 
-/// What tells that a file changed: its time of change and its size.
+/// Detects that a file changed: its modification time and its size.
 type Stamp = Option<(SystemTime, u64)>;
 
-/// Files that a configuration is read from.
+/// Files that a configuration is loaded from.
 pub(super) trait Files {
-    /// What is made of them.
+    /// The configuration built from them.
     type Config;
 
-    /// All of them.
+    /// Returns the paths of all files.
     fn paths(&self) -> Vec<&PathBuf>;
 
-    /// Reads them.
+    /// Reads the files and builds the configuration.
     fn build(&self) -> Result<Self::Config, ConnectError>;
 }
 
-/// A configuration with the state of the files that it was read from.
+/// A configuration with the state of the files that it was loaded from.
 #[derive(Debug)]
 pub(super) struct Reloading<F: Files> {
     files: F,
@@ -38,7 +38,7 @@ pub(super) struct Reloading<F: Files> {
     reload_error: Option<String>,
 }
 
-/// That of a client.
+/// The configuration of a client.
 pub(super) type Client = Reloading<TlsFiles>;
 
 impl<F: Files> Reloading<F> {
@@ -48,7 +48,7 @@ impl<F: Files> Reloading<F> {
         Ok(Self { files, stamps, config, reload_error: None })
     }
 
-    /// The configuration, read again if a file changed since.
+    /// Returns the configuration, reloaded if a file has changed.
     pub(super) fn current_config(&mut self) -> Arc<F::Config> {
         let now = stamps(&self.files);
         if now != self.stamps {
@@ -126,7 +126,7 @@ fn roots(files: &TlsFiles) -> Result<RootCertStore, ConnectError> {
     if store.is_empty() { Err(ConnectError::NoRoots) } else { Ok(store) }
 }
 
-/// The authorities in a file, and no others.
+/// Returns the authorities in a file, and no others.
 pub(super) fn authorities(what: &'static str, path: &Path) -> Result<RootCertStore, ConnectError> {
     let mut store = RootCertStore::empty();
     add_authorities(what, path, &mut store)?;
@@ -153,7 +153,7 @@ pub(super) fn certificates(
         .map_err(|error| pem_error(what, path, error));
     let found = found?;
     if found.is_empty() {
-        return Err(file_error(what, path, &"holds no PEM certificate"));
+        return Err(file_error(what, path, &"contains no PEM certificate"));
     }
     Ok(found)
 }
@@ -169,9 +169,9 @@ fn pem_error(
 ) -> ConnectError {
     use rustls::pki_types::pem::Error;
     match error {
-        Error::NoItemsFound => file_error(what, path, &"holds nothing of this kind in PEM"),
+        Error::NoItemsFound => file_error(what, path, &"contains nothing of this kind in PEM"),
         Error::Io(error) => file_error(what, path, &error),
-        other => file_error(what, path, &format!("is no valid PEM: {other}")),
+        other => file_error(what, path, &format!("is not valid PEM: {other}")),
     }
 }
 
@@ -179,7 +179,7 @@ pub(super) fn file_error(what: &'static str, path: &Path, problem: &impl ToStrin
     ConnectError::File { what, path: path.to_owned(), problem: problem.to_string() }
 }
 
-/// Accepts any certificate, for `insecure_skip_verify`. Signatures are still checked.
+/// Accepts any certificate, for `insecure_skip_verify`. Signatures are still verified.
 #[derive(Debug)]
 struct AnyCertificate(WebPkiSupportedAlgorithms);
 

@@ -1,4 +1,4 @@
-//! Stretches around changes of the clock, and what a zone can be called.
+//! Buckets around changes of the clock, and valid names of zones.
 
 use proptest::prelude::*;
 
@@ -11,12 +11,12 @@ fn zone(name: &str) -> Zone {
     Zone::parse(name).unwrap()
 }
 
-/// Nanoseconds since 1970.
+/// Returns nanoseconds since 1970.
 fn time(text: &str) -> i64 {
     clamped(text.parse::<Timestamp>().unwrap().as_nanosecond())
 }
 
-/// How the stretches from a time on begin, as clocks of the zone show it.
+/// Returns the starts of the buckets from a time on, as local times of the zone.
 fn begins(name: &str, interval_ns: i64, from: &str, count: usize) -> Vec<String> {
     let zone = zone(name);
     let calendar = Calendar::new(&zone, interval_ns);
@@ -48,22 +48,22 @@ fn days_have_23_24_or_25_hours_and_weeks_begin_on_mondays() {
         begins("Asia/Kathmandu", DAY_NS, "2026-01-01T12:00:00Z", 1),
         ["2026-01-01T00:00+05:45"]
     );
-    // The 30th of December never was there.
+    // The 30th of December never existed.
     assert_eq!(
         begins("Pacific/Apia", DAY_NS, "2011-12-30T09:00:00Z", 2),
         ["2011-12-29T00:00-10:00", "2011-12-31T00:00+14:00"]
     );
-    // Midnight twice: the day before ends with the first one.
+    // Midnight occurs twice: the day before ends with the first one.
     assert_eq!(
         begins("America/Havana", DAY_NS, "2025-11-01T12:00:00Z", 3),
         ["2025-11-01T00:00-04:00", "2025-11-02T00:00-04:00", "2025-11-03T00:00-05:00"]
     );
-    // Midnight never: the day begins at one.
+    // Midnight does not occur: the day begins at one.
     assert_eq!(
         begins("America/Havana", DAY_NS, "2025-03-08T12:00:00Z", 2),
         ["2025-03-08T00:00-05:00", "2025-03-09T01:00-04:00"]
     );
-    // Set back one minute after midnight: that minute does not make a day of its own.
+    // Set back one minute after midnight: that minute is not a day of its own.
     assert_eq!(
         begins("America/St_Johns", DAY_NS, "2010-11-06T12:00:00Z", 3),
         ["2010-11-06T00:00-02:30", "2010-11-07T00:00-02:30", "2010-11-08T00:00-03:30"]
@@ -135,7 +135,7 @@ fn zones_have_names_and_offsets_and_what_is_near_is_suggested() {
         ("+1é", "write a name"),
     ] {
         let error = Zone::parse(text).unwrap_err().to_string();
-        assert!(error.contains("is no time zone; ") && error.contains(hint), "{error}");
+        assert!(error.contains("is not a time zone; ") && error.contains(hint), "{error}");
     }
 }
 
@@ -143,7 +143,7 @@ fn zones_have_names_and_offsets_and_what_is_near_is_suggested() {
 fn minutes_are_whole_since_zones_have_been_set_by_them() {
     let berlin = Calendar::new(&zone("Europe/Berlin"), DAY_NS);
     assert!(berlin.is_of_minutes(0, i64::MAX));
-    // By the sun 53 minutes and 28 seconds ahead, until 1893.
+    // Solar time, 53 minutes and 28 seconds ahead, until 1893.
     assert!(!berlin.is_of_minutes(i64::MIN, 0));
     assert!(!berlin.is_of_minutes(time("1893-03-01T00:00:00Z"), time("1893-05-01T00:00:00Z")));
     assert!(!Calendar::new(&Zone::UTC, 90 * SECOND_NS).is_of_minutes(0, 1));
@@ -178,7 +178,7 @@ fn any_interval() -> impl Strategy<Value = i64> {
     prop_oneof![8 => seconds.prop_map(|seconds| seconds * SECOND_NS), 1 => 1_000_000_i64..DAY_NS]
 }
 
-/// Times around changes of the clock, and any.
+/// Times around changes of the clock, and arbitrary ones.
 fn any_time() -> impl Strategy<Value = (&'static str, i64)> {
     let around = (any_zone(), -30 * 365 * DAY_NS..120 * 365 * DAY_NS, -2 * DAY_NS..2 * DAY_NS);
     let around = around.prop_map(|(name, after, by)| {
@@ -208,7 +208,7 @@ proptest! {
                 prop_assert_eq!(calendar.stretch(inside), (begin, end));
             }
         }
-        // The next one begins where this one ends, by the definition, too.
+        // The next one begins where this one ends, also by the definition.
         if end < i64::MAX {
             prop_assert_eq!(zone.begin_of(end, interval_ns), end);
             prop_assert_eq!(zone.begin_of(end - 1, interval_ns), begin);

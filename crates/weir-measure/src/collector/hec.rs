@@ -1,4 +1,4 @@
-//! The wire format of the HTTP event collector, read strictly and independently of weir's writer.
+//! The wire format of the HTTP event collector, parsed strictly and independently of weir's writer.
 
 use std::borrow::Cow;
 use std::io::Read as _;
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 /// One event of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The event as it stood in the request: JSON, or the line of a raw request.
+    /// The event as in the request: JSON, or the line of a raw request.
     pub event: Vec<u8>,
     /// Its text: the string, or the message member of an object.
     pub text: Vec<u8>,
@@ -23,7 +23,7 @@ pub struct Record {
     pub sourcetype: Option<String>,
     /// Metadata.
     pub index: Option<String>,
-    /// Indexed fields, as JSON; empty when there were none.
+    /// Indexed fields as JSON; empty if there were none.
     pub fields: String,
 }
 
@@ -53,14 +53,14 @@ pub(super) struct BadEvent {
     pub(super) number: usize,
 }
 
-/// Inflates all members of a gzip body.
+/// Decompresses all members of a gzip body.
 pub(super) fn inflate(body: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(body.len() * 8);
     flate2::read::MultiGzDecoder::new(body).read_to_end(&mut out)?;
     Ok(out)
 }
 
-/// Reads the events of a body: objects one after the other, or one array of them.
+/// Parses the events of a body: consecutive objects, or one array of objects.
 pub(super) fn events(body: &[u8]) -> Result<Vec<Event<'_>>, BadEvent> {
     let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
     let mut events = Vec::new();
@@ -91,7 +91,7 @@ impl Event<'_> {
         self.event.map(RawValue::get)
     }
 
-    /// The text to look for an id in.
+    /// Returns the text to search for an ID.
     pub(super) fn text(&self) -> Cow<'_, str> {
         text_of(self.raw().unwrap_or_default())
     }
@@ -117,7 +117,7 @@ fn text_of(event: &str) -> Cow<'_, str> {
         Some(inside) if !inside.contains('\\') => Cow::Borrowed(inside),
         Some(_) => serde_json::from_str(event).map_or(Cow::Borrowed(event), Cow::Owned),
     };
-    // An object, or a string that holds one: a line of JSON as it stood in the file.
+    // An object, or a string that contains one: a line of JSON as in the file.
     if !text.starts_with('{') {
         return text;
     }
@@ -132,7 +132,7 @@ fn text_of(event: &str) -> Cow<'_, str> {
     message.map_or(text, Cow::Owned)
 }
 
-/// A line of a raw request, with the metadata of its query string.
+/// Parses a line of a raw request, with the metadata of its query string.
 pub(super) fn raw_record(line: &[u8], query: &str) -> Record {
     let value = |key: &str| {
         query
@@ -175,7 +175,7 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// HEC's own words for a code.
+/// Returns HEC's text for a code.
 pub(super) fn text_of_code(code: u16) -> &'static str {
     match code {
         0 => "Success",

@@ -2,7 +2,7 @@
 //!
 //! Invariants: an event is counted before its request is answered with success, and at no other
 //! time except where an [`Answer`] says so; it has its own thread and runtime, so it is as
-//! foreign to the program under test as another machine; its parser shares nothing with weir's
+//! independent of the program under test as another machine; its parser shares nothing with weir's
 //! encoder.
 
 mod hec;
@@ -21,20 +21,20 @@ use tokio::sync::oneshot;
 pub use hec::Record;
 pub use tally::{StreamTally, Tally};
 
-/// What a request for data is answered with.
+/// How a data request is answered.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// Stores the events and says so.
+    /// Stores the events and reports success.
     Accept,
-    /// Stores after so long.
+    /// Stores the events after a delay.
     AcceptAfter(Duration),
-    /// Reads so many bytes of the body per second, then stores.
+    /// Reads this many bytes of the body per second, then stores the events.
     AcceptSlowly(u64),
-    /// Stores the events, then the connection breaks: a lost acknowledgement.
+    /// Stores the events, then closes the connection: a lost acknowledgement.
     AcceptThenClose,
     /// Stores the events and answers 200 with a body that is not HEC's.
     AcceptWithGarbage,
-    /// Stores nothing, answers with this status and HEC code.
+    /// Stores nothing, and answers with this status and HEC code.
     Refuse {
         /// HTTP status.
         status: u16,
@@ -43,27 +43,27 @@ pub enum Answer {
         /// Value of the header `Retry-After`.
         retry_after: Option<String>,
     },
-    /// As Splunk does with a bad event: stores those before the first event whose text contains
-    /// this, and answers 400 with its number. Without such an event all are stored.
+    /// Like Splunk with a bad event: stores the events before the first one whose text contains
+    /// this, and answers 400 with its number. If there is no such event, all are stored.
     RefuseContaining(String),
-    /// 413 (with an HTML body) when the body as sent is larger than so many bytes.
+    /// Answers 413 (with an HTML body) if the body as sent is larger than this many bytes.
     RefuseLargerThan(u64),
     /// Answers with bytes that are not HTTP.
     NotHttp,
-    /// Reads the body, never answers.
+    /// Reads the body, but never answers.
     Hang,
     /// Never reads the body.
     HangBeforeReading,
-    /// Closes without having read the body.
+    /// Closes the connection without having read the body.
     CloseBeforeReading,
-    /// Reads the body and closes.
+    /// Reads the body and closes the connection.
     CloseAfterReading,
     /// Reads the body and resets the connection.
     Reset,
 }
 
 impl Answer {
-    /// A refusal with the code that Splunk sends with this status.
+    /// Returns a refusal with the code that Splunk sends with this status.
     pub fn status(status: u16) -> Self {
         let code = match status {
             401 => 2,
@@ -76,7 +76,7 @@ impl Answer {
         Self::Refuse { status, code, retry_after: None }
     }
 
-    /// A refusal that says when to come again.
+    /// Returns a refusal with a `Retry-After` header.
     pub fn status_retry_after(status: u16, retry_after: &str) -> Self {
         match Self::status(status) {
             Self::Refuse { status, code, .. } => {
@@ -90,33 +90,33 @@ impl Answer {
 /// How indexer acknowledgement works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acks {
-    /// Switched off.
+    /// Disabled.
     Off,
-    /// A batch is acknowledged at the nth poll that asks for it (1 = the first).
+    /// A batch is acknowledged at the nth poll for it (1 = the first).
     AtPoll(u64),
-    /// Batches are stored and never acknowledged.
+    /// Batches are stored but never acknowledged.
     Never,
-    /// The first so many batches get an id but are lost; the others are acknowledged at once.
+    /// The first batches, this many, get an ID but are lost; the others are acknowledged at once.
     FirstLost(u64),
 }
 
-/// How a collector is set up.
+/// Settings of a collector.
 #[derive(Debug, Clone)]
 pub struct CollectorConfig {
-    /// Address to listen at.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// The token to insist on; `None` = any.
+    /// The required token; `None` = any.
     pub token: Option<String>,
     /// Indexer acknowledgement.
     pub acks: Acks,
-    /// Keeps every event whole, beside counting it.
+    /// Keep every event, in addition to counting it.
     pub keep_records: bool,
-    /// Speaks TLS.
+    /// Use TLS.
     pub tls: Option<Arc<ServerConfig>>,
 }
 
 impl Default for CollectorConfig {
-    /// Plain HTTP on a free port of the loopback interface, token "token", counting only.
+    /// Plain HTTP on a free loopback port, token "token", counting only.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -130,7 +130,7 @@ impl Default for CollectorConfig {
 
 type Script = Box<dyn FnMut(u64) -> Answer + Send>;
 
-/// State that the server and the test share.
+/// State shared by the server and the test.
 struct Shared {
     config: CollectorConfig,
     state: Mutex<State>,
@@ -150,7 +150,7 @@ struct State {
 struct Channel {
     next_id: u64,
     lost: BTreeSet<u64>,
-    /// Ids that wait, with the polls that asked for them.
+    /// Waiting IDs, with the number of polls for each.
     polls: BTreeMap<u64, u64>,
 }
 
@@ -169,12 +169,12 @@ impl std::fmt::Debug for Collector {
 }
 
 impl Collector {
-    /// A collector with the default set-up.
+    /// Starts a collector with the default settings.
     pub fn start() -> Self {
         Self::with(CollectorConfig::default())
     }
 
-    /// A collector with this set-up; it accepts everything until told otherwise.
+    /// Starts a collector with these settings; it accepts everything until told otherwise.
     pub fn with(config: CollectorConfig) -> Self {
         let state = State {
             tally: Tally::default(),
@@ -199,7 +199,7 @@ impl Collector {
         Self { shared, address, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// `http://127.0.0.1:PORT` or `https://localhost:PORT`.
+    /// Returns `http://127.0.0.1:PORT` or `https://localhost:PORT`.
     pub fn url(&self) -> String {
         match self.shared.config.tls {
             None => format!("http://{}", self.address),
@@ -207,13 +207,13 @@ impl Collector {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops listening and breaks all connections. [`Self::resume`] listens again at the same
-    /// port, with the same counts.
+    /// Stops listening and drops all connections. [`Self::resume`] listens again on the same port,
+    /// with the same counts.
     pub fn pause(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -238,23 +238,23 @@ impl Collector {
         *self = Self::run(Arc::new(shared));
     }
 
-    /// From now on every request for data is answered by this; it gets the number of the request
+    /// Answers every data request from now on by this script; it gets the number of the request
     /// since the start (from 0).
     pub fn answer_with(&self, script: impl FnMut(u64) -> Answer + Send + 'static) {
         self.shared.lock().script = Box::new(script);
     }
 
-    /// From now on every request for data is answered like this.
+    /// Answers every data request from now on like this.
     pub fn answer(&self, answer: Answer) {
         self.answer_with(move |_| answer.clone());
     }
 
-    /// The counts of this moment.
+    /// Returns the current counts.
     pub fn tally(&self) -> Tally {
         self.shared.lock().tally.clone()
     }
 
-    /// Looks at the counts without copying them.
+    /// Reads the counts without copying them.
     pub fn look<T>(&self, look: impl FnOnce(&Tally) -> T) -> T {
         look(&self.shared.lock().tally)
     }
@@ -264,12 +264,12 @@ impl Collector {
         self.shared.lock().tally.settle(ends);
     }
 
-    /// Every event so far, with `keep_records`.
+    /// Returns every event so far, with `keep_records`.
     pub fn records(&self) -> Vec<Record> {
         self.shared.lock().records.clone()
     }
 
-    /// Waits until the counts satisfy `done`. Says false when that did not happen in time.
+    /// Waits until the counts satisfy `done`. Returns false if that did not happen in time.
     #[must_use]
     pub fn wait(&self, deadline: Duration, mut done: impl FnMut(&Tally) -> bool) -> bool {
         let start = Instant::now();

@@ -43,19 +43,19 @@ pub(super) fn run(
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
-        // An error here is a connection that is gone already.
+        // An error here means that the connection is already gone.
         let Ok((stream, _)) = listener.accept().await else { continue };
         let shared = Arc::clone(&shared);
         shared.change(|state| state.tally.connections += 1);
         tokio::spawn(async move {
-            // Connections that break are what the tests are about.
+            // Broken connections are what the tests are about.
             let _broken = connection(stream, shared).await;
         });
     }
 }
 
 async fn connection(stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
-    // A second descriptor of the same socket, to reset it or to write what is not HTTP.
+    // A second descriptor of the same socket, to reset it or to write something that is not HTTP.
     let socket = Arc::new(stream.as_fd().try_clone_to_owned()?);
     match shared.config.tls.clone() {
         None => serve(stream, socket, shared).await,
@@ -76,7 +76,7 @@ async fn serve(
     let _broken = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// The connection is to be closed without an answer.
+/// The connection is to be closed without a response.
 #[derive(Debug, thiserror::Error)]
 #[error("closed on purpose")]
 struct Close;
@@ -105,7 +105,7 @@ async fn handle(
     }
 }
 
-/// A request that carries events.
+/// Handles a request that carries events.
 async fn data(
     request: Request<Incoming>,
     is_raw: bool,
@@ -157,7 +157,7 @@ async fn data(
     }
 }
 
-/// Reads a body, at a rate when one is given. A broken transfer closes the connection.
+/// Reads a body, at a given rate if there is one. A broken transfer closes the connection.
 async fn read(mut body: Incoming, bytes_per_second: Option<u64>) -> Result<Vec<u8>, Close> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -225,7 +225,7 @@ fn receive(
     }
 }
 
-/// The HEC code of the refusal.
+/// Checks the token; the error is the HEC code of the refusal.
 fn authorise(token: Option<&str>, header: Option<&str>) -> Result<(), u16> {
     let Some(token) = token else { return Ok(()) };
     let given = header.ok_or(2_u16)?.strip_prefix("Splunk ").ok_or(3_u16)?;
@@ -279,7 +279,7 @@ fn store_raw(
     Ok(())
 }
 
-/// A poll for acknowledgements.
+/// Handles a poll for acknowledgements.
 async fn acks(request: Request<Incoming>, shared: &Shared) -> Result<Reply, Close> {
     #[derive(serde::Deserialize)]
     struct Poll {
@@ -305,7 +305,7 @@ async fn acks(request: Request<Incoming>, shared: &Shared) -> Result<Reply, Clos
 }
 
 impl super::Channel {
-    /// Whether a batch is acknowledged; it is forgotten once it was.
+    /// Returns true if a batch is acknowledged; it is forgotten afterwards.
     fn poll(&mut self, id: u64, shared: &Shared) -> bool {
         let Some(polls) = self.polls.get_mut(&id) else { return false };
         *polls += 1;
@@ -325,7 +325,7 @@ fn bad_event(bad: BadEvent) -> Reply {
     let text = hec::text_of_code(bad.code);
     let body = json!({"text": text, "code": bad.code, "invalid-event-number": bad.number});
     let mut reply = json_reply(400, &body);
-    // Who keeps the events before a bad one is known by this name.
+    // This name identifies a server that keeps the events before a bad one.
     reply.headers_mut().insert("server", hyper::header::HeaderValue::from_static("Splunkd"));
     reply
 }

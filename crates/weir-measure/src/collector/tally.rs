@@ -1,4 +1,4 @@
-//! Counting what arrived: one bit per line, so that millions are counted exactly.
+//! Counts what arrived: one bit per line, so that millions are counted exactly.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use crate::load::LineId;
 /// Everything that arrived.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// By the stream's name in the lines themselves.
+    /// Counts by the stream name in the lines.
     pub streams: BTreeMap<String, StreamTally>,
-    /// Events that were stored, those without an id too.
+    /// Stored events, including those without an ID.
     pub events: u64,
-    /// Events without an id.
+    /// Events without an ID.
     pub foreign: u64,
-    /// Requests for data, whatever became of them.
+    /// Data requests, whatever their outcome.
     pub requests: u64,
-    /// Bodies that were no valid request.
+    /// Bodies that were not a valid request.
     pub malformed: u64,
     /// Bytes of bodies as sent (compressed).
     pub wire_bytes: u64,
-    /// Bytes of bodies after inflating.
+    /// Bytes of bodies after decompression.
     pub body_bytes: u64,
     /// Connections that were accepted.
     pub connections: u64,
-    /// Events that were stored without an answer that says so.
+    /// Events that were stored without reporting success.
     pub unanswered: u64,
 }
 
@@ -31,15 +31,15 @@ pub struct Tally {
 #[derive(Debug, Clone, Default)]
 pub struct StreamTally {
     seen: Vec<u64>,
-    /// Lines that arrived at least once.
+    /// Distinct lines that arrived.
     pub unique: u64,
-    /// Lines that arrived.
+    /// Lines that arrived, including duplicates.
     pub received: u64,
-    /// Lines whose payload was cut or changed.
+    /// Lines whose payload was truncated or changed.
     pub damaged: u64,
     /// Lines that arrived for the first time after a later line of the same file.
     pub disordered: u64,
-    /// Lines that arrived again though they were [settled](Tally::settle).
+    /// Lines that arrived again although they were [settled](Tally::settle).
     pub repeated_settled: u64,
     /// Lines before this number are settled.
     settled_end: u64,
@@ -63,18 +63,18 @@ impl Tally {
         }
     }
 
-    /// Different lines that arrived, over all streams.
+    /// Returns the number of distinct lines that arrived, over all streams.
     pub fn unique(&self) -> u64 {
         self.streams.values().map(|stream| stream.unique).sum()
     }
 
-    /// Lines that arrived again, over all streams.
+    /// Returns the number of duplicate lines, over all streams.
     pub fn duplicates(&self) -> u64 {
         self.streams.values().map(StreamTally::duplicates).sum()
     }
 
-    /// The lines of each stream before these numbers must not come again: their acknowledgements
-    /// were persisted.
+    /// Marks the lines of each stream before these numbers as settled: they must not arrive again,
+    /// since their acknowledgements were persisted.
     pub fn settle(&mut self, ends: &BTreeMap<String, u64>) {
         for (name, end) in ends {
             if let Some(stream) = self.streams.get_mut(name) {
@@ -83,17 +83,17 @@ impl Tally {
         }
     }
 
-    /// How far each stream has arrived without a gap.
+    /// Returns how far each stream has arrived without a gap.
     pub fn contiguous_ends(&self) -> BTreeMap<String, u64> {
         self.streams.iter().map(|(name, stream)| (name.clone(), stream.contiguous_end())).collect()
     }
 
-    /// Lines that arrived again though they were settled, over all streams.
+    /// Returns the number of settled lines that arrived again, over all streams.
     pub fn repeated_settled(&self) -> u64 {
         self.streams.values().map(|stream| stream.repeated_settled).sum()
     }
 
-    /// Lines of a stream that arrived; 0 when it is unknown.
+    /// Returns the number of distinct lines of a stream; 0 if it is unknown.
     pub fn unique_of(&self, stream: &str) -> u64 {
         self.streams.get(stream).map_or(0, |stream| stream.unique)
     }
@@ -118,29 +118,29 @@ impl StreamTally {
         *highest = (*highest).max(id.seq);
     }
 
-    /// Whether this line arrived.
+    /// Returns true if this line arrived.
     pub fn has(&self, seq: u64) -> bool {
         self.seen.get((seq / 64) as usize).is_some_and(|word| word & (1 << (seq % 64)) != 0)
     }
 
-    /// One past the last number before the first gap.
+    /// Returns the number after the last one before the first gap.
     fn contiguous_end(&self) -> u64 {
         let full = self.seen.iter().take_while(|word| **word == u64::MAX).count();
         let rest = self.seen.get(full).map_or(0, |word| word.trailing_ones());
         full as u64 * 64 + u64::from(rest)
     }
 
-    /// Lines that arrived again.
+    /// Returns the number of duplicate lines.
     pub fn duplicates(&self) -> u64 {
         self.received - self.unique
     }
 
-    /// One past the highest number that arrived.
+    /// Returns the number after the highest one that arrived.
     pub fn end(&self) -> u64 {
         self.highest.values().max().map_or(0, |highest| highest + 1)
     }
 
-    /// Runs of numbers in `first..end` that did not arrive.
+    /// Returns the runs of numbers in `first..end` that did not arrive.
     pub fn gaps(&self, first: u64, end: u64) -> Vec<std::ops::Range<u64>> {
         let mut gaps: Vec<std::ops::Range<u64>> = Vec::new();
         for seq in (first..end).filter(|seq| !self.has(*seq)) {

@@ -17,7 +17,7 @@ fn event(seq: u64) -> String {
     format!(r#"{{"event":"{}","host":"h"}}"#, line(seq))
 }
 
-/// Sends one request on a new connection; the answer is empty when the connection broke.
+/// Sends one request on a new connection; the response is empty if the connection broke.
 fn post(collector: &Collector, path: &str, headers: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(collector.address()).unwrap();
     let head = format!(

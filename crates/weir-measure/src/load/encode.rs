@@ -1,14 +1,14 @@
-//! How a line looks in a file, as docker, the container runtime interface and plain programs
-//! write it.
+//! The format of a line in a file, as written by docker, the container runtime interface and plain
+//! programs.
 
 use std::io::Write as _;
 
 use super::LineFormat;
 
-/// Where docker and containerd cut long lines, bytes.
+/// Length at which docker and containerd split long lines, bytes.
 pub const PARTIAL_BYTES: usize = 16 * 1024;
 
-/// One output of a container.
+/// An output stream of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Std {
     Out,
@@ -24,7 +24,7 @@ impl Std {
     }
 }
 
-/// Appends one line, whole, with its line end.
+/// Appends one complete line, with its line end.
 pub(crate) fn whole(format: LineFormat, std: Std, body: &[u8], unix_ns: i64, out: &mut Vec<u8>) {
     match format {
         LineFormat::Raw => {
@@ -37,7 +37,7 @@ pub(crate) fn whole(format: LineFormat, std: Std, body: &[u8], unix_ns: i64, out
     }
 }
 
-/// Appends one part of a line that docker or the container runtime had to cut.
+/// Appends one part of a line that docker or the container runtime had to split.
 pub(crate) fn part(
     format: LineFormat,
     std: Std,
@@ -53,9 +53,9 @@ pub(crate) fn part(
     }
 }
 
-/// Length of the first part of a body: at most [`PARTIAL_BYTES`]. docker encodes each part by
-/// itself and would damage a character that it cuts; here it is left whole, so that what arrives
-/// can be compared.
+/// Returns the length of the first part of a body: at most [`PARTIAL_BYTES`]. docker encodes each
+/// part separately and would damage a character that it splits; here it is kept intact, so that the
+/// received text can be compared.
 pub(crate) fn part_len(format: LineFormat, body: &[u8]) -> usize {
     let mut len = body.len().min(PARTIAL_BYTES);
     if format == LineFormat::Docker && len < body.len() {
@@ -93,8 +93,8 @@ fn json(body: &[u8], unix_ns: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\"}\n");
 }
 
-/// Escapes as Go's encoder does (docker's): also `<`, `>`, `&`, U+2028 and U+2029; each invalid
-/// byte becomes `\ufffd`.
+/// Escapes like Go's encoder (docker's): also `<`, `>`, `&`, U+2028 and U+2029; each invalid byte
+/// becomes `\ufffd`.
 fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
         escape_text(chunk.valid(), out);
@@ -135,7 +135,7 @@ fn escape_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[done..]);
 }
 
-/// RFC 3339 with nine digits of fraction, UTC.
+/// Appends RFC 3339 with nine decimals, UTC.
 fn timestamp(unix_ns: i64, out: &mut Vec<u8>) {
     let (seconds, nanos) = (unix_ns.div_euclid(1_000_000_000), unix_ns.rem_euclid(1_000_000_000));
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -149,7 +149,7 @@ fn timestamp(unix_ns: i64, out: &mut Vec<u8>) {
     );
 }
 
-/// `YYYYMMDD-HHMMSS`, the suffix that kubelet gives to a rotated file.
+/// Returns `YYYYMMDD-HHMMSS`, the suffix that kubelet gives to a rotated file.
 pub(crate) fn kubelet_suffix(unix_seconds: i64) -> String {
     let (days, second) = (unix_seconds.div_euclid(86_400), unix_seconds.rem_euclid(86_400));
     let (year, month, day) = weir_codec::civil_from_days(days);

@@ -1,4 +1,5 @@
-//! One log file as its writer sees it: appends, and rotation as docker, kubelet and logrotate do.
+//! One log file as its writer sees it: appends, and rotation as docker, kubelet and logrotate do
+//! it.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -16,14 +17,14 @@ pub(crate) struct LogFile {
     file: File,
     size_bytes: u64,
     rotation: Option<Rotation>,
-    /// When it was rotated last, since the start of the run.
+    /// When it was last rotated, since the start of the run.
     rotated_at: Duration,
-    /// Rotated files by kubelet's names, oldest first.
+    /// Rotated files with kubelet's names, oldest first.
     kubelet_names: VecDeque<PathBuf>,
     kubelet_second: i64,
     /// kubelet renamed the file and the runtime has not reopened it yet.
     reopen_due: bool,
-    /// Files begun after the first one.
+    /// Number of files started after the first one.
     pub(crate) generation: u64,
 }
 
@@ -57,8 +58,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// Whether it is time to rotate before more is written, when `pending` bytes are on their
-    /// way into this file.
+    /// Returns true if the file must be rotated before more is written, with `pending` bytes about
+    /// to be written to it.
     pub(crate) fn is_due(&self, elapsed: Duration, pending: usize) -> bool {
         let size_bytes = self.size_bytes + pending as u64;
         match self.rotation.map(Rotation::when) {
@@ -71,8 +72,8 @@ impl LogFile {
         }
     }
 
-    /// Rotates. With kubelet's way the next append still goes into the renamed file, as the
-    /// runtime's do until it is told to reopen.
+    /// Rotates. In kubelet's way, the next append still goes to the renamed file, like those of a
+    /// runtime until it is told to reopen.
     pub(crate) fn rotate(&mut self, elapsed: Duration, unix_ns: i64) -> io::Result<()> {
         self.rotated_at = elapsed;
         match self.rotation {
@@ -103,8 +104,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// docker: the oldest goes, the others move up, the current one becomes `.1` (or goes too,
-    /// when none is kept).
+    /// docker: removes the oldest file, shifts the others, and renames the current one to `.1` (or
+    /// removes it, too, if none is kept).
     fn shift_names(&self, keep: usize) -> io::Result<()> {
         if keep == 0 {
             return std::fs::remove_file(&self.path);
@@ -118,7 +119,7 @@ impl LogFile {
         std::fs::rename(&self.path, numbered(&self.path, 1))
     }
 
-    /// kubelet: the current one gets the time as suffix; what is over `keep` goes.
+    /// kubelet: the current file gets the time as suffix; files beyond `keep` are removed.
     fn rename_with_time(&mut self, keep: usize, unix_ns: i64) -> io::Result<()> {
         self.kubelet_second = (unix_ns / 1_000_000_000).max(self.kubelet_second + 1);
         let name = with_suffix(&self.path, &kubelet_suffix(self.kubelet_second));

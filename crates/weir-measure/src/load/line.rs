@@ -1,26 +1,26 @@
-//! The id that every generated line carries, so that loss, duplicates, disorder and damage can be
-//! counted exactly at the other end.
+//! The ID of every generated line, by which loss, duplicates, disorder and damage can be counted
+//! exactly at the other end.
 //!
-//! Form: `weir/STREAM/GENERATION/SEQ/LEN/CRC PAYLOAD`. LEN and CRC (CRC-32C, hex, over stream,
-//! generation, sequence number and payload) are taken of the *canonical* payload: invalid UTF-8
-//! and U+FFFD left out, since hops that carry JSON can only replace bad bytes. LEN says where the
-//! payload ends, so the id is found and checked inside other text too.
+//! Format: `weir/STREAM/GENERATION/SEQ/LEN/CRC PAYLOAD`. LEN and CRC (CRC-32C, hex, over stream,
+//! generation, sequence number and payload) are computed over the *canonical* payload: without
+//! invalid UTF-8 and U+FFFD, since hops that carry JSON can only replace bad bytes. LEN determines
+//! where the payload ends, so the ID is also found and checked inside other text.
 
 use std::borrow::Cow;
 use std::io::Write as _;
 
 const MARK: &[u8] = b"weir/";
 
-/// Who a line is.
+/// The identity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LineId<'a> {
     /// Name of the writer.
     pub stream: &'a str,
-    /// Which of the writer's files (grows with each rotation).
+    /// Number of the writer's file (increases with each rotation).
     pub generation: u64,
     /// Number of the line in its stream, from 0.
     pub seq: u64,
-    /// The payload is there and undamaged.
+    /// The payload is complete and undamaged.
     pub intact: bool,
 }
 
@@ -34,7 +34,7 @@ impl<'a> LineId<'a> {
         out.extend_from_slice(payload);
     }
 
-    /// Finds the id in a delivered text. `None`: there is none.
+    /// Finds the ID in a delivered text; `None` if there is none.
     pub fn parse(text: &'a [u8]) -> Option<Self> {
         let start = if text.starts_with(MARK) { 0 } else { memchr::memmem::find(text, MARK)? };
         let text = &text[start + MARK.len()..];
@@ -64,7 +64,7 @@ fn checksum(stream: &str, generation: u64, seq: u64, payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, payload)
 }
 
-/// The bytes that every hop can carry.
+/// Returns the bytes that every hop can carry.
 fn canonical(bytes: &[u8]) -> Cow<'_, [u8]> {
     const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
     let clean = memchr::memmem::find(bytes, REPLACEMENT).is_none();

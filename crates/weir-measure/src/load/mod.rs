@@ -1,8 +1,8 @@
 //! `weir load file`: writes numbered, checksummed lines into files at a known rate and size, with
-//! rotation, so that what arrives elsewhere can be counted exactly.
+//! rotation, so that arrivals can be counted exactly elsewhere.
 //!
-//! Invariants: every line that is reported as written was handed to the operating system whole
-//! (all parts of a cut line included); sequence numbers of a stream have no gaps; nothing is
+//! Invariants: every line that is reported as written was passed to the operating system completely
+//! (including all parts of a split line); sequence numbers of a stream have no gaps; nothing is
 //! allocated per line.
 
 pub(crate) mod encode;
@@ -25,7 +25,7 @@ use files::LogFile;
 pub use line::LineId;
 use pace::Pace;
 
-/// How lines look in the file.
+/// Format of the lines in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LineFormat {
@@ -44,7 +44,7 @@ pub enum LineFormat {
 pub enum RotateWhen {
     /// Before the write that finds it this large, bytes.
     Bytes(u64),
-    /// This often (an empty file is left alone).
+    /// At this interval (an empty file is not rotated).
     Every(Duration),
 }
 
@@ -53,21 +53,21 @@ pub enum RotateWhen {
 pub enum Rotation {
     /// As docker and logrotate do: `.1`, `.2`, ... with `keep` old files (0 = removed at once).
     Rename {
-        /// When.
+        /// When to rotate.
         when: RotateWhen,
-        /// Old files to keep.
+        /// Number of old files to keep.
         keep: usize,
     },
-    /// As kubelet does: `.YYYYMMDD-HHMMSS`; the writer goes on with the renamed file for a line.
+    /// As kubelet does: `.YYYYMMDD-HHMMSS`; the writer writes one more line to the renamed file.
     Kubelet {
-        /// When.
+        /// When to rotate.
         when: RotateWhen,
-        /// Old files to keep.
+        /// Number of old files to keep.
         keep: usize,
     },
-    /// Copied to `.1` and cut to nothing. What a reader has not read by then is gone.
+    /// Copied to `.1` and truncated. What a reader has not read by then is gone.
     CopyTruncate {
-        /// When.
+        /// When to rotate.
         when: RotateWhen,
     },
 }
@@ -82,14 +82,14 @@ impl Rotation {
     }
 }
 
-/// What the payload is made of.
+/// The content of payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// Words, as in ordinary logs.
     Plain,
     /// Words with quotes, backslashes, control characters and characters of several bytes.
     Escapes,
-    /// That, and bytes that are not UTF-8.
+    /// The same, and bytes that are not UTF-8.
     InvalidUtf8,
 }
 
@@ -99,50 +99,50 @@ pub enum Layout {
     /// `DIR/NAME.log`.
     Flat,
     /// As the runtime of the format lays them out: docker `DIR/ID/ID-json.log` with
-    /// `config.v2.json`; else `DIR/load_NAME_UID/main/0.log`, as Kubernetes does.
+    /// `config.v2.json`; otherwise `DIR/load_NAME_UID/main/0.log`, like Kubernetes.
     Containers,
 }
 
 /// What to write.
 #[derive(Debug, Clone)]
 pub struct LoadPlan {
-    /// Directory of the files; created when missing.
+    /// Directory of the files; created if missing.
     pub dir: PathBuf,
-    /// Where in it.
+    /// Layout of the directory.
     pub layout: Layout,
     /// Format of the lines.
     pub format: LineFormat,
-    /// Names of the streams, one file each, written in turns. No `/` and no blank in a name.
+    /// Names of the streams, one file each, written in turns. A name contains no `/` and no blank.
     pub streams: Vec<String>,
     /// Lines per second over all streams; `None` = as fast as possible.
     pub lines_per_second: Option<f64>,
-    /// Lines over all streams; `None` = no bound.
+    /// Number of lines over all streams; `None` = unlimited.
     pub lines: Option<u64>,
-    /// How long; `None` = no bound.
+    /// Duration of the run; `None` = unlimited.
     pub duration: Option<Duration>,
-    /// Smallest and largest body, bytes (the id itself takes about 40).
+    /// Smallest and largest body, bytes (the ID itself takes about 40).
     pub body_bytes: (usize, usize),
-    /// What the payload is made of.
+    /// The content of payloads.
     pub content: Content,
-    /// Cuts bodies over 16 KiB into parts, as docker and containerd do.
+    /// Splits bodies over 16 KiB into parts, as docker and containerd do.
     pub partial: bool,
-    /// Writes a line of the stream `NAME.err` to stderr between the parts of every cut line.
+    /// Writes a line of the stream `NAME.err` to stderr between the parts of every split line.
     pub interleave: bool,
     /// Rotation; `None` = never.
     pub rotation: Option<Rotation>,
-    /// Each line is written by itself. Else blocks of up to 64 KiB are.
+    /// Write each line separately. Otherwise write blocks of up to 64 KiB.
     pub line_by_line: bool,
-    /// Shortest time between wake-ups when paced; lines that fall due in between are written
-    /// together (each still by itself with `line_by_line`).
+    /// Minimum time between wake-ups with a limited rate; lines that fall due in between are
+    /// written together (each separately with `line_by_line`).
     pub tick: Duration,
-    /// Sequence number to begin with, for going on after an earlier run.
+    /// First sequence number, for continuing an earlier run.
     pub first_seq: u64,
     /// Seed of the content.
     pub seed: u64,
 }
 
 impl LoadPlan {
-    /// One stream `app` of docker lines of 1,000 bytes, as fast as possible, never ending.
+    /// One stream `app` of docker lines of 1,000 bytes, as fast as possible, without end.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
@@ -164,7 +164,7 @@ impl LoadPlan {
         }
     }
 
-    /// Path of a stream's current file.
+    /// Returns the path of a stream's current file.
     pub fn path(&self, stream: &str) -> PathBuf {
         match (self.layout, self.format) {
             (Layout::Flat, _) => self.dir.join(format!("{stream}.log")),
@@ -180,7 +180,7 @@ impl LoadPlan {
     }
 }
 
-/// 64 hexadecimal digits made of a name.
+/// Returns 64 hexadecimal digits derived from a name.
 fn container_id(stream: &str) -> String {
     let part = |i: u8| weir_model::hash64(format!("{stream}{i}").as_bytes());
     format!("{:016x}{:016x}{:016x}{:016x}", part(0), part(1), part(2), part(3))
@@ -193,24 +193,24 @@ pub struct StreamReport {
     pub name: String,
     /// First sequence number.
     pub first_seq: u64,
-    /// Lines, so the last sequence number is `first_seq + lines - 1`.
+    /// Number of lines; the last sequence number is `first_seq + lines - 1`.
     pub lines: u64,
 }
 
 /// What was written.
 #[derive(Debug, Clone, Serialize)]
 pub struct LoadReport {
-    /// Lines over all streams (a cut line is one).
+    /// Number of lines over all streams (a split line counts once).
     pub lines: u64,
-    /// Bytes in the files.
+    /// Number of bytes in the files.
     pub bytes: u64,
-    /// Rotations.
+    /// Number of rotations.
     pub rotations: u64,
     /// Seconds from the first line to the last.
     pub seconds: f64,
-    /// Longest time by which a line was written too late, seconds (0 when not paced).
+    /// Maximum delay with which a line was written, seconds (0 without a rate).
     pub lateness_max_seconds: f64,
-    /// Every stream.
+    /// One report per stream.
     pub streams: Vec<StreamReport>,
 }
 
@@ -231,7 +231,8 @@ impl std::fmt::Display for LoadReport {
     }
 }
 
-/// Writes. `progress` hears the lines written so far, at least once per tick, and may end the run.
+/// Runs the load. `progress` gets the number of lines so far, at least once per tick, and may end
+/// it.
 pub fn run(
     plan: &LoadPlan,
     mut progress: impl FnMut(u64) -> ControlFlow<()>,
@@ -246,7 +247,7 @@ pub fn run(
         for _ in 0..portion {
             writers.line(elapsed)?;
         }
-        // As fast as possible, blocks fill up over several portions.
+        // As fast as possible: blocks fill up over several portions.
         if plan.lines_per_second.is_some() {
             writers.flush()?;
         }
@@ -259,7 +260,7 @@ pub fn run(
     Ok(writers.report(&pace))
 }
 
-/// Most bytes that are collected before a write.
+/// Maximum number of bytes that are buffered before a write.
 const BLOCK_BYTES: usize = 64 * 1024;
 
 /// All streams of a run.
@@ -269,7 +270,7 @@ struct Writers<'a> {
     rng: Rng,
     pool: Vec<u8>,
     all: Vec<Writer>,
-    /// Whose turn it is.
+    /// The stream whose turn it is.
     next: usize,
     body: Vec<u8>,
 }
@@ -278,7 +279,7 @@ struct Writers<'a> {
 struct Writer {
     name: String,
     seq: u64,
-    /// The stream on stderr between the parts of cut lines, and its next number.
+    /// The stream on stderr between the parts of split lines, and its next number.
     err_name: String,
     err_seq: u64,
     file: LogFile,
@@ -317,7 +318,7 @@ impl<'a> Writers<'a> {
     }
 
     fn fill_body(&mut self, index: usize) {
-        /// Room for names and numbers of the id.
+        /// Space for the names and numbers of the ID.
         const ID_BYTES: usize = 40;
         let (least, most) = self.plan.body_bytes;
         let len = self.rng.usize(least..=most.max(least)).saturating_sub(ID_BYTES).max(1);
@@ -375,7 +376,7 @@ impl Writer {
         })
     }
 
-    /// Collects an encoded line or part, and writes what has been collected when it is time.
+    /// Buffers an encoded line or part, and writes the buffer when it is time.
     fn add(&mut self, plan: &LoadPlan, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         encode(&mut self.pending);
         if plan.line_by_line || self.pending.len() >= BLOCK_BYTES {
@@ -384,7 +385,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a line in parts of 16 KiB; the file may be rotated between any two.
+    /// Writes a line in parts of 16 KiB; the file may be rotated between any two of them.
     fn line_in_parts(
         &mut self,
         plan: &LoadPlan,
@@ -428,7 +429,7 @@ impl Writer {
     }
 }
 
-/// The parts of docker's `config.v2.json` that readers look at.
+/// Writes the parts of docker's `config.v2.json` that readers use.
 fn write_container_config(log: &Path, name: &str) -> io::Result<()> {
     let id = container_id(name);
     let config = serde_json::json!({
@@ -445,7 +446,7 @@ fn write_container_config(log: &Path, name: &str) -> io::Result<()> {
     std::fs::rename(new, path)
 }
 
-/// Text of words, to cut payloads from: about as compressible as logs are.
+/// Text of words, from which payloads are cut: about as compressible as real logs.
 fn payload_pool(content: Content, payload_bytes_max: usize, rng: &mut Rng) -> Vec<u8> {
     const WORDS: [&str; 24] = [
         "GET",

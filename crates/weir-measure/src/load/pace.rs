@@ -1,24 +1,25 @@
-//! When lines are due: an exact rate at the cost of one wake-up per tick.
+//! Determines when lines are due: an exact rate at the cost of one wake-up per tick.
 
 use std::time::Duration;
 
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use rustix::time::{Timespec, clock_gettime};
 
-/// Hands out how many lines are due. Late lines are never skipped, so the count over time is
-/// exact; the clock is monotonic.
+/// Returns how many lines are due. Late lines are never skipped, so the count over time is exact;
+/// the clock is monotonic.
 #[derive(Debug)]
 pub(crate) struct Pace {
     start: Duration,
     lines_per_second: Option<f64>,
     tick: Duration,
     given: u64,
-    /// Longest time by which a line was late.
+    /// Maximum delay of a line.
     pub(crate) lateness_max: Duration,
 }
 
 impl Pace {
-    /// A pace that begins now. `None` = as fast as possible, in portions of `PORTION` lines.
+    /// Creates a pace that starts now. `None` = as fast as possible, in portions of `PORTION`
+    /// lines.
     pub(crate) fn new(lines_per_second: Option<f64>, tick: Duration) -> Self {
         let start = now();
         Self { start, lines_per_second, tick, given: 0, lateness_max: Duration::ZERO }
@@ -28,13 +29,13 @@ impl Pace {
         now().saturating_sub(self.start)
     }
 
-    /// Waits until lines are due and says how many.
+    /// Waits until lines are due and returns their number.
     pub(crate) fn next(&mut self) -> u64 {
-        /// Small enough that rotation and the caller's word are looked at often.
+        /// Small enough that rotation and the caller's decision are checked often.
         const PORTION: u64 = 256;
         let Some(rate) = self.lines_per_second else { return PORTION };
         loop {
-            // The line of number n is due at n / rate.
+            // Line number n is due at n / rate.
             let due = (self.elapsed().as_secs_f64() * rate) as u64 + 1;
             if due > self.given {
                 let late = self.elapsed().as_secs_f64() - self.given as f64 / rate;
@@ -55,7 +56,7 @@ fn now() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
-/// Sleeps to a moment of the monotonic clock; an interrupted sleep just ends early.
+/// Sleeps until a time of the monotonic clock; an interrupted sleep just ends early.
 fn sleep_until(moment: Duration) {
     let request = Timespec {
         tv_sec: i64::try_from(moment.as_secs()).unwrap_or(i64::MAX),

@@ -1,4 +1,4 @@
-//! What was reported as written is in the files, once and intact.
+//! What was reported as written is in the files, exactly once and intact.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::*;
 
-/// Ids of every line in a directory, parts joined, by stream: generation, number, intact.
+/// Returns the IDs of every line in a directory, with parts joined, by stream: generation, number,
+/// intact.
 fn ids(plan: &LoadPlan) -> BTreeMap<String, Vec<(u64, u64, bool)>> {
     let mut ids: BTreeMap<String, Vec<(u64, u64, bool)>> = BTreeMap::new();
     let mut open: BTreeMap<String, Vec<u8>> = BTreeMap::new();
@@ -27,7 +28,8 @@ fn ids(plan: &LoadPlan) -> BTreeMap<String, Vec<(u64, u64, bool)>> {
     ids
 }
 
-/// Files of a directory: rotated ones from the oldest (highest number) on, then the current ones.
+/// Returns the files of a directory: first rotated ones, oldest (highest number) first, then
+/// current ones.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -1,4 +1,5 @@
-//! Damage of the journal's files while weir does not run: bytes are hit blindly, as a disk does it.
+//! Damages the journal's files while weir is not running: random bytes are hit, as by a failing
+//! disk.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -7,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
 
-/// Longest range that is zeroed, bytes.
+/// Maximum length of a range that is zeroed, bytes.
 const ZEROED_BYTES_MAX: u64 = 1 << 20;
 
-/// Files with this ending below a directory, oldest name first; none when it does not exist.
+/// Returns the files with this extension below a directory, oldest name first; none if it does not
+/// exist.
 pub(super) fn files(dir: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     if !dir.exists() {
@@ -28,8 +30,8 @@ pub(super) fn files(dir: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Removes what weir has set aside of damaged files, but for the last: a torture that goes on for
-/// days damages thousands.
+/// Removes all but the last damaged files that weir has moved aside: a run of several days damages
+/// thousands.
 pub(super) fn forget_all_but(dir: &Path, ending: &str, kept: usize) -> io::Result<()> {
     let mut found = Vec::new();
     for path in files(dir, ending)? {
@@ -40,7 +42,7 @@ pub(super) fn forget_all_but(dir: &Path, ending: &str, kept: usize) -> io::Resul
     found.iter().try_for_each(|(_, path)| std::fs::remove_file(path))
 }
 
-/// Damages a file, and says how.
+/// Damages a file, and describes how.
 pub(super) fn damage(path: &Path, rng: &mut Rng) -> io::Result<String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -63,15 +65,15 @@ pub(super) fn damage(path: &Path, rng: &mut Rng) -> io::Result<String> {
         1 => {
             let zeros = rng.u64(1..=ZEROED_BYTES_MAX).min(len - at);
             file.write_all_at(&vec![0; zeros as usize], at)?;
-            Ok(format!("{name} zeroed at {at} for {zeros} of {len}"))
+            Ok(format!("{zeros} of {len} bytes of {name} zeroed at {at}"))
         }
         2 => {
             file.set_len(at)?;
-            Ok(format!("{name} cut to {at} of {len}"))
+            Ok(format!("{name} truncated to {at} of {len} bytes"))
         }
         _ => {
             std::fs::remove_file(path)?;
-            Ok(format!("{name} of {len} removed"))
+            Ok(format!("{name} ({len} bytes) removed"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is done to weir: one fault at a time, chosen by the seed.
+//! The faults that are injected: one at a time, chosen by the seed.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use super::report::Fault;
 use super::target::Target;
 use super::{Torture, TortureError, damage, failed};
 
-/// How often each fault is chosen, against the others.
+/// Relative frequency of each fault.
 const WEIGHTS: [(Fault, u32); 15] = [
     (Fault::Kill, 6),
     (Fault::Stop, 3),
@@ -26,23 +26,23 @@ const WEIGHTS: [(Fault, u32); 15] = [
     (Fault::FullDisk, 1),
 ];
 
-/// How long it may take to prove that a file was read.
+/// Maximum time to prove that a file was read.
 const PROOF_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// Positions are flushed every 20 ms; after so long without anything new they are.
+/// Positions are flushed every 20 ms; after this time without anything new they have been.
 const FLUSHED: Duration = Duration::from_millis(500);
 
-/// Damaged files of the journal, set aside by weir, that are kept.
+/// Number of damaged journal files, moved aside by weir, that are kept.
 const SET_ASIDE_MAX: usize = 100;
 
-/// How long a journal is waited for to write segments.
+/// How long to wait for a journal to write segments.
 const BACKLOG_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl Torture<'_> {
-    /// One fault, and a moment.
+    /// Injects one fault, and lets a moment pass.
     pub(super) fn step(&mut self) -> Result<(), TortureError> {
-        // How many numbers a fault draws depends on the state of the machine; what follows it in
-        // the order of the seed must not.
+        // How many numbers a fault draws depends on the state of the machine; later faults must
+        // depend on the seed alone.
         self.rng = self.order.fork();
         let fault = self.choose();
         if (self.progress)(fault.text()).is_break() {
@@ -144,7 +144,7 @@ impl Torture<'_> {
         self.delete_known(content, is_cut)
     }
 
-    /// Removes or cuts a file that weir has durably noted to have read to its end: some
+    /// Removes or truncates a file that weir has durably recorded as read to its end: some
     /// destination has all of it, and its positions are flushed.
     fn delete_known(&mut self, content: usize, is_cut: bool) -> Result<(), TortureError> {
         self.writer.hold(true);
@@ -169,7 +169,8 @@ impl Torture<'_> {
         done.map_err(failed("remove a file"))
     }
 
-    /// Whether weir durably knows that it read this content; nothing is written meanwhile.
+    /// Returns true if weir has durably recorded that it read this content; nothing is written
+    /// meanwhile.
     fn prove(&mut self, content: usize) -> Result<bool, TortureError> {
         let begun = Instant::now();
         let (name, lines) = {
@@ -177,7 +178,8 @@ impl Torture<'_> {
             let content = &files.contents[content];
             (files.name(content.stream), content.lines.clone())
         };
-        // When nothing was on its way to a destination that has it, and as of how many flushes.
+        // When nothing was in flight to a destination that has it, and as of which number of
+        // flushes.
         let mut settled: Option<(Instant, u64)> = None;
         while begun.elapsed() < PROOF_TIME_MAX {
             self.books = None;
@@ -198,7 +200,7 @@ impl Torture<'_> {
         Ok(false)
     }
 
-    /// Some destination falls behind, so that the journal writes segments.
+    /// Lets a destination fall behind, so that the journal writes segments.
     fn fall_behind(&mut self) -> Result<(), TortureError> {
         let begun = Instant::now();
         let which = self.rng.usize(..self.targets.len());
@@ -219,7 +221,7 @@ impl Torture<'_> {
         self.stop();
         let data = self.plan.dir.join("data");
         damage::forget_all_but(&data, "bad", SET_ASIDE_MAX)
-            .map_err(failed("remove what was set aside"))?;
+            .map_err(failed("remove files that were moved aside"))?;
         let segments = damage::files(&data, "wseg").map_err(failed("list the journal"))?;
         let hits = self.rng.usize(1..=3).min(segments.len());
         for path in self.rng.choose_multiple(segments, hits) {
@@ -243,7 +245,7 @@ impl Torture<'_> {
         self.start(false)
     }
 
-    /// For a while the journal may not use the disk, and a destination takes nothing.
+    /// For a while the journal may not use the disk, and a destination accepts nothing.
     fn fill_disk(&mut self) -> Result<(), TortureError> {
         let time = Duration::from_millis(self.rng.u64(1000..3000));
         self.count(Fault::FullDisk, &format!("for {time:?}"));

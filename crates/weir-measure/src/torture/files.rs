@@ -1,9 +1,9 @@
-//! The files that are tortured: numbered lines, rotation, cutting and deletion, and of every line
+//! The log files of the test: numbered lines, rotation, truncation and deletion, and for every line
 //! whether it can still be read.
 //!
-//! Invariants: a line is written whole or not at all, and while nothing else happens to the files;
-//! numbers of a stream have no gaps; each content (what stood in one file between two cuts) has a
-//! generation of its own.
+//! Invariants: a line is written completely or not at all, and while nothing else happens to the
+//! files; numbers of a stream have no gaps; each content (what a file contained between two
+//! truncations) has a generation of its own.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -16,7 +16,7 @@ use weir_host::{Clock as _, RealClock};
 use crate::load::encode::{self, Std};
 use crate::load::{LineFormat, LineId, LoadReport, StreamReport};
 
-/// Streams and how their lines look.
+/// Streams and the format of their lines.
 const STREAMS: [(&str, LineFormat); 4] = [
     ("plain-0", LineFormat::Raw),
     ("plain-1", LineFormat::Raw),
@@ -24,25 +24,25 @@ const STREAMS: [(&str, LineFormat); 4] = [
     ("docker-1", LineFormat::Docker),
 ];
 
-/// Shortest and longest payload, bytes.
+/// Range of payload lengths, bytes.
 const PAYLOAD_BYTES: Range<usize> = 150..750;
 
-/// Bytes of files that are kept; beyond, the oldest are removed as a log rotation does it. So a
-/// torture can go on for days.
+/// Bytes of files that are kept; beyond that, the oldest are removed, like a log rotation does, so
+/// that a test can run for days.
 const KEPT_BYTES_MAX: u64 = 512 << 20;
 
-/// What became of the lines of a content.
+/// The fate of the lines of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// They stand in a file that weir follows.
+    /// They are in a file that weir follows.
     There,
-    /// Destroyed after weir had noted durably that it read them.
+    /// Destroyed after weir had durably recorded that it read them.
     Known,
     /// Destroyed, and weir may never have seen them.
     Exposed,
 }
 
-/// What stands, or stood, in one file.
+/// The present or former content of one file.
 #[derive(Debug, Clone)]
 pub(super) struct Content {
     pub(super) stream: usize,
@@ -78,7 +78,7 @@ struct Stream {
 }
 
 impl Files {
-    /// Makes an empty file for each stream, below `dir`.
+    /// Creates an empty file for each stream, below `dir`.
     pub(super) fn create(dir: &Path, seed: u64) -> io::Result<Self> {
         let mut rng = Rng::with_seed(seed);
         let letters = b"abcdefghijklmnopqrstuvwxyz      ";
@@ -103,7 +103,7 @@ impl Files {
         Ok(files)
     }
 
-    /// `DIR/plain/plain-0.log`: a directory for each format.
+    /// Returns `DIR/plain/plain-0.log`: a directory for each format.
     fn path(&self, name: &str) -> PathBuf {
         let format = name.split('-').next().unwrap_or(name);
         self.dir.join(format).join(format!("{name}.log"))
@@ -115,17 +115,17 @@ impl Files {
         self.contents.len() - 1
     }
 
-    /// How many streams there are.
+    /// Returns the number of streams.
     pub(super) fn count(&self) -> usize {
         self.streams.len()
     }
 
-    /// Name of a stream.
+    /// Returns the name of a stream.
     pub(super) fn name(&self, stream: usize) -> &'static str {
         self.streams[stream].name
     }
 
-    /// Writes so many lines to each stream.
+    /// Writes this many lines to each stream.
     pub(super) fn write(&mut self, lines: u64) -> io::Result<()> {
         let now = self.clock.unix_ns();
         let mut body = Vec::new();
@@ -149,7 +149,7 @@ impl Files {
         Ok(())
     }
 
-    /// Renames the file, and begins a new one.
+    /// Renames the file, and starts a new one.
     pub(super) fn rotate(&mut self, stream: usize) -> io::Result<()> {
         let old = &mut self.contents[self.streams[stream].current];
         let name = format!("{}.{}", old.path.display(), self.streams[stream].generation);
@@ -159,7 +159,7 @@ impl Files {
         self.renew(stream)
     }
 
-    /// Copies the file to where nobody looks, and cuts it to nothing.
+    /// Copies the file to a place that is not followed, and truncates it.
     pub(super) fn cut(&mut self, stream: usize, fate: Fate) -> io::Result<()> {
         let old = &mut self.contents[self.streams[stream].current];
         old.fate = fate;
@@ -169,7 +169,7 @@ impl Files {
         Ok(())
     }
 
-    /// Removes the file of a content; begins a new one when it is the current one.
+    /// Removes the file of a content; starts a new one if it is the current one.
     pub(super) fn delete(&mut self, content: usize, fate: Fate) -> io::Result<()> {
         let old = &mut self.contents[content];
         old.fate = fate;
@@ -178,7 +178,7 @@ impl Files {
         if self.streams[stream].current == content { self.renew(stream) } else { Ok(()) }
     }
 
-    /// A new file under the stream's name.
+    /// Creates a new file under the stream's name.
     fn renew(&mut self, stream: usize) -> io::Result<()> {
         self.streams[stream].file = open(&self.path(self.streams[stream].name))?;
         self.next_generation(stream);
@@ -191,12 +191,12 @@ impl Files {
         self.streams[stream].generation += 1;
     }
 
-    /// The current content of a stream.
+    /// Returns the current content of a stream.
     pub(super) fn current(&self, stream: usize) -> usize {
         self.streams[stream].current
     }
 
-    /// Contents that can be destroyed.
+    /// Returns the contents that can be destroyed.
     pub(super) fn there(&self) -> Vec<usize> {
         let is_there = |index: &usize| {
             let content = &self.contents[*index];
@@ -205,14 +205,14 @@ impl Files {
         (0..self.contents.len()).filter(is_there).collect()
     }
 
-    /// The oldest content, when all that is kept takes too much disk.
+    /// Returns the oldest content, if the kept files take too much disk space.
     pub(super) fn too_many(&self) -> Option<usize> {
         let there = self.there();
         let bytes: u64 = there.iter().map(|index| self.contents[*index].bytes).sum();
         there.first().copied().filter(|_| bytes > KEPT_BYTES_MAX)
     }
 
-    /// What was written.
+    /// Returns what was written.
     pub(super) fn report(&self) -> LoadReport {
         let stream = |stream: &Stream| StreamReport {
             name: stream.name.to_owned(),

@@ -1,8 +1,9 @@
-//! The verdict: what the oracle is told to allow, and why.
+//! The verdict: what the oracle must allow, and why.
 //!
 //! Three things cannot be known from outside, and are bounds:
-//! - A line that was destroyed before it is proved that weir read it, and that is nowhere, may be
-//!   in no book. The ledger must then say that bytes were given up, or that more may have been.
+//! - A line that was destroyed before it was proved that weir read it, and that arrived nowhere,
+//!   may not be counted. The ledger must then show that bytes were given up, or that more may have
+//!   been.
 //! - A line that arrived at another destination just before a kill may be forgotten when it is
 //!   destroyed: its acknowledgement was not durable.
 //! - For the same reason a line may be counted as lost although it arrived.
@@ -23,22 +24,23 @@ use super::files::{Content, Fate, Files};
 use super::report::{SourceReport, TargetReport, TortureReport};
 use super::target::STORE;
 
-/// Runs of missing lines that are shown when something is wrong.
+/// Number of runs of missing lines that are shown when something is wrong.
 const SHOWN_RUNS: usize = 8;
 
-/// What arrived at a destination, and what is in doubt there.
+/// What arrived at a destination, and what is uncertain there.
 struct Arrivals {
     name: &'static str,
     tally: Tally,
     doubt: u64,
     resent: u64,
-    /// Its buffer drops what is old, so that what arrived may be dropped when it waits again.
+    /// Its buffer drops old records, so that records that arrived may be dropped when they wait
+    /// again.
     drops: bool,
     counted_max: u64,
 }
 
 impl Torture<'_> {
-    /// What the store has, by an export.
+    /// Returns the content of the store, from an export.
     pub(super) fn stored(&self) -> io::Result<Tally> {
         let mut tally = Tally::default();
         let api = self.process.as_ref().and_then(crate::Process::api);
@@ -133,7 +135,7 @@ impl Arrivals {
     }
 }
 
-/// Everything that the verdict rests on.
+/// Everything that the verdict is based on.
 struct Judge<'a> {
     is_forgotten: bool,
     is_damaged: bool,
@@ -143,7 +145,8 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Where nothing is certain: with damaged positions that is all that was destroyed.
+    /// Returns true if nothing is certain about a content: with damaged positions, that is all that
+    /// was destroyed.
     fn is_exposed(&self, content: &Content) -> bool {
         match content.fate {
             Fate::There => false,
@@ -161,7 +164,7 @@ impl Judge<'_> {
         exposed
     }
 
-    /// Lines of contents, with the stream's name.
+    /// Returns the lines of contents, with the stream's name.
     fn lines(&self, is_meant: impl Fn(&Content) -> bool) -> impl Iterator<Item = (&str, u64)> {
         let contents = self.files.contents.iter().filter(move |content| is_meant(content));
         contents.flat_map(|content| {
@@ -170,7 +173,7 @@ impl Judge<'_> {
         })
     }
 
-    /// Missing lines that may be in no book.
+    /// Returns the number of missing lines that may not be counted.
     fn uncounted_max(&self, index: usize) -> u64 {
         let (mut nowhere, mut elsewhere, mut stored) = (0, 0, 0);
         for (stream, seq) in self.lines(|content| self.is_exposed(content)) {
@@ -192,7 +195,7 @@ impl Judge<'_> {
         nowhere + stored + elsewhere.min(doubt)
     }
 
-    /// Counted lines that may have arrived.
+    /// Returns the number of counted lines that may have arrived.
     fn miscounted_max(&self, index: usize) -> u64 {
         let arrivals = &self.all[index];
         let is_destroyed = |content: &Content| content.fate != Fate::There;
@@ -216,7 +219,7 @@ impl Judge<'_> {
             miscounted_max: self.miscounted_max(index),
             lost_answers_lines: copies,
             forgotten_max: if is_forgotten { arrivals.counted_max } else { 0 },
-            // The store has no order; damage is read again out of order.
+            // The store has no order, and damaged data is read again out of order.
             ordered: arrivals.name != STORE && !self.is_damaged && !is_forgotten,
             ..Oracle::strict(arrivals.name)
         };
@@ -226,7 +229,8 @@ impl Judge<'_> {
         let mut problems: Vec<String> = wrong.lines().map(str::to_owned).collect();
         let (delivered, arrived) = (self.books.delivered(arrivals.name), arrivals.tally.unique());
         if delivered > arrived.saturating_add(oracle.forgotten_max) {
-            problems.push(format!("{delivered} delivered, says the ledger; {arrived} arrived"));
+            let text = format!("{delivered} delivered according to the ledger, {arrived} arrived");
+            problems.push(text);
         }
         let (routed, records) = (self.books.routed(arrivals.name), self.books.records());
         if routed != records && !is_forgotten {
@@ -238,13 +242,13 @@ impl Judge<'_> {
         let counted = oracle.counted(self.books);
         let is_owned_up = missing.all <= counted || sources(self.books).iter().any(says_at_least);
         if !is_owned_up && !is_forgotten {
-            problems.push("lines are in no book, and the ledger does not say so".to_owned());
+            problems.push("lines are not counted, and the ledger does not show it".to_owned());
         }
         if !problems.is_empty() && missing.certain > 0 {
             let first = oracle.first_missing(&written, &arrivals.tally, SHOWN_RUNS);
             let text = first.iter().map(|(name, run)| format!("{name} {}..{}", run.start, run.end));
             let text = text.collect::<Vec<_>>().join(", ");
-            problems.push(format!("surely read or readable, the first that are missing: {text}"));
+            problems.push(format!("first missing lines that were certainly readable: {text}"));
         }
         TargetReport {
             name: arrivals.name.to_owned(),

@@ -1,10 +1,10 @@
-//! `weir torture`: weir as a child process on the real disk, with everything done to it that a
-//! machine and its people do, and at the end the oracle: every line has arrived at each
-//! destination or stands in that destination's own book.
+//! `weir torture`: runs weir as a child process on the real disk and exposes it to the faults of a
+//! machine and its operators. Finally the oracle verifies that every line has arrived at each
+//! destination or is counted in that destination's own book.
 //!
-//! Invariants: nothing is touched outside the directory that was given; only loopback addresses
-//! and ports that the operating system chose; the child never outlives the torture. The seed
-//! decides what is done and in which order; the moments are those of the machine.
+//! Invariants: nothing outside the given directory is touched; only loopback addresses and ports
+//! chosen by the operating system are used; the child never outlives the test. The seed determines
+//! which faults occur and in which order; their timing depends on the machine.
 
 mod damage;
 mod faults;
@@ -32,35 +32,35 @@ pub use report::{Fault, SourceReport, TargetReport, TortureReport};
 use target::Target;
 use writer::Writer;
 
-/// Time between two looks at the books.
+/// Time between two checks of the books.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long it may take until everything has arrived once all is well again, beside the time that
-/// the torture itself took.
+/// Maximum time until everything has arrived after recovery, in addition to the duration of the
+/// test itself.
 const DRAIN_TIME_MIN: Duration = Duration::from_mins(2);
 
-/// How long the books must stand still before that counts as the end.
+/// How long the books must not change before that counts as the end.
 const REST_TIME: Duration = Duration::from_secs(2);
 
-/// How long a process may take to end when it was asked to, twice.
+/// How long a process may take to end after it was asked twice.
 const STOP_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// So many problems that were seen on the way end a torture.
+/// Number of problems found during the test that end it.
 const PROBLEMS_MAX: usize = 5;
 
-/// Disk that must stay free in a journal that must not write: more than there is.
+/// Disk space to keep free for a journal that must not write: more than there is.
 const NO_ROOM: &str = "1000000TiB";
 
-/// What to do.
+/// The settings of a test.
 #[derive(Debug, Clone)]
 pub struct TorturePlan {
-    /// The binary.
+    /// The weir binary.
     pub binary: PathBuf,
-    /// An empty directory for logs, data and what weir says.
+    /// An empty directory for logs, data and the output of weir.
     pub dir: PathBuf,
-    /// How long, without recovery at the end.
+    /// Duration, excluding recovery at the end.
     pub duration: Duration,
-    /// Decides what is done.
+    /// Determines the faults.
     pub seed: u64,
     /// Lines per second over all files.
     pub lines_per_second: f64,
@@ -69,25 +69,25 @@ pub struct TorturePlan {
 /// Why there is no verdict.
 #[derive(Debug, thiserror::Error)]
 pub enum TortureError {
-    /// The machine did not do its part.
+    /// An operation of the test itself failed.
     #[error("failed to {what}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the operating system said.
+        /// The system error.
         source: io::Error,
     },
-    /// Somebody ended it.
+    /// The test was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Says what was tried when it failed.
+/// Adds the operation to an error.
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> TortureError {
     move |source| TortureError::Io { what, source }
 }
 
-/// Does it. `progress` hears what is done, and may end it without a verdict.
+/// Runs a test. `progress` gets each step, and may end the test without a verdict.
 pub fn run(
     plan: &TorturePlan,
     mut progress: impl FnMut(&str) -> ControlFlow<()>,
@@ -100,19 +100,19 @@ pub fn run(
     torture.finish()
 }
 
-/// A running torture.
+/// A running test.
 struct Torture<'a> {
     plan: &'a TorturePlan,
     progress: &'a mut dyn FnMut(&str) -> ControlFlow<()>,
     /// Draws the seed of each step.
     order: Rng,
-    /// Draws what this step does.
+    /// Draws the details of the current step.
     rng: Rng,
     begun: Instant,
     writer: Writer,
     targets: Vec<Target>,
     process: Option<Process>,
-    /// The books as they were seen last.
+    /// The books as last seen.
     books: Option<Books>,
     history: File,
     faults: BTreeMap<Fault, u64>,
@@ -121,7 +121,7 @@ struct Torture<'a> {
     hits_positions: bool,
     /// Bytes of segments were damaged.
     is_damaged: bool,
-    /// Positions and the books beside them were damaged.
+    /// Positions and the books next to them were damaged.
     is_forgotten: bool,
 }
 
@@ -162,7 +162,7 @@ impl<'a> Torture<'a> {
         })
     }
 
-    /// The configuration; `is_full` leaves the journal no room on the disk.
+    /// Returns the configuration; `is_full` leaves the journal no room on the disk.
     fn config(&self, is_full: bool) -> String {
         let source = |(source, format): (&str, &str)| {
             let dir = self.plan.dir.join("logs").join(source);
@@ -192,7 +192,7 @@ impl<'a> Torture<'a> {
         parts.chain(self.targets.iter().map(output)).chain([journal]).collect()
     }
 
-    /// Starts weir and waits for nothing.
+    /// Starts weir without waiting.
     fn start(&mut self, is_full: bool) -> Result<(), TortureError> {
         let config = self.config(is_full);
         let launched = Process::launch(&self.plan.binary, &self.plan.dir, &config, &[]);
@@ -201,7 +201,7 @@ impl<'a> Torture<'a> {
         Ok(())
     }
 
-    /// Asks weir to end; a second time when a destination keeps it from ending.
+    /// Asks weir to end; a second time if a destination keeps it from ending.
     fn stop(&mut self) {
         let Some(mut process) = self.process.take() else { return };
         let patience = Duration::from_millis(self.rng.u64(500..4000));
@@ -211,7 +211,7 @@ impl<'a> Torture<'a> {
             is_clean = status.success();
             if !is_clean {
                 let log = tail(&process.log());
-                self.wrong(format!("weir did not end well ({status}): {log}"));
+                self.wrong(format!("weir failed at shutdown ({status}): {log}"));
             }
         } else {
             process.signal(Signal::TERM);
@@ -224,7 +224,7 @@ impl<'a> Torture<'a> {
         self.targets.iter_mut().for_each(|target| target.end(is_clean));
     }
 
-    /// `kill -9`.
+    /// Sends SIGKILL.
     fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();
@@ -232,7 +232,7 @@ impl<'a> Torture<'a> {
         }
     }
 
-    /// Lets time pass, and looks at the books meanwhile.
+    /// Lets time pass, while checking the books.
     fn pass(&mut self, time: Duration) -> Result<(), TortureError> {
         let begun = Instant::now();
         loop {
@@ -251,12 +251,12 @@ impl<'a> Torture<'a> {
         if process.has_ended() {
             let log = tail(&process.log());
             self.targets.iter_mut().for_each(|target| target.end(false));
-            self.wrong(format!("weir ended by itself: {log}"));
+            self.wrong(format!("weir exited unexpectedly: {log}"));
             return self.start(false);
         }
         let is_asked = process.api().is_some() || process.try_api();
         let books = is_asked.then(|| process.ledger()).flatten();
-        // While it opens what it reads, the books do not have all yet.
+        // While it opens its sources, the books are not complete yet.
         if let Some(books) = books.filter(|books| books.json()["opening"] == false) {
             if let Some(wrong) = books.imbalance() {
                 self.wrong(format!("{wrong}: {books}"));
@@ -267,28 +267,28 @@ impl<'a> Torture<'a> {
         Ok(())
     }
 
-    /// Notes a problem, once.
+    /// Records a problem, once.
     fn wrong(&mut self, problem: String) {
-        self.note(&format!("wrong: {problem}"));
+        self.note(&format!("problem: {problem}"));
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(problem);
         }
     }
 
-    /// Writes into the history.
+    /// Writes to the history.
     fn note(&mut self, text: &str) {
         let elapsed = self.begun.elapsed().as_secs_f64();
-        // The history is for people; a torture goes on without it.
+        // The history is for people; the test continues without it.
         let _lost = writeln!(self.history, "{elapsed:>9.3} {text}");
     }
 
-    /// Ends all trouble, waits until everything has arrived, and judges.
+    /// Ends all faults, waits until everything has arrived, and judges.
     fn finish(mut self) -> Result<TortureReport, TortureError> {
         self.writer.stop().map_err(failed("write lines"))?;
         self.targets.iter_mut().for_each(Target::recover);
         self.stop();
         self.start(false)?;
-        self.note("everything is well again");
+        self.note("all faults have ended");
         if (self.progress)("waiting until everything has arrived").is_break() {
             return Err(TortureError::Interrupted);
         }
@@ -297,21 +297,21 @@ impl<'a> Torture<'a> {
         if !is_at_rest {
             let log = self.process.as_ref().map(|process| tail(&process.log()));
             self.wrong(format!(
-                "nothing came to rest in {deadline:?}: {}",
+                "the books did not come to rest within {deadline:?}: {}",
                 log.unwrap_or_default()
             ));
         }
         let Some(books) = self.books.take() else {
             let log = self.process.as_ref().map(Process::log).unwrap_or_default();
             let source = io::Error::other(tail(&log));
-            return Err(TortureError::Io { what: "get the books of weir", source });
+            return Err(TortureError::Io { what: "read the ledger of weir", source });
         };
-        let stored = self.stored().map_err(failed("read what is stored"))?;
+        let stored = self.stored().map_err(failed("export the store"))?;
         self.stop();
         Ok(judge::report(&self, &books, stored))
     }
 
-    /// Waits until every book stands still with nothing on its way. False when that took too long.
+    /// Waits until no book changes and nothing is in flight. Returns false if that took too long.
     fn drain(&mut self, deadline: Duration) -> Result<bool, TortureError> {
         let begun = Instant::now();
         let mut still_since: Option<(Instant, u64)> = None;
@@ -338,7 +338,7 @@ impl<'a> Torture<'a> {
     }
 }
 
-/// Nothing waits, nothing is on its way, everything is read.
+/// Returns true if nothing waits, nothing is in flight, and everything is read.
 fn is_at_rest(books: &Books) -> bool {
     let list = |name: &str| books.json()[name].as_array().cloned().unwrap_or_default();
     list("cursors").iter().all(|cursor| cursor["in_flight"] == 0)
@@ -346,7 +346,7 @@ fn is_at_rest(books: &Books) -> bool {
         && books.files_balance()
 }
 
-/// The end of a log.
+/// Returns the end of a log.
 fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(5)..].join("\n")

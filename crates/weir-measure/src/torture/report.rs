@@ -1,4 +1,4 @@
-//! What a torture did, what became of every line, and the verdict.
+//! The report of a test: the faults, the fate of every line, and the verdict.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::fmt;
 use serde::Serialize;
 use weir_host::units::group_digits;
 
-/// What is done to weir.
+/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// `kill -9`, and started again.
+    /// SIGKILL, then a restart.
     Kill,
-    /// SIGTERM, and started again.
+    /// SIGTERM, then a restart.
     Stop,
-    /// A file is renamed and a new one begun.
+    /// A file is renamed and a new one started.
     Rotate,
-    /// A file is copied and cut to nothing.
+    /// A file is copied and truncated.
     CopyTruncate,
-    /// A file is removed that weir is known to have read.
+    /// A file that weir is known to have read is removed.
     DeleteRead,
     /// A file is removed, read or not.
     Delete,
@@ -28,22 +28,22 @@ pub enum Fault {
     Refuse,
     /// A collector answers 503.
     ServerError,
-    /// A collector reads and drops the connection.
+    /// A collector reads the request and drops the connection.
     Drop,
-    /// A collector stores and drops the connection instead of saying so.
+    /// A collector stores the events and drops the connection without responding.
     LoseAnswers,
-    /// A collector takes its time.
+    /// A collector responds slowly.
     Slow,
     /// Segments of the journal are damaged while weir is stopped.
     DamageSegments,
     /// The positions of the journal are damaged while weir is stopped.
     DamagePositions,
-    /// The journal may not use the disk: so much must stay free.
+    /// The journal may not use the disk, because of its setting of free space.
     FullDisk,
 }
 
 impl Fault {
-    /// In words.
+    /// Returns a description.
     pub fn text(self) -> &'static str {
         match self {
             Self::Kill => "kill -9",
@@ -65,34 +65,34 @@ impl Fault {
     }
 }
 
-/// What became of the lines at one destination.
+/// The fate of the lines at one destination.
 #[derive(Debug, Clone, Serialize)]
 pub struct TargetReport {
     /// Name of the output, or `store`.
     pub name: String,
-    /// Lines that arrived, each once.
+    /// Distinct lines that arrived.
     pub arrived: u64,
-    /// Lines that arrived again.
+    /// Duplicate lines.
     pub duplicates: u64,
     /// Lines that did not arrive.
     pub missing: u64,
-    /// Of those, lines that weir surely had, or could read: each of them must be counted.
+    /// Missing lines that weir certainly had, or could read: each of them must be counted.
     pub missing_certain: u64,
-    /// Lines that its book says are delivered.
+    /// Lines that are delivered according to its book.
     pub delivered: u64,
-    /// Lines that its book says are lost, by reason.
+    /// Lines that are lost according to its book, by reason.
     pub discarded: BTreeMap<String, u64>,
     /// Lines in its dead-letter file.
     pub dead_lettered: u64,
-    /// Missing lines that may be in no book: destroyed before weir can be proved to have had them.
+    /// Missing lines that may not be counted: destroyed before weir can be proved to have had them.
     pub uncounted_max: u64,
-    /// Counted lines that may have arrived: weir was killed before it could note it.
+    /// Counted lines that may have arrived: weir was killed before it could record that.
     pub miscounted_max: u64,
-    /// What is wrong.
+    /// Problems.
     pub problems: Vec<String>,
 }
 
-/// What a source counted.
+/// The counts of a source.
 #[derive(Debug, Clone, Serialize)]
 pub struct SourceReport {
     /// Its name.
@@ -101,35 +101,35 @@ pub struct SourceReport {
     pub records: u64,
     /// Bytes given up, by reason.
     pub bytes_abandoned: BTreeMap<String, u64>,
-    /// It says that more may have come and gone unseen.
+    /// It reports that more may have appeared and disappeared unseen.
     pub at_least: bool,
 }
 
-/// Everything.
+/// The report of a test.
 #[derive(Debug, Clone, Serialize)]
 pub struct TortureReport {
-    /// Repeats the faults and their order, though not the moments.
+    /// Repeats the faults and their order, but not their timing.
     pub seed: u64,
-    /// How long it took with recovery, seconds.
+    /// Duration including recovery, seconds.
     pub seconds: f64,
     /// Lines written.
     pub written: u64,
-    /// Lines destroyed after weir had surely read them.
+    /// Lines destroyed after weir had certainly read them.
     pub destroyed_known: u64,
     /// Lines destroyed that weir may never have seen.
     pub destroyed_exposed: u64,
     /// How often each fault was caused.
     pub faults: BTreeMap<Fault, u64>,
-    /// Every destination.
+    /// One report per destination.
     pub targets: Vec<TargetReport>,
-    /// Every source.
+    /// One report per source.
     pub sources: Vec<SourceReport>,
-    /// What is wrong beside what is wrong with one destination.
+    /// Problems that do not concern a single destination.
     pub problems: Vec<String>,
 }
 
 impl TortureReport {
-    /// Nothing is wrong.
+    /// Returns true if there are no problems.
     pub fn is_passed(&self) -> bool {
         self.problems.is_empty() && self.targets.iter().all(|target| target.problems.is_empty())
     }
@@ -150,18 +150,19 @@ impl fmt::Display for TortureReport {
         writeln!(f, "\nLines")?;
         for (count, what) in [
             (self.written, "written"),
-            (self.destroyed_known, "of them destroyed after weir had surely read them"),
-            (self.destroyed_exposed, "of them destroyed, read or not"),
+            (self.destroyed_known, "of them destroyed after weir had certainly read them"),
+            (self.destroyed_exposed, "of them destroyed, possibly unread"),
         ] {
             writeln!(f, "  {:>11}  {what}", group_digits(count))?;
         }
         for source in &self.sources {
-            let mark = if source.at_least { "; more may have gone unseen" } else { "" };
+            let mark = if source.at_least { "; more may have been missed" } else { "" };
             let abandoned = reasons(&source.bytes_abandoned);
             let records = group_digits(source.records);
             writeln!(
                 f,
-                "  {records:>11}  read by {}, says the ledger; bytes given up: {abandoned}{mark}",
+                "  {records:>11}  read by {} according to the ledger; bytes given up: \
+                 {abandoned}{mark}",
                 source.name
             )?;
         }
@@ -170,13 +171,13 @@ impl fmt::Display for TortureReport {
         }
         writeln!(f)?;
         for problem in &self.problems {
-            writeln!(f, "wrong: {problem}")?;
+            writeln!(f, "problem: {problem}")?;
         }
         let verdict = if self.is_passed() {
-            "Passed: every line that weir surely had has arrived or is in the book of the destination \
-             that lacks it."
+            "Passed: every line that weir certainly had has arrived or is counted in the book of \
+             the destination that lacks it."
         } else {
-            "FAILED: lines and books do not agree."
+            "FAILED: the lines do not match the ledger."
         };
         writeln!(f, "{verdict} ({:.0} s, seed {})", self.seconds, self.seed)
     }
@@ -186,26 +187,26 @@ impl fmt::Display for TargetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nDestination {}", self.name)?;
         let certain = group_digits(self.missing_certain);
-        let missing = format!("missing, {certain} of them surely read or readable");
+        let missing = format!("missing, {certain} of them certainly read or readable");
         for (count, what) in [
             (self.arrived, "arrived"),
             (self.duplicates, "arrived again"),
             (self.missing, missing.as_str()),
-            (self.delivered, "delivered, says the ledger"),
+            (self.delivered, "delivered according to the ledger"),
         ] {
             writeln!(f, "  {:>11}  {what}", group_digits(count))?;
         }
         let lost: u64 = self.discarded.values().sum::<u64>() + self.dead_lettered;
         let (lost, discarded) = (group_digits(lost), reasons(&self.discarded));
-        writeln!(f, "  {lost:>11}  lost, says the ledger: {discarded}")?;
+        writeln!(f, "  {lost:>11}  lost according to the ledger: {discarded}")?;
         for (count, what) in [
-            (self.uncounted_max, "may be in no book: destroyed before weir surely had them"),
-            (self.miscounted_max, "may be counted though they arrived: not noted before a kill"),
+            (self.uncounted_max, "may not be counted: destroyed before weir certainly had them"),
+            (self.miscounted_max, "may be counted though they arrived: not recorded before a kill"),
         ] {
             writeln!(f, "  {:>11}  at most {what}", group_digits(count))?;
         }
         for problem in &self.problems {
-            writeln!(f, "  wrong: {problem}")?;
+            writeln!(f, "  problem: {problem}")?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! A destination under torture: a collector in trouble or not, and how much of what arrived there
-//! weir cannot know of for certain.
+//! A destination of the test: a collector with or without a fault, and how much of what arrived
+//! there may be unknown to weir.
 
 use std::time::{Duration, Instant};
 
@@ -11,33 +11,33 @@ use super::report::Fault;
 /// Name of weir's own store among the destinations.
 pub(super) const STORE: &str = "store";
 
-/// An output and the collector behind it.
+/// An output and its collector.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) name: &'static str,
-    /// Its keys beside those that all have.
+    /// Its own keys, in addition to those shared by all.
     pub(super) keys: &'static str,
     pub(super) collector: Collector,
     is_paused: bool,
     trouble_ends: Option<Instant>,
     life: Life,
-    /// Lines that had arrived when a process ended, without an acknowledgement that was durable
-    /// for certain, over all processes.
+    /// Lines that had arrived when a process ended, without an acknowledgement that was certainly
+    /// durable, over all processes.
     pub(super) doubt: u64,
-    /// Most lines that its book ever owned up to.
+    /// Maximum number of lines that its book ever counted as lost.
     pub(super) counted_max: u64,
-    /// Lines that were sent again while a process ran, over all processes.
+    /// Lines that were sent again while a process was running, over all processes.
     pub(super) resent: u64,
 }
 
-/// What is known of acknowledgements since the process started.
+/// What is known about acknowledgements since the process started.
 #[derive(Debug, Default)]
 struct Life {
     received_before: u64,
     delivered_before: Option<u64>,
     /// Delivered, as of a flush of positions that began later.
     durable: u64,
-    /// Delivered when so many flushes had been.
+    /// Delivered, and the number of flushes at that time.
     pending: (u64, u64),
     resent: u64,
 }
@@ -66,7 +66,7 @@ impl Target {
         self.life = Life { received_before: self.received(), ..Life::default() };
     }
 
-    /// A look at the books of the running process.
+    /// Checks the books of the running process.
     pub(super) fn note(&mut self, books: &Books) {
         let delivered = books.delivered(self.name);
         let flushes = books.json()["journal"]["flushes"].as_u64().unwrap_or(0);
@@ -78,7 +78,7 @@ impl Target {
         let resent = books.resent(self.name);
         self.resent += resent.saturating_sub(self.life.resent);
         self.life.resent = resent;
-        // The flush after the next began after the look.
+        // The flush after the next one began after this check.
         if flushes >= self.life.pending.0 + 2 {
             self.life.durable = self.life.pending.1;
             self.life.pending = (flushes, delivered);
@@ -87,8 +87,8 @@ impl Target {
         self.counted_max = self.counted_max.max(counted);
     }
 
-    /// The process has ended. When it was asked to and took no longer than it had to, it has noted
-    /// every answer of a destination that gave them.
+    /// The process has ended. If it was asked to and did not take longer than necessary, it has
+    /// recorded every response of a destination that gave one.
     pub(super) fn end(&mut self, is_clean: bool) {
         if is_clean && self.trouble_ends.is_none() {
             return;
@@ -98,7 +98,7 @@ impl Target {
         self.doubt += received.saturating_sub(self.life.durable.saturating_sub(before));
     }
 
-    /// Trouble begins, for so long.
+    /// Starts a fault with this duration.
     pub(super) fn trouble(&mut self, fault: Fault, duration: Duration) {
         self.recover();
         self.trouble_ends = Some(Instant::now() + duration);
@@ -113,18 +113,18 @@ impl Target {
             Fault::Slow => Answer::AcceptAfter(Duration::from_millis(80)),
             _ => Answer::status(503),
         };
-        // Connections that are open answer so from now on as well.
+        // Open connections respond like this from now on, too.
         self.collector.answer(answer);
     }
 
-    /// Ends trouble whose time is up.
+    /// Ends a fault whose time is up.
     pub(super) fn look(&mut self) {
         if self.trouble_ends.is_some_and(|end| Instant::now() >= end) {
             self.recover();
         }
     }
 
-    /// Everything is taken again.
+    /// Accepts everything again.
     pub(super) fn recover(&mut self) {
         self.trouble_ends = None;
         if std::mem::take(&mut self.is_paused) {
@@ -133,7 +133,7 @@ impl Target {
         self.collector.answer(Answer::Accept);
     }
 
-    /// Whether all these lines of a stream have arrived.
+    /// Returns true if all these lines of a stream have arrived.
     pub(super) fn has(&self, stream: &str, lines: &std::ops::Range<u64>) -> bool {
         let has = |tally: &Tally| {
             let arrived = tally.streams.get(stream);

@@ -1,4 +1,4 @@
-//! The thread that writes lines at a rate while everything else goes on.
+//! The thread that writes lines at a fixed rate while everything else happens.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Writes so many lines a second, over all streams.
+    /// Writes this many lines per second, over all streams.
     pub(super) fn start(files: Files, lines_per_second: f64) -> io::Result<Self> {
         let files = Arc::new(Mutex::new(files));
         let is_stopped = Arc::new(AtomicBool::new(false));
@@ -34,12 +34,12 @@ impl Writer {
         Ok(Self { files, is_stopped, is_held, thread: Some(thread) })
     }
 
-    /// The files; nothing is written while they are held.
+    /// Returns the files; nothing is written while they are held.
     pub(super) fn files(&self) -> MutexGuard<'_, Files> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes nothing until told otherwise.
+    /// Pauses or resumes writing.
     pub(super) fn hold(&self, is_held: bool) {
         self.is_held.store(is_held, Ordering::Relaxed);
     }
@@ -70,10 +70,10 @@ fn write(
     let mut last = Instant::now();
     let mut owed = 0.0;
     while !is_stopped.load(Ordering::Relaxed) {
-        // Nobody unparks: this is the interval between two writes.
+        // Nothing unparks the thread: this is the interval between two writes.
         std::thread::park_timeout(TICK);
         let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
-        // Time that somebody held the files is not made up for in one write.
+        // Time during which the files were held is not caught up in one write.
         let elapsed = last.elapsed().min(10 * TICK).as_secs_f64();
         last = Instant::now();
         if is_held.load(Ordering::Relaxed) {

@@ -1,9 +1,10 @@
-//! The tails that there are, and the one backlog of what was found for them, and missed by them.
+//! The live tails, and the shared backlog of records found for them or missed by them.
 //!
-//! Invariants: a tail gets what was found for it in order, each once, or counted in a gap that
-//! stands where it is missing; what nobody waits for any more is let go; the lock is held for no
-//! work but this, and for none that depends on what is asked for. What a tail asks for is compiled
-//! by whoever joins, one after the other, before anything changes for others.
+//! Invariants: a tail gets what was found for it in order, each record once, or counted in a gap at
+//! the position where it is missing; entries that nobody waits for are released; the lock is held
+//! only for this bookkeeping, never for work that depends on an expression. The expression of a
+//! tail is compiled by the joining caller, one caller at a time, before anything changes for
+//! others.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -23,9 +24,9 @@ use crate::view::PipelineView;
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     state: Mutex<State>,
-    /// Held by the one who compiles.
+    /// Held by whoever is compiling.
     turn: Mutex<()>,
-    /// What is asked for has changed.
+    /// The set of expressions has changed.
     pub(super) changed: Notify,
 }
 
@@ -33,31 +34,31 @@ pub(crate) struct Hub {
 struct State {
     tails: HashMap<u64, Tail>,
     next_tail: u64,
-    /// What is looked for: everything that a tail asks for, and what one asked for that has left
-    /// since it was compiled.
+    /// What is searched for: every expression that a tail follows, including those whose tails have
+    /// left since it was compiled.
     set: Option<Arc<Set>>,
     /// Number of the next expression, as in `Tail::expression`.
     next_expression: u64,
     names: Names,
-    /// Counts changes of set and names.
+    /// Version of the set and the names.
     version: u64,
     backlog: VecDeque<Waiting>,
-    /// Number of the first of `backlog`, counted over all that were ever in it.
+    /// Number of the first entry of `backlog`, counted over all that were ever in it.
     first: u64,
     backlog_bytes: u64,
-    /// There is a thread that looks at records.
+    /// A thread is matching records.
     is_running: bool,
 }
 
 #[derive(Debug)]
 struct Tail {
     expression: u64,
-    /// Number of the next of `State::backlog` to look at.
+    /// Number of the next entry of `State::backlog` to look at.
     next: u64,
-    /// Records that were missed before those of the backlog, and not told yet.
+    /// Records missed before those of the backlog, and not reported yet.
     missed: u64,
     wake: Arc<Notify>,
-    /// Nothing will come any more.
+    /// Nothing will follow.
     is_over: bool,
 }
 
@@ -65,9 +66,9 @@ struct Tail {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) batch: Arc<Batch>,
-    /// Name of its source.
+    /// Name of the source.
     pub(super) source: Arc<str>,
-    /// Which of its records each expression describes; those that describe none are left out.
+    /// Which records each expression matches; expressions without matches are omitted.
     pub(super) matches: Vec<Matches>,
 }
 
@@ -75,26 +76,26 @@ pub(super) struct Found {
 #[derive(Debug)]
 struct Waiting {
     entry: Entry,
-    /// Tails that have not taken it yet.
+    /// Number of tails that have not taken it yet.
     unread: usize,
 }
 
 #[derive(Debug)]
 enum Entry {
-    /// For those whose expressions describe something in it.
+    /// For tails whose expressions match something in it.
     Found(Found),
-    /// Here so many records were missed, by all who had joined.
+    /// Number of records missed here by all tails that had joined.
     Gap(u64),
 }
 
-/// The records of a batch that an expression describes.
+/// The records of a batch that an expression matches.
 #[derive(Debug)]
 pub(super) struct Matches {
     pub(super) expression: u64,
     pub(super) indexes: Arc<[u32]>,
 }
 
-/// What a tail finds.
+/// What a tail gets next.
 #[derive(Debug)]
 pub(super) enum Taken {
     Event(LiveEvent),
@@ -102,7 +103,7 @@ pub(super) enum Taken {
     Over,
 }
 
-/// What is to be looked for.
+/// What to search for.
 #[derive(Debug)]
 pub(super) enum Wanted {
     /// The same as before.
@@ -113,7 +114,7 @@ pub(super) enum Wanted {
     Changed { version: u64, set: Arc<Set>, names: Names },
 }
 
-/// What attributes are called that records do not have by that name.
+/// Calculated fields, and alternative names of attributes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Names {
     pub(super) measures: Arc<[NamedMeasure]>,
@@ -132,8 +133,8 @@ impl Found {
 }
 
 impl Entry {
-    /// How many records a tail that asks for this has or misses here; `None` when the entry is not
-    /// for it.
+    /// Returns how many records a tail with this expression has or misses here; `None` if the entry
+    /// is not for it.
     fn records(&self, expression: u64) -> Option<u64> {
         match self {
             Self::Found(found) => found.of(expression).map(|indexes| indexes.len() as u64),
@@ -141,7 +142,7 @@ impl Entry {
         }
     }
 
-    /// Memory that it holds.
+    /// Returns the memory that it occupies.
     fn bytes(&self) -> u64 {
         let batch = match self {
             Self::Found(found) => found.batch.memory_bytes(),
@@ -156,9 +157,9 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a tail, which sees everything that is appended from now on; while others follow, also
-    /// what was appended shortly before and nobody has looked at yet. Measures that are changed
-    /// later are told in the units that they have now.
+    /// Adds a tail, which sees everything that is appended from now on and, if others are active,
+    /// also what was appended shortly before and not matched yet. Calculated fields that are
+    /// changed later keep the units that they have now.
     pub(super) fn join(
         self: &Arc<Self>,
         view: &PipelineView,
@@ -174,15 +175,15 @@ impl Hub {
         matcher::check(query)?;
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
-        // Another may have asked for it meanwhile, or until now.
+        // Another caller may have joined with it meanwhile, or a tail with it may just have left.
         let compiled = state.set.as_ref().and_then(|set| set.number_of(query));
         let expression = if let Some(expression) = compiled {
             expression
         } else {
             let (expression, wanted) = state.wanted_with(query);
             drop(state);
-            // Meanwhile tails may leave, and others join that ask for what one of these asks for:
-            // nobody comes to need what is not in this set.
+            // Meanwhile tails may leave, and others may join with the expression of one of these:
+            // nobody can come to need an expression that is not in this set.
             let set = Set::compile(wanted)?;
             state = self.state();
             state.set = Some(Arc::new(set));
@@ -192,7 +193,7 @@ impl Hub {
         Ok(self.enter(&mut state, view, expression, wake)?)
     }
 
-    /// Adds a tail that asks for an expression of the set.
+    /// Adds a tail that follows an expression of the set.
     fn enter(
         self: &Arc<Self>,
         state: &mut State,
@@ -224,8 +225,9 @@ impl Hub {
         self.changed.notify_one();
     }
 
-    /// What to look for, when it is not that of this version. With nothing to look for the thread
-    /// that asks must end: the next tail starts another one. What was compiled goes with it.
+    /// Returns what to search for, if it is not that of this version. If there is nothing, the
+    /// calling thread must end, and the compiled set is dropped; the next tail starts another
+    /// thread.
     pub(super) fn wanted(&self, version: u64) -> Wanted {
         let mut state = self.state();
         if state.tails.is_empty() {
@@ -241,17 +243,17 @@ impl Hub {
         }
     }
 
-    /// Something was found.
+    /// Adds records that were found.
     pub(super) fn push(&self, found: Found) {
         self.state().push(Entry::Found(found));
     }
 
-    /// So many records were missed by all tails, behind what was found before.
+    /// Records that all tails missed this many records, after what was found before.
     pub(super) fn missed(&self, records: u64) {
         self.state().push(Entry::Gap(records));
     }
 
-    /// Nothing will come any more.
+    /// Records that nothing will follow.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.is_running = false;
@@ -261,14 +263,14 @@ impl Hub {
         }
     }
 
-    /// What comes next for a tail.
+    /// Returns what comes next for a tail.
     pub(super) fn take(&self, id: u64) -> Taken {
         self.state().take(id)
     }
 }
 
 impl State {
-    /// The number of this expression, if a tail asks for it.
+    /// Returns the number of this expression, if a tail follows it.
     fn followed(&self, query: &Expr) -> Option<u64> {
         self.set.as_ref()?.number_of(query).filter(|number| self.is_followed(*number))
     }
@@ -277,7 +279,7 @@ impl State {
         self.tails.values().any(|tail| tail.expression == expression)
     }
 
-    /// What tails ask for, and this, with the number that it gets.
+    /// Returns the expressions of all tails and this one, and the number assigned to this one.
     fn wanted_with(&mut self, query: &Expr) -> (u64, Vec<(u64, Expr)>) {
         let expression = self.next_expression;
         self.next_expression += 1;
@@ -313,7 +315,7 @@ impl State {
                 tail.wake.notify_one();
             }
         }
-        // Also when nobody asks any more for what was found.
+        // Also if the tails that it was found for have left.
         if unread == 0 {
             return;
         }
@@ -324,7 +326,7 @@ impl State {
         }
     }
 
-    /// Lets go of the oldest, and counts it for those who have not taken it.
+    /// Drops the oldest entry, and counts it for tails that have not taken it.
     fn lose_first(&mut self) {
         let number = self.first;
         let Some(lost) = self.pop_first() else { return };
@@ -340,7 +342,7 @@ impl State {
         Some(first)
     }
 
-    /// Lets go of what everybody has taken.
+    /// Drops entries that all tails have taken.
     fn let_go(&mut self) {
         while self.backlog.front().is_some_and(|waiting| waiting.unread == 0) {
             self.pop_first();

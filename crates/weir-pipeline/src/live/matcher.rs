@@ -1,8 +1,8 @@
-//! The thread that looks at every record for all live tails.
+//! The thread that matches every record for all live tails.
 //!
-//! Invariants: a batch is looked at for all who had joined when it was appended; expressions are
-//! compiled as one set, so many of them cost little more than one; the thread compiles nothing,
-//! whoever joins does; it ends with the last tail.
+//! Invariants: a batch is matched for all tails that had joined when it was appended; expressions
+//! are compiled as one set, so many of them cost little more than one; the thread does not compile
+//! anything, joining callers do; it ends with the last tail.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use super::limits::{BACKLOG_BYTES, REGEXP_BYTES_MAX, SET_BYTES_MAX};
 use crate::rule::{Draft, Origin, RecordFields};
 use crate::view::PipelineView;
 
-/// Whether a tail may look for this.
+/// Checks whether an expression is allowed in a tail.
 pub(super) fn check(expression: &Expr) -> Result<(), CompileError> {
     let limits = Limits { rules: 1, regexp_bytes: REGEXP_BYTES_MAX };
     RuleSet::compile(&[rule(expression)], limits).map(|_| ())
@@ -29,16 +29,16 @@ fn rule(expression: &Expr) -> Rule {
     Rule { name: String::new(), when: expression.clone() }
 }
 
-/// All expressions that are looked for, compiled as one.
+/// All expressions that are searched for, compiled as one set.
 #[derive(Debug)]
 pub(super) struct Set {
     rules: RuleSet,
-    /// Each once with its number, in the order of the rules.
+    /// Each expression once with its number, in the order of the rules.
     expressions: Vec<(u64, Expr)>,
 }
 
 impl Set {
-    /// Compiles expressions of which each was compiled by itself before ([`check`]).
+    /// Compiles expressions that were each compiled separately before ([`check`]).
     pub(super) fn compile(expressions: Vec<(u64, Expr)>) -> Result<Self, LiveError> {
         let rules: Vec<Rule> = expressions.iter().map(|(_, expr)| rule(expr)).collect();
         let limits = Limits { rules: rules.len(), regexp_bytes: SET_BYTES_MAX };
@@ -49,19 +49,19 @@ impl Set {
         }
     }
 
-    /// The expressions with their numbers.
+    /// Returns the expressions with their numbers.
     pub(super) fn expressions(&self) -> &[(u64, Expr)] {
         &self.expressions
     }
 
-    /// The number of this expression.
+    /// Returns the number of this expression.
     pub(super) fn number_of(&self, query: &Expr) -> Option<u64> {
         let known = self.expressions.iter().find(|(_, expr)| expr == query);
         known.map(|(number, _)| *number)
     }
 }
 
-/// Starts it, with everything that is appended from now on.
+/// Starts the thread, with everything that is appended from now on.
 pub(super) fn spawn(hub: Arc<Hub>, view: &PipelineView) -> io::Result<()> {
     let subscriber = view.journal.subscribe(BACKLOG_BYTES);
     let source = |name: &str| {
@@ -79,7 +79,7 @@ pub(super) fn spawn(hub: Arc<Hub>, view: &PipelineView) -> io::Result<()> {
     Ok(())
 }
 
-/// Nobody waits for ever for a thread that panicked.
+/// Ends all tails if the thread panics, so that none waits forever.
 struct EndIfPanicking<'a>(&'a Hub);
 
 impl Drop for EndIfPanicking<'_> {
@@ -96,7 +96,8 @@ async fn run(hub: &Hub, mut subscriber: Subscriber, mut matcher: Matcher) {
             next = subscriber.next() => Some(next),
             () = hub.changed.notified() => None,
         };
-        // After the batch was taken: who had joined when it was appended is known by now.
+        // After the batch was taken, so that all tails that had joined when it was appended are
+        // known.
         match hub.wanted(matcher.version) {
             Wanted::Same => {}
             Wanted::Nothing => return,
@@ -122,13 +123,13 @@ struct Source {
     origin: Origin,
 }
 
-/// What is looked for, and what that takes.
+/// What is searched for, and the working state.
 #[derive(Debug)]
 struct Matcher {
     sources: HashMap<SourceId, Source>,
     version: u64,
     set: Option<(Arc<Set>, Scratch)>,
-    /// Number of each expression of the set, and which records of the batch it describes.
+    /// Number of each expression of the set, and the records of the batch that it matches.
     found: Vec<(u64, Vec<u32>)>,
     measures: Arc<[NamedMeasure]>,
     hits: Hits,
@@ -136,7 +137,7 @@ struct Matcher {
 }
 
 impl Matcher {
-    /// Looks for nothing.
+    /// Creates a matcher that searches for nothing.
     fn new(sources: HashMap<SourceId, Source>) -> Self {
         Self {
             sources,
@@ -149,7 +150,7 @@ impl Matcher {
         }
     }
 
-    /// From now on looks for this.
+    /// Changes what is searched for.
     fn change(&mut self, version: u64, set: Arc<Set>, names: Names) {
         self.found = set.expressions.iter().map(|(number, _)| (*number, Vec::new())).collect();
         let scratch = set.rules.scratch();
@@ -158,10 +159,10 @@ impl Matcher {
         self.draft.get_mut().set_renames(names.renames);
     }
 
-    /// The name of the batch's source, and what each expression describes.
+    /// Returns the name of the batch's source, and the matches of each expression.
     fn look(&mut self, batch: &Batch) -> (Arc<str>, Vec<Matches>) {
         let Self { sources, set, found, measures, hits, draft, .. } = self;
-        // Batches of a source that was removed may still be on their way.
+        // Batches of a source that was removed may still be in flight.
         let source = sources
             .entry(batch.header().source)
             .or_insert_with(|| Source { name: "".into(), origin: Origin::new("") });
@@ -185,7 +186,8 @@ impl Matcher {
         if batch.resource_count() < 2 {
             look_at(0, &mut (0..).zip(batch.records()));
         } else {
-            // One resource after the other: what it says of a record is looked at once for its own.
+            // One resource after the other, so that conditions on it are evaluated once for all its
+            // records.
             let mut records: Vec<_> = (0..).zip(batch.records()).collect();
             records.sort_by_key(|(_, view)| view.resource());
             for same in records.chunk_by(|(_, a), (_, b)| a.resource() == b.resource()) {

@@ -1,12 +1,12 @@
-//! Live tails: the records that expressions describe, as they come in.
+//! Live tails: records that match an expression, as they come in.
 //!
 //! All live tails of a pipeline share one reader of the journal, one thread and one pass over each
-//! record ([`matcher`]); what is found waits in one backlog for all of them ([`hub`]).
+//! record ([`matcher`]); matches wait in one backlog for all of them ([`hub`]).
 //!
-//! Invariants: it is an optional reader of the journal, so it never holds anything back; its
-//! backlog is bounded, whatever the number of tails, and what one misses is counted exactly; a
-//! slow one costs no other; records are seen as rules left them, so what is hidden from outputs is
-//! hidden here; without a tail there is neither reader nor thread.
+//! Invariants: the reader of the journal is optional, so it never holds anything back; the backlog
+//! is bounded, whatever the number of tails, and missed records are counted exactly; a slow tail
+//! does not affect others; records are seen after rules were applied, so what is hidden from
+//! outputs is hidden here; without a tail there is neither reader nor thread.
 
 mod hub;
 mod limits;
@@ -25,7 +25,7 @@ use crate::view::PipelineView;
 pub(crate) use hub::Hub;
 use hub::{Names, Taken};
 
-/// The records that an expression describes, from now on.
+/// The records that match an expression, from now on.
 #[derive(Debug)]
 pub struct LiveTail {
     hub: Arc<Hub>,
@@ -34,36 +34,36 @@ pub struct LiveTail {
     wake: Arc<Notify>,
 }
 
-/// Why a live tail does not begin.
+/// Why a live tail could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// The expression cannot be compiled.
     #[error(transparent)]
     Expression(#[from] CompileError),
-    /// The regular expressions of all live tails would take too much memory with these.
+    /// The regular expressions of all live tails together would take too much memory.
     #[error(
-        "the regular expressions of all live tails may take {} together when they are compiled, and with these they would take more; end a live tail, or try again later",
+        "the compiled regular expressions of all live tails together would exceed {}; end a live \
+         tail, or try again later",
         format_size(*max as u64)
     )]
     TooLargeTogether {
-        /// Bytes that they may take.
+        /// The limit in bytes.
         max: usize,
     },
-    /// No thread to look at records.
-    #[error("no thread can be started: {0}")]
+    /// No thread could be started to match records.
+    #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// What a live tail sees next.
+/// The next event of a live tail.
 #[derive(Debug)]
 pub enum LiveEvent {
-    /// Records that the expression describes; never empty.
+    /// Matching records; never empty.
     Rows(Rows),
-    /// So many records were missed: those that the expression describes, where it is this tail
-    /// that was too slow; where all of them together were, records of all streams, and whether the
-    /// expression describes them is not known.
+    /// This many records were missed: matching ones if this tail was too slow; if all tails
+    /// together were, records of all streams, and it is not known whether they match.
     Gap {
-        /// Records.
+        /// Number of records.
         records: u64,
     },
 }
@@ -73,13 +73,13 @@ pub enum LiveEvent {
 pub struct Rows {
     batch: Arc<Batch>,
     source: Arc<str>,
-    /// Which of the batch's records, in order.
+    /// Indexes of the records in the batch, in order.
     indexes: Arc<[u32]>,
 }
 
 impl LiveTail {
-    /// Begins with what is appended from now on, and misses nothing of it. While there are other
-    /// live tails, what was appended shortly before may come first, and may be counted in a gap.
+    /// Starts with what is appended from now on, and misses none of it. If other live tails are
+    /// active, what was appended shortly before may come first, and may be counted in a gap.
     ///
     /// The expression is compiled here, together with those of the others, which takes up to a
     /// second.
@@ -92,8 +92,8 @@ impl LiveTail {
         Ok(Self { hub: view.live.clone(), id, wake })
     }
 
-    /// The next rows or gap; `None` when the pipeline has ended. Nothing is lost when the future
-    /// is dropped before it is ready.
+    /// Returns the next rows or gap; `None` when the pipeline has ended. Nothing is lost if the
+    /// future is dropped before it completes.
     pub async fn next(&mut self) -> Option<LiveEvent> {
         loop {
             match self.hub.take(self.id) {
@@ -112,8 +112,8 @@ impl Drop for LiveTail {
 }
 
 impl PipelineView {
-    /// From now on live tails know these attributes, which are computed from others, and no
-    /// other ones; and others by these names, as the store does.
+    /// Sets the calculated fields of live tails, replacing previous ones, and alternative attribute
+    /// names, as in the store.
     pub fn set_names(&self, measures: &[NamedMeasure], renames: &Renames) {
         let renames = Arc::new(renames.clone());
         self.live.set_names(Names { measures: measures.into(), renames });
@@ -121,9 +121,9 @@ impl PipelineView {
 }
 
 impl Rows {
-    /// Calls `row` for those that `is_wanted` says, in order, with the record as a JSON object in
-    /// the terms of OpenTelemetry's log data model, the name of its source under `source`, and
-    /// `stream` and `position`, by which the store knows it too.
+    /// Calls `row` for each record for which `is_wanted` returns true, in order. The record is a
+    /// JSON object in the terms of the OpenTelemetry log data model, with the name of its source
+    /// under `source`, and `stream` and `position`, which also identify it in the store.
     pub fn for_each(&self, mut is_wanted: impl FnMut() -> bool, mut row: impl FnMut(&[u8])) {
         let observed_ns = self.batch.header().observed_ns;
         let mut json = Vec::new();

@@ -1,4 +1,4 @@
-//! `type = "blackhole"`: counts and forgets.
+//! `type = "blackhole"`: counts and discards.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use weir_journal::{Cursor, Outcome};
 use super::Job;
 use crate::stats::{self, add};
 
-/// Looked at no more often than this in a trickle: nobody waits for what comes out here.
+/// Minimum interval between reads at low traffic: nobody waits for the output of this one.
 const AGE: Duration = Duration::from_millis(500);
 const BYTES: u64 = 1024 * 1024;
 
@@ -19,7 +19,7 @@ pub(super) async fn run(job: &Job, mut cursor: Cursor) {
             _ = job.stop.requested() => return,
         }
         while let Some(delivery) = cursor.take(|_| false) {
-            // Before the acknowledgement: whoever sees the book settled sees the figure too.
+            // Before the acknowledgement: whoever sees the ledger settled also sees this metric.
             add(&job.stats.bytes_encoded, delivery.batch.arena().len() as u64);
             cursor.ack(&delivery, Outcome::delivered(delivery.record_count));
         }

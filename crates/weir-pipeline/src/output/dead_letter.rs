@@ -1,10 +1,11 @@
-//! Records that a destination refused for good, one JSON object per line in
+//! Records that a destination permanently refused, one JSON object per line in
 //! `data_dir/dead-letter/<output>.jsonl`.
 //!
-//! Invariants: an entry is on stable storage before its record counts as dead-lettered; a torn
-//! last line is cut off before the next append (it was never counted); the file is bounded, and
-//! when it is full records are refused here, so that the caller counts them as rejected. The file
-//! is opened anew for each append, under a lock, so that `resend` may move it away at any time.
+//! Invariants: an entry is on stable storage before its record counts as dead-lettered; an
+//! incomplete last line is cut off before the next append (it was never counted); the file size is
+//! limited, and when it is full, records are refused here, so that the caller counts them as
+//! rejected. The file is reopened for each append, under a lock, so that `resend` may move it away
+//! at any time.
 
 mod entry;
 mod resend;
@@ -19,15 +20,15 @@ pub use entry::DeadLetter;
 pub use resend::{ResendError, ResendReport, resend};
 
 /// Size of one output's dead-letter file at which further records are rejected: far more than an
-/// operator will look through, and little beside the journal.
+/// operator will look through, and small compared to the journal.
 pub const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// Whether an append was taken.
+/// Whether an append was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appended {
-    /// On stable storage.
+    /// Written to stable storage.
     Durable,
-    /// The file is at its limit; nothing was written.
+    /// The file has reached its limit; nothing was written.
     Full,
 }
 
@@ -91,14 +92,14 @@ impl DeadLetterFile {
 }
 
 impl DeadLetterFile {
-    /// Keeps other processes away until it is dropped; an error while another is at it.
+    /// Locks out other processes until it is dropped; fails if another one holds the lock.
     pub(crate) fn lock(&self) -> io::Result<Box<dyn DiskFile>> {
         let lock = self.disk.open(&self.lock_path, OpenMode::Create)?;
         if lock.try_lock()? { Ok(lock) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 }
 
-/// Length up to the last whole entry; cuts off what stands behind it.
+/// Returns the length up to the last complete entry, and cuts off the rest.
 fn whole_entries(file: &dyn DiskFile) -> io::Result<u64> {
     let len = file.len()?;
     let mut end = len;
@@ -119,7 +120,7 @@ fn whole_entries(file: &dyn DiskFile) -> io::Result<u64> {
     Ok(end)
 }
 
-/// Names of the outputs that have dead letters.
+/// Returns the names of the outputs that have dead letters.
 pub fn outputs(data_dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     let entries = match std::fs::read_dir(dir(data_dir)) {
@@ -136,8 +137,8 @@ pub fn outputs(data_dir: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Every dead letter of an output, oldest first. A line that is none (a torn last one) is an
-/// error of kind `InvalidData`, and reading goes on behind it.
+/// Returns every dead letter of an output, oldest first. An invalid line (such as an incomplete
+/// last one) is an error of kind `InvalidData`, and reading continues after it.
 pub fn list(
     data_dir: &Path,
     output: &str,

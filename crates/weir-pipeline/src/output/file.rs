@@ -1,13 +1,13 @@
-//! `type = "file"`: appends one line per record to a local file, or to one of many that the record
-//! itself names.
+//! `type = "file"`: appends one line per record to a local file, or to one of many files named by
+//! fields of the record.
 //!
 //! Reading order: this file, `writer`, `target`, `path`, `dir`, `archive`.
 //!
-//! Invariants: weir is the only writer; every file ends with a whole line whenever nothing is being
-//! written (a failed or partial write is cut back, a torn last line is cut off at start); lines
-//! count as delivered by the fsync policy and not before; a full, failing or read-only disk only
-//! makes this output wait. At least once: after a crash, lines whose acknowledgement was not yet
-//! recorded are written again.
+//! Invariants: weir is the only writer; every file ends with a complete line whenever nothing is
+//! being written (a failed or partial write is undone, an incomplete last line is cut off at
+//! start); lines count as delivered according to the fsync policy and not before; a full, failing
+//! or read-only disk only delays this output. Delivery is at least once: after a crash, lines whose
+//! acknowledgement was not yet recorded are written again.
 
 mod archive;
 mod dir;
@@ -31,29 +31,29 @@ use crate::stats::{self, add};
 pub use path::{FilePath, FilePathError};
 use writer::Writer;
 
-/// How long lines wait for company before they are written.
+/// Maximum time that lines wait for others before they are written.
 const AGE: Duration = Duration::from_millis(100);
-/// Bytes of batches after which they are written at once.
+/// Size of the batches at which they are written at once.
 const BYTES: u64 = 256 * 1024;
-/// Most bytes of batches written, and flushed, in one go.
+/// Maximum size of the batches written and flushed in one cycle.
 const CYCLE_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Pause after the first failure, doubled up to `PAUSE_MAX`.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Everything that the loop of one file output works on.
+/// State of the loop of one file output.
 struct FileLoop<'a> {
     job: &'a Job,
     plan: &'a FileOutput,
     cursor: Cursor,
     writer: Writer,
-    /// Written and not yet settled.
+    /// Written but not yet settled.
     unsettled: Vec<(Parcel, Outcome)>,
     /// When `unsettled` must be flushed.
     sync_due: Option<Instant>,
-    /// After a failure: the next attempt.
+    /// Time of the next attempt after a failure.
     paused: Option<Instant>,
-    /// Failures in a row.
+    /// Number of consecutive failures.
     failures: u32,
 }
 
@@ -106,7 +106,7 @@ impl FileLoop<'_> {
         }
     }
 
-    /// Takes what there is, up to a bound, and hands it to the writer.
+    /// Takes available batches, up to a limit, and passes them to the writer.
     fn take(&mut self) {
         let mut bytes = 0;
         while bytes < CYCLE_BYTES_MAX {
@@ -116,7 +116,7 @@ impl FileLoop<'_> {
         }
     }
 
-    /// Writes the backlog and flushes by policy; failures start a pause.
+    /// Writes the backlog and flushes according to the policy; a failure starts a pause.
     fn cycle(&mut self) {
         let started = self.job.context.clock.monotonic();
         let result = self.write().and_then(|()| self.sync_if_due(false));
@@ -159,7 +159,7 @@ impl FileLoop<'_> {
         Ok(())
     }
 
-    /// Flushes and settles when the policy asks for it. True when something was settled.
+    /// Flushes and settles when the policy requires it. Returns true if something was settled.
     fn sync_if_due(&mut self, at_end: bool) -> io::Result<bool> {
         if self.unsettled.is_empty() {
             return Ok(false);
@@ -189,14 +189,14 @@ impl FileLoop<'_> {
         Ok(true)
     }
 
-    /// What was written since the last flush is in doubt: it is all written again.
+    /// Everything written since the last flush is in doubt: writes all of it again.
     fn in_doubt(&mut self) {
         let unsettled = std::mem::take(&mut self.unsettled);
         self.writer.write_again(unsettled.into_iter().map(|(parcel, _)| parcel));
         self.sync_due = None;
     }
 
-    /// Flushes what is left before the end. False when that failed and must be tried again.
+    /// Flushes the rest before the end. Returns false if that failed and must be retried.
     fn finish(&mut self) -> bool {
         match self.sync_if_due(true) {
             Ok(_) => true,
@@ -214,7 +214,7 @@ impl FileLoop<'_> {
         let (kind, hint) = describe(error);
         let text = format!("{}: {error}{hint}", self.plan.path.text());
         if !self.job.stats.failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(output = %self.job.plan.name, "{text}; trying again until it works");
+            tracing::warn!(output = %self.job.plan.name, "{text}; retrying until it succeeds");
         }
         self.job.stats.errors.count(kind, &text);
         add(&self.job.stats.retries, 1);
@@ -224,20 +224,20 @@ impl FileLoop<'_> {
         self.failures = 0;
         if self.job.stats.failing.swap(false, Ordering::Relaxed) {
             self.job.stats.errors.clear_last();
-            tracing::info!(output = %self.job.plan.name, "writing again");
+            tracing::info!(output = %self.job.plan.name, "writing has resumed");
         }
     }
 }
 
-/// A fixed word for counters, and what to do about the error.
+/// Returns a fixed identifier for counters, and what to do about the error.
 fn describe(error: &io::Error) -> (&'static str, &'static str) {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            ("disk_full", ": free some space; nothing is lost meanwhile")
+            ("disk_full", ": free some space; no records are lost meanwhile")
         }
         io::ErrorKind::ReadOnlyFilesystem => ("read_only", ": the file system is read-only"),
         io::ErrorKind::PermissionDenied => {
-            ("permission", ": weir's user may not write there; change the owner or the path")
+            ("permission", ": weir's user has no write permission; change the owner or the path")
         }
         io::ErrorKind::IsADirectory => ("is_directory", ": set path to a file"),
         _ => ("io", ""),

@@ -1,12 +1,12 @@
-//! Everything that sends records out. Each output is one thread with its own event loop, so that
-//! a slow one holds up nobody else; it owns one journal cursor and settles every delivery exactly
-//! once, or not at all when it is stopped (the journal then keeps it).
+//! Outputs: the components that send records out. Each output is one thread with its own event
+//! loop, so that a slow one does not hold up others; it owns one journal cursor and settles every
+//! delivery exactly once, or not at all if it is stopped (the journal then keeps it).
 //!
 //! Reading order: this file, `file`, then `post`, `hec`, `http`, `socket`.
 //!
-//! Invariants: an output never drops a record on its own account: it delivers, writes to the
-//! dead-letter file, or (dead letters switched off, or their file full) counts it as rejected;
-//! transport errors are retried for ever.
+//! Invariants: an output never drops a record by itself: it delivers it, writes it to the
+//! dead-letter file, or (if dead letters are disabled or their file is full) counts it as rejected;
+//! transport errors are retried forever.
 
 mod blackhole;
 pub mod dead_letter;
@@ -36,38 +36,38 @@ pub use file::{FilePath, FilePathError};
 pub use post::{Endpoint, EndpointError};
 pub use signal::Stop;
 
-/// What every output gets from outside.
+/// What every output is given from outside.
 #[derive(Debug, Clone)]
 pub struct OutputContext {
-    /// Home of the dead-letter files.
+    /// Parent directory of the dead-letter files.
     pub data_dir: PathBuf,
     /// Clocks.
     pub clock: Arc<dyn Clock>,
-    /// Where files are written.
+    /// The disk that files are written to.
     pub disk: Arc<dyn Disk>,
 }
 
-/// Why an output cannot start. Nothing was taken from its cursor.
+/// Why an output could not start. Nothing was taken from its cursor.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// The endpoint is no URL that weir understands.
+    /// The endpoint is not a valid URL.
     #[error("output {output}: endpoint {endpoint} {problem}: {}", problem.help())]
     Endpoint {
         /// Name of the output.
         output: String,
-        /// The setting.
+        /// The configured value.
         endpoint: String,
         /// What is wrong with it.
         problem: EndpointError,
     },
-    /// The token cannot stand in a header.
-    #[error("output {output}: the token holds characters that no HTTP header may hold")]
+    /// The token cannot be sent in a header.
+    #[error("output {output}: the token contains characters not allowed in an HTTP header")]
     Token {
         /// Name of the output.
         output: String,
     },
     /// A header cannot be sent.
-    #[error("output {output}: the header {name:?} or its value cannot be sent")]
+    #[error("output {output}: header {name:?} or its value is not valid in HTTP")]
     Header {
         /// Name of the output.
         output: String,
@@ -79,15 +79,15 @@ pub enum OutputError {
     Tls {
         /// Name of the output.
         output: String,
-        /// What is wrong.
+        /// The error.
         error: ConnectError,
     },
-    /// No thread or event loop.
+    /// A thread or event loop could not be started.
     #[error("output {output}: cannot start a thread: {error}")]
     Thread {
         /// Name of the output.
         output: String,
-        /// What the operating system said.
+        /// The system error.
         error: io::Error,
     },
 }
@@ -103,8 +103,8 @@ pub struct OutputHandle {
     ended: mpsc::Receiver<()>,
 }
 
-/// How much longer than its grace a stopped output may take before it is left behind: one that
-/// is stuck in the kernel (a full pipe that nobody reads, a dead network disk) cannot be ended.
+/// How long after its grace period a stopped output is abandoned: one that is stuck in the kernel
+/// (a full pipe without a reader, a dead network disk) cannot be ended.
 const LEAVE_BEHIND_AFTER: Duration = Duration::from_secs(2);
 
 impl OutputHandle {
@@ -113,28 +113,32 @@ impl OutputHandle {
         &self.name
     }
 
-    /// Asks the output to deliver what it can within `grace` and then to end. Returns at once.
+    /// Asks the output to deliver what it can within `grace` and then end. Returns at once.
     pub fn stop(&self, grace: Duration) {
         self.stop.request(grace);
     }
 
-    /// Asks a file output to open its path anew (after `logrotate`); others ignore it.
+    /// Asks a file output to reopen its path (after `logrotate`); other outputs ignore it.
     pub fn reopen(&self) {
         self.reopen.request(Duration::ZERO);
     }
 
-    /// True once the output's thread has ended.
+    /// Returns true once the output's thread has ended.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Waits for the end of the thread; after [`Self::stop`] no longer than its grace and a
-    /// little, then a thread that is stuck in the kernel is left behind. False when it panicked.
+    /// Waits for the thread to end. After [`Self::stop`], waits slightly longer than its grace
+    /// period, then abandons a thread that is stuck in the kernel. Returns false if it panicked.
     pub fn join(self) -> bool {
         if let Some(grace) = self.stop.grace() {
             let waited = self.ended.recv_timeout(grace + LEAVE_BEHIND_AFTER);
             if waited == Err(RecvTimeoutError::Timeout) {
-                tracing::warn!(output = %self.name, "the output is stuck in a system call and is left behind; the next start delivers its rest");
+                tracing::warn!(
+                    output = %self.name,
+                    "output is stuck in a system call and was abandoned; the next start delivers \
+                     the rest"
+                );
                 return true;
             }
         }
@@ -151,7 +155,7 @@ pub(crate) struct Job {
     pub(crate) reopen: Stop,
 }
 
-/// An output whose settings were checked, with what was read for it.
+/// An output whose settings were checked, with the files read for it.
 enum Ready {
     Post(Arc<post::Sender>),
     Socket(Box<SocketOutput>, Box<socket::Dialer>),
@@ -160,9 +164,9 @@ enum Ready {
     Blackhole,
 }
 
-/// Starts an output: checks its settings and files here, so that mistakes are the caller's to
-/// report, then runs on a thread of its own until [`OutputHandle::stop`], or until the journal is
-/// closed and everything is delivered.
+/// Starts an output: checks its settings and files here, so that the caller can report errors, then
+/// runs on its own thread until [`OutputHandle::stop`], or until the journal is closed and
+/// everything is delivered.
 pub fn spawn(
     plan: OutputPlan,
     cursor: Cursor,

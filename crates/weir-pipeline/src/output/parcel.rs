@@ -1,11 +1,11 @@
-//! A batch on its way: what an output encodes and settles.
+//! A batch in transit: the unit that an output encodes and settles.
 
 use std::sync::Arc;
 
 use weir_journal::Delivery;
 use weir_model::{Batch, Selection, StreamId};
 
-/// The records of one batch that one output must deliver, in order. Comes from the journal, or
+/// The records of one batch that one output must deliver, in order. Taken from the journal or
 /// (without a delivery to settle) from the dead-letter file.
 #[derive(Debug)]
 pub(crate) struct Parcel {
@@ -14,7 +14,7 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
-    /// What the cursor with index `cursor` took.
+    /// Creates a parcel from what the cursor with index `cursor` took.
     pub(crate) fn of_delivery(delivery: Delivery, cursor: usize) -> Self {
         let count = delivery.record_count as usize;
         let records =
@@ -22,7 +22,7 @@ impl Parcel {
         Self { records, delivery: Some(delivery) }
     }
 
-    /// Every record of a batch that no cursor holds.
+    /// Creates a parcel of every record of a batch that no cursor holds.
     pub(crate) fn of_batch(batch: Arc<Batch>) -> Self {
         Self { records: Selection::all(batch), delivery: None }
     }
@@ -31,7 +31,7 @@ impl Parcel {
         self.records.stream()
     }
 
-    /// Records to deliver.
+    /// Returns the number of records to deliver.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }

@@ -1,4 +1,4 @@
-//! What an event loop waits for: a request from another thread, a moment that may never come.
+//! What an event loop waits for: a request from another thread, and a deadline that may not exist.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// A request to stop within some time (or, with no time, simply a request). Clones share it.
+/// A request to stop within some time (or, without a time, just a request). Clones share it.
 #[derive(Debug, Clone)]
 pub struct Stop {
     sender: Arc<watch::Sender<Option<Duration>>>,
@@ -20,7 +20,7 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// Not requested.
+    /// Creates a request that was not made yet.
     pub fn new() -> Self {
         let (sender, receiver) = watch::channel(None);
         Self { sender: Arc::new(sender), receiver }
@@ -31,17 +31,17 @@ impl Stop {
         self.sender.send_replace(Some(grace));
     }
 
-    /// The time that the request gave, when it was made.
+    /// Returns the time given with the request, if it was made.
     pub(crate) fn grace(&self) -> Option<Duration> {
         *self.receiver.borrow()
     }
 
-    /// Takes a request back, for requests that repeat. True when there was one.
+    /// Takes back a request, for repeatable requests. Returns true if there was one.
     pub(crate) fn take(&self) -> bool {
         self.sender.send_replace(None).is_some()
     }
 
-    /// Waits for the request; the moment at which its time will be up.
+    /// Waits for the request; returns the time at which its grace period ends.
     pub(crate) async fn requested(&self) -> Instant {
         let mut receiver = self.receiver.clone();
         match receiver.wait_for(Option::is_some).await {
@@ -51,7 +51,7 @@ impl Stop {
     }
 }
 
-/// Waits until then; without a moment for ever.
+/// Waits until `moment`; forever if it is `None`.
 pub(crate) async fn until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,

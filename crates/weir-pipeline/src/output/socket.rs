@@ -1,13 +1,13 @@
 //! `type = "socket"`: one line per record over TCP or TLS, or one datagram per record over UDP.
 //!
-//! The protocol has no acknowledgement: a record counts as delivered when the kernel took all of
-//! it. What is in the kernel's buffers when a connection breaks is lost without anybody knowing;
-//! what the kernel had not taken as a whole is sent again.
+//! The protocol has no acknowledgement: a record counts as delivered when the kernel has accepted
+//! all of it. Data in the kernel's buffers is lost without notice when a connection breaks; records
+//! that the kernel had not accepted completely are sent again.
 //!
 //! Reading order: this file, then `link`, `payload`.
 //!
-//! Invariants: after a connection broke, the next one begins with a whole line; a peer that takes
-//! nothing for the deadline of a write is left and tried again; a wait that is broken off goes on
+//! Invariants: after a connection broke, the next one begins with a complete line; a peer that
+//! accepts nothing within the write timeout is disconnected and retried; a cancelled wait resumes
 //! where it was.
 
 mod link;
@@ -32,27 +32,27 @@ pub(super) use link::Dialer;
 use link::Link;
 use payload::Payload;
 
-/// How long records wait for company before they are sent.
+/// Maximum time that records wait for others before they are sent.
 const AGE: Duration = Duration::from_millis(50);
-/// Bytes of batches after which they are sent at once, and at most in one go.
+/// Size of the batches at which they are sent at once, and the most sent in one cycle.
 const BYTES: u64 = 256 * 1024;
 
-/// Why nothing goes out at present.
+/// Why nothing can be sent at present.
 #[derive(Debug, thiserror::Error)]
 enum SocketError {
-    /// No connection.
+    /// Connecting failed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The connection broke.
     #[error("{target}: {error}")]
     Broken { target: String, error: io::Error },
-    /// The peer takes nothing.
-    #[error("{target} took nothing for {after:?}")]
+    /// The peer accepts nothing.
+    #[error("{target} accepted no data for {after:?}")]
     Timeout { target: String, after: Duration },
 }
 
 impl SocketError {
-    /// A fixed word for counters.
+    /// Returns a fixed identifier for counters.
     fn kind(&self) -> &'static str {
         match self {
             Self::Connect(error) => error.kind(),
@@ -112,7 +112,7 @@ impl SocketLoop<'_> {
         }
     }
 
-    /// Waits for records, or for the end of a pause, or sends. May be broken off at any time.
+    /// Waits for records, or for the end of a pause, or sends. May be cancelled at any time.
     async fn work(&mut self, is_idle: bool) {
         if is_idle {
             self.cursor.ready(BYTES, AGE).await;
@@ -124,7 +124,7 @@ impl SocketLoop<'_> {
         }
     }
 
-    /// Takes what there is, up to a bound.
+    /// Takes available batches, up to a limit.
     fn take(&mut self) {
         self.payload.clear();
         let now_ns = self.context.clock.unix_ns();
@@ -139,14 +139,18 @@ impl SocketLoop<'_> {
             self.stats.count_queueing([&*delivery.batch], now_ns);
             let cut = self.payload.push(Parcel::of_delivery(delivery, self.cursor.index()));
             if cut > 0 {
-                self.stats.errors.count_times(cut, "cut", "records were cut");
-                tracing::debug!(output = self.output, cut, "records were larger than a datagram");
+                self.stats.errors.count_times(cut, "cut", "records were truncated");
+                tracing::debug!(
+                    output = self.output,
+                    cut,
+                    "records truncated to fit in a datagram"
+                );
             }
         }
         add(&self.stats.bytes_encoded, self.payload.len() as u64);
     }
 
-    /// Sends what is to be sent, or fails and starts a pause.
+    /// Sends pending data, or fails and starts a pause.
     async fn attempt(&mut self) {
         let started = self.context.clock.monotonic();
         match self.send().await {
@@ -167,7 +171,7 @@ impl SocketLoop<'_> {
         }
         let after = self.plan.write_timeout;
         while let Some(link) = &mut self.link {
-            // What a wait broken off left in the buffers of TLS goes first.
+            // Data that a cancelled wait left in the TLS buffers goes first.
             let step = async {
                 link.flush().await?;
                 Self::settle(&mut self.payload, &mut self.cursor);
@@ -191,7 +195,7 @@ impl SocketLoop<'_> {
         Ok(())
     }
 
-    /// Acknowledges what the kernel has as a whole.
+    /// Acknowledges what the kernel has accepted completely.
     fn settle(payload: &mut Payload, cursor: &mut Cursor) {
         while let Some((parcel, resent)) = payload.settled() {
             if let Some(delivery) = &parcel.delivery {
@@ -210,7 +214,7 @@ impl SocketLoop<'_> {
         self.stats.errors.count(error.kind(), &text);
         add(&self.stats.retries, 1);
         if self.pace.failures() > 1 && !self.stats.failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(output = self.output, "{text}; trying again until it works");
+            tracing::warn!(output = self.output, "{text}; retrying until it succeeds");
         }
     }
 
@@ -218,7 +222,7 @@ impl SocketLoop<'_> {
         self.pace.success(Duration::ZERO, false);
         self.stats.errors.clear_last();
         if self.stats.failing.swap(false, Ordering::Relaxed) {
-            tracing::info!(output = self.output, "{} takes records again", self.dialer.target());
+            tracing::info!(output = self.output, "{} accepts records again", self.dialer.target());
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `type = "stdout"`: one line per record on standard output.
 //!
-//! Invariants: a full pipe blocks this thread and nothing else; when the reader is gone the
-//! output ends with a message, and what is not delivered stays in the journal. A terminal obeys
-//! nothing that stands in a record; a file or pipe gets it as it is.
+//! Invariants: a full pipe blocks this thread and nothing else; when the reader is gone, the output
+//! ends with a message, and undelivered records stay in the journal. On a terminal, control
+//! characters of records are escaped; a file or pipe gets them unchanged.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::parcel::Parcel;
 use crate::config::Encoding;
 use crate::stats::{self, add};
 
-/// Somebody may be looking: lines appear at once, but not one system call per line.
+/// Someone may be watching: lines appear at once, but without one system call per line.
 const AGE: Duration = Duration::from_millis(50);
 const BYTES: u64 = 64 * 1024;
 
@@ -28,11 +28,11 @@ pub(super) async fn run(job: &Job, encoding: Encoding, cursor: Cursor) {
     }
 }
 
-/// A terminal, which must obey nothing that stands in a record.
+/// A terminal, which must not interpret control characters in records.
 struct Screen<W>(W);
 
 impl<W: Write> Write for Screen<W> {
-    /// Whole lines.
+    /// Writes complete lines.
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             let text = line.strip_suffix(b"\n");
@@ -89,8 +89,8 @@ pub(super) async fn write_lines(
 
 fn give_up(job: &Job, error: &io::Error) {
     let text = if error.kind() == io::ErrorKind::BrokenPipe {
-        "standard output was closed by its reader; the output has stopped, and what is not \
-         delivered waits in the journal for the next start"
+        "standard output was closed by its reader; the output has stopped, and undelivered \
+         records stay in the journal until the next start"
             .to_owned()
     } else {
         format!("standard output failed: {error}; the output has stopped")
@@ -115,7 +115,7 @@ mod tests {
     use crate::config::{OutputKind, OutputPlan};
     use crate::output::{OutputContext, Stop};
 
-    /// A journal that is closed and holds one batch of `bodies`, and an output on it.
+    /// Returns a closed journal that holds one batch of `bodies`, and an output on it.
     fn closed_journal(dir: &std::path::Path, bodies: &[&str]) -> (Journal, Cursor, Job) {
         let clock = Arc::new(RealClock::new());
         let config = JournalConfig {

@@ -1,7 +1,7 @@
 //! What a rule does to a record that it matches.
 //!
-//! Invariant: an action that finds nothing to work on changes nothing; none can fail on a record.
-//! Of a rule's actions at most one parses.
+//! Invariant: an action that finds nothing to work on changes nothing; no action can fail on a
+//! record. At most one action of a rule parses.
 
 use weir_codec::{Attributes, Change, LineFormat, Part, Scalar, Stated, read_text, rewrite_json};
 use weir_expr::{Field, MESSAGE_PATHS, Measure, Reserved, Status};
@@ -11,20 +11,20 @@ use super::draft::{Draft, DraftFields, Origin};
 use super::redact::{Pattern, Redaction, Scope};
 use super::template::Template;
 
-/// One action. Those of a rule run in the order of this list.
+/// An action. The actions of a rule run in the order of this list.
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// Reads attributes out of the message, in the first of these formats that fits. Where the body
-    /// is a JSON object with a message, as agents send the lines of programs, it is that which is
-    /// read; what it says counts before what the agent says.
+    /// Reads attributes from the message, in the first of these formats that fits. If the body is a
+    /// JSON object with a message, as agents send log lines, that message is parsed; its values
+    /// take precedence over those of the agent.
     Parse(Vec<BodyFormat>),
-    /// Gives the named groups of a pattern that is found in the message as attributes.
+    /// Sets attributes from the named groups of a pattern, where it is found in the message.
     Extract(Pattern),
-    /// Gives a field a value.
+    /// Sets a field.
     Set(Target, SetValue),
-    /// Takes an attribute away, with those below it, also out of a body that is JSON.
+    /// Removes an attribute and those below it, also from a JSON body.
     Remove(String),
-    /// Hides something.
+    /// Redacts matching text.
     Redact(Redaction),
 }
 
@@ -39,27 +39,27 @@ pub enum BodyFormat {
     Line(LineFormat),
     /// The header of a syslog line.
     Syslog,
-    /// Time and level at the head of a line of text.
+    /// Time and level at the start of a line of text.
     Text,
 }
 
-/// What can be given a value.
+/// A field that can be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// The message itself.
     Message,
     /// The severity.
     Status,
-    /// An attribute of whoever produced the record: of its resource, which counts before its own.
+    /// An attribute of the resource, which takes precedence over an attribute of the record.
     Resource(&'static str),
     /// An attribute.
     Attribute(String),
 }
 
-/// What a field is given.
+/// The value that a field is set to.
 #[derive(Debug, Clone)]
 pub enum SetValue {
-    /// Text with fields in it.
+    /// Text that contains fields.
     Template(Template),
     /// A whole number.
     Int(i64),
@@ -67,13 +67,13 @@ pub enum SetValue {
     Float(f64),
     /// True or false.
     Bool(bool),
-    /// What comes out of an arithmetic expression; nothing when one of its fields has no number.
+    /// The result of an arithmetic expression; nothing if one of its fields is not a number.
     Measure(Measure),
 }
 
 impl Target {
-    /// The target of that name: `message`, `status`, `@attribute`, or a reserved key, which
-    /// becomes the attribute that stands for it, of the resource or the record.
+    /// Returns the target of that name: `message`, `status`, `@attribute`, or a reserved key, which
+    /// becomes the corresponding attribute of the resource or the record.
     pub fn of(name: &str) -> Option<Self> {
         Some(match super::template::field(name)? {
             Field::Message => Self::Message,
@@ -98,7 +98,7 @@ impl Target {
 }
 
 impl Action {
-    /// Does it. False when it parses, and the message is in none of its formats.
+    /// Applies the action. Returns false if it parses and the message is in none of its formats.
     pub(super) fn apply(&self, origin: &Origin, view: &RecordView<'_>, draft: &mut Draft) -> bool {
         draft.read_own(view);
         match self {
@@ -112,7 +112,7 @@ impl Action {
     }
 }
 
-/// False when none of the formats fits.
+/// Returns false if none of the formats fits.
 fn parse(formats: &[BodyFormat], view: &RecordView<'_>, draft: &mut Draft) -> bool {
     draft.read(view);
     let Draft { own, inside, wrapped, message, .. } = draft;
@@ -139,8 +139,8 @@ fn parse(formats: &[BodyFormat], view: &RecordView<'_>, draft: &mut Draft) -> bo
     of_body.or(of_line).is_some()
 }
 
-/// Puts what a line says in place of what its agent says. The line itself, at `path`, stays what it
-/// is: the message of the body.
+/// Replaces what the agent says by what the line itself says. The line, at `path`, remains the
+/// message of the body.
 fn unwrap_line(path: &str, wrapped: &mut Attributes, own: &mut Attributes) {
     own.remove(path.as_bytes());
     wrapped.remove(path.as_bytes());
@@ -171,7 +171,7 @@ fn read(
     })
 }
 
-/// The line that a program wrote, in the object that an agent made of it, and its path.
+/// Returns the line that a program wrote, within the object that an agent made of it, and its path.
 fn wrapped_line(inside: &Attributes) -> Option<(&'static str, &[u8])> {
     MESSAGE_PATHS.into_iter().find_map(|path| {
         inside.values(path.as_bytes()).find_map(|value| match value {
@@ -189,7 +189,7 @@ fn extract(pattern: &Pattern, view: &RecordView<'_>, draft: &mut Draft) {
     });
 }
 
-/// Names of groups have no points: two underscores stand for one.
+/// Names of groups cannot contain dots: two underscores stand for one.
 fn path_of_group(name: &str) -> String {
     name.replace("__", ".")
 }
@@ -232,7 +232,7 @@ fn set(
             }
         }
         (Target::Resource(path), Scalar::Text(_)) => draft.set_resource(path, text),
-        // Refused where the configuration is read.
+        // Rejected when the configuration is read.
         (Target::Message | Target::Status | Target::Resource(_), _) => {}
     }
 }

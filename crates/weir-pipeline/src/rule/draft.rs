@@ -1,8 +1,8 @@
 //! A record as rules see it, and as they change it.
 //!
-//! Invariants: what is in the body is parsed at most once per record, and only when asked for; so
-//! is the level at the head of a text; buffers are used for one record after another; what no rule changed is written out byte for
-//! byte as it was read.
+//! Invariants: the body is parsed at most once per record, and only when needed; the same holds for
+//! the level at the start of a text; buffers are reused for one record after another; what no rule
+//! changed is written out byte for byte as it was read.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Of the records of a source.
+    /// Creates the origin for records of a source.
     pub fn new(source: &str) -> Self {
         Self { source: source.to_owned(), ..Self::default() }
     }
 
-    /// Takes over the resource of the next batch, as it stands in the frame.
+    /// Sets the resource of the next batch, as encoded in the frame.
     pub fn set_resource(&mut self, encoded: &[u8]) {
         if self.encoded == encoded {
             return;
@@ -34,12 +34,12 @@ impl Origin {
         self.encoded.clear();
         self.encoded.extend_from_slice(encoded);
         self.resource.clear();
-        // What is no object is an empty resource, as everywhere.
+        // Anything but an object is an empty resource, as everywhere.
         let _ = self.resource.read_json(encoded);
     }
 
-    /// Calls `visit` for the values of a field that come from the resource; false when the
-    /// resource says nothing about it.
+    /// Calls `visit` for the values of a field that come from the resource; returns false if the
+    /// resource does not have the field.
     fn visit(&self, field: &Field, visit: &mut Visitor<'_>) -> bool {
         match field {
             Field::Reserved(Reserved::Source) => {
@@ -73,7 +73,7 @@ fn value(scalar: Scalar<'_>) -> Value<'_> {
     }
 }
 
-/// Visits the values of a path, or the object that it is. False when there is neither.
+/// Visits the values of a path, or the object at it. Returns false if there is neither.
 fn visit_path(attributes: &Attributes, path: &str, visit: &mut Visitor<'_>) -> bool {
     let (mut is_there, mut is_object) = (false, false);
     for (found, scalar) in attributes.iter() {
@@ -92,11 +92,11 @@ fn visit_path(attributes: &Attributes, path: &str, visit: &mut Visitor<'_>) -> b
     is_there || is_object
 }
 
-/// The message of a record without escapes, made when it is first needed.
+/// The unescaped message of a record, created when it is first needed.
 #[derive(Debug, Default)]
 pub(super) struct Message {
     text: Vec<u8>,
-    /// `text` is the message. Otherwise the body is, as it stands or escaped.
+    /// `text` is the message. Otherwise it is the body, plain or escaped.
     is_made: bool,
     is_changed: bool,
 }
@@ -116,16 +116,16 @@ impl Message {
     }
 }
 
-/// What was parsed of one record, and what rules made of it.
+/// What was parsed of one record, and what rules changed.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     is_own_read: bool,
     is_body_read: bool,
-    /// What goes out beside the body: attributes of the source, and what rules set.
+    /// Attributes outside the body: those from the source, and those set by rules.
     pub(super) own: Attributes,
-    /// What stands in the body.
+    /// Attributes in the body.
     pub(super) inside: Attributes,
-    /// What stands in a line that the body has as its message; working memory.
+    /// Attributes in a line that is the message of the body; working memory.
     pub(super) wrapped: Attributes,
     pub(super) message: Message,
     pub(super) are_attributes_changed: bool,
@@ -133,21 +133,21 @@ pub(crate) struct Draft {
     resource: Vec<(&'static str, Vec<u8>)>,
     pub(super) severity: Severity,
     pub(super) timestamp_ns: i64,
-    /// What the body says about its severity.
+    /// The severity that the body states.
     stated: Severity,
-    /// What the head of its text says, once somebody asked.
+    /// The severity at the start of the text, once it was needed.
     of_text: Cell<Option<Severity>>,
-    /// By which names attributes are known; rules see them as they came.
+    /// Alternative names of attributes; rules see the original ones.
     renames: Arc<Renames>,
 }
 
 impl Draft {
-    /// From now on attributes are known by these names.
+    /// Sets the alternative names of attributes from now on.
     pub(crate) fn set_renames(&mut self, renames: Arc<Renames>) {
         self.renames = renames;
     }
 
-    /// Begins with the next record.
+    /// Starts with the next record.
     pub(crate) fn begin(&mut self, view: &RecordView<'_>) {
         self.is_own_read = false;
         self.is_body_read = false;
@@ -163,7 +163,7 @@ impl Draft {
         self.timestamp_ns = view.timestamp_ns;
     }
 
-    /// Takes over what was read about time and severity; `is_better` than what is known.
+    /// Adopts a parsed time and severity; `is_better` if they take precedence over the known ones.
     pub(super) fn state(&mut self, stated: Stated, is_better: bool) {
         self.timestamp_ns = stated.time_ns.unwrap_or(self.timestamp_ns);
         let is_stated = stated.severity != Severity::UNSPECIFIED;
@@ -172,7 +172,7 @@ impl Draft {
         }
     }
 
-    /// Parses the attributes beside the body, if that was not done.
+    /// Parses the attributes outside the body, unless this was already done.
     pub(super) fn read_own(&mut self, view: &RecordView<'_>) {
         if std::mem::replace(&mut self.is_own_read, true) || view.attributes.is_empty() {
             return;
@@ -180,7 +180,7 @@ impl Draft {
         let _ = self.own.read_json(view.attributes);
     }
 
-    /// Parses attributes and body, if that was not done.
+    /// Parses attributes and body, unless this was already done.
     pub(super) fn read(&mut self, view: &RecordView<'_>) {
         self.read_own(view);
         if std::mem::replace(&mut self.is_body_read, true) {
@@ -194,7 +194,7 @@ impl Draft {
         self.inside.clear();
         self.stated = Severity::UNSPECIFIED;
         let is_logfmt = view.flags.contains(RecordFlags::LOGFMT);
-        // Behind a backslash there may be anything.
+        // A backslash may hide anything.
         if !matches!(view.body.trim_ascii_start().first(), Some(b'{' | b'\\')) && !is_logfmt {
             return;
         }
@@ -207,25 +207,25 @@ impl Draft {
         self.stated = stated.map_or(Severity::UNSPECIFIED, |stated| stated.severity);
     }
 
-    /// The message, if rules changed it.
+    /// Returns the message, if rules changed it.
     pub(super) fn changed_message(&self) -> Option<&[u8]> {
         self.message.is_changed.then_some(&*self.message.text)
     }
 
-    /// Puts another message in place of the record's.
+    /// Replaces the message of the record.
     pub(super) fn set_message(&mut self, message: Vec<u8>) {
         self.message = Message { text: message, is_made: true, is_changed: true };
         self.is_body_read = false;
         self.of_text.set(None);
     }
 
-    /// Gives the record another resource, in which this is so.
+    /// Sets an attribute in the resource of the record.
     pub(super) fn set_resource(&mut self, path: &'static str, text: Vec<u8>) {
         self.resource.retain(|(known, _)| *known != path);
         self.resource.push((path, text));
     }
 
-    /// The resource that rules gave to the record in place of its own, as it stands in a frame.
+    /// Returns the encoded resource with the changes that rules made for this record.
     pub(super) fn changed_resource(&self, origin: &Origin) -> Option<Vec<u8>> {
         if self.resource.is_empty() {
             return None;
@@ -237,7 +237,7 @@ impl Draft {
         Some(resource.encode()).filter(|encoded| encoded.len() <= RESOURCE_BYTES_MAX)
     }
 
-    /// Something was changed.
+    /// Returns true if something was changed.
     pub(super) fn is_changed(&self, view: &RecordView<'_>) -> bool {
         self.message.is_changed
             || self.are_attributes_changed
@@ -307,7 +307,7 @@ impl Draft {
             }
             _ => {}
         }
-        // Most records have neither, and rules by service ask every record.
+        // Most records have neither, and rules on the service evaluate every record.
         let is_told = !(self.own.is_empty() && self.inside.is_empty())
             && key.record_paths().iter().any(|path| {
                 visit_path(&self.own, path, visit) || visit_path(&self.inside, path, visit)
@@ -320,7 +320,7 @@ impl Draft {
         }
     }
 
-    /// What the text of the message says in its head, when nothing else tells the severity.
+    /// Returns the severity at the start of the message text, if nothing else states it.
     fn severity_of_text(&self, view: &RecordView<'_>) -> Severity {
         let look = || match &self.message {
             Message { is_made: true, text, .. } => severity_of_text(text),
@@ -334,7 +334,7 @@ impl Draft {
         severity
     }
 
-    /// Tags that the record itself states: a list under `tags`, or a text under `ddtags`.
+    /// Visits the tags of the record itself: a list under `tags`, or a text under `ddtags`.
     fn tags(&self, visit: &mut dyn FnMut(&[u8])) {
         for attributes in [&self.own, &self.inside] {
             for (path, scalar) in attributes.iter() {
@@ -364,7 +364,7 @@ fn split_tag(tag: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&tag[..colon], &tag[colon + 1..]))
 }
 
-/// Fields of one record: the record, what it came with, and what was parsed of it so far.
+/// Fields of one record: the record, its origin, and what was parsed of it so far.
 #[derive(Debug)]
 pub(crate) struct RecordFields<'a> {
     pub(crate) origin: &'a Origin,
@@ -386,8 +386,8 @@ impl Fields for RecordFields<'_> {
     }
 }
 
-/// The same for a record that is being changed, which was read before; its message is the changed
-/// one.
+/// Like [`RecordFields`], for a record that is being changed and was parsed before; its message is
+/// the changed one.
 #[derive(Debug)]
 pub(super) struct DraftFields<'a> {
     pub(super) origin: &'a Origin,

@@ -1,12 +1,13 @@
-//! Which rules were in force when: a number for each change of the rules, kept over restarts.
+//! Which rules were in force when: a number for each change of the rules, kept across restarts.
 //!
-//! A frame names the generation that routed it. The file `rules.json` in the data directory says
-//! when each began, what outputs it routed to, and tells by a hash whether the rules of this start
-//! are those of the last one. Routing itself does not depend on it: a frame holds its own.
+//! A frame contains the generation that routed it. The file `rules.json` in the data directory
+//! records when each generation began and which outputs it routed to; a hash shows whether the
+//! rules of this start are those of the last one. Routing itself does not depend on it: a frame
+//! contains its own.
 //!
-//! Invariants: the file is replaced as a whole, by rename; one of a later release is refused and
-//! left untouched; a damaged one is set aside, and a check tells it from one of a later release;
-//! that it cannot be written stops nothing.
+//! Invariants: the file is replaced atomically, by rename; one of a later release is rejected and
+//! left untouched; a damaged one is moved aside, and a checksum distinguishes it from one of a
+//! later release; a failure to write it stops nothing.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -21,9 +22,9 @@ use weir_model::hash64;
 use crate::config::PipelinePlan;
 
 const FORMAT: &str = "weir.rules.v1";
-/// Generations that are remembered.
+/// Number of generations that are remembered.
 const GENERATIONS_MAX: usize = 1000;
-/// Longest file that is read.
+/// Maximum size of the file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// The generations so far.
@@ -34,9 +35,12 @@ pub struct Generations {
     all: Vec<Generation>,
 }
 
-/// Why weir does not start with the file that is there.
+/// Why weir does not start with the existing file.
 #[derive(Debug, thiserror::Error)]
-#[error("{} is of format {format:?}, which this release does not know; it is left untouched", path.display())]
+#[error(
+    "{} has format {format:?}, which this release does not support; it was left untouched",
+    path.display()
+)]
 pub struct GenerationsError {
     path: PathBuf,
     format: String,
@@ -58,11 +62,11 @@ struct Document {
     generations: Vec<Generation>,
 }
 
-/// The member of the document that tells whether the others are as they were written, in every
-/// release's format.
+/// The member of the document that verifies that the others are unchanged, in the format of every
+/// release.
 const CHECK: &str = "check";
 
-/// The check of all other members.
+/// Returns the checksum of all other members.
 fn check_of(document: &Value) -> Value {
     Value::String(format!("{:016x}", hash64(document.to_string().as_bytes())))
 }
@@ -81,8 +85,8 @@ impl Generations {
         Ok(Self { disk, path, all })
     }
 
-    /// The number of the plan's rules over destinations of these names: that of the last
-    /// generation if they are the same, else a new one, which begins now.
+    /// Returns the number of the plan's rules over destinations of these names: that of the last
+    /// generation if they are the same, otherwise a new one that begins now.
     pub fn number(&mut self, plan: &PipelinePlan, names: &[String], now_ns: i64) -> u32 {
         let text = format!("{:?} {:?}", plan.rules, plan.default_to);
         let rules_hash = format!("{:016x}", hash64(text.as_bytes()));
@@ -98,7 +102,7 @@ impl Generations {
         let surplus = self.all.len().saturating_sub(GENERATIONS_MAX);
         self.all.drain(..surplus);
         if let Err(error) = self.write() {
-            tracing::warn!("{} cannot be written: {error}", self.path.display());
+            tracing::warn!("cannot write {}: {error}", self.path.display());
         }
         number
     }
@@ -118,11 +122,11 @@ impl Generations {
     }
 }
 
-/// What is in the file.
+/// The content of the file.
 enum Contents {
     None,
     Known(Document),
-    /// Another format, by its name.
+    /// Another format, by name.
     Later(String),
 }
 
@@ -137,7 +141,7 @@ fn read(disk: &dyn Disk, path: &Path) -> io::Result<Contents> {
     let mut document: Value = serde_json::from_slice(&bytes)?;
     let check = document.as_object_mut().and_then(|members| members.remove(CHECK));
     if check != Some(check_of(&document)) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "its check is wrong"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "wrong checksum"));
     }
     match document["format"].as_str() {
         Some(FORMAT) => Ok(Contents::Known(serde_json::from_value(document)?)),
@@ -147,9 +151,9 @@ fn read(disk: &dyn Disk, path: &Path) -> io::Result<Contents> {
 
 fn set_aside(disk: &dyn Disk, path: &Path, error: &io::Error) {
     let aside = path.with_extension("json.damaged");
-    // Where that fails too, the next generation writes over it.
+    // If that fails too, the next generation overwrites it.
     let _moved = disk.rename(path, &aside);
-    tracing::warn!("{} cannot be read ({error}): set aside as {}", path.display(), aside.display());
+    tracing::warn!("cannot read {} ({error}): moved aside to {}", path.display(), aside.display());
 }
 
 #[cfg(test)]
@@ -217,7 +221,7 @@ mod tests {
                 let mut damaged = whole.clone();
                 damaged[at] ^= 1 << bit;
                 std::fs::write(&path, damaged).unwrap();
-                // Set aside, and begun anew; or a space was damaged into another.
+                // Moved aside and restarted; or a space was changed into other white space.
                 assert_eq!(open(dir.path()).unwrap().number(&plan, &[], 0), 1, "{at} {bit}");
             }
         }

@@ -1,13 +1,13 @@
-//! Rules: where each record goes, and what is changed on it before it goes there.
+//! Rules: where each record goes, and what is changed in it before.
 //!
-//! Every `when` sees the record as decoded, so the order of rules does not decide what matches.
-//! Then the actions of the rules that match run in the order of the configuration, up to the first
-//! that is `final`; they change the record for all outputs. All this happens once, before the
-//! batch is sealed: what a rule discards or hides reaches no disk.
+//! Every `when` sees the record as decoded, so the order of rules does not affect what matches.
+//! Then the actions of the matching rules run in the order of the configuration, up to the first
+//! rule that is `final`; they change the record for all outputs. All this happens once, before the
+//! batch is sealed: what a rule discards or hides never reaches a disk.
 //!
-//! Invariants: every record that is taken out is counted in the stream's book in the same batch;
-//! a batch in which nothing changes is only routed, in place; one that would not fit in a frame is
-//! given back whole ([`TooLarge`]) and comes again in smaller pieces.
+//! Invariants: every record that is discarded is counted in the stream's book in the same batch; a
+//! batch in which nothing changes is only routed, in place; one that would not fit in a frame is
+//! returned unchanged ([`TooLarge`]) and read again in smaller pieces.
 
 mod action;
 mod draft;
@@ -39,35 +39,35 @@ pub use trial::{Outcome, Reason, Trial};
 pub(crate) use draft::{Draft, RecordFields};
 use stats::{SAMPLE_EVERY, Stopwatch, Tally};
 
-/// One rule of the configuration, validated.
+/// A validated rule of the configuration.
 #[derive(Debug, Clone)]
 pub struct RulePlan {
     /// Its name.
     pub name: String,
-    /// Which records it is about.
+    /// Which records it applies to.
     pub when: Expr,
-    /// Names of the outputs that get them.
+    /// Names of the outputs that get these records.
     pub to: Vec<String>,
-    /// No later rule is looked at for a record that matches.
+    /// Later rules are not applied to a matching record.
     pub is_final: bool,
-    /// What happens to the records beside being routed.
+    /// How many of the records to keep.
     pub keep: Keep,
-    /// How they are changed, in order.
+    /// Actions applied to the records, in order.
     pub actions: Vec<Action>,
 }
 
-/// How many of the records that match a rule go on.
+/// How many of the records that match a rule are kept.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Keep {
-    /// All of them.
+    /// All records.
     All,
-    /// This share (0 to 1), the same records whenever they are read again.
+    /// This fraction (0 to 1): always the same records, also when they are read again.
     Share(f64),
-    /// None: they go nowhere, whatever other rules say.
+    /// None: they are discarded, whatever other rules say.
     None,
 }
 
-/// The batch does not fit in a frame with what rules add to it: read less at once.
+/// The batch does not fit in a frame with what rules add to it: read less at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
@@ -83,7 +83,7 @@ pub struct Rules {
     generation: u32,
     set: Option<RuleSet>,
     by_index: Vec<Rule>,
-    /// Where records go that no rule routes: indexes of cursors, in order.
+    /// Destinations of records that no rule routes: indexes of cursors, in order.
     default_to: Vec<u16>,
     stats: std::sync::Arc<RuleStats>,
 }
@@ -97,7 +97,7 @@ struct Rule {
     actions: Vec<Action>,
 }
 
-/// What a thread needs to run rules, used for one batch after another.
+/// Working memory of a thread that runs rules, reused from batch to batch.
 #[derive(Debug)]
 pub struct Workspace {
     origin: Origin,
@@ -105,21 +105,21 @@ pub struct Workspace {
     hits: Hits,
     /// Buffers of the matcher, and the generation that they belong to.
     scratch: Option<(u32, Scratch)>,
-    /// Where the present record goes.
+    /// Destinations of the current record.
     to: Vec<u16>,
-    /// Records by resource, where a batch has several.
+    /// Records by resource, if a batch has several.
     order: Vec<u32>,
     tally: Tally,
-    /// Records so far, to measure one in many.
+    /// Number of records so far, to sample one in many.
     seen: u64,
-    /// Discards by record, empty while there are none.
+    /// Discarded records, empty if there are none.
     discarded: Vec<(usize, DiscardReason)>,
     changes: Changes,
     spare: BatchBuilder,
 }
 
 impl Workspace {
-    /// For the records of a source.
+    /// Creates working memory for records of a source.
     pub fn new(source: &str) -> Self {
         Self {
             origin: Origin::new(source),
@@ -140,19 +140,19 @@ impl Workspace {
 /// The batch that rules are applied to.
 #[derive(Debug)]
 pub struct Subject<'a> {
-    /// The records, with the resources that they are of.
+    /// The records with their resources.
     pub batch: &'a mut BatchBuilder,
-    /// The stream that they are of.
+    /// The stream of the records.
     pub stream: StreamId,
-    /// Its counts, with these records in them.
+    /// The counts of the stream, which include these records.
     pub book: &'a mut SourceBook,
-    /// Time.
+    /// The clock.
     pub clock: &'a dyn Clock,
-    /// What does not fit is cut, since it cannot be read again in smaller pieces.
+    /// Records are truncated to fit, since they cannot be read again in smaller pieces.
     pub must_fit: bool,
 }
 
-/// What rules made of the records of a batch that they changed.
+/// The changes that rules made to records of a batch.
 #[derive(Debug, Default)]
 struct Changes {
     bytes: Vec<u8>,
@@ -162,19 +162,19 @@ struct Changes {
 #[derive(Debug)]
 struct Changed {
     index: usize,
-    /// The new message in `bytes`; `None` when it is the old one.
+    /// The new message in `bytes`; `None` if unchanged.
     message: Option<std::ops::Range<usize>>,
-    /// The new attributes in `bytes`; `None` when they are the old ones.
+    /// The new attributes in `bytes`; `None` if unchanged.
     attributes: Option<std::ops::Range<usize>>,
-    /// The new resource in `bytes`; `None` when it is the old one.
+    /// The new resource in `bytes`; `None` if unchanged.
     resource: Option<std::ops::Range<usize>>,
     severity: weir_model::Severity,
     timestamp_ns: i64,
 }
 
 impl Rules {
-    /// Compiles the rules. `cursor_of` gives the cursor index of an output; `default_to` are the
-    /// indexes of the outputs for what no rule routes.
+    /// Compiles the rules. `cursor_of` returns the cursor index of an output; `default_to` are the
+    /// indexes of the outputs for records that no rule routes.
     pub fn new(
         generation: u32,
         plans: &[RulePlan],
@@ -204,33 +204,33 @@ impl Rules {
         Ok(Self { generation, set, by_index, default_to, stats })
     }
 
-    /// No rules: everything goes to the outputs with these cursor indexes.
+    /// Creates an empty set of rules: everything goes to the outputs with these cursor indexes.
     pub fn to_all(generation: u32, cursors: impl IntoIterator<Item = usize>) -> Self {
         let default_to = in_order(cursors.into_iter());
         let stats = std::sync::Arc::new(RuleStats::new([]));
         Self { generation, set: None, by_index: Vec::new(), default_to, stats }
     }
 
-    /// Number of the generation, for the frame header.
+    /// Returns the generation number, for the frame header.
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Goes on with the figures of the rules that were in force before.
+    /// Continues the statistics of the rules that were in force before.
     fn continue_from(&mut self, earlier: &Self, now_ns: i64) {
         if let Some(stats) = std::sync::Arc::get_mut(&mut self.stats) {
             stats.continue_from(&earlier.stats, now_ns);
         }
     }
 
-    /// What the rules did so far.
+    /// Returns the statistics of the rules.
     pub fn stats(&self) -> &std::sync::Arc<RuleStats> {
         &self.stats
     }
 
-    /// Routes the records of a batch, which has its resources, and does what the rules say; call
-    /// right before it is sealed.
-    /// On [`TooLarge`] neither the batch nor the book was changed.
+    /// Routes the records of a batch, whose resources are set, and applies the rules to them; must
+    /// be called right before the batch is sealed. On [`TooLarge`], neither the batch nor the book
+    /// was changed.
     pub fn apply(&self, work: &mut Workspace, subject: &mut Subject<'_>) -> Result<(), TooLarge> {
         subject.batch.route_all(&self.default_to);
         let Some(set) = &self.set else { return Ok(()) };
@@ -275,7 +275,8 @@ impl Rules {
         matched
     }
 
-    /// One resource after the other: what it says of a record is looked at once for all of its own.
+    /// One resource after the other, so that conditions on it are evaluated once for all its
+    /// records.
     fn records_by_resource(
         &self,
         matcher: &mut (&RuleSet, &mut Scratch),
@@ -302,7 +303,7 @@ impl Rules {
         matched
     }
 
-    /// Records of one resource.
+    /// Matches the records of one resource.
     fn records_of(
         &self,
         resource: u16,
@@ -379,7 +380,7 @@ impl Rules {
         Ok(())
     }
 
-    /// A record that no rule routes goes where such records go, or nowhere, counted.
+    /// Sends a record that no rule routes to the default outputs, or discards and counts it.
     fn unrouted(&self, work: &mut Workspace, index: usize) {
         work.tally.unrouted += 1;
         if self.default_to.is_empty() {
@@ -389,7 +390,7 @@ impl Rules {
 }
 
 impl Rule {
-    /// Why the record goes nowhere, if it does not.
+    /// Returns why the record is discarded, if it is.
     fn discards(&self, stream: StreamId, position: weir_model::Position) -> Option<DiscardReason> {
         match self.keep {
             Keep::All => None,
@@ -433,9 +434,8 @@ impl Changes {
     }
 }
 
-/// Writes the batch anew with what was changed, and without what was taken out: of the block that
-/// was read nothing stays but the bodies and attributes of the records, and the originals of those
-/// that no rule changed.
+/// Rewrites the batch with the changes and without discarded records: of the block that was read,
+/// only the bodies and attributes of the records remain, and the originals of unchanged records.
 fn write_changes(work: &mut Workspace, subject: &mut Subject<'_>) -> Result<(), TooLarge> {
     let old = &mut *subject.batch;
     let mut written = write_records(work, old, false);
@@ -447,11 +447,11 @@ fn write_changes(work: &mut Workspace, subject: &mut Subject<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Room for the columns of a record.
+/// Space for the columns of a record.
 const ROW_BYTES: usize = 64;
 
-/// Writes all records to the spare builder; with `is_cut` none grows at the cost of those behind
-/// it, and none has its original, so that all fit. Returns how many were cut.
+/// Writes all records to the spare builder. With `is_cut`, no record grows at the expense of later
+/// ones, and originals are dropped, so that all fit. Returns how many records were truncated.
 fn write_records(work: &mut Workspace, old: &BatchBuilder, is_cut: bool) -> Result<u64, TooLarge> {
     let Workspace { spare, discarded, changes, .. } = work;
     spare.rewrite_of(old);
@@ -482,7 +482,7 @@ fn write_records(work: &mut Workspace, old: &BatchBuilder, is_cut: bool) -> Resu
         let original = if is_cut || change.is_some() { &[] } else { view.original() };
         let resource = change.and_then(|change| change.resource.clone());
         let resource = match resource.map(|span| &changes.bytes[span]) {
-            // Nothing is cut for it.
+            // Nothing is truncated for it.
             Some(encoded) if !is_cut || fits(spare, &view, later + encoded.len()) => {
                 spare.resource(old.resource_at(view.resource()).key, encoded)
             }
@@ -499,7 +499,7 @@ impl Changed {
     fn apply<'a>(&self, bytes: &'a [u8], view: &mut RecordView<'a>) {
         if let Some(span) = &self.message {
             view.body = &bytes[span.clone()];
-            // It stands there without escapes.
+            // The message is stored without escapes.
             view.flags = of_body(view.body, view.flags.without(RecordFlags::JSON_ESCAPED));
         }
         if let Some(span) = &self.attributes {
@@ -509,8 +509,8 @@ impl Changed {
     }
 }
 
-/// Cuts what does not fit in so many bytes: the attributes as a whole, the end of the body. True
-/// when something was.
+/// Truncates a record to `room` bytes: drops all attributes, then the end of the body. Returns true
+/// if something was dropped.
 fn cut(view: &mut RecordView<'_>, room: usize) -> bool {
     let bytes = view.body.len() + view.attributes.len();
     if bytes <= room {
@@ -525,18 +525,18 @@ fn cut(view: &mut RecordView<'_>, room: usize) -> bool {
     true
 }
 
-/// Whether so many bytes beside the record have room.
+/// Returns true if there is room for the record and `beside` more bytes.
 fn fits(spare: &BatchBuilder, view: &RecordView<'_>, beside: usize) -> bool {
     let bytes = view.body.len() + view.attributes.len() + id_bytes(view);
     bytes + beside + 2 * ROW_BYTES <= spare.room()
 }
 
-/// Bytes of what is never cut.
+/// Returns the size of what is never truncated.
 fn id_bytes(view: &RecordView<'_>) -> usize {
     view.process_id().len() + view.message_id().len()
 }
 
-/// Flags of a record with another body, which may be no object any more.
+/// Returns the flags of a record with another body, which may no longer be an object.
 fn of_body(body: &[u8], flags: RecordFlags) -> RecordFlags {
     if flags.contains(RecordFlags::JSON_OBJECT) && !weir_codec::is_json_object(body) {
         flags.without(RecordFlags::JSON_OBJECT)
@@ -545,7 +545,7 @@ fn of_body(body: &[u8], flags: RecordFlags) -> RecordFlags {
     }
 }
 
-/// Indexes of cursors as a batch wants them.
+/// Returns indexes of cursors in the order required by a batch.
 fn in_order(cursors: impl Iterator<Item = usize>) -> Vec<u16> {
     let mut cursors: Vec<u16> = cursors.filter_map(|cursor| u16::try_from(cursor).ok()).collect();
     cursors.sort_unstable();

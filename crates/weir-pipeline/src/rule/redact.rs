@@ -1,8 +1,8 @@
-//! Hides what must not be kept: card numbers, addresses, tokens, whatever a pattern describes.
+//! Redacts what must not be kept: card numbers, addresses, tokens, or whatever a pattern matches.
 //!
 //! Invariants: patterns are applied to the text as a person would read it: without the escapes of
-//! the format that carried it, and, where the body is JSON, also to each key, text and number
-//! without JSON's own escapes. What was hidden is in no byte of the result.
+//! the format that carried it and, if the body is JSON, also to each key, text and number without
+//! JSON's own escapes. Redacted text is not contained in any byte of the result.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -13,63 +13,62 @@ use weir_codec::{Change, Part, escape_json_into, rewrite_json};
 use weir_expr::limits::REGEXP_BYTES_MAX;
 use weir_model::{unescape_json, unescape_json_with_places};
 
-/// What stands in place of what was hidden.
+/// What replaces redacted text.
 #[derive(Debug, Clone)]
 pub enum Replacement {
     /// This text.
     Text(String),
-    /// As many asterisks as there were bytes.
+    /// One asterisk per byte.
     Stars,
-    /// The beginning of a keyed hash, the same for the same text, so that records can still be
-    /// told apart and brought together.
+    /// A prefix of a keyed hash, the same for the same text, so that records can still be
+    /// distinguished and correlated.
     Hash(hmac::Key),
 }
 
-/// Where to look.
+/// Where to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// The message and every attribute.
     Everything,
     /// The message.
     Message,
-    /// One attribute, with those below it.
+    /// One attribute, and those below it.
     Attribute(String),
 }
 
-/// One thing to hide.
+/// A redaction rule.
 #[derive(Debug, Clone)]
 pub struct Redaction {
-    /// What to look for. With a group, the first group that took part is what is hidden.
+    /// What to search for. If the pattern has groups, the first matching group is redacted.
     pub pattern: Pattern,
-    /// What is put in its place.
+    /// What to replace it with.
     pub with: Replacement,
-    /// Where to look.
+    /// Where to search.
     pub scope: Scope,
 }
 
-/// Something to look for.
+/// What to search for.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     regex: regex::bytes::Regex,
     check: Check,
-    /// Names of fields whose whole text is hidden.
+    /// Names of fields whose whole value is redacted.
     names: Option<regex::bytes::Regex>,
 }
 
-/// A preset with its name and what it finds, for the reference.
+/// A preset with its name and a description, for the reference.
 #[derive(Debug, Clone, Copy)]
 pub struct Preset {
     /// As written in the configuration.
     pub name: &'static str,
-    /// What it finds.
+    /// Description of what it finds.
     pub doc: &'static str,
     patterns: &'static [(&'static str, Check)],
-    /// Names of fields whose whole text is hidden.
+    /// Names of fields whose whole value is redacted.
     names: Option<&'static str>,
 }
 
-/// Takes a closer look at a place of a text where the pattern matches: where what is looked for
-/// stands, if it does.
+/// Verifies a place where the pattern matches; returns the range of the actual match, if any.
 type Check = fn(&[u8], Range<usize>) -> Option<Range<usize>>;
 
 #[expect(clippy::unnecessary_wraps, reason = "one of several checks")]
@@ -77,15 +76,15 @@ fn always(_: &[u8], found: Range<usize>) -> Option<Range<usize>> {
     Some(found)
 }
 
-/// Ends of the paths of fields that hold a secret.
+/// Suffixes of the paths of fields that contain a secret.
 const SECRET_NAMES: &str = r"(?i-u)(?:passwo?r?d|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)s?$";
 
-/// Everything that has a name.
+/// All presets.
 pub const PRESETS: [Preset; 4] = [
     Preset {
         name: "card",
-        doc: "numbers of payment cards: 12 to 19 digits, alone or in groups, whose check digit is \
-              right",
+        doc: "payment card numbers: 12 to 19 digits, contiguous or in groups, with a valid check \
+              digit",
         patterns: &[(r"\b\d(?:[ -]?\d){11,18}\b", card)],
         names: None,
     },
@@ -100,8 +99,9 @@ pub const PRESETS: [Preset; 4] = [
     },
     Preset {
         name: "token",
-        doc: "passwords, keys and tokens behind a name that says so, in the Authorization header, \
-              in a URL, or of a known form (AWS, GitHub, GitLab, Slack, Stripe, Google, JWT, PEM)",
+        doc: "passwords, keys and tokens after a name that indicates one, in the Authorization \
+              header, in a URL, or in a known format (AWS, GitHub, GitLab, Slack, Stripe, Google, \
+              JWT, PEM)",
         patterns: &[
             (
                 r#"(?i)\b[\w.-]{0,40}(?:passwo?r?d|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)s?[\\"']*\s*(?:=>|[:=])\s*[\\"']*([^\s"'\\,;&})\]]+)"#,
@@ -136,12 +136,12 @@ pub const PRESETS: [Preset; 4] = [
 ];
 
 impl Pattern {
-    /// A pattern of the configuration.
+    /// Compiles a pattern of the configuration.
     pub fn new(pattern: &str) -> Result<Self, regex::Error> {
         Self::compile(pattern, true, always)
     }
 
-    /// Everything that a preset looks for; `None` when there is none of that name.
+    /// Returns the patterns of a preset; `None` if there is none of that name.
     pub fn preset(name: &str) -> Option<Vec<Self>> {
         let preset = PRESETS.iter().find(|preset| preset.name == name)?;
         // A test compiles them all.
@@ -159,12 +159,12 @@ impl Pattern {
         Ok(Self { regex, check, names: None })
     }
 
-    /// Whether it has groups with names.
+    /// Returns true if it has named groups.
     pub fn has_names(&self) -> bool {
         self.regex.capture_names().flatten().next().is_some()
     }
 
-    /// Calls `visit` with the name and text of each named group where it is found first.
+    /// Calls `visit` with the name and text of each named group of the first match.
     pub(super) fn groups(&self, text: &[u8], mut visit: impl FnMut(&str, &[u8])) {
         let Some(groups) = self.regex.captures(text) else { return };
         for name in self.regex.capture_names().flatten() {
@@ -176,38 +176,38 @@ impl Pattern {
 }
 
 impl Replacement {
-    /// A hash with this key.
+    /// Creates a replacement by a hash with this key.
     pub fn hash(key: &[u8]) -> Self {
         Self::Hash(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
 }
 
 impl Redaction {
-    /// The text with what was found hidden; `None` when nothing was.
+    /// Returns the redacted text; `None` if nothing was found.
     pub fn text(&self, text: &[u8]) -> Option<Vec<u8>> {
         self.hide(text, &mut Vec::new())
     }
 
-    /// The value of a field with what was found hidden: all of it, when its name says so.
+    /// Returns the redacted value of a field: all of it, if its name indicates a secret.
     pub fn value(&self, path: &[u8], text: &[u8]) -> Option<Vec<u8>> {
         self.hide_value(path, text, &mut Vec::new())
     }
 
-    /// A message with what was found hidden, also behind the escapes of a JSON object; `None`
-    /// when nothing was.
+    /// Returns the redacted message, also searching behind the escapes of a JSON object; `None` if
+    /// nothing was found.
     pub fn message(&self, message: &[u8]) -> Option<Vec<u8>> {
         let mut written = Vec::new();
         let inside = self.object(message, &mut written);
         let text = inside.as_deref().unwrap_or(message);
-        // What stretches over several tokens ("password": "x") is only seen in the whole.
+        // A match over several tokens ("password": "x") is only visible in the whole text.
         self.hide(text, &mut written).or(inside)
     }
 
-    /// Hides what is found in the text as it stands, and what is found once JSON's escapes are
-    /// undone: a program that logs another one's JSON as a text escapes it again.
+    /// Redacts what is found in the text as it is, and what is found after JSON escapes are
+    /// decoded: a program that logs another program's JSON as text escapes it again.
     ///
-    /// `written` is what was put in place of something before, in the same text: it is not hidden
-    /// again, or a hash would be the hash of a hash where the text was looked at twice.
+    /// `written` lists earlier replacements in the same text: they are not redacted again, or a
+    /// hash would become the hash of a hash if the text was searched twice.
     fn hide(&self, text: &[u8], written: &mut Vec<Vec<u8>>) -> Option<Vec<u8>> {
         let mut hidden = self.hide_below(text, 0, written);
         for layers in 1..=ESCAPE_LAYERS_MAX {
@@ -220,7 +220,7 @@ impl Redaction {
         hidden
     }
 
-    /// Hides what is found below that many layers of escapes.
+    /// Redacts what is found below this many layers of escapes.
     fn hide_below(
         &self,
         text: &[u8],
@@ -259,11 +259,11 @@ impl Redaction {
         Some(out)
     }
 
-    /// Where something is to be hidden, in order.
+    /// Returns what is to be redacted, in order.
     fn find(&self, text: &[u8]) -> Vec<Range<usize>> {
         let regex = &self.pattern.regex;
         let mut all = Vec::new();
-        // Almost every text has nothing to hide: for those nothing is allocated.
+        // Almost no text has anything to redact, and for those nothing is allocated.
         if !regex.is_match(text) {
             return all;
         }
@@ -272,7 +272,7 @@ impl Redaction {
         while at <= text.len()
             && let Some(whole) = regex.captures_read_at(&mut places, text, at)
         {
-            // Past an empty match, or it would be found for ever.
+            // Move past an empty match, or it would be found forever.
             at = whole.end().max(whole.start() + 1);
             let group = (1..places.len()).find_map(|group| places.get(group));
             let (start, end) = group.unwrap_or((whole.start(), whole.end()));
@@ -307,7 +307,7 @@ impl Redaction {
                 Part::Text(text) | Part::Number(text) => self.hide_value(path, text, &mut here),
             };
             for new in &here {
-                // As it will stand in the text.
+                // As it will be written in the text.
                 let mut escaped = Vec::new();
                 escape_json_into(new, &mut escaped);
                 note_written(&escaped, written);
@@ -316,13 +316,13 @@ impl Redaction {
         };
         let inside = rewrite_json(message, &mut change);
         if inside.is_none() {
-            // It is no object after all: nothing of this is in the text.
+            // It is not an object after all: none of this is in the text.
             written.clear();
         }
         inside
     }
 
-    /// Whether it looks into that attribute.
+    /// Returns true if it applies to that attribute.
     pub fn covers(&self, path: &[u8]) -> bool {
         match &self.scope {
             Scope::Everything => true,
@@ -334,10 +334,10 @@ impl Redaction {
     }
 }
 
-/// Layers of escapes that are looked behind: JSON in a text of JSON in a text.
+/// Layers of escapes that are decoded: JSON in a text of JSON in a text.
 const ESCAPE_LAYERS_MAX: usize = 2;
 
-/// How much of the hash is shown: enough to tell a billion apart.
+/// Number of hash bytes shown: enough to distinguish a billion values.
 const HASH_BYTES: usize = 8;
 
 impl Replacement {
@@ -355,7 +355,7 @@ impl Replacement {
     }
 }
 
-/// The text without that many layers of JSON's escapes.
+/// Decodes this many layers of JSON escapes.
 fn unescaped(text: &[u8], layers: usize) -> Cow<'_, [u8]> {
     (0..layers).fold(Cow::Borrowed(text), |text, _| match text {
         Cow::Borrowed(text) => unescape_json(text),
@@ -363,8 +363,8 @@ fn unescaped(text: &[u8], layers: usize) -> Cow<'_, [u8]> {
     })
 }
 
-/// Where in a text each byte of what [`unescaped`] gives begins, and at last where it ends; `None`
-/// without layers.
+/// Returns the offset in a text of each byte that [`unescaped`] returns, and finally of the end;
+/// `None` without layers.
 fn places(text: &[u8], layers: usize) -> Option<Vec<usize>> {
     let mut places: Option<Vec<usize>> = None;
     let mut plain = Cow::Borrowed(text);
@@ -379,14 +379,14 @@ fn places(text: &[u8], layers: usize) -> Option<Vec<usize>> {
     places
 }
 
-/// Mostly it is the same text again and again.
+/// Usually the same text is written repeatedly.
 fn note_written(new: &[u8], written: &mut Vec<Vec<u8>>) {
     if written.last().is_none_or(|last| last != new) {
         written.push(new.to_vec());
     }
 }
 
-/// Whether what was found lies inside a place where `old` stands.
+/// Returns true if a match lies within an occurrence of `old`.
 fn is_part_of(old: &[u8], text: &[u8], found: &Range<usize>) -> bool {
     let slack = old.len().checked_sub(found.len());
     slack.is_some_and(|slack| {
@@ -395,8 +395,8 @@ fn is_part_of(old: &[u8], text: &[u8], found: &Range<usize>) -> bool {
     })
 }
 
-/// A card number: all that was found, or what begins with one of its groups of digits, since other
-/// numbers often stand beside it.
+/// Checks for a card number: the whole match, or a number that starts at one of its groups of
+/// digits, since other numbers often precede it.
 fn card(text: &[u8], found: Range<usize>) -> Option<Range<usize>> {
     if is_card(&text[found.clone()]) {
         return Some(found);
@@ -406,8 +406,8 @@ fn card(text: &[u8], found: Range<usize>) -> Option<Range<usize>> {
     starts.find_map(|start| Some(start..start + card_len(&text[start..])?))
 }
 
-/// Length of the longest card number that a text begins with, in groups as they are printed on
-/// cards: of four digits at least, but for the last one.
+/// Returns the length of the longest card number at the start of a text, in groups as printed on
+/// cards: of at least four digits, except the last one.
 fn card_len(text: &[u8]) -> Option<usize> {
     let (mut longest, mut end, mut digits) = (None, 0, 0);
     loop {
@@ -428,7 +428,7 @@ fn card_len(text: &[u8]) -> Option<usize> {
 
 const CARD_DIGITS_MAX: usize = 19;
 
-/// The check digit of Luhn, over 12 to 19 digits that are not all the same.
+/// Checks the Luhn check digit, over 12 to 19 digits that are not all the same.
 fn is_card(text: &[u8]) -> bool {
     let digits = text.iter().rev().filter(|b| b.is_ascii_digit()).map(|b| u32::from(b - b'0'));
     let doubled = |(index, digit): (usize, u32)| match index % 2 {

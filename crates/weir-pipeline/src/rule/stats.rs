@@ -1,4 +1,4 @@
-//! What rules did: hits, time and last match of each, and what it could not parse.
+//! Statistics of rules: hits, time and last match of each, and parse failures.
 //!
 //! Times are sampled: one record in [`SAMPLE_EVERY`] is measured and counts for that many.
 
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use weir_expr::Meter;
 use weir_host::Clock;
 
-/// Measuring costs as much as a few rules: this rarely, it is lost in the rest.
+/// Measuring costs as much as a few rules: at this rate it is negligible.
 pub(super) const SAMPLE_EVERY: u64 = 256;
 
-/// Live figures of one generation of rules, shared by all sources.
+/// Live statistics of one generation of rules, shared by all sources.
 #[derive(Debug, Default)]
 pub struct RuleStats {
     by_rule: Vec<Arc<Figures>>,
@@ -35,27 +35,27 @@ struct Figures {
     time_ns: AtomicU64,
 }
 
-/// Figures of one rule, read at one moment.
+/// Statistics of one rule at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleFigures {
     /// Name of the rule.
     pub name: String,
-    /// Records that it matched.
+    /// Number of records that it matched.
     pub hits: u64,
-    /// Of these, records that are in none of the formats that it parses.
+    /// Number of these records that were in none of the formats that it parses.
     pub unparsed: u64,
-    /// When it last matched, nanoseconds since 1970; `None`: not yet.
+    /// When it last matched, nanoseconds since 1970; `None` = not yet.
     pub last_hit_ns: Option<i64>,
-    /// CPU time that it took by itself, nanoseconds.
+    /// CPU time of this rule alone, nanoseconds.
     pub time_ns: u64,
 }
 
-/// What one batch adds.
+/// The contribution of one batch.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     /// Hits of each rule.
     pub(super) hits: Vec<u64>,
-    /// Of these, records that each rule could not parse.
+    /// Number of these records that each rule could not parse.
     pub(super) unparsed: Vec<u64>,
     pub(super) records: u64,
     pub(super) unrouted: u64,
@@ -72,7 +72,7 @@ impl Tally {
 }
 
 impl RuleStats {
-    /// Nothing yet, for rules of these names.
+    /// Creates zeroed statistics for rules of these names.
     pub(super) fn new(names: impl IntoIterator<Item = String>) -> Self {
         let figures = |name| {
             Arc::new(Figures {
@@ -86,8 +86,8 @@ impl RuleStats {
         Self { by_rule: names.into_iter().map(figures).collect(), ..Self::default() }
     }
 
-    /// Goes on counting where an earlier generation counts, rule by rule of the same name: what is
-    /// exported never goes back, and the last batches of the earlier one are not missed.
+    /// Continues the counts of an earlier generation, for each rule of the same name: exported
+    /// counters never decrease, and the last batches of the earlier generation are not missed.
     pub(super) fn continue_from(&mut self, earlier: &Self, now_ns: i64) {
         self.since_ns = now_ns;
         self.all = earlier.all.clone();
@@ -98,7 +98,7 @@ impl RuleStats {
         }
     }
 
-    /// Adds what a batch did.
+    /// Adds the contribution of a batch.
     pub(super) fn add(&self, tally: &Tally, now_ns: i64) {
         let counts = tally.hits.iter().zip(&tally.unparsed);
         for (figures, (hits, unparsed)) in self.by_rule.iter().zip(counts) {
@@ -112,27 +112,27 @@ impl RuleStats {
         self.all.unrouted.fetch_add(tally.unrouted, Ordering::Relaxed);
     }
 
-    /// When these rules came into force, nanoseconds since 1970.
+    /// Returns when these rules came into force, nanoseconds since 1970.
     pub fn since_ns(&self) -> i64 {
         self.since_ns
     }
 
-    /// Records that rules looked at.
+    /// Returns the number of records that rules were applied to.
     pub fn records(&self) -> u64 {
         load(&self.all.records)
     }
 
-    /// Records that no rule routed.
+    /// Returns the number of records that no rule routed.
     pub fn unrouted(&self) -> u64 {
         load(&self.all.unrouted)
     }
 
-    /// CPU time of matching all rules, nanoseconds.
+    /// Returns the CPU time of matching all rules, nanoseconds.
     pub fn time_ns(&self) -> u64 {
         load(&self.all.time_ns)
     }
 
-    /// Figures of every rule, in the order of the configuration.
+    /// Returns the statistics of every rule, in the order of the configuration.
     pub fn figures(&self) -> Vec<RuleFigures> {
         self.by_rule
             .iter()
@@ -152,7 +152,7 @@ fn load(value: &AtomicU64) -> u64 {
     value.load(Ordering::Relaxed)
 }
 
-/// Takes the time of one record.
+/// Measures the time of one record.
 pub(super) struct Stopwatch<'a> {
     pub(super) clock: &'a dyn Clock,
     pub(super) stats: &'a RuleStats,

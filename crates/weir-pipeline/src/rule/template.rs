@@ -1,6 +1,6 @@
-//! Text with fields in it: `"{service} on {host}: {@user.id}"`.
+//! Text that contains fields: `"{service} on {host}: {@user.id}"`.
 //!
-//! Invariant: a template never fails on a record; a field without a value is nothing.
+//! Invariant: a template never fails on a record; a field without a value becomes an empty text.
 
 use weir_expr::{Field, Fields, Reserved};
 
@@ -16,14 +16,14 @@ enum Piece {
     Field(Field),
 }
 
-/// Why a template is none.
+/// Why a template is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// `{` without `}`.
-    #[error("the {{ at byte {0} is never closed; a brace as such is written twice")]
+    #[error("the {{ at byte {0} is never closed; write a literal brace twice")]
     Open(usize),
     /// `}` without `{`.
-    #[error("the }} at byte {0} closes nothing; a brace as such is written twice")]
+    #[error("the }} at byte {0} closes nothing; write a literal brace twice")]
     Close(usize),
     /// `{}`.
     #[error("there is no field in the braces at byte {0}")]
@@ -31,7 +31,7 @@ pub enum TemplateError {
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
@@ -64,7 +64,7 @@ impl Template {
         Ok(Self { pieces })
     }
 
-    /// Every field that it asks for.
+    /// Returns every field in it.
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Field(field) => Some(field),
@@ -72,7 +72,7 @@ impl Template {
         })
     }
 
-    /// Appends the template filled in; of a field with several values the first.
+    /// Appends the filled-in template; of a field with several values, the first is used.
     pub fn fill(&self, record: &impl Fields, out: &mut Vec<u8>) {
         let mut buffer = Vec::new();
         for piece in &self.pieces {
@@ -93,7 +93,7 @@ impl Template {
     }
 }
 
-/// The field of that name, as expressions name it.
+/// Returns the field of that name, as named in expressions.
 pub fn field(name: &str) -> Option<Field> {
     if let Some(path) = name.strip_prefix('@') {
         return (!path.is_empty()).then(|| Field::Attribute(path.to_owned()));

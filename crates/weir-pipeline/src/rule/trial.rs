@@ -1,5 +1,5 @@
-//! Rules tried on records by hand: for tests beside the rules, and for the question why a line
-//! goes where it goes. The same code as in a running weir, with nothing around it.
+//! Applies rules to individual records: for tests next to the rules, and to find out why a record
+//! is routed the way it is. Uses the same code as a running weir, without the rest of the pipeline.
 
 use weir_expr::{Expr, ExprKind};
 use weir_model::{BatchBuilder, DiscardReason, LogRecord, Position, Resource, Seal};
@@ -8,7 +8,7 @@ use weir_model::{SourceBook, SourceId, StreamId};
 use super::draft::RecordFields;
 use super::{RulePlan, Rules, Subject, Workspace};
 
-/// Rules with the outputs that they name, and the source that the records are of.
+/// Rules with the outputs that they name, and the source of the records.
 #[derive(Debug)]
 pub struct Trial {
     plans: Vec<RulePlan>,
@@ -17,27 +17,27 @@ pub struct Trial {
     work: Workspace,
 }
 
-/// What became of a record.
+/// The outcome for a record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// The rules that match, by name and in order; those behind a final one too.
+    /// The matching rules, by name and in order, including those after a final one.
     pub rules: Vec<String>,
     /// The outputs that get it.
     pub to: Vec<String>,
-    /// Why it goes nowhere.
+    /// Why it is discarded.
     pub discarded: Option<DiscardReason>,
-    /// The record as outputs get it; `None` when it is discarded.
+    /// The record as outputs get it; `None` if it is discarded.
     pub record: Option<LogRecord>,
 }
 
-/// A part of an expression, whether it is true of a record, and its own parts.
+/// A part of an expression, whether it matches a record, and its own parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
-    /// The part as it is written.
+    /// The part as written.
     pub text: String,
-    /// Whether it is true.
+    /// Whether it matches.
     pub holds: bool,
-    /// What it is made of; empty for a single term.
+    /// Its operands; empty for a single term.
     pub parts: Vec<Reason>,
 }
 
@@ -62,16 +62,16 @@ impl Trial {
         })
     }
 
-    /// The next records are of this source.
+    /// Sets the source of the next records.
     pub fn set_source(&mut self, source: &str) {
         self.work = Workspace::new(source);
     }
 
-    /// What becomes of the one record in the batch.
+    /// Returns the outcome for the one record in the batch.
     pub fn run(&mut self, batch: &mut BatchBuilder, resource: &Resource) -> Outcome {
         let resource = resource.encode();
         let rules = self.matching(batch, &resource);
-        // It is the only one of a batch of one record.
+        // It is the only resource of a batch of one record.
         let _fits = batch.resource(0, &resource);
         let mut book = SourceBook { lines: 1, records: 1, ..SourceBook::default() };
         let end = batch.record(0).position;
@@ -83,7 +83,7 @@ impl Trial {
             clock: &weir_host::RealClock::new(),
             must_fit: true,
         };
-        // A batch that must fit does.
+        // A batch with `must_fit` always fits.
         let _fits = self.rules.apply(&mut self.work, &mut subject);
         let discarded =
             DiscardReason::ALL.iter().copied().find(|reason| book.discarded[*reason as usize] > 0);
@@ -106,8 +106,8 @@ impl Trial {
         })
     }
 
-    /// Why each rule matches the one record in the batch, or not: its name and the parts of its
-    /// condition.
+    /// Explains why each rule matches the one record in the batch, or does not: its name and the
+    /// parts of its condition.
     pub fn explain(&mut self, batch: &BatchBuilder, resource: &Resource) -> Vec<(String, Reason)> {
         self.with_fields(batch, &resource.encode(), |plans, fields| {
             plans.iter().map(|plan| (plan.name.clone(), reason(&plan.when, fields))).collect()

@@ -1,9 +1,9 @@
-//! `type = "datadog_intake"`: Datadog's logs intake, as its agents, client libraries and log
-//! shippers speak it (<https://docs.datadoghq.com/api/latest/logs/#send-logs>).
+//! `type = "datadog_intake"`: Datadog's logs intake, compatible with its agents, client libraries
+//! and log shippers (<https://docs.datadoghq.com/api/latest/logs/#send-logs>).
 //!
-//! Invariants: 202 is said only when every log of the request is on stable storage, or the rules
-//! have discarded and counted it; a request is taken whole or not at all; what a client is told to
-//! send again was refused for a reason that passes, everything else is refused for good.
+//! Invariants: 202 is returned only when every log of the request is on stable storage, or was
+//! discarded by rules and counted; a request is accepted as a whole or not at all; clients are told
+//! to retry only if the reason is temporary, everything else is refused permanently.
 
 use std::cell::RefCell;
 
@@ -17,26 +17,26 @@ use weir_model::limits::LINE_BYTES_MAX;
 use super::listen::limits::{BODY_BYTES_MAX, RETRY_AFTER_BUSY, RETRY_AFTER_DISK};
 use super::listen::{Answer, Body, BodyError, Refusal, Request, Site};
 
-/// What the intake knows beside the request.
+/// The state of the intake apart from the request.
 pub(super) struct Intake {
-    /// Keys of which a client must send one; `None` = whoever reaches the port may send.
+    /// Keys, one of which a client must send; `None` = no key is required.
     keys: Option<Vec<String>>,
     scratch: RefCell<Scratch>,
 }
 
-/// Used for one request after the other.
+/// Buffers, reused for one request after another.
 #[derive(Default)]
 struct Scratch {
     plain: Vec<u8>,
     items: DatadogItems,
 }
 
-/// What a path means.
+/// The meaning of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Route<'a> {
     /// `/api/v2/logs`.
     Logs,
-    /// `/v1/input`, perhaps with the key in the path.
+    /// `/v1/input`, possibly with the key in the path.
     LegacyLogs(Option<&'a str>),
     /// `/api/v1/validate`.
     Validate,
@@ -58,16 +58,16 @@ impl<'a> Route<'a> {
 }
 
 impl Intake {
-    /// With the keys, separated by commas, that clients must send one of.
+    /// Creates an intake with the comma-separated keys, one of which clients must send.
     pub(super) fn new(keys: Option<&Secret>) -> Self {
-        // A list that is not valid, which the configuration refuses, lets nobody in.
+        // An invalid list, which the configuration check rejects, matches no key.
         let list = |keys: &Secret| {
             keys.list().unwrap_or_default().into_iter().map(str::to_owned).collect()
         };
         Self { keys: keys.map(list), scratch: RefCell::default() }
     }
 
-    /// Does what a request asks for.
+    /// Handles a request.
     pub(super) async fn respond(&self, site: &Site, mut request: Request) -> Answer {
         let path = request.head.uri.path().to_owned();
         let answer = match self.admit(&path, &request.head) {
@@ -82,13 +82,13 @@ impl Intake {
         answer
     }
 
-    /// Whether the request may ask for that at all.
+    /// Checks whether the request is allowed at all.
     fn admit<'p>(&self, path: &'p str, head: &Head) -> Result<Route<'p>, Answer> {
         let Some(route) = Route::of(path) else {
-            return Err(error(StatusCode::NOT_FOUND, "there is nothing at this path"));
+            return Err(error(StatusCode::NOT_FOUND, "unknown path"));
         };
         if head.method != route.method() {
-            let detail = format!("this path takes {} only", route.method());
+            let detail = format!("this path accepts only {}", route.method());
             return Err(error(StatusCode::METHOD_NOT_ALLOWED, &detail));
         }
         let Some(keys) = &self.keys else { return Ok(route) };
@@ -152,7 +152,7 @@ impl Intake {
 }
 
 impl Scratch {
-    /// Reads a body; how many records it gives.
+    /// Reads a body; returns the number of records in it.
     fn read(
         &mut self,
         body: Body,
@@ -166,7 +166,7 @@ impl Scratch {
             };
             error(status, &problem.to_string())
         })?;
-        // What came is not needed any more.
+        // The received body is no longer needed.
         drop(body);
         self.items.read(&mut self.plain, format).map_err(|problem| {
             let status = match problem {
@@ -179,7 +179,7 @@ impl Scratch {
     }
 }
 
-/// `None`: one that weir does not read.
+/// Returns the coding of the body; `None` if it is not supported.
 fn coding(head: &Head) -> Option<ContentCoding> {
     let mut codings = head.headers.get_all(CONTENT_ENCODING).iter();
     let coding = match codings.next() {
@@ -194,7 +194,8 @@ fn format(head: &Head) -> DatadogFormat {
     content_type.map_or(DatadogFormat::Json, DatadogFormat::of_content_type)
 }
 
-/// What the request says of all its logs, in its query or in headers of the same names.
+/// Returns the values that the request sets for all its logs, in its query or in headers of the
+/// same names.
 fn defaults(head: &Head) -> DatadogDefaults {
     let mut defaults = DatadogDefaults::default();
     for name in ["ddsource", "ddtags", "service", "hostname"] {
@@ -208,7 +209,7 @@ fn defaults(head: &Head) -> DatadogDefaults {
     defaults
 }
 
-/// Names and values of the query, decoded.
+/// Returns the decoded names and values of the query.
 fn query(head: &Head) -> impl Iterator<Item = (String, Vec<u8>)> {
     let pairs = head.uri.query().unwrap_or_default().split('&');
     pairs.filter(|pair| !pair.is_empty()).map(|pair| {
@@ -226,7 +227,7 @@ fn accepted(route: Route<'_>) -> Answer {
     Answer::new(status, "{}")
 }
 
-/// The form of all errors of this API.
+/// Creates an error response in the format of this API.
 fn error(status: StatusCode, detail: &str) -> Answer {
     let body = serde_json::json!({"errors": [{
         "status": status.as_str(),
@@ -243,11 +244,11 @@ fn not_read(problem: BodyError) -> Answer {
             error(StatusCode::PAYLOAD_TOO_LARGE, &detail)
         }
         BodyError::NoRoom => {
-            let detail = "too many requests are being read at once";
+            let detail = "too many requests are being received at once";
             error(StatusCode::TOO_MANY_REQUESTS, detail).retry_after(RETRY_AFTER_BUSY)
         }
-        BodyError::Timeout => error(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
-        BodyError::Broken => error(StatusCode::BAD_REQUEST, "the body is not complete"),
+        BodyError::Timeout => error(StatusCode::REQUEST_TIMEOUT, "body was not received in time"),
+        BodyError::Broken => error(StatusCode::BAD_REQUEST, "the body is incomplete"),
     }
 }
 
@@ -257,11 +258,11 @@ fn refused(refusal: &Refusal) -> Answer {
             error(StatusCode::TOO_MANY_REQUESTS, why).retry_after(RETRY_AFTER_BUSY)
         }
         Refusal::Disk(why) => {
-            let detail = format!("nothing can be stored at present: {why}");
+            let detail = format!("records cannot be stored at present: {why}");
             error(StatusCode::SERVICE_UNAVAILABLE, &detail).retry_after(RETRY_AFTER_DISK)
         }
         Refusal::Slow => {
-            let detail = "the disk did not answer in time";
+            let detail = "the disk did not respond in time";
             error(StatusCode::SERVICE_UNAVAILABLE, detail).retry_after(RETRY_AFTER_DISK)
         }
         Refusal::Closed => {
@@ -273,7 +274,7 @@ fn refused(refusal: &Refusal) -> Answer {
     }
 }
 
-/// Compares without telling by the time it takes how much of a key was right.
+/// Compares without revealing by its duration how much of a key was right.
 fn is_among(keys: &[String], key: &str) -> bool {
     let differs = |known: &String| {
         let pairs = known.bytes().zip(key.bytes());

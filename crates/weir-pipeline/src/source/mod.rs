@@ -1,8 +1,8 @@
-//! Sources: what takes records in.
+//! Sources: the components that take records in.
 //!
-//! One thread per source, named `source:<name>`; a closed set of kinds. A source appends to the
-//! journal and knows nothing of destinations; when the journal has no room it keeps its place and
-//! goes on when woken.
+//! The set of kinds is closed. Each source has one thread, named `source:<name>`. A source appends
+//! to the journal and knows nothing of destinations; when the journal has no room, it keeps its
+//! position and continues when woken.
 
 mod datadog_intake;
 mod listen;
@@ -26,32 +26,32 @@ pub use listen::ListenError;
 pub use listen::limits::LISTENER_BYTES;
 pub use tail::{LayoutError, is_compressed_or_temporary};
 
-/// What a source needs of the process.
+/// What a source needs from the process.
 #[derive(Debug, Clone)]
 pub struct SourceContext {
     /// Where batches go.
     pub journal: Journal,
-    /// Decides the destinations of records, and what is changed on them.
+    /// Determines the destinations of records and modifies them.
     pub rules: Arc<RuleSwitch>,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Live figures of this source.
+    /// Live statistics of this source.
     pub stats: Arc<SourceStats>,
     /// Files and directories that weir itself writes: they are never tailed.
     pub own_paths: Vec<OwnPath>,
 }
 
-/// Something that weir itself writes.
+/// Paths that weir itself writes.
 #[derive(Debug, Clone)]
 pub enum OwnPath {
     /// A directory and everything in it.
     Below(PathBuf),
-    /// The files of an output, also those that it has put aside.
+    /// The files of an output, including the rotated ones.
     Files(FilePath),
 }
 
 impl OwnPath {
-    /// Whether the path is part of it.
+    /// Returns true if the path is covered.
     pub(crate) fn covers(&self, path: &Path) -> bool {
         match self {
             Self::Below(dir) => path.starts_with(dir),
@@ -59,7 +59,7 @@ impl OwnPath {
         }
     }
 
-    /// The same with links resolved as far as that can be done now.
+    /// Returns the same with links resolved as far as possible now.
     pub(crate) fn resolved(&self) -> Self {
         match self {
             Self::Below(dir) => Self::Below(dir.canonicalize().unwrap_or_else(|_| dir.clone())),
@@ -68,31 +68,31 @@ impl OwnPath {
     }
 }
 
-/// Why a source cannot start.
+/// Why a source could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// Its globs are wrong.
+    /// One of its globs is invalid.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The system refused a thread or descriptor.
-    #[error("cannot start the source {name:?}: {error}")]
+    #[error("cannot start source {name:?}: {error}")]
     Io {
         /// Name of the source.
         name: String,
-        /// What the system said.
+        /// The system error.
         error: std::io::Error,
     },
-    /// Its port cannot be had, or its certificates cannot be used.
+    /// Its port cannot be opened, or its certificates cannot be used.
     #[error("source {name}: {error}")]
     Listen {
         /// Name of the source.
         name: String,
-        /// What is wrong.
+        /// The error.
         error: ListenError,
     },
 }
 
-/// Set once, waited for by others.
+/// A flag that is set once and that others wait for.
 #[derive(Debug, Default)]
 struct Flag {
     is_set: Mutex<bool>,
@@ -120,12 +120,12 @@ impl Flag {
     }
 }
 
-/// Waits for a source's first look around.
+/// Waits for the first discovery of a source.
 #[derive(Debug, Clone)]
 pub struct Discovered(Arc<Flag>);
 
 impl Discovered {
-    /// Waits until it is over. False when `limit` has passed.
+    /// Waits until it is done. Returns false when `limit` has passed.
     pub fn wait(&self, limit: Duration) -> bool {
         self.0.wait(limit)
     }
@@ -156,28 +156,28 @@ impl SourceHandle {
         &self.name
     }
 
-    /// Makes the source look again at what it is waiting for.
+    /// Makes the source check again whatever it is waiting for.
     pub fn wake(&self) {
         self.wake.wake();
     }
 
-    /// Tells when the source has opened the streams of everything that was there.
+    /// Returns a handle that reports when the source has opened the streams of all existing files.
     pub fn discovered(&self) -> Discovered {
         Discovered(self.discovered.clone())
     }
 
-    /// Tells the source to end; does not wait.
+    /// Tells the source to end, without waiting.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake.wake();
     }
 
-    /// The thread has ended.
+    /// Returns true if the thread has ended.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for the end of the thread. False when it panicked.
+    /// Waits for the thread to end. Returns false if it panicked.
     pub fn join(mut self) -> bool {
         self.thread.take().is_none_or(|thread| thread.join().is_ok())
     }
@@ -199,7 +199,7 @@ pub fn spawn(plan: &SourcePlan, context: SourceContext) -> Result<SourceHandle, 
     Ok(SourceHandle { name: plan.name.clone(), wake, stop, discovered, thread: Some(thread) })
 }
 
-/// What the thread of a source does.
+/// The work of a source's thread.
 enum Work {
     Tail(Box<tail::Tail>),
     Listen(Box<listen::Listener>),
@@ -218,7 +218,7 @@ impl Work {
     }
 }
 
-/// Finds out whether a source can run: its globs, its port.
+/// Checks whether a source can run: its globs and its port.
 fn prepare(
     plan: &SourcePlan,
     context: SourceContext,
@@ -272,15 +272,15 @@ fn listen(
     Ok(Work::Listen(Box::new(listener)))
 }
 
-/// Raises the soft limit of open files to the hard one: every followed file is kept open.
+/// Raises the soft limit on open files to the hard limit: every followed file is kept open.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Refused: then fewer files are open at a time.
+    // If this is refused, fewer files are open at a time.
     let _refused = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// This machine's name, empty when it has none.
+/// Returns the name of this machine, empty if it has none.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()

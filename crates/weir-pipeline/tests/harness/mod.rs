@@ -1,7 +1,7 @@
-//! A real journal, filled by hand, with one output behind it.
+//! A real journal, filled by hand, with one output.
 //!
-//! Invariant: [`Rig::finish`] asserts that the books balance; every test ends with it.
-#![allow(dead_code, reason = "each test file uses its part")]
+//! Invariant: [`Rig::finish`] asserts that the ledger balances; every test ends with it.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A plain one.
+    /// Creates a plain line.
     pub(crate) fn new(body: impl Into<Vec<u8>>) -> Self {
         Self {
             body: body.into(),
@@ -45,7 +45,7 @@ impl Line {
         }
     }
 
-    /// Line `seq` of the stream `name`, with an id that the collector counts by.
+    /// Creates line `seq` of the stream `name`, with an ID that the collector counts by.
     pub(crate) fn numbered(name: &str, seq: u64) -> Self {
         let mut body = Vec::new();
         LineId::write(name, 0, seq, b"some \"quoted\" text of a log line", &mut body);
@@ -65,19 +65,19 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Starts the output; its data directory is a fresh one.
+    /// Starts the output with a fresh data directory.
     pub(crate) fn start(kind: OutputKind) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), Arc::new(RealDisk), kind)
     }
 
-    /// The same with a directory and a disk of the test's choice.
+    /// Starts the output with the given directory and disk.
     pub(crate) fn start_in(dir: tempfile::TempDir, disk: Arc<dyn Disk>, kind: OutputKind) -> Self {
         let mut rig = Self::prepare(dir, disk, kind);
         rig.run();
         rig
     }
 
-    /// Without starting the output yet.
+    /// Prepares the rig without starting the output.
     pub(crate) fn prepare(dir: tempfile::TempDir, disk: Arc<dyn Disk>, kind: OutputKind) -> Self {
         let journal = open(dir.path());
         let plan = OutputPlan {
@@ -108,7 +108,7 @@ impl Rig {
         self.handle = Some(handle.unwrap());
     }
 
-    /// The output's cursor.
+    /// Returns the output's cursor.
     pub(crate) fn cursor(&self) -> Cursor {
         let spec = CursorSpec {
             name: self.plan.name.clone(),
@@ -140,7 +140,7 @@ impl Rig {
         self.append_with(stream, &resource, lines);
     }
 
-    /// The same with a resource of the test's choice.
+    /// Appends one batch with the given resource.
     pub(crate) fn append_with(&mut self, stream: u64, resource: &Resource, lines: &[Line]) {
         let source = SourceId::of("test");
         let end = self.ends.entry(stream).or_insert_with(|| {
@@ -199,7 +199,7 @@ impl Rig {
         }
     }
 
-    /// The output's book.
+    /// Returns the output's book.
     pub(crate) fn book(&self) -> CursorLedger {
         self.journal.ledger().cursors.remove(0)
     }
@@ -218,12 +218,12 @@ impl Rig {
         }
     }
 
-    /// The text of the standing error.
+    /// Returns the text of the active error.
     pub(crate) fn last_error(&self) -> String {
         self.stats.errors.last().unwrap_or_default()
     }
 
-    /// How often an error of that kind was counted.
+    /// Returns how often an error of that kind was counted.
     pub(crate) fn errors(&self, kind: &str) -> u64 {
         self.stats.errors.by_kind().into_iter().find(|(k, _)| *k == kind).map_or(0, |(_, n)| n)
     }
@@ -232,14 +232,14 @@ impl Rig {
     pub(crate) fn stop(&mut self, grace: Duration) {
         let handle = self.handle.take().unwrap();
         handle.stop(grace);
-        assert!(handle.join(), "the output's thread panicked");
+        assert!(handle.join(), "output thread panicked");
     }
 
     /// Closes the journal, waits for the output and asserts that its book balances.
     pub(crate) fn finish(mut self) -> (CursorLedger, tempfile::TempDir) {
         self.journal.close();
         if let Some(handle) = self.handle.take() {
-            assert!(handle.join(), "the output's thread panicked");
+            assert!(handle.join(), "output thread panicked");
         }
         let book = self.book();
         assert_eq!(book.unaccounted(), 0, "the book does not balance: {book:#?}");
@@ -261,7 +261,7 @@ fn open(dir: &Path) -> Journal {
     Journal::open(config, Arc::new(RealDisk), Arc::new(RealClock::new())).unwrap()
 }
 
-/// Requests that are not compressed, with pauses short enough for tests.
+/// Returns settings for uncompressed requests, with pauses short enough for tests.
 pub(crate) fn quick_requests() -> RequestSettings {
     RequestSettings {
         compression: Compression::None,
@@ -275,7 +275,7 @@ pub(crate) fn quick_requests() -> RequestSettings {
     }
 }
 
-/// Settings of an output to that endpoint.
+/// Returns settings of an output to that endpoint.
 pub(crate) fn hec(endpoint: &str) -> SplunkHec {
     SplunkHec {
         endpoint: endpoint.to_owned(),
@@ -291,7 +291,7 @@ pub(crate) fn hec(endpoint: &str) -> SplunkHec {
     }
 }
 
-/// A rig that sends to the collector.
+/// Starts a rig that sends to the collector.
 pub(crate) fn to_collector(collector: &Collector, change: impl FnOnce(&mut SplunkHec)) -> Rig {
     let mut hec = hec(&collector.url());
     change(&mut hec);

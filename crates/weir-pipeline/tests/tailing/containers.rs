@@ -1,4 +1,4 @@
-//! Logs of containers: docker's directories, pods and links; partial lines over rotation and
+//! Logs of containers: docker's directories, pods and links; partial lines across rotation and
 //! restart; metadata.
 
 use std::fs::{create_dir_all, remove_dir_all, remove_file, rename};
@@ -12,7 +12,7 @@ use weir_pipeline::config::RateLimit;
 
 use crate::harness::*;
 
-/// A container of docker with its metadata; returns the path of its log.
+/// Creates a docker container with its metadata; returns the path of its log.
 fn docker(world: &World, id: &str, name: &str) -> PathBuf {
     let dir = world.log("docker").join(id);
     create_dir_all(&dir).unwrap();
@@ -105,7 +105,7 @@ fn a_line_in_parts_is_joined_over_a_rotation_of_docker() {
 
 #[test]
 fn a_line_in_parts_is_joined_though_its_file_waited_long_behind_others() {
-    // The oldest generation takes longer to read than an unfinished line is waited for.
+    // Reading the oldest generation takes longer than the timeout of an unfinished line.
     let world = World::containers(|c| {
         c.tail.rate_limit = Some(RateLimit { lines_per_second: 100.0, shed: false });
         c.tail.partial_timeout = Duration::from_millis(300);
@@ -177,7 +177,7 @@ fn a_line_in_parts_whose_rest_never_comes_is_delivered_after_the_timeout() {
 fn all_generations_of_a_container_are_read_oldest_first() {
     let world = World::containers(|_| {});
     let log = docker(&world, "aa11", "web");
-    // As docker makes them: each under the active name, and then renamed.
+    // As docker creates them: each under the active name, and then renamed.
     let generations = [
         whole("oldest"),
         whole("middle") + &json_line("begin", "stdout"),
@@ -211,7 +211,7 @@ fn docker_with_one_file_unlinks_it_and_nothing_is_lost() {
             app.text(&whole(&line));
             expected.push(line);
         }
-        // As long as weir has seen the file, it may be removed at any time.
+        // Once weir has seen the file, it may be removed at any time.
         running.inbox.wait(n * 50 + 1);
         remove_file(&log).unwrap();
     }
@@ -233,7 +233,7 @@ fn a_removed_container_leaves_nothing_unread() {
     running.assert_books();
 }
 
-/// The directory of a pod's container.
+/// Returns the directory of a pod's container.
 fn pod(world: &World) -> PathBuf {
     let dir = world.log("pods/default_web-0_1234-5678/nginx");
     create_dir_all(&dir).unwrap();
@@ -272,7 +272,7 @@ fn links_alone_are_enough_and_the_rotation_behind_them_is_followed() {
     let log = docker(&world, "aa11", "web");
     let mut app = Writer::append(&log);
     app.text(&whole("one"));
-    // As with docker behind the kubelet: a link to a link to the log.
+    // As with docker under the kubelet: a link to a link to the log.
     symlink(&log, pod(&world).join("0.log")).unwrap();
     symlink(pod(&world).join("0.log"), world.log("containers/web-0_default_nginx-aa.log")).unwrap();
     running.inbox.wait(1);
@@ -299,7 +299,7 @@ fn parts_are_joined_over_a_rotation_of_the_kubelet() {
     new.text(&cri("F", "stdout", "three"));
     new.text(&cri("F", "stdout", "last"));
     running.expect(&strings(&["first", "one-two-three", "last"]));
-    // A restarted container begins a file of its own.
+    // A restarted container starts a new file.
     Writer::append(&dir.join("1.log")).text(&cri("F", "stdout", "again"));
     running.inbox.wait(4);
     running.assert_books();
@@ -321,7 +321,7 @@ fn a_crash_after_the_next_file_took_the_parts_over_repeats_nothing_wrong() {
     let mut app = Writer::append(&log);
     app.text(&(whole("first") + &json_line("one-", "stdout")));
     running.expect(&strings(&["first"]));
-    // From here on nothing is acknowledged: the joined record must come again, as it was.
+    // From here on nothing is acknowledged: the joined record must be read again, unchanged.
     running.inbox.is_silent.store(true, Ordering::Release);
     rename(&log, log.with_extension("log.1")).unwrap();
     let mut app = Writer::append(&log);

@@ -1,4 +1,4 @@
-//! Reading what is there and what comes.
+//! Reading existing and new data.
 
 use std::fs::FileTimes;
 use std::os::unix::fs::symlink;
@@ -59,7 +59,7 @@ fn a_new_file_is_found_by_inotify_at_once() {
     let created = Instant::now();
     Writer::append(&world.log("new.log")).lines(&lines(0..1));
     running.inbox.wait(1);
-    // The promise is 100 ms; a busy machine gets some more. The rescan comes after ten minutes.
+    // The guarantee is 100 ms; a busy machine gets some more. The rescan comes after ten minutes.
     assert!(created.elapsed() < Duration::from_secs(2), "{:?}", created.elapsed());
     assert_eq!(get(&running.stats.discovered_files), 1);
     std::fs::create_dir_all(world.log("deep/er")).unwrap();
@@ -173,7 +173,7 @@ fn a_link_is_followed_to_its_target_and_the_target_is_read_once() {
     running.inbox.wait(2);
     // A target in a directory that no glob names, which appears after the link.
     symlink(world.log("elsewhere/late.log"), world.log("links/late.log")).unwrap();
-    assert_eq!(running.stats.errors.by_kind(), [("link", 1)], "only the circle is wrong");
+    assert_eq!(running.stats.errors.by_kind(), [("link", 1)], "only the loop is an error");
     running.expect(&lines(0..2));
 }
 
@@ -254,7 +254,7 @@ fn a_destination_that_hangs_holds_the_file_and_loses_nothing() {
     let running = world.start();
     running.inbox.is_hung.store(true, std::sync::atomic::Ordering::Release);
     eventually("the source is refused", || get(&running.stats.blocked_total) > 0);
-    eventually("what waits is told", || get(&running.stats.bytes_unread) > 10 << 20);
+    eventually("unread bytes are reported", || get(&running.stats.bytes_unread) > 10 << 20);
     running.inbox.is_hung.store(false, std::sync::atomic::Ordering::Release);
     running.expect_each_once(&long);
 }

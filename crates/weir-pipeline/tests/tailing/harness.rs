@@ -1,6 +1,6 @@
-//! A source on a real directory, a real journal and a destination that remembers every record.
+//! A source on a real directory, a real journal and a destination that stores every record.
 //!
-//! Nothing sleeps: tests wait for what they want to see, with a deadline, and end with the books.
+//! Nothing sleeps: tests wait for the expected state, with a deadline, and finally check the books.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -21,7 +21,7 @@ use weir_pipeline::rule::{RulePlan, RuleSwitch, Rules};
 use weir_pipeline::source::{OwnPath, SourceContext, SourceHandle, spawn};
 use weir_pipeline::stats::{SourceStats, get};
 
-/// Longest wait for anything.
+/// Maximum wait for anything.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A record as it was delivered.
@@ -32,14 +32,14 @@ pub(crate) struct Seen {
     pub(crate) resource: Resource,
 }
 
-/// What a destination got, and how it behaves.
+/// What a destination received, and how it behaves.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     records: Mutex<Vec<Seen>>,
     changed: Condvar,
     /// It takes nothing.
     pub(crate) is_hung: AtomicBool,
-    /// It takes, and never acknowledges.
+    /// It takes records, but never acknowledges them.
     pub(crate) is_silent: AtomicBool,
     is_over: AtomicBool,
 }
@@ -53,7 +53,7 @@ impl Inbox {
         self.records.lock().unwrap().iter().map(|r| r.body.clone()).collect()
     }
 
-    /// Waits until at least `count` records have come.
+    /// Waits until at least `count` records have arrived.
     #[track_caller]
     pub(crate) fn wait(&self, count: usize) {
         let until = Instant::now() + DEADLINE;
@@ -62,7 +62,7 @@ impl Inbox {
             let left = until.saturating_duration_since(Instant::now());
             assert!(
                 !left.is_zero(),
-                "{} of {count} records came: {:?}",
+                "{} of {count} records arrived: {:?}",
                 records.len(),
                 tail(&records)
             );
@@ -107,7 +107,7 @@ pub(crate) fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     }
 }
 
-/// Settings that are quick enough for tests and slow enough to prove that inotify does the work.
+/// Settings that are fast enough for tests and slow enough to prove that inotify does the work.
 pub(crate) fn settings() -> TailSettings {
     TailSettings {
         read_from: ReadFrom::Beginning,
@@ -122,7 +122,7 @@ pub(crate) fn settings() -> TailSettings {
     }
 }
 
-/// Directories that outlive restarts.
+/// Directories that survive restarts.
 pub(crate) struct World {
     home: tempfile::TempDir,
     pub(crate) plan: SourcePlan,
@@ -132,7 +132,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A `file` source for globs below the directory of logs.
+    /// Creates a `file` source for globs below the directory of logs.
     pub(crate) fn files(include: &[&str], change: impl FnOnce(&mut FileSource)) -> Self {
         let home = tempfile::tempdir().unwrap();
         let logs = home.path().join("logs");
@@ -147,7 +147,7 @@ impl World {
         Self::new(home, SourceKind::File(source))
     }
 
-    /// A `containers` source with all kinds of roots below the directory of logs.
+    /// Creates a `containers` source with all kinds of roots below the directory of logs.
     pub(crate) fn containers(change: impl FnOnce(&mut ContainersSource)) -> Self {
         let home = tempfile::tempdir().unwrap();
         let logs = home.path().join("logs");
@@ -170,7 +170,7 @@ impl World {
         Self { home, plan, rules: Vec::new(), ring_bytes: 64 << 20, buffer_limit_bytes: 1 << 30 }
     }
 
-    /// A path below the directory of logs.
+    /// Returns a path below the directory of logs.
     pub(crate) fn log(&self, name: &str) -> PathBuf {
         self.home.path().join("logs").join(name)
     }
@@ -235,17 +235,17 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// The source's book.
+    /// Returns the source's book.
     pub(crate) fn book(&self) -> SourceBook {
         self.journal.ledger().sources[0].book
     }
 
-    /// Streams that the journal knows.
+    /// Returns the number of streams that the journal knows.
     pub(crate) fn streams(&self) -> u64 {
         self.journal.ledger().sources[0].streams
     }
 
-    /// What is wrong with the books at this moment; nothing when they balance.
+    /// Returns what is wrong with the books at this moment; nothing if they balance.
     fn imbalance(&self) -> Option<String> {
         let ledger = self.journal.ledger();
         let book = ledger.sources[0].book;
@@ -259,7 +259,7 @@ impl Running {
         (!is_sound).then(|| format!("seen {seen}, unread {unread}, {book:?}, {cursor:?}"))
     }
 
-    /// Everything was read and delivered, and every book balances.
+    /// Asserts that everything was read and delivered, and that every book balances.
     #[track_caller]
     pub(crate) fn assert_books(&self) {
         let until = Instant::now() + DEADLINE;
@@ -269,7 +269,7 @@ impl Running {
         }
     }
 
-    /// Waits for the records and compares them with `expected`, in order, books included.
+    /// Waits for the records and compares them with `expected`, in order, including the books.
     #[track_caller]
     pub(crate) fn expect(&self, expected: &[String]) {
         self.inbox.wait(expected.len());
@@ -278,21 +278,21 @@ impl Running {
         assert_same(&self.inbox.bodies(), expected);
     }
 
-    /// Like [`Self::assert_books`]; that many bytes wait for their line to end.
+    /// Like [`Self::assert_books`], with that many bytes waiting for their line to end.
     #[track_caller]
     pub(crate) fn assert_books_but_for(&self, unread: u64) {
-        eventually("an unfinished line is told", || get(&self.stats.bytes_unread) == unread);
+        eventually("an unfinished line is reported", || get(&self.stats.bytes_unread) == unread);
         self.assert_books();
     }
 
-    /// Has the source publish its figures now.
+    /// Makes the source publish its statistics now.
     pub(crate) fn stats_after_a_wake(&self) {
         let before = get(&self.stats.cpu_ns);
         self.source.as_ref().unwrap().wake();
-        eventually("figures are published", || get(&self.stats.cpu_ns) > before);
+        eventually("statistics are published", || get(&self.stats.cpu_ns) > before);
     }
 
-    /// Waits for the records, in whatever order, and compares; books included.
+    /// Waits for the records, in any order, and compares them, including the books.
     #[track_caller]
     pub(crate) fn expect_each_once(&self, expected: &[String]) {
         let until = Instant::now() + DEADLINE;
@@ -303,7 +303,7 @@ impl Running {
         assert_each_once(&self.inbox.bodies(), expected);
     }
 
-    /// Stops the source only.
+    /// Stops only the source.
     pub(crate) fn stop_source(&mut self) {
         if let Some(source) = self.source.take() {
             source.stop();
@@ -357,7 +357,7 @@ pub(crate) fn lines(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(|n| format!("line {n:06}")).collect()
 }
 
-/// A program that logs.
+/// A program that writes logs.
 pub(crate) struct Writer(pub(crate) File);
 
 impl Writer {
@@ -366,14 +366,14 @@ impl Writer {
         Self(OpenOptions::new().create(true).append(true).open(path).unwrap())
     }
 
-    /// Writes lines, each by itself.
+    /// Writes lines one by one.
     pub(crate) fn lines(&mut self, lines: &[String]) {
         for line in lines {
             self.text(&format!("{line}\n"));
         }
     }
 
-    /// Writes lines at once.
+    /// Writes lines in one call.
     pub(crate) fn block(&mut self, lines: &[String]) {
         self.text(&(lines.join("\n") + "\n"));
     }
@@ -383,7 +383,7 @@ impl Writer {
     }
 }
 
-/// How often each record came.
+/// Counts the occurrences of each record.
 pub(crate) fn counts(bodies: &[String]) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for body in bodies {
@@ -392,7 +392,7 @@ pub(crate) fn counts(bodies: &[String]) -> BTreeMap<&str, usize> {
     counts
 }
 
-/// Every line came exactly once, in whatever order.
+/// Asserts that every line arrived exactly once, in any order.
 #[track_caller]
 pub(crate) fn assert_each_once(bodies: &[String], expected: &[String]) {
     let counts = counts(bodies);

@@ -1,5 +1,5 @@
-//! Tailing, against real files, real inotify and the real journal. Each test is a bug that
-//! somebody's users had: nothing lost, nothing twice, and every book balances.
+//! Tailing, against real files, real inotify and the real journal. Each test covers a bug known
+//! from practice: nothing is lost, nothing is duplicated, and every book balances.
 
 mod containers;
 mod following;

@@ -1,4 +1,4 @@
-//! Joining of lines to records in files that grow, are rotated, truncated and read again.
+//! Joining of lines into records in files that grow, are rotated, truncated and read again.
 
 use std::fs::rename;
 use std::sync::Arc;

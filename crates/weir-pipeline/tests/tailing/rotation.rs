@@ -1,4 +1,4 @@
-//! Rotation of every kind, while weir runs and while it does not.
+//! Rotation of every kind, while weir is running and while it is not.
 
 use std::fs::{remove_file, rename};
 use std::os::unix::fs::FileExt;
@@ -61,7 +61,7 @@ fn two_rotations_within_one_look_are_both_followed() {
     let running = world.start();
     Writer::append(&world.log("app.log")).lines(&lines(0..1));
     running.inbox.wait(1);
-    // All of this happens while the source lets writes gather.
+    // All of this happens while the source lets writes accumulate.
     Writer::append(&world.log("app.log")).lines(&lines(1..5));
     rotate(&world, "app.log", 5);
     Writer::append(&world.log("app.log")).lines(&lines(5..10));
@@ -82,7 +82,7 @@ fn generations_that_came_while_weir_did_not_run_are_read_in_order() {
         rotate(&world, "app.log", 9);
         Writer::append(&world.log("app.log")).lines(&lines(n * 10..n * 10 + 10));
     }
-    // Neither a foreign file nor a compressed one belongs to them.
+    // Neither an unrelated file nor a compressed one belongs to them.
     Writer::append(&world.log("app.log.1.gz")).lines(&lines(900..901));
     Writer::append(&world.log("other.log.1")).lines(&lines(901..902));
     let running = world.start();
@@ -133,7 +133,7 @@ fn unread_bytes_of_a_truncated_file_are_counted() {
     app.text("line 000000\nunfinished");
     running.inbox.wait(1);
     app.0.set_len(0).unwrap();
-    eventually("the cut is seen", || running.book().abandoned_total() == 10);
+    eventually("the truncation is seen", || running.book().abandoned_total() == 10);
     app.lines(&lines(1..2));
     running.expect(&lines(0..2));
     assert_eq!(running.book().bytes_abandoned[AbandonReason::Truncated as usize], 10);
@@ -176,14 +176,14 @@ fn a_deleted_file_is_read_to_its_end_and_its_late_writes_too() {
     let running = world.start();
     let mut app = Writer::append(&world.log("app.log"));
     app.block(&lines(0..20_000));
-    // As long as weir has opened the file, it may be removed at any time.
+    // Once weir has opened the file, it may be removed at any time.
     eventually("it is being read", || running.book().records > 0);
     remove_file(world.log("app.log")).unwrap();
     app.lines(&lines(20_000..20_010));
     running.inbox.wait(20_010);
     app.lines(&lines(20_010..20_020));
     running.expect(&lines(0..20_020));
-    eventually("its stream ends after the time of grace", || running.streams() == 0);
+    eventually("its stream ends after the grace period", || running.streams() == 0);
     running.assert_books();
 }
 
@@ -218,13 +218,13 @@ fn a_file_that_came_and_went_is_read_or_said_to_be_unseen() {
         let path = world.log(&format!("{}.log", n * (n % 2)));
         Writer::append(&path).block(&lines(n..n + 1));
         remove_file(&path).unwrap();
-        // Of other files, and of names that it had only for a while, nothing is said.
+        // Nothing is logged about other files, and about names that it had only for a while.
         std::fs::write(world.log("noise.txt"), "x").unwrap();
         remove_file(world.log("noise.txt")).unwrap();
     }
     Writer::append(&world.log("last.tmp")).block(&lines(200..201));
     rename(world.log("last.tmp"), world.log("last.log")).unwrap();
-    eventually("each is in the book", || {
+    eventually("each is counted", || {
         let book = running.book();
         book.records + book.files_unseen == 201
     });
@@ -253,7 +253,7 @@ fn files_that_are_renamed_out_of_the_pattern_at_once_are_read_to_their_end() {
     let record = &running.inbox.records()[0];
     let path = record.resource.text("log.file.path").unwrap();
     let is_named = path.contains("/r") && path.strip_suffix(".log").is_some();
-    assert!(is_named, "{path}: not as the configuration names it");
+    assert!(is_named, "{path}: not as named by the configuration");
     running.stop();
     let running = world.start();
     running.expect(&[]);
@@ -270,7 +270,7 @@ fn files_that_are_moved_out_of_every_watched_directory_at_once_are_read_or_unsee
         rename(&path, world.log(&format!("elsewhere/{n}"))).unwrap();
     }
     let accounted = || running.book().records + running.book().files_unseen;
-    eventually("each is in the book", || accounted() == 200);
+    eventually("each is counted", || accounted() == 200);
     running.assert_books();
     assert_eq!(accounted(), 200);
 }
@@ -302,7 +302,7 @@ fn deleted_files_beyond_their_limit_are_given_up_and_counted() {
     Writer::append(&world.log("app.log")).block(&long);
     eventually("it is being read", || running.book().records > 0);
     remove_file(world.log("app.log")).unwrap();
-    // A write tells the source that something happened to the file.
+    // A write notifies the source that something happened to the file.
     running.inbox.is_hung.store(false, Ordering::Release);
     eventually("all is accounted for", || {
         let book = running.book();

@@ -1,5 +1,6 @@
-//! Rules where they run: between reading and the journal. What they discard is in the book of the
-//! source, what they hide is nowhere, and a batch that they make too large is read again in parts.
+//! Rules where they run: between reading and the journal. Discarded records are counted in the book
+//! of the source, hidden text is stored nowhere, and a batch that becomes too large is read again
+//! in parts.
 
 use std::sync::atomic::Ordering;
 
@@ -57,7 +58,7 @@ fn a_sample_is_the_same_after_every_restart() {
     Writer::append(&world.log("app.log")).lines(&lines(0..4000));
     let (kept, out) = sampled(&world);
     assert_eq!(kept + out, 4000);
-    assert!((800..1200).contains(&kept), "{kept} of 4,000 is no quarter");
+    assert!((800..1200).contains(&kept), "{kept} of 4,000 is not a quarter");
     assert_eq!(sampled(&world), (kept, out));
 }
 
@@ -99,7 +100,7 @@ fn what_is_redacted_is_in_no_byte_that_is_written() {
     };
     let mut world =
         world(vec![RulePlan { actions: vec![Action::Redact(redaction)], ..rule("secret") }]);
-    // The destination hangs, so that everything goes to disk.
+    // The destination hangs, so that everything is written to disk.
     world.ring_bytes = 4 << 20;
     let running = world.start();
     running.inbox.is_hung.store(true, Ordering::Release);

@@ -43,7 +43,7 @@ fn a_restart_goes_on_where_it_stopped() {
     }
 }
 
-/// Starts as a user without rights, when the tests run as root: nothing is forbidden to root.
+/// Starts as a user without permissions if the tests run as root, which may access anything.
 fn start_without_rights(world: &World) -> Running {
     std::thread::scope(|scope| {
         let started = scope.spawn(|| {
@@ -97,7 +97,7 @@ fn a_trickle_wakes_the_source_once_per_interval_and_not_once_per_line() {
     running.inbox.wait(1000);
     let used = Duration::from_nanos(cpu() - before);
     eprintln!("{used:?} of the source's thread for 1,000 lines in {:?}", started.elapsed());
-    // 0.3 % of a core is the promise for optimised code and the whole program.
+    // The guarantee is 0.3 % of a core for optimised code and the whole program.
     assert!(used < Duration::from_millis(50), "{used:?}");
     running.assert_books();
 }
@@ -120,7 +120,7 @@ fn idle_files_cost_nothing() {
     eventually("a second passes", || std::time::Instant::now() >= until);
     let used = Duration::from_nanos(cpu() - before);
     eprintln!("{used:?} of the source's thread in a second");
-    // 0.1 % of a core is the promise for optimised code; this is the unoptimised one.
+    // The guarantee is 0.1 % of a core for optimised code; this is unoptimised.
     assert!(used < Duration::from_millis(5), "{used:?} in a second");
 }
 

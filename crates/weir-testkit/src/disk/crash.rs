@@ -4,16 +4,16 @@ use fastrand::Rng;
 
 use super::memory::{Change, Content, Memory, NameChange, Node};
 
-/// How one crash treats what was not flushed.
+/// How a crash treats changes that were not flushed.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
-    /// All of it is gone.
+    /// All are lost.
     LoseAll,
-    /// All of it made it.
+    /// All are kept.
     KeepAll,
-    /// Everything up to some moment, the change at that moment torn.
+    /// Everything up to some moment is kept, with the change at that moment torn.
     Prefix,
-    /// Each change for itself: kept, lost or torn. Later ones may survive earlier ones.
+    /// Each change separately: kept, lost or torn. Later ones may survive earlier ones.
     Each,
 }
 
@@ -28,7 +28,7 @@ impl Fate {
     }
 }
 
-/// The disk as the next boot finds it.
+/// Returns the disk as the next boot finds it.
 pub(crate) fn survivors(memory: &Memory, seed: u64) -> Memory {
     let mut rng = Rng::with_seed(seed);
     let mut names = memory.durable_names.clone();
@@ -54,7 +54,7 @@ pub(crate) fn survivors(memory: &Memory, seed: u64) -> Memory {
     }
 }
 
-/// The disk as the next process finds it after this one was killed: nothing is lost.
+/// Returns the disk as the next process finds it after this one was killed: nothing is lost.
 pub(crate) fn reopened(memory: &Memory) -> Memory {
     let mut next = memory.clone();
     for node in next.nodes.values_mut() {
@@ -100,8 +100,9 @@ fn survive(node: &Node, rng: &mut Rng) -> Node {
     Node { current: content.clone(), durable: content, ..Node::default() }
 }
 
-/// Half a change: of a write some sectors (512 B) or pages (4 KiB), either a prefix (the file may
-/// or may not have grown to the full length) or any of them; other changes happen or do not.
+/// Applies half a change: of a write, some sectors (512 B) or pages (4 KiB), either a prefix (the
+/// file may or may not have grown to the full length) or any of them; other changes happen or do
+/// not.
 fn tear(content: &mut Content, change: &Change, rng: &mut Rng) {
     let Change::Write { offset, bytes } = change else {
         if rng.bool() {

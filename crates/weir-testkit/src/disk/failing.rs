@@ -1,5 +1,5 @@
-//! A disk that stands before another one (the real one, for instance), counts its calls and
-//! fails those that a test chose.
+//! A disk that wraps another one (such as the real one), counts its calls and fails those chosen by
+//! a test.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use weir_host::{Disk, DiskFile, DiskSpace, OpenMode};
 
 use super::faults::{CallKind, Faults, Verdict};
 
-/// Counts and fails calls of another disk. [`super::FaultKind::Crash`] is just an error here:
-/// only a [`super::FaultyDisk`] knows what a crash leaves. Clones share the faults.
+/// Counts and fails calls of another disk. [`super::FaultKind::Crash`] is just an error here: only
+/// a [`super::FaultyDisk`] knows what a crash leaves. Clones share the faults.
 #[derive(Debug, Clone)]
 pub struct FailingDisk {
     inner: Arc<dyn Disk>,
@@ -18,18 +18,18 @@ pub struct FailingDisk {
 }
 
 impl FailingDisk {
-    /// Stands before `inner`.
+    /// Wraps `inner`.
     pub fn over(inner: Arc<dyn Disk>) -> Self {
         Self { inner, faults: Arc::default() }
     }
 
-    /// The faults to come and the counts so far.
+    /// Returns the pending faults and the counts so far.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 }
 
-/// Counts a call and says how many bytes it may transfer.
+/// Counts a call and returns how many bytes it may transfer.
 fn enter(faults: &Faults, kind: CallKind, path: &Path) -> io::Result<usize> {
     let Verdict { limit, crash } = faults.enter(kind, path)?;
     if crash {

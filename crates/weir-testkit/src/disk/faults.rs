@@ -1,4 +1,4 @@
-//! Which call fails, and how: counts every call by kind and fires the faults that a test set.
+//! Which call fails, and how: counts every call by kind and triggers the faults that a test set.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-/// Kinds of calls, for counting and for aiming faults.
+/// Kinds of calls, for counting and for selecting faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallKind {
     /// Opening or creating a file.
@@ -21,7 +21,7 @@ pub enum CallKind {
     Remove,
     /// Making names durable.
     SyncDir,
-    /// Asking for space.
+    /// Querying space.
     Space,
     /// Reading.
     Read,
@@ -29,14 +29,14 @@ pub enum CallKind {
     Write,
     /// Making content durable.
     SyncData,
-    /// Cutting or extending.
+    /// Truncating or extending.
     SetLen,
-    /// Giving blocks back.
+    /// Punching holes.
     Punch,
 }
 
 impl CallKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 12] = [
         Self::Open,
         Self::CreateDir,
@@ -52,7 +52,7 @@ impl CallKind {
         Self::Punch,
     ];
 
-    /// Whether the call can change what is on disk or whether it lasts.
+    /// Returns true if the call can change what is on disk, or its durability.
     pub fn changes_disk(self) -> bool {
         !matches!(self, Self::List | Self::Space | Self::Read)
     }
@@ -63,8 +63,8 @@ impl CallKind {
 pub enum FaultKind {
     /// "No space left on device".
     NoSpace,
-    /// "Input/output error". On `SyncData` what was not yet durable never will be, although it
-    /// can still be read and later flushes of the file succeed.
+    /// "Input/output error". On `SyncData`, data that was not yet durable never will be, although
+    /// it can still be read and later flushes of the file succeed.
     Io,
     /// "Read-only file system".
     ReadOnly,
@@ -72,8 +72,8 @@ pub enum FaultKind {
     Interrupted,
     /// Writes or reads at most this many bytes (at least one).
     Short(usize),
-    /// The machine stops in this call: a write or rename may or may not have happened, this and
-    /// every later call fails. Then look at what [`super::FaultyDisk::crash`] leaves.
+    /// The machine stops in this call: a write or rename may or may not have happened, and this and
+    /// every later call fails. Then examine what [`super::FaultyDisk::crash`] leaves.
     Crash,
 }
 
@@ -90,7 +90,7 @@ impl FaultKind {
     }
 }
 
-/// A fault to come.
+/// A pending fault.
 #[derive(Debug, Clone)]
 pub struct Fault {
     kind: FaultKind,
@@ -101,40 +101,40 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Fires once, in the next call that could change the disk.
+    /// Creates a fault that triggers once, in the next call that could change the disk.
     pub fn new(kind: FaultKind) -> Self {
         Self { kind, call: None, path_part: None, skip: 0, times: 1 }
     }
 
-    /// Only in calls of this kind.
+    /// Triggers only in calls of this kind.
     #[must_use]
     pub fn on(mut self, call: CallKind) -> Self {
         self.call = Some(call);
         self
     }
 
-    /// Only for paths that contain this text.
+    /// Triggers only for paths that contain this text.
     #[must_use]
     pub fn path(mut self, part: &str) -> Self {
         self.path_part = Some(part.to_owned());
         self
     }
 
-    /// In the `n`th matching call from now (1 = the next).
+    /// Triggers in the `n`th matching call from now (1 = the next).
     #[must_use]
     pub fn nth(mut self, n: u64) -> Self {
         self.skip = n.saturating_sub(1);
         self
     }
 
-    /// So many times in a row.
+    /// Triggers this many times in a row.
     #[must_use]
     pub fn times(mut self, times: u64) -> Self {
         self.times = times;
         self
     }
 
-    /// From then on always, until [`Faults::clear`].
+    /// Triggers from then on always, until [`Faults::clear`].
     #[must_use]
     pub fn forever(self) -> Self {
         self.times(u64::MAX)
@@ -146,10 +146,10 @@ impl Fault {
     }
 }
 
-/// What a call has to do.
+/// How a call proceeds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Bytes that it may transfer at most.
+    /// Maximum number of bytes that it may transfer.
     pub(crate) limit: Option<usize>,
     /// The machine stops here.
     pub(crate) crash: bool,
@@ -167,33 +167,34 @@ struct Inner {
 }
 
 impl Faults {
-    /// Adds a fault; several may be pending at once, the first that matches fires.
+    /// Adds a fault; several may be pending at once, and the first that matches triggers.
     pub fn inject(&self, fault: Fault) {
         self.lock().faults.push(fault);
     }
 
-    /// Drops all faults that are still to come.
+    /// Removes all pending faults.
     pub fn clear(&self) {
         self.lock().faults.clear();
     }
 
-    /// Calls of a kind so far, failed ones too.
+    /// Returns the number of calls of a kind so far, including failed ones.
     pub fn calls(&self, kind: CallKind) -> u64 {
         self.lock().counts[kind as usize]
     }
 
-    /// Calls so far that could change the disk: what a "fail the Nth call" loop counts over.
+    /// Returns the number of calls so far that could change the disk, for loops that fail the Nth
+    /// call.
     pub fn changing_calls(&self) -> u64 {
         let inner = self.lock();
         CallKind::ALL.iter().filter(|k| k.changes_disk()).map(|k| inner.counts[*k as usize]).sum()
     }
 
-    /// Times that a fault fired.
+    /// Returns how often a fault triggered.
     pub fn fired(&self) -> u64 {
         self.lock().fired
     }
 
-    /// Counts a call and says how it goes.
+    /// Counts a call and returns how it proceeds.
     pub(crate) fn enter(&self, call: CallKind, path: &Path) -> io::Result<Verdict> {
         let mut inner = self.lock();
         inner.counts[call as usize] += 1;
@@ -212,7 +213,7 @@ impl Faults {
 }
 
 impl Inner {
-    /// Every matching fault counts the call down; the first that is due fires.
+    /// Every matching fault counts the call down; the first one that is due triggers.
     fn fire(&mut self, call: CallKind, path: &Path) -> Option<FaultKind> {
         let mut due = None;
         for fault in self.faults.iter_mut().filter(|f| f.matches(call, path)) {

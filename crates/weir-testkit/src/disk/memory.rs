@@ -1,8 +1,9 @@
-//! Files in memory, with what would survive a power cut kept apart from what can be read.
+//! Files in memory, where data that would survive a power cut is kept separate from data that can
+//! be read.
 //!
 //! Invariants: `durable` content changes only by a flush of that file, `durable` names only by a
-//! flush of that directory; everything in between is a pending change that a crash may keep,
-//! lose, tear or reorder. This is stricter than any one file system, on purpose.
+//! flush of that directory; everything in between is a pending change that a crash may keep, lose,
+//! tear or reorder. This is deliberately stricter than any one file system.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Unit of allocation, bytes.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
-/// Number of a file, never used again.
+/// Number of a file, never reused.
 pub(crate) type Inode = u64;
 
 /// A change of content that is not durable yet.
@@ -29,7 +30,7 @@ pub(crate) enum NameChange {
     Unlink(PathBuf),
 }
 
-/// Bytes with the set of pages that take up space.
+/// Bytes with the set of pages that occupy space.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Content {
     pub(crate) bytes: Vec<u8>,
@@ -41,7 +42,7 @@ pub(crate) struct Content {
 pub(crate) struct Node {
     pub(crate) current: Content,
     pub(crate) durable: Content,
-    /// Since the last flush, in order.
+    /// Changes since the last flush, in order.
     pub(crate) pending: Vec<Change>,
     /// Changes whose flush failed: no later flush makes them durable.
     pub(crate) doubtful: Vec<Change>,
@@ -62,7 +63,7 @@ pub(crate) struct Memory {
     pub(crate) next_handle: u64,
     pub(crate) capacity_bytes: Option<u64>,
     pub(crate) read_only: bool,
-    /// Flushes of files that had failed a flush before: a promise broken by the caller.
+    /// Flushes of files whose flush had failed before: an error of the caller.
     pub(crate) flushes_after_failure: u64,
 }
 
@@ -89,8 +90,8 @@ impl Content {
         self.pages.split_off(&len.div_ceil(PAGE_BYTES));
     }
 
-    /// Like the real thing: part pages at the edges become zeros, whole pages become free, the
-    /// length stays.
+    /// Like the real call: partial pages at the edges become zeros, whole pages become free, and
+    /// the length is unchanged.
     fn punch(&mut self, offset: u64, len: u64) {
         let end = (offset + len).min(self.bytes.len() as u64);
         if offset >= end {
@@ -105,7 +106,7 @@ impl Content {
         self.pages.len() as u64 * PAGE_BYTES
     }
 
-    /// Bytes of a write at `offset` that fit when `free_bytes` can still be allocated.
+    /// Returns how many bytes of a write at `offset` fit if `free_bytes` can still be allocated.
     pub(crate) fn fitting(&self, offset: u64, len: u64, free_bytes: u64) -> u64 {
         let mut free_pages = free_bytes / PAGE_BYTES;
         for page in pages(offset, len).filter(|page| !self.pages.contains(page)) {
@@ -136,7 +137,7 @@ impl Node {
 }
 
 impl NameChange {
-    /// The directory whose flush makes it durable.
+    /// Returns the directory whose flush makes it durable.
     pub(crate) fn dir(&self) -> &Path {
         let path = match self {
             Self::Link(path, _) | Self::Unlink(path) => path,
@@ -188,7 +189,7 @@ impl Memory {
         self.forget_unreachable();
     }
 
-    /// Bytes that files which have a name or are open take up.
+    /// Returns the bytes occupied by files that have a name or are open.
     pub(crate) fn used_bytes(&self) -> u64 {
         let named: BTreeSet<Inode> = self.names.values().copied().collect();
         self.nodes

@@ -1,9 +1,9 @@
-//! Disks for tests: [`FaultyDisk`] lives in memory and knows what a power cut would leave;
-//! [`FailingDisk`] stands before another disk and only fails calls.
+//! Disks for tests: [`FaultyDisk`] is in memory and knows what a power cut would leave;
+//! [`FailingDisk`] wraps another disk and only fails calls.
 //!
-//! Invariants: one call of the trait is one counted call; the same calls and the same seed give
-//! the same disk; after [`FaultyDisk::crash`] or [`FaultyDisk::kill`] the old disk is dead (every
-//! call fails), so that threads of the crashed process cannot reach the survivor.
+//! Invariants: one call of the trait is one counted call; the same calls and the same seed give the
+//! same disk; after [`FaultyDisk::crash`] or [`FaultyDisk::kill`] the old disk is dead (every call
+//! fails), so that threads of the crashed process cannot reach the survivor.
 
 mod crash;
 mod failing;
@@ -21,7 +21,7 @@ pub use failing::FailingDisk;
 pub use faults::{CallKind, Fault, FaultKind, Faults};
 use memory::{Change, Inode, Memory, NameChange, Node};
 
-/// Bytes that a disk without a set capacity reports as its size.
+/// Size that a disk without a capacity reports, in bytes.
 const UNLIMITED_BYTES: u64 = 1 << 40;
 
 /// A disk in memory that can fail any call, fill up, and lose what was not flushed. Clones share
@@ -38,7 +38,7 @@ struct Shared {
     witness: Witness,
 }
 
-/// Who is told of every call: what stands before and behind it, while no lock is held.
+/// An observer that is notified of every call, before and after it, while no lock is held.
 #[derive(Default)]
 struct Witness(OnceLock<Box<Watch>>);
 
@@ -50,12 +50,12 @@ impl std::fmt::Debug for Witness {
     }
 }
 
-/// When a witness is told.
+/// When an observer is notified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// The call begins: nothing has happened yet.
     Before,
-    /// It has ended, well or not.
+    /// It has ended, successfully or not.
     After,
 }
 
@@ -66,12 +66,12 @@ struct State {
 }
 
 impl FaultyDisk {
-    /// An empty disk.
+    /// Creates an empty disk.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The faults to come and the counts so far.
+    /// Returns the pending faults and the counts so far.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
     }
@@ -81,48 +81,49 @@ impl FaultyDisk {
         self.shared.faults.inject(fault);
     }
 
-    /// Has every call on this disk told before it begins and after it has ended. The witness may
-    /// block the thread that calls. Only the first one counts; it does not outlive this disk.
+    /// Notifies an observer of every call on this disk, before and after it. The observer may block
+    /// the calling thread. Only the first observer counts; it does not outlive this disk.
     pub fn watch(&self, witness: impl Fn(CallKind, &Path, Moment) + Send + Sync + 'static) {
         let _only_the_first = self.shared.witness.0.set(Box::new(witness));
     }
 
-    /// Bounds the space that files may take up, in bytes (whole pages of 4 KiB); `None` = no
-    /// bound. A write that does not fit is short, and fails when nothing fits.
+    /// Limits the space that files may occupy, in bytes (whole pages of 4 KiB); `None` = unlimited.
+    /// A write that does not fit is short, and fails if nothing fits.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.lock().memory.capacity_bytes = bytes;
     }
 
-    /// Every change fails with "read-only file system" while this is set.
+    /// While this is set, every change fails with "read-only file system".
     pub fn set_read_only(&self, read_only: bool) {
         self.shared.lock().memory.read_only = read_only;
     }
 
-    /// Bytes that files take up, holes not counted.
+    /// Returns the bytes that files occupy, not counting holes.
     pub fn used_bytes(&self) -> u64 {
         self.shared.lock().memory.used_bytes()
     }
 
-    /// Flushes of files whose flush had failed before. Must stay 0.
+    /// Returns the number of flushes of files whose flush had failed before. Must stay 0.
     pub fn flushes_after_failure(&self) -> u64 {
         self.shared.lock().memory.flushes_after_failure
     }
 
-    /// True once the machine stopped: by [`FaultKind::Crash`], [`Self::crash`] or [`Self::kill`].
+    /// Returns true once the machine stopped: by [`FaultKind::Crash`], [`Self::crash`] or
+    /// [`Self::kill`].
     pub fn is_dead(&self) -> bool {
         self.shared.lock().dead
     }
 
-    /// Cuts the power. Returns the disk of the next boot, without faults: what was flushed is
-    /// there, of the rest the seed decides. This disk is dead from now on; call again with
+    /// Cuts the power. Returns the disk of the next boot, without faults: it contains what was
+    /// flushed, and the seed decides about the rest. This disk is dead from now on; call again with
     /// another seed for another outcome of the same cut.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
         self.next_disk(|memory| crash::survivors(memory, seed))
     }
 
-    /// Kills the process: the next disk holds everything that was written, flushed or not (and
-    /// not flushed stays not flushed). This disk is dead from now on.
+    /// Kills the process: the next disk contains everything that was written, flushed or not (and
+    /// what was not flushed remains so). This disk is dead from now on.
     #[must_use]
     pub fn kill(&self) -> Self {
         self.next_disk(crash::reopened)
@@ -136,20 +137,20 @@ impl FaultyDisk {
         Self { shared: Arc::new(Shared { state, ..Shared::default() }) }
     }
 
-    /// All file names, in order.
+    /// Returns all file names, in order.
     pub fn names(&self) -> Vec<PathBuf> {
         self.shared.lock().memory.names.keys().cloned().collect()
     }
 
-    /// Content of a file, for tests that look at or damage it.
+    /// Returns the content of a file, for tests that inspect or damage it.
     pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.shared.lock();
         let inode = state.memory.names.get(path)?;
         Some(state.memory.nodes[inode].current.bytes.clone())
     }
 
-    /// Replaces a file's content (created when missing), durably and without counting: damage
-    /// done from outside.
+    /// Replaces a file's content (created if missing), durably and without counting: damage done
+    /// from outside.
     pub fn put(&self, path: &Path, bytes: &[u8]) {
         let mut state = self.shared.lock();
         let memory = &mut state.memory;
@@ -172,9 +173,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one call on the live disk. `limit` in the closure is a bound of transferred bytes.
-    /// A call in which the machine crashes takes effect (as a change that is not flushed), but
-    /// its caller never learns of it.
+    /// Runs one call on the live disk. `limit` in the closure is the maximum number of transferred
+    /// bytes. A call in which the machine crashes takes effect (as a change that is not flushed),
+    /// but its caller never learns of it.
     fn call<T>(
         &self,
         kind: CallKind,
@@ -205,7 +206,7 @@ impl Shared {
         }
         if verdict.crash {
             state.dead = true;
-            // A flush in which the machine stops has promised nothing.
+            // A flush in which the machine stops guarantees nothing.
             if !matches!(kind, CallKind::SyncData | CallKind::SyncDir) {
                 let _nobody_learns = run(&mut state.memory, None);
             }
@@ -327,7 +328,7 @@ fn node(memory: &mut Memory, inode: Inode) -> io::Result<&mut Node> {
     memory.nodes.get_mut(&inode).ok_or_else(|| Errno::BADF.into())
 }
 
-/// Bytes of a write that are taken: bounded by the fault's limit and by the space.
+/// Returns how many bytes of a write are accepted: limited by the fault and by the space.
 fn accepted(memory: &Memory, inode: Inode, offset: u64, len: usize) -> io::Result<usize> {
     let Some(free) = memory.free_bytes() else { return Ok(len) };
     let content = memory.nodes.get(&inode).map(|node| &node.current);

@@ -1,4 +1,4 @@
-//! The disk against the obvious model of what must and what may survive.
+//! The disk against a simple model of what must and what may survive.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ fn write(file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
     file.write_at(&[IoSlice::new(bytes)], offset)
 }
 
-/// Contents of a file over many outcomes of the same power cut.
+/// Returns the contents of a file over many outcomes of the same power cut.
 fn outcomes(disk: &FaultyDisk, name: &str) -> BTreeSet<Option<Vec<u8>>> {
     (0..400).map(|seed| disk.crash(seed).content(&path(name))).collect()
 }
@@ -92,7 +92,7 @@ fn a_kill_loses_nothing_but_the_power_cut_after_it_still_may() {
     write(&*file, b"x", 0).unwrap();
     assert!(file.try_lock().unwrap());
     let next = disk.kill();
-    assert!(write(&*file, b"y", 0).is_err(), "the killed process reaches nothing");
+    assert!(write(&*file, b"y", 0).is_err(), "the killed process cannot access the disk");
     assert_eq!(next.content(&path("a")), Some(b"x".to_vec()));
     let again = next.open(&path("a"), OpenMode::ReadWrite).unwrap();
     assert!(again.try_lock().unwrap(), "locks end with their process");
@@ -122,7 +122,7 @@ fn a_full_disk_takes_what_fits_and_a_punched_hole_makes_room() {
     assert_eq!(write(&*file, &[7; 4 * 4096], 0).unwrap(), 3 * 4096);
     let full = write(&*file, &[7; 100], 3 * 4096).unwrap_err();
     assert_eq!(full.kind(), io::ErrorKind::StorageFull);
-    assert_eq!(write(&*file, &[8; 100], 0).unwrap(), 100, "what is there can be overwritten");
+    assert_eq!(write(&*file, &[8; 100], 0).unwrap(), 100, "existing data can be overwritten");
     file.punch(0, 4096).unwrap();
     assert_eq!(disk.space(Path::new(DIR)).unwrap().free_bytes, 4096);
     assert_eq!(write(&*file, &[9; 100], 3 * 4096).unwrap(), 100);

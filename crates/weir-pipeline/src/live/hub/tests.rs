@@ -1,4 +1,4 @@
-//! What tails find in the backlog: everything in its place, each record or its count.
+//! What tails find in the backlog: everything in its place, as a record or in a count.
 
 use weir_model::{
     BatchBuilder, NewRecord, Position, RecordFlags, Seal, Severity, SourceBook, SourceId, StreamId,
@@ -8,7 +8,7 @@ use super::super::limits::BACKLOG_BYTES;
 use super::*;
 use crate::rule::{RuleSwitch, Rules};
 
-/// So many records of so many bytes each.
+/// Creates a batch of records, each with a body of this size.
 fn batch(records: usize, bytes: usize) -> Arc<Batch> {
     let mut builder = BatchBuilder::new(Position::default());
     for end_offset in 1..=records as u64 {
@@ -39,14 +39,14 @@ fn batch(records: usize, bytes: usize) -> Arc<Batch> {
     }))
 }
 
-/// All records of a batch, for those who ask for one of these.
+/// Returns all records of a batch, for tails with one of these expressions.
 fn found(batch: &Arc<Batch>, expressions: &[u64]) -> Found {
     let indexes: Arc<[u32]> = (0..batch.record_count() as u32).collect();
     let matches = |expression: &u64| Matches { expression: *expression, indexes: indexes.clone() };
     Found::new(batch.clone(), "app".into(), expressions.iter().map(matches).collect())
 }
 
-/// Adds a tail without a thread that would look for it.
+/// Adds a tail without starting a matching thread.
 fn join(state: &mut State, query: &str) -> u64 {
     let query = weir_expr::parse(query).unwrap();
     let expression = state.followed(&query).unwrap_or_else(|| {
@@ -64,7 +64,7 @@ enum Seen {
     Gap(u64),
 }
 
-/// Takes everything that there is for a tail.
+/// Takes everything that is available to a tail.
 fn take_all(state: &mut State, id: u64) -> Vec<Seen> {
     let next = || match state.take(id) {
         Taken::Event(LiveEvent::Rows(rows)) => Some(Seen::Rows(rows.indexes.len() as u64)),
@@ -97,7 +97,7 @@ fn a_gap_of_all_stands_where_it_is_missing_and_is_not_told_to_who_joined_later()
     assert_eq!(take_all(&mut state, slow), [Seen::Gap(7), Seen::Rows(2)]);
     assert_empty(&state);
     state.push(Entry::Gap(1));
-    assert_eq!(take_all(&mut state, late), [Seen::Gap(1)], "of this it is told");
+    assert_eq!(take_all(&mut state, late), [Seen::Gap(1)], "this gap is reported to it");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn what_is_lost_around_a_gap_is_counted_to_the_record_for_each() {
     }
     state.push(Entry::Gap(1000));
     let late = join(&mut state, "*");
-    // The first half is lost, and the gap stands where it stood.
+    // The first half is dropped, and the gap keeps its position.
     for _ in 0..fitting / 2 + 2 {
         state.push(Entry::Found(found(&large, &[0])));
     }
@@ -122,7 +122,7 @@ fn what_is_lost_around_a_gap_is_counted_to_the_record_for_each() {
     let place = rest.iter().position(|seen| *seen == Seen::Gap(1000));
     let before = fitting as usize / 2 - gap as usize / 2;
     assert_eq!((place, gap + count(&rest)), (Some(before), pushed));
-    // Now the gap itself is lost, too, with what stood behind it.
+    // Now the gap itself is dropped, too, with what followed it.
     for _ in 0..fitting {
         state.push(Entry::Found(found(&large, &[0])));
     }
@@ -181,14 +181,14 @@ fn what_nobody_asks_for_any_more_is_looked_for_until_the_next_one_joins_and_goes
     let set = hub.state().set.clone().unwrap();
     let version = hub.state().version;
     hub.leave(even);
-    assert!(matches!(hub.wanted(version), Wanted::Same), "the reader goes on");
+    assert!(matches!(hub.wanted(version), Wanted::Same), "the reader continues");
     assert!(Arc::ptr_eq(&set, hub.state().set.as_ref().unwrap()), "nothing is compiled");
     hub.push(found(&batch(3, 1), &[0]));
     assert_empty(&hub.state());
     hub.push(found(&batch(2, 1), &[0, 1]));
     assert_eq!(take_all(&mut hub.state(), odd), [Seen::Rows(2)]);
     assert_empty(&hub.state());
-    // The next one that is compiled does not have it any more.
+    // The next compiled set no longer contains it.
     join(&mut hub.state(), "third");
     let numbers = |set: &Set| set.expressions().iter().map(|(number, _)| *number).collect();
     let now: Vec<u64> = numbers(hub.state().set.as_ref().unwrap());
@@ -215,7 +215,7 @@ fn new_names_change_what_is_looked_for_without_compiling_it_again() {
     let names = Names { measures: measures.into(), renames: Arc::default() };
     hub.set_names(names.clone());
     let Wanted::Changed { version, set: same, names: told } = hub.wanted(version) else {
-        panic!("the reader is not told");
+        panic!("the reader is not notified");
     };
     assert!(Arc::ptr_eq(&set, &same));
     assert_eq!(told, names);
@@ -234,7 +234,7 @@ fn while_one_compiles_others_join_with_what_is_known_and_take_what_is_found() {
     };
     let first = tail("even");
     std::thread::scope(|scope| {
-        // As if somebody compiled.
+        // As if another caller were compiling.
         let turn = hub.turn.lock().unwrap();
         let waiting = scope.spawn(|| tail("odd"));
         let second = tail("even");
@@ -243,7 +243,7 @@ fn while_one_compiles_others_join_with_what_is_known_and_take_what_is_found() {
             assert_eq!(take_all(&mut hub.state(), id), [Seen::Rows(2)]);
         }
         hub.leave(second);
-        assert!(!waiting.is_finished(), "it waits for its turn");
+        assert!(!waiting.is_finished(), "it must wait for its turn");
         drop(turn);
         let third = waiting.join().unwrap();
         hub.push(found(&batch(3, 1), &[0, 1]));
@@ -257,7 +257,7 @@ fn while_one_compiles_others_join_with_what_is_known_and_take_what_is_found() {
     view.journal.shutdown();
 }
 
-/// A pipeline of nothing but a journal.
+/// A pipeline that consists only of a journal.
 fn view(dir: &std::path::Path) -> PipelineView {
     let clock: Arc<dyn weir_host::Clock> = Arc::new(weir_host::RealClock::new());
     let config = weir_journal::JournalConfig {

@@ -1,4 +1,4 @@
-//! One dead letter and its form in the file.
+//! A dead letter and its representation in the file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -15,18 +15,18 @@ pub struct DeadLetter {
     pub time_ns: i64,
     /// Name of the output.
     pub output: String,
-    /// Why, in the destination's words.
+    /// The reason, as given by the destination.
     pub reason: String,
-    /// The destination's code, when it gave one.
+    /// The destination's code, if it returned one.
     pub code: Option<u16>,
     /// The record.
     pub record: LogRecord,
-    /// Facts about the record that its decoded form does not hold (standard stream, truncation).
+    /// Flags that the decoded record does not hold (standard stream, truncation).
     pub flags: u8,
 }
 
 impl DeadLetter {
-    /// Puts one together. `flags` are those of the record's batch.
+    /// Creates a dead letter. `flags` are those of the record in its batch.
     pub fn new(
         time_ns: i64,
         output: &str,
@@ -42,7 +42,7 @@ impl DeadLetter {
     }
 }
 
-/// The form in the file: text where the body is text, hexadecimal where it is not.
+/// The representation in the file: text if the body is text, hexadecimal otherwise.
 #[derive(Clone, Serialize, Deserialize)]
 struct Line {
     time_ns: i64,
@@ -129,7 +129,7 @@ impl From<Line> for DeadLetter {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_log(kind: &RecordKind) -> bool {
     *kind == RecordKind::Log
 }
@@ -144,7 +144,7 @@ fn from_hex(text: &str) -> Vec<u8> {
     text.as_bytes().as_chunks::<2>().0.iter().map(|[h, l]| value(*h) << 4 | value(*l)).collect()
 }
 
-/// Reads a file entry by entry; `None` when there is no such file.
+/// Reads a file entry by entry; `None` if the file does not exist.
 pub(super) fn read_file(
     path: &Path,
 ) -> io::Result<Option<impl Iterator<Item = io::Result<DeadLetter>> + use<>>> {

@@ -1,9 +1,9 @@
-//! Sends dead letters once more, from the command line, whether weir runs or not.
+//! Resends dead letters from the command line, whether or not weir is running.
 //!
-//! Invariants: the file is moved aside first, so that what is refused meanwhile (also by this very
-//! resend) goes to a new one; an entry leaves the moved file only after the collector took or
-//! refused its record. Interrupted, the rest stays in the moved file and goes first next time;
-//! at most one group of entries is sent twice then.
+//! Invariants: the file is moved aside first, so that records refused meanwhile (including by this
+//! resend) go to a new one; an entry leaves the moved file only after the destination accepted or
+//! refused its record. If interrupted, the rest stays in the moved file and is sent first next
+//! time; at most one group of entries is sent twice in that case.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -25,30 +25,30 @@ use crate::output::{OutputContext, OutputError};
 use crate::output::{hec, http};
 use crate::stats::OutputStats;
 
-/// Entries sent in one group.
+/// Maximum size of the entries sent in one group.
 const GROUP_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a resend did.
+/// Result of a resend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ResendReport {
-    /// Records that the destination took.
+    /// Records that the destination accepted.
     pub delivered: u64,
-    /// Records that it refused again: they are dead letters again.
+    /// Records that it refused again, which are dead letters again.
     pub refused: u64,
-    /// Records not sent, because the destination could not be reached in time.
+    /// Records not sent because the destination could not be reached in time.
     pub left: u64,
-    /// Lines that are no dead letters; they stay in the file.
+    /// Lines that are not valid dead letters; they stay in the file.
     pub unreadable: u64,
-    /// What stands in the way of the rest, if anything is left.
+    /// Why the rest was not sent, if anything is left.
     #[serde(skip)]
     pub problem: Option<&'static str>,
 }
 
-/// Why a resend could not begin, or not go on.
+/// Why a resend could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ResendError {
-    /// Outputs of this kind send nothing again.
-    #[error("output {0} is neither splunk_hec nor http: its dead letters cannot be sent again")]
+    /// Outputs of this kind do not support resending.
+    #[error("output {0} is neither splunk_hec nor http: its dead letters cannot be resent")]
     Kind(String),
     /// The output's settings are not usable.
     #[error(transparent)]
@@ -58,18 +58,18 @@ pub enum ResendError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The system error.
         error: io::Error,
     },
 }
 
-/// The file whose entries are being sent again.
+/// Returns the path of the file whose entries are being resent.
 pub(super) fn resending_file(data_dir: &Path, output: &str) -> PathBuf {
     super::dir(data_dir).join(format!("{output}.resending"))
 }
 
-/// Sends all dead letters of an output again. Gives up when a group takes longer than `patience`
-/// (the destination is down); the rest is kept.
+/// Resends all dead letters of an output. Gives up when a group takes longer than `patience` (the
+/// destination is down); the rest is kept.
 pub fn resend(
     plan: &OutputPlan,
     context: &OutputContext,
@@ -141,7 +141,7 @@ impl Moved {
         Ok(lines.map(<[u8]>::to_vec).collect())
     }
 
-    /// Leaves just these lines in the file, or no file.
+    /// Keeps only these lines in the file, or removes it if there are none.
     fn keep(&self, lines: &[&[u8]]) -> io::Result<()> {
         if lines.is_empty() {
             match self.disk.remove(&self.path) {
@@ -191,7 +191,7 @@ impl Session {
             self.report.unreadable = kept.len() as u64;
             if !self.send_group(&letters, patience).await {
                 self.report.left = count + after.len() as u64;
-                self.report.problem = Some("the destination did not take the records in time");
+                self.report.problem = Some("the destination did not accept the records in time");
                 kept.extend(rest.iter().map(Vec::as_slice));
                 return Ok(kept);
             }
@@ -203,7 +203,7 @@ impl Session {
         Ok(kept)
     }
 
-    /// False when the destination did not take or refuse the group in time.
+    /// Returns false if the destination neither accepted nor refused the group in time.
     async fn send_group(&mut self, letters: &[DeadLetter], patience: Duration) -> bool {
         let parcels: Vec<Parcel> =
             batches(letters).into_iter().map(|b| Parcel::of_batch(Arc::new(b))).collect();
@@ -231,7 +231,7 @@ fn group_len(lines: &[Vec<u8>]) -> usize {
     lines.iter().take_while(fits).count().max(1)
 }
 
-/// Letters as batches, as many as it takes.
+/// Packs letters into as many batches as needed.
 fn batches(letters: &[DeadLetter]) -> Vec<Batch> {
     let mut batches = Vec::new();
     let Some(mut first) = letters.first() else { return batches };
@@ -247,7 +247,7 @@ fn batches(letters: &[DeadLetter]) -> Vec<Batch> {
     batches
 }
 
-/// False when the batch is full.
+/// Returns false if the batch is full.
 fn push(builder: &mut BatchBuilder, letter: &DeadLetter) -> bool {
     let record = &letter.record;
     if builder.room() < record.body.len() + record.attributes.len() {

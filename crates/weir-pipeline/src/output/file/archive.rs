@@ -1,11 +1,11 @@
-//! Files that were rotated away: their names, their compression, and how many are kept.
+//! Rotated files: their names, their compression, and how many are kept.
 //!
-//! A rotated file is called `NAME.20261122T011500.123Z`, the moment (UTC) at which it was put
-//! aside; compressed it has `.gz` or `.zst` behind that. Names sort by age.
+//! A rotated file is called `NAME.20261122T011500.123Z`, after the time (UTC) at which it was
+//! rotated; if it is compressed, `.gz` or `.zst` is appended. Names sort by age.
 //!
 //! Invariants: a file is removed only after its compressed form is complete, named and on stable
-//! storage; whatever moment weir is stopped at, the next tidying finishes the work; tidying runs
-//! on a thread of its own, and what it cannot do now it does the next time.
+//! storage; whenever weir is stopped, the next tidying finishes the work; tidying runs on its own
+//! thread, and what it cannot do now is done the next time.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -21,14 +21,14 @@ use crate::stats::OutputStats;
 
 /// `.20261122T011500.123Z`
 const MOMENT_BYTES: usize = 21;
-/// Behind the name of what is being compressed.
+/// Suffix of a file that is still being compressed.
 const UNFINISHED: &str = ".tmp";
-/// Bytes that are compressed at once; each becomes a member, or frame, of the file.
+/// Bytes that are compressed at a time; each block becomes a member, or frame, of the file.
 const BLOCK_BYTES: usize = 1024 * 1024;
-/// Directories and names that wait to be tidied; those beyond come up with their next rotation.
+/// Directories and names that wait to be tidied; others are tidied after their next rotation.
 const JOBS_MAX: usize = 256;
 
-/// The name of a file that is put aside now.
+/// Returns the name of a file that is rotated now.
 pub(super) fn rotated(name: &str, unix_ns: i64) -> String {
     let mut time = Vec::new();
     weir_codec::format_rfc3339_ns(unix_ns, &mut time);
@@ -39,7 +39,7 @@ pub(super) fn rotated(name: &str, unix_ns: i64) -> String {
     format!("{name}.{}T{}.{}Z", digits(0..10), digits(11..19), digits(20..23))
 }
 
-/// The names under which a rotated file may stand: as it is, or compressed.
+/// Returns the names that a rotated file may have: uncompressed or compressed.
 pub(super) fn forms(name: &str) -> impl Iterator<Item = String> {
     [Compression::None]
         .iter()
@@ -47,16 +47,16 @@ pub(super) fn forms(name: &str) -> impl Iterator<Item = String> {
         .map(move |f| format!("{name}{}", f.suffix()))
 }
 
-/// What stands in a rotated file.
+/// Format of a rotated file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Plain,
     Packed,
-    /// What was made of it when weir was stopped.
+    /// Incomplete, because weir was stopped while compressing it.
     Unfinished,
 }
 
-/// The form that a name tells, and the name without it.
+/// Returns the format that a name indicates, and the name without its suffix.
 fn form(name: &str) -> (Form, &str) {
     let unpacked = |name: &str| {
         let mut suffixes = Compression::FORMATS.iter().map(|format| format.suffix());
@@ -71,7 +71,7 @@ fn form(name: &str) -> (Form, &str) {
     }
 }
 
-/// The name that a rotated file had before, if it is one.
+/// Returns the name that a rotated file had before, if it is one.
 pub(super) fn original(name: &str) -> Option<&str> {
     let (_, name) = form(name);
     let at = name.len().checked_sub(MOMENT_BYTES).filter(|at| *at > 0)?;
@@ -85,7 +85,7 @@ pub(super) fn original(name: &str) -> Option<&str> {
     is_moment.then(|| &name[..at])
 }
 
-/// Does the work beside the output.
+/// Tidies rotated files on a thread of its own.
 #[derive(Debug)]
 pub(super) struct Archivist {
     jobs: Option<SyncSender<(Arc<Dir>, String)>>,
@@ -93,12 +93,12 @@ pub(super) struct Archivist {
     stop: Arc<AtomicBool>,
 }
 
-/// What is to be done with rotated files.
+/// What to do with rotated files.
 #[derive(Debug, Clone)]
 pub(super) struct Upkeep {
-    /// How they are compressed.
+    /// How to compress them.
     pub(super) compress: Compression,
-    /// How many of each file are kept; `None` = all.
+    /// How many to keep per file; `None` = all.
     pub(super) keep: Option<usize>,
     pub(super) disk: Arc<dyn Disk>,
     pub(super) stats: Arc<OutputStats>,
@@ -118,8 +118,8 @@ impl Archivist {
                     return;
                 }
                 if let Err(error) = upkeep.tidy(&dir, &name, &stopped) {
-                    let text = format!("rotated files of {name} are not tidied: {error}");
-                    tracing::warn!(output = %upkeep.output, "{text}; trying again when it is rotated");
+                    let text = format!("cannot tidy rotated files of {name}: {error}");
+                    tracing::warn!(output = %upkeep.output, "{text}; retrying at next rotation");
                     upkeep.stats.errors.count("archive", &text);
                 }
             }
@@ -127,17 +127,17 @@ impl Archivist {
         Ok(Self { jobs: Some(jobs), thread: Some(thread), stop })
     }
 
-    /// Asks for the rotated files of `name` to be tidied.
+    /// Requests tidying of the rotated files of `name`.
     pub(super) fn tidy(&self, dir: &Arc<Dir>, name: &str) {
         if let Some(jobs) = &self.jobs {
-            // A full queue is no harm: the next rotation asks again.
+            // A full queue does no harm: the next rotation asks again.
             let _ = jobs.try_send((dir.clone(), name.to_owned()));
         }
     }
 }
 
 impl Drop for Archivist {
-    /// Breaks off between two blocks; the next start goes on.
+    /// Stops between two blocks; the next start continues.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.jobs = None;
@@ -174,7 +174,7 @@ impl Upkeep {
         if excess > 0 { self.disk.sync_dir(dir.path()) } else { Ok(()) }
     }
 
-    /// What rotation made of `name`, oldest first.
+    /// Returns the rotated files of `name`, oldest first.
     fn names(&self, dir: &Dir, name: &str) -> io::Result<Vec<String>> {
         let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_file());
         let paths = self.disk.list(dir.path())?;
@@ -187,7 +187,7 @@ impl Upkeep {
         Ok(names)
     }
 
-    /// Makes the compressed form of a file. False when it was told to stop.
+    /// Creates the compressed form of a file. Returns false if it was told to stop.
     fn compress(
         &self,
         dir: &Dir,

@@ -1,7 +1,7 @@
-//! Directories that are held open, so that no name above a file can be exchanged under it.
+//! Directories that are kept open, so that no name above a file can be replaced underneath it.
 //!
-//! Invariant: below the base every step is one name, opened relative to the step before, and none
-//! of them is a symbolic link; so no link that somebody lays below the base leads out of it.
+//! Invariant: below the base, every step is one name, opened relative to the previous step, and
+//! none of them is a symbolic link; so no link created below the base can lead out of it.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,7 +14,7 @@ use weir_host::Disk;
 /// A directory with files of an output.
 #[derive(Debug)]
 pub(super) struct Dir {
-    /// How its files are reached: by its name, or through `handle`.
+    /// How its files are accessed: by its name, or through `handle`.
     path: PathBuf,
     /// Names in it must not be links.
     pub(super) is_guarded: bool,
@@ -22,13 +22,13 @@ pub(super) struct Dir {
 }
 
 impl Dir {
-    /// Of a path without fields: links are the operator's business.
+    /// Opens the directory of a path without fields: links are up to the operator.
     pub(super) fn named(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
         disk.create_dir_all(path)?;
         Ok(Self { path: path.to_owned(), is_guarded: false, _handle: None })
     }
 
-    /// The directory of these names below the base; missing ones are created.
+    /// Opens the directory with these names below the base; missing ones are created.
     pub(super) fn below<'a>(
         disk: &dyn Disk,
         base: &Path,
@@ -55,12 +55,12 @@ impl Dir {
         Ok(Self { path, is_guarded: true, _handle: Some(handle) })
     }
 
-    /// The directory itself.
+    /// Returns the path of the directory.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path of a file in it.
+    /// Returns the path of a file in it.
     pub(super) fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }

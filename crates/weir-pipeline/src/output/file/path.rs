@@ -1,9 +1,9 @@
-//! Where lines go: a path that may hold fields, `/log/{host}/{service}.log`.
+//! Where lines are written: a path that may contain fields, `/log/{host}/{service}.log`.
 //!
-//! Invariants: everything in front of the first field, as far as whole directories, is the base;
-//! whatever a record says, its file is below the base, exactly as many directories deep as the
-//! template: a value never adds a directory, never names `.` or `..`, holds no control characters
-//! and is cut to what a name may be long. Two long values that differ have different names.
+//! Invariants: the complete directories before the first field are the base; whatever a record
+//! contains, its file is below the base, exactly as many directories deep as the template: a value
+//! never adds a directory, never becomes `.` or `..`, contains no control characters and is
+//! truncated to the maximum length of a name. Two long values that differ have different names.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -14,24 +14,24 @@ use weir_model::hash64;
 use super::archive;
 use crate::rule::{self, TemplateError};
 
-/// Longest name of a file or directory (`NAME_MAX` of Linux), bytes.
+/// Maximum length of a file or directory name (`NAME_MAX` of Linux), in bytes.
 const NAME_BYTES_MAX: usize = 255;
-/// What rotation appends to the name of a file.
+/// Reserved for what rotation appends to the name of a file.
 const SUFFIX_BYTES: usize = 40;
-/// Longest text between the slashes of a template, beside its fields: leaves them enough room.
+/// Maximum length of the text between two slashes, excluding fields: leaves them enough room.
 const TEXT_BYTES_MAX: usize = 100;
-/// Most fields between two slashes.
+/// Maximum number of fields between two slashes.
 const NAME_FIELDS_MAX: usize = 4;
-/// Stands for what has no value, or must not be in a name.
+/// Replaces missing values, and characters that are not allowed in a name.
 const SUBSTITUTE: char = '_';
 
-/// A path of an output of type `file`.
+/// The path of an output of type `file`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilePath {
     text: String,
-    /// The directory that is never left; of a path without fields the file itself.
+    /// The directory that files stay below; for a path without fields, the file itself.
     base: PathBuf,
-    /// Names below the base; the last is that of the file.
+    /// Names below the base; the last is the file name.
     names: Vec<Vec<Piece>>,
 }
 
@@ -41,30 +41,31 @@ enum Piece {
     Field(Field),
 }
 
-/// Why a path is none.
+/// Why a path is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilePathError {
-    /// Its braces.
+    /// Its braces are invalid.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// `..` behind a field.
-    #[error("there is a {0:?} behind the first field, and the files must stay below it")]
+    /// `..` after a field.
+    #[error("{0:?} is not allowed after the first field")]
     Dots(String),
-    /// A name with too much in it.
+    /// A name is too long or has too many fields.
     #[error(
-        "{0:?} is too long: between two slashes may stand {TEXT_BYTES_MAX} bytes and {NAME_FIELDS_MAX} fields"
+        "{0:?} is too long: at most {TEXT_BYTES_MAX} bytes and {NAME_FIELDS_MAX} fields are \
+         allowed between slashes"
     )]
     Long(String),
     /// It ends in a slash.
-    #[error("it ends with a slash: the name of the file is missing")]
+    #[error("ends with a slash: the file name is missing")]
     Directory,
     /// `{message}`.
-    #[error("{{message}} can be anything and names no file")]
+    #[error("{{message}} cannot be used in a path, as it can be anything")]
     Message,
 }
 
 impl FilePath {
-    /// Reads a path; a brace as such is written twice.
+    /// Parses a path; a literal brace is written twice.
     pub fn parse(text: &str) -> Result<Self, FilePathError> {
         let names = split(text)?;
         let has_field = |name: &Vec<Piece>| name.iter().any(|p| matches!(p, Piece::Field(_)));
@@ -88,22 +89,22 @@ impl FilePath {
         Ok(Self { text: text.to_owned(), base: base.into(), names })
     }
 
-    /// Whether it holds fields.
+    /// Returns true if it contains fields.
     pub fn is_template(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// As it was written.
+    /// Returns the text as configured.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The directory that no file leaves; without fields the file itself.
+    /// Returns the directory that files stay below; without fields, the file itself.
     pub fn base(&self) -> &Path {
         &self.base
     }
 
-    /// A file that it may stand for: `FIELD` in place of each field.
+    /// Returns an example file, with `FIELD` in place of each field.
     pub fn example(&self) -> PathBuf {
         let name = |name: &Vec<Piece>| -> String {
             let text = |piece: &Piece| match piece {
@@ -116,7 +117,7 @@ impl FilePath {
         if self.is_template() { self.base.join(names) } else { self.base.clone() }
     }
 
-    /// Every field in it.
+    /// Returns every field in it.
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
         self.names.iter().flatten().filter_map(|piece| match piece {
             Piece::Field(field) => Some(field),
@@ -124,7 +125,7 @@ impl FilePath {
         })
     }
 
-    /// Appends the file of a record, relative to the base; nothing without fields.
+    /// Appends the path of a record's file, relative to the base; nothing without fields.
     pub(super) fn fill(&self, record: &impl Fields, out: &mut String) {
         for (at, name) in self.names.iter().enumerate() {
             if at > 0 {
@@ -136,27 +137,27 @@ impl FilePath {
                 out.truncate(start);
                 out.push(SUBSTITUTE);
             }
-            // What rotation has put aside is never written to, nor swept away for another file.
+            // Never write to a rotated file, nor let rotation remove it for another file.
             if at + 1 == self.names.len() && archive::original(&out[start..]).is_some() {
                 out.push(SUBSTITUTE);
             }
         }
     }
 
-    /// The same with links resolved, as far as its directories exist.
+    /// Returns the same path with links resolved, as far as its directories exist.
     pub(crate) fn resolved(&self) -> Self {
         let base = if self.is_template() {
             resolve(&self.base)
         } else {
-            // The file itself may be a link; what is put aside stands beside it.
+            // The file itself may be a link; its rotated files are next to it.
             let parent = resolve(self.base.parent().unwrap_or(Path::new("")));
             self.base.file_name().map_or(parent.clone(), |name| parent.join(name))
         };
         Self { base, ..self.clone() }
     }
 
-    /// Whether this output may write or may have written a file: it or what rotation made of it.
-    /// Compares names only; see [`Self::resolved`].
+    /// Returns true if this output may write or may have written a file: its file, or a rotated
+    /// one. Compares names only; see [`Self::resolved`].
     pub fn covers(&self, path: &Path) -> bool {
         let Some(file) = path.file_name().and_then(|name| name.to_str()) else { return false };
         let file = archive::original(file).unwrap_or(file);
@@ -182,7 +183,7 @@ fn resolve(path: &Path) -> PathBuf {
     path.ancestors().find_map(real).unwrap_or_else(|| path.clone())
 }
 
-/// A text in its names, each in its pieces.
+/// Splits a text into its names, each into its pieces.
 fn split(text: &str) -> Result<Vec<Vec<Piece>>, FilePathError> {
     let mut names = vec![Vec::new()];
     let mut rest = text;
@@ -265,7 +266,7 @@ fn fill_name(name: &[Piece], record: &impl Fields, out: &mut String) {
     }
 }
 
-/// Bytes that each field of a name may have.
+/// Returns the number of bytes available to each field of a name.
 fn room_for_fields(name: &[Piece]) -> usize {
     let (mut room, mut fields) = (NAME_BYTES_MAX - SUFFIX_BYTES, 0);
     for piece in name {
@@ -277,7 +278,7 @@ fn room_for_fields(name: &[Piece]) -> usize {
     room / fields.max(1)
 }
 
-/// Appends what of a value may be part of a name, at most `max` bytes.
+/// Appends the parts of a value that are allowed in a name, at most `max` bytes.
 fn push_value(value: &[u8], max: usize, out: &mut String) {
     /// `~` and eight digits.
     const MARK_BYTES: usize = 9;
@@ -285,7 +286,7 @@ fn push_value(value: &[u8], max: usize, out: &mut String) {
     let kept = if is_long { &value[..max - MARK_BYTES] } else { value };
     for chunk in kept.utf8_chunks() {
         let clean = |c: char| if c == '/' || c.is_control() { SUBSTITUTE } else { c };
-        // Control characters of two bytes become one: never longer than they were.
+        // Control characters of two bytes become one: never longer than before.
         out.extend(chunk.valid().chars().map(clean));
         if !chunk.invalid().is_empty() {
             out.push(SUBSTITUTE);
@@ -297,7 +298,7 @@ fn push_value(value: &[u8], max: usize, out: &mut String) {
     }
 }
 
-/// Whether some values would make `given` of a name.
+/// Returns true if some values could turn `name` into `given`.
 fn could_be(given: &str, name: &[Piece]) -> bool {
     let mut rest = given;
     let mut is_open = false;

@@ -1,11 +1,11 @@
-//! Paths out of hostile values: each stays one name, below the base.
+//! Paths from hostile values: each stays one name, below the base.
 
 use proptest::prelude::*;
 use weir_expr::{Body, Reserved, Value, Visitor};
 
 use super::*;
 
-/// Gives the same text for every field.
+/// Returns the same text for every field.
 struct Says<'a>(&'a [u8]);
 
 impl Fields for Says<'_> {

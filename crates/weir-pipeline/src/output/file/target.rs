@@ -1,7 +1,7 @@
-//! One file: open, append, cut back, notice that it was moved away, put it aside.
+//! One output file: open, append, undo, detect that it was moved away, rotate.
 //!
-//! Invariant: `end` is the length of the file as this writer knows it to be whole; whatever
-//! stands behind it after a failure is cut off before the next byte is written.
+//! Invariant: `end` is the length up to which the file is known to be complete; whatever follows
+//! after a failure is cut off before the next byte is written.
 
 use std::io::{self, IoSlice};
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use super::archive;
 use super::dir::Dir;
 use crate::config::Rotation;
 
-/// How far back from its end a file is searched for its last whole line: a bit more than the
+/// How far back from its end a file is searched for its last complete line: slightly more than the
 /// longest line that weir itself writes.
 const TORN_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
@@ -29,7 +29,7 @@ struct Open {
     end: u64,
     /// Length up to which everything is settled.
     settled: u64,
-    /// Length when the present round of writing began.
+    /// Length at the start of the current round of writing.
     before: u64,
     /// When it was last written to, seconds since 1970.
     written_unix_s: i64,
@@ -40,17 +40,17 @@ pub(super) struct Target {
     pub(super) dir: Arc<Dir>,
     pub(super) name: String,
     open: Option<Open>,
-    /// Lines that are to be written next.
+    /// Lines to be written next.
     pub(super) pending: Vec<u8>,
-    /// The file may hold bytes behind `end`.
+    /// The file may contain bytes after `end`.
     dirty: bool,
     /// The handle must not be used for another flush.
     in_doubt: bool,
-    /// Written and not flushed.
+    /// Written but not flushed.
     is_unsynced: bool,
     /// Number of the last round in which it got lines.
     pub(super) round: u64,
-    /// Since when the next file that is put aside may be dated: after the one before.
+    /// Earliest timestamp for the next rotated file: after the previous one.
     free_from_ns: i64,
 }
 
@@ -86,31 +86,31 @@ impl Target {
         Ok(())
     }
 
-    /// Length with what is to be written.
+    /// Returns the length including pending lines.
     pub(super) fn len(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.end) + self.pending.len() as u64
     }
 
-    /// When the file, which holds something, was last written to; seconds since 1970.
+    /// Returns when a non-empty file was last written to, in seconds since 1970.
     pub(super) fn written_unix_s(&self) -> Option<i64> {
         self.open.as_ref().filter(|open| open.end > 0).map(|open| open.written_unix_s)
     }
 
-    /// A round of writing begins: the length to which a failure leads back.
+    /// Starts a round of writing: records the length to return to after a failure.
     pub(super) fn begin(&mut self) {
         if let Some(open) = &mut self.open {
             open.before = open.end;
         }
     }
 
-    /// Appends what is pending.
+    /// Appends pending lines.
     pub(super) fn write(&mut self, disk: &dyn Disk, now_unix_s: i64) -> io::Result<u64> {
         if self.pending.is_empty() {
             return Ok(0);
         }
         self.ready(disk)?;
         let Some(open) = &mut self.open else { return Err(io::ErrorKind::NotFound.into()) };
-        // Somebody emptied the file (copytruncate): go on at its new end.
+        // Something truncated the file (copytruncate): continue at its new end.
         let len = open.file.len()?;
         if len < open.end {
             open.end = len;
@@ -139,14 +139,14 @@ impl Target {
         Ok(())
     }
 
-    /// Everything written counts from now on.
+    /// Marks everything written as settled.
     pub(super) fn settled(&mut self) {
         if let Some(open) = &mut self.open {
             open.settled = open.end;
         }
     }
 
-    /// Takes back what this round wrote, and what was to be written.
+    /// Discards what this round wrote, and pending lines.
     pub(super) fn roll_back(&mut self) {
         self.pending.clear();
         if let Some(open) = &mut self.open {
@@ -155,7 +155,7 @@ impl Target {
         }
     }
 
-    /// Takes back everything that is not settled.
+    /// Discards everything that is not settled.
     pub(super) fn take_back(&mut self) {
         self.pending.clear();
         if let Some(open) = &mut self.open {
@@ -165,7 +165,7 @@ impl Target {
         }
     }
 
-    /// Cuts off what a failed write left behind, and lets go of a handle in doubt.
+    /// Cuts off what a failed write left behind, and closes a handle in doubt.
     pub(super) fn clean_up(&mut self) -> io::Result<()> {
         if self.dirty
             && let Some(open) = &self.open
@@ -182,14 +182,14 @@ impl Target {
         Ok(())
     }
 
-    /// Whether its path names another file by now (logrotate).
+    /// Returns true if its path leads to another file by now (logrotate).
     pub(super) fn is_moved(&self) -> bool {
         let path = self.dir.join(&self.name);
         self.open.as_ref().is_some_and(|open| identity(&path) != open.identity)
     }
 
-    /// Puts the file aside under a name that no other file has in any form, and that sorts behind
-    /// those of all before it, even of one that is removed already. It must be flushed.
+    /// Rotates the file to a name that no other file has in any form, and that sorts after those of
+    /// all earlier ones, even removed ones. It must have been flushed.
     pub(super) fn put_aside(&mut self, disk: &dyn Disk, unix_ns: i64) -> io::Result<()> {
         const MS: i64 = 1_000_000;
         let mut unix_ns = unix_ns.max(self.free_from_ns);
@@ -210,7 +210,8 @@ impl Target {
 }
 
 impl Rotation {
-    /// Whether the file must be put aside before what stands in `pending` from `start` on.
+    /// Returns true if the file must be rotated before the part of `pending` that begins at
+    /// `start`.
     pub(super) fn is_due(&self, file: &Target, start: usize, now_unix_s: i64) -> bool {
         if file.len() == (file.pending.len() - start) as u64 {
             return false;
@@ -228,8 +229,9 @@ fn identity(path: &Path) -> Identity {
     std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// Length of the file up to its last whole line; cuts off a torn one that a crash left. A file
-/// without any line end in reach is not of weir's making and is left as it is.
+/// Returns the length of the file up to its last complete line; cuts off an incomplete one that a
+/// crash left. A file without any line end within reach was not written by weir and is left as it
+/// is.
 fn whole_lines(file: &dyn DiskFile) -> io::Result<u64> {
     let len = file.len()?;
     let mut block = vec![0; 64 * 1024];
@@ -241,7 +243,7 @@ fn whole_lines(file: &dyn DiskFile) -> io::Result<u64> {
         if let Some(at) = memchr::memrchr(b'\n', part) {
             let whole = start + at as u64 + 1;
             if whole < len {
-                tracing::warn!(bytes = len - whole, "a torn last line was cut off");
+                tracing::warn!(bytes = len - whole, "cut off an incomplete last line");
                 file.set_len(whole)?;
             }
             return Ok(whole);
@@ -257,7 +259,7 @@ mod tests {
 
     use super::*;
 
-    /// Names in a directory but that of the file itself.
+    /// Returns the names in a directory except that of the file itself.
     fn aside(dir: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(dir).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -291,7 +293,7 @@ mod tests {
         // The clock was set back.
         let last = put_aside(now_ns - 5_000_000_000);
         assert!(last > first, "{last} {first}");
-        // Another process begins with what is there.
+        // Another process starts with the existing files.
         let again = Dir::named(&RealDisk, home.path()).unwrap();
         file = Target::new(again, "app.log".to_owned());
         std::fs::write(path("app.log"), "line\n").unwrap();

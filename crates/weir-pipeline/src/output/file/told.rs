@@ -1,7 +1,7 @@
-//! What was said of files that cannot be: each reason once in a while, however many records are
-//! refused for it.
+//! Limits logging about files that cannot be created: each reason is logged once in a while,
+//! however many records are refused because of it.
 //!
-//! Invariant: at most `REASONS_MAX` reasons are remembered, and said, within `SILENCE`.
+//! Invariant: at most `REASONS_MAX` reasons are remembered, and logged, within `SILENCE`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use std::time::Duration;
 /// How long a reason is not repeated.
 const SILENCE: Duration = Duration::from_hours(1);
 
-/// Reasons said within that time: a log of hostile names must not fill weir's own.
+/// Reasons logged within that time: hostile names must not fill weir's own log.
 const REASONS_MAX: usize = 100;
 
-/// Reasons, each with the time (monotonic) when it was said.
+/// Reasons, each with the (monotonic) time at which it was logged.
 #[derive(Debug, Default)]
 pub(super) struct Told(HashMap<String, Duration>);
 
-/// Whether something is to be said.
+/// Whether a reason is to be logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
     Yes,
-    /// And nothing more is until `SILENCE` is over.
+    /// Log this one, and then nothing until `SILENCE` is over.
     Last,
     No,
 }
 
 impl Told {
-    /// Notes a reason.
+    /// Records a reason.
     pub(super) fn note(&mut self, reason: &str, now: Duration) -> News {
         let is_fresh = |at: &Duration| now.saturating_sub(*at) < SILENCE;
         if self.0.get(reason).is_some_and(is_fresh) {

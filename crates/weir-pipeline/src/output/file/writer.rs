@@ -1,9 +1,11 @@
-//! All files of an output: which record goes to which, how many are open, when they are put aside.
+//! All files of an output: which record goes to which file, how many are open, when they are
+//! rotated.
 //!
-//! Invariants: a round of writing brings the whole backlog to its files or takes it all back (but
+//! Invariants: a round of writing brings the whole backlog to its files or undoes all of it (except
 //! for what was already flushed because its file had to be closed: that may be written again); a
-//! file is flushed, by the policy, before it is let go, so what was closed never counts too early;
-//! records whose file can never be are put in the dead-letter file before they count.
+//! file is flushed, according to the policy, before it is closed, so closed data never counts too
+//! early; records whose file can never be created are written to the dead-letter file before they
+//! count.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -26,7 +28,7 @@ use crate::output::dead_letter::{Appended, DeadLetter, DeadLetterFile};
 use crate::output::parcel::Parcel;
 use crate::rule::{Draft, Origin, RecordFields};
 
-/// Bytes of lines for one file that are kept back until the end of the round.
+/// Maximum size of the lines for one file that are held until the end of the round.
 const PENDING_BYTES_MAX: usize = 1024 * 1024;
 
 /// Appends parcels to their files.
@@ -35,12 +37,12 @@ pub(super) struct Writer {
     output: String,
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
-    /// By path below the base.
+    /// Files by path below the base.
     files: HashMap<String, Target>,
     backlog: VecDeque<Parcel>,
-    /// Number of the present round.
+    /// Number of the current round.
     round: u64,
-    /// When it began, nanoseconds since 1970.
+    /// When it started, nanoseconds since 1970.
     round_unix_ns: i64,
     reopen: bool,
     /// A flush failed: what is not settled is in doubt.
@@ -51,20 +53,20 @@ pub(super) struct Writer {
     told: Told,
 }
 
-/// What one round brought to the files.
+/// Result of one round.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) parcels: Vec<(Parcel, Outcome)>,
     pub(super) bytes: u64,
 }
 
-/// Records of a round whose file can never be.
+/// Records of a round whose file can never be created.
 #[derive(Default)]
 struct Refused {
     /// Reasons by path below the base.
     paths: HashMap<String, String>,
     letters: Vec<DeadLetter>,
-    /// Number of the parcel that each letter is of.
+    /// Number of the parcel that each letter belongs to.
     parcels: Vec<usize>,
 }
 
@@ -101,12 +103,12 @@ impl Writer {
         !self.backlog.is_empty()
     }
 
-    /// Opens every path anew before the next write.
+    /// Reopens every path before the next write.
     pub(super) fn ask_reopen(&mut self) {
         self.reopen = true;
     }
 
-    /// Appends the whole backlog. After an error nothing of it counts as written.
+    /// Appends the whole backlog. After an error, nothing of it counts as written.
     pub(super) fn write_backlog(
         &mut self,
         source: &dyn Fn(&Parcel) -> String,
@@ -156,7 +158,7 @@ impl Writer {
         Ok((bytes, outcomes))
     }
 
-    /// Hands the records of a parcel to their files; returns what was written already.
+    /// Distributes the records of a parcel to their files; returns the bytes already written.
     fn distribute(
         &mut self,
         number: usize,
@@ -208,7 +210,7 @@ impl Writer {
         self.plan.path.fill(&RecordFields { origin, view, draft: &self.draft }, path);
     }
 
-    /// Adds lines to a file; returns what was written already.
+    /// Adds lines to a file; returns the bytes already written.
     fn add(&mut self, path: &str, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<u64> {
         let mut bytes = self.open(path)?;
         let now_s = self.round_unix_s();
@@ -271,7 +273,7 @@ impl Writer {
         Ok(Target::new(Dir::below(&*self.disk, base, names)?, name.to_owned()))
     }
 
-    /// Closes the file that was not used for the longest time.
+    /// Closes the file that has been unused longest.
     fn close_oldest(&mut self) -> io::Result<u64> {
         let oldest = self.files.iter().min_by_key(|(_, file)| file.round);
         let Some(path) = oldest.map(|(path, _)| path.clone()) else { return Ok(0) };
@@ -282,7 +284,7 @@ impl Writer {
         Ok(bytes)
     }
 
-    /// Flushes a file by the policy and lets it go.
+    /// Flushes a file according to the policy and closes it.
     fn close(&mut self, path: &str) -> io::Result<()> {
         self.flush(path)?;
         self.files.remove(path);
@@ -315,7 +317,7 @@ impl Writer {
         refused.parcels.push(number);
     }
 
-    /// Records whose file can never be, at the end of a round.
+    /// Dead-letters the records whose file can never be created, at the end of a round.
     fn put_away(&mut self, refused: &Refused, outcomes: &mut [Outcome]) -> io::Result<()> {
         if refused.letters.is_empty() {
             return Ok(());
@@ -324,10 +326,10 @@ impl Writer {
         for reason in refused.paths.values() {
             let rest = match self.told.note(reason, now) {
                 News::Yes => "",
-                News::Last => "; further files are not named for a while",
+                News::Last => "; further files are not logged for a while",
                 News::No => continue,
             };
-            tracing::warn!(output = %self.output, "{reason}: records for this file are refused{rest}");
+            tracing::warn!(output = %self.output, "{reason}: refusing records for this file{rest}");
         }
         let appended = match &self.dead_letters {
             Some(file) => file.append(&refused.letters)?,
@@ -355,27 +357,27 @@ impl Writer {
         result
     }
 
-    /// Whether a flush failed since it was last asked.
+    /// Returns true if a flush has failed since the last call.
     pub(super) fn take_flush_failed(&mut self) -> bool {
         std::mem::take(&mut self.flush_failed)
     }
 
-    /// Everything written counts from now on.
+    /// Marks everything written as settled.
     pub(super) fn settled(&mut self) {
         self.files.values_mut().for_each(Target::settled);
     }
 
-    /// After a failed flush: these go before the backlog once more, in a file opened anew.
+    /// After a failed flush: puts these before the backlog again, to be written to a reopened file.
     pub(super) fn write_again(&mut self, parcels: impl DoubleEndedIterator<Item = Parcel>) {
         parcels.rev().for_each(|parcel| self.backlog.push_front(parcel));
         self.files.values_mut().for_each(Target::take_back);
     }
 
-    /// At the end of the output: tries once to leave whole lines behind.
+    /// At the end of the output: tries once to leave complete lines behind.
     pub(super) fn leave(&mut self) {
         for file in self.files.values_mut() {
             if let Err(error) = file.clean_up() {
-                tracing::warn!(file = %file.name, %error, "a torn line was left behind");
+                tracing::warn!(file = %file.name, %error, "left an incomplete line behind");
             }
         }
     }
@@ -385,7 +387,7 @@ impl Writer {
     }
 }
 
-/// The helper that tidies rotated files, where there are any.
+/// Starts the helper that tidies rotated files, if rotation is enabled.
 fn archivist(job: &Job, plan: &FileOutput) -> Option<Archivist> {
     let rotation = &plan.rotation;
     let is_kept_as_it_is = rotation.compress == Compression::None && rotation.keep.is_none();
@@ -400,12 +402,16 @@ fn archivist(job: &Job, plan: &FileOutput) -> Option<Archivist> {
         output: job.plan.name.clone(),
     });
     started
-        .inspect_err(|error| tracing::warn!(output = %job.plan.name, %error, "rotated files stay as they are"))
+        .inspect_err(|error| {
+            tracing::warn!(
+                output = %job.plan.name, %error, "rotated files are not compressed or removed"
+            );
+        })
         .ok()
 }
 
-/// Errors that come from the name of the file, or from what somebody laid in its place: trying
-/// again would hold up every other file of the output.
+/// Returns true for errors that are caused by the name of the file, or by what occupies its place:
+/// retrying would hold up every other file of the output.
 fn is_hopeless(error: &io::Error) -> bool {
     let hopeless =
         [Errno::LOOP, Errno::NOTDIR, Errno::ISDIR, Errno::NAMETOOLONG, Errno::XDEV, Errno::NXIO];

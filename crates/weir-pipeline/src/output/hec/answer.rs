@@ -1,13 +1,13 @@
-//! What a collector's answer means for the records that were sent.
+//! What a collector's response means for the records that were sent.
 //!
-//! Invariant: records are refused for good only by an answer that says so about the request
-//! itself; everything else is tried again, slowly where only an operator can help.
+//! Invariant: records are permanently refused only by a response that says so about the request
+//! itself; everything else is retried, slowly where only an operator can help.
 
 use serde::Deserialize;
 
 use crate::output::post::answer::{Answer, Problem, Refusal, Verdict};
 
-/// The JSON body of a collector's answer.
+/// The JSON body of a collector's response.
 #[derive(Debug, Default, Deserialize)]
 struct Body {
     #[serde(default)]
@@ -20,22 +20,18 @@ struct Body {
 }
 
 impl Answer {
-    /// The verdict on the request that was answered.
+    /// Returns the verdict on the request.
     pub(crate) fn of_collector(&self) -> Verdict {
         let body: Option<Body> = serde_json::from_slice(&self.body).ok();
         match (self.status, &body) {
-            (200, _) if !self.is_whole => self.retry(
-                "garbage",
-                "broke off its answer, or says more than a collector does",
-                false,
-            ),
+            (200, _) if !self.is_whole => {
+                self.retry("garbage", "sent an incomplete or oversized response", false)
+            }
             (200, Some(body)) => self.by_code(body),
             (200, None) if self.body.is_empty() => delivered(None, false),
-            (200, None) => self.retry(
-                "garbage",
-                "answers 200 with something that is no collector's answer",
-                false,
-            ),
+            (200, None) => {
+                self.retry("garbage", "responded with status 200 but not as a collector", false)
+            }
             (413, _) => Verdict::TooLarge,
             (400, Some(body)) if body.code.is_some() => self.by_code(body),
             (400, _) => self.refused(body.as_ref()),
@@ -44,14 +40,14 @@ impl Answer {
                 self.alert("compression", "does not accept gzip: set compression = \"none\"")
             }
             (404 | 405, _) => {
-                self.alert("endpoint", "has no event collector at this path: check endpoint")
+                self.alert("endpoint", "has no HTTP event collector at this path: check endpoint")
             }
             (408 | 429 | 500..=599, _) => self.retry_later(body.as_ref()),
             (300..=399, _) => {
-                self.alert("redirect", "answers with a redirect: set endpoint to where it leads")
+                self.alert("redirect", "responded with a redirect: set endpoint to its target")
             }
             _ => self
-                .alert("status", "answers with a status that no collector gives: check endpoint"),
+                .alert("status", "responded with a status unknown for a collector: check endpoint"),
         }
     }
 
@@ -60,8 +56,15 @@ impl Answer {
             None | Some(0 | 17) => delivered(body.ack_id, false),
             Some(24 | 25) => delivered(body.ack_id, true),
             Some(1..=4 | 16 | 21 | 22) => self.token(Some(body)),
-            Some(10 | 11) => self.alert("channel", "asks for a channel: set indexer_ack = true, or disable acknowledgement on the token"),
-            Some(14) => self.alert("channel", "has no indexer acknowledgement for this token: set indexer_ack = false"),
+            Some(10 | 11) => self.alert(
+                "channel",
+                "requires a channel: set indexer_ack = true, or disable acknowledgement on the \
+                 token",
+            ),
+            Some(14) => self.alert(
+                "channel",
+                "has indexer acknowledgement disabled for this token: set indexer_ack = false",
+            ),
             Some(8 | 9 | 18..=20 | 23 | 26 | 27) => self.retry_later(Some(body)),
             Some(_) => self.refused(Some(body)),
         }
@@ -78,7 +81,7 @@ impl Answer {
 
     fn token(&self, body: Option<&Body>) -> Verdict {
         let what = match body.and_then(|b| b.code) {
-            Some(1 | 22) => "says that the token is disabled: enable it there",
+            Some(1 | 22) => "reports that the token is disabled: enable it there",
             _ => "does not accept the token: check token",
         };
         self.alert("token", what)
@@ -87,7 +90,7 @@ impl Answer {
     fn retry_later(&self, body: Option<&Body>) -> Verdict {
         let overload = self.status != 500 || body.and_then(|b| b.code).is_some_and(|c| c != 8);
         let kind = if overload { "busy" } else { "server_error" };
-        self.retry(kind, "cannot take records now", overload)
+        self.retry(kind, "cannot accept records now", overload)
     }
 
     fn alert(&self, kind: &'static str, what: &str) -> Verdict {
@@ -104,7 +107,7 @@ impl Answer {
         Problem { kind, text, after: self.retry_after, overload }
     }
 
-    /// The answer in few words, the collector's own where it has some.
+    /// Summarizes the response, in the collector's own words if it has any.
     fn said_about(&self, body: Option<&Body>) -> String {
         if let Some(Body { code: Some(code), text, .. }) = body {
             return format!("HTTP {}, code {code}: {text}", self.status);
@@ -173,7 +176,7 @@ mod tests {
             (415, 0, "compression"),
             (302, 0, "redirect"),
             (418, 0, "status"),
-            // An error in a body that says 200.
+            // An error in a body despite status 200.
             (200, 6, "refused"),
             (200, 9, "retry"),
             (200, 4, "token"),

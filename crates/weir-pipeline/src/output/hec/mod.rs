@@ -1,6 +1,6 @@
 //! `type = "splunk_hec"`: the HTTP event collector.
 //!
-//! What is said, and what the answers mean; how requests are sent is in `post`.
+//! The content of requests and the meaning of responses; `post` sends the requests.
 
 mod answer;
 
@@ -52,7 +52,7 @@ pub(super) fn sender(
     Sender::new(plan, sending, encoder, context, stats)
 }
 
-/// A complete collector URL is taken as well: what follows its prefix is known anyway.
+/// A complete collector URL is accepted as well: what follows its prefix is known anyway.
 fn endpoint(text: &str) -> Result<Endpoint, EndpointError> {
     let mut endpoint = Endpoint::collector(text)?;
     let prefix = endpoint.path.split("/services/collector").next().unwrap_or_default();
@@ -60,7 +60,7 @@ fn endpoint(text: &str) -> Result<Endpoint, EndpointError> {
     Ok(endpoint)
 }
 
-/// Headers of every request; `None` when the token cannot stand in one.
+/// Returns the headers of every request; `None` if the token is not valid in a header.
 fn headers(endpoint: &Endpoint, hec: &SplunkHec) -> Option<HeaderMap> {
     let mut headers = endpoint.headers()?;
     let mut token = HeaderValue::from_str(&format!("Splunk {}", hec.token.expose())).ok()?;

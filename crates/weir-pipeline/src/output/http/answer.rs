@@ -1,27 +1,27 @@
 //! What a status code means for the records that were sent.
 //!
-//! Invariant: only a status that is about the content of the request refuses records; what is
-//! about the place, the credentials or the moment keeps them.
+//! Invariant: only a status that concerns the content of the request refuses records; if it
+//! concerns the URL, the credentials or a temporary condition, the records are kept.
 
 use crate::output::post::answer::{Answer, Problem, Refusal, Verdict};
 
 impl Answer {
-    /// The verdict on the request that was answered.
+    /// Returns the verdict on the request.
     pub(crate) fn of_status(&self) -> Verdict {
         let alert = |kind, what| Verdict::Alert(self.about(kind, what, false));
         match self.status {
             200..=299 => Verdict::Delivered { ack_id: None, slow_down: false },
-            300..=399 => alert("redirect", "answers with a redirect: set url to where it leads"),
+            300..=399 => alert("redirect", "responded with a redirect: set url to its target"),
             401 | 403 | 407 => alert("credentials", "does not accept the credentials: check them"),
             404 | 405 | 410 => {
-                alert("endpoint", "takes nothing at this path: check url and method")
+                alert("endpoint", "accepts nothing at this path: check url and method")
             }
             413 => Verdict::TooLarge,
-            415 => alert("format", "does not accept format or compression: change one of them"),
+            415 => alert("format", "does not accept the format or compression: change one of them"),
             408 | 421 | 425 | 429 | 500..=599 => {
                 let overload = !matches!(self.status, 500 | 501);
                 let kind = if overload { "busy" } else { "server_error" };
-                Verdict::Retry(self.about(kind, "cannot take records now", overload))
+                Verdict::Retry(self.about(kind, "cannot accept records now", overload))
             }
             400..=499 => Verdict::Refused(Refusal {
                 code: None,
@@ -29,7 +29,7 @@ impl Answer {
                 first_bad: None,
                 took_before: false,
             }),
-            _ => alert("status", "answers with a status that nothing is known about: check url"),
+            _ => alert("status", "responded with an unknown status: check url"),
         }
     }
 

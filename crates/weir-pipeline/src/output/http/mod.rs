@@ -1,6 +1,6 @@
-//! `type = "http"`: requests with JSON objects to any endpoint that takes them.
+//! `type = "http"`: requests with JSON objects to any endpoint that accepts them.
 //!
-//! What is said, and what the answers mean; how requests are sent is in `post`.
+//! The content of requests and the meaning of responses; `post` sends the requests.
 
 mod answer;
 
@@ -45,7 +45,7 @@ pub(super) fn sender(
     Sender::new(plan, sending, Encoder::Json(http.framing), context, stats)
 }
 
-/// Headers of every request; the name of the one that cannot be sent.
+/// Returns the headers of every request; the error is the name of a header that cannot be sent.
 fn headers(endpoint: &Endpoint, http: &HttpOutput) -> Result<HeaderMap, String> {
     let mut headers = endpoint.headers().ok_or_else(|| "host".to_owned())?;
     let content_type = match http.framing {
@@ -78,7 +78,7 @@ fn credentials(auth: &HttpAuth) -> Option<String> {
     }
 }
 
-/// Base64 with padding.
+/// Encodes in base64 with padding.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();

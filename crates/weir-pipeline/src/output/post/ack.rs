@@ -1,8 +1,8 @@
-//! Indexer acknowledgement: asks the collector which of its promises it has kept.
+//! Indexer acknowledgement: asks the collector which requests have been indexed.
 //!
-//! Invariants: a number waits under the channel of the connection that it came on; it ends by
-//! being acknowledged, by being lost (the collector gave it out a second time, so it had
-//! forgotten the first), or by its request's deadline; nothing is asked while nothing waits.
+//! Invariants: an ack ID waits under the channel of the connection that it was received on; the
+//! wait ends when it is acknowledged, when it is lost (the collector issued it a second time, so it
+//! had forgotten the first), or at its request's deadline; nothing is asked while nothing waits.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -15,11 +15,11 @@ use tokio::sync::{Notify, oneshot};
 use super::body::Body;
 use super::client::Client;
 
-/// Numbers asked for in one question.
+/// Number of IDs per query.
 const QUESTION_IDS_MAX: usize = 1000;
-/// Pause between questions, unless acknowledgements are due much sooner.
+/// Pause between queries, unless acknowledgements are due much sooner.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Questions that fit in the time that an acknowledgement may take.
+/// Number of queries that fit in the acknowledgement timeout.
 const POLLS_PER_TIMEOUT: u32 = 20;
 
 type Waiting = HashMap<(Arc<str>, u64), oneshot::Sender<()>>;
@@ -40,19 +40,19 @@ struct Acknowledged {
 }
 
 impl Acks {
-    /// Asks at `path`; acknowledgements are due within `timeout`.
+    /// Creates a poller that queries `path`; acknowledgements are due within `timeout`.
     pub(crate) fn new(path: String, timeout: Duration) -> Self {
         let interval = POLL_INTERVAL.min(timeout / POLLS_PER_TIMEOUT);
         let interval = interval.max(Duration::from_millis(1));
         Self { waiting: Mutex::default(), added: Notify::new(), timeout, interval, path }
     }
 
-    /// How long an acknowledgement may take.
+    /// Returns the acknowledgement timeout.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Waits for a number. An earlier one that was the same is lost: its receiver closes.
+    /// Waits for an ID. An earlier wait for the same ID is lost: its receiver closes.
     pub(crate) fn wait_for(&self, channel: Arc<str>, id: u64) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         self.lock().insert((channel, id), sender);
@@ -60,7 +60,7 @@ impl Acks {
         receiver
     }
 
-    /// Asks for ever. Ends only by being dropped.
+    /// Polls forever. Ends only when dropped.
     pub(crate) async fn poll(&self, client: &Client, report: impl Fn(&str)) -> Infallible {
         loop {
             self.forget_abandoned();
@@ -74,7 +74,7 @@ impl Acks {
         }
     }
 
-    /// Requests that gave up waiting have dropped their receivers.
+    /// Removes IDs of requests that gave up waiting, which have dropped their receivers.
     fn forget_abandoned(&self) {
         self.lock().retain(|_, sender| !sender.is_closed());
     }
@@ -101,7 +101,7 @@ impl Acks {
         let Ok(said) = serde_json::from_slice::<Acknowledged>(&reply.answer.body) else {
             let text = String::from_utf8_lossy(&reply.answer.body);
             return report(&format!(
-                "{} does not say what is acknowledged (HTTP {}: {text})",
+                "{} did not report acknowledgements (HTTP {}: {text})",
                 client.target(),
                 reply.answer.status
             ));
@@ -109,7 +109,7 @@ impl Acks {
         let mut waiting = self.lock();
         for (id, _) in said.acks.into_iter().filter(|(_, done)| *done) {
             if let Some(sender) = waiting.remove(&(channel.clone(), id)) {
-                // A closed receiver means that the request is being sent again already.
+                // A closed receiver means that the request is already being sent again.
                 let _sent = sender.send(());
             }
         }

@@ -1,68 +1,67 @@
-//! What came back from a destination, and what that means for the records that were sent.
+//! The response of a destination, and what it means for the records that were sent.
 
 use std::time::Duration;
 
-/// An answer as it came.
+/// A response as received.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<Duration>,
-    /// It names itself Splunk, whose behaviour in detail is known.
+    /// It identifies itself as Splunk, whose behaviour is known in detail.
     pub(crate) is_splunk: bool,
     pub(crate) body: Vec<u8>,
-    /// The body is all that the destination had to say: it ended properly, within what is read of
-    /// an answer.
+    /// The body is complete: it ended properly, within the limit for responses.
     pub(crate) is_whole: bool,
 }
 
-/// What to do.
+/// What to do after a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The collector has the records.
+    /// The destination has accepted the records.
     Delivered {
-        /// Number under which the indexer's acknowledgement can be asked for.
+        /// ID with which the indexer acknowledgement can be queried.
         ack_id: Option<u64>,
-        /// It asks to be sent less.
+        /// It asks for less traffic.
         slow_down: bool,
     },
     /// The request is too large: send it in parts.
     TooLarge,
     /// Some of the records are not acceptable.
     Refused(Refusal),
-    /// Only an operator can help: try again slowly, keep everything.
+    /// Only an operator can help: retry slowly, keep everything.
     Alert(Problem),
-    /// Try again.
+    /// Retry.
     Retry(Problem),
 }
 
 /// Why records were refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// The collector's code; `None` when the answer was not one of a collector, and might be
-    /// about something else than the records.
+    /// The collector's code; `None` if the response was not from a collector, and might concern
+    /// something other than the records.
     pub(crate) code: Option<u16>,
     pub(crate) reason: String,
     /// The first bad record.
     pub(crate) first_bad: Option<usize>,
-    /// Those before it were taken, as Splunk does. Others take nothing of such a request, or do
-    /// not say: then a duplicate is better than a loss.
+    /// The records before it were accepted, as Splunk does. Other destinations accept nothing of
+    /// such a request, or do not say: then a duplicate is better than a loss.
     pub(crate) took_before: bool,
 }
 
-/// What is wrong, for counters and for health.
+/// A problem, for counters and for health.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// Fixed word.
+    /// Fixed identifier.
     pub(crate) kind: &'static str,
     pub(crate) text: String,
-    /// How long the collector asks to be left alone.
+    /// How long the collector asks to wait.
     pub(crate) after: Option<Duration>,
-    /// The collector or the way to it has too much to do.
+    /// The collector or the network is overloaded.
     pub(crate) overload: bool,
 }
 
 impl Answer {
-    /// The answer in few words.
+    /// Summarizes the response.
     pub(crate) fn said(&self) -> String {
         let start = &self.body[..self.body.len().min(120)];
         let text = String::from_utf8_lossy(start);
@@ -72,11 +71,11 @@ impl Answer {
     }
 }
 
-/// Longest that a `Retry-After` is followed: one wrong answer, or a wrong clock beside a date,
-/// must not stop an output for days.
+/// Maximum `Retry-After` that is honoured: one wrong response, or a wrong clock combined with a
+/// date, must not stop an output for days.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(10);
 
-/// Reads a `Retry-After` header: seconds, or an HTTP date seen from `now_unix_ns`.
+/// Parses a `Retry-After` header: seconds, or an HTTP date relative to `now_unix_ns`.
 pub(crate) fn retry_after(value: &str, now_unix_ns: i64) -> Option<Duration> {
     asked_pause(value.trim(), now_unix_ns).map(|pause| pause.min(RETRY_AFTER_MAX))
 }

@@ -1,9 +1,9 @@
-//! The body of a request, ready to be sent as often as it takes: finished bytes, or events that
-//! are encoded piece by piece while they are sent.
+//! The body of a request, which can be sent any number of times: finished bytes, or events that are
+//! encoded piece by piece while they are sent.
 //!
-//! Invariants: the length is known before the first byte; a piece is made when the one before it
-//! is with the kernel, and in the same buffer, so that it never leaves the processor's cache and
-//! no request is ever held in memory as a whole.
+//! Invariants: the length is known before the first byte; a piece is created when the kernel has
+//! accepted the previous one, and in the same buffer, so that it never leaves the processor cache
+//! and no request is ever held in memory as a whole.
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -17,20 +17,20 @@ use weir_host::Compression;
 use super::request::Renderer;
 use crate::output::parcel::Parcel;
 
-/// Length at which a piece of events ends: few enough system calls, and what it is made of and
-/// made into lies in the second-level cache together.
+/// Length at which a piece of events ends: large enough for few system calls, and small enough that
+/// its input and output fit into the second-level cache together.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// What a request carries.
+/// The content of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Body {
     /// Finished.
     Bytes { bytes: Bytes, compression: Compression },
-    /// Encoded while it is sent.
+    /// Encoded while being sent.
     Events(Events),
 }
 
-/// Records whose encoding has a known length.
+/// Records whose encoded length is known.
 #[derive(Debug, Clone)]
 pub(crate) struct Events {
     pub(crate) parcels: Arc<[Parcel]>,
@@ -41,12 +41,12 @@ pub(crate) struct Events {
 }
 
 impl Body {
-    /// Bytes that need no compression.
+    /// Creates a body of bytes that need no compression.
     pub(crate) fn plain(bytes: Bytes) -> Self {
         Self::Bytes { bytes, compression: Compression::None }
     }
 
-    /// Length in bytes, as it is sent.
+    /// Returns the length in bytes as sent.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Bytes { bytes, .. } => bytes.len(),
@@ -61,27 +61,27 @@ impl Body {
         }
     }
 
-    /// The body on its way, from its beginning.
+    /// Returns a transmission of the body, from its beginning.
     pub(crate) fn outgoing(&self) -> Outgoing {
         Outgoing { body: self.clone(), left: self.len(), part: 0, record: 0 }
     }
 }
 
-/// One sending of a body.
+/// One transmission of a body.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     body: Body,
     /// Bytes not handed over yet.
     left: usize,
-    /// What comes next of events: number of the part, and of the record within it.
+    /// The next event: number of the part, and of the record within it.
     part: usize,
     record: usize,
 }
 
-/// A piece was longer, or the events shorter, than was said before they were encoded. A defect:
-/// the connection must not go on.
+/// A piece was longer, or the events shorter, than announced before they were encoded. This is a
+/// bug: the connection must not be used any further.
 #[derive(Debug, thiserror::Error)]
-#[error("events were encoded to another length than was announced")]
+#[error("internal error: the encoded length of events differs from the announced length")]
 pub(crate) struct WrongLength;
 
 impl hyper::body::Body for Outgoing {
@@ -114,7 +114,7 @@ impl hyper::body::Body for Outgoing {
 }
 
 impl Outgoing {
-    /// The next bytes; none when nothing is left.
+    /// Returns the next bytes; none if nothing is left.
     fn piece(&mut self) -> Bytes {
         let events = match &self.body {
             Body::Bytes { bytes, .. } => return bytes.clone(),

@@ -1,4 +1,4 @@
-//! Tests of events that are encoded while they are sent, beside them.
+//! Tests of events that are encoded while they are sent.
 
 use std::task::Waker;
 
@@ -24,7 +24,7 @@ fn renderer() -> Arc<Mutex<Renderer>> {
     )))
 }
 
-/// What a source makes of these bodies, escaped already, in a container's log.
+/// Returns the batch that a source creates from these escaped bodies in a container's log.
 fn batch(bodies: &[Vec<u8>]) -> Arc<Batch> {
     let mut file = Vec::new();
     for (number, body) in bodies.iter().enumerate() {
@@ -63,7 +63,7 @@ fn request(batches: &[Arc<Batch>], renderer: &Mutex<Renderer>) -> Request {
     draft.finish(&mut renderer)
 }
 
-/// Everything that a body sends; its pieces must be as long as it says.
+/// Returns everything that a body sends; its pieces must have the announced length.
 fn sent(body: &Body) -> Vec<u8> {
     let mut outgoing = body.outgoing();
     assert_eq!(outgoing.size_hint().exact(), Some(body.len() as u64));
@@ -102,7 +102,7 @@ fn a_large_request_is_sent_in_pieces_and_as_often_as_it_takes() {
 fn events_whose_length_is_not_known_are_encoded_beforehand() {
     let renderer = renderer();
     let plain = batch(&[b"one".to_vec()]);
-    // Blank bodies are wrapped, and what is not UTF-8 is repaired.
+    // Blank bodies are wrapped, and invalid UTF-8 is replaced.
     for odd in [b" ".to_vec(), b"a\xffb".to_vec()] {
         let odd = batch(&[odd]);
         let request = request(&[plain.clone(), odd], &renderer);

@@ -1,8 +1,8 @@
-//! HTTP/1.1 to one collector over a few kept connections.
+//! HTTP/1.1 to one destination over a few kept-alive connections.
 //!
-//! Invariants: a connection carries one request at a time; it goes back to the pool only after a
-//! complete, well-formed answer; every request has a deadline; answers are read up to a bound, and
-//! what a status says does not depend on whether its text comes to an end.
+//! Invariants: a connection carries one request at a time; it returns to the pool only after a
+//! complete, well-formed response; every request has a deadline; responses are read up to a limit,
+//! and the meaning of a status does not depend on whether its body was received completely.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,34 +20,34 @@ use super::answer::{self, Answer};
 use super::body::{Body, Outgoing};
 use super::sender::Sending;
 
-/// Most bytes of an answer that are read: a collector's answers are a line.
+/// Maximum number of bytes read of a response: a collector's responses are one line.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Age at which a connection is replaced, so that changed names, certificates and load balancers
-/// take effect although the collector is never down.
+/// take effect even if the collector is never down.
 const CONNECTION_AGE_MAX: Duration = Duration::from_mins(5);
-/// As soon as so much waits to be written hyper writes it, before it asks for more of the body:
-/// each chunk of a body is written while it is in the processor's cache, and before the next one
-/// is made. Chunks themselves are handed over as they are, however large.
+/// Once this much waits to be written, hyper writes it before it asks for more of the body: each
+/// chunk of a body is written while it is in the processor cache, and before the next one is
+/// created. The chunks themselves are handed over as they are, however large.
 const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 
 const CHANNEL: HeaderName = HeaderName::from_static("x-splunk-request-channel");
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
     /// No connection; nothing was sent.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The deadline passed.
-    #[error("{target} did not answer within {after:?}")]
+    #[error("{target} did not respond within {after:?}")]
     Timeout { target: String, after: Duration },
-    /// The connection broke, or what came was no HTTP.
+    /// The connection broke, or the response was not HTTP.
     #[error("{target} {problem}")]
     Broken { target: String, kind: &'static str, problem: String },
 }
 
 impl SendError {
-    /// A fixed word for counters.
+    /// Returns a fixed identifier for counters.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Connect(error) => error.kind(),
@@ -56,13 +56,13 @@ impl SendError {
         }
     }
 
-    /// Whether the collector may have got the records.
+    /// Returns true if the collector may have received the records.
     pub(crate) fn may_have_arrived(&self) -> bool {
         !matches!(self, Self::Connect(_))
     }
 }
 
-/// An answer with the channel of the connection that it came on.
+/// A response with the channel of the connection that it was received on.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) answer: Answer,
@@ -82,7 +82,7 @@ impl Connection {
     }
 }
 
-/// The pool.
+/// The connection pool.
 #[derive(Debug)]
 pub(crate) struct Client {
     connector: Connector,
@@ -111,12 +111,12 @@ impl Client {
         self.connector.target()
     }
 
-    /// What is wrong with changed certificate files, if anything.
+    /// Returns what is wrong with changed certificate files, if anything.
     pub(crate) fn reload_error(&self) -> Option<String> {
         self.connector.reload_error()
     }
 
-    /// Posts a body and reads the answer. `channel` is set for questions about an earlier one.
+    /// Posts a body and reads the response. `channel` is set for queries about an earlier one.
     pub(crate) async fn post(
         &self,
         path: &str,
@@ -170,7 +170,7 @@ impl Client {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|e| self.broken(&e))?;
-        // Ends with the connection; its errors come out at the request.
+        // Ends with the connection; the request reports its errors.
         tokio::spawn(connection);
         Ok(Connection { sender, opened: Instant::now(), channel: new_channel().into() })
     }
@@ -197,7 +197,7 @@ impl Client {
     }
 
     fn unsendable(&self) -> SendError {
-        let problem = "cannot be asked: the request's path is not valid".to_owned();
+        let problem = "cannot be reached: the path of the request is not valid".to_owned();
         SendError::Broken { target: self.target(), kind: "path", problem }
     }
 
@@ -208,17 +208,17 @@ impl Client {
 
     fn broken(&self, error: &hyper::Error) -> SendError {
         let (kind, problem) = if error.is_parse() {
-            ("garbage", format!("answers with something that is no HTTP ({error})"))
+            ("garbage", format!("sent an invalid HTTP response ({error})"))
         } else {
             let cause = std::error::Error::source(error).map(|e| format!(": {e}"));
             let cause = cause.unwrap_or_default();
-            ("reset", format!("closed the connection before it answered ({error}{cause})"))
+            ("reset", format!("closed the connection before responding ({error}{cause})"))
         };
         SendError::Broken { target: self.target(), kind, problem }
     }
 }
 
-/// Reads a body up to the bound; false when it goes on behind that, or when its end does not come.
+/// Reads a body up to the limit; false if it is longer than that, or is not received completely.
 async fn read_answer(mut body: Incoming, deadline: Instant) -> (Vec<u8>, bool) {
     let mut read = Vec::new();
     loop {
@@ -237,7 +237,7 @@ async fn read_answer(mut body: Incoming, deadline: Instant) -> (Vec<u8>, bool) {
     }
 }
 
-/// A random (version 4) GUID.
+/// Returns a random (version 4) GUID.
 fn new_channel() -> String {
     let n = (fastrand::u128(..) & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
     let hex = format!("{n:032x}");

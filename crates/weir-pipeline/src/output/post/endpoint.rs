@@ -1,90 +1,90 @@
-//! A URL to send to, taken apart. The check of the configuration and the outputs read it here, so
-//! what passes the one can be sent by the others.
+//! A parsed URL to send to. The configuration check and the outputs parse it here, so whatever
+//! passes the check can be sent.
 //!
-//! Invariant: path and host of an [`Endpoint`] can stand in a request.
+//! Invariant: path and host of an [`Endpoint`] are valid in a request.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use hyper::Uri;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
-/// Port of a collector when the URL names none.
+/// Port of a collector if the URL has none.
 const COLLECTOR_PORT: u16 = 8088;
 
-/// `http://host:port/path?query` in its parts.
+/// The parts of `http://host:port/path?query`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// The scheme is `https`.
     pub tls: bool,
-    /// Without brackets.
+    /// Host without brackets.
     pub host: String,
-    /// The one that is named, or the usual one.
+    /// The given port, or the default one.
     pub port: u16,
-    /// What stands in the `Host` header.
+    /// Value of the `Host` header.
     pub authority: String,
-    /// Path and query, as they stand in the URL.
+    /// Path and query, as in the URL.
     pub path: String,
 }
 
-/// Why a text is no endpoint. Written behind the name of the setting: `url has no host`.
+/// Why a text is not an endpoint. Shown after the name of the setting: `url has no host`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// Neither `http://` nor `https://` stands before this.
+    /// It does not start with `http://` or `https://`.
     #[error("has no scheme")]
     NoScheme(String),
-    /// Another scheme.
-    #[error("has the scheme {0:?}")]
+    /// An unsupported scheme.
+    #[error("has the unsupported scheme {0:?}")]
     Scheme(String),
-    /// Spaces, control characters, letters beyond ASCII.
-    #[error("has characters that no URL has")]
+    /// Spaces, control characters or non-ASCII characters.
+    #[error("contains characters that are not valid in a URL")]
     Characters,
-    /// A path that no request can name.
-    #[error("has a path with characters that no URL has: {0:?}")]
+    /// A path that is not valid in a request.
+    #[error("has a path with invalid characters: {0:?}")]
     Path(String),
-    /// A user name, perhaps with a password.
-    #[error("has a user name or password in it")]
+    /// A user name, possibly with a password.
+    #[error("contains a user name or password")]
     Credentials,
-    /// Nothing stands between the scheme and the path.
+    /// Nothing between the scheme and the path.
     #[error("has no host")]
     NoHost,
-    /// Neither a name nor an address.
-    #[error("has the host {0:?}")]
+    /// Neither a valid name nor a valid address.
+    #[error("has the invalid host {0:?}")]
     Host(String),
-    /// No port.
-    #[error("has the port {0:?}")]
+    /// Not a valid port.
+    #[error("has the invalid port {0:?}")]
     Port(String),
-    /// Something behind `#`, or behind `?` where that cannot be.
+    /// A fragment after `#`, or a query after `?` where it is not allowed.
     #[error("has a query or a fragment")]
     Query,
-    /// Host and port were asked for.
-    #[error("is no host with a port")]
+    /// Not of the form host and port, where this is required.
+    #[error("is not a host with a port")]
     NoAddress,
 }
 
 impl EndpointError {
-    /// What would be right.
+    /// Returns how to fix it.
     pub fn help(&self) -> String {
         match self {
             Self::NoScheme(text) => format!("write \"https://{text}\" or \"http://{text}\""),
             Self::Scheme(_) => "write https:// or http://".to_owned(),
-            Self::Characters => "take out spaces and accents".to_owned(),
-            Self::Path(_) => "write such characters as % and two digits: < as %3C".to_owned(),
+            Self::Characters => "remove spaces and non-ASCII characters".to_owned(),
+            Self::Path(_) => "percent-encode these characters: < as %3C".to_owned(),
             Self::Credentials => {
-                "take out everything before the @: credentials are keys of their own".to_owned()
+                "remove everything before the @: credentials have their own keys".to_owned()
             }
             Self::NoHost => "write https://HOST:8088".to_owned(),
             Self::Host(_) => {
-                "write a name or an IP address, one of version 6 in brackets".to_owned()
+                "write a name or an IP address, with IPv6 addresses in brackets".to_owned()
             }
-            Self::Port(_) => "a port is a number from 1 to 65535".to_owned(),
-            Self::Query => "leave out everything from ? or # on".to_owned(),
+            Self::Port(_) => "the port must be a number from 1 to 65535".to_owned(),
+            Self::Query => "remove everything from ? or # on".to_owned(),
             Self::NoAddress => "write \"logs.example:514\" or \"[2001:db8::1]:514\"".to_owned(),
         }
     }
 }
 
 impl Endpoint {
-    /// The URL of a collector: no query.
+    /// Parses the URL of a collector: no query.
     pub fn collector(text: &str) -> Result<Self, EndpointError> {
         let endpoint = Self::parse(text, |_tls| COLLECTOR_PORT)?;
         if endpoint.path.contains('?') {
@@ -93,12 +93,12 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Any URL that requests can be sent to.
+    /// Parses any URL that requests can be sent to.
     pub fn url(text: &str) -> Result<Self, EndpointError> {
         Self::parse(text, |tls| if tls { 443 } else { 80 })
     }
 
-    /// A host and a port, and nothing else.
+    /// Parses a host and a port, and nothing else.
     pub fn address(text: &str) -> Result<Self, EndpointError> {
         let endpoint = match Self::parts(false, text, |_tls| 0) {
             Err(EndpointError::NoHost) => return Err(EndpointError::NoAddress),
@@ -110,12 +110,12 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// It leads to this machine.
+    /// Returns true if it leads to this machine.
     pub fn is_local(&self) -> bool {
         self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
 
-    /// Headers that every request to it has; `None` when its host cannot stand in one.
+    /// Returns the headers of every request to it; `None` if its host is not valid in one.
     pub(crate) fn headers(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_str(&self.authority).ok()?);
@@ -124,12 +124,12 @@ impl Endpoint {
         Some(headers)
     }
 
-    /// Path and query as a request names them: never empty.
+    /// Returns path and query for a request: never empty.
     pub(crate) fn target(&self) -> String {
         if self.path.starts_with('/') { self.path.clone() } else { format!("/{}", self.path) }
     }
 
-    /// Reads a URL. `port` is the one that holds when it names none, with and without TLS.
+    /// Parses a URL. `port` returns the default port, with and without TLS.
     fn parse(text: &str, port: impl Fn(bool) -> u16) -> Result<Self, EndpointError> {
         if !text.chars().all(|c| c.is_ascii_graphic()) {
             return Err(EndpointError::Characters);
@@ -167,7 +167,7 @@ impl Endpoint {
     }
 }
 
-/// A host as it is written, and the port behind it.
+/// Splits an authority into the host as written and its port.
 fn split_port(authority: &str) -> Result<(&str, Option<u16>), EndpointError> {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => {
@@ -181,7 +181,7 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), EndpointError> {
     }
 }
 
-/// A name or an address, without brackets.
+/// Parses a name or an address, and removes brackets.
 fn host(written: &str) -> Result<&str, EndpointError> {
     if written.is_empty() {
         return Err(EndpointError::NoHost);
@@ -223,22 +223,22 @@ mod tests {
     fn what_is_no_url_says_why() {
         for (text, what) in [
             ("splunk:8088", "has no scheme"),
-            ("tcp://splunk", "has the scheme \"tcp\""),
+            ("tcp://splunk", "has the unsupported scheme \"tcp\""),
             ("https://", "has no host"),
             ("https://:8088", "has no host"),
-            ("https://splunk:http", "has the port \"http\""),
-            ("https://splunk:0", "has the port \"0\""),
-            ("https://splunk:+80", "has the port \"+80\""),
-            ("https://splunk:99999", "has the port \"99999\""),
-            ("https://spl unk", "has characters that no URL has"),
-            ("https://splünk", "has characters that no URL has"),
+            ("https://splunk:http", "has the invalid port \"http\""),
+            ("https://splunk:0", "has the invalid port \"0\""),
+            ("https://splunk:+80", "has the invalid port \"+80\""),
+            ("https://splunk:99999", "has the invalid port \"99999\""),
+            ("https://spl unk", "contains characters that are not valid in a URL"),
+            ("https://splünk", "contains characters that are not valid in a URL"),
             ("https://splunk#x", "has a query or a fragment"),
-            ("https://user@splunk", "has a user name or password in it"),
-            ("https://spl*unk", "has the host \"spl*unk\""),
-            ("https://[::1:8088", "has the host \"[::1\""),
-            ("https://::1:8088", "has the host \"::1\""),
-            ("https://[10.0.0.1]", "has the host \"[10.0.0.1]\""),
-            ("https://a/b<c", "has a path with characters that no URL has: \"/b<c\""),
+            ("https://user@splunk", "contains a user name or password"),
+            ("https://spl*unk", "has the invalid host \"spl*unk\""),
+            ("https://[::1:8088", "has the invalid host \"[::1\""),
+            ("https://::1:8088", "has the invalid host \"::1\""),
+            ("https://[10.0.0.1]", "has the invalid host \"[10.0.0.1]\""),
+            ("https://a/b<c", "has a path with invalid characters: \"/b<c\""),
         ] {
             assert_eq!(Endpoint::url(text).unwrap_err().to_string(), what, "{text}");
         }

@@ -1,13 +1,14 @@
-//! Records sent in HTTP requests: what `splunk_hec` and `http` have in common.
+//! Records sent in HTTP requests: the shared implementation of `splunk_hec` and `http`.
 //!
-//! One loop owns the cursor: it takes deliveries, encodes them into requests and settles them;
-//! each request in flight is a task of the same thread, so the next request is encoded and
-//! compressed while the kernel sends the last one.
+//! One loop owns the cursor: it takes deliveries, encodes them into requests and settles them; each
+//! request in flight is a task of the same thread, so the next request is encoded and compressed
+//! while the kernel sends the previous one.
 //!
 //! Invariants: a stream is in at most one request in flight, so its records arrive in order, also
-//! after a retry and over several connections. (With indexer acknowledgement a stream's next
-//! request follows once the collector took the one before; what the indexer then loses is sent
-//! again, late.) At most one request is prepared ahead of need. A request holds whole deliveries.
+//! after a retry and over several connections. (With indexer acknowledgement, a stream's next
+//! request follows once the collector accepted the previous one; what the indexer then loses is
+//! sent again, late.) At most one request is prepared ahead of need. A request contains whole
+//! deliveries.
 //!
 //! Reading order: this file, `sender`, `request`, `answer`, `pace`, `client`, `body`, `ack`.
 
@@ -39,7 +40,7 @@ pub(crate) use request::Encoder;
 use request::{Draft, Request};
 pub(crate) use sender::{Protocol, Sender, Sending, tls_files};
 
-/// Requests prepared and not yet sent: one that waits for its streams, one that waits for its
+/// Requests prepared and not yet sent: one that waits for its streams, and one that waits for its
 /// turn.
 const PREPARED_MAX: usize = 2;
 
@@ -50,12 +51,12 @@ struct Driver {
     unacknowledged: JoinSet<Request>,
     /// Streams of the requests in flight.
     busy: HashSet<StreamId>,
-    /// Encoded, in the order in which they should go.
+    /// Encoded, in the order in which they are to be sent.
     prepared: VecDeque<Request>,
     /// Taken for the request after the one that was just prepared.
     left_over: Option<Parcel>,
-    /// Batches wait for streams that have become free without being settled, of which the
-    /// journal does not know: look again without waiting for it.
+    /// Batches wait for streams that became free without being settled, which the journal does not
+    /// know: look again without waiting for it.
     look_again: bool,
 }
 
@@ -96,7 +97,7 @@ impl Driver {
         loop {
             self.dispatch();
             self.sender.publish();
-            // Lets the requests' tasks run before more is encoded.
+            // Lets the tasks of requests run before more is encoded.
             tokio::task::yield_now().await;
             let ending = deadline.is_some() || self.cursor.is_closing();
             let at_once = ending || self.left_over.is_some() || self.look_again;
@@ -134,8 +135,8 @@ impl Driver {
         self.in_flight.len() < self.sender.sending.requests.connections_max.max(1)
     }
 
-    /// Sends every prepared request whose streams are free. One that must wait keeps its streams'
-    /// later requests waiting too.
+    /// Sends every prepared request whose streams are free. One that must wait also delays later
+    /// requests of its streams.
     fn dispatch(&mut self) {
         let mut waiting: HashSet<StreamId> = HashSet::new();
         let mut at = 0;
@@ -152,8 +153,8 @@ impl Driver {
         }
     }
 
-    /// Encodes one more request, of streams that are free or, when there are none, of streams
-    /// whose last request is still in flight. False when there was nothing to take.
+    /// Encodes one more request, from streams that are free or, if there are none, from streams
+    /// whose last request is still in flight. Returns false if there was nothing to take.
     fn prepare(&mut self) -> bool {
         let waiting: HashSet<StreamId> = self.prepared.iter().flat_map(Request::streams).collect();
         let busy = std::mem::take(&mut self.busy);
@@ -177,7 +178,7 @@ impl Driver {
         found
     }
 
-    /// Takes and encodes until the request is as large as it should be.
+    /// Takes and encodes until the request has its target size.
     fn gather(&mut self, first: Parcel, refuse: impl Fn(StreamId) -> bool) -> Request {
         let batch_bytes = self.sender.batch_bytes();
         let mut renderer = self.sender.renderer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,7 +202,7 @@ impl Driver {
         draft.finish(&mut renderer)
     }
 
-    /// A request has been sent in all its parts: its streams are free for the next one.
+    /// Handles a request that was sent completely: its streams are free for the next one.
     fn sent(&mut self, request: Request) {
         for stream in request.streams() {
             self.busy.remove(&stream);
@@ -219,7 +220,7 @@ impl Driver {
         if request.todo.is_empty() {
             self.settle(&request);
         } else {
-            let text = "the indexer did not acknowledge a request in time; it is sent again";
+            let text = "the indexer did not acknowledge a request in time; sending it again";
             self.sender.stats.errors.count("ack_timeout", text);
             self.prepared.push_front(request);
         }
@@ -234,8 +235,8 @@ impl Driver {
     }
 }
 
-/// The next parcel of a stream that is not refused. Batches without a record for this output are
-/// settled on the way.
+/// Takes the next parcel of a stream that `refuse` accepts. Batches without a record for this
+/// output are settled on the way.
 fn take(cursor: &mut Cursor, refuse: impl Fn(StreamId) -> bool) -> Option<Parcel> {
     loop {
         let delivery = cursor.take(&refuse)?;
@@ -247,7 +248,7 @@ fn take(cursor: &mut Cursor, refuse: impl Fn(StreamId) -> bool) -> Option<Parcel
     }
 }
 
-/// A task's result; its panic is this thread's panic.
+/// Returns a task's result; a panic of the task is propagated.
 fn finished(done: Result<Request, JoinError>) -> Request {
     done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }

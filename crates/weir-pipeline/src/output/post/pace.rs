@@ -1,9 +1,9 @@
-//! How many requests at once, and when to leave the collector alone.
+//! The concurrency limiter: how many requests to send at once, and when to pause.
 //!
-//! Additive increase, multiplicative decrease: every success while the bound was in use raises it
-//! a little, every sign of overload (a refusal to take more, a timeout, an answer much later than
-//! usual) lowers it. Failures in a row pause the whole output, longer each time, with jitter, so
-//! that many weirs do not come back at the same moment.
+//! Additive increase, multiplicative decrease: every success while the limit was in use raises it
+//! slightly, every sign of overload (a refusal to accept more, a timeout, a response much later
+//! than usual) lowers it. Consecutive failures pause the whole output, longer each time, with
+//! jitter, so that many instances do not retry at the same moment.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,17 +11,17 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Answers this many times slower than usual are a sign of overload.
+/// Responses that are slower than usual by this factor are a sign of overload.
 const SLOW_FACTOR: f64 = 3.0;
-/// Answers faster than this are never called slow.
+/// Responses faster than this are never considered slow.
 const SLOW_MIN_SECONDS: f64 = 0.1;
-/// Weight of the newest answer in the usual time.
+/// Weight of the latest response in the usual time.
 const NEWEST_WEIGHT: f64 = 0.1;
-/// What slowness and requests to slow down leave of the bound, and what failures leave.
+/// Factors by which slow responses and requests to slow down, and failures, reduce the limit.
 const KEEP_WHEN_SLOW: f64 = 0.8;
 const KEEP_WHEN_FAILED: f64 = 0.5;
 
-/// The state of one output's way to its collector.
+/// The state of one output's connection to its destination.
 #[derive(Debug)]
 pub(crate) struct Pace {
     inner: Mutex<Inner>,
@@ -40,7 +40,7 @@ struct Inner {
     usual_seconds: Option<f64>,
 }
 
-/// Leave to have one request in flight.
+/// Permission to have one request in flight.
 #[derive(Debug)]
 pub(crate) struct Slot<'a>(&'a Pace);
 
@@ -68,7 +68,7 @@ impl Pace {
     /// Waits for the end of a pause and for a free slot.
     pub(crate) async fn admit(&self) -> Slot<'_> {
         loop {
-            // Registered before the look, so that no change is missed.
+            // Registered before the check, so that no change is missed.
             let changed = self.changed.notified();
             let pause = {
                 let mut inner = self.lock();
@@ -86,7 +86,7 @@ impl Pace {
         }
     }
 
-    /// An answer came and was good.
+    /// Records a successful response.
     pub(crate) fn success(&self, took: Duration, slow_down: bool) {
         let mut inner = self.lock();
         let seconds = took.as_secs_f64();
@@ -104,8 +104,8 @@ impl Pace {
         self.changed.notify_waiters();
     }
 
-    /// A request failed: how long it must wait at least. From the second failure in a row on, and
-    /// when the collector named a time, everything waits.
+    /// Records a failed request; returns how long it must wait at least. From the second
+    /// consecutive failure on, and if the collector asked for a pause, all requests wait.
     pub(crate) fn failure(&self, overload: bool, asked: Option<Duration>) -> Duration {
         let mut inner = self.lock();
         if overload || inner.failures > 0 {
@@ -120,7 +120,7 @@ impl Pace {
         pause
     }
 
-    /// Only an operator can help: everything waits as long as it may.
+    /// Records that only an operator can help: all requests wait as long as allowed.
     pub(crate) fn alert(&self, asked: Option<Duration>) -> Duration {
         let pause = jittered(self.retry_max).max(asked.unwrap_or_default());
         let mut inner = self.lock();
@@ -130,12 +130,12 @@ impl Pace {
         pause
     }
 
-    /// Present bound of requests in flight.
+    /// Returns the current limit on requests in flight.
     pub(crate) fn limit(&self) -> usize {
         self.lock().limit as usize
     }
 
-    /// Failures since the last success.
+    /// Returns the number of failures since the last success.
     pub(crate) fn failures(&self) -> u32 {
         self.lock().failures
     }
@@ -145,7 +145,7 @@ impl Pace {
     }
 }
 
-/// Somewhere in the upper half of `longest`.
+/// Returns a random duration in the upper half of `longest`.
 fn jittered(longest: Duration) -> Duration {
     longest.mul_f64(0.5 + fastrand::f64() / 2.0)
 }

@@ -1,8 +1,8 @@
-//! Records on their way to the destination, from one or more whole deliveries, with what has become
-//! of them so far.
+//! A request: records from one or more whole deliveries in transit to the destination, and their
+//! outcome so far.
 //!
-//! Invariant: every record of the request is either in exactly one range of `todo`, or waits for
-//! an acknowledgement in exactly one entry of `unacknowledged`, or is counted in `outcomes`.
+//! Invariant: every record of the request is either in exactly one range of `todo`, or waits for an
+//! acknowledgement in exactly one entry of `unacknowledged`, or is counted in `outcomes`.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,10 +19,10 @@ use weir_model::StreamId;
 use super::body::{Body, Events};
 use crate::output::parcel::Parcel;
 
-/// How records are written.
+/// How records are encoded.
 #[derive(Debug)]
 pub(crate) enum Encoder {
-    /// As events of a collector, or as raw lines for it.
+    /// As events for a collector, or as raw lines for it.
     Event(HecEncoder),
     /// As JSON objects.
     Json(Framing),
@@ -30,7 +30,7 @@ pub(crate) enum Encoder {
 
 impl Encoder {
     /// Calls `visit` with the query of the request that records of the parcel must be sent in, and
-    /// how many records in a row that is.
+    /// the number of consecutive records it applies to.
     fn queries(&mut self, parcel: &Parcel, mut visit: impl FnMut(&Arc<str>, usize)) {
         match self {
             Self::Event(encoder) => encoder.queries(&parcel.records, visit),
@@ -38,14 +38,14 @@ impl Encoder {
         }
     }
 
-    /// The query that the records of the parcel begin with.
+    /// Returns the query of the first records of the parcel.
     pub(crate) fn first_query(&mut self, parcel: &Parcel) -> Arc<str> {
         let mut first = None;
         self.queries(parcel, |query, _| _ = first.get_or_insert_with(|| query.clone()));
         first.unwrap_or_else(|| Arc::from(""))
     }
 
-    /// Whether record number `number` of the parcel names an index of its own.
+    /// Returns true if record number `number` of the parcel sets an index of its own.
     pub(crate) fn has_own_index(&mut self, parcel: &Parcel, number: usize) -> bool {
         match self {
             Self::Event(encoder) => encoder.has_own_index(&parcel.records, number),
@@ -53,7 +53,7 @@ impl Encoder {
         }
     }
 
-    /// Appends records number `range` of the parcel.
+    /// Appends the records in `range` of the parcel.
     pub(crate) fn encode(&mut self, parcel: &Parcel, range: Range<usize>, out: &mut Vec<u8>) {
         match self {
             Self::Event(encoder) => encoder.encode(&parcel.records, range, out),
@@ -61,7 +61,7 @@ impl Encoder {
         }
     }
 
-    /// Length of these records, where it is known before they are encoded.
+    /// Returns the length of these records, if it is known before they are encoded.
     fn length(&mut self, parcel: &Parcel, range: Range<usize>) -> Option<usize> {
         match self {
             Self::Event(encoder) => encoder.length(&parcel.records, range),
@@ -69,7 +69,8 @@ impl Encoder {
         }
     }
 
-    /// Appends records whose [`Self::length`] is known, until `out` is that long; how many.
+    /// Appends records whose [`Self::length`] is known, until `out` is that long; returns their
+    /// number.
     pub(crate) fn encode_checked(
         &mut self,
         parcel: &Parcel,
@@ -83,7 +84,7 @@ impl Encoder {
         }
     }
 
-    /// Makes a body of what was encoded.
+    /// Completes the body of what was encoded.
     fn complete(&self, plain: &mut Vec<u8>) {
         if let Self::Json(framing) = self {
             framing.complete(plain);
@@ -91,11 +92,11 @@ impl Encoder {
     }
 }
 
-/// Buffers of encoded requests, used again: fresh ones would fault in their pages every time.
+/// Reused buffers of encoded requests: fresh ones would fault in their pages every time.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Buffers(Arc<Mutex<Vec<Vec<u8>>>>);
 
-/// Buffers kept; more are in use only while more requests are in flight.
+/// Number of buffers kept; more are in use only while more requests are in flight.
 const BUFFERS_MAX: usize = 4;
 
 impl Buffers {
@@ -112,7 +113,7 @@ impl Buffers {
     }
 }
 
-/// A buffer that goes back when the last use of its bytes ends.
+/// A buffer that is returned when the last use of its bytes ends.
 struct Lent {
     buffer: Vec<u8>,
     home: Buffers,
@@ -130,7 +131,7 @@ impl Drop for Lent {
     }
 }
 
-/// Turns parcels into bodies.
+/// Encodes parcels into bodies.
 #[derive(Debug)]
 pub(crate) struct Renderer {
     pub(crate) encoder: Encoder,
@@ -144,12 +145,12 @@ impl Renderer {
         Self { encoder, compressor, buffers: Buffers::default() }
     }
 
-    /// An empty buffer to encode into.
+    /// Returns an empty buffer to encode into.
     pub(crate) fn buffer(&self) -> Vec<u8> {
         self.buffers.take()
     }
 
-    /// Compresses what was encoded, where that is wanted.
+    /// Compresses what was encoded, if compression is configured.
     pub(crate) fn finish(&mut self, mut plain: Vec<u8>) -> Body {
         self.encoder.complete(&mut plain);
         if let Some(compressor) = &mut self.compressor {
@@ -160,30 +161,30 @@ impl Renderer {
                     let compression = compressor.compression();
                     return Body::Bytes { bytes: packed.into(), compression };
                 }
-                Err(error) => tracing::warn!(%error, "sending without compression"),
+                Err(error) => tracing::warn!(%error, "compression failed; sending uncompressed"),
             }
         }
         Body::plain(self.lend(plain))
     }
 
-    /// Gives a buffer away until its last use ends.
+    /// Lends a buffer until its last use ends.
     pub(crate) fn lend(&self, buffer: Vec<u8>) -> Bytes {
         Bytes::from_owner(Lent { buffer, home: self.buffers.clone() })
     }
 
-    /// Length of these records when they can be encoded while they are sent.
+    /// Returns the length of these records if they can be encoded while they are sent.
     fn length(&mut self, parcel: &Parcel, range: Range<usize>) -> Option<usize> {
         if self.compressor.is_some() { None } else { self.encoder.length(parcel, range) }
     }
 }
 
-/// Parcels that are put together to a request.
+/// Parcels that are combined into a request.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     parcels: Vec<Parcel>,
-    /// Queries with the number of the first record that each is for.
+    /// Queries with the number of the first record that each applies to.
     queries: Vec<(usize, Arc<str>)>,
-    /// Records.
+    /// Number of records.
     count: usize,
     /// Everything, encoded; `None` as long as it can be encoded while it is sent.
     plain: Option<Vec<u8>>,
@@ -192,7 +193,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Adds a parcel; `capacity` is how long the whole may become.
+    /// Adds a parcel; `capacity` is the maximum total length.
     pub(crate) fn add(&mut self, parcel: Parcel, renderer: &mut Renderer, capacity: usize) {
         renderer.encoder.queries(&parcel, |query, records| {
             if self.queries.last().is_none_or(|(_, last)| last != query) {
@@ -220,24 +221,24 @@ impl Draft {
         self.parcels.push(parcel);
     }
 
-    /// The request.
+    /// Completes the request.
     pub(crate) fn finish(self, renderer: &mut Renderer) -> Request {
-        // In parts with a query each they are encoded when they are sent.
+        // If the parts have different queries, they are encoded when they are sent.
         let whole = self.plain.filter(|_| self.queries.len() < 2);
         let body = whole.map(|plain| renderer.finish(plain));
         Request::new(self.parcels, body, self.len, self.queries)
     }
 }
 
-/// A part that the collector took and the indexer has not acknowledged yet.
+/// A part that the collector accepted and the indexer has not acknowledged yet.
 #[derive(Debug)]
 pub(crate) struct Unacknowledged {
     pub(crate) range: Range<usize>,
-    /// Resolves when acknowledged; closed when the number was lost.
+    /// Resolves when acknowledged; closed if the ID was lost.
     pub(crate) acknowledged: oneshot::Receiver<()>,
 }
 
-/// One request's worth of records.
+/// The records of one request.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) parcels: Arc<[Parcel]>,
@@ -248,13 +249,13 @@ pub(crate) struct Request {
     /// Parts to send, in order.
     pub(crate) todo: VecDeque<Range<usize>>,
     pub(crate) unacknowledged: Vec<Unacknowledged>,
-    /// Everything, encoded, if that has to be done beforehand; dropped once it was sent or must be
+    /// Everything, encoded, if it must be encoded beforehand; dropped once it was sent or must be
     /// sent in parts.
     body: Option<Body>,
     /// Length of everything, if it can be encoded while it is sent.
     events_len: Option<usize>,
-    /// Metadata queries of raw mode, with the number of the first record that each is for. No part
-    /// has records for two of them.
+    /// Metadata queries of raw mode, with the number of the first record that each applies to. No
+    /// part contains records for two of them.
     queries: Vec<(usize, Arc<str>)>,
     /// Uncompressed length of `body`.
     pub(crate) plain_len: usize,
@@ -262,8 +263,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Puts parcels together; `body` holds them all, encoded in order. Without one they are
-    /// encoded while they are sent.
+    /// Combines parcels; `body` holds them all, encoded in order. Without one, they are encoded
+    /// while they are sent.
     fn new(
         parcels: Vec<Parcel>,
         body: Option<Body>,
@@ -293,7 +294,7 @@ impl Request {
         }
     }
 
-    /// Metadata query of raw mode, for a part.
+    /// Returns the metadata query of raw mode for a part.
     pub(crate) fn query(&self, part: &Range<usize>) -> &str {
         let after = self.queries.partition_point(|(begin, _)| *begin <= part.start);
         after.checked_sub(1).map_or("", |at| &self.queries[at].1)
@@ -303,7 +304,7 @@ impl Request {
         self.parcels.iter().map(Parcel::stream)
     }
 
-    /// The body of a part: kept, or encoded now.
+    /// Returns the body of a part: the stored one, or one encoded now.
     pub(crate) fn body(&self, range: &Range<usize>, shared: &Arc<Mutex<Renderer>>) -> Body {
         if let Some(body) = &self.body
             && *range == (0..self.count)
@@ -328,12 +329,12 @@ impl Request {
         renderer.finish(plain)
     }
 
-    /// Frees the encoded body when it cannot be needed again.
+    /// Frees the encoded body if it cannot be needed again.
     pub(crate) fn drop_body(&mut self) {
         self.body = None;
     }
 
-    /// Counts something for every record of a part, parcel by parcel.
+    /// Updates the outcome of every record of a part, parcel by parcel.
     pub(crate) fn count(&mut self, range: &Range<usize>, add: impl Fn(&mut Outcome, u64)) {
         let parts: Vec<_> = self.overlaps(range.clone()).collect();
         for (index, part) in parts {
@@ -341,7 +342,7 @@ impl Request {
         }
     }
 
-    /// The parcels that a part touches, each with the numbers of its own records.
+    /// Returns the parcels that a part overlaps, each with the range of its own records.
     pub(crate) fn overlaps(
         &self,
         range: Range<usize>,
@@ -355,8 +356,8 @@ impl Request {
         )
     }
 
-    /// Waits for the indexer's acknowledgements; what is not acknowledged within `timeout`, or
-    /// lost by the collector, is to be sent again.
+    /// Waits for the indexer's acknowledgements; what is not acknowledged within `timeout`, or was
+    /// lost by the collector, is sent again.
     pub(crate) async fn acknowledged(mut self, timeout: Duration) -> Self {
         let deadline = tokio::time::Instant::now() + timeout;
         for part in std::mem::take(&mut self.unacknowledged) {

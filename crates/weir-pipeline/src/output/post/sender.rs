@@ -1,10 +1,10 @@
-//! Sends one request until every record of it has met its end.
+//! Sends one request until every record of it has a final outcome.
 //!
 //! Invariants: the parts of a request are sent one after the other, in order; a record is written
-//! to the dead-letter file only after the collector refused a request that held nothing else, or
-//! named it; failures of the way there are retried for ever. Of a refused request that names its
-//! first bad event, Splunk has taken the events before it, so they are not sent again there;
-//! other collectors take nothing of it, or do not say, and get them again.
+//! to the dead-letter file only after the collector refused a request that contained nothing else,
+//! or identified the record; transport failures are retried forever. If a refused request
+//! identifies its first bad event, Splunk has accepted the events before it, so they are not sent
+//! again; other collectors accept nothing of it, or do not say, and get them again.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,11 +28,11 @@ use crate::output::parcel::Parcel;
 use crate::output::{OutputContext, OutputError};
 use crate::stats::{self, OutputStats, add};
 
-/// Longest that opening a connection, and a TLS handshake, may take: a peer that does not answer
-/// sooner is as good as not there.
+/// Maximum time to open a connection, including the TLS handshake: a peer that does not respond
+/// sooner is treated as unavailable.
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-/// Everything that the requests of one output share.
+/// State shared by the requests of one output.
 #[derive(Debug)]
 pub(crate) struct Sender {
     output: String,
@@ -44,17 +44,17 @@ pub(crate) struct Sender {
     dead_letters: Option<DeadLetterFile>,
     clock: Arc<dyn Clock>,
     pub(crate) sending: Sending,
-    /// Uncompressed bytes of a request to aim for; less than configured once the collector has
-    /// called a request too large.
+    /// Target size of a request before compression; less than configured once the collector has
+    /// rejected a request as too large.
     batch_bytes: AtomicUsize,
-    /// The collector has taken something since the last alert: it is the right one, and a
-    /// refusal without a code is about the records.
+    /// The collector has accepted something since the last alert: it is the right one, and a
+    /// refusal without a code concerns the records.
     has_succeeded: AtomicBool,
-    /// Records refused since the last success, of a destination that gives no reasons of its own.
+    /// Records refused since the last success, for a destination that gives no reasons of its own.
     unproven: AtomicUsize,
 }
 
-/// Where, how and how much is sent.
+/// Where and how requests are sent.
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) protocol: Protocol,
@@ -64,19 +64,19 @@ pub(crate) struct Sending {
     pub(crate) path: String,
     /// Headers of every request.
     pub(crate) headers: HeaderMap,
-    /// Every request names its connection.
+    /// Every request carries the channel of its connection.
     pub(crate) send_channel: bool,
-    /// Where acknowledgements are asked for, and how long they may take.
+    /// Where acknowledgements are queried, and their timeout.
     pub(crate) acks: Option<(String, Duration)>,
     pub(crate) requests: RequestSettings,
 }
 
-/// What answers mean.
+/// How responses are interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// The HTTP event collector's codes.
     Collector,
-    /// The status code, and nothing else.
+    /// By the status code alone.
     Status,
 }
 
@@ -88,9 +88,9 @@ impl Protocol {
         }
     }
 
-    /// How many records may be refused, one by one, before anything was ever taken. A collector
-    /// says by its code that a refusal is about the records; a mere status may as well mean that
-    /// this is the wrong place, and then everything must wait for the operator.
+    /// Returns how many records may be refused, one by one, before anything was ever accepted. The
+    /// code of a collector shows that a refusal concerns the records; a bare status may also mean
+    /// that the URL is wrong, and then everything must wait for the operator.
     fn unproven_max(self) -> usize {
         match self {
             Self::Collector => 0,
@@ -99,13 +99,13 @@ impl Protocol {
     }
 }
 
-/// What became of one attempt to send a part.
+/// Result of one attempt to send a part.
 enum Step {
     /// Settled, or put back as smaller parts.
     Done,
-    /// These records were refused for good; the rest is settled or put back.
+    /// These records were permanently refused; the rest is settled or put back.
     PutAside { refused: Range<usize>, reason: String, code: Option<u16> },
-    /// Try the same again after a pause.
+    /// Retry the same part after a pause.
     Again(Duration),
 }
 
@@ -122,7 +122,7 @@ impl Sender {
         let connector = connector(&sending)
             .map_err(|error| OutputError::Tls { output: output.clone(), error })?;
         if sending.requests.tls.insecure_skip_verify && sending.endpoint.tls {
-            tracing::warn!(%output, "certificates are not checked: tls.insecure_skip_verify is set");
+            tracing::warn!(%output, "certificates are not verified (tls.insecure_skip_verify)");
         }
         let clock = context.clock.clone();
         let acks = sending.acks.clone().map(|(path, timeout)| Acks::new(path, timeout));
@@ -149,13 +149,13 @@ impl Sender {
         })
     }
 
-    /// Sends what is to do of a request. Ends when nothing is left to do but, perhaps, to wait
+    /// Sends the pending parts of a request. Ends when nothing is left except, possibly, waiting
     /// for acknowledgements.
     pub(crate) async fn send(self: Arc<Self>, mut request: Request) -> Request {
         if !request.was_sent {
             self.count_queueing(&request);
         }
-        // Shrinks with every refusal, so that many bad records in a row do not mean sending the
+        // Shrinks with every refusal, so that many consecutive bad records do not mean sending the
         // whole rest for each of them.
         let mut part_max = usize::MAX;
         while let Some(mut part) = request.todo.pop_front() {
@@ -169,7 +169,7 @@ impl Sender {
         request
     }
 
-    /// Puts parcels into one request, encoded.
+    /// Combines parcels into one request, encoded.
     pub(crate) fn request(&self, parcels: Vec<Parcel>) -> Request {
         let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut draft = Draft::default();
@@ -179,7 +179,7 @@ impl Sender {
         draft.finish(&mut renderer)
     }
 
-    /// Sends a request by itself until every record has met its end, acknowledgements included.
+    /// Sends a single request until every record has a final outcome, including acknowledgements.
     pub(crate) async fn send_acknowledged(self: Arc<Self>, mut request: Request) -> Request {
         loop {
             request = self.clone().send(request).await;
@@ -227,7 +227,7 @@ impl Sender {
         }
     }
 
-    /// Acts on the result of one attempt.
+    /// Handles the result of one attempt.
     fn settle(
         &self,
         request: &mut Request,
@@ -253,7 +253,7 @@ impl Sender {
                 let less = (request.plain_len / 2).max(BATCH_BYTES_MIN);
                 self.batch_bytes.fetch_min(less, Ordering::Relaxed);
                 let text = format!(
-                    "{} calls a request too large: sending less at a time",
+                    "{} rejected a request as too large: sending smaller requests",
                     self.client.target()
                 );
                 self.stats.errors.count("too_large", &text);
@@ -261,7 +261,7 @@ impl Sender {
                 Step::Done
             }
             Verdict::TooLarge => {
-                let reason = "HTTP 413: a single record is larger than the collector takes";
+                let reason = "HTTP 413: a single record is larger than the destination accepts";
                 Step::PutAside { refused: part.clone(), reason: reason.to_owned(), code: Some(413) }
             }
             Verdict::Refused(refusal) => self.refused(request, part, part_max, &refusal),
@@ -282,11 +282,11 @@ impl Sender {
         self.unproven.store(0, Ordering::Relaxed);
         self.stats.errors.clear_last();
         if self.stats.failing.swap(false, Ordering::Relaxed) {
-            tracing::info!(output = %self.output, "{} takes records again", self.client.target());
+            tracing::info!(output = %self.output, "{} accepts records again", self.client.target());
         }
     }
 
-    /// The collector has the part: done, or to be acknowledged by the indexer.
+    /// Handles an accepted part: it is done, or waits for the acknowledgement of the indexer.
     fn taken(
         &self,
         request: &mut Request,
@@ -300,8 +300,8 @@ impl Sender {
                 acknowledged: acks.wait_for(channel, id),
             }),
             (Some(_), None) => {
-                // Sending again would not bring a number either, only duplicates.
-                let text = "gives no ackId: enable indexer acknowledgement on the token, or set \
+                // Sending again would not return an ID either, only create duplicates.
+                let text = "returned no ackId: enable indexer acknowledgement on the token, or set \
                             indexer_ack = false; records count as delivered without it";
                 self.stats.errors.count("no_ack_id", &format!("{} {text}", self.client.target()));
                 request.count(part, |outcome, n| outcome.delivered += n);
@@ -320,7 +320,7 @@ impl Sender {
         if refusal.code.is_none() && self.is_doubtful(part) {
             return Step::Again(self.alert(&Problem {
                 kind: "endpoint",
-                text: format!("is perhaps the wrong place: check the URL ({})", refusal.reason),
+                text: format!("may be the wrong endpoint: check the URL ({})", refusal.reason),
                 after: None,
                 overload: false,
             }));
@@ -334,7 +334,11 @@ impl Sender {
         if refusal.code == Some(INCORRECT_INDEX) && !self.has_own_index(request, bad) {
             return Step::Again(self.alert(&Problem {
                 kind: "index",
-                text: format!("does not know the index, or the token may not use it: create it, or change index ({})", refusal.reason),
+                text: format!(
+                    "does not have the index, or the token may not use it: create it, or change \
+                     index ({})",
+                    refusal.reason
+                ),
                 after: None,
                 overload: false,
             }));
@@ -350,7 +354,7 @@ impl Sender {
         Step::PutAside { refused: bad..bad + 1, reason, code: refusal.code }
     }
 
-    /// Whether a refusal may be about something else than the records.
+    /// Returns true if a refusal may concern something other than the records.
     fn is_doubtful(&self, part: &Range<usize>) -> bool {
         if self.has_succeeded.load(Ordering::Relaxed) {
             return false;
@@ -362,8 +366,8 @@ impl Sender {
         self.unproven.fetch_add(1, Ordering::Relaxed) >= max
     }
 
-    /// Events before the first bad one: taken, where the collector is known to do so. With
-    /// acknowledgements they came without a number to ask for, so they are sent again.
+    /// Handles the events before the first bad one: they are accepted if the collector is known to
+    /// do so. With acknowledgements, they came without an ID to query, so they are sent again.
     fn before_refused(&self, request: &mut Request, part: Range<usize>, taken: bool) {
         if taken && self.acks.is_none() {
             self.has_succeeded.store(true, Ordering::Relaxed);
@@ -381,7 +385,7 @@ impl Sender {
         })
     }
 
-    /// Writes refused records to the dead-letter file, for as long as it takes.
+    /// Writes refused records to the dead-letter file, retrying for as long as necessary.
     async fn put_aside(
         &self,
         request: &mut Request,
@@ -389,19 +393,20 @@ impl Sender {
         reason: &str,
         code: Option<u16>,
     ) {
-        // The collector answers: its way is fine.
+        // The collector responds: the connection works.
         self.pace.success(Duration::ZERO, false);
         let text = format!("{} refused a record: {reason}", self.client.target());
         self.stats.errors.count("refused", &text);
         let Some(file) = &self.dead_letters else {
-            tracing::warn!(output = %self.output, "{text}; it is counted as rejected");
+            tracing::warn!(output = %self.output, "{text}; counted as rejected");
             return reject(request, part);
         };
         let letters = self.letters(request, part, reason, code);
         loop {
             match file.append(&letters) {
                 Ok(Appended::Durable) => {
-                    tracing::warn!(output = %self.output, file = %file.path().display(), "{text}; it is in the dead-letter file");
+                    let path = file.path().display();
+                    tracing::warn!(output = %self.output, file = %path, "{text}; dead-lettered");
                     return request.count(part, |outcome, n| outcome.dead_lettered += n);
                 }
                 Ok(Appended::Full) => {
@@ -454,8 +459,8 @@ impl Sender {
         self.pace.alert(problem.after)
     }
 
-    /// Counts an error; the first of a row also goes to the log. A single failed attempt is no
-    /// reason to call the output failing.
+    /// Counts an error; the first in a row is also logged. A single failed attempt does not mark
+    /// the output as failing.
     fn report(&self, kind: &'static str, text: &str) {
         let target = self.client.target();
         let text =
@@ -464,7 +469,7 @@ impl Sender {
         let alert = !self.has_succeeded.load(Ordering::Relaxed);
         if (alert || self.pace.failures() > 1) && !self.stats.failing.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(output = %self.output, "{text}; trying again, nothing is lost");
+            tracing::warn!(output = %self.output, "{text}; retrying, no records are lost");
         }
     }
 
@@ -474,7 +479,7 @@ impl Sender {
         add(&self.stats.bytes_encoded, request.plain_len as u64);
     }
 
-    /// Uncompressed bytes of a request to aim for.
+    /// Returns the target size of a request before compression.
     pub(crate) fn batch_bytes(&self) -> usize {
         self.batch_bytes.load(Ordering::Relaxed)
     }
@@ -486,8 +491,8 @@ impl Sender {
     }
 }
 
-/// Requests never get smaller than this for being called too large: what is too large then is a
-/// single record.
+/// Minimum to which the request size is reduced when requests are too large: below that, a single
+/// record is the cause.
 const BATCH_BYTES_MIN: usize = 64 * 1024;
 
 /// HEC code 7.

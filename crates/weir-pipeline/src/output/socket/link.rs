@@ -13,10 +13,10 @@ use crate::config::{SocketOutput, SocketProtocol};
 use crate::output::OutputError;
 use crate::output::post::{Endpoint, tls_files};
 
-/// Longest that opening a connection, and a TLS handshake, may take.
+/// Maximum time to open a connection, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Opens links to one place.
+/// Opens links to one address.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     connector: Connector,
@@ -25,7 +25,7 @@ pub(crate) struct Dialer {
     is_udp: bool,
 }
 
-/// A way out that is open.
+/// An open link.
 #[derive(Debug)]
 pub(super) enum Link {
     Stream(Box<Stream>),
@@ -55,7 +55,7 @@ impl Dialer {
         Ok(Self { connector, host: endpoint.host, port: endpoint.port, is_udp })
     }
 
-    /// `host:port`, for messages.
+    /// Returns `host:port`, for messages.
     pub(super) fn target(&self) -> String {
         self.connector.target()
     }
@@ -74,7 +74,8 @@ impl Dialer {
         let lookup = tokio::net::lookup_host((self.host.as_str(), self.port));
         let found = tokio::time::timeout(CONNECT_TIMEOUT, lookup).await;
         let found = found.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        let mut last =
+            io::Error::new(io::ErrorKind::NotFound, "the name does not resolve to an address");
         for address in found {
             let own = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
             let socket = UdpSocket::bind(own).await?;
@@ -88,7 +89,7 @@ impl Dialer {
 }
 
 impl Link {
-    /// The peer has closed its side. What it says otherwise is not listened to.
+    /// Returns true if the peer has closed its side. Anything it sends is ignored.
     pub(super) fn is_closed(&mut self) -> bool {
         let Self::Stream(stream) = self else { return false };
         let mut space = [0; 1024];
@@ -103,7 +104,7 @@ impl Link {
         }
     }
 
-    /// Hands what the link still holds to the kernel.
+    /// Passes what the link still holds to the kernel.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Stream(stream) => stream.flush().await,
@@ -111,7 +112,7 @@ impl Link {
         }
     }
 
-    /// Sends as much as is taken; of datagrams one. Returns how many bytes.
+    /// Sends as much as is accepted, or one datagram. Returns the number of bytes.
     pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Stream(stream) => match stream.write(bytes).await? {

@@ -1,7 +1,7 @@
-//! Records on their way, encoded, with how far they are.
+//! Encoded records in transit, and how far they were sent.
 //!
-//! Invariants: parcels are settled in order, each when all its bytes are sent; going back leads to
-//! the beginning of a parcel on streams (its first lines may arrive twice, none is torn) and
+//! Invariants: parcels are settled in order, each when all its bytes are sent; rewinding returns to
+//! the beginning of a parcel on streams (its first lines may arrive twice, none is incomplete) and
 //! to the beginning of a datagram on UDP.
 
 use std::collections::VecDeque;
@@ -11,17 +11,17 @@ use weir_codec::datagram;
 use crate::config::{Encoding, SocketOutput, SocketProtocol};
 use crate::output::parcel::Parcel;
 
-/// What is being sent.
+/// Data being sent.
 #[derive(Debug)]
 pub(super) struct Payload {
     encoding: Encoding,
-    /// Longest datagram; `None` on streams.
+    /// Maximum size of a datagram; `None` on streams.
     datagram_bytes_max: Option<usize>,
     bytes: Vec<u8>,
     sent: usize,
     /// Ends of the datagrams that are not sent yet.
     datagrams: VecDeque<usize>,
-    /// Parcels that are not settled, with where they begin and end.
+    /// Parcels that are not settled, with their start and end.
     parcels: VecDeque<Place>,
 }
 
@@ -30,7 +30,7 @@ struct Place {
     parcel: Parcel,
     start: usize,
     end: usize,
-    /// Datagrams that are not sent yet. (An empty one has no bytes that would tell.)
+    /// Number of datagrams not sent yet. (An empty one has no bytes to count.)
     waiting: usize,
     resent: u64,
 }
@@ -48,7 +48,7 @@ impl Payload {
         }
     }
 
-    /// Forgets what was sent.
+    /// Discards data that was sent.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.sent = 0;
@@ -56,7 +56,7 @@ impl Payload {
         self.parcels.clear();
     }
 
-    /// Adds records; returns how many had to be cut.
+    /// Adds records; returns how many had to be truncated.
     pub(super) fn push(&mut self, parcel: Parcel) -> u64 {
         let start = self.bytes.len();
         let (mut cut, mut waiting) = (0, 0);
@@ -76,23 +76,23 @@ impl Payload {
         cut
     }
 
-    /// Bytes in all.
+    /// Returns the total number of bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Everything is sent and settled.
+    /// Returns true if everything is sent and settled.
     pub(super) fn is_sent(&self) -> bool {
         self.parcels.is_empty()
     }
 
-    /// What comes next: the rest, or one datagram.
+    /// Returns what to send next: the rest, or one datagram.
     pub(super) fn rest(&self) -> &[u8] {
         let end = self.datagrams.front().copied().unwrap_or(self.bytes.len());
         &self.bytes[self.sent..end]
     }
 
-    /// So much of the rest was taken. What is settled must have been taken away.
+    /// Records that `sent` bytes of the rest were accepted. Settled parcels must have been removed.
     pub(super) fn advance(&mut self, sent: usize) {
         self.sent = match self.datagrams.pop_front() {
             Some(end) => end,
@@ -103,14 +103,14 @@ impl Payload {
         }
     }
 
-    /// The next parcel that is sent as a whole, and how many of its records were sent before.
+    /// Returns the next completely sent parcel, and how many of its records were sent before.
     pub(super) fn settled(&mut self) -> Option<(Parcel, u64)> {
         let is_sent = |place: &mut Place| place.end <= self.sent && place.waiting == 0;
         let place = self.parcels.pop_front_if(is_sent)?;
         Some((place.parcel, place.resent))
     }
 
-    /// Goes back to where a new connection must begin.
+    /// Returns to where a new connection must begin.
     pub(super) fn rewind(&mut self) {
         if self.datagram_bytes_max.is_some() {
             return;

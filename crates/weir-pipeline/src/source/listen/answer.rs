@@ -1,4 +1,4 @@
-//! Answers to requests, whatever the protocol.
+//! Responses to requests, for all protocols.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 
-/// What a client is told.
+/// A response to a client.
 #[derive(Debug, Clone)]
 pub(in crate::source) struct Answer {
     pub(in crate::source) status: StatusCode,
-    /// JSON.
+    /// The body, JSON.
     pub(in crate::source) body: Bytes,
-    /// When it is worth coming again.
+    /// When the client should retry.
     pub(in crate::source) retry_after: Option<Duration>,
 }
 
 impl Answer {
-    /// With this JSON.
+    /// Creates a response with this JSON body.
     pub(in crate::source) fn new(status: StatusCode, body: impl Into<Bytes>) -> Self {
         Self { status, body: body.into(), retry_after: None }
     }
 
-    /// The same, and that the client shall come again.
+    /// Adds a pause after which the client should retry.
     pub(in crate::source) fn retry_after(self, pause: Duration) -> Self {
         Self { retry_after: Some(pause), ..self }
     }
 
-    /// As HTTP.
+    /// Converts it to HTTP.
     pub(super) fn into_response(self) -> Response<Full<Bytes>> {
         let mut response = Response::new(Full::new(self.body));
         *response.status_mut() = self.status;
@@ -37,7 +37,7 @@ impl Answer {
         if let Some(pause) = self.retry_after {
             let seconds = HeaderValue::from(pause.as_secs().max(1));
             headers.insert(RETRY_AFTER, seconds.clone());
-            // What Datadog's clients look at.
+            // The header that Datadog's clients use.
             headers.insert("x-ratelimit-reset", seconds);
         }
         response

@@ -1,4 +1,4 @@
-//! Reads the body of a request, within its bounds of bytes, memory and time.
+//! Reads the body of a request, within limits of size, memory and time.
 
 use std::time::Duration;
 
@@ -10,39 +10,39 @@ use tokio::time::{Instant, timeout_at};
 use super::budget::Charge;
 use super::limits::{BODY_BYTES_PER_SECOND_MIN, BODY_IDLE_TIMEOUT, BODY_TIMEOUT, DISCARD_TIMEOUT};
 
-/// Why there is no body.
+/// Why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::source) enum BodyError {
-    /// It is larger than allowed.
+    /// It exceeds the limit.
     TooLarge,
-    /// Other requests hold the memory.
+    /// Other requests occupy the memory.
     NoRoom,
-    /// It did not come in time.
+    /// It was not received in time.
     Timeout,
-    /// The connection broke, or what came is no HTTP.
+    /// The connection broke, or the data was not valid HTTP.
     Broken,
 }
 
-/// A body as it came, and the memory that it is charged for.
+/// A received body, and the memory charged for it.
 #[derive(Debug)]
 pub(in crate::source) struct Body {
     pub(in crate::source) bytes: Vec<u8>,
-    /// Given back when the body is dropped.
+    /// Released when the body is dropped.
     _charge: Charge,
 }
 
-/// The next bytes; `None` at the end.
+/// Returns the next bytes; `None` at the end.
 async fn next(body: &mut Incoming, deadline: Instant) -> Result<Option<Bytes>, BodyError> {
     match timeout_at(deadline.min(Instant::now() + BODY_IDLE_TIMEOUT), body.frame()).await {
         Ok(None) => Ok(None),
-        // Trailers say nothing.
+        // Trailers are ignored.
         Ok(Some(Ok(frame))) => Ok(Some(frame.into_data().unwrap_or_default())),
         Ok(Some(Err(_))) => Err(BodyError::Broken),
         Err(_) => Err(BodyError::Timeout),
     }
 }
 
-/// Reads all of it.
+/// Reads the whole body.
 pub(super) async fn read(
     body: &mut Incoming,
     bytes_max: usize,
@@ -52,7 +52,8 @@ pub(super) async fn read(
         return Err(BodyError::TooLarge);
     }
     let begun = Instant::now();
-    // What is stated, so that nothing is copied while it grows: it costs memory only as it comes.
+    // The stated length, so that nothing is copied while it grows: memory is used only as data
+    // arrives.
     let mut bytes = Vec::with_capacity(body.size_hint().lower() as usize);
     while let Some(more) = next(body, begun + time_for(bytes.len())).await? {
         if bytes.len() + more.len() > bytes_max {
@@ -66,13 +67,13 @@ pub(super) async fn read(
     Ok(Body { bytes, _charge: charge })
 }
 
-/// Longest time for a body of which so many bytes have come.
+/// Returns the maximum time to receive a body of which this many bytes have arrived.
 fn time_for(bytes: usize) -> Duration {
     BODY_TIMEOUT + Duration::from_secs((bytes / BODY_BYTES_PER_SECOND_MIN) as u64)
 }
 
-/// Takes what is left of a body that is not wanted, as much as would have been read: a connection
-/// that is closed over unread bytes loses the answer.
+/// Discards the rest of an unwanted body, up to the usual limit: closing a connection with unread
+/// bytes loses the response.
 pub(super) async fn discard(mut body: Incoming, bytes_max: usize) {
     let deadline = Instant::now() + DISCARD_TIMEOUT;
     let mut left = bytes_max;

@@ -1,13 +1,13 @@
-//! Memory for the bodies that are being read, over all connections of a listener.
+//! Memory for the bodies being received, over all connections of a listener.
 //!
-//! Invariant: bytes are charged as they arrive, so a client holds no more of it than it has sent,
-//! and given back when the request is done, however it ends.
+//! Invariant: bytes are charged as they arrive, so a client occupies no more memory than it has
+//! sent, and released when the request is done, however it ends.
 
 use std::sync::Arc;
 
 use crate::stats::{SourceStats, add, get, sub};
 
-/// The bound; what of it is in use is a figure of the source, which only its thread changes.
+/// The limit; the amount in use is a gauge of the source, which only its thread changes.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
     max: u64,
@@ -15,13 +15,13 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Of so many bytes.
+    /// Creates a budget of this many bytes.
     pub(super) fn new(max: usize, stats: Arc<SourceStats>) -> Self {
         Self { max: max as u64, stats }
     }
 }
 
-/// What one request holds.
+/// The share of one request.
 #[derive(Debug)]
 pub(super) struct Charge {
     budget: Budget,
@@ -29,12 +29,12 @@ pub(super) struct Charge {
 }
 
 impl Charge {
-    /// Nothing yet.
+    /// Creates an empty charge.
     pub(super) fn new(budget: &Budget) -> Self {
         Self { budget: budget.clone(), bytes: 0 }
     }
 
-    /// Takes more. False, and nothing taken, when that is not there.
+    /// Charges more bytes. Returns false, without charging anything, if they are not available.
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
         let used = &self.budget.stats.listener.in_flight_bytes;
         if get(used) + bytes as u64 > self.budget.max {

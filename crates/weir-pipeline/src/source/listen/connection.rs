@@ -1,4 +1,4 @@
-//! One connection: HTTP/1.1 within the bounds of head, age and an orderly end.
+//! One connection: HTTP/1.1 with limits of head and age, and an orderly end.
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::limits::{CONNECTION_AGE_MAX, GRACE, HEAD_BYTES_MAX, HEAD_TIMEOUT};
 use super::{Place, Shared};
 use crate::stats::{SourceStats, add};
 
-/// Counts a connection while it is there.
+/// Counts a connection while it is open.
 struct Open(Arc<SourceStats>);
 
 impl Open {
@@ -31,7 +31,7 @@ impl Drop for Open {
     }
 }
 
-/// Answers its requests, one after the other, until it ends or shall end.
+/// Answers its requests, one after the other, until it ends or is asked to end.
 pub(super) async fn serve(
     stream: TcpStream,
     shared: Rc<Shared>,

@@ -1,15 +1,15 @@
-//! From records to the journal: batches of one request, taken together, answered when they are on
-//! stable storage.
+//! From records to the journal: the batches of one request, appended together and acknowledged when
+//! they are on stable storage.
 //!
-//! A listener has a few streams, its *lanes*; a connection stays in one, so requests that a client
-//! sends one after the other over a connection keep their order everywhere. A record's position is
-//! its number in its lane. Nothing can be asked for again, so after a restart each lane begins a new
-//! epoch, later than any that the journal, or one of its destinations, has heard of: else a new
-//! record could pass for one that was delivered before a crash and never reached the disk.
+//! A listener has a few streams, its *lanes*; a connection stays in one, so consecutive requests of
+//! a client on a connection keep their order everywhere. A record's position is its number in its
+//! lane. Records cannot be requested again, so after a restart each lane starts a new epoch, later
+//! than any that the journal, or one of its destinations, knows: otherwise a new record could be
+//! mistaken for one that was delivered before a crash and never reached the disk.
 //!
-//! Invariants: one request at a time numbers the records of a lane; its batches are appended
-//! together or not at all; numbers and book move on only with what was appended, so
-//! `lines = records + joined + discarded` holds whatever is refused.
+//! Invariants: only one request at a time numbers the records of a lane; its batches are appended
+//! together or not at all; numbers and book advance only with what was appended, so `lines =
+//! records + joined + discarded` holds whatever is refused.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,19 +29,20 @@ use super::limits::{BATCH_BYTES, DURABLE_WAIT, LANES, ROOM_WAIT};
 use crate::rule::{RuleSwitch, Subject, Workspace};
 use crate::stats::{SourceStats, add};
 
-/// Why records were not taken. None of them was, or (`Disk` and `Slow`, once they were appended)
-/// they may be delivered all the same: the client sends them again, since it was not told.
+/// Why records were refused. None of them was appended, or (`Disk` and `Slow`, after they were
+/// appended) they may still be delivered: the client sends them again, since they were not
+/// acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::source) enum Refusal {
-    /// Buffers are full.
+    /// A buffer is full.
     Full(String),
-    /// The disk does not take them.
+    /// The disk cannot store them.
     Disk(String),
-    /// Weir stops.
+    /// Weir is stopping.
     Closed,
-    /// The disk did not answer in time.
+    /// The disk did not respond in time.
     Slow,
-    /// Records that go to more sets of destinations than a frame can name.
+    /// The records go to more sets of destinations than a frame can name.
     TooLarge,
 }
 
@@ -57,11 +58,11 @@ pub(in crate::source) struct Lane {
 #[derive(Debug)]
 pub(in crate::source) struct Turn<'l> {
     lane: MutexGuard<'l, Lane>,
-    /// Until when it may wait for room.
+    /// When it stops waiting for room.
     deadline: Instant,
 }
 
-/// The batches of one request, and where their lane is behind them.
+/// The batches of one request, and the state of their lane after them.
 #[derive(Debug)]
 pub(in crate::source) struct Made {
     batches: Vec<Batch>,
@@ -73,7 +74,7 @@ pub(in crate::source) struct Made {
 pub(in crate::source) type Push<'p> =
     dyn FnMut(usize, &mut BatchBuilder, u64, &mut SourceBook) -> Result<(), Full> + 'p;
 
-/// What makes batches; used for one request after the other.
+/// Creates batches; reused for one request after another.
 #[derive(Debug)]
 struct Maker {
     builder: BatchBuilder,
@@ -148,7 +149,7 @@ impl Lanes {
         if is_hopeless { now } else { now + ROOM_WAIT }
     }
 
-    /// Makes the batches of a request of `count` records, and lets the rules have them.
+    /// Creates the batches of a request of `count` records, and applies the rules to them.
     pub(in crate::source) fn make(
         &self,
         turn: &Turn<'_>,
@@ -165,7 +166,8 @@ impl Lanes {
                     done += records;
                     most = count;
                 }
-                // Rules made it too large: again with half of them, at last one that is cut.
+                // Rules made it too large: try again with half of them, finally with one that is
+                // truncated.
                 Err(records) if records > 1 => most = records / 2,
                 Err(_) => return Err(Refusal::TooLarge),
             }
@@ -173,8 +175,8 @@ impl Lanes {
         Ok(made)
     }
 
-    /// Makes one batch of the first of these records. `Ok`: how many are in it; `Err`: how many
-    /// were too many.
+    /// Creates one batch of the first of these records. `Ok`: the number of records in it; `Err`:
+    /// the number that was too large.
     fn batch(
         &self,
         maker: &mut Maker,
@@ -185,7 +187,7 @@ impl Lanes {
     ) -> Result<usize, usize> {
         let Maker { builder, work } = maker;
         builder.reset(made.position);
-        // Nothing is known of the sender but to whom it spoke; room for one is always there.
+        // Nothing is known about the sender but the source; there is always room for one resource.
         let _is_there = builder.resource(self.source.0, b"{}");
         let mut book = made.book;
         let mut end = made.position;
@@ -228,7 +230,7 @@ impl Lanes {
     }
 
     /// Appends the batches of a request, all or none, and returns once they are on stable storage.
-    /// Others have their turn in the lane as soon as they are appended.
+    /// Other requests have their turn in the lane as soon as the batches are appended.
     pub(in crate::source) async fn append(
         &self,
         turn: Turn<'_>,
@@ -281,7 +283,7 @@ impl Lanes {
         Refusal::of(reason)
     }
 
-    /// The journal says that it has room, or took something.
+    /// The journal has room again, or took something.
     fn note_room(&self) {
         if let Some(since) = self.blocked_since.take() {
             let blocked = self.clock.monotonic().saturating_sub(since);
@@ -290,7 +292,7 @@ impl Lanes {
         }
     }
 
-    /// Those who wait for room try again.
+    /// Lets requests that wait for room try again.
     pub(super) fn wake(&self) {
         self.note_room();
         self.room.notify_waiters();
@@ -310,8 +312,8 @@ impl Lane {
             book: SourceBook::default(),
             gone: false,
         });
-        // By the clock, numbers are new even to those who remember more than this data directory;
-        // beside it, no clock that is wrong makes them old.
+        // With the clock, numbers are new even to destinations that remember more than this data
+        // directory; with the journal's numbers, a wrong clock cannot make them old.
         let epoch = now_seconds.max(resume.last_epoch.saturating_add(1));
         Self { stream, position: Position::new(epoch, 0), book: resume.book }
     }

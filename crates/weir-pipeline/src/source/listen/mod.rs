@@ -1,12 +1,13 @@
-//! Sources that are sent records in HTTP requests: the listener, its connections, its streams.
+//! Sources that receive records in HTTP requests: the listener, its connections, its streams.
 //!
-//! Apart from each other: `connection` (one connection and its bounds), `body` and `budget` (reading
-//! what it sends), `lanes` (records to batches to the journal), and one module per protocol beside
-//! this folder, which says what requests mean and what they are answered.
+//! Modules: `connection` (one connection and its limits), `body` and `budget` (receiving bodies),
+//! `lanes` (records to batches to the journal), and one module per protocol next to this directory,
+//! which defines requests and responses.
 //!
-//! Invariants: the port is bound before the thread starts, so a port in use is an error of the
-//! start; a source is one thread with one event loop, so nothing here is shared with others but
-//! figures; a request is answered with success only when all of its records are on stable storage.
+//! Invariants: the port is bound before the thread starts, so a port in use is an error at start; a
+//! source is one thread with one event loop, so nothing here is shared with other threads except
+//! statistics; a request is answered with success only when all of its records are on stable
+//! storage.
 
 mod answer;
 mod body;
@@ -44,7 +45,7 @@ use crate::stats::{SourceStats, add, publish_cpu};
 use budget::{Budget, Charge};
 use limits::{ACCEPT_PAUSE, GRACE, HANDSHAKE_TIMEOUT, PUBLISH_PAUSE};
 
-/// What a listening source is made of.
+/// Dependencies and settings of a listening source.
 pub(super) struct Parts {
     pub(super) name: String,
     pub(super) settings: ListenSettings,
@@ -56,7 +57,7 @@ pub(super) struct Parts {
     pub(super) stop: Arc<AtomicBool>,
 }
 
-/// What requests mean: one variant per protocol.
+/// The meaning of requests: one variant per protocol.
 pub(super) enum Protocol {
     /// Datadog's logs intake.
     DatadogIntake(super::datadog_intake::Intake),
@@ -80,13 +81,13 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// The client has proven that it may send, or nobody has to.
+    /// The client is authenticated, or authentication is not required.
     pub(super) fn admit(&self) {
         self.slot.admit();
     }
 
-    /// Takes a body that is not wanted while the client gets its answer. One that waits to be asked
-    /// for its body is not asked.
+    /// Discards an unwanted body while the client receives the response. A client that expects
+    /// `100 Continue` has not sent it.
     pub(super) fn discard_body(&mut self) {
         let is_asked_for = self.head.headers.contains_key(EXPECT);
         if let Some(body) = self.body.take().filter(|_| !is_asked_for) {
@@ -95,7 +96,7 @@ impl Request {
     }
 }
 
-/// What answering a request takes, whoever asks.
+/// What is needed to answer any request.
 pub(super) struct Site {
     pub(super) lanes: Rc<Lanes>,
     pub(super) clock: Arc<dyn Clock>,
@@ -103,9 +104,8 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Reads the body of a request, of at most so many bytes.
-    ///
-    /// What is not read of one that is too large, or comes at a bad time, is discarded.
+    /// Reads the body of a request, of at most `max` bytes. The rest of a body that is too large,
+    /// or for which there is no memory, is discarded.
     pub(super) async fn body(&self, request: &mut Request, max: usize) -> Result<Body, BodyError> {
         let Some(body) = &mut request.body else { return Err(BodyError::Broken) };
         let receiving = request.slot.receiving();
@@ -126,15 +126,15 @@ pub(super) struct Listener {
     tls: Option<Acceptor>,
 }
 
-/// Why there is no listener.
+/// Why a listener could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Its port cannot be had.
+    /// Its port cannot be opened.
     #[error("cannot listen on {address}: {error}")]
     Port {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system error.
         error: io::Error,
     },
     /// Its certificates cannot be used.
@@ -142,20 +142,20 @@ pub enum ListenError {
     Tls(#[from] ConnectError),
 }
 
-/// Where a connection belongs.
+/// The lane and the slot of a connection.
 struct Place {
     lane: usize,
     slot: ConnectionSlot,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Shared {
     site: Site,
     protocol: Protocol,
     tls: Option<Acceptor>,
     stats: Arc<SourceStats>,
     published_at: Cell<Duration>,
-    /// The system refused the last connection.
+    /// The last connection could not be accepted.
     cannot_accept: Cell<bool>,
 }
 
@@ -173,7 +173,7 @@ impl Listener {
         Ok(Self { parts, protocol, socket, tls })
     }
 
-    /// Opens the streams, tells so, and serves until told to stop.
+    /// Opens the streams, calls `opened`, and serves until told to stop.
     pub(super) fn run(self, opened: impl FnOnce()) {
         let Self { parts, protocol, socket, tls } = self;
         let journal = parts.journal.clone();
@@ -198,15 +198,15 @@ impl Listener {
         match runtime {
             Ok(runtime) => LocalSet::new().block_on(&runtime, async {
                 if let Err(error) = serving.await {
-                    tracing::error!(source = parts.name, %error, "the source cannot listen");
+                    tracing::error!(source = parts.name, %error, "source cannot listen");
                 }
             }),
-            Err(error) => tracing::error!(source = parts.name, %error, "no event loop"),
+            Err(error) => tracing::error!(source = parts.name, %error, "cannot start event loop"),
         }
     }
 }
 
-/// Accepts connections until told to stop, then lets those that are there finish.
+/// Accepts connections until told to stop, then lets existing ones finish.
 async fn serve(
     shared: Rc<Shared>,
     socket: TcpListener,
@@ -249,23 +249,23 @@ async fn serve(
                 let place = Place { lane: next_lane, slot };
                 connections.spawn_local(connection::serve(stream, shared, place, stopped));
             }
-            // Out of descriptors: others must close before it is worth trying again.
+            // Out of descriptors: others must close before a retry makes sense.
             Err(Err(error)) => {
                 shared.stats.errors.count("accept", &error.to_string());
                 if !shared.cannot_accept.replace(true) {
-                    tracing::warn!(%error, "the source cannot accept connections");
+                    tracing::warn!(%error, "source cannot accept connections");
                 }
                 shared.stats.listener.set_accept_error(Some(error.to_string()));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
-    // Who comes now is refused at once, and not left to wait.
+    // New connections are refused at once instead of waiting.
     drop(socket);
     stopping.send_replace(true);
     let all_ended = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(GRACE, all_ended).await.is_err() {
-        tracing::debug!("connections were cut off");
+        tracing::debug!("closed connections that did not finish in time");
     }
     shared.publish(true);
     Ok(())
@@ -275,13 +275,13 @@ async fn serve(
 struct Wakes(pipe::Receiver);
 
 impl Wakes {
-    /// An eventfd is read as a pipe is: nothing in the other type is about pipes.
+    /// An eventfd is read like a pipe: nothing in that type is specific to pipes.
     fn new(wake: &WakeFd) -> io::Result<Self> {
         let fd = wake.as_fd().try_clone_to_owned()?;
         pipe::Receiver::from_owned_fd_unchecked(fd).map(Self)
     }
 
-    /// Waits until the journal has room, or the source shall stop.
+    /// Waits until the journal has room, or the source is to stop.
     async fn next(&self) -> io::Result<()> {
         self.0.readable().await?;
         loop {

@@ -1,8 +1,8 @@
-//! Who a container is: from its directory, docker's `config.v2.json` and the pod path, in the
-//! names of OpenTelemetry's resource conventions.
+//! The identity of a container: from its directory, docker's `config.v2.json` and the pod path,
+//! named by OpenTelemetry's resource conventions.
 //!
-//! Invariants: nothing here waits for metadata; what is not there yet is left out and read again
-//! when it appears. Damaged or foreign JSON is as good as none.
+//! Invariants: nothing here waits for metadata; what does not exist yet is left out and read again
+//! when it appears. Damaged or unknown JSON is treated like missing JSON.
 
 use std::path::Path;
 
@@ -11,14 +11,14 @@ use weir_model::Resource;
 
 use super::layout::pod_of;
 
-/// What is known of a container.
+/// What is known about a container.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Container {
     /// Attributes of its records.
     pub attributes: Resource,
-    /// Names by which the configuration may leave it out.
+    /// Names by which the configuration may exclude it.
     pub names: Vec<String>,
-    /// Its log is not for weir: another log driver writes it, or it is weir's own.
+    /// Its log is not collected: another log driver writes it, or it is weir's own container.
     pub is_foreign: bool,
 }
 
@@ -30,7 +30,7 @@ impl Container {
     }
 }
 
-/// Largest metadata file that is read.
+/// Maximum size of a metadata file.
 const METADATA_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 fn json_file(path: &Path) -> Value {
@@ -39,8 +39,8 @@ fn json_file(path: &Path) -> Value {
     serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
-/// The container that docker keeps in `dir`. `host` is this machine's name: inside a container
-/// that is the beginning of the container's own id.
+/// Describes the container whose docker directory is `dir`. `host` is the name of this machine:
+/// inside a container, that is the beginning of the container's own id.
 pub(super) fn docker(dir: &Path, host: &str) -> Container {
     let mut container = Container::default();
     let config = json_file(&dir.join("config.v2.json"));
@@ -75,7 +75,7 @@ pub(super) fn docker(dir: &Path, host: &str) -> Container {
     container
 }
 
-/// What the kubelet's docker shim writes on containers.
+/// The labels that the kubelet's docker shim sets on containers.
 const KUBERNETES_LABELS: [(&str, &str); 4] = [
     ("k8s.namespace.name", "io.kubernetes.pod.namespace"),
     ("k8s.pod.name", "io.kubernetes.pod.name"),
@@ -89,7 +89,7 @@ fn set(attributes: &mut Resource, key: &str, value: &str) {
     }
 }
 
-/// `registry:5000/team/app:1.2@sha256:…` is the name without tag and the tag.
+/// Splits `registry:5000/team/app:1.2@sha256:…` into the name without tag, and the tag.
 fn image_name(attributes: &mut Resource, image: &str) {
     let image = image.split('@').next().unwrap_or_default();
     let (name, tag) = match image.rsplit_once(':') {
@@ -100,7 +100,7 @@ fn image_name(attributes: &mut Resource, image: &str) {
     set(attributes, "container.image.tags", tag);
 }
 
-/// The container of a pod that logs into `dir`.
+/// Describes the pod container that logs into `dir`.
 pub(super) fn pod(dir: &Path, restart: u64, host: &str) -> Container {
     let Some([namespace, pod, uid, name]) = pod_of(dir) else { return Container::default() };
     let mut container = Container { is_foreign: pod == host, ..Container::default() };
@@ -114,7 +114,7 @@ pub(super) fn pod(dir: &Path, restart: u64, host: &str) -> Container {
     container
 }
 
-/// What the name of a link says: `<pod>_<namespace>_<container>-<id>.log`. The id may be cut off.
+/// Parses the name of a link: `<pod>_<namespace>_<container>-<id>.log`. The id may be truncated.
 pub(super) fn link(name: &str) -> Container {
     let mut container = Container::default();
     let mut parts = name.trim_end_matches(".log").splitn(3, '_');

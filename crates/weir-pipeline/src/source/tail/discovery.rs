@@ -1,10 +1,11 @@
-//! Finds files: watched directories, what was touched in them, and the slow rescan for the truth.
+//! Finds files: watched directories, the names changed in them, and a slow rescan that finds
+//! everything.
 //!
-//! Invariants: a directory is watched before it is listed, so nothing falls between; it is known
-//! by its path without links, so it is watched and read once however it is reached; every change
-//! of names ends in a [`Sighting`] of what a name leads to now, or in its absence. What the kernel
-//! tells decides *when* to look, and under which names a file that it told of is owed; never what
-//! is true.
+//! Invariants: a directory is watched before it is listed, so nothing is missed in between; it is
+//! identified by its path without links, so it is watched and read once however it is reached;
+//! every change of names results in a [`Sighting`] of what a name leads to now, or in its absence.
+//! Events from the kernel determine *when* to look, and under which names a reported file is still
+//! owed; they are never taken as the state of a name.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -32,10 +33,10 @@ mod let_go;
 mod told;
 mod touched;
 
-/// Number of a directory.
+/// Index of a directory.
 pub(super) type DirId = usize;
 
-/// Number that the engine gave a file.
+/// Key that the engine assigned to a file.
 pub(super) type FileKey = usize;
 
 /// A name in a directory.
@@ -50,24 +51,23 @@ pub(super) struct Place {
 /// What a name leads to at this moment.
 #[derive(Debug)]
 pub(super) struct Sighting {
-    /// The file's own place, behind all links.
+    /// The file's own place, with all links resolved.
     pub place: Place,
-    /// The file.
+    /// Attributes of the file.
     pub look: Look,
-    /// The path as the operator knows it.
+    /// The path as configured, for display.
     pub shown: PathBuf,
-    /// The kernel told that it was made under this name, not moved to it.
+    /// The kernel reported that it was created under this name, not moved to it.
     pub is_born_here: bool,
-    /// What the layout makes of the name; `None` when the file is only known by its inode, or
-    /// owed.
+    /// How the layout classifies the name; `None` if the file is only known by its inode, or owed.
     pub class: Option<Class>,
-    /// The kernel told of the file under a wanted name before. Only where this name is not wanted
+    /// Set if the kernel reported the file under a wanted name before and this name is not wanted
     /// itself.
     pub owed: Option<Owed>,
 }
 
 impl Sighting {
-    /// What the layout makes of the file: of its name, or of the one that it is owed under.
+    /// Returns the class of the file: of its name, or of the name under which it is owed.
     pub(super) fn known_as(&self) -> Option<&Class> {
         self.class.as_ref().or_else(|| self.owed.as_ref().map(|owed| &owed.class))
     }
@@ -78,11 +78,11 @@ impl Sighting {
 pub(super) struct Report {
     /// Names that lead to a file.
     pub sightings: Vec<Sighting>,
-    /// Names that lead nowhere any more, and the file that they were bound to.
+    /// Names that no longer lead to a file, and the file that they were bound to.
     pub gone: Vec<(Place, FileKey)>,
     /// Directories whose container metadata was written.
     pub described: Vec<DirId>,
-    /// Paths, as the operator knows them, of files that came and went before they were found.
+    /// Display paths of files that appeared and disappeared before they were found.
     pub unseen: Vec<PathBuf>,
 }
 
@@ -92,10 +92,10 @@ struct Dir {
     shown: PathBuf,
     rules: Vec<Rule>,
     wd: Option<i32>,
-    /// It was said that inotify refused it.
+    /// It was already logged that inotify refused it.
     is_refused: bool,
     touched: Touched,
-    /// What the kernel told of names.
+    /// What the kernel reported about names.
     holders: Holders,
     /// Names that lead to followed files.
     bound: HashMap<OsString, FileKey>,
@@ -110,11 +110,11 @@ impl Dir {
             .rules
             .iter()
             .filter_map(|rule| layout.classify(*rule, &self.shown, &self.path, name));
-        // A name may be wanted by one glob and a sibling to another.
+        // A name may be wanted by one glob and be a sibling for another.
         classes.reduce(|best, next| if best.wanted { best } else { next })
     }
 
-    /// What the layout makes of a name, but for weir's own files.
+    /// Returns how the layout classifies a name, excluding weir's own files.
     fn named(&self, layout: &Layout, hidden: &[OwnPath], name: &OsStr) -> Option<Named> {
         let class = self.class_of(layout, name)?;
         let path = self.path.join(name);
@@ -137,18 +137,19 @@ pub(super) struct Discovery {
     let_go: LetGo,
     roots: Vec<(PathBuf, Rule)>,
     missing_roots: bool,
-    /// Roots of which it was said that they cannot be reached.
+    /// Roots for which it was already logged that they cannot be reached.
     told_roots: HashSet<PathBuf>,
     hidden: Vec<OwnPath>,
     stats: Arc<SourceStats>,
 }
 
 impl Discovery {
-    /// Discovery that leaves out everything below `hidden` (weir's own files).
+    /// Creates a discovery that excludes everything below `hidden` (weir's own files).
     pub(super) fn new(layout: Layout, hidden: &[OwnPath], stats: Arc<SourceStats>) -> Self {
         let (watcher, refused) = Watcher::new();
         if let Some(error) = refused {
-            let text = format!("inotify refused an instance ({error}): directories are rescanned");
+            let text =
+                format!("cannot create an inotify instance ({error}): rescanning directories");
             tracing::warn!("{text}");
             stats.errors.count("inotify", &text);
         }
@@ -172,49 +173,50 @@ impl Discovery {
         }
     }
 
-    /// What to wait on for changes.
+    /// Returns the descriptor to wait on for changes.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.watcher.fd()
     }
 
-    /// The rules.
+    /// Returns the rules.
     pub(super) fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The directory's path without links.
+    /// Returns the directory's path without links.
     pub(super) fn dir_path(&self, dir: DirId) -> &Path {
         &self.dirs[dir].path
     }
 
-    /// Directories that only a rescan looks at.
+    /// Returns the number of directories that are only rescanned.
     pub(super) fn unwatched(&self) -> u64 {
         self.dirs.iter().filter(|d| d.alive && d.wd.is_none()).count() as u64
     }
 
-    /// Something was touched that [`Self::look`] has not looked at yet, or what the kernel told is
-    /// not whole yet.
+    /// Returns true if something was touched that [`Self::look`] has not looked at yet, or if what
+    /// the kernel reported is still incomplete.
     pub(super) fn has_touched(&self) -> bool {
         !self.dirty.is_empty() || self.told.is_pending()
     }
 
-    /// The name was touched and [`Self::look`] has not looked at it yet.
+    /// Returns true if the name was touched and [`Self::look`] has not looked at it yet.
     pub(super) fn is_name_touched(&self, place: &Place) -> bool {
         let touched = &self.dirs[place.dir].touched;
         touched.is_everything || touched.names.contains(&place.name)
     }
 
-    /// Names in the directory were touched that [`Self::look`] has not looked at yet.
+    /// Returns true if names in the directory were touched that [`Self::look`] has not looked at
+    /// yet.
     pub(super) fn is_touched(&self, dir: DirId) -> bool {
         !self.dirs[dir].touched.is_nothing()
     }
 
-    /// The file that a place is bound to.
+    /// Returns the file that a place is bound to.
     pub(super) fn bound(&self, place: &Place) -> Option<FileKey> {
         self.dirs[place.dir].bound.get(&place.name).copied()
     }
 
-    /// Every file bound to a name in the directory.
+    /// Returns every file bound to a name in the directory.
     pub(super) fn bound_in(&self, dir: DirId) -> Vec<FileKey> {
         self.dirs[dir].bound.values().copied().collect()
     }
@@ -224,33 +226,33 @@ impl Discovery {
         self.dirs[place.dir].bound.insert(place.name.clone(), key)
     }
 
-    /// Forgets what the place was bound to.
+    /// Removes the binding of a place.
     pub(super) fn unbind(&mut self, place: &Place) {
         self.dirs[place.dir].bound.remove(&place.name);
     }
 
-    /// Looks at this name again at the next [`Self::look`].
+    /// Makes the next [`Self::look`] look at this name again.
     pub(super) fn touch(&mut self, place: &Place) {
         touched(&mut self.dirs, &mut self.dirty, place.dir).note(&place.name);
     }
 
-    /// A file is followed from now on that was sighted at this place, as `shown`.
+    /// Records that a file sighted at this place, as `shown`, is followed from now on.
     pub(super) fn adopted(&mut self, place: &Place, shown: &Path) -> Found {
         self.told.adopted(&self.dirs[place.dir].holders, &place.name, shown)
     }
 
-    /// The place leads to a followed file.
+    /// Records that the place leads to a followed file.
     pub(super) fn found(&mut self, place: &Place, file: Option<Found>) {
         self.told.found(&mut self.dirs[place.dir].holders, &place.name, file);
     }
 
-    /// What the place leads to is not to be followed.
+    /// Records that the file at this place is not to be followed.
     pub(super) fn forgive(&mut self, place: &Place) {
         self.dirs[place.dir].holders.forgive(&place.name);
     }
 
-    /// The file that was sighted has gone before it could be opened: the kernel tells whether it
-    /// was removed or has another name.
+    /// Records that a sighted file was gone before it could be opened: later events show whether it
+    /// was removed or renamed.
     pub(super) fn lost(&mut self, sighting: Sighting) {
         self.touch(&sighting.place);
         let Place { dir, name } = sighting.place;
@@ -260,36 +262,36 @@ impl Discovery {
         }
     }
 
-    /// Watches a file that has no name and is about to be closed, to learn whether it is written to
-    /// all the same. `None`: nobody will know.
+    /// Watches a deleted file that is about to be closed for later writes. `None`: such writes will
+    /// go unnoticed.
     pub(super) fn watch_let_go(&mut self, file: BorrowedFd<'_>, shown: &Path) -> Option<i32> {
         self.let_go.watch(&self.watcher, file, shown)
     }
 
-    /// The file goes on being followed after all.
+    /// Stops watching a file that is followed further.
     pub(super) fn unwatch_let_go(&mut self, wd: i32) {
         self.watcher.remove(wd);
         self.let_go.note_gone(wd);
     }
 
-    /// Files that were written to after they were let go of, each once.
+    /// Returns files that were written to after they were closed, each once.
     pub(super) fn take_written_late(&mut self) -> Vec<PathBuf> {
         self.let_go.take_written()
     }
 
-    /// Called when events were drained, and time had passed since the last call.
+    /// Called when events were drained and time has passed since the last call.
     pub(super) fn end_turn(&mut self) {
         self.told.end_turn();
     }
 
-    /// Lists a directory again at the next [`Self::look`].
+    /// Makes the next [`Self::look`] list a directory again.
     pub(super) fn touch_dir(&mut self, dir: DirId) {
         if self.dirs[dir].alive {
             touch_all(&mut self.dirs, &mut self.dirty, dir);
         }
     }
 
-    /// Takes the kernel's events. Files that were written to go to `written`.
+    /// Reads the kernel's events. Files that were written to are added to `written`.
     pub(super) fn drain(&mut self, written: &mut Vec<FileKey>) {
         let Self { layout, hidden, watcher, dirs, by_wd, dirty, told, let_go, .. } = self;
         let mut overflow = false;
@@ -302,7 +304,7 @@ impl Discovery {
             }
             Event::Touched(wd, name, change) => {
                 let users = by_wd.get(&wd).map_or(&[][..], Vec::as_slice);
-                // A directory that is reached by several paths holds its files once.
+                // A directory that is reached by several paths holds its files only once.
                 if let Some(dir) = users.first() {
                     note(&mut dirs[*dir], told, layout, hidden, (name, change));
                 }
@@ -322,13 +324,14 @@ impl Discovery {
         }
     }
 
-    /// Nobody knows which events are missing. What came and went meanwhile is in no count.
+    /// The missing events are unknown. Files that appeared and disappeared meanwhile are not
+    /// counted.
     fn overflowed(&mut self) {
         tracing::warn!(
-            "the kernel's queue of file events overflowed: rescanning; files that were made and \
+            "inotify event queue overflowed: rescanning; files that were created and \
              removed meanwhile are not counted"
         );
-        let text = "the queue of file events overflowed: files that came and went are not counted";
+        let text = "inotify event queue overflowed: files created and removed are not counted";
         self.stats.errors.count("inotify_overflow", text);
         self.told.doubt();
         for dir in &mut self.dirs {
@@ -337,7 +340,7 @@ impl Discovery {
         self.rescan();
     }
 
-    /// A watched directory was removed or moved: what its path leads to now is looked at again.
+    /// A watched directory was removed or moved: looks again at what its path leads to now.
     fn lost_watch(&mut self, wd: i32) {
         let Some(dirs) = self.by_wd.remove(&wd) else { return self.let_go.note_gone(wd) };
         self.watcher.remove(wd);
@@ -349,7 +352,7 @@ impl Discovery {
         self.missing_roots = true;
     }
 
-    /// Everything is looked at again: roots, directories, files.
+    /// Looks at everything again: roots, directories, files.
     pub(super) fn rescan(&mut self) {
         self.missing_roots = true;
         for dir in 0..self.dirs.len() {
@@ -359,7 +362,7 @@ impl Discovery {
         }
     }
 
-    /// Directories that inotify does not watch are looked at again.
+    /// Looks again at directories that inotify does not watch.
     pub(super) fn rescan_unwatched(&mut self) {
         for dir in 0..self.dirs.len() {
             if self.dirs[dir].alive && self.dirs[dir].wd.is_none() {
@@ -368,8 +371,8 @@ impl Discovery {
         }
     }
 
-    /// Looks at everything that was touched. Files without a name in the layout are reported only
-    /// when `is_known` knows their inode.
+    /// Looks at everything that was touched. Files whose name is not in the layout are reported
+    /// only if `is_known` recognizes their inode.
     pub(super) fn look(&mut self, is_known: &dyn Fn(u64) -> bool) -> Report {
         let mut report = Report::default();
         if self.missing_roots {
@@ -416,7 +419,7 @@ impl Discovery {
         }
     }
 
-    /// A root that is not there yet is normal; one that must not be entered is said, once.
+    /// A missing root is normal; one that cannot be accessed is logged, once.
     fn tell_root(&mut self, root: &Path, error: &std::io::Error) {
         if error.kind() != std::io::ErrorKind::NotFound && self.told_roots.insert(root.to_owned()) {
             let text = format!("cannot reach {}: {error}", root.display());
@@ -425,7 +428,7 @@ impl Discovery {
         }
     }
 
-    /// Directories that were watched only to see a root appear.
+    /// Drops directories that were watched only to see a root appear.
     fn drop_ancestors(&mut self) {
         for dir in 0..self.dirs.len() {
             if self.dirs[dir].alive && self.dirs[dir].rules == [Rule::Ancestor] {
@@ -438,7 +441,7 @@ impl Discovery {
         self.hidden.iter().any(|own| own.covers(path))
     }
 
-    /// Watches a directory and notes what it is; it is listed when it is new or was replaced.
+    /// Watches a directory and records its rules; it is listed if it is new or was replaced.
     fn ensure_dir(&mut self, real: &Path, shown: &Path, rules: &[Rule]) -> Option<DirId> {
         if self.is_hidden(real) {
             return None;
@@ -489,7 +492,7 @@ impl Discovery {
         dir
     }
 
-    /// Asks for events. True when the directory is another one than was watched before.
+    /// Requests events. Returns true if the directory is not the one that was watched before.
     fn watch(&mut self, dir: DirId) -> bool {
         let entry = &self.dirs[dir];
         let follows = entry.rules.iter().any(|r| self.layout.holds_files(*r));
@@ -514,11 +517,12 @@ impl Discovery {
         }
     }
 
-    /// Said once per directory, not at every rescan.
+    /// Logged once per directory, not at every rescan.
     fn tell_unwatched(&mut self, dir: DirId, error: Errno) {
         let dir = &mut self.dirs[dir];
         if !std::mem::replace(&mut dir.is_refused, true) {
-            let text = format!("{}: inotify refused ({error}): rescanned", dir.path.display());
+            let text =
+                format!("{}: inotify refused a watch ({error}): rescanning", dir.path.display());
             tracing::warn!("{text}");
             self.stats.errors.count("inotify", &text);
         }
@@ -544,7 +548,7 @@ impl Discovery {
         let gone = entry.bound.drain().map(|(name, key)| (Place { dir, name }, key));
         report.gone.extend(gone);
         self.by_path.remove(&entry.path);
-        // The number may be used again at once: reports are taken in with what is gone first.
+        // The index may be reused at once: removals in reports are processed first.
         self.dirty.retain(|d| *d != dir);
         self.free.push(dir);
     }
@@ -639,7 +643,7 @@ impl Discovery {
             FileType::Directory => self.descend(dir, name, &path, false),
             _other_kinds_are_not_logs => {}
         }
-        // No file: none is owed.
+        // Not a file, so none is owed.
         self.dirs[dir].holders.forgive(name);
     }
 
@@ -667,7 +671,7 @@ impl Discovery {
         }
     }
 
-    /// A name in this directory may be what a link elsewhere leads to.
+    /// A name in this directory may be the target of a link elsewhere.
     fn touch_links(&mut self, dir: DirId, name: &OsStr) {
         let links: Vec<Place> = self.dirs[dir]
             .links
@@ -693,7 +697,7 @@ impl Discovery {
         self.ensure_dir(real, &shown, &rules);
     }
 
-    /// A link: the file is followed at its own place, in its own directory.
+    /// Handles a link: the file is followed at its own place, in its own directory.
     fn examine_link(&mut self, dir: DirId, name: &OsStr, path: &Path, report: &mut Report) {
         let rules = &self.dirs[dir].rules;
         let descends = rules.iter().any(|r| self.layout.descend(*r, name, true).is_some());
@@ -718,10 +722,10 @@ impl Discovery {
     }
 
     fn broken_link(&self, path: &Path, error: &std::io::Error) {
-        // A target that is not there yet or any more is normal; a circle is not.
+        // A target that does not exist (yet) is normal; a loop is not.
         if error.kind() != std::io::ErrorKind::NotFound {
             let text = format!("{}: {error}", path.display());
-            tracing::warn!("cannot follow the link {text}");
+            tracing::warn!("cannot follow link {text}");
             self.stats.errors.count("link", &text);
         }
     }
@@ -763,7 +767,7 @@ impl Discovery {
     }
 }
 
-/// What is to be looked at in a directory; it is looked at next.
+/// Returns what to look at in a directory, and queues the directory for the next look.
 fn touched<'a>(dirs: &'a mut [Dir], dirty: &mut Vec<DirId>, dir: DirId) -> &'a mut Touched {
     let touched = &mut dirs[dir].touched;
     if touched.is_nothing() {
@@ -776,7 +780,7 @@ fn touch_all(dirs: &mut [Dir], dirty: &mut Vec<DirId>, dir: DirId) {
     touched(dirs, dirty, dir).is_everything = true;
 }
 
-/// Notes what the kernel told of a name.
+/// Records what the kernel reported about a name.
 fn note(
     dir: &mut Dir,
     told: &mut Told,

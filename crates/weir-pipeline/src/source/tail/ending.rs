@@ -1,9 +1,9 @@
-//! What happens at the end of a file: waiting for more, rotation, hand-over to the next file of
-//! the group, truncation, deletion.
+//! The end of a file: waiting for more, rotation, hand-over to the next file of the group,
+//! truncation, deletion.
 //!
-//! Invariants: a rotated file is followed for `rotated_grace` behind its end; a younger file of a
-//! group begins only once the older ones were read to an end seen *after* the younger one had
-//! data, so open lines are complete when they are handed over; nothing unread is forgotten
+//! Invariants: a rotated file is followed for `rotated_grace` after its end was reached; a younger
+//! file of a group is started only once the older ones were read to an end seen *after* the younger
+//! one had data, so open lines are complete when they are handed over; no unread data is forgotten
 //! without being counted.
 
 use std::time::Duration;
@@ -16,23 +16,23 @@ use super::discovery::FileKey;
 use super::engine::{Engine, LOOKS_MAX, Next, RETRY_PAUSE};
 use super::file::{File, Phase};
 
-/// A file without a name is looked at this often: the kernel may not tell of its writes.
+/// How often a file without a name is checked: the kernel may not report writes to it.
 const NAMELESS_PAUSE: Duration = Duration::from_millis(100);
 
-/// A finished file without a name is looked for after this time, and then forgotten.
+/// How long a finished file without a name is looked for before it is forgotten.
 const NAMELESS_MAX: Duration = Duration::from_secs(1);
 
-/// How long unlinked files are read at shutdown: what is left of them is lost with the process.
+/// How long deleted files are read at shutdown: the rest of them is lost with the process.
 const LAST_READS: Duration = Duration::from_secs(2);
 
-/// Descriptors closed at a time when there are too many.
+/// Number of descriptors to close at a time when too many are open.
 const CLOSED_AT_A_TIME: usize = 32;
 
 impl Engine {
-    /// Nothing more to read at present.
+    /// Handles a file that has nothing more to read at present.
     pub(super) fn at_end(&mut self, file: &mut File) -> Next {
         if file.handed_over_at.is_some_and(|at| file.at() >= at) {
-            // The next file had them before the restart.
+            // The next file already received these partials before the restart.
             file.handed_over_at = None;
             drop(file.take_partials());
         }
@@ -72,19 +72,19 @@ impl Engine {
         Next::Idle
     }
 
-    /// When the rest of an unfinished line is no longer waited for. Where there is a backlog, a
-    /// file is read long after it was written: only from then on can its rest be missed.
+    /// When to stop waiting for the rest of an unfinished line. With a backlog, a file is read long
+    /// after it was written, and the wait starts only then.
     fn rest_due(&self, file: &File) -> Duration {
         file.grown_at.max(file.read_at) + self.parts.settings.partial_timeout
     }
 
-    /// A rotated file that has not grown for its time of grace.
+    /// Finishes a rotated file that has not grown during its grace period.
     fn finish(&mut self, file: &mut File) -> Next {
         if let Err(next) = self.finish_tail(file) {
             return next;
         }
         if file.has_partials() {
-            // The next file of the container may still come for them.
+            // The next file of the container may still need them.
             let now = self.now();
             let due = self.rest_due(file);
             if now < due {
@@ -106,8 +106,8 @@ impl Engine {
         if file.places.is_empty() { self.part(file) } else { Next::Idle }
     }
 
-    /// A file without a name is about to be closed: from now on a write to it is noticed, though
-    /// nobody can read it. False: it has grown, and is not closed.
+    /// Prepares to close a file without a name: later writes to it cannot be read, but are noticed.
+    /// Returns false if it has grown and must not be closed yet.
     fn let_go(&mut self, file: &File) -> bool {
         let Some(fd) = file.fd().filter(|_| file.places.is_empty()) else { return true };
         let Some(wd) = self.discovery.watch_let_go(fd, &file.shown) else { return true };
@@ -119,9 +119,9 @@ impl Engine {
         !has_grown
     }
 
-    /// A file that is read to its end and has no name ends, once it is sure that it has none: in
-    /// the middle of a rotation a name may have passed unseen, and a file that is forgotten too
-    /// early would be read again from its beginning.
+    /// Ends a file that was read to its end and has no name, once that is certain: during a
+    /// rotation a name may have been missed, and a file that is forgotten too early would be read
+    /// again from its beginning.
     pub(super) fn part(&mut self, file: &mut File) -> Next {
         if file.is_unlinked {
             return Next::Ended;
@@ -145,18 +145,19 @@ impl Engine {
         }
     }
 
-    /// The incomplete last line counts as complete.
+    /// Treats the incomplete last line as complete.
     fn finish_tail(&mut self, file: &mut File) -> Result<(), Next> {
         if !file.has_tail() || file.fd.is_none() {
             return Ok(());
         }
         if file.decoder.is_none() {
-            // Not even one line told the format.
+            // There was not one complete line from which to detect the format.
             self.set_decoder(file, weir_codec::Format::Raw);
         }
         let region = match self.fill(file) {
             Ok(Some(region)) if !region.is_empty() => region,
-            // Shorter than it said: the next look tells. Not at once, in case it goes on saying so.
+            // Shorter than reported: the next look finds the reason. It is not immediate, in case
+            // the wrong size persists.
             Ok(Some(_shrunk)) => return Err(Next::At(self.now() + NAMELESS_PAUSE)),
             Ok(None) => return Err(self.rewritten(file)),
             Err(error) => return Err(self.read_failed(file, error)),
@@ -176,12 +177,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Emits records that no further line has come for. Returns when that is due, if some wait.
+    /// Emits records for which no further line arrived. If some still wait, returns when they are
+    /// due.
     fn flush_records(&mut self, file: &mut File) -> Result<Option<Duration>, Next> {
         if !file.has_records() {
             return Ok(None);
         }
-        // Lines that are no longer joined wait for nothing.
+        // Joining was switched off, so there is nothing to wait for.
         let joining = self.parts.settings.multiline.as_ref();
         let timeout = joining.map_or(Duration::ZERO, |joining| joining.timeout);
         let now = self.now();
@@ -195,7 +197,7 @@ impl Engine {
         while file.has_records() {
             self.reset_builder(file);
             let Some(decoder) = &mut file.decoder else { break };
-            // Full: the other stream's record goes into the next batch.
+            // The batch is full: the other stream's record goes into the next one.
             let _rest_in_next = decoder.flush_records(&mut self.builder, &mut file.book);
             if !self.append(file) {
                 return Err(Next::Blocked);
@@ -204,8 +206,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// A younger file of the container is there and waits for its turn: what this one leaves open
-    /// goes on in it, however long that takes.
+    /// Returns true if a younger file of the container is waiting for its turn: open lines of this
+    /// file continue in it, however long that takes.
     fn is_continued(&self, file: &File) -> bool {
         let waits = |other: &File| !other.is_claimed && other.size > 0;
         let members = self.groups.get(&file.group).into_iter().flatten();
@@ -214,12 +216,12 @@ impl Engine {
             .any(|other| waits(other) && other.restart == file.restart && file.is_before(other))
     }
 
-    /// Makes records of open lines whose rest does not come.
+    /// Emits open lines as records when the rest of them does not arrive.
     fn flush_partials(&mut self, file: &mut File) -> Result<(), Next> {
         while file.has_partials() {
             self.reset_builder(file);
             let Some(decoder) = &mut file.decoder else { break };
-            // Full: the other stream's open line goes into the next batch.
+            // The batch is full: the other stream's open line goes into the next one.
             let _rest_in_next = decoder.flush_partials(&mut self.builder, &mut file.book);
             if !self.append(file) {
                 return Err(Next::Blocked);
@@ -228,9 +230,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Names next to the file's have moved since the last look: that look may have passed over an
-    /// older file of the group, or seen one under its name of before, so that a line would not
-    /// find its beginning. The next look tells.
+    /// Returns true if names next to the file's name have changed since the last look: that look
+    /// may have missed an older file of the group, or seen one under its previous name, so that a
+    /// line would not find its beginning. The next look settles it.
     pub(super) fn are_names_moving(&mut self, file: &mut File) -> bool {
         self.drain();
         let is_moving = file.looks < LOOKS_MAX
@@ -239,8 +241,8 @@ impl Engine {
         is_moving
     }
 
-    /// Begins to read a file, once the older ones of its group were read to their end. False: not
-    /// yet; they wake it.
+    /// Starts reading a file once the older ones of its group were read to their end. Returns false
+    /// if they were not; they will wake it.
     pub(super) fn begin(&mut self, file: &mut File) -> bool {
         let older: Vec<FileKey> = self.older(file);
         let (mut may_begin, mut is_oldest_waiting) = (true, true);
@@ -250,7 +252,8 @@ impl Engine {
             };
             may_begin = false;
             other.is_awaited = true;
-            // Of those that wait themselves only the oldest can begin; it wakes the next.
+            // Of the files that are waiting themselves, only the oldest can start; it wakes the
+            // next.
             if other.is_claimed || std::mem::take(&mut is_oldest_waiting) {
                 self.make_ready(*key);
             }
@@ -276,13 +279,14 @@ impl Engine {
         older.into_iter().map(|f| f.key).collect()
     }
 
-    /// Takes over the lines that the newest of the older files left open. They stand in the state
-    /// with which the stream is opened, so they are durable before the older file can be closed.
+    /// Takes over the lines that the newest of the older files left open. They are part of the
+    /// state with which the stream is opened, so they are durable before the older file can be
+    /// closed.
     fn inherit(&mut self, file: &mut File, older: &[FileKey]) {
         for key in older.iter().rev() {
             let Some(other) = self.files.get_mut(key) else { continue };
             if other.restart != file.restart {
-                // What a container did not finish before it was started again, it never will.
+                // A line that a container left unfinished before a restart is never finished.
                 continue;
             }
             if other.has_partials() {
@@ -290,15 +294,15 @@ impl Engine {
                 break;
             }
         }
-        // Else those of a file that vanished while weir did not run. Both are logs of one container:
-        // the format is the same.
+        // Otherwise those of a file that vanished while weir was not running. Both are logs of one
+        // container, so the format is the same.
         let format = file.inherited.as_ref().map(|(format, _)| *format);
         if let Some(format) = format.filter(|_| file.decoder.is_none()) {
             self.set_decoder(file, format);
         }
     }
 
-    /// The oldest file of the group that waits may look again: before it no other one can begin.
+    /// Wakes the oldest waiting file of the group: no other one can start before it.
     fn wake_younger(&mut self, file: &File) {
         let members = self.groups.get(&file.group).into_iter().flatten();
         let waiting = members
@@ -309,19 +313,19 @@ impl Engine {
         }
     }
 
-    /// The file is shorter than what was read of it.
+    /// Handles a file that is shorter than what was read of it.
     pub(super) fn truncated(&mut self, file: &mut File) -> Next {
         self.skip_what_is_gone(file);
         let unread = file.size.saturating_sub(file.at());
         tracing::info!(
             file = %file.shown.display(),
             unread_bytes = unread,
-            "the file was truncated; it is read from its beginning"
+            "file was truncated; reading it from its beginning"
         );
         file.book.files_cut += 1;
         file.book.abandon(AbandonReason::Truncated, unread);
         if file.is_claimed {
-            // What was read cannot be read again.
+            // What was read before cannot be read again.
             self.parts.journal.persist_stream(file.stream);
         }
         file.begin_epoch(self.parts.settings.line_bytes_max);
@@ -329,7 +333,7 @@ impl Engine {
         if self.append(file) { Next::Again } else { Next::Blocked }
     }
 
-    /// The file was truncated and has grown beyond the place where it was read.
+    /// Handles a file that was truncated and has grown past the offset at which it was being read.
     pub(super) fn rewritten(&mut self, file: &mut File) -> Next {
         // What the last look took for growth belongs to the new content.
         let growth = std::mem::take(&mut file.last_growth);
@@ -340,7 +344,7 @@ impl Engine {
         self.truncated(file)
     }
 
-    /// The file has no name any more: nobody can read it again after this process.
+    /// Handles a file that has no name left: it cannot be read again after this process.
     pub(super) fn unlinked(&mut self, file: &mut File) {
         file.is_unlinked = true;
         let now = self.now();
@@ -351,7 +355,7 @@ impl Engine {
         self.bound_unlinked(file);
     }
 
-    /// Unlinked files hold disk space that nobody sees: the oldest are given up beyond a limit.
+    /// Deleted files hold disk space invisibly: beyond a limit, the oldest are given up.
     fn bound_unlinked(&mut self, newest: &mut File) {
         let max = self.parts.settings.deleted_bytes_max;
         let mut unlinked: Vec<&mut File> = self
@@ -377,7 +381,7 @@ impl Engine {
         }
     }
 
-    /// Gives up what has not been read, and counts it.
+    /// Gives up the unread bytes, and counts them.
     pub(super) fn give_up(&mut self, file: &mut File, reason: AbandonReason) -> Next {
         if let Some(batch) = file.held.take() {
             self.held_bytes -= batch.memory_bytes();
@@ -390,7 +394,7 @@ impl Engine {
                 file = %file.shown.display(),
                 unread_bytes = unread,
                 reason = reason.text(),
-                "bytes of a file were given up"
+                "gave up unread bytes of a file"
             );
         }
         if !file.is_claimed {
@@ -412,7 +416,7 @@ impl Engine {
         if file.places.is_empty() { self.part(file) } else { Next::Idle }
     }
 
-    /// Says once that a file cannot be read, counts it, and tries again later.
+    /// Logs once that a file cannot be read, counts it, and schedules a retry.
     pub(super) fn read_failed(&mut self, file: &mut File, error: Errno) -> Next {
         if error == Errno::STALE {
             self.close(file);
@@ -422,14 +426,14 @@ impl Engine {
             tracing::warn!("{text}");
             self.parts.stats.errors.count("read", &text);
         }
-        // Younger files of the group do not wait for what cannot be read.
+        // Younger files of the group do not wait for an unreadable one.
         file.is_drained = true;
         self.wake_younger(file);
         Next::At(self.now() + RETRY_PAUSE)
     }
 
-    /// Closes descriptors of files that have been quiet for longest. Their names are watched, so
-    /// they are opened again when they are written to. True when one was closed.
+    /// Closes the descriptors of the files that have been idle longest. Their names are watched, so
+    /// they are opened again when they are written to. Returns true if one was closed.
     pub(super) fn close_idle(&mut self) -> bool {
         let is_idle = |f: &File| {
             f.fd.is_some()
@@ -452,13 +456,13 @@ impl Engine {
         !idle.is_empty()
     }
 
-    /// At shutdown: what only this process can still read is read to its end, for a short while.
+    /// At shutdown, reads files that only this process can still read, for a short time.
     pub(super) fn read_unlinked(&mut self) {
         let until = self.now() + LAST_READS;
-        // Also those of which the kernel has told, and nobody has looked yet.
+        // Including files that the kernel has reported and that were not looked at yet.
         let is_nameless = |f: &File| {
             let links = f.fd().and_then(|fd| rustix::fs::fstat(fd).ok()).map(|s| s.st_nlink);
-            // Without its name the next run would not find what this one has not begun.
+            // Without its name, the next run would not find a file that this one has not started.
             f.is_unlinked || links == Some(0) || (f.is_renamed && !f.is_claimed)
         };
         let keys: Vec<FileKey> =

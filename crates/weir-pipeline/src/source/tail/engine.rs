@@ -1,9 +1,9 @@
-//! The loop of one tailing source: wait, find, read fairly, keep the clock.
+//! The loop of one tailing source: wait, discover, read fairly, keep the timers.
 //!
 //! Invariants: one thread; it never waits for the journal or a destination, only for events, room
-//! and timers; a round reads at most one block of each active file, so a flooding file delays
-//! another by one block; while files are written to it wakes once per `read_interval`, and when
-//! nothing happens only for the slow rescan.
+//! and timers; a round reads at most one block of each active file, so a file with heavy traffic
+//! delays another by one block; while files are written to, it wakes once per `read_interval`, and
+//! when idle only for the slow rescan.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
@@ -24,38 +24,37 @@ use crate::config::{Format, TailSettings};
 use crate::rule::{RuleSwitch, Workspace};
 use crate::stats::{SourceStats, add, publish_cpu, set, shift};
 
-/// Pause before what failed is tried again (descriptors used up, a read error, a refusal that
-/// nobody announced the end of).
+/// Pause before a retry (no free descriptors, a read error, a refusal whose end is not announced).
 pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Directories that inotify does not watch are looked at this often.
+/// How often directories that inotify does not watch are checked.
 const UNWATCHED_PAUSE: Duration = Duration::from_secs(2);
 
-/// Birth times may be that much too early (a tick of the slowest usual kernel).
+/// Maximum error of birth times, which may be too early by a tick of the slowest common kernel.
 const BIRTH_TICK_NS: i64 = 10_000_000;
 
-/// Pause between two looks at the kernel's events while names are changing.
+/// Pause between two reads of the kernel's events while names are changing.
 const NAMES_PAUSE: Duration = Duration::from_millis(5);
 
-/// Figures are published at most this often while there is something to do.
+/// Minimum interval between updates of the statistics while there is work.
 const PUBLISH_PAUSE: Duration = Duration::from_millis(200);
 
-/// What is to become of a file after a visit.
+/// What to do with a file after a visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// Nothing until something happens to it.
     Idle,
-    /// There is more to read.
+    /// Visit it again: there is more to read.
     Again,
-    /// Visit it at that moment, or when something happens to it.
+    /// Visit it at that time, or when something happens to it.
     At(Duration),
     /// Visit it when the journal has room.
     Blocked,
-    /// It is gone: forget it.
+    /// Forget it: it is gone.
     Ended,
 }
 
-/// What a source is made of.
+/// Dependencies and settings of a source.
 pub(in crate::source) struct Parts {
     pub(in crate::source) name: String,
     pub(in crate::source) settings: TailSettings,
@@ -69,7 +68,7 @@ pub(in crate::source) struct Parts {
     pub(in crate::source) host: String,
 }
 
-/// Looks while names keep moving: each takes milliseconds, rotations are rarer.
+/// Maximum number of looks while names keep changing: each takes milliseconds, rotations are rarer.
 pub(super) const LOOKS_MAX: u32 = 100;
 
 /// The engine of one source.
@@ -85,15 +84,16 @@ pub(super) struct Engine {
     pub(super) inodes: HashSet<u64>,
     /// Streams of the last run whose files have not been found yet.
     pub(super) remembered: HashMap<StreamId, KnownStream>,
-    /// When the source began to watch, nanoseconds since 1970.
+    /// When the source started watching, nanoseconds since 1970.
     pub(super) started_ns: i64,
-    /// Files that were made under the name of a rotated sibling: copies of what is read anyway.
+    /// Files that were created under the name of a rotated sibling: copies of data that is read
+    /// anyway.
     pub(super) copies: HashSet<FileId>,
     /// Files that could not be opened, each reported once.
     pub(super) unreadable: HashSet<PathBuf>,
-    /// Files that came and went unseen since the start.
+    /// Files that appeared and disappeared unseen since the start.
     pub(super) files_unseen: u64,
-    /// The first look of the very first start of this source.
+    /// This is the first look of the very first start of this source.
     pub(super) is_first_look: bool,
     pub(super) is_starting: bool,
     ready: VecDeque<FileKey>,
@@ -113,7 +113,7 @@ pub(super) struct Engine {
     next_unwatched: Duration,
     pub(super) retry_open_at: Option<Duration>,
     published_at: Duration,
-    /// False after a wait that nobody ended.
+    /// False after a wait that ended without a wake-up.
     may_be_woken: bool,
 }
 
@@ -160,7 +160,8 @@ impl Engine {
         }
     }
 
-    /// Finds what is there, opens its streams; then the journal may release what nobody claimed.
+    /// Finds existing files and opens their streams; the journal may then release unclaimed
+    /// batches.
     pub(super) fn start(&mut self) {
         self.is_first_look = self.parts.journal.register_source(&self.parts.name);
         self.parts.journal.on_room(self.parts.wake.clone());
@@ -178,9 +179,9 @@ impl Engine {
         self.publish(self.now());
     }
 
-    /// A file that was renamed while its directory was listed may have been passed over, or stand
-    /// under a name of before: what the kernel told of since is looked at before anything counts as
-    /// vanished, or as older than something else.
+    /// A file that was renamed while its directory was being listed may have been missed, or be
+    /// known under its previous name: events that arrived since are processed before anything
+    /// counts as vanished, or as older than something else.
     fn follow_names(&mut self) {
         for _ in 0..LOOKS_MAX {
             self.drain();
@@ -192,13 +193,13 @@ impl Engine {
         }
     }
 
-    /// Works until told to stop.
+    /// Runs until told to stop.
     pub(super) fn run(&mut self) {
         while !self.parts.stop.load(Ordering::Acquire) {
             self.turn();
             self.wait();
         }
-        // What the kernel has told until now is still counted, or read where nobody else will.
+        // Events up to now are still counted, or read if nobody else will read them.
         self.follow_names();
         self.read_unlinked();
         self.publish(self.now());
@@ -226,7 +227,7 @@ impl Engine {
         }
     }
 
-    /// Visits what is queued now, once.
+    /// Visits the files that are queued now, once each.
     fn visit_ready(&mut self) {
         for _ in 0..self.ready.len() {
             let Some(key) = self.ready.pop_front() else { break };
@@ -240,7 +241,7 @@ impl Engine {
             self.discovery.end_turn();
             let pause = self.parts.settings.read_interval;
             if self.discovery.has_touched() {
-                // Files may come and go quickly: a rotation is followed closely.
+                // Files may appear and disappear quickly: a rotation is followed closely.
                 self.next_drain = now + pause.min(NAMES_PAUSE);
             } else if is_written {
                 self.next_drain = now + pause;
@@ -263,7 +264,7 @@ impl Engine {
         }
     }
 
-    /// Takes the kernel's events. True when files were written to; they are visited.
+    /// Reads the kernel's events. Returns true if files were written to; they are visited.
     pub(super) fn drain(&mut self) -> bool {
         let mut written = Vec::new();
         self.discovery.drain(&mut written);
@@ -271,11 +272,11 @@ impl Engine {
             self.make_ready(*key);
         }
         let late = self.discovery.take_written_late();
-        self.account_unseen(&late, "a deleted file was written to after it had been let go of");
+        self.account_unseen(&late, "deleted file was written to after it was closed");
         !written.is_empty()
     }
 
-    /// Looks at every name that was touched and takes in what they lead to now.
+    /// Looks at every touched name and processes what they lead to now.
     fn look(&mut self) {
         let inodes = &self.inodes;
         let report = self.discovery.look(&|inode| inodes.contains(&inode));
@@ -288,7 +289,7 @@ impl Engine {
                 break;
             }
             self.timers.pop();
-            // An earlier moment may have been set since.
+            // An earlier time may have been set meanwhile.
             if let Some(file) = self.files.get_mut(&key)
                 && file.timer == Some(at)
             {
@@ -314,7 +315,7 @@ impl Engine {
         }
     }
 
-    /// Keeps the time in which at least one file could not be appended.
+    /// Tracks the time during which at least one file could not be appended.
     fn note_blocked(&mut self, key: FileKey, is_blocked: bool) {
         if is_blocked {
             self.blocked.insert(key);
@@ -330,7 +331,7 @@ impl Engine {
     }
 
     fn visit_key(&mut self, key: FileKey) {
-        // Taken out for the visit, so that the file and the engine can be changed side by side.
+        // Taken out for the visit, so that the file and the engine can both be borrowed mutably.
         let Some(mut file) = self.files.remove(&key) else { return };
         file.is_queued = false;
         let next = self.visit(&mut file);
@@ -351,14 +352,15 @@ impl Engine {
 
     fn set_timer(&mut self, key: FileKey, at: Duration) {
         let Some(file) = self.files.get_mut(&key) else { return };
-        // An earlier one does as well: the visit sets the next. So there are few per file.
+        // An earlier timer is sufficient, as the visit sets the next one. So there are few per
+        // file.
         if file.timer.is_none_or(|set| at < set) {
             file.timer = Some(at);
             self.timers.push(Reverse((at, key)));
         }
     }
 
-    /// Keeps the figures of unread bytes and lag.
+    /// Updates the statistics of unread bytes and lag.
     pub(super) fn note_unread(&mut self, file: &mut File) {
         let unread = file.unread();
         shift(&self.parts.stats.bytes_unread, file.published_unread, unread);
@@ -373,11 +375,11 @@ impl Engine {
         }
     }
 
-    /// Drops a file that is gone for good.
+    /// Removes a file that is permanently gone.
     pub(super) fn forget(&mut self, file: &File) {
         self.parts.journal.close_stream(file.stream);
         self.by_id.remove(&file.id);
-        // The number may be that of a younger file already.
+        // The inode may already belong to a younger file.
         if !self.by_id.keys().any(|id| id.inode == file.id.inode) {
             self.inodes.remove(&file.id.inode);
         }
@@ -422,7 +424,7 @@ impl Engine {
         until = until.min(self.retry_open_at.unwrap_or(until));
         let is_draining = now < self.next_drain;
         if is_draining {
-            // Writes gather meanwhile: one look per interval, not one per write.
+            // Writes accumulate meanwhile: one look per interval, not one per write.
             until = until.min(self.next_drain);
         }
         let timeout = until.saturating_sub(now);
@@ -438,7 +440,7 @@ impl Engine {
         let events = events.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         let count = 1 + usize::from(events.is_some());
         let mut fds = [wake.clone(), events.unwrap_or(wake)];
-        // Interruption by a signal is as good as a wake-up.
+        // An interruption by a signal is treated as a wake-up.
         let polled = poll(&mut fds[..count], Some(&timeout));
         self.may_be_woken = polled.is_err() || !fds[0].revents().is_empty();
     }

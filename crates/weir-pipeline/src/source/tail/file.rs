@@ -1,8 +1,8 @@
-//! One followed file: where it is read, what was counted, and what the journal has of it.
+//! A followed file: its read position, its counts, and what the journal has of it.
 //!
-//! Invariants: `seen` grows only with what stat shows, `book` only with what was consumed or given
-//! up, so that `seen = read + abandoned + unread` can be checked; a batch that the journal refused
-//! is the only data held, and everything after `appended` can be read again.
+//! Invariants: `seen` grows only with what stat reports, `book` only with what was consumed or
+//! given up, so that `seen = read + abandoned + unread` can be checked; a batch that the journal
+//! refused is the only data held, and everything after `appended` can be read again.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -18,14 +18,14 @@ use super::limit::Bucket;
 use super::rotation::Generation;
 use super::state;
 
-/// Where in its life a file is.
+/// Phase in the life of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nothing has been read; it may wait for older files of its group.
+    /// Nothing has been read; it may be waiting for older files of its group.
     New,
     /// It is read as it grows.
     Following,
-    /// It was rotated away and read to its end. Growth would make it `Following` again.
+    /// It was rotated and read to its end. Growth makes it `Following` again.
     Finished,
 }
 
@@ -34,15 +34,15 @@ pub(super) enum Phase {
 pub(super) struct Appended {
     /// End of the last accepted batch.
     pub position: Position,
-    /// Counts as of there.
+    /// Counts as of that position.
     pub book: SourceBook,
-    /// State as of there.
+    /// State as of that position.
     pub state: Vec<u8>,
 }
 
 /// A followed file.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 pub(super) struct File {
     pub key: FileKey,
     pub id: FileId,
@@ -50,35 +50,35 @@ pub(super) struct File {
     pub group: u64,
     /// Names that lead to it.
     pub places: Vec<Place>,
-    /// Order within the group: restarts of the container first, then generations.
+    /// Order within the group: first restarts of the container, then generations.
     pub restart: u64,
     pub generation: Generation,
-    /// It was renamed to something that the layout does not know.
+    /// It was renamed to a name that the layout does not recognize.
     pub is_renamed: bool,
     pub shown: PathBuf,
     pub resource: Arc<[u8]>,
-    /// Key of the resource, by the name of what writes the file; 0 = none is known.
+    /// Resource key from the name of the program that writes the file; 0 = unknown.
     pub key_of_name: u64,
 
     pub fd: Option<OwnedFd>,
     pub phase: Phase,
-    /// Without any name: what is not delivered yet must be made durable.
+    /// It has no name left: undelivered data must be made durable.
     pub is_unlinked: bool,
     /// When it lost its active name (monotonic).
     pub rotated_at: Option<Duration>,
 
     pub epoch: u32,
-    /// Where reading begins, while there is no decoder yet.
+    /// Where reading starts, while there is no decoder yet.
     pub start: u64,
     pub decoder: Option<LineDecoder>,
-    /// Lines handed over before the decoder could be made.
+    /// Lines handed over before the decoder could be created.
     pub inherited: Option<(Format, Partials)>,
-    /// Its open lines were handed over when it had been read to here.
+    /// Offset up to which it had been read when its open lines were handed over.
     pub handed_over_at: Option<u64>,
     pub memory: Memory,
     pub book: SourceBook,
-    /// Before this offset an earlier run has read the content already; some destination has not got
-    /// all of it. 0 when there is no such run, or in an epoch that it did not know.
+    /// Content before this offset was already read by an earlier run, but not all of it was
+    /// delivered to every destination. 0 if there is no such run, or in an epoch unknown to it.
     pub read_before: u64,
     /// Length at the last look.
     pub size: u64,
@@ -90,51 +90,51 @@ pub(super) struct File {
     pub appended: Appended,
     pub held: Option<Box<Batch>>,
     pub bucket: Option<Bucket>,
-    /// When it was last seen to have grown (monotonic).
+    /// When growth was last seen (monotonic).
     pub grown_at: Duration,
-    /// When bytes of it were last consumed (monotonic). Long after `grown_at` where there is a
+    /// When bytes of it were last consumed (monotonic). Long after `grown_at` if there is a
     /// backlog.
     pub read_at: Duration,
-    /// Since when there is something to read (monotonic).
+    /// Since when there has been something to read (monotonic).
     pub behind_since: Option<Duration>,
     /// Unread bytes as last published.
     pub published_unread: u64,
     pub is_queued: bool,
-    /// The moment for which a timer is set.
+    /// The time for which a timer is set.
     pub timer: Option<Duration>,
     /// A younger file of the group waits until this one is read to its end.
     pub is_awaited: bool,
     /// It has been read to its end since a younger file of the group had data.
     pub is_drained: bool,
-    /// Since when no name leads to it (monotonic), and the directory that the last name was in.
+    /// Since when no name has led to it (monotonic), and the directory of its last name.
     pub nameless_since: Option<(Duration, DirId)>,
     /// That directory was listed once more.
     pub is_sought: bool,
-    /// Looks at moving names, one after the other, that its beginning was put off for.
+    /// Number of consecutive looks at changing names for which its start was postponed.
     pub looks: u32,
     /// The journal knows the stream.
     pub is_claimed: bool,
     /// Its unread bytes are to be given up.
     pub is_given_up: bool,
-    /// The block that was read last gave more than fits in a frame: the next one has only so many
-    /// bytes, and ends behind a line.
+    /// The last block resulted in more than fits in a frame: the next one is limited to this many
+    /// bytes, and ends after a line.
     pub split: Option<usize>,
-    /// Growth that the last look saw.
+    /// Growth seen by the last look.
     pub last_growth: u64,
-    /// As what it was found.
+    /// How it was found.
     pub found: Option<Found>,
-    /// It was there when the source started, or its delay of discovery is already counted.
+    /// It existed when the source started, or its discovery delay has already been counted.
     pub is_old: bool,
 }
 
 impl File {
-    /// What the file's records go by: the name of what writes it, or where none is known, what it
-    /// is a part of.
+    /// Returns the key of the resource of the file's records: from the writing program's name or,
+    /// if unknown, the group or the stream.
     pub(super) fn resource_key(&self) -> u64 {
         [self.key_of_name, self.group].into_iter().find(|key| *key != 0).unwrap_or(self.stream.0)
     }
 
-    /// A file that nothing was read of yet.
+    /// Creates a file of which nothing was read yet.
     pub(super) fn new(key: FileKey, id: FileId, stream: StreamId, now: Duration) -> Self {
         Self {
             key,
@@ -186,56 +186,56 @@ impl File {
         }
     }
 
-    /// The open descriptor.
+    /// Returns the open descriptor.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
     }
 
-    /// Offset in the file of the next byte to read.
+    /// Returns the offset in the file of the next byte to read.
     pub(super) fn at(&self) -> u64 {
         self.decoder.as_ref().map_or(self.start, LineDecoder::file_offset)
     }
 
-    /// Position of the stream after everything consumed.
+    /// Returns the position of the stream after everything consumed.
     pub(super) fn position(&self) -> Position {
         let offset = self.decoder.as_ref().map_or(self.start, LineDecoder::position);
         Position::new(self.epoch, offset)
     }
 
-    /// Bytes of the file that the journal has not accepted, as of the last look.
+    /// Returns the number of bytes that the journal has not accepted, as of the last look.
     pub(super) fn unread(&self) -> u64 {
         let accepted = self.appended.book.bytes_read + self.appended.book.abandoned_total();
         let taken = self.book.bytes_read + self.book.abandoned_total();
         self.size.saturating_sub(self.at()) + (taken - accepted)
     }
 
-    /// Bytes that have not been looked at yet.
+    /// Returns true if there are bytes that have not been looked at yet.
     pub(super) fn has_new(&self) -> bool {
         self.size > self.at().max(self.judged)
     }
 
-    /// The file ends inside a line.
+    /// Returns true if the file ends within a line.
     pub(super) fn has_tail(&self) -> bool {
         self.size > self.at()
     }
 
-    /// Lines of the container that wait for their rest, or records for further lines.
+    /// Returns true if lines of the container wait for their rest, or records for further lines.
     pub(super) fn has_partials(&self) -> bool {
         self.decoder.as_ref().is_some_and(|d| !d.partials().is_empty())
     }
 
-    /// Lines that wait for their rest, not counting records that wait for further lines.
+    /// Returns true if lines wait for their rest, not counting records that wait for further lines.
     pub(super) fn has_partial_lines(&self) -> bool {
         self.decoder.as_ref().is_some_and(|d| d.partials().has_lines())
     }
 
-    /// Records that wait for further lines.
+    /// Returns true if records wait for further lines.
     pub(super) fn has_records(&self) -> bool {
         self.decoder.as_ref().is_some_and(|d| d.partials().has_records())
     }
 
-    /// Takes what is open away, for the next file of the container; going back to what the journal
-    /// has does not bring it back.
+    /// Removes the open lines, to hand them to the next file of the container; rewinding to what
+    /// the journal has does not bring them back.
     pub(super) fn take_partials(&mut self) -> Option<(Format, Partials)> {
         let decoder = self.decoder.as_mut()?;
         let taken = (decoder.format(), decoder.take_partials());
@@ -247,21 +247,22 @@ impl File {
         Some(taken)
     }
 
-    /// It was read to its end since a younger file of the group had data.
+    /// Returns true if it was read to its end since a younger file of the group had data.
     pub(super) fn is_read_to_end(&self) -> bool {
         self.phase == Phase::Finished || self.is_drained
     }
 
-    /// It no longer has the name that is written to.
+    /// Returns true if it no longer has the name that is written to.
     pub(super) fn is_rotated(&self) -> bool {
         self.places.is_empty() || self.is_renamed || self.generation != Generation::Active
     }
 
-    /// Comes before `other` in their group. Generations of one container are born one after the
-    /// other; names say the same only as long as nobody renames them between two looks. (Where
-    /// the file system keeps no births they are all 0, and names decide.)
+    /// Returns true if it comes before `other` in their group. Generations of one container are
+    /// created one after the other; names give the same order only as long as they are not changed
+    /// between two looks. (Where the file system does not record births, they are all 0 and names
+    /// decide.)
     pub(super) fn is_before(&self, other: &Self) -> bool {
-        // Without a name, or renamed by hand: older than what has one. Then by generation.
+        // Without a name, or renamed by hand: older than a file with a name. Then by generation.
         let by_name = |f: &Self| (!f.places.is_empty(), !f.is_renamed);
         self.restart
             .cmp(&other.restart)
@@ -272,7 +273,7 @@ impl File {
             .is_lt()
     }
 
-    /// The resume state as of now.
+    /// Encodes the current resume state.
     pub(super) fn encode_state(&self, out: &mut Vec<u8>) {
         out.clear();
         let print = self.memory.fingerprint();
@@ -282,7 +283,7 @@ impl File {
         }
     }
 
-    /// A new epoch begins: offsets start again. Open lines of the container go on.
+    /// Starts a new epoch: offsets restart at 0. Open lines of the container are kept.
     pub(super) fn begin_epoch(&mut self, line_bytes_max: usize) {
         self.epoch += 1;
         self.start = 0;
@@ -299,7 +300,7 @@ impl File {
         }
     }
 
-    /// Steps over bytes without decoding them; the caller counts them.
+    /// Skips bytes without decoding them; the caller counts them.
     pub(super) fn skip(&mut self, bytes: u64, line_bytes_max: usize) {
         self.memory.jumped();
         self.start += bytes;
@@ -308,7 +309,7 @@ impl File {
         let mut bytes = Vec::new();
         decoder.state(&mut bytes);
         let position = decoder.position() + skipped;
-        // What a decoder wrote about itself always restores.
+        // A state that a decoder wrote itself can always be restored.
         if let Ok(mut moved) = LineDecoder::restore(&bytes, line_bytes_max, position) {
             moved.set_multiline(decoder.multiline().cloned());
             *decoder = moved;

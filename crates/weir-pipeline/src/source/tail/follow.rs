@@ -1,8 +1,8 @@
-//! One visit to a file: look, read a block, decode it, append it.
+//! One visit to a file: check it, read a block, decode it, append it.
 //!
-//! Invariants: an accepted batch and what is read next follow each other without a gap; a refused
-//! batch is kept (up to a bound for all files together) or read again later, never lost; reading
-//! stops at the size that stat gave, so the books of bytes always agree.
+//! Invariants: an accepted batch and the data read next are contiguous; a refused batch is kept (up
+//! to a limit for all files together) or read again later, never lost; reading stops at the size
+//! that stat reported, so the byte counts always balance.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -44,41 +44,41 @@ fn codec_format(format: Format) -> Option<weir_codec::Format> {
 enum Fit {
     /// Give it back, to be read again in parts.
     Whole,
-    /// Cut it: it cannot be read in smaller parts.
+    /// Truncate its records: it cannot be read in smaller parts.
     Cut,
 }
 
-/// What became of a batch.
+/// Result of appending a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Appended {
     Accepted,
     /// Held, or dropped to be read again.
     Refused,
-    /// Nothing was changed: read less at once.
+    /// Nothing was changed: read less at a time.
     TooLarge,
 }
 
-/// A file that was cut and grew to the same length again tells nothing by its size.
+/// The size alone does not reveal that a file was truncated and has grown to the same length again.
 fn is_unchanged(file: &File) -> bool {
     let Some(fd) = file.fd() else { return true };
-    // An error is told by the next read.
+    // The next read reports errors.
     !matches!(read_block(fd, file.at(), file.memory.window(), &mut []), Ok(Block::Rewritten))
 }
 
-/// Opens a log file so that reading it writes nothing: without its time of access, which the
-/// file system would otherwise set anew behind every write that is read.
+/// Opens a log file so that reading it writes nothing: without updating its access time, which the
+/// file system would otherwise do after every write that is read.
 fn open_for_reading(path: &Path) -> Result<OwnedFd, Errno> {
-    // NONBLOCK: a name may have become a pipe, which must not stop the source.
+    // NONBLOCK: the name may have become a pipe, which must not block the source.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {
-        // Only for the file's owner and for those who may act as such.
+        // Permitted only for the owner of the file and privileged processes.
         Err(Errno::PERM) => rustix::fs::open(path, flags, Mode::empty()),
         other => other,
     }
 }
 
 impl Engine {
-    /// Does what is to be done for a file now.
+    /// Does what is due for a file now.
     pub(super) fn visit(&mut self, file: &mut File) -> Next {
         if file.is_given_up && file.phase != Phase::Finished {
             return self.give_up(file, AbandonReason::DeletedTooLong);
@@ -116,7 +116,7 @@ impl Engine {
         self.at_end(file)
     }
 
-    /// Opens the file when it is not open. `Some` when that does not go now.
+    /// Opens the file if it is not open. Returns `Some` if that is not possible now.
     fn open(&mut self, file: &mut File) -> Option<Next> {
         if file.fd.is_some() {
             return None;
@@ -135,7 +135,7 @@ impl Engine {
                 self.readable_again(&path);
                 None
             }
-            // Another file has the name by now: looking at the name again will tell.
+            // Another file has the name by now: looking at the name again resolves it.
             Ok(_) | Err(Errno::NOENT) => {
                 let place = place.clone();
                 self.discovery.touch(&place);
@@ -148,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// Opens a log file for reading, closing an idle one when there are too many.
+    /// Opens a log file for reading, closing an idle one if too many are open.
     pub(super) fn open_path(&mut self, path: &Path) -> Result<OwnedFd, Errno> {
         if self.open_files >= self.open_files_max {
             self.close_idle();
@@ -162,7 +162,7 @@ impl Engine {
         }
     }
 
-    /// Counts and says, once per file, that it cannot be opened. It is tried again.
+    /// Counts and logs, once per file, that it cannot be opened. It is retried.
     pub(super) fn cannot_open(&mut self, path: &Path, error: Errno) {
         let is_ours = matches!(error, Errno::MFILE | Errno::NFILE);
         if is_ours {
@@ -177,7 +177,7 @@ impl Engine {
         }
     }
 
-    /// A file that could not be read can be.
+    /// Records that an unreadable file can be read again.
     pub(super) fn readable_again(&mut self, path: &Path) {
         if !self.unreadable.is_empty() && self.unreadable.remove(path) && self.unreadable.is_empty()
         {
@@ -185,7 +185,7 @@ impl Engine {
         }
     }
 
-    /// Looks at size and names. `Some` when the file cannot be read on as it is.
+    /// Checks size and names. Returns `Some` if reading cannot simply continue.
     fn look_at(&mut self, file: &mut File) -> Option<Next> {
         let Some(fd) = file.fd() else { return Some(Next::Idle) };
         let stat = match rustix::fs::fstat(fd) {
@@ -200,7 +200,7 @@ impl Engine {
             return Some(self.truncated(file));
         }
         if size < file.size {
-            // Cut behind the place where it is read: those bytes are gone.
+            // Truncated, but not below the read position: those bytes are gone.
             file.book.files_cut += 1;
             file.book.abandon(AbandonReason::Truncated, file.size - size);
             file.size = size;
@@ -267,9 +267,9 @@ impl Engine {
         Next::Again
     }
 
-    /// Where to cut a block at `start` of the arena that gave more than fits in a frame. None where
-    /// not even one line is before that: a record that was held for further lines comes with the
-    /// line that ends it.
+    /// Returns where to split a block at `start` of the arena that resulted in more than fits in a
+    /// frame. `None` if not even one line ends before that: a record that was held for further
+    /// lines is emitted with the line that ends it.
     fn split_at(&self, start: usize, begin: Position) -> Option<usize> {
         let half = self.builder.record(self.builder.record_count() / 2 - 1);
         let split = half.position.offset.saturating_sub(begin.offset) as usize;
@@ -291,7 +291,7 @@ impl Engine {
         })
     }
 
-    /// Begins a batch behind the last one, even over a hole if the distance fits.
+    /// Starts a batch after the last one, even across a hole if the distance fits.
     pub(super) fn reset_builder(&mut self, file: &File) {
         let (from, to) = (file.appended.position, file.position());
         let follows = from.epoch == to.epoch
@@ -299,7 +299,7 @@ impl Engine {
         self.builder.reset(if follows { from } else { to });
     }
 
-    /// Decodes a block. True when there is nothing more to decode until the file grows.
+    /// Decodes a block. Returns true if there is nothing more to decode until the file grows.
     fn decode(&mut self, file: &mut File, region: Range<usize>) -> bool {
         let whole_len = region.len() as u64;
         let at = file.at();
@@ -323,8 +323,8 @@ impl Engine {
         consumed.why == Stop::NeedMore && !was_cut && at + whole_len == file.size
     }
 
-    /// Cuts a region behind the lines that the rate limit lets pass. What is beyond is given back
-    /// to the file, or returned to be shed.
+    /// Cuts a region after the lines that the rate limit allows. The rest is given back to the
+    /// file, or returned to be shed.
     fn split(
         &mut self,
         file: &mut File,
@@ -345,13 +345,13 @@ impl Engine {
         (region, shed)
     }
 
-    /// Decodes lines for the sake of their ends only and counts them as shed.
+    /// Decodes lines only to find their ends, and counts them as shed.
     fn shed(&mut self, file: &mut File, bytes: &[u8], observed_ns: i64) {
         let mut scratch =
             self.scratch.take().unwrap_or_else(|| BatchBuilder::new(Position::default()));
         let mut rest = bytes;
         if let Some(decoder) = &mut file.decoder {
-            // What is shed is not joined to what is kept.
+            // Shed lines are not joined to kept ones.
             let _rest_is_shed = decoder.flush_records(&mut self.builder, &mut file.book);
             decoder.set_multiline(None);
         }
@@ -363,7 +363,7 @@ impl Engine {
             let consumed = decoder.decode(&mut scratch, region, observed_ns, &mut book);
             file.memory.consumed(at, &rest[..consumed.bytes]);
             rest = &rest[consumed.bytes..];
-            // Whatever the lines would have become, it is not made of them.
+            // Whatever the lines would have become, no record is made of them.
             let mut shed = SourceBook { records: 0, joined: 0, malformed: 0, truncated: 0, ..book };
             shed.discard(DiscardReason::RateLimit, book.lines - book.discarded_total());
             file.book.add(&shed);
@@ -378,8 +378,8 @@ impl Engine {
         }
     }
 
-    /// NUL bytes without blocks on disk (a crash, or a truncated file whose writer went on at its
-    /// old offset) are not read.
+    /// Skips NUL bytes without blocks on disk (after a crash, or a truncated file whose writer
+    /// continued at its old offset).
     fn step_over_hole(&mut self, file: &mut File) {
         if file.memory.window().last() != Some(&0) || !file.has_tail() {
             return;
@@ -392,7 +392,7 @@ impl Engine {
         }
     }
 
-    /// Makes the decoder once the format is known. False: not yet.
+    /// Creates the decoder once the format is known. Returns false if it is not known yet.
     fn make_decoder(&mut self, file: &mut File) -> Result<bool, Errno> {
         if file.decoder.is_some() {
             return Ok(true);
@@ -413,7 +413,7 @@ impl Engine {
         self.parts.settings.multiline.as_ref().map(|joining| Arc::clone(&joining.rule))
     }
 
-    /// Begins to decode in a format, with the lines that an older file of the group left open.
+    /// Starts decoding in a format, with the lines that an older file of the group left open.
     pub(super) fn set_decoder(&mut self, file: &mut File, format: weir_codec::Format) {
         let max = self.parts.settings.line_bytes_max;
         let mut decoder = LineDecoder::new(format, max, file.start);
@@ -436,7 +436,7 @@ impl Engine {
         }
     }
 
-    /// Tells the journal of a file and that it is read from `start` on, in this state.
+    /// Tells the journal about a file and that it is read from `start` on, in this state.
     pub(super) fn open_stream(&mut self, file: &mut File) -> weir_journal::ResumePoint {
         file.encode_state(&mut self.state_buf);
         file.is_claimed = true;
@@ -456,8 +456,8 @@ impl Engine {
         resume
     }
 
-    /// Seals what was decoded and appends it, cut to what fits in a frame. False when that did not
-    /// go: the batch is then held, or dropped to be read again.
+    /// Seals what was decoded and appends it, truncated to fit in a frame. Returns false if the
+    /// batch was refused: it is then held, or dropped to be read again.
     pub(super) fn append(&mut self, file: &mut File) -> bool {
         match self.append_as(file, Fit::Cut) {
             Appended::Accepted => true,
@@ -469,9 +469,9 @@ impl Engine {
         }
     }
 
-    /// Records that go to more sets of destinations than a frame can name, which cutting does not
-    /// help. What is cut has a few records, of one line, and the routes of those always fit
-    /// ([`ROUTED_RECORDS_MIN`]): so this does not happen, and if it did, nothing would be lost.
+    /// Handles records that go to more sets of destinations than a frame can name, where truncating
+    /// does not help. A truncated batch has only the few records of one line, whose routes always
+    /// fit ([`ROUTED_RECORDS_MIN`]). So this does not happen, and nothing would be lost if it did.
     fn read_again(&mut self, file: &mut File) {
         let text = format!("{}: records of one line do not fit in a frame", file.shown.display());
         self.parts.stats.errors.count("too_large", &text);
@@ -490,12 +490,12 @@ impl Engine {
             return Appended::Accepted;
         }
         if self.builder.record_count() == 0 {
-            // What is in the arena stands in the state, or is given up.
+            // The content of the arena is part of the state, or is given up.
             let base = self.builder.base();
             self.builder.reset(base);
         }
         let rules = self.parts.rules.current();
-        // The only one, and room for it is always there.
+        // It is the only resource, and there is always room for it.
         let is_there = self.builder.resource(file.resource_key(), &file.resource);
         debug_assert_eq!(is_there, Ok(0), "another resource in a batch of a file");
         let mut subject = Subject {
@@ -508,7 +508,7 @@ impl Engine {
         if rules.apply(&mut self.rule_work, &mut subject).is_err() {
             debug_assert!(
                 !subject.must_fit || subject.batch.record_count() > ROUTED_RECORDS_MIN,
-                "a few records always fit when they are cut"
+                "a few records always fit when truncated"
             );
             return Appended::TooLarge;
         }
@@ -560,13 +560,13 @@ impl Engine {
             drop(batch);
             self.rewind(file);
         } else {
-            // Cannot be read again, and is small: what a vanished file left.
+            // It cannot be read again, and is small: what a vanished file left.
             self.held_bytes += bytes;
             file.held = Some(batch);
         }
     }
 
-    /// Goes back to what the journal has accepted.
+    /// Rewinds to what the journal has accepted.
     pub(super) fn rewind(&mut self, file: &mut File) {
         file.epoch = file.appended.position.epoch;
         file.book = file.appended.book;
@@ -575,8 +575,8 @@ impl Engine {
         file.appended.state = appended;
     }
 
-    /// Takes over a state whose position and book are set. The memory of the content is verified
-    /// against the file; false when the file was rewritten since.
+    /// Restores a state whose position and book are set. The fingerprint of the content is verified
+    /// against the file; returns false if the file was rewritten since.
     pub(super) fn restore(&mut self, file: &mut File, bytes: &[u8]) -> bool {
         let position = file.appended.position;
         file.judged = 0;
@@ -606,13 +606,13 @@ impl Engine {
         true
     }
 
-    /// Attributes that every file has.
+    /// Encodes the attributes that every file has.
     pub(super) fn encode_resource(&self, mut attributes: weir_model::Resource, file: &mut File) {
         attributes.set("host.name", self.parts.host.as_str());
         attributes.set("log.file.path", file.shown.to_string_lossy().into_owned());
         let mut encoded = attributes.encode();
         if encoded.len() > weir_model::limits::RESOURCE_BYTES_MAX {
-            // Only a path can be that long; better no attributes than no records.
+            // Only a path can be that long; records without attributes are better than no records.
             encoded =
                 weir_model::Resource::new().with("host.name", self.parts.host.as_str()).encode();
         }

@@ -1,8 +1,8 @@
-//! Which file this is, whatever it is called.
+//! The identity of a file, independent of its name.
 //!
-//! Invariants: a file is its device, inode and time of birth; content only tells whether the
-//! *same* file was cut and written anew (then its offsets begin again in a new epoch). Content is
-//! never an identity: equal heads and empty files are told apart.
+//! Invariants: a file is identified by its device, inode and birth time; content only shows whether
+//! the *same* file was truncated and rewritten (its offsets then restart in a new epoch). Content
+//! is never an identity: files with equal heads and empty files are told apart.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -11,25 +11,26 @@ use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags};
 use rustix::io::Errno;
 use weir_model::{SourceId, StreamId, hash64};
 
-/// Bytes at the beginning of a file that are remembered as a hash.
+/// Number of bytes at the beginning of a file that are remembered as a hash.
 pub(super) const HEAD_BYTES: usize = 1024;
 
-/// Bytes just before the offset that are compared at every read, and remembered as a hash.
+/// Number of bytes just before the offset that are compared at every read, and remembered as a
+/// hash.
 pub(super) const WINDOW_BYTES: usize = 128;
 
-/// A file of this machine.
+/// The identity of a file on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
-    /// Device, as major and minor.
+    /// Device, as major and minor number.
     pub device: u64,
-    /// Inode number; used again by the file system once the file is gone.
+    /// Inode number; the file system reuses it once the file is gone.
     pub inode: u64,
-    /// Time of birth in nanoseconds since 1970; 0 where the file system keeps none.
+    /// Birth time in nanoseconds since 1970; 0 if the file system does not record it.
     pub born_ns: i64,
 }
 
 impl FileId {
-    /// The stream that the file's content is.
+    /// Returns the stream of the file's content.
     pub(super) fn stream(&self, source: SourceId) -> StreamId {
         let mut bytes = [0; 32];
         let parts = [source.0, self.device, self.inode, self.born_ns.cast_unsigned()];
@@ -40,31 +41,31 @@ impl FileId {
     }
 }
 
-/// What one look at a file tells.
+/// The attributes of a file at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
-    /// Who it is.
+    /// Identity.
     pub id: FileId,
-    /// What kind of file.
+    /// File type.
     pub kind: FileType,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub size: u64,
 }
 
 const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 impl Look {
-    /// Looks at what the path leads to, through links.
+    /// Reads the attributes of what the path leads to, following links.
     pub(super) fn at(path: &Path) -> Result<Self, Errno> {
         Ok(Self::from(rustix::fs::statx(CWD, path, AtFlags::empty(), WANTED)?))
     }
 
-    /// Looks at the path itself: a link is seen as a link.
+    /// Reads the attributes of the path itself, not following links.
     pub(super) fn at_link(path: &Path) -> Result<Self, Errno> {
         Ok(Self::from(rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, WANTED)?))
     }
 
-    /// Looks at an open file.
+    /// Reads the attributes of an open file.
     pub(super) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
         Ok(Self::from(rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, WANTED)?))
     }
@@ -90,20 +91,20 @@ impl From<Statx> for Look {
     }
 }
 
-/// What the content before an offset looked like: enough to notice that it is no longer there.
+/// Hashes of the content before an offset, to detect that it has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Fingerprint {
     /// Bytes at the beginning that `head_hash` covers.
     pub head_len: u16,
-    /// Hash of them.
+    /// Hash of these bytes.
     pub head_hash: u64,
     /// Bytes before the offset that `window_hash` covers.
     pub window_len: u16,
-    /// Hash of them.
+    /// Hash of these bytes.
     pub window_hash: u64,
 }
 
-/// The remembered content of a file that is open.
+/// The remembered content of an open file.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     /// The beginning, until [`HEAD_BYTES`] of it are known; then only its hash.
@@ -115,12 +116,12 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// What is before the next byte to read.
+    /// Returns the bytes before the next byte to read.
     pub(super) fn window(&self) -> &[u8] {
         &self.window
     }
 
-    /// Takes over what [`Fingerprint`] remembered, once it was verified against the file.
+    /// Restores the content that a [`Fingerprint`] covers, after it was verified against the file.
     pub(super) fn resume(print: &Fingerprint, head: &[u8], window: &[u8]) -> Self {
         let mut memory = Self { window: window.to_vec(), ..Self::default() };
         if usize::from(print.head_len) >= HEAD_BYTES {
@@ -132,7 +133,7 @@ impl Memory {
         memory
     }
 
-    /// Bytes `bytes` were consumed and begin at `offset`.
+    /// Records that `bytes`, which begin at `offset`, were consumed.
     pub(super) fn consumed(&mut self, offset: u64, bytes: &[u8]) {
         let known = usize::from(self.head_len);
         if known < HEAD_BYTES && offset == known as u64 {
@@ -148,7 +149,8 @@ impl Memory {
         }
     }
 
-    /// The offset moved over bytes that were not read (a hole): nothing is known before it.
+    /// Records that the offset moved over bytes that were not read (a hole): nothing before it is
+    /// known.
     pub(super) fn jumped(&mut self) {
         self.window.clear();
     }
@@ -163,7 +165,7 @@ impl Memory {
         }
     }
 
-    /// The form that is persisted.
+    /// Returns the persisted form.
     pub(super) fn fingerprint(&self) -> Fingerprint {
         Fingerprint {
             head_len: self.head_len,
@@ -174,8 +176,8 @@ impl Memory {
     }
 }
 
-/// Whether the file still has the content that was read before `offset`. On success the memory to
-/// go on with.
+/// Checks whether the file still has the content that was read before `offset`. On success, returns
+/// the memory to continue with.
 pub(super) fn verify(
     fd: BorrowedFd<'_>,
     offset: u64,
@@ -194,7 +196,7 @@ pub(super) fn verify(
     Ok(same.then(|| Memory::resume(print, &head[..head_len], &window[..window_len])))
 }
 
-/// Reads until `buf` is full or the file ends; returns how much.
+/// Reads until `buf` is full or the file ends; returns the number of bytes read.
 pub(super) fn read_fully(fd: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let mut have = 0;
     while have < buf.len() {

@@ -1,9 +1,9 @@
-//! Takes in what discovery found: new files, renamed ones, names that are gone, and at the start
-//! the files of the last run.
+//! Processes what discovery found: new files, renamed files, removed names and, at the start, the
+//! files of the last run.
 //!
-//! Invariants: a file is known by its identity whatever it is called, and is followed once; the
-//! start position of the configuration is used only for files that are there at the very first
-//! start of the source; a file of the last run that is gone leaves its unread bytes in the book.
+//! Invariants: a file is identified independently of its name, and is followed once; the configured
+//! start position is used only for files that exist at the very first start of the source; the
+//! unread bytes of a file of the last run that is gone are counted.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -25,17 +25,17 @@ use super::state;
 use crate::config::ReadFrom;
 use crate::stats::{add, get, set, shift};
 
-/// Copies that are remembered; the ages of files tell copies too, but for the first milliseconds.
+/// Number of remembered copies; file ages also identify copies, except in the first milliseconds.
 const COPIES_MAX: usize = 4096;
 
-/// The name of a log without what rotation adds to it.
+/// Returns the name of a log without what rotation adds to it.
 fn base_name(path: &Path) -> &str {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     split_suffix(name).map_or(name, |(base, _)| base)
 }
 
 impl Engine {
-    /// What the last run knew.
+    /// Loads what the last run knew.
     pub(super) fn remember(&mut self) {
         for known in self.parts.journal.known_streams(self.source) {
             if let Some(saved) = state::decode(&known.resume.state) {
@@ -45,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// Takes in a report. Names that are gone come first: a directory's number may be used again.
+    /// Processes a report. Removed names come first, because a directory's index may be reused.
     pub(super) fn take_in(&mut self, report: Report) {
         let mut displaced: Vec<(FileKey, DirId)> = Vec::new();
         for (place, key) in report.gone {
@@ -65,7 +65,7 @@ impl Engine {
                 None => fresh.push(sighting),
             }
         }
-        // Wanted ones first: whether a rotated sibling belongs to them is judged by their ages.
+        // Wanted files first: their ages determine whether a rotated sibling belongs to them.
         fresh.sort_by_key(|s| !s.class.as_ref().is_some_and(|class| class.wanted));
         for sighting in fresh {
             // The same file may have been seen under two names.
@@ -77,7 +77,7 @@ impl Engine {
         for (key, dir) in displaced {
             self.lost_name(key, dir);
         }
-        let what = "a file was made and removed before it could be read";
+        let what = "file was created and removed before it could be read";
         self.account_unseen(&report.unseen, what);
         for dir in report.described {
             for key in self.discovery.bound_in(dir) {
@@ -86,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// Another file has the name now: the one that had it loses it.
+    /// Another file has the name now: unbinds the one that had it.
     fn displace(&mut self, sighting: &Sighting) -> Option<FileKey> {
         let key = self.discovery.bound(&sighting.place)?;
         let file = self.files.get_mut(&key).filter(|f| f.id != sighting.look.id)?;
@@ -139,10 +139,11 @@ impl Engine {
         hash64(&bytes).max(1)
     }
 
-    /// A rotated sibling that the configuration does not name, born after a file of the group that
-    /// was followed, or while the source was watching: a generation that came and went between two
-    /// looks. Not so when it was made under this name, or is younger than the file that is written
-    /// to: then it is a copy, made by a rotation that truncates.
+    /// Returns true for a rotated sibling that the configuration does not name and that was born
+    /// after a followed file of the group, or while the source was watching: a generation that
+    /// appeared and was rotated between two looks. Not if it was created under this name, or is
+    /// younger than the file being written to: then it is a copy, made by a rotation that
+    /// truncates.
     fn is_missed_generation(&mut self, sighting: &Sighting, group: u64) -> bool {
         let born = sighting.look.id.born_ns;
         if sighting.is_born_here && self.copies.len() < COPIES_MAX {
@@ -166,7 +167,7 @@ impl Engine {
         self.started_ns < born || ages.any(|age| age < born)
     }
 
-    /// A file that is not followed yet.
+    /// Handles a file that is not followed yet.
     fn adopt(&mut self, sighting: Sighting) {
         let stream = sighting.look.id.stream(self.source);
         let group = sighting.known_as().map(|class| self.group_of(class));
@@ -217,8 +218,8 @@ impl Engine {
         self.insert(file);
     }
 
-    /// The kernel has told something new of the name, which means nothing by itself: what was
-    /// opened may be a file that nobody asked for. The name is looked at again.
+    /// Returns true if the kernel has reported an event for the name, which means nothing by
+    /// itself: the opened file may be a different one. The name is looked at again.
     fn has_moved(&mut self, sighting: &Sighting) -> bool {
         self.drain();
         self.discovery.is_name_touched(&sighting.place)
@@ -246,7 +247,7 @@ impl Engine {
         }
         file.shown = sighting.shown;
         if sighting.class.is_none() {
-            // Renamed before it was found, or since the last run: older than what has a name.
+            // Renamed before it was found, or since the last run: older than a file with a name.
             file.is_renamed = true;
             file.generation = Generation::Dated(String::new());
             if let Some(owed) = sighting.owed {
@@ -272,7 +273,7 @@ impl Engine {
         }
     }
 
-    /// Docker wrote a container's metadata after its log was found.
+    /// Updates the attributes when docker wrote a container's metadata after its log was found.
     fn describe_again(&mut self, key: FileKey) {
         let Some(mut file) = self.files.remove(&key) else { return };
         if let Some(place) = file.places.first() {
@@ -296,21 +297,21 @@ impl Engine {
         self.open_stream(file);
     }
 
-    /// A file of the last run goes on where the journal says.
+    /// Resumes a file of the last run where the journal says.
     fn resume(&mut self, file: &mut File, known: &KnownStream, look: &Look) {
         file.group = known.group;
         if !self.claim(file, known) {
-            // What is there now is not what was read: it was truncated meanwhile.
+            // The current content is not what was read: it was truncated meanwhile.
             let _next_comes_with_the_first_visit = self.truncated(file);
         } else if look.size < file.at() {
             let _next_comes_with_the_first_visit = self.truncated(file);
         }
     }
 
-    /// Opens a known stream and takes over its state. False when the file's content is not the
-    /// one that was read, to the furthest place that any destination has got.
+    /// Opens a known stream and restores its state. Returns false if the file's content is not what
+    /// was read up to the furthest position that any destination has reached.
     fn claim(&mut self, file: &mut File, known: &KnownStream) -> bool {
-        // Where no destination was further, the state that is restored tells.
+        // If no destination was further, the restored state is verified instead.
         let is_ahead = known.furthest.position != known.resume.position;
         let is_there = !file.is_unlinked && (!is_ahead || self.has_content(file, &known.furthest));
         let resume = self.parts.journal.open_stream(&StreamSpec {
@@ -344,7 +345,7 @@ impl Engine {
         is_same && (is_there || file.is_unlinked)
     }
 
-    /// Whether the file still holds what an earlier run read up to there.
+    /// Returns true if the file still holds what an earlier run read up to that position.
     fn has_content(&self, file: &File, furthest: &ResumePoint) -> bool {
         let Some(saved) = state::decode(&furthest.state) else { return true };
         let (offset, max) = (furthest.position.offset, self.parts.settings.line_bytes_max);
@@ -352,11 +353,11 @@ impl Engine {
         let at = decoder.map_or(offset, |decoder| decoder.file_offset());
         let Some(fd) = file.fd() else { return true };
         let is_long_enough = Look::of(fd).map_or(true, |look| look.size >= at);
-        // What cannot be read now is told when it is read.
+        // A file that cannot be read now is reported when it is read.
         is_long_enough && verify(fd, at, &saved.print).map_or(true, |memory| memory.is_some())
     }
 
-    /// Takes over position, counts and state. False when the file's content is another one.
+    /// Restores position, counts and state. Returns false if the file's content has changed.
     fn go_on_at(&mut self, file: &mut File, resume: ResumePoint) -> bool {
         file.appended.position = resume.position;
         file.appended.book = resume.book;
@@ -367,8 +368,8 @@ impl Engine {
         is_same
     }
 
-    /// An earlier run was further in the content that is gone now: whatever a destination has not
-    /// got of that is counted by the journal, and the counts are those of that place.
+    /// An earlier run was further in content that is gone now: the journal counts what a
+    /// destination has not received of it, and the counts are those of that position.
     pub(super) fn skip_what_is_gone(&mut self, file: &mut File) {
         if !file.is_claimed {
             return;
@@ -377,15 +378,15 @@ impl Engine {
         let size = file.size;
         let _is_gone = self.go_on_at(file, furthest);
         file.size = size.max(file.at());
-        // What was seen in this run lies before that place, or is what is unread behind it.
+        // What was seen in this run lies before that position, or is the unread part after it.
         let consumed = file.book.bytes_read + file.book.abandoned_total();
         let seen = consumed + (file.size - file.at());
         shift(&self.parts.stats.bytes_seen, file.seen, seen);
         file.seen = seen;
     }
 
-    /// Files of the last run that were not found: what was seen of them and not read is counted,
-    /// and open lines go to the next file of the group, or become records.
+    /// Files of the last run that were not found: the bytes that were seen and not read are
+    /// counted, and open lines go to the next file of the group, or become records.
     pub(super) fn account_vanished(&mut self) {
         self.mark_handed_over();
         self.say_vanished();
@@ -420,17 +421,17 @@ impl Engine {
         tracing::warn!(
             files = self.remembered.len(),
             first = %first.display(),
-            "files were removed while weir did not run: what was written to them after the last look \
-             is in no book, which says \"at least\" from now on"
+            "files were removed while weir was not running: data written to them after the last \
+             look is not counted, and totals are reported as \"at least\" from now on"
         );
     }
 
-    /// Files of which something was never seen have no stream, or none any more: one is made for
-    /// their count.
+    /// Files with content that was never seen have no stream, or no longer have one: one is created
+    /// to count them.
     pub(super) fn account_unseen(&mut self, unseen: &[PathBuf], what: &str) {
         let Some(first) = unseen.first() else { return };
         if self.files_unseen == 0 {
-            tracing::warn!(file = %first.display(), "{what}; the next are only counted");
+            tracing::warn!(file = %first.display(), "{what}; others are only counted");
         }
         let born_ns = self.parts.clock.unix_ns();
         // The clock may stand still, or go back.
@@ -449,7 +450,7 @@ impl Engine {
         self.parts.journal.close_stream(stream);
     }
 
-    /// A file whose successor is known already handed its open lines over before the restart.
+    /// A file whose successor is already known handed its open lines over before the restart.
     fn mark_handed_over(&mut self) {
         let mut handed = Vec::new();
         for members in self.groups.values().filter(|members| members.len() > 1) {
@@ -471,12 +472,12 @@ impl Engine {
         }
     }
 
-    /// Gives open lines to the first file of the group that has not been begun.
+    /// Hands open lines to the first file of the group that has not been started.
     fn leave_to_next(&mut self, file: &mut File) {
         let Some(decoder) = file.decoder.as_mut().filter(|d| !d.partials().is_empty()) else {
             return;
         };
-        // Not the log of the same container after its next start.
+        // Not to the log of the same container after a restart.
         let base = base_name(&file.shown);
         let members: Vec<&File> = self
             .groups
@@ -498,8 +499,8 @@ impl Engine {
         }
     }
 
-    /// What streams that are closed by now had consumed: the left side of the book of bytes
-    /// begins with that, as the right side does.
+    /// Adds what streams that are closed by now had consumed: the left side of the book of bytes
+    /// starts with it, as the right side does.
     pub(super) fn base_of_bytes_seen(&mut self) {
         let ledger = self.parts.journal.ledger();
         let total = ledger

@@ -1,7 +1,7 @@
-//! Which names in which directories are logs, and which group they belong to: the globs of a
-//! `file` source and the fixed layouts of containers, as one closed set of rules per directory.
+//! Which names in which directories are logs, and which group they belong to: the globs of a `file`
+//! source and the fixed layouts of containers, as one closed set of rules per directory.
 //!
-//! Invariant: pure decisions on names; nothing here touches a file.
+//! Invariant: these are pure decisions on names; nothing here accesses a file.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
@@ -11,27 +11,27 @@ use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use super::rotation::{Generation, is_compressed_or_temporary, split_infix, split_suffix};
 use crate::config::{ContainersSource, FileSource};
 
-/// Why a source cannot start.
+/// Why a source could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
     /// A glob does not parse.
-    #[error("the glob {pattern:?} is not valid: {reason}")]
+    #[error("invalid glob {pattern:?}: {reason}")]
     Glob {
         /// As configured.
         pattern: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: String,
     },
 }
 
-/// What a directory is to a source. A directory may be several of these.
+/// The role of a directory in a source. A directory may have several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Rule {
     /// Its entries are matched by component `at` of a glob.
     Glob {
-        /// Number of the glob.
+        /// Index of the glob.
         pattern: usize,
-        /// Number of the component.
+        /// Index of the component.
         at: usize,
     },
     /// Holds docker's container directories.
@@ -48,18 +48,18 @@ pub(super) enum Rule {
     Links,
     /// Holds the target of a link; names in it mean nothing by themselves.
     Target,
-    /// A directory that does not exist yet belongs below it.
+    /// An ancestor of a directory that does not exist yet.
     Ancestor,
 }
 
 /// What a name says about a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Class {
-    /// Files with the same text continue each other.
+    /// Files with the same group continue each other.
     pub group: String,
-    /// Files of a group are ordered by this number first (restarts of a pod's container).
+    /// First ordering key within a group (restarts of a pod's container).
     pub restart: u64,
-    /// And then by this.
+    /// Second ordering key.
     pub generation: Generation,
     /// False: a rotated sibling of a wanted file, which the configuration does not name itself.
     pub wanted: bool,
@@ -109,7 +109,7 @@ fn is_literal(part: &str) -> bool {
 }
 
 fn parse(pattern: &str, current_dir: &Path) -> Result<Pattern, LayoutError> {
-    // Checked as a whole first, for the message.
+    // The whole pattern is checked first, for a better error message.
     glob(pattern)?;
     let full = current_dir.join(pattern);
     let names: Vec<String> = full
@@ -131,7 +131,7 @@ fn parse(pattern: &str, current_dir: &Path) -> Result<Pattern, LayoutError> {
 }
 
 impl Layout {
-    /// The rules of a `file` source; relative globs begin at `current_dir`.
+    /// Creates the rules of a `file` source; relative globs start at `current_dir`.
     pub(super) fn files(source: &FileSource, current_dir: &Path) -> Result<Self, LayoutError> {
         let patterns =
             source.include.iter().map(|p| parse(p, current_dir)).collect::<Result<_, _>>()?;
@@ -143,7 +143,7 @@ impl Layout {
         })
     }
 
-    /// The rules of a `containers` source.
+    /// Creates the rules of a `containers` source.
     pub(super) fn containers(source: &ContainersSource) -> Result<Self, LayoutError> {
         Ok(Self {
             patterns: Vec::new(),
@@ -153,12 +153,12 @@ impl Layout {
         })
     }
 
-    /// The source collects logs of containers.
+    /// Returns true if the source collects logs of containers.
     pub(super) fn is_of_containers(&self) -> bool {
         self.containers.is_some()
     }
 
-    /// Where to begin.
+    /// Returns the directories to start in.
     pub(super) fn roots(&self) -> Vec<(PathBuf, Rule)> {
         let globs = self
             .patterns
@@ -174,19 +174,19 @@ impl Layout {
         roots
     }
 
-    /// The configuration leaves this container out.
+    /// Returns true if the configuration excludes this container.
     pub(super) fn excludes_container(&self, name: &str) -> bool {
         self.exclude_containers.is_match(name)
     }
 
-    /// Rules that hold in the same directory because `rule` does: `**` also matches no directory.
+    /// Returns a rule that `rule` implies for the same directory: `**` also matches no directory.
     pub(super) fn implied(&self, rule: Rule) -> Option<Rule> {
         let Rule::Glob { pattern, at } = rule else { return None };
         let part = self.patterns.get(pattern)?.parts.get(at)?;
         matches!(part, Part::AnyDepth).then_some(Rule::Glob { pattern, at: at + 1 })
     }
 
-    /// Files in a directory of this kind may be followed.
+    /// Returns true if files in a directory of this kind may be followed.
     pub(super) fn holds_files(&self, rule: Rule) -> bool {
         match rule {
             Rule::Glob { pattern, at } => self.patterns.get(pattern).is_some_and(|p| {
@@ -197,18 +197,18 @@ impl Layout {
         }
     }
 
-    /// What the directory of a link's target is.
+    /// Returns the rule for the directory of a link's target.
     pub(super) fn rule_of_target(&self, target: &Path) -> Rule {
         if self.containers.is_some() { rule_of_target(target) } else { Rule::Target }
     }
 
-    /// What a subdirectory is, given what its directory is.
+    /// Returns the rule for a subdirectory, given the rule of its directory.
     pub(super) fn descend(&self, rule: Rule, name: &OsStr, is_link: bool) -> Option<Rule> {
         match rule {
             Rule::Glob { pattern, at } => {
                 let parts = &self.patterns.get(pattern)?.parts;
                 match parts.get(at)? {
-                    // Links below `**` could lead in a circle.
+                    // Links below `**` could form a loop.
                     Part::AnyDepth => (!is_link).then_some(rule),
                     Part::Name(glob) => (at + 1 < parts.len() && glob.is_match(name))
                         .then_some(Rule::Glob { pattern, at: at + 1 }),
@@ -225,8 +225,8 @@ impl Layout {
         }
     }
 
-    /// What the layout makes of a file of that name. `shown` is the directory as the operator
-    /// knows it, `real` without links.
+    /// Classifies a file by its name. `shown` is the directory as configured, `real` the same
+    /// without links.
     pub(super) fn classify(
         &self,
         rule: Rule,
@@ -268,7 +268,7 @@ impl Layout {
     ) -> Option<Class> {
         let wanted = self.glob_matches(pattern, at, shown, name);
         let suffixed = split_suffix(name).map(|(base, g)| (base.to_owned(), g));
-        // `web-1.log` that the glob itself names is the log of another worker, not an older one
+        // If the glob itself matches `web-1.log`, it is the log of another worker, not an older one
         // of `web.log`: many such files must not wait for each other.
         let is_generation = |g: &Generation| !wanted || matches!(g, Generation::Dated(_));
         let base = suffixed
@@ -285,12 +285,12 @@ impl Layout {
     }
 }
 
-/// Endings are what a program writes, in its case.
+/// Endings are compared case-sensitively, as programs write them.
 fn has_ending(name: &str, ending: &str) -> bool {
     name.strip_suffix(ending).is_some_and(|stem| !stem.is_empty())
 }
 
-/// A file that is a group by itself.
+/// Returns the class of a file that is a group of its own.
 pub(super) fn single(path: &Path) -> Class {
     Class {
         group: format!("file:{}", path.display()),
@@ -300,7 +300,7 @@ pub(super) fn single(path: &Path) -> Class {
     }
 }
 
-/// What the directory of a container log is, from the log's own path.
+/// Returns the role of the directory of a container log, from the path of the log.
 fn rule_of_target(target: &Path) -> Rule {
     let name = target.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let dir = target.parent().unwrap_or(target);
@@ -334,7 +334,7 @@ fn classify_pod(dir: &Path, name: &str) -> Option<Class> {
     Some(Class { group, restart, generation, wanted: true })
 }
 
-/// Namespace, pod, uid and container of a container's directory below a pod root.
+/// Returns namespace, pod, uid and container of a container's directory below a pod root.
 pub(super) fn pod_of(dir: &Path) -> Option<[&str; 4]> {
     let container = dir.file_name()?.to_str()?;
     let pod_dir = dir.parent()?.file_name()?.to_str()?;
@@ -374,7 +374,7 @@ mod tests {
         Layout::files(&source, Path::new("/home"))
     }
 
-    /// Walks a path down from the root of the only glob; true when the file is wanted.
+    /// Walks a path down from the root of the only glob; returns true if the file is wanted.
     fn wants(layout: &Layout, path: &str) -> bool {
         let (root, rule) = layout.roots().remove(0);
         let Ok(rest) = Path::new(path).strip_prefix(&root) else { return false };

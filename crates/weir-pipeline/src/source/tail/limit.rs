@@ -1,13 +1,13 @@
 //! A limit of lines per second with a burst of one second.
 //!
-//! Invariant: works on the monotonic clock; never sleeps, only says how long to wait. A block
-//! that was read may overdraw the bucket; the debt is waited off, so the average holds.
+//! Invariant: uses the monotonic clock; never sleeps, only returns how long to wait. A block that
+//! was read may overdraw the bucket; the debt is waited off, so the average holds.
 
 use std::time::Duration;
 
 use crate::config::RateLimit;
 
-/// The bucket of one stream.
+/// The token bucket of one stream.
 #[derive(Debug)]
 pub(super) struct Bucket {
     limit: RateLimit,
@@ -16,12 +16,12 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub(super) fn new(limit: RateLimit, now: Duration) -> Self {
         Self { limit, lines: limit.lines_per_second, filled_at: now }
     }
 
-    /// More lines are discarded and counted, not read later.
+    /// Returns true if excess lines are discarded and counted rather than read later.
     pub(super) fn sheds(&self) -> bool {
         self.limit.shed
     }
@@ -32,21 +32,21 @@ impl Bucket {
         self.filled_at = now;
     }
 
-    /// Whole lines that may pass now.
+    /// Returns the number of whole lines that may pass now.
     pub(super) fn available(&mut self, now: Duration) -> u64 {
         self.fill(now);
         self.lines.max(0.0) as u64
     }
 
-    /// Takes lines out; may overdraw.
+    /// Takes lines out; may overdraw the bucket.
     pub(super) fn take(&mut self, lines: u64) {
         self.lines -= lines as f64;
     }
 
-    /// How long until a line may pass; `None` = now.
+    /// Returns how long to wait until a line may pass; `None` = now.
     pub(super) fn wait(&mut self, now: Duration) -> Option<Duration> {
         self.fill(now);
-        // A tenth of a second's lines at a time: reading one line per wake-up would be dear.
+        // A tenth of a second's lines at a time: reading one line per wake-up would be expensive.
         let enough = (self.limit.lines_per_second / 10.0).max(1.0);
         let missing = enough - self.lines;
         (self.lines < 1.0).then(|| Duration::from_secs_f64(missing / self.limit.lines_per_second))

@@ -1,13 +1,13 @@
 //! Tailing of files: the engine shared by `file` and `containers`.
 //!
-//! Apart from each other: `discovery` (which names lead to which files, by inotify and rescan),
-//! `identity` (which file it is, whatever it is called), `reader` and `follow` (blocks into
-//! batches), `ending` (rotation, hand-over, truncation, deletion), `intake` (what discovery found,
-//! what the last run knew), `engine` (the loop).
+//! Modules: `discovery` (which names lead to which files, by inotify and rescan), `identity` (which
+//! file it is, independent of its name), `reader` and `follow` (blocks into batches), `ending`
+//! (rotation, hand-over, truncation, deletion), `intake` (what discovery found, what the last run
+//! knew), `engine` (the loop).
 //!
 //! Descriptors: a followed file is kept open, because an idle one may get its last lines and be
 //! removed within a millisecond. An idle descriptor costs no CPU. Only when three quarters of the
-//! process's limit are used are the files closed that have been quiet for longest; they are opened
+//! process's limit are in use are the files that have been idle longest closed; they are opened
 //! again at the next write. Rotated files are closed when they have been read to their end.
 
 mod containers;
@@ -37,30 +37,30 @@ use layout::Layout;
 /// A tailing source, ready to run in its thread.
 pub(super) struct Tail(Engine);
 
-/// Where a source of files looks.
+/// Returns where a source of files looks.
 pub(super) fn files(source: &FileSource) -> Result<Layout, LayoutError> {
     let current_dir = std::env::current_dir().unwrap_or_else(|_| "/".into());
     Layout::files(source, &current_dir)
 }
 
-/// Where a source of containers looks.
+/// Returns where a source of containers looks.
 pub(super) fn containers(source: &ContainersSource) -> Result<Layout, LayoutError> {
     Layout::containers(source)
 }
 
 impl Tail {
-    /// `hidden` are weir's own files and directories, which are never tailed.
+    /// Creates a source; `hidden` are weir's own files and directories, which are never tailed.
     pub(super) fn new(layout: Layout, parts: Parts, hidden: &[super::OwnPath]) -> Self {
         let discovery = Discovery::new(layout, hidden, parts.stats.clone());
         Self(Engine::new(parts, discovery))
     }
 
-    /// Opens the streams of everything that is there.
+    /// Opens the streams of all existing files.
     pub(super) fn start(&mut self) {
         self.0.start();
     }
 
-    /// Works until told to stop.
+    /// Runs until told to stop.
     pub(super) fn run(&mut self) {
         self.0.run();
     }

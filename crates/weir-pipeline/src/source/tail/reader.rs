@@ -1,8 +1,8 @@
-//! Reads blocks of a file and notices when what was before them has changed.
+//! Reads blocks of a file and detects that the bytes before them have changed.
 //!
 //! Invariants: one system call per block; every read also reads the bytes just before the offset
-//! again, so that a file which was cut and has grown past the offset since is noticed at once;
-//! runs of NUL bytes without blocks on disk are stepped over, never read.
+//! again, so that a file that was truncated and has since grown past the offset is detected at
+//! once; runs of NUL bytes without blocks on disk are skipped, never read.
 
 use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
@@ -12,16 +12,16 @@ use rustix::io::Errno;
 
 use super::identity::WINDOW_BYTES;
 
-/// What a read gave.
+/// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Block {
-    /// That many bytes follow what was read before.
+    /// This many bytes follow what was read before.
     Bytes(usize),
     /// The bytes before the offset are not the ones that were read: the file was rewritten.
     Rewritten,
 }
 
-/// Reads into `space` from `offset`; `window` is what stood just before it.
+/// Reads into `space` from `offset`; `window` holds the expected bytes just before it.
 pub(super) fn read_block(
     fd: BorrowedFd<'_>,
     offset: u64,
@@ -44,8 +44,8 @@ pub(super) fn read_block(
     Ok(Block::Bytes(count - window.len()))
 }
 
-/// Where data begins at or behind `offset`, when there is a hole at `offset`. `size` when the hole
-/// reaches to the end.
+/// Returns where data begins at or after `offset`, if there is a hole at `offset`; `size` if the
+/// hole extends to the end.
 pub(super) fn end_of_hole(fd: BorrowedFd<'_>, offset: u64, size: u64) -> Option<u64> {
     let data = match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
         Ok(data) => data.min(size),
@@ -55,8 +55,8 @@ pub(super) fn end_of_hole(fd: BorrowedFd<'_>, offset: u64, size: u64) -> Option<
     (data > offset).then_some(data)
 }
 
-/// Where to begin so that whole lines are read from about `size` on: behind the last line feed of
-/// the last block.
+/// Returns where to start so that whole lines are read from about `size` on: after the last line
+/// feed of the last block.
 pub(super) fn start_of_last_line(fd: BorrowedFd<'_>, size: u64) -> Result<u64, Errno> {
     let mut tail = vec![0; 64 * 1024];
     let from = size.saturating_sub(tail.len() as u64);

@@ -1,7 +1,7 @@
 //! What a file name says about rotation: which file it is a generation of, and how old it is.
 //!
-//! Invariant: names only order generations that are known to belong together; whether two files
-//! belong together is decided by the caller (the base file is followed, or the layout says so).
+//! Invariant: names only order generations that are known to belong together; the caller decides
+//! whether two files belong together (the base file is followed, or the layout says so).
 
 use std::cmp::Reverse;
 
@@ -16,15 +16,15 @@ pub(super) enum Generation {
     Active,
 }
 
-/// Endings of files that are compressed, or being made.
+/// Endings of files that are compressed, or still being created.
 const SKIPPED: [&str; 10] = ["gz", "zst", "xz", "bz2", "lz4", "lzma", "zip", "Z", "tmp", "swp"];
 
-/// A compressed generation, or the temporary file of a rotation.
+/// Returns true for a compressed generation, or the temporary file of a rotation.
 pub fn is_compressed_or_temporary(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, ending)| SKIPPED.contains(&ending))
 }
 
-/// Longest run of digits that is a generation number; longer ones are dates.
+/// Maximum number of digits of a generation number; longer ones are dates.
 const NUMBER_DIGITS_MAX: usize = 7;
 
 fn generation_of(suffix: &str) -> Option<Generation> {
@@ -39,16 +39,16 @@ fn generation_of(suffix: &str) -> Option<Generation> {
     (digits >= 6 && suffix.bytes().all(date_bytes)).then(|| Generation::Dated(suffix.to_owned()))
 }
 
-/// `app.log.1` is generation 1 of `app.log`, `app.log-20260131` its generation of that day.
-/// `None` when the name has no such ending.
+/// Splits a rotation suffix off: `app.log.1` is generation 1 of `app.log`, `app.log-20260131` its
+/// generation of that day. `None` if the name has no such suffix.
 pub(super) fn split_suffix(name: &str) -> Option<(&str, Generation)> {
-    // A date may hold the separators itself, so the earliest place that parses wins.
+    // A date may itself contain the separators, so the earliest position that parses wins.
     name.char_indices().filter(|(at, c)| *at > 0 && matches!(c, '.' | '-')).find_map(|(at, _)| {
         generation_of(&name[at + 1..]).map(|generation| (&name[..at], generation))
     })
 }
 
-/// `app-20260131.log` and `app.1.log` as generations of `app.log`.
+/// Parses `app-20260131.log` and `app.1.log` as generations of `app.log`.
 pub(super) fn split_infix(name: &str) -> Option<(String, Generation)> {
     let (stem, ending) = name.rsplit_once('.')?;
     let (base, generation) = split_suffix(stem)?;

@@ -1,13 +1,13 @@
-//! The resume state that travels with each batch: who the file is, what it looked like, and the
-//! decoder's own state.
+//! The resume state that travels with each batch: the identity of the file, fingerprints of its
+//! content, and the state of the decoder.
 //!
-//! Version 1, numbers little-endian: version `u8` = 1, device `u64`, inode `u64`, time of birth
-//! `i64`, size in this epoch `u64`, bytes seen over all epochs `u64`, length `u16` and hash `u64`
-//! of the head, length `u16` and hash `u64` of the window before the offset, path (length `u16`,
-//! bytes), then the decoder's state to the end (nothing while the format is not known).
+//! Version 1, numbers little-endian: version `u8` = 1, device `u64`, inode `u64`, birth time `i64`,
+//! size in this epoch `u64`, bytes seen over all epochs `u64`, length `u16` and hash `u64` of the
+//! head, length `u16` and hash `u64` of the window before the offset, path (length `u16`, bytes),
+//! then the decoder's state to the end (empty while the format is not known).
 //!
-//! Invariant: any bytes either decode to a state or are refused; a refused state means that the
-//! file is read from the beginning, never that weir does not start.
+//! Invariant: any bytes either decode to a state or are rejected; a rejected state means that the
+//! file is read from the beginning, never that weir fails to start.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,27 +17,27 @@ use super::identity::{FileId, Fingerprint};
 
 const VERSION: u8 = 1;
 
-/// Longest path that is remembered; longer ones are only shown cut.
+/// Maximum length of a remembered path; longer ones are truncated, as they are only displayed.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// A state as it is read back.
+/// A decoded state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Saved<'a> {
-    /// Who it was.
+    /// Identity of the file.
     pub id: FileId,
     /// Its size when the state was written.
     pub size: u64,
     /// Bytes seen over all epochs.
     pub seen: u64,
-    /// What it looked like.
+    /// Fingerprint of its content.
     pub print: Fingerprint,
-    /// Where it was.
+    /// Its path.
     pub path: PathBuf,
     /// The decoder's part; empty while the format is not known.
     pub decoder: &'a [u8],
 }
 
-/// Writes everything but the decoder's part, which the caller appends.
+/// Encodes everything but the decoder's part, which the caller appends.
 pub(super) fn encode(
     id: FileId,
     size: u64,
@@ -60,7 +60,7 @@ pub(super) fn encode(
     out.extend_from_slice(path);
 }
 
-/// Reads a state; `None` when it is damaged or of another version.
+/// Decodes a state; `None` if it is damaged or of another version.
 pub(super) fn decode(state: &[u8]) -> Option<Saved<'_>> {
     let mut fields = Fields(state);
     if fields.array::<1>()? != [VERSION] {

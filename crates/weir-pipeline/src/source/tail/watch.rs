@@ -1,7 +1,7 @@
 //! inotify on directories: one instance per source, and no watch per file but of those that have
 //! no name any more.
 //!
-//! Invariants: a refusal is an answer, not an error (the caller rescans such a directory); an
+//! Invariants: a refused watch is a result, not an error (the caller rescans such a directory); an
 //! overflow of the kernel's queue is reported, never ignored.
 
 use std::ffi::OsStr;
@@ -16,23 +16,23 @@ use rustix::io::Errno;
 /// What happened to a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// A file was made under it.
+    /// A file was created under it.
     Made,
     /// The file that had it was removed.
     Removed,
-    /// A rename gave it to something, and took it from what had it. The number is that of the
-    /// rename: both of its sides have it.
+    /// A rename moved something to it, replacing what had the name. The number is the cookie of the
+    /// rename, the same on both sides.
     MovedHere(u32),
-    /// A rename took it away.
+    /// A rename moved it away.
     MovedAway(u32),
-    /// Anything else: other rights, fewer links, whatever happens to a directory.
+    /// Anything else: changed permissions, fewer links, any change to a directory.
     Unknown,
 }
 
-/// What the kernel told about a watched directory.
+/// An event for a watched directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event<'a> {
-    /// A file of that name was written to.
+    /// The file of that name was written to.
     Written(i32, &'a OsStr),
     /// A file that is watched itself was written to.
     FileWritten(i32),
@@ -44,31 +44,32 @@ pub(super) enum Event<'a> {
     Overflow,
 }
 
-/// What is wanted of a directory.
+/// Which events of a directory are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Interest {
-    /// Names only: no file in it is followed.
+    /// Changes of names only: no file in it is followed.
     Names,
-    /// Names and writes.
+    /// Changes of names, and writes.
     Writes,
 }
 
-/// Most events taken at a time, so that a storm of them cannot keep the source from reading.
+/// Maximum number of events processed at a time, so that an event storm cannot stop reading.
 const EVENTS_PER_DRAIN_MAX: usize = 32 * 1024;
 
-/// Bytes of events taken in one system call.
+/// Bytes of events read in one system call.
 const READ_BYTES: usize = 16 * 1024;
 
-/// So many events fit in one read, however long their names are (`struct inotify_event`, a name
+/// This many events fit in one read, however long their names are (`struct inotify_event`, a name
 /// of 255 bytes and a NUL).
 const EVENTS_PER_READ_MIN: usize = READ_BYTES / (16 + 256);
 
-/// An inotify instance, or none where the system refused one.
+/// An inotify instance, or none if the system refused one.
 #[derive(Debug)]
 pub(super) struct Watcher(Option<OwnedFd>);
 
 impl Watcher {
-    /// A new instance. The error says why there is none; the watcher then refuses every directory.
+    /// Creates an instance. If that fails, the error says why, and the watcher refuses every
+    /// directory.
     pub(super) fn new() -> (Self, Option<Errno>) {
         match inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC) {
             Ok(fd) => (Self(Some(fd)), None),
@@ -76,13 +77,13 @@ impl Watcher {
         }
     }
 
-    /// A watcher that refuses every directory, as where the system's limits are used up.
+    /// Creates a watcher that refuses every directory, as when the system's limits are exhausted.
     #[cfg(test)]
     pub(super) fn refusing() -> Self {
         Self(None)
     }
 
-    /// What to wait on.
+    /// Returns the descriptor to wait on.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.0.as_ref().map(AsFd::as_fd)
     }
@@ -112,14 +113,14 @@ impl Watcher {
         inotify::add_watch(fd, file, WatchFlags::MODIFY | WatchFlags::ONESHOT)
     }
 
-    /// Stops watching. A directory that is gone is fine.
+    /// Stops watching. A directory that is gone is not an error.
     pub(super) fn remove(&self, wd: i32) {
         if let Some(fd) = &self.0 {
             let _gone_already = inotify::remove_watch(fd, wd);
         }
     }
 
-    /// Takes what has happened. False when more is waiting.
+    /// Reads the pending events. Returns false if more are waiting.
     pub(super) fn drain(&self, mut tell: impl FnMut(Event<'_>)) -> bool {
         let Some(fd) = &self.0 else { return true };
         let mut buf = [MaybeUninit::uninit(); READ_BYTES];
@@ -130,7 +131,7 @@ impl Watcher {
                 Err(Errno::INTR) => continue,
                 Err(_nothing_more) => return true,
             }
-            // The kernel gave all that it had: there would have been space for one more.
+            // The kernel returned all it had: there would have been space for one more.
             if taken < EVENTS_PER_READ_MIN && reader.is_buffer_empty() {
                 return true;
             }

@@ -301,7 +301,7 @@ mod tests {
             "schema": "weir.status.v1", "version": "1", "time": "t", "time_unix_ns": ns,
             "uptime_seconds": 65.0, "cpu_seconds": ns as f64 / 1e10, "resident_bytes": 1 << 20,
             "health": { "status": "failing", "reasons": [{
-                "component_kind": "output", "component": "o", "text": "does not deliver",
+                "component_kind": "output", "component": "o", "text": "cannot deliver",
                 "severity": "failing", "seconds": 61.0,
             }] },
             "journal": { "ring_bytes": 1024, "ring_limit_bytes": 2048, "segments": 2 },
@@ -352,7 +352,7 @@ mod tests {
                 "failing"
             ]
         );
-        assert_eq!(view.reasons[0].text, "output o: does not deliver (for 61.0 s)");
+        assert_eq!(view.reasons[0].text, "output o: cannot deliver (for 61.0 s)");
         assert!(view.title.contains("CPU 10.0%"), "{}", view.title);
         assert!(view.journal.contains("1.00 KiB of 2.00 KiB"), "{}", view.journal);
     }

@@ -1,9 +1,8 @@
-//! Files without a name that were read to their end and closed, though a program may still have
-//! them open.
+//! Deleted files that were read to their end and closed, though a program may still have them open.
 //!
-//! Nobody can read what is written to them from now on. A watch on the file itself says that it
-//! was, so that it is counted; the kernel removes the watch with the file, when nobody has it open
-//! any more.
+//! What is written to them later cannot be read. A watch on the file itself reports such a write, so
+//! that it is counted. The kernel removes the watch together with the file, once no process has it
+//! open.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::source::tail::watch::Watcher;
 
-/// Files that are watched at once: a watch is a share of what the system allows each user.
+/// Maximum number of files watched at once: the system limits the watches of each user.
 const FILES_MAX: usize = 4096;
 
 /// See the module.
@@ -22,7 +21,8 @@ pub(super) struct LetGo {
 }
 
 impl LetGo {
-    /// Watches a file that is about to be closed. `None`: the system refuses, or there are too many.
+    /// Watches a file that is about to be closed. `None`: the system refused, or the limit is
+    /// reached.
     pub(super) fn watch(
         &mut self,
         watcher: &Watcher,
@@ -39,17 +39,17 @@ impl LetGo {
         Some(wd)
     }
 
-    /// A file was written to.
+    /// Notes that a file was written to.
     pub(super) fn note_written(&mut self, wd: i32) {
         self.written.extend(self.watched.remove(&wd));
     }
 
-    /// A watch is gone, with the file or after it has told.
+    /// Notes that a watch has ended, with the file or after its event.
     pub(super) fn note_gone(&mut self, wd: i32) {
         self.watched.remove(&wd);
     }
 
-    /// The files that were written to since the last call.
+    /// Returns the files that were written to since the last call.
     pub(super) fn take_written(&mut self) -> Vec<PathBuf> {
         std::mem::take(&mut self.written)
     }

@@ -1,4 +1,4 @@
-//! Discovery where the kernel does not help: refused watches, lost events, links in circles.
+//! Discovery without help from the kernel: refused watches, lost events, link loops.
 
 use std::fs::{create_dir, remove_file, rename, write};
 
@@ -29,7 +29,7 @@ fn discovery(include: &str) -> Discovery {
     discovery
 }
 
-/// Names of the files that a look finds.
+/// Returns the names of the files that a look finds.
 fn found(discovery: &mut Discovery) -> Vec<String> {
     let report = discovery.look(&|_| false);
     let mut names: Vec<String> = report
@@ -52,11 +52,11 @@ fn directories_that_inotify_refuses_are_counted_and_rescanned() {
     assert_eq!(get(&discovery.stats.unwatched_dirs), 2);
     write(dir.path().join("b.log"), "").unwrap();
     discovery.drain(&mut Vec::new());
-    assert!(!discovery.has_touched(), "nobody told");
+    assert!(!discovery.has_touched(), "no events were reported");
     discovery.rescan_unwatched();
     assert_eq!(found(&mut discovery), ["a.log", "b.log"]);
     let errors = discovery.stats.errors.by_kind();
-    assert_eq!(errors, [("inotify", 2)], "said once per directory");
+    assert_eq!(errors, [("inotify", 2)], "logged once per directory");
 }
 
 #[test]
@@ -105,13 +105,13 @@ fn ten_thousand_foreign_files_are_not_even_looked_at() {
     assert_eq!(found(&mut discovery), ["one.log"]);
 }
 
-/// What the engine does with a file that it follows.
+/// Does what the engine does with a file that it follows.
 fn adopt(discovery: &mut Discovery, sighting: &Sighting) {
     let found = discovery.adopted(&sighting.place, &sighting.shown);
     discovery.found(&sighting.place, Some(found));
 }
 
-/// Names of files that nobody has seen, once the kernel has told all.
+/// Returns the names of unseen files, once all events were reported.
 fn unseen(discovery: &mut Discovery) -> Vec<OsString> {
     discovery.drain(&mut Vec::new());
     let mut names = Vec::new();
@@ -121,7 +121,7 @@ fn unseen(discovery: &mut Discovery) -> Vec<OsString> {
         names.extend(unseen.iter().map(|path| path.file_name().unwrap().to_owned()));
         discovery.end_turn();
         turns += 1;
-        assert!(turns < 100, "it never rests");
+        assert!(turns < 100, "it never settles");
     }
     names
 }
@@ -137,7 +137,7 @@ fn a_file_that_goes_before_it_is_found_is_unseen_and_one_that_was_renamed_is_fou
     discovery.drain(&mut Vec::new());
     remove_file(path("a.log")).unwrap();
     rename(path("b.log"), path("b.old")).unwrap();
-    // The kernel has told that they were made, and not yet what became of them.
+    // Their creation has been reported, but not yet what became of them.
     let report = discovery.look(&|_| false);
     assert!(report.unseen.is_empty() && report.sightings.is_empty());
     discovery.drain(&mut Vec::new());
@@ -146,14 +146,14 @@ fn a_file_that_goes_before_it_is_found_is_unseen_and_one_that_was_renamed_is_fou
     assert_eq!(sighting.owed.as_ref().unwrap().shown, path("b.log"));
     adopt(&mut discovery, &sighting);
     assert_eq!(unseen(&mut discovery), ["a.log"]);
-    // It was found; that it goes is nothing to tell.
+    // It was found; its removal is not reported as unseen.
     remove_file(path("b.old")).unwrap();
     write(path("c.log"), "").unwrap();
     write(path("c.new"), "").unwrap();
     rename(path("c.new"), path("c.log")).unwrap();
     write(path("d.txt"), "").unwrap();
     remove_file(path("d.txt")).unwrap();
-    assert_eq!(unseen(&mut discovery), ["c.log"], "another took its name");
+    assert_eq!(unseen(&mut discovery), ["c.log"], "another file took its name");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn every_file_that_was_made_and_removed_is_counted_however_often_its_name_comes_
     assert!(found(&mut discovery).is_empty());
     let mut count = 0;
     for round in 0..50 {
-        // More names than are looked at one by one, and one of them over and over.
+        // More names than are looked at one by one, and one of them repeatedly.
         for n in 0..10 {
             let name = if n % 2 == 0 { "again.log".into() } else { format!("{round}-{n}.log") };
             write(dir.path().join(&name), "").unwrap();
@@ -185,7 +185,7 @@ fn a_file_that_is_moved_out_of_every_watched_directory_is_unseen_after_a_while()
     write(dir.path().join("a.log"), "").unwrap();
     rename(dir.path().join("a.log"), away.path().join("a.log")).unwrap();
     assert_eq!(unseen(&mut discovery), ["a.log"]);
-    // One that has been found may go where it likes.
+    // A file that has been found may be moved anywhere.
     write(dir.path().join("b.log"), "").unwrap();
     discovery.drain(&mut Vec::new());
     let sighting = discovery.look(&|_| false).sightings.remove(0);

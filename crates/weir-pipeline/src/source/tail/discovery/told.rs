@@ -1,11 +1,11 @@
-//! Files that the kernel told of under a name of the layout: each is found, wherever renames took
+//! Files that the kernel reported under a name of the layout: each is found, wherever renames moved
 //! it since, or is counted as unseen.
 //!
 //! Invariants: which names are owed follows from the kernel's events in their order. Looks run
-//! ahead of them, so a file that a look finds may be a later one than the kernel has told of yet:
-//! therefore files are counted against each other by the path that they were told of under, and
-//! that count is settled once nothing has happened for [`SETTLED_TURNS`]. There is at most one
-//! entry per name, and one per path and rename of the last turns.
+//! ahead of events, so a file that a look finds may be later than the last one reported. Therefore
+//! files found and files reported are balanced per reported path, and the balance is settled once
+//! nothing has happened for [`SETTLED_TURNS`]. There is at most one entry per name, and one per
+//! path and rename of the last turns.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -17,32 +17,33 @@ use weir_model::hash64;
 use super::super::layout::Class;
 use super::super::watch::Change;
 
-/// Turns after which the kernel has told all that there is to a look, and both sides of a rename:
-/// it needs one, or some more where the program that changes the names was stopped in the middle.
+/// Number of turns after which all events before a look have been reported, including both sides of
+/// a rename: one is needed, and a few more if the program that renames was interrupted in between.
 const SETTLED_TURNS: u64 = 8;
 
-/// Turns after which a count is settled though its names never rest: it is to be told some day.
+/// Number of turns after which a balance is settled even if its names never settle, so that it is
+/// reported eventually.
 const UNSETTLED_TURNS_MAX: u64 = 200;
 
-/// What the layout makes of a name, and the path that the operator knows.
+/// The class of a name, and its path for display.
 pub(super) type Named = (Class, PathBuf);
 
-/// How sure it is that nobody has found a file yet.
+/// How certain it is that a file has not been found yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claim {
-    /// The kernel told of it.
+    /// The kernel reported it.
     Told,
-    /// It was seen and was gone when it was opened, before the kernel told of it: what is told of
-    /// the name next is how it came, or how it went.
+    /// It was seen and was gone when it was opened, before the kernel reported it: the next event
+    /// for the name says how it appeared, or disappeared.
     Listed,
-    /// It may have been found, events are missing: it is looked for and never counted.
+    /// It may have been found, as events are missing: it is looked for but never counted.
     Perhaps,
 }
 
 /// A file that has been under a wanted name.
 #[derive(Debug, Clone)]
 pub(in crate::source::tail) struct Owed {
-    /// What the layout makes of that name.
+    /// The class of that name.
     pub class: Class,
     /// The path under that name.
     pub shown: PathBuf,
@@ -56,37 +57,37 @@ impl Owed {
     }
 }
 
-/// Which file has a name, as far as the kernel has told.
+/// Which file has a name, according to the events so far.
 #[derive(Debug, Default)]
 struct Holder {
-    /// It was made under this name, not moved to it.
+    /// It was created under this name, not moved to it.
     is_born_here: bool,
     owed: Option<Box<Owed>>,
 }
 
-/// The names of one directory that the kernel told of.
+/// The names of one directory that the kernel reported.
 #[derive(Debug, Default)]
 pub(super) struct Holders(HashMap<OsString, Holder>);
 
 impl Holders {
-    /// The file was made under this name, not moved to it.
+    /// Returns true if the file was created under this name, not moved to it.
     pub(super) fn is_born_here(&self, name: &OsStr) -> bool {
         self.0.get(name).is_some_and(|holder| holder.is_born_here)
     }
 
-    /// What was under a wanted name has this one now.
+    /// Returns the file that was under a wanted name and has this name now.
     pub(super) fn owed(&self, name: &OsStr) -> Option<&Owed> {
         self.0.get(name)?.owed.as_deref()
     }
 
-    /// What has the name needs not be found.
+    /// Records that the file with this name need not be found.
     pub(super) fn forgive(&mut self, name: &OsStr) {
         if let Some(holder) = self.0.get_mut(name) {
             holder.owed = None;
         }
     }
 
-    /// Events were lost: what is owed is still looked for.
+    /// Records that events were lost: owed files are still looked for.
     pub(super) fn doubt(&mut self) {
         let is_owed = |holder: &Holder| holder.owed.as_ref().is_some_and(|owed| !owed.is_found);
         self.0.retain(|_, holder| is_owed(holder));
@@ -96,7 +97,7 @@ impl Holders {
     }
 }
 
-/// When a file was found for the first time, and as what.
+/// When a file was first found, and as what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::source::tail) struct Found {
     /// Hash of the path that it counts under.
@@ -108,7 +109,7 @@ fn hash_of(path: &Path) -> u64 {
     hash64(path.as_os_str().as_bytes())
 }
 
-/// Files found under a path, less those that were told of, since they were as many.
+/// Number of files found under a path minus those reported, since the two were last equal.
 #[derive(Debug)]
 struct Balance {
     files: i64,
@@ -116,10 +117,10 @@ struct Balance {
     changed_in: u64,
 }
 
-/// What the kernel told, over all directories.
+/// What the kernel reported, over all directories.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Files between the two sides of a rename, with the turn of the first.
+    /// Files between the two sides of a rename, with the turn of the first side.
     moving: HashMap<u32, (Holder, u64)>,
     balances: HashMap<PathBuf, Balance>,
     unseen: Vec<PathBuf>,
@@ -127,8 +128,8 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Notes what happened to a name. `named` says what the layout makes of it, `is_bound` that it
-    /// led to a followed file at the last look.
+    /// Records what happened to a name. `named` is its class in the layout, `is_bound` means that
+    /// it led to a followed file at the last look.
     pub(super) fn note(
         &mut self,
         holders: &mut Holders,
@@ -158,7 +159,7 @@ impl Told {
         holders.0.extend(now.map(|holder| (name.to_owned(), holder)));
     }
 
-    /// A file has lost its name to nothing (`is_removed`), or to another file.
+    /// Handles a file that was removed (`is_removed`), or replaced by another file.
     fn end(&mut self, holder: Option<Holder>, is_removed: bool) {
         let Some(owed) = holder.and_then(|holder| holder.owed) else { return };
         let is_counted = match owed.claim {
@@ -182,7 +183,7 @@ impl Told {
         }
     }
 
-    /// A file is followed from now on, sighted under this name and path.
+    /// Records that a file sighted under this name and path is followed from now on.
     pub(super) fn adopted(&mut self, holders: &Holders, name: &OsStr, shown: &Path) -> Found {
         let path = holders.owed(name).map_or(shown, |owed| &owed.shown);
         let found = Found { path: hash_of(path), turn: self.turn };
@@ -190,15 +191,15 @@ impl Told {
         found
     }
 
-    /// The name leads to a file that is followed.
+    /// Records that the name leads to a followed file.
     pub(super) fn found(&mut self, holders: &mut Holders, name: &OsStr, file: Option<Found>) {
         let Some(owed) = holders.0.get_mut(name).and_then(|h| h.owed.as_mut()) else { return };
         if owed.is_found || owed.claim == Claim::Listed {
-            // Gone from a listing: not what stands there now.
+            // It disappeared from a listing: not the file that has the name now.
             return;
         }
         owed.is_found = true;
-        // Else it is one more name of a file that was followed before, not another file.
+        // Otherwise it is another name of a file that was already followed, not another file.
         let is_first = |found: Found| {
             found.path == hash_of(&owed.shown) && self.turn < found.turn + SETTLED_TURNS
         };
@@ -208,7 +209,7 @@ impl Told {
         }
     }
 
-    /// A file of this name was seen and could not be opened any more.
+    /// Records that a file of this name was seen but was gone when it was opened.
     pub(super) fn lost(holders: &mut Holders, name: OsString, named: Named) {
         holders.0.entry(name).or_insert_with(|| Holder {
             is_born_here: false,
@@ -216,21 +217,21 @@ impl Told {
         });
     }
 
-    /// The kernel tells nothing more of a directory.
+    /// Records that the kernel reports nothing more about a directory.
     pub(super) fn end_all(&mut self, holders: Holders) {
         for holder in holders.0.into_values() {
             self.end(Some(holder), true);
         }
     }
 
-    /// Events were lost, the second sides of renames among them.
+    /// Records that events were lost, second sides of renames among them.
     pub(super) fn doubt(&mut self) {
         self.moving.clear();
         self.balances.clear();
     }
 
-    /// Time has passed: renames whose second side was not told lead out of what is watched, and
-    /// what was told of and not found was not seen.
+    /// Time has passed: renames without a reported second side lead out of the watched directories,
+    /// and files that were reported and not found count as unseen.
     pub(super) fn end_turn(&mut self) {
         self.turn += 1;
         let turn = self.turn;
@@ -248,25 +249,25 @@ impl Told {
         }
     }
 
-    /// Something is waited for, or there is something to tell.
+    /// Returns true if something is waited for, or there is something to report.
     pub(super) fn is_pending(&self) -> bool {
         !(self.unseen.is_empty() && self.balances.is_empty() && self.moving.is_empty())
     }
 
-    /// Files that nobody has seen, since the last call.
+    /// Returns the unseen files since the last call.
     pub(super) fn take_unseen(&mut self) -> Vec<PathBuf> {
         std::mem::take(&mut self.unseen)
     }
 }
 
-/// A file of which nothing was known: owed where the configuration names it.
+/// A file that was not known before: owed if the configuration names it.
 fn newcomer(named: Named, is_born_here: bool) -> Holder {
     let is_wanted = named.0.wanted;
     let owed = is_wanted.then(|| Box::new(Owed::new(named, Claim::Told)));
     Holder { is_born_here, owed }
 }
 
-/// What goes along with a rename; `None` when the file is a stranger so far.
+/// What a rename carries along; `None` if the file is unknown so far.
 fn moved(
     before: Option<Holder>,
     named: &dyn Fn() -> Option<Named>,
@@ -275,7 +276,7 @@ fn moved(
     if let Some(mut holder) = before {
         holder.is_born_here = false;
         if let Some(owed) = holder.owed.as_mut().filter(|owed| owed.claim == Claim::Listed) {
-            // The kernel told how it went; before, it was there.
+            // The kernel reported its removal; it existed before.
             owed.claim = Claim::Told;
         }
         return Some(holder);
@@ -283,7 +284,8 @@ fn moved(
     if is_bound {
         return Some(Holder::default());
     }
-    // There before it was watched: followed already, or renamed while the names were listed.
+    // It existed before it was watched: already followed, or renamed while the names were being
+    // listed.
     let named = named().filter(|(class, _)| class.wanted)?;
     let owed = Some(Box::new(Owed::new(named, Claim::Perhaps)));
     Some(Holder { is_born_here: false, owed })
@@ -317,7 +319,7 @@ mod tests {
             dir
         }
 
-        /// What was not seen, once that is settled.
+        /// Returns the unseen files, once that is settled.
         fn unseen(&mut self) -> Vec<PathBuf> {
             for _ in 0..=2 * SETTLED_TURNS {
                 self.told.end_turn();
@@ -351,7 +353,7 @@ mod tests {
         };
         assert_eq!(a(&[Made, Removed]), 1);
         assert_eq!(a(&[Made, Unknown, Removed, Made, Removed]), 2);
-        assert_eq!(a(&[Made, Removed, Made]), 1, "the second is there to be seen");
+        assert_eq!(a(&[Made, Removed, Made]), 1, "the second can still be seen");
         assert_eq!(a(&[Removed]), 0, "it was there before");
         assert_eq!(a(&[Made, MovedHere(1)]), 1, "another file took its place");
         assert_eq!(a(&[MovedHere(1), Removed]), 1, "it came from elsewhere");
@@ -366,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_look_that_runs_ahead_of_the_kernel_changes_no_count() {
-        // It finds the second file, of which the kernel tells later.
+        // It finds the second file, which the kernel reports later.
         let ahead = || {
             let mut dir = Dir::after(&[("a.log", Made)]);
             let second = dir.adopt("a.log");
@@ -388,7 +390,7 @@ mod tests {
         dir.note("a.log", Made);
         dir.sight("a.log", second);
         assert!(dir.unseen().is_empty());
-        // It finds a file before the kernel tells of any.
+        // It finds a file before the kernel reports any.
         let mut dir = Dir::default();
         dir.adopt("a.log");
         dir.note("a.log", Made);
@@ -407,7 +409,7 @@ mod tests {
         assert!(dir.unseen().is_empty());
         dir.note("a.log", MovedHere(2));
         dir.sight("a.log", file);
-        assert!(dir.unseen().is_empty(), "it was away, and came back");
+        assert!(dir.unseen().is_empty(), "it was moved away and came back");
     }
 
     #[test]
@@ -438,7 +440,7 @@ mod tests {
         let mut dir = Dir::after(&renamed);
         dir.note("a.old", Removed);
         assert_eq!(dir.unseen(), [PathBuf::from("a.log")]);
-        // Out of what is watched.
+        // Out of the watched directories.
         assert_eq!(Dir::after(&renamed[..2]).unseen(), [PathBuf::from("a.log")]);
     }
 
@@ -476,7 +478,7 @@ mod tests {
         dir.note("a.log", Removed);
         dir.note("old.log", MovedAway(1));
         dir.note("old.txt", MovedHere(1));
-        assert!(dir.owes("old.txt"), "it may have been passed over at the start");
+        assert!(dir.owes("old.txt"), "it may have been missed at the start");
         dir.note("old.txt", Removed);
         assert!(dir.unseen().is_empty());
     }

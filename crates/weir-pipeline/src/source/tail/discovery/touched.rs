@@ -1,30 +1,31 @@
-//! What is to be looked at in a directory: names of which the kernel told, or all of them.
+//! What to look at in a directory: the names that the kernel reported, or all of them.
 //!
-//! Invariant: what was told of a name is remembered until it was looked at; there are at most as
-//! many names as the kernel tells of between two looks.
+//! Invariant: a reported name is remembered until it was looked at; there are at most as many names
+//! as the kernel reports between two looks.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 
-/// Names touched in one directory beyond which listing it is cheaper than looking for each.
+/// Number of touched names in one directory from which on listing it is cheaper than looking at
+/// each.
 const LISTED_FROM: usize = 256;
 
-/// What is to be looked at in a directory.
+/// What to look at in a directory.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
-    /// Names of which the kernel told.
+    /// Names that the kernel reported.
     pub names: HashSet<OsString>,
-    /// The directory is to be listed.
+    /// The whole directory is to be listed.
     pub is_everything: bool,
 }
 
 impl Touched {
-    /// Nothing is to be looked at.
+    /// Returns true if there is nothing to look at.
     pub(super) fn is_nothing(&self) -> bool {
         self.names.is_empty() && !self.is_everything
     }
 
-    /// Something happened to a name.
+    /// Records that something happened to a name.
     pub(super) fn note(&mut self, name: &OsStr) {
         if self.is_everything || self.names.contains(name) {
             return;

@@ -1,4 +1,4 @@
-//! The engine turn by turn: what it does between two looks at names that move.
+//! The engine turn by turn: what it does between two looks at changing names.
 
 use std::fs::{rename, write};
 
@@ -11,13 +11,13 @@ use super::*;
 use crate::config::{FileSource, RateLimit, ReadFrom};
 use crate::rule::{Keep, RulePlan, Rules};
 
-/// Turns that are enough for anything that waits for nothing.
+/// Number of turns that suffices for anything that waits for nothing.
 const TURNS: usize = 20;
 
-/// Timeout of partial lines, and grace of rotated files.
+/// Timeout of partial lines, and grace period of rotated files.
 const TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A directory with `logs`, and a journal beside it.
+/// A directory with `logs`, and a journal next to it.
 struct World {
     home: tempfile::TempDir,
     clock: FakeClock,
@@ -32,7 +32,7 @@ fn cursor_spec(name: &str) -> CursorSpec {
     }
 }
 
-/// What runs until a restart.
+/// Everything that runs until a restart.
 struct Run {
     engine: Engine,
     cursor: Cursor,
@@ -105,7 +105,7 @@ impl World {
 }
 
 impl World {
-    /// Turns in which time passes: the kernel has told all by then.
+    /// Runs turns in which time passes: all events have been reported afterwards.
     fn turns(&self, run: &mut Run) {
         for _ in 0..2 * TURNS {
             self.clock.advance(NAMES_PAUSE);
@@ -121,7 +121,7 @@ impl Run {
         }
     }
 
-    /// Bodies of what has come since the last time.
+    /// Returns the bodies received since the last call.
     fn bodies(&mut self) -> Vec<String> {
         let mut bodies = Vec::new();
         while let Some(delivery) = self.cursor.take(|_| false) {
@@ -138,7 +138,7 @@ impl Run {
     }
 }
 
-/// As docker writes it; without a line feed at its end it is a part of a line.
+/// Encodes a line as docker writes it; without a line feed at its end it is a partial line.
 fn docker(log: &str) -> String {
     format!("{{\"log\":\"{log}\",\"stream\":\"stdout\",\"time\":\"2026-01-01T00:00:00Z\"}}\n")
 }
@@ -149,7 +149,7 @@ fn a_line_finds_its_beginning_in_a_file_that_the_last_look_passed_over() {
     write(world.path("aside"), docker("begin ")).unwrap();
     write(world.path("logs/app.log"), docker("end\\n")).unwrap();
     let mut run = world.start(None);
-    // As a file does that was moved up while the names were listed.
+    // Like a file that was rotated while the names were being listed.
     rename(world.path("aside"), world.path("logs/app.log.1")).unwrap();
     run.engine.visit_ready();
     run.turns();
@@ -235,7 +235,7 @@ fn many_generations_are_begun_one_after_the_other_with_a_few_visits_each() {
 
 #[test]
 fn records_that_do_not_fit_in_a_frame_are_read_again_even_where_they_should_be_cut() {
-    // Twelve outputs among many, besides the one that gets every line, and half of them or more for
+    // Twelve outputs out of many, plus the one that gets every line, and at least half of them for
     // each line: more sets than a frame can name.
     let others: Vec<String> = ('a'..='l').map(String::from).collect();
     let lines: Vec<String> = (1..1 << others.len())
@@ -279,7 +279,7 @@ fn records_that_do_not_fit_in_a_frame_are_read_again_even_where_they_should_be_c
     let decoder = file.decoder.as_mut().unwrap();
     decoder.decode(&mut engine.builder, block, 0, &mut file.book);
     assert_eq!(engine.builder.record_count(), lines.len());
-    assert!(!engine.append(&mut file), "all of it in one frame");
+    assert!(!engine.append(&mut file), "all of it fits in one frame");
     assert_eq!((file.at(), file.book.records), (0, 0), "nothing counts as read");
     engine.files.insert(key, file);
     engine.make_ready(key);
@@ -308,7 +308,7 @@ fn a_generation_that_takes_the_name_of_one_that_could_not_be_opened_any_more_is_
     write(log("app.log"), docker("file 2\\n")).unwrap();
     rename(log("app.log"), log("app.log.1")).unwrap();
     run.engine.take_in(report);
-    // And the kernel has not told yet when the names are looked at again.
+    // And the events have not been reported yet when the names are looked at again.
     run.engine.look();
     world.turns(&mut run);
     let mut bodies = run.bodies();
@@ -327,9 +327,9 @@ fn files_whose_names_are_made_anew_between_look_and_kernel_are_counted_each_once
     run.engine.drain();
     std::fs::remove_file(&log).unwrap();
     write(&log, docker("seen\\n")).unwrap();
-    // The kernel has told of the first file, and the look finds the second.
+    // The kernel has reported the first file, and the look finds the second.
     run.engine.look();
-    assert_eq!(run.engine.files_unseen, 0, "nobody can know yet");
+    assert_eq!(run.engine.files_unseen, 0, "it cannot be known yet");
     world.turns(&mut run);
     assert_eq!(run.engine.files_unseen, 1);
     // And once more, gone between look and opening.
@@ -342,7 +342,7 @@ fn files_whose_names_are_made_anew_between_look_and_kernel_are_counted_each_once
     world.turns(&mut run);
     assert_eq!(run.engine.files_unseen, 2);
     assert_eq!(run.bodies(), ["seen"]);
-    // Neither a second name nor a way out and back makes another file of it.
+    // Neither a second name nor moving away and back makes it another file.
     write(&log, docker("known\\n")).unwrap();
     world.turns(&mut run);
     std::fs::hard_link(&log, world.path("logs/app.log.1")).unwrap();
