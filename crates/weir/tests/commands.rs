@@ -64,8 +64,8 @@ fn files_that_are_no_configuration_end_with_3_and_one_line() {
     std::fs::create_dir(dir.path().join("empty.d")).unwrap();
     std::fs::write(dir.path().join("binary.toml"), b"\xff\xfe").unwrap();
     for (name, said) in [
-        ("missing.toml", "error: missing.toml cannot be read: No such file or directory"),
-        ("empty.d", "error: the directory empty.d holds no *.toml file"),
+        ("missing.toml", "error: missing.toml could not be read: No such file or directory"),
+        ("empty.d", "error: the directory empty.d contains no *.toml files"),
         ("binary.toml", "error: binary.toml is not UTF-8 text (byte 0)"),
     ] {
         let output = run(dir.path(), &["run", "-c", name]);

@@ -1,6 +1,6 @@
-//! The page `docs/reference/configuration.md`, derived from the fields.
+//! Renders the page `docs/reference/configuration.md` from the fields.
 //!
-//! Invariant: the page is a function of the tables alone, so it can be compared byte for byte.
+//! Invariant: the page depends on the tables alone, so it can be compared byte for byte.
 
 use std::fmt::Write as _;
 use std::time::Duration;
