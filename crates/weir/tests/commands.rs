@@ -171,7 +171,7 @@ fn asking_where_no_weir_runs_says_what_to_do() {
         let output = run(dir.path(), &[command, &["--api", &address]].concat());
         assert_eq!(output.status.code(), Some(1));
         let said = stderr(&output);
-        assert!(said.contains(&format!("no weir answers on {address}")), "{said}");
+        assert!(said.contains(&format!("no weir is running at {address}")), "{said}");
         assert!(said.contains("weir run") && said.contains("--api"), "{said}");
         assert_eq!(said.lines().count(), 1);
     }
@@ -188,7 +188,7 @@ fn where_nothing_has_run_there_is_no_cursor_and_no_dead_letter() {
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     let output = run(dir.path(), &["dead-letter", "resend", "gone"]);
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
-    assert!(stderr(&output).contains("there are: console"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("existing cursors: console"), "{}", stderr(&output));
 }
 
 #[test]

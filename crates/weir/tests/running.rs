@@ -204,7 +204,7 @@ fn an_output_that_hangs_shows_in_health_and_a_second_signal_ends_at_once() {
     let (status, said) = running.end();
     assert_eq!(status.code(), Some(130), "{said}");
     assert!(asked.elapsed().as_secs() < 9, "it did not wait for the deadline");
-    assert!(said.contains("the next start delivers the rest"), "{said}");
+    assert!(said.contains("undelivered records are delivered at the next start"), "{said}");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn people_get_short_lines_in_colour_and_hints() {
     assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
     assert!(said.contains("\u{1b}[32mINFO \u{1b}[0m api listens address=127.0.0.1:"), "{said}");
     assert!(said.contains("weir top"), "{said}");
-    assert!(said.contains("waits  for no/docker: not there yet"), "{said}");
+    assert!(said.contains("waits  for no/docker: does not exist yet"), "{said}");
 }
 
 #[test]
@@ -279,6 +279,6 @@ fn a_removed_output_keeps_its_cursor_until_it_is_dropped() {
     assert_eq!(cursor(&["drop", "nope"]).status.code(), Some(4));
     let dropped = cursor(&["drop", "extra"]);
     assert_eq!(dropped.status.code(), Some(0), "{}", stderr(&dropped));
-    assert_eq!(stdout(&dropped), "dropped extra: 0 records given up\n");
+    assert_eq!(stdout(&dropped), "dropped extra: 0 records discarded\n");
     assert!(!stdout(&cursor(&["list"])).contains("extra"));
 }
