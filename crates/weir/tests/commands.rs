@@ -1,4 +1,4 @@
-//! The commands that need no running weir: what they print where, and how they end.
+//! Commands that do not need a running weir: their output and exit codes.
 
 mod support;
 
@@ -29,7 +29,7 @@ error: unknown key \"rnig\" in [journal]
 ";
         assert_eq!(stderr(&output), expected);
     }
-    assert!(!dir.path().join("weir-data").exists(), "nothing is opened before all is valid");
+    assert!(!dir.path().join("weir-data").exists(), "nothing is opened before everything is valid");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn colour_is_for_terminals_unless_asked_for() {
     };
     assert!(!escapes(&[], &[]), "a pipe");
     assert!(escapes(&["--color", "always"], &[]));
-    assert!(escapes(&["--color", "always"], &[("NO_COLOR", "1")]), "the flag wins");
+    assert!(escapes(&["--color", "always"], &[("NO_COLOR", "1")]), "the flag takes precedence");
     assert!(escapes(&[], &[("CLICOLOR_FORCE", "1")]));
     assert!(!escapes(&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
     assert!(!escapes(&["--color", "never"], &[("CLICOLOR_FORCE", "1")]));
@@ -226,6 +226,6 @@ fn the_generated_pages_are_those_of_this_binary() {
     ] {
         let written = std::fs::read_to_string(root.join(page)).unwrap_or_default();
         let is_current = written == stdout(&run(dir.path(), &arguments));
-        assert!(is_current, "docs/reference/{page} is stale; `cargo xtask gen` writes it anew");
+        assert!(is_current, "docs/reference/{page} is stale; run `cargo xtask gen` to update it");
     }
 }
