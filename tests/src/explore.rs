@@ -310,7 +310,7 @@ fn a_search_says_what_is_wrong_and_what_was_not_found() {
     assert!(notes.contains("no row has the column @m"), "{notes}");
     assert!(!notes.contains("has service"), "{notes}");
     let reversed = output(&weir, &["search"], &["--from", "now", "--to", "now-1h"]);
-    assert!(String::from_utf8_lossy(&reversed.stderr).contains("is not before"));
+    assert!(String::from_utf8_lossy(&reversed.stderr).contains("must be before"));
     weir.stop();
 }
 
@@ -322,7 +322,7 @@ fn without_a_store_a_search_says_that_it_is_off() {
     let off = output(&weir, &["search"], &[]);
     let notes = String::from_utf8_lossy(&off.stderr).into_owned();
     assert_eq!(off.status.code(), Some(1));
-    assert!(notes.contains("the store is off: [store] enabled = false"), "{notes}");
+    assert!(notes.contains("the store is disabled: [store] enabled = false"), "{notes}");
     weir.stop();
 }
 

@@ -103,7 +103,7 @@ fn csv_has_the_columns_that_were_asked_for() {
     assert_eq!(get(&api, &path).text, want);
     let wrong = get(&api, &format!("/weir/v1/export?format=csv&columns=sevice&{RANGE}"));
     assert_eq!(wrong.status, 400);
-    assert!(wrong.text.contains("there is no column") && wrong.text.contains("sevice"));
+    assert!(wrong.text.contains("unknown column") && wrong.text.contains("sevice"));
     api.shutdown();
 }
 

@@ -79,7 +79,7 @@ fn without_a_store_every_path_says_so() {
     api.show_store(None);
     let reply = get(&api, "/weir/v1/store");
     assert_eq!(reply.status, 409);
-    assert!(reply.text.contains("the store is off: [store] enabled = false"), "{reply:?}");
+    assert!(reply.text.contains("the store is disabled: [store] enabled = false"), "{reply:?}");
     assert_eq!(read(ask(&api)).status, 409);
     api.shutdown();
     let starting =
