@@ -489,7 +489,7 @@ fn an_answer_that_is_not_the_whole_one_says_so() {
     let found = post(&api, SEARCH, &json!({ "filter": filter("*") })).json();
     let id = found["data"][0]["id"].as_str().unwrap();
     let late = get(&api, &format!("/weir/v1/context?id={id}"));
-    assert!(late.status == 503 && late.text.contains("deadline reached"), "{}", late.text);
+    assert!(late.status == 503 && late.text.contains("the time was up"), "{}", late.text);
     api.shutdown();
 }
 
