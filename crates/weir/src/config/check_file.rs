@@ -99,7 +99,7 @@ pub(crate) fn written_twice(sections: &Sections, diagnostics: &mut Diagnostics) 
                     format!("{} is already written by output {:?}", path.display(), first.name),
                 )
                 .other(first.section.place("path"), "it is also named at")
-                .help("give each output a file of its own");
+                .help("use a different file for each output");
         }
     }
 }

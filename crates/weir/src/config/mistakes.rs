@@ -265,7 +265,7 @@ fn what_does_not_fit_together() {
             "[output.b]\ntype = \"file\"\npath = \"/tmp/weir-x\"\n[output.c]\ntype = \"file\"\npath = \"/tmp/../tmp/weir-x\"",
             6,
             "already written by output \"b\"",
-            "of its own",
+            "a different file",
         ),
         ("[output.b]\ntype = \"file\"\npath = \"/tmp\"", 3, "is a directory", "/tmp/weir.log"),
         (
@@ -279,7 +279,7 @@ fn what_does_not_fit_together() {
             "[output.b]\ntype = \"file\"\npath = \"/tmp/weir-x/{host}.log\"\n[output.c]\ntype = \"file\"\npath = \"/tmp/weir-x/a.log\"",
             6,
             "already written by output \"b\"",
-            "a file of its own",
+            "a different file",
         ),
         (
             "[output.b]\ntype = \"file\"\npath = \"/etc/passwd/x.log\"",
