@@ -335,7 +335,7 @@ fn a_tail_in_the_terminal_outlives_weir_and_waits_for_the_next() {
     weir.stop();
     let mut said = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
-    assert!(said.contains("trying again"), "{said}");
+    assert!(said.contains("reconnecting"), "{said}");
     assert_eq!(child.try_wait().unwrap(), None, "it waits");
     child.kill().unwrap();
     child.wait().unwrap();

@@ -1,8 +1,9 @@
-//! Answers that are compressed, for clients that ask for it (`Accept-Encoding`): gzip or zstd.
+//! Compression of responses for clients that request it (`Accept-Encoding`): gzip or zstd.
 //!
-//! Invariants: an answer is compressed as it is made, chunk by chunk, so that it begins as early as
-//! without, and never as a whole in memory; what ends it, trailers or a cut, ends it compressed,
-//! too; nothing of size is compressed on the thread of the API.
+//! Invariants: a response is compressed chunk by chunk as it is produced, so that it starts as
+//! early as without compression and is never held in memory as a whole; trailers and aborted
+//! responses work as without compression; large chunks are never compressed on the thread of the
+//! API.
 
 use std::io::{self, Write as _};
 
@@ -19,24 +20,24 @@ use tokio::sync::mpsc;
 
 use crate::stream::{CutOff, Part, StreamBody};
 
-/// Shorter answers fit into a packet or two as they are.
+/// Shorter responses fit into a packet or two without compression.
 const BYTES_MIN: u64 = 1024;
 
-/// Larger chunks are compressed where they hold nobody up.
+/// Larger chunks are compressed on a separate thread.
 const INLINE_BYTES_MAX: usize = 8 * 1024;
 
 /// Chunks that may wait for the reader.
 const CHUNKS_WAITING: usize = 1;
 
-/// Fast ones: who reads over a slow line saves most of it already.
+/// Fast levels: on a slow line they already save most of the time.
 const GZIP_LEVEL: u32 = 1;
 const ZSTD_LEVEL: i32 = 1;
 
-/// Content types that are worth it; not events, each of which has to leave at once, nor Parquet,
-/// which is compressed.
+/// Content types that are worth compressing; not events, each of which must be sent at once, and
+/// not Parquet, which is already compressed.
 const TYPES: [&str; 3] = ["application/json", "application/x-ndjson", "text/csv"];
 
-/// How an answer is compressed.
+/// The coding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Coding {
     Gzip,
@@ -44,7 +45,7 @@ enum Coding {
 }
 
 impl Coding {
-    /// The best one that is accepted (RFC 9110, 12.5.3); `None`: the answer stays as it is.
+    /// The best accepted coding (RFC 9110, 12.5.3); `None` means no compression.
     fn accepted(headers: &HeaderMap) -> Option<Self> {
         let lists = headers.get_all(header::ACCEPT_ENCODING);
         let lists: Vec<&str> = lists.into_iter().filter_map(|list| list.to_str().ok()).collect();
@@ -70,7 +71,7 @@ impl Coding {
     }
 }
 
-/// A compressor with what it has made so far.
+/// A compressor and its pending output.
 enum Encoder {
     Gzip(GzEncoder<Vec<u8>>),
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
@@ -86,7 +87,7 @@ impl Encoder {
         })
     }
 
-    /// Compresses a chunk, to the last byte: it can be read without what follows.
+    /// Compresses a chunk and flushes, so that it can be read without what follows.
     fn chunk(&mut self, chunk: &[u8]) -> io::Result<Vec<u8>> {
         match self {
             Self::Gzip(encoder) => {
@@ -102,7 +103,7 @@ impl Encoder {
         }
     }
 
-    /// What stands at the end.
+    /// Finishes the compressed stream.
     fn finish(self) -> io::Result<Vec<u8>> {
         match self {
             Self::Gzip(encoder) => encoder.finish(),
@@ -111,7 +112,7 @@ impl Encoder {
     }
 }
 
-/// Compresses answers of what is behind it.
+/// Middleware that compresses responses.
 pub(crate) async fn compressed(request: Request, next: Next) -> Response {
     let coding = Coding::accepted(request.headers());
     let is_head = request.method() == Method::HEAD;
@@ -129,7 +130,7 @@ pub(crate) async fn compressed(request: Request, next: Next) -> Response {
     let (sender, stream) = StreamBody::new(CHUNKS_WAITING);
     tokio::spawn(async move {
         if pass_on(body, coding, &sender).await.is_err() {
-            // The reader may have left by itself.
+            // The reader may have left.
             let _gone = sender.send(Err(CutOff)).await;
         }
     });
@@ -142,10 +143,10 @@ fn is_compressible(headers: &HeaderMap) -> bool {
     TYPES.contains(&kind.trim()) && !headers.contains_key(header::CONTENT_ENCODING)
 }
 
-/// Sends a body, compressed.
+/// Sends a compressed body.
 ///
 /// # Errors
-/// It does not come to its end, or nobody reads it any more.
+/// The body is incomplete, or the reader has left.
 async fn pass_on(
     mut body: Body,
     coding: Coding,

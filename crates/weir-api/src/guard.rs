@@ -1,10 +1,10 @@
-//! Who may ask: people and programs, not the pages of strangers that their browsers show.
+//! Protects against requests from web pages of other sites that a browser on this machine may show.
 //!
-//! Weir knows no users, so whoever reaches the port may ask. A page in a browser reaches what the
-//! browser does. Invariants, for every path: where such a page makes its own name lead to weir (DNS
-//! rebinding), the name in `Host` tells; where it asks weir's address, browsers say its `Origin` or
-//! that the request is `cross-site`; and a body that is not JSON, which a page may send without
-//! asking first, is not read.
+//! Weir has no users, so any client that reaches the port may send requests. A page in a browser
+//! reaches whatever the browser reaches. Invariants, for every path: if the page uses a host name
+//! that resolves to weir (DNS rebinding), the name in `Host` reveals it; if it uses weir's address,
+//! browsers send its `Origin` or mark the request as `cross-site`; and a body that is not JSON,
+//! which a page may send without a preflight request, is not read.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::routes::in_form_of;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// The names of this machine under which weir may be asked, beside its addresses and `localhost`.
+/// The host names that weir accepts, in addition to IP addresses and `localhost`.
 #[derive(Debug, Clone)]
 pub(crate) struct Names(Arc<[String]>);
 
 impl Names {
-    /// Those that are configured, and what the machine calls itself.
+    /// The configured names, and the machine's own name.
     pub(crate) fn new(configured: &[String]) -> Self {
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let localhost = "localhost".to_owned();
@@ -34,7 +34,7 @@ impl Names {
         Self(all.map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect())
     }
 
-    /// Whether a host, with a port or without, is an address or one of the names.
+    /// Whether a host, with or without a port, is an IP address or one of the names.
     fn has(&self, host: &str) -> bool {
         if host.parse::<SocketAddr>().is_ok() {
             return true;
@@ -46,14 +46,15 @@ impl Names {
         is_address || self.0.contains(&name)
     }
 
-    /// What is wrong with who asks, or with how.
+    /// The problem with the sender of a request, or with its form.
     fn refusal(&self, method: &Method, headers: &HeaderMap) -> Option<Problem> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let host = text(header::HOST);
         if let Some(host) = host.filter(|host| !self.has(host)) {
             let shown: String = host.chars().take(80).collect();
             let title = format!(
-                "weir does not know {shown:?} as a name of its own: ask by its address, or add the name to api.allowed_hosts"
+                "host name {shown:?} is not allowed: use the IP address, or add the name to \
+                 api.allowed_hosts"
             );
             return Some(Problem::new(StatusCode::MISDIRECTED_REQUEST, title));
         }
@@ -66,7 +67,7 @@ impl Names {
             is_foreign && text(FETCH_MODE) != Some("navigate")
         };
         if text(header::ORIGIN).is_some_and(|origin| !is_same(origin)) || is_embedded() {
-            let title = "the page of another site must not ask weir";
+            let title = "requests from pages of other sites are not allowed";
             return Some(Problem::new(StatusCode::FORBIDDEN, title));
         }
         let is_json = |media: &str| {
@@ -84,7 +85,7 @@ impl Names {
     }
 }
 
-/// Refuses what may come from the page of a stranger.
+/// Rejects requests that may come from a page of another site.
 pub(crate) async fn guard(State(names): State<Names>, request: Request, next: Next) -> Response {
     match names.refusal(request.method(), request.headers()) {
         Some(problem) => in_form_of(request.uri(), problem),
@@ -119,7 +120,7 @@ mod tests {
         {
             assert_eq!(status(&Method::GET, &[("host", host)]), 421, "{host}");
         }
-        assert_eq!(status(&Method::GET, &[]), 200, "no browser leaves it out");
+        assert_eq!(status(&Method::GET, &[]), 200, "every browser sends it");
     }
 
     #[test]
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(with("sec-fetch-site", "cross-site"), 403);
         assert_eq!(with("sec-fetch-site", "same-origin"), 200);
         let link = [host, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
-        assert_eq!(status(&Method::GET, &link), 200, "a link that somebody follows");
+        assert_eq!(status(&Method::GET, &link), 200, "a user followed a link");
     }
 
     #[test]

@@ -1,9 +1,8 @@
-//! The ledger as a document: the three books of every component, each with what it leaves
-//! unaccounted for.
+//! The ledger as a document: the three books of every component, each with the number of items that
+//! it does not account for.
 //!
-//! Invariants: every term is a count that was kept by itself; `unaccounted` is the only number
-//! that is computed, and is 0 when the book balances. Fields are only ever added under one
-//! `schema`.
+//! Invariants: every term is counted independently; `unaccounted` is the only computed number, and
+//! is 0 if the book balances. Within one `schema`, fields are only ever added.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +15,7 @@ use weir_model::{AbandonReason, DiscardReason};
 use weir_pipeline::stats;
 use weir_pipeline::view::PipelineView;
 
-/// Counts by reason; reasons with 0 are left out.
+/// Counts by reason; reasons with a count of 0 are omitted.
 pub type ByReason = BTreeMap<String, u64>;
 
 /// `/weir/v1/ledger`.
@@ -28,14 +27,14 @@ pub struct LedgerDocument {
     pub time: String,
     /// Book 1 and book 3 of every source.
     pub sources: Vec<SourceEntry>,
-    /// Book 2 of every output, also of those that are no longer configured.
+    /// Book 2 of every output, including outputs that are no longer configured.
     pub cursors: Vec<CursorEntry>,
     /// The buffer.
     pub journal: Value,
-    /// Every book of records balances.
+    /// Whether every book of records balances.
     pub balanced: bool,
     /// True for a moment after a start, until every source has opened what it reads: the books do
-    /// not have all yet of what an earlier run left.
+    /// not yet include everything from the previous run.
     #[serde(default)]
     pub opening: bool,
 }
@@ -43,18 +42,18 @@ pub struct LedgerDocument {
 /// A source.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SourceEntry {
-    /// Its name.
+    /// Name of the source.
     pub name: String,
-    /// Its type; empty when it is no longer configured.
+    /// Type of the source; empty if it is no longer configured.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Files or containers that are open; streams of a source that listens.
+    /// Open files or containers; streams of a listening source.
     pub streams: u64,
-    /// Book 1, and the right side of book 3.
+    /// Book 1, and the right-hand side of book 3.
     pub book: SourceCounts,
-    /// 0 when book 1 balances.
+    /// 0 if book 1 balances.
     pub unaccounted_lines: i64,
-    /// The left side of book 3; none for a source that listens, which is sent nothing that it
+    /// The left-hand side of book 3; absent for a listening source, which receives nothing that it
     /// could leave unread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileBytes>,
@@ -63,21 +62,21 @@ pub struct SourceEntry {
 /// `lines = records + joined + discarded`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct SourceCounts {
-    /// Lines as the source's format counts them.
+    /// Lines, as counted by the source's format.
     pub lines: u64,
-    /// Records made of them.
+    /// Records made from lines.
     pub records: u64,
-    /// Lines that became part of another line's record.
+    /// Lines that were joined to the record of another line.
     pub joined: u64,
-    /// Lines that became nothing.
+    /// Lines that were discarded.
     pub discarded: ByReason,
-    /// Records whose line was not in the expected format.
+    /// Records whose line did not have the expected format.
     pub malformed: u64,
     /// Records that were cut at `line_max`.
     pub truncated: u64,
     /// Bytes consumed.
     pub bytes_read: u64,
-    /// Bytes given up.
+    /// Bytes abandoned.
     pub bytes_abandoned: ByReason,
 }
 
@@ -86,22 +85,23 @@ pub struct SourceCounts {
 pub struct FileBytes {
     /// By how much the files have grown.
     pub bytes_seen: u64,
-    /// There and not yet consumed.
+    /// Bytes that are present and not yet consumed.
     pub bytes_unread: u64,
-    /// Times that a file was found shorter than before.
+    /// Number of times that a file was found to be shorter than before.
     #[serde(default)]
     pub files_cut: u64,
     /// Files that were created and removed before they could be read, or written to after they were
     /// deleted and closed.
     #[serde(default)]
     pub files_unseen: u64,
-    /// Files that were removed while weir did not run.
+    /// Files that were removed while weir was not running.
     #[serde(default)]
     pub files_vanished: u64,
-    /// True once bytes may have come and gone unseen (a file was cut, came and went between two
-    /// looks, or vanished while weir did not run): `bytes_seen` and `bytes_abandoned` are then "at least".
+    /// True if bytes may have come and gone unseen (a file was truncated, appeared and disappeared
+    /// between two scans, or disappeared while weir was not running): `bytes_seen` and
+    /// `bytes_abandoned` are then lower bounds.
     pub at_least: bool,
-    /// 0 when the book balances. While files are being read the terms are of slightly different
+    /// 0 if the book balances. While files are being read the terms are from slightly different
     /// moments; at rest they are exact.
     pub unaccounted_bytes: i64,
 }
@@ -111,48 +111,48 @@ pub struct FileBytes {
 pub struct CursorEntry {
     /// Name of the output.
     pub name: String,
-    /// Its type; empty when it is no longer configured.
+    /// Type of the output; empty if it is no longer configured.
     #[serde(rename = "type")]
     pub type_name: String,
     /// Whether it is configured.
     pub active: bool,
     /// `block` or `drop_oldest`.
     pub when_full: String,
-    /// Book 2 but for what is in flight.
+    /// Book 2 except for what is in flight.
     pub book: CursorCounts,
-    /// Records that wait or are on their way.
+    /// Records that wait or are in flight.
     pub in_flight: u64,
-    /// Those of them that the output has taken.
+    /// Of these, records that the output has taken.
     pub taken: u64,
-    /// Bytes of batches that wait or are on their way.
+    /// Bytes of batches that wait or are in flight.
     pub pending_bytes: u64,
-    /// Bound of `pending_bytes`.
+    /// Limit of `pending_bytes`.
     pub buffer_limit_bytes: u64,
-    /// Age of the oldest batch that is not acknowledged.
+    /// Age of the oldest unacknowledged batch.
     pub lag_seconds: f64,
-    /// It stops sources at present.
+    /// Whether it currently blocks sources.
     pub blocking: bool,
-    /// 0 when book 2 balances.
+    /// 0 if book 2 balances.
     pub unaccounted_records: i64,
 }
 
 /// `routed = delivered + discarded + dead_lettered + in_flight`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct CursorCounts {
-    /// Records meant for it.
+    /// Records routed to the output.
     pub routed: u64,
     /// Records that the destination acknowledged.
     pub delivered: u64,
-    /// Records given up.
+    /// Records discarded.
     pub discarded: ByReason,
     /// Records in the dead-letter file.
     pub dead_lettered: u64,
-    /// Further sendings of records, beside the first.
+    /// Repeated transmissions of records.
     pub resent: u64,
 }
 
 impl LedgerDocument {
-    /// The books of this moment.
+    /// Reads the current books.
     pub fn of(view: &PipelineView) -> Self {
         let ledger = view.journal.ledger();
         let time = format_rfc3339(view.now_unix_ns());

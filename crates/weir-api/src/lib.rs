@@ -1,10 +1,11 @@
-//! What a running weir says over HTTP: metrics, health, the ledger, the figures that `weir top`
-//! shows, records as they come in, and records that are stored.
+//! The HTTP API of a running weir: metrics, health, the ledger, the status that `weir top` shows,
+//! live tails, and searches of the store.
 //!
-//! Invariants: nothing here changes anything but what the store is asked to delete (POST otherwise
-//! asks questions that are too long for an address); the API has a thread of its own, so it answers while a pipeline is stuck and cannot
-//! slow one down, and threads of their own for searching; requests, connections and their time
-//! are bounded; an error is `application/problem+json`, on Datadog's paths with their `errors`.
+//! Invariants: the only requests that change anything are deletions in the store (POST is otherwise
+//! used for queries that are too long for a URL); the API has its own thread, so it responds while
+//! a pipeline is stuck and cannot slow it down, and separate threads for searching; requests,
+//! connections and their time are bounded; an error is `application/problem+json`, on Datadog's
+//! paths together with their `errors`.
 #![forbid(unsafe_code)]
 
 mod compression;

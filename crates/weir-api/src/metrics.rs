@@ -1,8 +1,8 @@
-//! The page `/metrics` in Prometheus' text format, version 0.0.4.
+//! The page `/metrics` in the Prometheus text format, version 0.0.4.
 //!
 //! Invariants: every family is in [`FAMILIES`], with its type and meaning, and the reference is
-//! made from the same list; every known `reason` is there from the start with 0, so that the
-//! first loss is seen as an increase; labels have few values (never a stream or a file).
+//! generated from the same list; every known `reason` is present from the start with 0, so that the
+//! first loss is visible as an increase; labels have few values (never a stream or a file).
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ mod store;
 
 pub use families::{FAMILIES, FamilyInfo, FamilyType};
 
-/// The whole page; without a pipeline only what the process says of itself.
+/// The whole page; without a pipeline only the metrics of the process.
 pub(crate) fn page(
     version: &str,
     view: Option<&PipelineView>,
@@ -90,7 +90,7 @@ impl Page {
         text
     }
 
-    /// One line. `name` is that of a family, or of one of a summary or histogram's series.
+    /// One sample line. `name` is that of a family, or of one series of a summary or histogram.
     fn row(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         let family = ["_sum", "_count", "_bucket"].iter().find_map(|end| name.strip_suffix(end));
         let known = |wanted: &str| FAMILIES.iter().position(|family| family.name == wanted);
@@ -213,7 +213,7 @@ impl Page {
         self.of(&at, "weir_output_blocking", u8::from(cursor.blocking));
         if let Some(output) = output {
             self.output_figures(&at, &output.stats);
-            // Others publish it with their figures.
+            // The others publish it with their statistics.
             let cpu_ns = match &output.running {
                 Some(running) => running.cpu_ns(),
                 None => stats::get(&output.stats.cpu_ns),
@@ -373,7 +373,7 @@ impl Page {
     }
 }
 
-/// Whether the operator chose that such records are discarded.
+/// Whether the operator chose to discard such records.
 fn is_intentional(reason: DiscardReason) -> bool {
     match reason {
         DiscardReason::RateLimit

@@ -1,5 +1,5 @@
-//! The document of the API for programs: what can be asked and what is answered, made from the
-//! types that read requests and write answers.
+//! The OpenAPI document of the API, generated from the types that read requests and write
+//! responses.
 
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response};
 use utoipa::{Modify, OpenApi};
@@ -7,11 +7,11 @@ use utoipa::{Modify, OpenApi};
 use crate::problem::{DatadogErrors, Place, ProblemDocument};
 use crate::{explore, routes, tail};
 
-/// What weir says over HTTP, and what can be asked of its store.
+/// HTTP API of weir: its state, and queries of its store.
 ///
-/// Paths under `/api/v2/` are Datadog's, so that its clients work; their errors are Datadog's,
-/// with the problem document beside, under `weir`. Errors of all other paths are problem
-/// documents (RFC 9457).
+/// Paths under `/api/v2/` follow Datadog's API, so that its clients work; their errors have
+/// Datadog's format, with the problem document in the additional member `weir`. Errors of all other
+/// paths are problem documents (RFC 9457).
 #[derive(OpenApi)]
 #[openapi(
     info(title = "weir", license(name = "Apache-2.0", identifier = "Apache-2.0"), contact()),
@@ -43,21 +43,21 @@ use crate::{explore, routes, tail};
     components(schemas(ProblemDocument, DatadogErrors<'_>, Place)),
     modifiers(&Refusals, &Names),
     tags(
-        (name = "search", description = "Records that are stored, and as they come in"),
-        (name = "complete", description = "What can be searched for"),
-        (name = "export", description = "All records as a file"),
-        (name = "store", description = "What is stored"),
-        (name = "figures", description = "What weir does"),
-        (name = "health", description = "Whether it does it"),
+        (name = "search", description = "Stored records and live tails"),
+        (name = "complete", description = "Fields and values that can be queried"),
+        (name = "export", description = "Export of records"),
+        (name = "store", description = "Contents of the store"),
+        (name = "figures", description = "Ledger, rules and status"),
+        (name = "health", description = "Metrics and health"),
     )
 )]
 struct Document;
 
-/// Whatever can be asked can be refused, and each refusal has a body.
+/// Adds the error responses that every operation can return.
 struct Refusals;
 
 impl Refusals {
-    /// The content type and schema of errors on a path; `None` where it says what they are.
+    /// The content type and schema of errors on a path; `None` if the operation defines them.
     fn shape(path: &str) -> Option<(&'static str, &'static str)> {
         match path {
             _ if path.starts_with("/api/") => Some(("application/json", "DatadogErrors")),
@@ -76,8 +76,10 @@ impl Modify for Refusals {
             let operations = [&mut item.get, &mut item.post, &mut item.delete];
             for operation in operations.into_iter().flatten() {
                 let responses = &mut operation.responses.responses;
-                let others =
-                    [("4XX", "What is wrong with the request"), ("5XX", "It may go well later")];
+                let others = [
+                    ("4XX", "The request is invalid"),
+                    ("5XX", "Temporarily unavailable, retry later"),
+                ];
                 for (status, description) in others {
                     let response = || RefOr::T(Response::new(description));
                     responses.entry(status.to_owned()).or_insert_with(response);
@@ -93,8 +95,7 @@ impl Modify for Refusals {
     }
 }
 
-/// Every operation has a name of its own: programs that are made of the document call their functions
-/// by it.
+/// Gives every operation a unique id: code generators use it as the name of the function.
 struct Names;
 
 impl Modify for Names {
@@ -113,7 +114,7 @@ impl Modify for Names {
     }
 }
 
-/// The document (`OpenAPI` 3.1).
+/// The OpenAPI document (version 3.1).
 pub fn openapi() -> serde_json::Value {
     serde_json::to_value(Document::openapi()).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! Answers that say what is wrong: problem documents (RFC 9457).
+//! Error responses: problem documents (RFC 9457).
 //!
-//! There is one shape of error, [`Problem`]. Paths of our own answer with it as it is; paths that
-//! are Datadog's answer with their `errors` and have the problem beside, under `weir`.
+//! There is one type of error, [`Problem`]. Weir's own paths return it directly; Datadog's paths
+//! return their `errors`, with the problem in the additional member `weir`.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -10,56 +10,56 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 use weir_expr::{Expr, ParseError, Span, Test};
 
-/// Figures of this moment are of no use later.
+/// Current values must not be cached.
 pub(crate) const NO_STORE: (HeaderName, &str) = (header::CACHE_CONTROL, "no-store");
 
-/// When to try again, as clients of Datadog read it, seconds.
+/// When to retry, in seconds, as clients of Datadog read it.
 const RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// What is wrong with a request, or with weir.
+/// An error in a request, or in weir.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Problem(Box<ProblemDocument>);
 
-/// What is wrong with a request, or with weir (RFC 9457).
+/// An error in a request, or in weir (RFC 9457).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct ProblemDocument {
-    /// Always `about:blank`: the status says what kind it is.
+    /// Always `about:blank`: the kind of problem is given by the status.
     #[serde(rename = "type")]
     type_uri: &'static str,
-    /// The status of the answer.
+    /// The HTTP status of the response.
     status: u16,
-    /// What is wrong, one line.
+    /// A one-line summary of the problem.
     title: String,
-    /// The same at length, with the place marked in the text.
+    /// The full description, with the place marked in the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
-    /// The parameter or member of the request that is wrong.
+    /// The parameter or member of the request that is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     parameter: Option<String>,
-    /// Where in its text, bytes.
+    /// The place in its text, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     span: Option<Place>,
-    /// What could stand there.
+    /// What is expected at that place.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected: Option<String>,
-    /// What would probably be right, in full.
+    /// A suggested replacement, in full.
     #[serde(skip_serializing_if = "Option::is_none")]
     suggestion: Option<String>,
-    /// When to try again.
+    /// When to retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_seconds: Option<u64>,
-    /// The pattern of the regular expression that is wrong, until its place is known.
+    /// The pattern of the invalid regular expression, until its place is known.
     #[serde(skip)]
     #[schema(ignore)]
     regexp: Option<String>,
 }
 
-/// Bytes of a text.
+/// A range of bytes in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Place {
-    /// The first.
+    /// Start of the range (inclusive).
     start: usize,
-    /// Behind the last.
+    /// End of the range (exclusive).
     end: usize,
 }
 
@@ -70,7 +70,7 @@ impl From<Span> for Place {
 }
 
 impl Problem {
-    /// Something is wrong, and this is what.
+    /// Creates a problem with a status and a title.
     pub(crate) fn new(code: StatusCode, title: impl Into<String>) -> Self {
         let (type_uri, status) = ("about:blank", code.as_u16());
         let document =
@@ -78,15 +78,15 @@ impl Problem {
         Self(Box::new(document))
     }
 
-    /// A parameter of the request is wrong.
+    /// Creates a problem about an invalid parameter.
     pub(crate) fn parameter(name: &str, what: impl std::fmt::Display) -> Self {
         let mut problem = Self::new(StatusCode::BAD_REQUEST, format!("{name}: {what}"));
         problem.0.parameter = Some(name.to_owned());
         problem
     }
 
-    /// A parameter that is an expression, a field or a measure cannot be read: where, what was
-    /// expected, what would probably be right.
+    /// Creates a problem about a parameter that is an invalid expression, field or calculated
+    /// field: the place, what was expected, and a suggestion.
     pub(crate) fn expression(name: &str, error: &ParseError) -> Self {
         let mut problem = Self::new(StatusCode::BAD_REQUEST, error.message.clone());
         problem.0.detail = Some(error.to_string());
@@ -97,26 +97,26 @@ impl Problem {
         problem
     }
 
-    /// Later it may go well.
+    /// Marks the problem as temporary.
     pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
         self.0.retry_after_seconds = Some(seconds);
         self
     }
 
-    /// It is about this parameter.
+    /// Sets the parameter that the problem is about.
     pub(crate) fn of(mut self, parameter: &str) -> Self {
         self.0.parameter = Some(parameter.to_owned());
         self
     }
 
-    /// It is about a regular expression with this pattern, wherever that stands.
+    /// Marks the problem as one of a regular expression with this pattern, wherever it occurs.
     pub(crate) fn of_regexp(mut self, pattern: &str) -> Self {
         self.0.regexp = Some(pattern.to_owned());
         self
     }
 
-    /// The same with its place, if it is about a regular expression of the expression that the
-    /// parameter is: `text` as it was parsed.
+    /// Adds the place, if the problem is about a regular expression in the expression of the
+    /// parameter: `text` is the expression as it was parsed.
     pub(crate) fn placed(self, parameter: &str, text: &str, expr: &Expr) -> Self {
         let Some(pattern) = &self.0.regexp else { return self };
         let mut place = None;
@@ -151,16 +151,16 @@ impl IntoResponse for Problem {
     }
 }
 
-/// What is wrong, as clients of Datadog read it.
+/// Error response in the format of Datadog's API.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DatadogErrors<'a> {
-    /// One text, at length.
+    /// A single text with the full description.
     errors: [&'a str; 1],
     /// The same for programs.
     weir: &'a ProblemDocument,
 }
 
-/// A problem on a path that is Datadog's.
+/// A problem on one of Datadog's paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DatadogProblem(pub(crate) Problem);
 
@@ -178,12 +178,12 @@ impl IntoResponse for DatadogProblem {
     }
 }
 
-/// The answer that something is wrong.
+/// Response for an error.
 pub(crate) fn problem(code: StatusCode, title: &str) -> Response {
     Problem::new(code, title).into_response()
 }
 
-/// The answer that the expression cannot be read.
+/// Response for an invalid expression.
 pub(crate) fn wrong_expression(error: &ParseError) -> Response {
     Problem::expression("query", error).into_response()
 }

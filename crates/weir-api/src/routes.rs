@@ -1,7 +1,8 @@
-//! The paths and their answers.
+//! The paths and their handlers.
 //!
-//! Invariants: an answer but that of a live tail is made whole before it is sent, from one reading
-//! of the books; a fault is a problem document (RFC 9457) with a title that says what is wrong.
+//! Invariants: every response except that of a live tail is complete before it is sent, and is
+//! based on one reading of the books; an error is a problem document (RFC 9457) with a title that
+//! describes it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,20 +29,20 @@ use crate::rules::RulesDocument;
 use crate::status::StatusDocument;
 use crate::tail::{Sessions, tail};
 
-/// What all answers are made from.
+/// The state that all handlers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) version: &'static str,
-    /// Empty until the pipeline has started; another one after a reload.
+    /// `None` until the pipeline has started; replaced by a reload.
     pub(crate) view: RwLock<Option<Arc<PipelineView>>>,
     pub(crate) reloads: Reloads,
     pub(crate) tails: Arc<Sessions>,
     pub(crate) explore: Explore,
-    /// The API ends.
+    /// Set when the API ends.
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
-/// What became of reloads of the configuration.
+/// Results of configuration reloads.
 #[derive(Debug, Default)]
 pub(crate) struct Reloads {
     pub(crate) applied: AtomicU64,
@@ -56,7 +57,7 @@ impl Shared {
     }
 }
 
-/// Every path of this file; further ones are in [`explore::PATHS`].
+/// The paths of this file; the others are in [`explore::PATHS`].
 const PATHS: [&str; 9] = [
     "/metrics",
     "/health",
@@ -103,7 +104,8 @@ async fn index(State(shared): State<Arc<Shared>>) -> Response {
 /// Metrics
 #[utoipa::path(
     get, path = "/metrics", tag = "figures",
-    responses((status = 200, description = "Metrics in Prometheus' text format", body = String, content_type = "text/plain"))
+    responses((status = 200, description = "Metrics in the Prometheus text \
+                                            format", body = String, content_type = "text/plain"))
 )]
 pub(crate) async fn metrics_page(State(shared): State<Arc<Shared>>) -> Response {
     let store = shared.explore.figures();
@@ -119,11 +121,11 @@ pub(crate) async fn metrics_page(State(shared): State<Arc<Shared>>) -> Response 
         .into_response()
 }
 
-/// Whether everything is as it should be, and what is not
+/// Health: whether everything works as configured, and the active problems
 #[utoipa::path(
     get, path = "/health", tag = "health",
-    responses((status = 200, description = "All is as configured"),
-        (status = 503, description = "Something is not; the body says what"))
+    responses((status = 200, description = "Everything works as configured"),
+        (status = 503, description = "There are health problems, listed in the body"))
 )]
 pub(crate) async fn health(State(shared): State<Arc<Shared>>) -> Response {
     let health = current_health(&shared);
@@ -131,10 +133,10 @@ pub(crate) async fn health(State(shared): State<Arc<Shared>>) -> Response {
     json_response(code, &health)
 }
 
-/// The process answers: that is all that a restart could mend
+/// Liveness: whether the process responds, so that a restart would not help
 #[utoipa::path(
     get, path = "/health/live", tag = "health",
-    responses((status = 200, description = "The process answers"))
+    responses((status = 200, description = "The process responds"))
 )]
 pub(crate) async fn live() -> Response {
     json_response(StatusCode::OK, &json!({ "live": true }))
@@ -143,17 +145,17 @@ pub(crate) async fn live() -> Response {
 /// The same as `/health`
 #[utoipa::path(
     get, path = "/health/ready", tag = "health",
-    responses((status = 200, description = "All is as configured"),
-        (status = 503, description = "Something is not; the body says what"))
+    responses((status = 200, description = "Everything works as configured"),
+        (status = 503, description = "There are health problems, listed in the body"))
 )]
 pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     health(State(shared)).await
 }
 
-/// The books: what was read, where it went, what was lost
+/// The ledger: what was read, where it went, what was lost
 #[utoipa::path(
     get, path = "/weir/v1/ledger", tag = "figures",
-    responses((status = 200, description = "The books", body = LedgerDocument))
+    responses((status = 200, description = "The ledger", body = LedgerDocument))
 )]
 pub(crate) async fn ledger(State(shared): State<Arc<Shared>>) -> Response {
     match shared.view() {
@@ -162,10 +164,10 @@ pub(crate) async fn ledger(State(shared): State<Arc<Shared>>) -> Response {
     }
 }
 
-/// What each rule did
+/// Statistics for each rule
 #[utoipa::path(
     get, path = "/weir/v1/rules", tag = "figures",
-    responses((status = 200, description = "What each rule did", body = RulesDocument))
+    responses((status = 200, description = "Statistics for each rule", body = RulesDocument))
 )]
 pub(crate) async fn rules(State(shared): State<Arc<Shared>>) -> Response {
     match shared.view() {
@@ -174,10 +176,10 @@ pub(crate) async fn rules(State(shared): State<Arc<Shared>>) -> Response {
     }
 }
 
-/// Figures of sources and outputs at this moment
+/// Current status of sources and outputs
 #[utoipa::path(
     get, path = "/weir/v1/status", tag = "figures",
-    responses((status = 200, description = "Figures of sources and outputs", body = StatusDocument))
+    responses((status = 200, description = "Status of sources and outputs", body = StatusDocument))
 )]
 pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Response {
     match shared.view() {
@@ -213,23 +215,23 @@ async fn other_method(method: Method, uri: Uri) -> Response {
         path if path.starts_with("/weir/v1/store/deletions/") => "DELETE",
         _ => "GET, HEAD",
     };
-    let title = format!("{} only answers {allowed}, not {method}", shown(&uri));
+    let title = format!("{} only accepts {allowed}, not {method}", shown(&uri));
     let mut response = wrong_path(&uri, StatusCode::METHOD_NOT_ALLOWED, title);
     response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allowed));
     response
 }
 
 async fn not_found(uri: Uri) -> Response {
-    let title = format!("{} does not exist; there are {}", shown(&uri), paths().join(", "));
+    let title = format!("{} does not exist; available paths: {}", shown(&uri), paths().join(", "));
     wrong_path(&uri, StatusCode::NOT_FOUND, title)
 }
 
-/// What is wrong with a path or its method, in the form of those beside it.
+/// An error about a path or its method, in the format of neighboring paths.
 fn wrong_path(uri: &Uri, code: StatusCode, title: String) -> Response {
     in_form_of(uri, Problem::new(code, title))
 }
 
-/// A problem in the form of the answers beside its path.
+/// A problem in the format of the responses on its path.
 pub(crate) fn in_form_of(uri: &Uri, problem: Problem) -> Response {
     if uri.path().starts_with("/api/") {
         DatadogProblem(problem).into_response()
@@ -238,7 +240,7 @@ pub(crate) fn in_form_of(uri: &Uri, problem: Problem) -> Response {
     }
 }
 
-/// A path is shown up to a length that fits on a line.
+/// A path, truncated so that it fits on a line.
 fn shown(uri: &Uri) -> String {
     uri.path().chars().take(80).collect()
 }

@@ -1,4 +1,4 @@
-//! `/weir/v1/rules`: what each rule did.
+//! `/weir/v1/rules`: statistics for each rule.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,16 +7,16 @@ use weir_pipeline::view::PipelineView;
 
 use crate::status::seconds;
 
-/// The rules in force and their figures since they came into force.
+/// The active rules and their statistics since they became active.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RulesDocument {
     /// `weir.rules.v1`.
     pub schema: String,
-    /// Number of the generation, which grows with each change of the rules.
+    /// Generation number, which increases with each change of the rules.
     pub generation: u32,
-    /// When it came into force in this process, RFC 3339.
+    /// When the rules became active in this process, RFC 3339.
     pub since: String,
-    /// Records that rules looked at.
+    /// Records evaluated by the rules.
     pub records: u64,
     /// Records that no rule routed.
     pub unrouted: u64,
@@ -29,21 +29,21 @@ pub struct RulesDocument {
 /// One rule.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RuleEntry {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
     /// Records that it matched.
     pub hits: u64,
-    /// Of these, records that are in none of the formats of its `parse`, and stay as they are.
+    /// Matched records that fit none of the formats of `parse` and were left unchanged.
     #[serde(default)]
     pub unparsed: u64,
     /// When it last matched, RFC 3339.
     pub last_hit: Option<String>,
-    /// CPU time that it took by itself, seconds, estimated from samples.
+    /// CPU time of this rule alone, seconds, estimated from samples.
     pub cpu_seconds: f64,
 }
 
 impl RulesDocument {
-    /// The rules of a pipeline at this moment.
+    /// Reads the rules of a pipeline and their statistics.
     pub fn of(view: &PipelineView) -> Self {
         let rules = view.rules.current();
         let stats = rules.stats();

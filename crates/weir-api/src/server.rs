@@ -1,11 +1,12 @@
-//! The listener, its thread and the bounds of every connection.
+//! The listener, its thread and the limits of every connection.
 //!
 //! Invariants: the port is bound before the thread starts, so a port in use is an error of
-//! [`Api::bind`]; at most [`connections_max`] connections are served at once, and a newcomer takes
-//! the place of one that is idle or slow, so health and the ledger are answered however many are
-//! open; who sends no request, or half of one, holds a connection no longer than [`HEAD_TIMEOUT`] and [`BODY_TIMEOUT`](crate::explore::limits::BODY_TIMEOUT), and who takes
-//! nothing of an answer no longer than [`WRITE_TIMEOUT`], however long the answer is; no
-//! connection outlives the thread.
+//! [`Api::bind`]; at most [`connections_max`] connections are served at once, and a new one replaces
+//! one that is idle or slow, so health and the ledger are answered however many are open; a client
+//! that sends no request, or an incomplete one, holds a connection no longer than [`HEAD_TIMEOUT`]
+//! and [`BODY_TIMEOUT`](crate::explore::limits::BODY_TIMEOUT), and a client that accepts no data of
+//! a response no longer than [`WRITE_TIMEOUT`], however long the response is; no connection outlives
+//! the thread.
 
 use std::convert::Infallible;
 use std::io;
@@ -38,21 +39,21 @@ use crate::guard::Names;
 use crate::routes::{Reloads, Shared, router};
 use crate::tail::{IsLive, Sessions};
 
-/// Connections served at once beside those that search and follow: scrapers, probes and pages that
-/// keep theirs open. Many, so that one that has just been accepted is not the oldest of the idle
-/// before its request is there.
+/// Connections served at once in addition to searches and live tails: scrapers, probes and pages
+/// that keep theirs open. Many, so that a connection is not yet the oldest idle one when its request
+/// arrives.
 const CONNECTIONS_SPARE: usize = 1024;
-/// Longest request head. The longest path that is known has 20 bytes; the rest is headers.
+/// Maximum length of a request head. The longest path has 20 bytes; the rest is for headers.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Longest wait for a request head, also between two requests. Who sends it byte by byte holds a
-/// connection for no longer.
+/// Maximum wait for a request head, also between two requests. A client that sends it byte by byte
+/// holds a connection no longer than this.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time in which a client takes nothing of what it is sent. Somebody who reads an export or
-/// a live tail page by page may look at one for that long.
+/// Maximum time in which a client accepts no data. A person who reads an export or a live tail page
+/// by page may look at one page for that long.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(5);
-/// Age at which a connection is asked to end after its present request.
+/// Age at which a connection is closed after its current request.
 const CONNECTION_AGE_MAX: Duration = Duration::from_mins(10);
-/// How long connections may still take to send their answers when weir stops.
+/// How long connections may take to send their responses when weir stops.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A bound port, and later the thread that serves it.
@@ -65,8 +66,9 @@ pub struct Api {
 }
 
 impl Api {
-    /// Binds the port and serves: until [`Self::show`], only that weir is starting. Who asks names
-    /// an address, `localhost`, the machine's own name, or one of `allowed_hosts`.
+    /// Binds the port and serves; until [`Self::show`] every response says that weir is starting.
+    /// Clients must use an IP address, `localhost`, the machine's own name, or one of
+    /// `allowed_hosts`.
     pub fn bind(
         listen: SocketAddr,
         allowed_hosts: &[String],
@@ -85,29 +87,29 @@ impl Api {
         Ok(Self { address, shared, stop, thread: Some(thread) })
     }
 
-    /// The address that was bound, with the port that was chosen for port 0.
+    /// The address that was bound, with the actual port if port 0 was given.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Shows a pipeline and its store from now on, in place of those before; without a store,
-    /// that it is off.
+    /// Shows this pipeline and its store from now on, instead of the previous ones; without a
+    /// store, that it is disabled.
     pub fn show(&self, view: Arc<PipelineView>, store: Option<Arc<dyn LogStore>>) {
         self.show_store(store);
         *self.shared.view.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
     }
 
-    /// Asks this store from now on, or says that it is off.
+    /// Queries this store from now on, or reports that it is disabled.
     pub fn show_store(&self, store: Option<Arc<dyn LogStore>>) {
         self.shared.explore.show(store);
     }
 
-    /// Lets go of the store, until another one is shown.
+    /// Releases the store until another one is shown.
     pub fn hide_store(&self) {
         self.shared.explore.hide();
     }
 
-    /// Counts a reload of the configuration, which came into force or was refused.
+    /// Counts a reload of the configuration, applied or refused.
     pub fn count_reload(&self, is_applied: bool) {
         let reloads = &self.shared.reloads;
         let count = if is_applied { &reloads.applied } else { &reloads.refused };
@@ -115,7 +117,7 @@ impl Api {
         reloads.is_refused.store(!is_applied, Ordering::Relaxed);
     }
 
-    /// Ends all connections and the thread.
+    /// Closes all connections and ends the thread.
     pub fn shutdown(mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take()
@@ -142,7 +144,7 @@ fn shared(
     })
 }
 
-/// Everybody who may search, wait or follow has a connection, and some are left.
+/// Every query, waiting query and live tail has a connection, and some connections remain.
 fn connections_max(limits: &QueryLimits) -> usize {
     limits.workers + limits.waiting_max + limits.tails_max + CONNECTIONS_SPARE
 }
@@ -169,7 +171,7 @@ async fn serve(
             Ok((stream, slot)) => {
                 connections.spawn(connection(stream, slot, router.clone(), stopped.clone()));
             }
-            // Out of descriptors: others must close before it is worth trying again.
+            // Out of file descriptors: others must be closed before a retry makes sense.
             Err(error) => {
                 tracing::warn!(%error, "the API cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -204,13 +206,13 @@ async fn connection(
         .layer(Extension(is_local))
         .layer(Extension(slot.clone()));
     let service = service_fn(|request| {
-        // Nobody has to prove anything here; who sends a whole head has more right than who does not.
+        // There is no authentication; a client that has sent a whole head takes precedence.
         slot.admit();
         let answering = TowerToHyperService::new(router.clone()).call(request);
         let working = slot.working();
         async move {
             let whole = answering.await?;
-            // What has a length is there as a whole: then it is the client who is waited for.
+            // A body with a known length is complete: from then on the client is waited for.
             let working = whole.body().size_hint().exact().is_none().then_some(working);
             Ok::<_, Infallible>(whole.map(|body| Answer { body, working }))
         }
@@ -230,13 +232,13 @@ async fn connection(
     let ended = tokio::select! {
         ended = serving.as_mut() => Some(ended),
         () = shall_end => None,
-        () = slot.evicted() => return tracing::debug!("a connection gave way to a newer one"),
+        () = slot.evicted() => return tracing::debug!("connection closed to make room for a newer one"),
     };
     let ended = if let Some(ended) = ended {
         ended
     } else {
         serving.as_mut().graceful_shutdown();
-        // An answer under way is sent to its end, unless weir stops meanwhile.
+        // A response in progress is sent to its end, unless weir stops meanwhile.
         serving.await
     };
     if let Err(error) = ended {
@@ -244,7 +246,7 @@ async fn connection(
     }
 }
 
-/// The body of an answer, and that its connection is at work while the body is still produced.
+/// The body of a response, and a guard: the connection is not idle while the body is produced.
 struct Answer {
     body: axum::body::Body,
     #[expect(dead_code, reason = "held, and dropped with the body")]
@@ -271,19 +273,19 @@ impl Body for Answer {
     }
 }
 
-/// With a bound for clients that take nothing of what they are sent, or are gone without a word.
+/// Limits the time in which clients accept no data, or have disappeared silently.
 fn bounded(stream: TcpStream) -> Pin<Box<TimeoutStream<TcpStream>>> {
-    // For what the kernel has taken and the client has not.
+    // Covers data that the kernel has accepted and the client has not.
     let millis = WRITE_TIMEOUT.as_millis() as u32;
     if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(&stream, millis) {
-        tracing::debug!(%error, "the kernel does not bound how long a client may be gone");
+        tracing::debug!(%error, "could not limit the time for which a client may be gone");
     }
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_TIMEOUT));
     Box::pin(stream)
 }
 
-/// Waits for the age at which a connection ends; one with a live tail does not age.
+/// Waits until the connection reaches its maximum age; a connection with a live tail has none.
 async fn has_aged(is_live: &IsLive) {
     loop {
         tokio::time::sleep(CONNECTION_AGE_MAX).await;

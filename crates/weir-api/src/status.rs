@@ -1,6 +1,6 @@
-//! What `weir top` needs: counters to take rates of, and the state of every component.
+//! The data for `weir top`: counters for computing rates, and the state of every component.
 //!
-//! Invariant: one document is one reading of the books; rates are the reader's business.
+//! Invariant: one document is one reading of the books; the reader computes rates.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,41 +21,41 @@ pub struct StatusDocument {
     pub version: String,
     /// When it was read, RFC 3339.
     pub time: String,
-    /// The same, nanoseconds since 1970: for rates.
+    /// The same, in nanoseconds since 1970, for computing rates.
     pub time_unix_ns: i64,
     /// Seconds since the start.
     pub uptime_seconds: f64,
     /// CPU time of the process, seconds.
     pub cpu_seconds: f64,
-    /// Memory in RAM, bytes.
+    /// Resident memory, bytes.
     pub resident_bytes: u64,
-    /// As at `/health`.
+    /// The same as at `/health`.
     pub health: Value,
     /// Every configured source.
     pub sources: Vec<SourceStatus>,
-    /// Every output, also those that are no longer configured.
+    /// Every output, including outputs that are no longer configured.
     pub outputs: Vec<OutputStatus>,
     /// The buffer.
     pub journal: Value,
 }
 
-/// A source: its books and its live figures.
+/// A source: its books and its current values.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SourceStatus {
     /// Books.
     pub book: SourceEntry,
-    /// Where it listens, when it does: the port that was chosen for port 0.
+    /// The address of a listening source, with the actual port if port 0 was configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// Files that are followed.
     pub files: u64,
     /// Files that cannot be read.
     pub unreadable_files: u64,
-    /// Age of the oldest byte that is not read, seconds.
+    /// Age of the oldest unread byte, seconds.
     pub lag_seconds: f64,
-    /// A stream of it is refused at present.
+    /// Whether one of its streams is currently refused.
     pub blocked: bool,
-    /// Seconds in which a stream was refused.
+    /// Seconds during which a stream was refused.
     pub blocked_seconds: f64,
     /// Errors of all kinds.
     pub errors: u64,
@@ -63,26 +63,26 @@ pub struct SourceStatus {
     pub cpu_seconds: f64,
 }
 
-/// An output: its books and its live figures.
+/// An output: its books and its current values.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct OutputStatus {
     /// Books.
     pub book: CursorEntry,
-    /// The destination does not accept at present.
+    /// Whether the destination currently does not accept records.
     pub failing: bool,
-    /// The last error, while it stands.
+    /// The last error, while the problem lasts.
     pub last_error: Option<String>,
-    /// Requests that ended well.
+    /// Successful requests.
     pub requests: u64,
-    /// Attempts that failed and were made again.
+    /// Attempts that failed and were retried.
     pub retries: u64,
     /// Bytes sent, after compression.
     pub sent_bytes: u64,
-    /// Requests on their way.
+    /// Requests in flight.
     pub in_flight_requests: u64,
-    /// Bound of `in_flight_requests`.
+    /// Limit of `in_flight_requests`.
     pub concurrency_limit: u64,
-    /// Sum of the time from sending to answer, seconds, over `requests`.
+    /// Sum of the time from request to response, seconds, over `requests`.
     pub service_seconds: f64,
     /// Sum of the time from reading to sending, seconds, over `batches`.
     pub queueing_seconds: f64,
@@ -95,7 +95,7 @@ pub struct OutputStatus {
 }
 
 impl StatusDocument {
-    /// The state of this moment.
+    /// Reads the current state.
     pub fn of(view: &PipelineView, version: &str) -> Self {
         let ledger = view.journal.ledger();
         let now = view.now_unix_ns();

@@ -1,4 +1,4 @@
-//! A body that is sent while it is made: chunks, and trailers behind them.
+//! A response body that is sent while it is produced: chunks, and trailers after them.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,20 +7,20 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use tokio::sync::mpsc;
 
-/// It cannot be completed: the connection is cut, so that nobody takes it for whole.
+/// The body cannot be completed: the connection is cut, so that no client takes it for complete.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer could not be completed")]
+#[error("the response could not be completed")]
 pub(crate) struct CutOff;
 
-/// What is sent next.
+/// The next item to send.
 pub(crate) type Part = Result<Frame<Bytes>, CutOff>;
 
-/// Parts as they come.
+/// The parts as they are received.
 #[derive(Debug)]
 pub(crate) struct StreamBody(mpsc::Receiver<Part>);
 
 impl StreamBody {
-    /// A body, and where its parts go, of which so many may wait.
+    /// Creates a body and the sender of its parts, with this many parts waiting at most.
     pub(crate) fn new(waiting_max: usize) -> (mpsc::Sender<Part>, Self) {
         let (sender, receiver) = mpsc::channel(waiting_max);
         (sender, Self(receiver))

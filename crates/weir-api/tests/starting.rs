@@ -1,4 +1,4 @@
-//! The API before a pipeline runs, and what it refuses.
+//! The API before a pipeline runs, and what it rejects.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -62,7 +62,7 @@ fn a_request_head_without_end_is_cut_off() {
         sent = sent.and_then(|()| stream.write_all(b"x-padding: 0123456789\r\n"));
     }
     let mut answer = Vec::new();
-    // Either an error status or a reset; in both cases the connection is over.
+    // Either an error status or a reset; in both cases the connection is closed.
     let read = stream.read_to_end(&mut answer);
     let status = String::from_utf8_lossy(&answer).into_owned();
     assert!(read.is_err() || status.is_empty() || status.starts_with("HTTP/1.1 4"), "{status}");

@@ -1,8 +1,8 @@
 //! The types of sources and outputs, as closed lists.
 //!
-//! Invariant: whatever depends on the type of a component (its keys, checks, plan, memory, wiring
-//! and documents) matches on these lists without a wildcard, so a type that was forgotten anywhere
-//! does not compile. `cargo xtask check` finds wildcards.
+//! Invariant: code that depends on the type of a component (its keys, checks, plan, memory, wiring
+//! and documentation) matches on these enums without a wildcard, so that a forgotten type does not
+//! compile. `cargo xtask check` reports wildcards.
 
 use crate::config::{OutputKind, SourceKind};
 
@@ -73,7 +73,7 @@ impl OutputKind {
         }
     }
 
-    /// Whether it sends to whoever answers at the other end, with any certificate.
+    /// Whether it accepts any certificate of its destination.
     pub fn is_insecure(&self) -> bool {
         match self {
             Self::SplunkHec(hec) => hec.requests.tls.insecure_skip_verify,

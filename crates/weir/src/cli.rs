@@ -18,41 +18,41 @@ pub(crate) use search::{
     StoreCommand,
 };
 
-const AFTER_HELP: &str = "\
-Exit codes:
+const AFTER_HELP: &str = "Exit codes:
   0    done
   1    failed
-  2    wrong usage, such as a query that cannot be read
+  2    wrong usage, such as an invalid query
   3    the configuration is not valid
-  4    what was named does not exist; nothing was found, with --exit-on-empty
-  5    the answer is not the whole one
+  4    a named object does not exist; nothing was found, with --exit-on-empty
+  5    the result is incomplete
   6    the books do not balance
-  75   not possible now, try again
-  130  ended by Ctrl-C before it was done
+  75   temporarily unavailable, try again
+  130  interrupted by Ctrl-C
 
 Data goes to stdout, everything else to stderr.
-Begin with `weir run`; then, in another terminal, `weir load file` and `weir top`.";
+Start with `weir run`; then, in another terminal, try `weir load file` and `weir top`.";
 
-/// Tails logs and delivers them, and always knows how many it read, where each one went, how late
-/// it was and how many were lost.
+/// Collects logs, delivers and stores them, and accounts for every record: how many were read,
+/// where each one went, how late it was and how many were lost.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// When to colour: on a terminal unless `NO_COLOR` is set, always, or never.
+    /// When to use colors: on a terminal unless `NO_COLOR` is set, always, or never.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     pub(crate) color: ColorChoice,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Tail, buffer and deliver until told to stop.
+    /// Collect, buffer and deliver logs until stopped.
     ///
-    /// Without -c the built-in default runs: it follows the logs of all containers and of this
+    /// Without -c the built-in default is used: it follows the logs of all containers and of this
     /// machine and prints each new line on stdout. SIGTERM or Ctrl-C stops reading, delivers what
-    /// it can within 10 seconds and keeps the rest for the next start; a second one stops at once.
+    /// it can within 10 seconds and keeps the rest for the next start; a second signal stops at
+    /// once.
     Run {
         #[command(flatten)]
         config: ConfigArgs,
@@ -60,68 +60,68 @@ pub(crate) enum Command {
     /// Check, print or describe the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Print the books of a running weir: what was read, where it went, what was lost.
+    /// Print the ledger of a running weir: what was read, where it went, what was lost.
     Ledger {
         #[command(flatten)]
         api: ApiArgs,
-        /// Form of the books.
+        /// Output format.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Print what each rule of a running weir did: hits, cost, last match.
+    /// Print statistics for each rule of a running weir: hits, cost, last match.
     Rules {
         #[command(flatten)]
         api: ApiArgs,
-        /// Form of the figures.
+        /// Output format.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Follow records of a running weir as they come in.
+    /// Follow the records of a running weir as they arrive.
     ///
-    /// Shows time (UTC), stream, severity and message of each. What is missed because it comes too
-    /// fast is said with its number. Ends with Ctrl-C.
+    /// Shows time (UTC), stream, severity and message of each record. If records arrive too fast,
+    /// the number of missed records is printed. Ends with Ctrl-C.
     Tail(TailArgs),
-    /// Search what a running weir has stored.
+    /// Search the store of a running weir.
     ///
-    /// Prints records, newest first; with --fields what fields they have, with --group-by or
-    /// --compute figures, with --histogram how they are spread over time, with --patterns what
-    /// their messages have in common.
+    /// Prints records, newest first; with --fields the fields of the records, with --group-by or
+    /// --compute aggregates, with --histogram their distribution over time, with --patterns the
+    /// common patterns of their messages.
     Search(Box<SearchArgs>),
-    /// What is stored: how much of what, and all of it as a file.
+    /// Show, export, delete and verify stored records.
     #[command(subcommand)]
     Store(StoreCommand),
-    /// Show sources and outputs of a running weir: rates, lag, fill, loss.
+    /// Show sources and outputs of a running weir: rates, lag, fill level, loss.
     ///
-    /// On a terminal a live table (keys: j k move, g G ends, ? help, q quit); else, or with
-    /// --once, plain lines.
+    /// On a terminal a live table (keys: j k move, g G first/last, ? help, q quit); otherwise, or
+    /// with --once, plain lines.
     Top {
         #[command(flatten)]
         api: ApiArgs,
-        /// Take one reading over one interval, print it and end.
+        /// Take one reading over one interval, print it and exit.
         #[arg(long)]
         once: bool,
-        /// Time between two readings.
+        /// Time between readings.
         #[arg(long, default_value = "1s", value_parser = interval, value_name = "DURATION")]
         interval: Duration,
     },
-    /// Records that a destination refused for good.
+    /// List or resend records that a destination rejected permanently.
     #[command(subcommand)]
     DeadLetter(DeadLetterCommand),
-    /// Positions of outputs in the journal.
+    /// List or drop the positions of outputs in the journal.
     #[command(subcommand)]
     Cursor(CursorCommand),
-    /// Write numbered log lines at a known rate, so that loss can be counted.
+    /// Write numbered log lines at a known rate, so that loss can be measured.
     #[command(subcommand)]
     Load(LoadCommand),
-    /// Prove on this machine that nothing is lost without being counted.
+    /// Verify on this machine that nothing is lost without being counted.
     ///
-    /// Runs weir on files, outputs and a journal of its own in an empty directory, and does to it
-    /// what machines and people do: kills it, stops it, rotates, cuts and deletes files, lets
-    /// destinations hang and refuse, damages the journal, leaves it no disk. Then everything
-    /// recovers, and for each destination what was written is compared, line by line, with what
-    /// arrived and with what the ledger says. Ends with 1 when they do not agree.
+    /// Runs weir in an empty directory with its own files, outputs and journal, and injects faults:
+    /// kills it, stops it, rotates, truncates and deletes files, lets destinations hang and reject
+    /// requests, damages the journal, fills the disk. Then everything recovers, and for each
+    /// destination what was written is compared, line by line, with what arrived and with the
+    /// ledger. Exits with 1 if they do not agree.
     Torture(TortureArgs),
-    /// Print a completion script for a shell.
+    /// Print a shell completion script.
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
@@ -133,7 +133,7 @@ pub(crate) enum Command {
     },
 }
 
-/// What is followed, and how it is shown.
+/// What to follow, and how to show it.
 #[derive(Debug, Args)]
 pub(crate) struct TailArgs {
     /// An expression: words, "a phrase", service:web, status:error, @duration:>300ms, /regexp/,
@@ -142,26 +142,26 @@ pub(crate) struct TailArgs {
     pub(crate) query: Vec<String>,
     #[command(flatten)]
     pub(crate) api: ApiArgs,
-    /// Form of the rows.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: TailOutput,
-    /// End after so many rows.
+    /// Exit after this many rows.
     #[arg(short = 'n', long, value_name = "ROWS")]
     pub(crate) limit: Option<u64>,
-    /// Most rows per second; above it, a uniform sample is shown, and its share is said.
+    /// Maximum rows per second; above it, a uniform sample is shown and its ratio is printed.
     #[arg(long, default_value_t = 500, value_name = "ROWS")]
     pub(crate) max_rate: u32,
 }
 
-/// Form of a row on stdout.
+/// Format of a row on stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum TailOutput {
-    /// For people.
+    /// Human-readable text.
     #[default]
     Text,
     /// One JSON object per line.
     Json,
-    /// The message alone, as it is.
+    /// The message alone, unchanged.
     Raw,
 }
 
@@ -172,10 +172,10 @@ fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Where the configuration is.
+/// The location of the configuration.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ConfigArgs {
-    /// A TOML file, or a directory whose *.toml files are taken together. Default: built in.
+    /// A TOML file, or a directory whose *.toml files are merged. Default: built in.
     #[arg(
         short,
         long,
@@ -187,10 +187,10 @@ pub(crate) struct ConfigArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// Which running weir is asked.
+/// Which running weir to query.
 #[derive(Debug, Args)]
 pub(crate) struct ApiArgs {
-    /// Address of its API. Default: `api.listen` of its configuration.
+    /// Address of the API. Default: `api.listen` of the configuration.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -203,17 +203,18 @@ pub(crate) struct ApiArgs {
     pub(crate) config: ConfigArgs,
 }
 
-/// An address as `127.0.0.1:8686`, by name, or as the URL that a starting weir prints.
+/// An address such as `127.0.0.1:8686`, with a host name, or the URL that weir prints when it
+/// starts.
 fn api_address(text: &str) -> Result<SocketAddr, String> {
     let address = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
     let mut found = address.to_socket_addrs().map_err(|error| error.to_string())?;
-    found.next().ok_or_else(|| "the name has no address".to_owned())
+    found.next().ok_or_else(|| "the name does not resolve to an address".to_owned())
 }
 
-/// Form of the data on stdout.
+/// Format of the data on stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum Output {
-    /// For people.
+    /// Human-readable text.
     #[default]
     Text,
     /// One JSON document.
@@ -223,45 +224,45 @@ pub(crate) enum Output {
 /// `weir config ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Validate everything and say all that is wrong, with file, line and what would be right.
+    /// Validate the whole configuration and report all errors, with file, line and a suggestion.
     Check {
         #[command(flatten)]
         config: ConfigArgs,
-        /// Form of what is found.
+        /// Output format.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Run the tests that are written beside the rules, and say what came out differently.
+    /// Run the tests that are defined next to the rules, and print the differences.
     Test {
         #[command(flatten)]
         config: ConfigArgs,
-        /// Form of the results.
+        /// Output format.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Show which rules a line matches and why, where it goes and what becomes of it.
+    /// Show which rules a line matches and why, where it goes and how it is changed.
     Explain {
-        /// The line as it stands in a file; without it, lines are read from standard input.
+        /// The line as it is in a file; without it, lines are read from standard input.
         line: Option<String>,
         #[command(flatten)]
         config: ConfigArgs,
         /// Format of the line, as in the configuration.
         #[arg(long, default_value = "auto", value_name = "FORMAT")]
         format: String,
-        /// Name of the source that it is of.
+        /// Name of the source of the line.
         #[arg(long, default_value = "", value_name = "NAME")]
         source: String,
-        /// What is known of where it is from, such as service.name=web. May be repeated.
+        /// Known metadata of the line, such as service.name=web. May be repeated.
         #[arg(long = "resource", value_name = "KEY=VALUE", value_parser = key_value)]
         resource: Vec<(String, String)>,
-        /// Show rules that do not match, too.
+        /// Also show rules that do not match.
         #[arg(long)]
         all: bool,
-        /// Form of the answer.
+        /// Output format.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Print the built-in default, with comments: the beginning of a configuration of your own.
+    /// Print the built-in default, with comments: a starting point for your own configuration.
     Default,
     /// Print a JSON Schema of the configuration, for editors.
     Schema,
@@ -280,24 +281,24 @@ pub(crate) enum ConfigCommand {
 pub(crate) enum DeadLetterCommand {
     /// Print the dead letters, oldest first.
     List {
-        /// Only those of this output.
+        /// Show only those of this output.
         name: Option<String>,
         #[command(flatten)]
         config: ConfigArgs,
-        /// Form: text has one line per record, json one object per line.
+        /// Output format: text prints one line per record, json one object per line.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Send the dead letters of an output again; what is refused again stays.
+    /// Send the dead letters of an output again; what is rejected again is kept.
     Resend {
-        /// The output.
+        /// Name of the output.
         name: String,
         #[command(flatten)]
         config: ConfigArgs,
-        /// How long to wait for the destination before giving up; the rest is kept.
+        /// How long to wait for the destination; what was not delivered by then is kept.
         #[arg(long, default_value = "30s", value_parser = units::parse_duration, value_name = "DURATION")]
         patience: Duration,
-        /// Form of the report.
+        /// Output format.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
@@ -306,17 +307,17 @@ pub(crate) enum DeadLetterCommand {
 /// `weir cursor ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CursorCommand {
-    /// Print the cursors: those of a running weir, else those in `data_dir`.
+    /// Print the cursors of a running weir, or otherwise those in `data_dir`.
     List {
         #[command(flatten)]
         api: ApiArgs,
-        /// Form of the list.
+        /// Output format.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Give up the cursor of an output that is no longer configured, and all that waits for it.
+    /// Drop the cursor of an output that is no longer configured, and all records that wait for it.
     ///
-    /// Weir must not be running. What is given up is counted as discarded (`cursor_dropped`).
+    /// Weir must not be running. The dropped records are counted as discarded (`cursor_dropped`).
     Drop {
         /// Name of the output.
         name: String,
@@ -328,7 +329,7 @@ pub(crate) enum CursorCommand {
 /// `weir load ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LoadCommand {
-    /// Write lines into files, as programs or container runtimes do.
+    /// Write lines to files in the way that programs or container runtimes do.
     File(Box<LoadFileArgs>),
 }
 
@@ -336,32 +337,32 @@ pub(crate) enum LoadCommand {
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent switch")]
 #[derive(Debug, Args)]
 pub(crate) struct LoadFileArgs {
-    /// Directory of the files; created when missing. The built-in default configuration follows
-    /// the default.
+    /// Directory of the files; created if missing. The built-in default configuration follows the
+    /// default directory.
     #[arg(default_value = "weir-demo", value_hint = ValueHint::DirPath)]
     pub(crate) dir: PathBuf,
     /// Format of the lines.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: LoadFormat,
-    /// Lines per second over all files, or `max` (needs --lines or --duration).
+    /// Total lines per second over all files, or `max` (requires --lines or --duration).
     #[arg(long, default_value = "10", value_parser = rate)]
     pub(crate) rate: Rate,
-    /// Lines in all. Default: until --duration or Ctrl-C.
+    /// Total number of lines. Default: until --duration or Ctrl-C.
     #[arg(long)]
     pub(crate) lines: Option<u64>,
-    /// How long. Default: until --lines or Ctrl-C.
+    /// How long to run. Default: until --lines or Ctrl-C.
     #[arg(long, value_parser = units::parse_duration)]
     pub(crate) duration: Option<Duration>,
-    /// Size of a line's body, or smallest and largest: `200`, `1KiB`, `100-2000`.
+    /// Size of a line's body, or minimum and maximum: `200`, `1KiB`, `100-2000`.
     #[arg(long, default_value = "200", value_parser = size_range, value_name = "SIZE")]
     pub(crate) size: (usize, usize),
-    /// Files that are written in turns.
+    /// Number of files, written in turn.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) files: u32,
-    /// What files are called: NAME.log, or NAME-0.log, NAME-1.log ... when there are several.
+    /// Base name of the files: NAME.log, or NAME-0.log, NAME-1.log ... if there are several.
     #[arg(long, default_value = "app", value_parser = name)]
     pub(crate) name: String,
-    /// Lay files out as the container runtime of the format does.
+    /// Use the directory layout of the format's container runtime.
     #[arg(long)]
     pub(crate) containers: bool,
     /// Rotate a file before it exceeds this size.
@@ -370,31 +371,31 @@ pub(crate) struct LoadFileArgs {
     /// Rotate files this often.
     #[arg(long, value_parser = units::parse_duration, value_name = "DURATION")]
     pub(crate) rotate_every: Option<Duration>,
-    /// How files are rotated.
+    /// How to rotate files.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) rotation: RotationKind,
-    /// Rotated files to keep.
+    /// Number of rotated files to keep.
     #[arg(long, default_value_t = 3)]
     pub(crate) keep: usize,
-    /// What bodies are made of.
+    /// Content of the bodies.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) content: LoadContent,
-    /// Cut bodies over 16 KiB into partial lines, as docker and containerd do.
+    /// Split bodies over 16 KiB into partial lines, as docker and containerd do.
     #[arg(long)]
     pub(crate) partial: bool,
-    /// Write a line to stderr between the parts of every cut line.
+    /// Write a line to stderr between the parts of every split line.
     #[arg(long, requires = "partial")]
     pub(crate) interleave: bool,
-    /// Write each line by itself instead of in blocks.
+    /// Write each line separately instead of in blocks.
     #[arg(long)]
     pub(crate) line_by_line: bool,
-    /// Number of the first line, to go on after an earlier run.
+    /// Number of the first line, to continue after an earlier run.
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     pub(crate) first: u64,
-    /// Seed of the content.
+    /// Seed for the content.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Form of the report.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: Output,
 }
@@ -402,20 +403,20 @@ pub(crate) struct LoadFileArgs {
 /// `weir torture`.
 #[derive(Debug, Args)]
 pub(crate) struct TortureArgs {
-    /// How long; recovery at the end takes some more time.
+    /// How long to inject faults; the recovery at the end takes additional time.
     #[arg(long = "for", default_value = "60s", value_parser = units::parse_duration, value_name = "DURATION")]
     pub(crate) duration: Duration,
-    /// Seed of what is done, from the report of an earlier run. Default: another one each time.
+    /// Seed for the sequence of faults, from the report of an earlier run. Default: random.
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     /// Directory for logs, data and history; must be empty or missing. Removed at the end unless
-    /// something is wrong.
+    /// the check failed.
     #[arg(long, default_value = "weir-torture", value_hint = ValueHint::DirPath)]
     pub(crate) dir: PathBuf,
-    /// Lines per second over all files.
+    /// Total lines per second over all files.
     #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rate: u32,
-    /// Form of the report.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: Output,
     /// The same as `--output json`.
@@ -428,7 +429,7 @@ pub(crate) struct TortureArgs {
 pub(crate) enum Rate {
     /// As fast as possible.
     Max,
-    /// So many.
+    /// This many lines per second.
     PerSecond(f64),
 }
 
@@ -454,27 +455,31 @@ pub(crate) enum RotationKind {
     Rename,
     /// To `.YYYYMMDD-HHMMSS`, as kubelet does.
     Kubelet,
-    /// Copied and cut to nothing, as logrotate's copytruncate does.
+    /// Copied and truncated, as with logrotate's copytruncate.
     Copytruncate,
 }
 
 /// `--content`.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum LoadContent {
-    /// Words.
+    /// Plain words.
     #[default]
     Plain,
-    /// Words with quotes, backslashes, control characters and characters of several bytes.
+    /// Words with quotes, backslashes, control characters and multi-byte characters.
     Escapes,
-    /// That, and bytes that are not UTF-8.
+    /// The same, and bytes that are not UTF-8.
     InvalidUtf8,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
     let duration = units::parse_duration(text).map_err(|error| error.to_string())?;
-    // Redrawing faster than four times a second is of no use to anybody.
+    // Redrawing more than four times a second has no benefit.
     let bounds = Duration::from_millis(250)..=Duration::from_hours(1);
-    if bounds.contains(&duration) { Ok(duration) } else { Err("is not from 250ms to 1h".into()) }
+    if bounds.contains(&duration) {
+        Ok(duration)
+    } else {
+        Err("is not between 250ms and 1h".into())
+    }
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
@@ -483,7 +488,7 @@ fn rate(text: &str) -> Result<Rate, String> {
     }
     match text.parse::<f64>() {
         Ok(rate) if rate > 0.0 && rate <= 1e9 => Ok(Rate::PerSecond(rate)),
-        _ => Err("is neither a number above 0 nor \"max\"".to_owned()),
+        _ => Err("must be a number above 0 or \"max\"".to_owned()),
     }
 }
 
@@ -498,10 +503,10 @@ fn size_range(text: &str) -> Result<(usize, usize), String> {
         None => (one(text)?, one(text)?),
     };
     if min > max {
-        return Err("has its larger number first".to_owned());
+        return Err("must have the smaller number first".to_owned());
     }
     if max > 16 << 20 {
-        return Err("is more than 16MiB".to_owned());
+        return Err("exceeds the maximum of 16MiB".to_owned());
     }
     Ok((min as usize, max as usize))
 }
@@ -509,7 +514,7 @@ fn size_range(text: &str) -> Result<(usize, usize), String> {
 fn name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if text.is_empty() || text.starts_with('.') || !text.chars().all(is_plain) {
-        return Err("has other characters than A-Z, a-z, 0-9, _, - and .".to_owned());
+        return Err("may only contain the characters A-Z, a-z, 0-9, _, - and .".to_owned());
     }
     Ok(text.to_owned())
 }

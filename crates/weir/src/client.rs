@@ -1,7 +1,7 @@
-//! Asks a running weir over its API.
+//! Client of the API of a running weir.
 //!
-//! Invariants: an answer is bounded in size and time; when nobody answers, the error says which
-//! address was tried, where that came from and what to do.
+//! Invariants: a response is bounded in size and time; if there is no response, the error says
+//! which address was tried, where it is configured and what to do.
 
 use std::io::{self, BufReader, Read, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -19,23 +19,23 @@ mod chunked;
 
 pub(crate) use chunked::Chunked;
 
-/// Largest answer that is read: thousands of components.
+/// Maximum size of a response: enough for thousands of components.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Deadline of connecting and of each read.
+/// Timeout of connecting and of each read.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest wait for the next part of a long answer: the server may be busy with others.
+/// Maximum wait for the next part of a long response: the server may be busy with other requests.
 const SILENCE_MAX: Duration = Duration::from_mins(2);
 
-/// Where a running weir is asked.
+/// The address of a running weir.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client {
     address: SocketAddr,
-    /// Deadline of connecting and of each read.
+    /// Timeout of connecting and of each read.
     timeout: Duration,
 }
 
 impl Client {
-    /// The address of `--api`, else that of the configuration.
+    /// The address of `--api`, or else that of the configuration.
     pub(crate) fn new(args: &ApiArgs) -> Result<Self> {
         let address = match args.api {
             Some(address) => address,
@@ -44,59 +44,59 @@ impl Client {
             })?,
         };
         if address.port() == 0 {
-            bail!("api.listen leaves the port open: name the address that weir printed with --api");
+            bail!("api.listen does not set a port: pass the address that weir printed with --api");
         }
         Ok(Self { address: reachable(address), timeout: TIMEOUT })
     }
 
-    /// Waits longer for answers, since they may take so long.
+    /// Waits longer for responses to slow requests.
     pub(crate) fn patient(self, work: Option<Duration>) -> Self {
         Self { timeout: self.timeout + work.unwrap_or_default(), ..self }
     }
 
-    /// The document at a path.
+    /// Returns the document at a path.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         self.document(&self.get_text(path)?)
     }
 
-    /// The text at a path.
+    /// Returns the text at a path.
     pub(crate) fn get_text(&self, path: &str) -> Result<String> {
         self.exchange("GET", path, None)
     }
 
-    /// The document that answers a question.
+    /// Posts a request and returns the document of the response.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, question: &Value) -> Result<T> {
         self.document(&self.exchange("POST", path, Some(&question.to_string()))?)
     }
 
-    /// The document that is left of what is to be deleted.
+    /// Deletes a resource and returns the document of the response.
     pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         self.document(&self.exchange("DELETE", path, None)?)
     }
 
     fn document<T: DeserializeOwned>(&self, body: &str) -> Result<T> {
         serde_json::from_str(body).with_context(|| {
-            format!("{} does not answer as this release of weir does", self.address)
+            format!("{} did not answer as expected by this release of weir", self.address)
         })
     }
 
-    /// The body of an answer that is one.
+    /// The body of a successful response.
     fn text<'a>(&self, answer: &'a [u8]) -> Result<&'a str> {
         let (status, body) = parse(answer)
-            .with_context(|| format!("what answers on {} does not speak HTTP", self.address))?;
+            .with_context(|| format!("the server at {} does not speak HTTP", self.address))?;
         match status {
             200 => Ok(body),
             status => {
                 let answer: Value = serde_json::from_str(body).unwrap_or_default();
-                // Paths that are Datadog's have the problem beside their errors.
+                // Paths of Datadog's API carry the problem next to their errors.
                 let problem = answer.get("weir").unwrap_or(&answer);
                 let title = ["detail", "title"].into_iter().find_map(|key| problem[key].as_str());
                 let message = match (status, title) {
-                    // What was asked is wrong, whoever says it.
+                    // The request is invalid, whatever the source of the message.
                     (400, Some(title)) => title.to_owned(),
                     (_, title) => {
                         let title = title.unwrap_or("no reason given");
-                        format!("{} answers with status {status}: {title}", self.address)
+                        format!("{} answered with status {status}: {title}", self.address)
                     }
                 };
                 let exit = match status {
@@ -110,8 +110,8 @@ impl Client {
         }
     }
 
-    /// The body at a path, as it comes. `last_id` is that of the last event that was read of an
-    /// earlier answer; `silence_max` is how long nothing may come before the answer ends.
+    /// Returns a stream of the body at a path. `last_id` is the id of the last event read from an
+    /// earlier response; `silence_max` is the maximum time without data before the response ends.
     pub(crate) fn stream(
         &self,
         path: &str,
@@ -125,8 +125,8 @@ impl Client {
         Ok(stream)
     }
 
-    /// The body at a path, as it comes, and the headers before it; what turns up later stands in
-    /// its trailers. A body that does not come to its end is an error of the reader.
+    /// Returns a stream of the body at a path, and its headers; later fields are in its trailers.
+    /// An incomplete body is an error of the reader.
     pub(crate) fn download(&self, path: &str) -> Result<(Headers, Chunked<BufReader<TcpStream>>)> {
         let request = format!("GET {path} HTTP/1.1\r\nconnection: close, te\r\nte: trailers\r\n");
         let (stream, head) = self.begin(&request, "")?;
@@ -136,7 +136,7 @@ impl Client {
         Ok((headers, body))
     }
 
-    /// Sends a request, and reads the head of the answer, which must be one of success.
+    /// Sends a request and reads the head of the response, which must be successful.
     fn begin(&self, request: &str, body: &str) -> Result<(TcpStream, String)> {
         let mut stream = self.ask(request, body).map_err(|error| self.no_answer(&error))?;
         let mut head = Vec::new();
@@ -147,14 +147,14 @@ impl Client {
             head.extend_from_slice(&byte);
         }
         if !head.starts_with(b"HTTP/1.0 200") && !head.starts_with(b"HTTP/1.1 200") {
-            // Nothing but the problem document follows; a part of it is better than nothing.
+            // Only the problem document follows; a part of it is better than nothing.
             let _part = (&stream).take(ANSWER_BYTES_MAX).read_to_end(&mut head);
             self.text(&head)?;
         }
         Ok((stream, String::from_utf8_lossy(&head).into_owned()))
     }
 
-    /// In HTTP/1.0, so that the answer is not chunked and ends with the connection.
+    /// Uses HTTP/1.0, so that the response is not chunked and ends with the connection.
     fn exchange(&self, method: &str, path: &str, question: Option<&str>) -> Result<String> {
         let headers = question.map(|body| {
             format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len())
@@ -178,14 +178,15 @@ impl Client {
 
     fn no_answer(&self, error: &io::Error) -> anyhow::Error {
         let message = format!(
-            "no weir answers on {}: {error}; start one with `weir run`, or name its address with --api",
+            "no weir is running at {}: {error}; start one with `weir run`, or set its address with \
+             --api",
             self.address
         );
         ExitError::with(Exit::Failed, message)
     }
 }
 
-/// Lines of the head of an answer, or of its trailers.
+/// Header lines of a response, or its trailers.
 #[derive(Debug)]
 pub(crate) struct Headers(String);
 
@@ -199,7 +200,7 @@ impl Headers {
     }
 }
 
-/// An address to connect to, for one to listen on.
+/// An address to connect to, for an address that is listened on.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,10 +1,10 @@
-//! Server-sent events, as they stand in an answer (WHATWG HTML, section 9.2).
+//! Parses server-sent events (WHATWG HTML, section 9.2).
 //!
-//! Invariant: lines are bounded; the iterator ends where the answer ends, for whatever reason.
+//! Invariant: lines are bounded; the iterator ends when the response ends, for whatever reason.
 
 use std::io::{BufRead, Read as _};
 
-/// Longest line that is read: a record and its attributes, with every byte escaped.
+/// Maximum length of a line: a record and its attributes, with every byte escaped.
 const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// One event.
@@ -15,7 +15,7 @@ pub(crate) struct Event {
     pub(crate) data: String,
 }
 
-/// The events of an answer.
+/// The events of a response.
 pub(crate) struct Events<R>(R);
 
 impl<R: BufRead> Events<R> {
@@ -46,7 +46,7 @@ impl<R: BufRead> Iterator for Events<R> {
                 "data" if event.data.is_empty() => value.clone_into(&mut event.data),
                 "data" => event.data = format!("{}\n{value}", event.data),
                 "" if line.is_empty() && !event.data.is_empty() => return Some(event),
-                // Comments, and fields of a later release.
+                // Comments, and fields of later releases.
                 _ => {}
             }
         }

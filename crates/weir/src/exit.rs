@@ -1,6 +1,6 @@
 //! Exit codes, and the errors that lead to them.
 //!
-//! Invariant: a script can tell a wrong configuration from a failure from nothing found; the
+//! Invariant: a script can distinguish an invalid configuration, a failure and an empty result; the
 //! codes are part of the interface and listed in `weir --help`.
 
 use std::fmt;
@@ -8,28 +8,28 @@ use std::fmt;
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It did what was asked.
+    /// The command succeeded.
     Ok,
-    /// It did not; stderr says why.
+    /// The command failed; stderr has the reason.
     Failed,
     /// The configuration is not valid.
     ConfigInvalid,
-    /// The arguments cannot be used together, or a query, a time or a field among them is wrong.
+    /// The arguments cannot be combined, or a query, a time or a field among them is invalid.
     Usage,
-    /// What was named does not exist.
+    /// A named object does not exist.
     NotFound,
-    /// The answer is not the whole one.
+    /// The result is incomplete.
     Partial,
     /// The books do not balance.
     Broken,
-    /// Not possible now: try again.
+    /// Temporarily unavailable: try again.
     Temporary,
-    /// Ended by Ctrl-C before it was done.
+    /// Interrupted by Ctrl-C.
     Interrupted,
 }
 
 impl Exit {
-    /// The number that the shell sees.
+    /// The exit code for the shell.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -45,16 +45,16 @@ impl Exit {
     }
 }
 
-/// An error that ends a command with a code of its own instead of 1.
+/// An error that ends a command with a specific code instead of 1.
 #[derive(Debug)]
 pub(crate) struct ExitError {
     pub(crate) exit: Exit,
-    /// One line; empty when everything has been said.
+    /// One line; empty if everything has already been printed.
     pub(crate) message: String,
 }
 
 impl ExitError {
-    /// Ends the command with this code and line.
+    /// Returns an error that ends the command with this code and message.
     pub(crate) fn with(exit: Exit, message: impl Into<String>) -> anyhow::Error {
         Self { exit, message: message.into() }.into()
     }

@@ -1,7 +1,7 @@
 //! Weir's own log on stderr: JSON lines for machines, short lines for people.
 //!
-//! Invariants: a log line is one line, and a terminal obeys nothing in it but the colour of its
-//! level; what repeats is held back by the component that says it, not here.
+//! Invariants: each log entry is one line, and contains no terminal control characters except the
+//! color of its level; repeated messages are suppressed by the component that logs them, not here.
 
 use std::io::{self, IsTerminal as _};
 use std::str::FromStr as _;
@@ -23,10 +23,10 @@ use crate::config::{LogFormat, LogPlan};
 use crate::exit::{Exit, ExitError};
 use crate::term::{ColorChoice, Paint, Style};
 
-/// The variable that wins over `log.level`.
+/// The variable that overrides `log.level`.
 const VARIABLE: &str = "WEIR_LOG";
 
-/// Whether the log is for people.
+/// Whether the log is in text form.
 pub(crate) fn is_text(plan: &LogPlan) -> bool {
     match plan.format {
         LogFormat::Text => true,
@@ -40,7 +40,7 @@ pub(crate) fn init(plan: &LogPlan, color: ColorChoice) -> Result<()> {
     let filter = filter(plan.level, std::env::var(VARIABLE).ok().as_deref())?;
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr).log_internal_errors(false);
-    // A second start of the log in one process does not exist.
+    // Only fails if the log was already started in this process.
     let _already_started = if is_text(plan) {
         let short = Short { clock: RealClock::new(), paint: Paint::for_stderr(color) };
         registry.with(layer.with_ansi(false).event_format(short)).try_init()
@@ -64,7 +64,7 @@ fn filter(level: Level, variable: Option<&str>) -> Result<Targets> {
     })
 }
 
-/// `20:57:26.123 WARN  message key=value`: the date is no news on a terminal.
+/// `20:57:26.123 WARN  message key=value`: without the date, which is obvious on a terminal.
 struct Short {
     clock: RealClock,
     paint: Paint,

@@ -1,9 +1,8 @@
-//! weir: tails logs and delivers them, with books that balance.
+//! weir: collects logs, delivers and stores them, with a ledger that balances.
 //!
-//! The binary reads the command line and the configuration, and leaves the work to the crates
-//! beside it. Invariants: a command returns an [`exit::Exit`] or an error, and only this file
-//! turns them into an exit code and a line on stderr; nothing is opened before the whole
-//! configuration is valid.
+//! The binary reads the command line and the configuration; the other crates do the work.
+//! Invariants: a command returns an [`exit::Exit`] or an error, and only this file turns them into
+//! an exit code and a line on stderr; nothing is opened before the whole configuration is valid.
 #![forbid(unsafe_code)]
 
 mod cli;

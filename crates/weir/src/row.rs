@@ -1,7 +1,7 @@
-//! One record on a terminal: time, stream, severity, message.
+//! Formats one record for a terminal: time, stream, severity, message.
 //!
-//! Invariant: nothing that stands in a record reaches the terminal as a control character, nor
-//! turns the direction of what follows it.
+//! Invariant: no part of a record reaches the terminal as a control character or changes the text
+//! direction of what follows.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +16,22 @@ use weir_store::embedded::columns::{TIME_PATHS, TimeStyle};
 
 use crate::term::{Paint, Style};
 
-/// Colours that tell streams apart.
+/// Colors that tell streams apart.
 const TINTS: u64 = 6;
 
-/// Widest name of a stream that others are lined up with.
+/// Maximum width of a stream name that is used for alignment.
 const NAME_CHARS_MAX: usize = 24;
 
-/// Paints rows.
+/// Formats rows.
 pub(crate) struct Painter {
     paint: Paint,
-    /// Words of the query, in lower case, to be seen at once.
+    /// Words of the query, in lower case, to highlight.
     words: Vec<String>,
     name_chars: usize,
 }
 
 impl Painter {
-    /// For the rows of a query.
+    /// Creates a formatter for the rows of a query.
     pub(crate) fn new(query: &str, paint: Paint) -> Self {
         let mut words = Vec::new();
         if let Ok(expression) = weir_expr::parse(query) {
@@ -40,7 +40,7 @@ impl Painter {
         Self { paint, words, name_chars: 0 }
     }
 
-    /// The row, with its newline.
+    /// Returns the row, with its newline.
     pub(crate) fn line(&mut self, row: &Row) -> String {
         let name = printable(&row.name);
         self.name_chars = self.name_chars.max(name.chars().count()).min(NAME_CHARS_MAX);
@@ -60,13 +60,13 @@ impl Painter {
         )
     }
 
-    /// The message; further lines of it stand behind four spaces.
+    /// The message; further lines of it are indented by four spaces.
     fn message(&self, body: &str) -> String {
         let lines: Vec<String> = body.lines().map(|line| self.marked(&printable(line))).collect();
         lines.join("\n    ")
     }
 
-    /// With the words of the query to be seen at once.
+    /// The message with the words of the query highlighted.
     fn marked(&self, line: &str) -> String {
         if !self.paint.is_on() || self.words.is_empty() {
             return line.to_owned();
@@ -87,18 +87,18 @@ impl Painter {
     }
 }
 
-/// What is shown of a record.
+/// The parts of a record that are shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     time: String,
-    /// What tells its stream from others, the most telling name that there is.
+    /// The most specific name of its stream.
     name: String,
     severity: String,
     /// The message.
     pub(crate) message: String,
 }
 
-/// A time of UTC as clocks of a zone show it, with as many digits.
+/// Converts a UTC time to a time zone, with the same number of digits.
 pub(crate) fn in_zone(time: &str, zone: &Zone) -> String {
     let parts = time.strip_suffix('Z').and_then(|text| text.split_at_checked(19));
     match (parts, parse_rfc3339(time.as_bytes())) {
@@ -111,17 +111,17 @@ pub(crate) fn in_zone(time: &str, zone: &Zone) -> String {
 }
 
 impl Row {
-    /// The same, with its time as clocks of a zone show it.
+    /// The same record, with its time in a time zone.
     pub(crate) fn in_zone(self, zone: &Zone) -> Self {
         Self { time: in_zone(&self.time, zone), ..self }
     }
 
-    /// Of a live tail: as it will look once it is stored.
+    /// Reads a record of a live tail, in the form that it will have once it is stored.
     pub(crate) fn of_tail(record: &Value) -> Self {
         Self::of_entry(&entry_of_tail(record))
     }
 
-    /// Of a search.
+    /// Reads a record of a search.
     pub(crate) fn of_entry(entry: &LogEntry) -> Self {
         let LogEntry { attributes: record, weir, .. } = entry;
         let name = record
@@ -141,9 +141,9 @@ impl Row {
     }
 }
 
-/// A record of a live tail as a search shows it, once it is stored: message, service and status are
-/// found where the store finds them, attributes are nested as there, and its id is the one that it
-/// will have.
+/// Converts a record of a live tail to the form in which a search will show it once it is stored:
+/// message, service and status are taken from the same places as by the store, attributes are
+/// nested in the same way, and the id is the one that it will have.
 pub(crate) fn entry_of_tail(record: &Value) -> LogEntry {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let details = LogDetails {
@@ -198,7 +198,7 @@ pub(crate) fn entry_of_tail(record: &Value) -> LogEntry {
             host,
             service,
             status,
-            // An object without one is its attributes.
+            // An object without a message consists of its attributes.
             message: message.or_else(|| inside.is_none().then(|| body.to_owned())),
             tags: source.into_iter().chain(beside).collect(),
             attributes,
@@ -207,7 +207,7 @@ pub(crate) fn entry_of_tail(record: &Value) -> LogEntry {
     }
 }
 
-/// What a record without a message says.
+/// The text for a record without a message.
 fn attributes_text(record: &LogAttributes) -> String {
     if record.attributes.is_empty() {
         return String::new();
@@ -215,7 +215,7 @@ fn attributes_text(record: &LogAttributes) -> String {
     Value::Object(record.attributes.clone()).to_string()
 }
 
-/// Whether a value says this time, in one of the ways in which the store need not keep it.
+/// Whether a value is this time, in one of the forms that the store need not keep.
 fn says_time(value: &Value, time_ns: i64) -> bool {
     let scalar = match value {
         Value::String(text) => Scalar::Text(text.as_bytes()),
@@ -225,8 +225,8 @@ fn says_time(value: &Value, time_ns: i64) -> bool {
     TimeStyle::of(scalar, time_ns).is_some()
 }
 
-/// Adds the values of nested objects by their paths, and each value of an array. An object or an
-/// array without any has none.
+/// Adds the values of nested objects by their paths, and each value of an array. An empty object or
+/// array adds nothing.
 fn flatten(path: &str, value: Value, flat: &mut BTreeMap<String, Vec<Value>>) {
     match value {
         Value::Object(members) => {
@@ -248,7 +248,7 @@ fn file_name(path: &str) -> Option<&str> {
     path.rsplit('/').next()
 }
 
-/// The value at a path of nested objects, some of whose names may have dots themselves.
+/// Returns the value at a path of nested objects; names may contain dots themselves.
 pub(crate) fn attribute<'a>(object: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     if let Some(value) = object.get(path) {
         return Some(value);
@@ -282,7 +282,7 @@ fn collect_words(expression: &Expr, words: &mut Vec<String>) {
                 }));
             }
         }
-        // What must not stand there is not marked.
+        // Negated words are not highlighted.
         ExprKind::All | ExprKind::Not(_) => {}
     }
 }

@@ -1,6 +1,6 @@
 //! Signals: Ctrl-C, SIGTERM, SIGHUP.
 //!
-//! Invariant: a thread of its own waits for them, so a command that is busy hears them too.
+//! Invariant: a dedicated thread waits for signals, so a busy command receives them too.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A flag that the first signal raises. For commands that look at it often.
+/// Returns a flag that the first signal sets. For commands that can poll it.
 pub(crate) fn interrupted() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let raised = flag.clone();
@@ -16,10 +16,10 @@ pub(crate) fn interrupted() -> io::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// Runs this at the first signal. For commands that wait where they cannot look at a flag.
+/// Runs a function at the first signal. For commands that block where they cannot poll a flag.
 pub(crate) fn when_interrupted(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // From here on, not from when the thread gets to it, is a signal heard.
+    // Signals are caught from here on, not only once the thread runs.
     let mut signals = runtime.block_on(async { Signals::new() })?;
     std::thread::Builder::new().name("weir-signal".to_owned()).spawn(move || {
         runtime.block_on(signals.next());
@@ -28,7 +28,7 @@ pub(crate) fn when_interrupted(run: impl FnOnce() + Send + 'static) -> io::Resul
     Ok(())
 }
 
-/// The signal that asks for the configuration to be read again, where there is one.
+/// The signal that requests a reload of the configuration, where it exists.
 pub(crate) const HANG_UP: &str = "SIGHUP";
 
 /// The signals that ask weir to stop.
@@ -39,7 +39,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes the signals over from the operating system's default. Needs a runtime.
+    /// Replaces the operating system's default handling of the signals. Requires a runtime.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -48,7 +48,7 @@ impl Signals {
         })
     }
 
-    /// The name of the next one.
+    /// The name of the next signal.
     pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

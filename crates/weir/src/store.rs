@@ -1,6 +1,6 @@
 //! Weir's own store as a destination of the pipeline.
 //!
-//! Invariant: pipeline and store do not know each other; here they are put together.
+//! Invariant: pipeline and store do not depend on each other; they are connected here.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use weir_store::embedded::{EmbeddedStore, StoreConfig};
 
 use crate::config::STORE;
 
-/// What waits for the store in ring and segments: with a full head it stops its sources then.
+/// Buffer for the store in ring and segments: when it and the head are full, the sources stop.
 const BUFFER_LIMIT_BYTES: u64 = 1 << 30;
-/// It holds what it takes at once, so one batch would do.
+/// The store keeps what it accepts at once, so one batch would be enough.
 const WINDOW_BYTES: u64 = 4 << 20;
 
-/// Where the store is found once the pipeline has started it.
+/// Where the store is available once the pipeline has started it.
 pub(crate) type StoreSlot = Arc<OnceLock<Arc<EmbeddedStore>>>;
 
-/// The store, to be brought along to a pipeline.
+/// The store, as it is handed to a pipeline.
 pub(crate) fn destination(
     config: StoreConfig,
     disk: Arc<dyn Disk>,
@@ -35,7 +35,7 @@ pub(crate) fn destination(
         start: Box::new(move |cursor| {
             let store = Arc::new(EmbeddedStore::open(config, disk, clock)?);
             store.start(cursor)?;
-            // Each pipeline has a slot of its own.
+            // Each pipeline has its own slot.
             let _is_empty = slot.set(store.clone());
             Ok(Arc::new(RunningStore(store)))
         }),
@@ -64,12 +64,12 @@ impl Running for RunningStore {
         let mut troubles = Vec::new();
         if let Some(error) = figures.error {
             let full =
-                if figures.is_full { ", and takes nothing in: its head is full" } else { "" };
+                if figures.is_full { ", and accepts no records: its head is full" } else { "" };
             let text = format!("cannot write{full}: {error}");
             troubles.push(Trouble { reason: "disk", severity: Severity::Failing, text });
         }
         if !figures.damaged.is_empty() {
-            let text = format!("what cannot be searched: {}", figures.damaged.join("; "));
+            let text = format!("damaged, cannot be searched: {}", figures.damaged.join("; "));
             troubles.push(Trouble { reason: "damaged", severity: Severity::Degraded, text });
         }
         troubles

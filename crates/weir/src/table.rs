@@ -1,10 +1,10 @@
-//! Plain tables: columns that line up, no borders, nothing cut, nothing that a terminal obeys.
+//! Plain tables: aligned columns, no borders, nothing truncated, no terminal control characters.
 
 use std::borrow::Cow;
 
 use weir_host::terminal::printable;
 
-/// Rows under a head. Cells of the first column are set left, all others right.
+/// Rows with a header. The first column is left-aligned, all others are right-aligned.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -12,7 +12,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with this head, whose first `left` columns are set left.
+    /// Creates a table with this header, whose first `left` columns are left-aligned.
     pub(crate) fn new(head: &[&str], left: usize) -> Self {
         Self { rows: vec![head.iter().map(|cell| (*cell).to_owned()).collect()], left }
     }
@@ -27,17 +27,17 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Whether there is nothing under the head.
+    /// Whether there are no rows.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.len() <= 1
     }
 
-    /// Characters of its longest line.
+    /// Length of its longest line in characters.
     pub(crate) fn width(&self) -> usize {
         self.text().lines().map(|line| line.chars().count()).max().unwrap_or(0)
     }
 
-    /// The table as text, with one more column that is set left.
+    /// The table as text, with one additional left-aligned column.
     pub(crate) fn with_last(&self, title: &str, cells: impl Iterator<Item = String>) -> String {
         let cells = cells.map(|cell| printable(&cell).into_owned());
         let cells = std::iter::once(title.to_owned()).chain(cells);

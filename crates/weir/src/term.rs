@@ -1,8 +1,8 @@
-//! What is particular to terminals: whether to colour, and writing to a pipe that may close.
+//! Terminal handling: whether to use colors, and writing to a pipe that may be closed.
 //!
 //! Invariants: data goes to stdout, everything else to stderr; a closed pipe ends the command
-//! quietly, as `head` expects; of text for people a terminal obeys nothing but the colours that
-//! [`Paint`] puts there, whoever wrote what stands in it.
+//! quietly, as `head` expects; text for people contains no control sequences except the colors of
+//! [`Paint`], whatever the source of the text.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -21,24 +21,24 @@ pub(crate) enum ColorChoice {
     Never,
 }
 
-/// What a piece of text is.
+/// The role of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     /// An error, a loss.
     Bad,
     /// A warning.
     Warn,
-    /// All is well.
+    /// Everything is fine.
     Good,
     /// A heading, a name.
     Strong,
-    /// What was looked for.
+    /// A match of the query.
     Mark,
-    /// One of six colours that tell things apart, 0 to 5.
+    /// One of six colors for telling things apart, 0 to 5.
     Tint(u8),
 }
 
-/// Colours text, or leaves it as it is.
+/// Colors text, or leaves it unchanged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Paint {
     on: bool,
@@ -50,7 +50,7 @@ impl Paint {
         Self { on: false }
     }
 
-    /// Colour, whatever the terminal.
+    /// Color, regardless of the terminal.
     #[cfg(test)]
     pub(crate) fn on() -> Self {
         Self { on: true }
@@ -66,12 +66,12 @@ impl Paint {
         Self { on: decide(choice, io::stdout().is_terminal(), |name| std::env::var_os(name)) }
     }
 
-    /// Whether it colours.
+    /// Whether colors are used.
     pub(crate) fn is_on(self) -> bool {
         self.on
     }
 
-    /// The text, coloured when on.
+    /// The text, colored if enabled.
     pub(crate) fn paint(self, style: Style, text: &str) -> String {
         let tint;
         let code = match style {
@@ -107,7 +107,8 @@ fn decide(
     }
 }
 
-/// Text for people: everything but the colours of [`Paint`] as [`printable_lines`] has it.
+/// Text for people: everything is escaped as by [`printable_lines`], except the colors of
+/// [`Paint`].
 fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains('\u{1b}') {
         return printable_lines(text);
@@ -126,19 +127,19 @@ fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Length of a sequence that sets a colour.
+/// Length of a color sequence.
 fn color_len(escape: &str) -> Option<usize> {
     let codes = escape.strip_prefix("\u{1b}[")?;
     let len = codes.find(|c: char| !c.is_ascii_digit() && c != ';')?;
     codes[len..].starts_with('m').then_some(len + 3)
 }
 
-/// Writes text for people to stdout. `Ok(false)`: nobody reads any more.
+/// Writes text for people to stdout. `Ok(false)`: the reader has closed the pipe.
 pub(crate) fn print_text(text: &str) -> io::Result<bool> {
     print_data(&shown(text))
 }
 
-/// Writes data to stdout, as it is. `Ok(false)`: nobody reads any more.
+/// Writes data to stdout unchanged. `Ok(false)`: the reader has closed the pipe.
 pub(crate) fn print_data(text: &str) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -148,17 +149,17 @@ pub(crate) fn print_data(text: &str) -> io::Result<bool> {
     }
 }
 
-/// Characters of a line on stdout: of the terminal, else as `COLUMNS` says, else 80.
+/// Width of stdout in characters: of the terminal, otherwise `COLUMNS`, otherwise 80.
 pub(crate) fn stdout_width() -> usize {
     width(io::stdout().is_terminal())
 }
 
-/// Characters of a line on stdout, when it is a terminal.
+/// Width of stdout in characters, if it is a terminal.
 pub(crate) fn terminal_width() -> Option<usize> {
     io::stdout().is_terminal().then(stdout_width)
 }
 
-/// Characters of a line on stderr, as of one on stdout.
+/// Width of stderr in characters, determined as for stdout.
 pub(crate) fn stderr_width() -> usize {
     width(io::stderr().is_terminal())
 }
@@ -175,12 +176,12 @@ fn width(is_terminal: bool) -> usize {
     columns.filter(|columns| (20..=1000).contains(columns)).unwrap_or(WIDTH)
 }
 
-/// Writes a note for people to stderr. Where nobody can read it, nothing is left to be done.
+/// Writes a note for people to stderr. Errors are ignored, since they could not be reported.
 pub(crate) fn note(text: &str) {
     let _nobody_reads = writeln!(io::stderr().lock(), "{}", shown(text));
 }
 
-/// Writes a note over the one before: for progress on a terminal.
+/// Overwrites the previous note: for progress on a terminal.
 pub(crate) fn note_in_place(text: &str) {
     let mut out = io::stderr().lock();
     let _nobody_reads = write!(out, "\r\u{1b}[K{}", shown(text)).and_then(|()| out.flush());

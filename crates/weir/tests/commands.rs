@@ -1,4 +1,4 @@
-//! The commands that need no running weir: what they print where, and how they end.
+//! Commands that do not need a running weir: their output and exit codes.
 
 mod support;
 
@@ -29,7 +29,7 @@ error: unknown key \"rnig\" in [journal]
 ";
         assert_eq!(stderr(&output), expected);
     }
-    assert!(!dir.path().join("weir-data").exists(), "nothing is opened before all is valid");
+    assert!(!dir.path().join("weir-data").exists(), "nothing is opened before everything is valid");
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn files_that_are_no_configuration_end_with_3_and_one_line() {
     std::fs::create_dir(dir.path().join("empty.d")).unwrap();
     std::fs::write(dir.path().join("binary.toml"), b"\xff\xfe").unwrap();
     for (name, said) in [
-        ("missing.toml", "error: missing.toml cannot be read: No such file or directory"),
-        ("empty.d", "error: the directory empty.d holds no *.toml file"),
+        ("missing.toml", "error: missing.toml could not be read: No such file or directory"),
+        ("empty.d", "error: the directory empty.d contains no *.toml files"),
         ("binary.toml", "error: binary.toml is not UTF-8 text (byte 0)"),
     ] {
         let output = run(dir.path(), &["run", "-c", name]);
@@ -104,7 +104,7 @@ fn colour_is_for_terminals_unless_asked_for() {
     };
     assert!(!escapes(&[], &[]), "a pipe");
     assert!(escapes(&["--color", "always"], &[]));
-    assert!(escapes(&["--color", "always"], &[("NO_COLOR", "1")]), "the flag wins");
+    assert!(escapes(&["--color", "always"], &[("NO_COLOR", "1")]), "the flag takes precedence");
     assert!(escapes(&[], &[("CLICOLOR_FORCE", "1")]));
     assert!(!escapes(&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
     assert!(!escapes(&["--color", "never"], &[("CLICOLOR_FORCE", "1")]));
@@ -171,7 +171,7 @@ fn asking_where_no_weir_runs_says_what_to_do() {
         let output = run(dir.path(), &[command, &["--api", &address]].concat());
         assert_eq!(output.status.code(), Some(1));
         let said = stderr(&output);
-        assert!(said.contains(&format!("no weir answers on {address}")), "{said}");
+        assert!(said.contains(&format!("no weir is running at {address}")), "{said}");
         assert!(said.contains("weir run") && said.contains("--api"), "{said}");
         assert_eq!(said.lines().count(), 1);
     }
@@ -188,7 +188,7 @@ fn where_nothing_has_run_there_is_no_cursor_and_no_dead_letter() {
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     let output = run(dir.path(), &["dead-letter", "resend", "gone"]);
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
-    assert!(stderr(&output).contains("there are: console"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("existing cursors: console"), "{}", stderr(&output));
 }
 
 #[test]
@@ -226,6 +226,6 @@ fn the_generated_pages_are_those_of_this_binary() {
     ] {
         let written = std::fs::read_to_string(root.join(page)).unwrap_or_default();
         let is_current = written == stdout(&run(dir.path(), &arguments));
-        assert!(is_current, "docs/reference/{page} is stale; `cargo xtask gen` writes it anew");
+        assert!(is_current, "docs/reference/{page} is stale; run `cargo xtask gen` to update it");
     }
 }

@@ -1,4 +1,4 @@
-//! An export that does not come to its end leaves no file that looks whole.
+//! An incomplete export leaves no file that looks complete.
 
 mod support;
 
@@ -13,7 +13,8 @@ use support::{run, stderr, wait_for, weir};
 /// The first chunk of an answer.
 const BEGIN: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n8\r\n{\"n\":1}\n\r\n";
 
-/// Where answers come from, one for each question, and who is given the connection after each.
+/// Serves these responses, one per connection, and then passes the connection to `sent`. Returns
+/// the address of the server.
 fn answering(answers: Vec<String>, mut sent: impl FnMut(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -68,14 +69,14 @@ fn pieces_before_the_one_that_was_cut_off_are_named() {
     let words = ["store", "export", "--format", "parquet", "--api", &api, "--file", "out"];
     let export = run(dir.path(), &words);
     assert_eq!(export.status.code(), Some(1), "{export:?}");
-    assert!(stderr(&export).contains("only the beginning is there: out"), "{export:?}");
+    assert!(stderr(&export).contains("only the beginning was written: out"), "{export:?}");
     assert_eq!(names(dir.path()), ["out"]);
 }
 
 #[test]
 fn an_export_that_is_interrupted_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    // The connection stays open as long as this test.
+    // The connection stays open until the end of this test.
     let (sender, receiver) = sync_channel(1);
     let api = answering(vec![BEGIN.to_owned()], move |stream| sender.send(stream).unwrap());
     let mut command = weir(dir.path());
@@ -89,7 +90,7 @@ fn an_export_that_is_interrupted_leaves_nothing() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let export = child.wait_with_output().unwrap();
     assert_eq!(export.status.code(), Some(130), "{export:?}");
-    assert!(stderr(&export).contains("interrupted: the export is not complete"), "{export:?}");
+    assert!(stderr(&export).contains("interrupted: the export is incomplete"), "{export:?}");
     assert_eq!(names(dir.path()), Vec::<String>::new());
     drop(receiver);
 }

@@ -1,4 +1,4 @@
-//! A running weir: what it serves, how it starts beside others and how it stops.
+//! A running weir: what it serves, how it starts next to other processes and how it stops.
 
 mod support;
 
@@ -10,7 +10,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 use support::{Running, run, stderr, stdout, weir, write};
 
-/// A configuration that tails `in/*.log` to `out.log`, with these lines more.
+/// A configuration that tails `in/*.log` to `out.log`, with additional lines.
 fn config(dir: &Path, more: &str) -> PathBuf {
     let text = format!(
         "\
@@ -56,7 +56,7 @@ fn lines_arrive_and_every_page_tells_the_same() {
     let line = format!("weir_component_received_events_total{{{labels}}} 3\n");
     assert!(metrics.contains(&line), "{metrics}");
     let line = "reason=\"buffer_full\",intentional=\"true\",direction=\"out\"} 0\n";
-    assert!(metrics.contains(line), "every reason begins at 0: {metrics}");
+    assert!(metrics.contains(line), "every reason starts at 0: {metrics}");
     check_with_promtool(&metrics);
 
     let shown = run(dir.path(), &["ledger", "--api", &api(&running)]);
@@ -71,7 +71,7 @@ fn lines_arrive_and_every_page_tells_the_same() {
     assert!(said.contains("3 records read, 0 wait for the next start"), "{said}");
 }
 
-/// `cargo xtask test` names the program; without it the page is checked by the other tests only.
+/// `cargo xtask test` sets the path of the program; otherwise only the other tests check the page.
 fn check_with_promtool(metrics: &str) {
     let Some(promtool) = std::env::var_os("PROMTOOL") else { return };
     let mut command = Command::new(promtool);
@@ -99,7 +99,7 @@ fn top_prints_plain_lines_where_there_is_no_terminal() {
     {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
-    // Without --once it goes on until nobody reads.
+    // Without --once it runs until the reader closes the pipe.
     let mut command = weir(dir.path());
     command.args(["top", "--interval", "250ms", "--api", &api(&running)]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -129,7 +129,7 @@ fn top_shows_what_rules_match() {
     };
     let cells = |name: &str| line(name).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(cells("RULE")[..3], ["RULE", "HITS/S", "SHARE"]);
-    assert_eq!(cells("ones")[4..6], ["1", "1"], "it matched, and is no JSON");
+    assert_eq!(cells("ones")[4..6], ["1", "1"], "it matched and is not JSON");
     assert_eq!(cells("nothing")[4..7], ["0", "0", "never"]);
     let (_, page) = running.get("/metrics");
     for (rule, count) in [("ones", 1), ("nothing", 0)] {
@@ -156,7 +156,7 @@ fn a_second_weir_on_the_same_data_or_port_is_refused_with_one_line() {
     let expected = format!("error: the API cannot listen on {}: the port is in use", first.api);
     assert!(said.contains(&expected), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(!dir.path().join("data2").exists(), "nothing was begun");
+    assert!(!dir.path().join("data2").exists(), "nothing was created");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_data_dir_that_cannot_be_written_is_one_line() {
 #[test]
 fn an_output_that_hangs_shows_in_health_and_a_second_signal_ends_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    // Accepts in the kernel's backlog and never answers.
+    // Accepts connections in the kernel's backlog and never responds.
     let hole = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let more = format!(
         "[output.hole]\ntype = \"splunk_hec\"\nendpoint = \"http://{}\"\n\
@@ -187,7 +187,7 @@ fn an_output_that_hangs_shows_in_health_and_a_second_signal_ends_at_once() {
     write(dir.path(), "in/a.log", "one\n");
     let mut running = Running::start(dir.path(), &config);
     running.wait_delivered("copy", 1);
-    // Logged once health has noticed, which is within 5 seconds of the first failure.
+    // Logged once the health check has noticed, within 5 seconds of the first failure.
     running.wait_line("output hole: cannot deliver");
     let (status, health) = running.get("/health");
     assert_eq!(status, 503, "{health}");
@@ -204,7 +204,7 @@ fn an_output_that_hangs_shows_in_health_and_a_second_signal_ends_at_once() {
     let (status, said) = running.end();
     assert_eq!(status.code(), Some(130), "{said}");
     assert!(asked.elapsed().as_secs() < 9, "it did not wait for the deadline");
-    assert!(said.contains("the next start delivers the rest"), "{said}");
+    assert!(said.contains("undelivered records are delivered at the next start"), "{said}");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn people_get_short_lines_in_colour_and_hints() {
     assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
     assert!(said.contains("\u{1b}[32mINFO \u{1b}[0m api listens address=127.0.0.1:"), "{said}");
     assert!(said.contains("weir top"), "{said}");
-    assert!(said.contains("waits  for no/docker: not there yet"), "{said}");
+    assert!(said.contains("waits  for no/docker: does not exist yet"), "{said}");
 }
 
 #[test]
@@ -279,6 +279,6 @@ fn a_removed_output_keeps_its_cursor_until_it_is_dropped() {
     assert_eq!(cursor(&["drop", "nope"]).status.code(), Some(4));
     let dropped = cursor(&["drop", "extra"]);
     assert_eq!(dropped.status.code(), Some(0), "{}", stderr(&dropped));
-    assert_eq!(stdout(&dropped), "dropped extra: 0 records given up\n");
+    assert_eq!(stdout(&dropped), "dropped extra: 0 records discarded\n");
     assert!(!stdout(&cursor(&["list"])).contains("extra"));
 }

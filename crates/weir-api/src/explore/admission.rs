@@ -1,15 +1,15 @@
-//! Which questions run, in what order, and which are turned away: adaptive LIFO with controlled
-//! delay (Nichols and Jacobson, "Controlling queue delay", ACM Queue 10(5), 2012, in the form
-//! that Maurer gives for servers, "Fail at scale", ACM Queue 13(8), 2015).
+//! Admission of queries, that is, which queries run, in what order, and which are rejected:
+//! adaptive LIFO with controlled delay (Nichols and Jacobson, "Controlling queue delay", ACM Queue
+//! 10(5), 2012, in the form that Maurer gives for servers, "Fail at scale", ACM Queue 13(8), 2015).
 //!
-//! While the queue is empty now and then, questions run in the order in which they came. Once it
-//! has not been empty for [`QueryLimits::wait_max`], more is asked than can be answered: then the
-//! newest run first, whose senders still wait, and whoever has waited longer than
-//! [`QueryLimits::wait_target`] is told so at once.
+//! While the queue is empty from time to time, queries run in the order of their arrival. Once it
+//! has not been empty for [`QueryLimits::wait_max`], there is overload: then the newest query runs
+//! first, since its sender is still waiting, and queries that have waited longer than
+//! [`QueryLimits::wait_target`] are rejected at once.
 //!
-//! Invariants: at most [`QueryLimits::workers`] questions run and [`QueryLimits::waiting_max`] wait; none
-//! runs on the API's own thread; one whose sender has left does not begin, and stops soon when it
-//! has begun; every question is counted once.
+//! Invariants: at most [`QueryLimits::workers`] queries run and [`QueryLimits::waiting_max`] wait;
+//! none runs on the API's own thread; a query whose sender has left does not start, or stops soon
+//! after it has started; every query is counted once.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,25 +25,25 @@ use weir_store::query::{Budget, Stop};
 use super::figures::{Figures, Kind, Outcome};
 use super::limits::{QueryLimits, STOP_MAX};
 
-/// Why a question was not answered.
+/// Why a query was not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// Too many wait; it is worth trying again after so many seconds.
+    /// Too many queries are waiting; retry after this many seconds.
     Full(u64),
-    /// It has waited too long; it is worth trying again after so many seconds.
+    /// It waited too long; retry after this many seconds.
     Late(u64),
     /// The worker panicked.
     Failed,
 }
 
-/// What an answer says about itself.
+/// The outcome that an answer reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It is whole.
+    /// The answer is complete.
     Complete,
-    /// It is not.
+    /// The answer is partial.
     Partial,
-    /// It is an error.
+    /// The answer is an error.
     Failed,
 }
 
@@ -60,7 +60,7 @@ struct Job {
 struct Queue {
     waiting: VecDeque<Job>,
     running: usize,
-    /// Since when it has not been empty.
+    /// Since when the queue has not been empty.
     standing_since: Option<Duration>,
     is_over: bool,
 }
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Admission {
     }
 }
 
-/// Tells a question that its sender has left, when it is dropped.
+/// Tells a query, when dropped, that its sender has left.
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
@@ -95,7 +95,7 @@ impl Drop for CancelOnDrop {
 }
 
 impl Admission {
-    /// Without workers: they start with [`Self::start`].
+    /// Creates the queue without workers; they start with [`Self::start`].
     pub(crate) fn new(limits: QueryLimits, clock: Arc<dyn Clock>) -> Self {
         let queue = Mutex::default();
         let (changed, figures) = (Condvar::new(), Figures::default());
@@ -103,7 +103,7 @@ impl Admission {
         Self { inner, threads: Mutex::default() }
     }
 
-    /// Starts the workers, unless they run.
+    /// Starts the workers unless they are running.
     pub(crate) fn start(&self) -> std::io::Result<()> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         while threads.len() < self.inner.limits.workers {
@@ -114,8 +114,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Ends the workers, each after its present question, which nobody waits for any more. One that
-    /// does not hear of it in time is left behind: the process ends without it.
+    /// Stops the workers, each after its current query, which is cancelled. A worker that does not
+    /// stop in time is left behind: the process ends without it.
     pub(crate) fn stop(&self) {
         let mut queue = self.inner.queue();
         queue.is_over = true;
@@ -128,7 +128,7 @@ impl Admission {
         drop(queue);
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if running > 0 {
-            tracing::error!(running, "queries that do not end are left behind");
+            tracing::error!(running, "queries that did not stop are abandoned");
             return threads.clear();
         }
         for thread in threads.drain(..) {
@@ -138,20 +138,19 @@ impl Admission {
         }
     }
 
-    /// What was asked so far.
+    /// Returns the statistics so far.
     pub(crate) fn figures(&self) -> &Figures {
         &self.inner.figures
     }
 
-    /// Questions that run, and that wait.
+    /// Returns the number of queries that run, and that wait.
     pub(crate) fn load(&self) -> (usize, usize) {
         let queue = self.inner.queue();
         (queue.running, queue.waiting.len())
     }
 
-    /// Runs `work` on a worker when its turn comes, with at most `time` from now on (`None` = any)
-    /// and as much memory as each question has. When what is returned is dropped, the work is
-    /// cancelled.
+    /// Runs `work` on a worker, with at most `time` from now on (`None` means no limit) and the
+    /// memory limit of a query. Dropping the returned future cancels the work.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         kind: Kind,
@@ -163,7 +162,7 @@ impl Admission {
         let budget = Budget::new(inner.clock.clone(), time, inner.limits.query_bytes_max);
         let cancelled = budget.cancelled();
         let run = Box::new(move |waited: Duration| {
-            // Whoever asked may have left.
+            // The sender may have left.
             let _nobody_waits = sender.send(inner.answer(kind, waited, &budget, work));
         });
         let since = self.inner.clock.monotonic();
@@ -175,7 +174,7 @@ impl Admission {
         let answer = loop {
             tokio::select! {
                 answer = &mut receiver => break answer,
-                // Workers that are busy for long do not look at the queue.
+                // Workers that are busy for long do not check the queue.
                 () = tokio::time::sleep(self.inner.limits.wait_max) => self.inner.look(),
             }
         };
@@ -192,7 +191,7 @@ impl Inner {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// False: as many wait as may.
+    /// Returns false if the queue is full.
     fn enqueue(&self, job: Job) -> bool {
         let now = self.clock.monotonic();
         let mut queue = self.queue();
@@ -211,8 +210,8 @@ impl Inner {
         queue.standing_since.is_some_and(|since| since + self.limits.wait_max <= now)
     }
 
-    /// Takes out those that nobody waits for, and those who have waited too long, who hear it by
-    /// their channel being dropped.
+    /// Removes queries whose senders have left, and those that have waited too long, which learn it
+    /// because their channel is dropped.
     fn drop_late(&self, queue: &mut Queue, now: Duration) {
         let is_standing = self.is_standing(queue, now);
         let wait = if is_standing { self.limits.wait_target() } else { self.limits.wait_max };
@@ -232,7 +231,7 @@ impl Inner {
         self.drop_late(&mut self.queue(), now);
     }
 
-    /// The next question.
+    /// Takes the next query.
     fn next(&self, queue: &mut Queue) -> Option<(Job, Duration)> {
         let now = self.clock.monotonic();
         self.drop_late(queue, now);
@@ -266,7 +265,7 @@ impl Inner {
         queue.waiting.clear();
     }
 
-    /// Does the work, and counts it. `None`: it panicked.
+    /// Does the work and counts it. Returns `None` if it panicked.
     fn answer<T>(
         &self,
         kind: Kind,
@@ -288,7 +287,7 @@ impl Inner {
         answer.ok().map(|(answer, _)| answer)
     }
 
-    /// When the queue will probably be empty.
+    /// Estimates when the queue will be empty.
     fn retry_seconds(&self) -> u64 {
         let waiting = self.queue().waiting.len();
         let service = self.figures.service.mean().unwrap_or_default();
@@ -305,8 +304,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A queue whose time is moved by hand, without workers: wait at most 1 s, 100 ms when it
-    /// stands, and at most four.
+    /// A queue with a simulated clock and without workers: the wait is at most 1 s, or 100 ms under
+    /// overload, and at most four queries wait.
     fn queue() -> (Inner, Arc<FakeClock>) {
         let clock = Arc::new(FakeClock::at(0));
         let limits = QueryLimits { waiting_max: 4, ..QueryLimits::default() };
@@ -321,7 +320,7 @@ mod tests {
         Job { kind: Kind::Search, since, cancelled: Arc::default(), run }
     }
 
-    /// Lets the next one run.
+    /// Runs the next query.
     fn run_next(inner: &Inner) -> bool {
         match inner.next(&mut inner.queue()) {
             Some((job, waited)) => {
@@ -342,17 +341,17 @@ mod tests {
         clock.advance(500 * MS);
         assert!(run_next(&inner) && run_next(&inner));
         assert_eq!(*log.lock().unwrap(), [0, 1]);
-        // It was never empty: after a second it stands.
+        // The queue was never empty: after a second there is overload.
         clock.advance(450 * MS);
         for number in [3, 4] {
             assert!(inner.enqueue(job(&inner, number, &log)));
         }
         clock.advance(60 * MS);
         assert!(run_next(&inner));
-        assert_eq!(*log.lock().unwrap(), [0, 1, 4], "the newest first");
+        assert_eq!(*log.lock().unwrap(), [0, 1, 4], "newest first");
         assert_eq!(inner.figures.outcomes(Kind::Search, Outcome::RefusedLate), 1, "number 2");
         assert!(run_next(&inner) && !run_next(&inner));
-        // Empty once: it begins anew.
+        // Empty once: overload ends.
         for number in [5, 6] {
             assert!(inner.enqueue(job(&inner, number, &log)));
         }

@@ -1,7 +1,7 @@
-//! `/api/v2/logs/analytics/aggregate`: figures of groups of records.
+//! `/api/v2/logs/analytics/aggregate`: aggregates of groups of records.
 //!
-//! Invariants: a question that could have more groups, steps or points than are allowed is
-//! refused with the number; of several pages each is cut out of the same order of groups.
+//! Invariants: a query that could have more groups, steps or points than allowed is rejected with
+//! that number; all pages of a result are taken from the same order of groups.
 
 use std::sync::Arc;
 
@@ -33,81 +33,82 @@ use super::words::{object, objects, optional_object};
 use crate::problem::{DatadogProblem, Problem};
 use crate::routes::Shared;
 
-/// Figures of groups are asked for.
+/// Request for aggregates of groups.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AggregateBody {
-    /// Which records.
+    /// The records to aggregate.
     #[serde(deserialize_with = "object")]
     filter: FilterBody,
-    /// Which figures. Default: how many records.
+    /// The aggregates. Default: the number of records.
     #[serde(deserialize_with = "objects")]
     compute: Vec<ComputeBody>,
-    /// The groups; without any there is one of all records.
+    /// The fields to group by; without any there is one group of all records.
     #[serde(deserialize_with = "objects")]
     group_by: Vec<GroupByBody>,
-    /// Which page of groups.
+    /// The page of groups to return.
     #[serde(deserialize_with = "object")]
     page: GroupPageBody,
-    /// How times are meant.
+    /// Time options.
     #[serde(deserialize_with = "object")]
     options: OptionsBody,
-    /// What only weir knows.
+    /// Options specific to weir.
     #[serde(deserialize_with = "object")]
     weir: WeirOptions,
 }
 
-/// Which page of groups.
+/// The page of groups to return.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 struct GroupPageBody {
-    /// `meta.page.after` of the page before.
+    /// `meta.page.after` of the previous page.
     cursor: Option<String>,
 }
 
-/// One figure.
+/// An aggregate.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ComputeBody {
     /// `count`, `cardinality`, `sum`, `avg`, `min`, `max`, `median`, or a percentile such as
     /// `pc99`.
     aggregation: String,
-    /// One figure, or one for each stretch of time.
+    /// A single value, or one for each interval.
     #[serde(rename = "type", default)]
     compute_type: ComputeType,
-    /// Length of a stretch of time, such as `5m`, `1d` or `1w`. Default: so that there are about 150.
+    /// Length of an interval, such as `5m`, `1d` or `1w`. Default: a length that gives about 150
+    /// intervals.
     interval: Option<String>,
-    /// The field, such as `@duration`; for a count it can be left out.
+    /// The field, such as `@duration`; optional for a count.
     metric: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum ComputeType {
-    /// One figure.
+    /// A single value.
     #[default]
     Total,
-    /// One for each stretch of time.
+    /// One value for each interval.
     Timeseries,
 }
 
-/// A field by whose values records are grouped.
+/// A field to group by.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct GroupByBody {
     /// The field, such as `service` or `@http.status_code`.
     facet: String,
-    /// How many of its values, at most 10000. Default: 10.
+    /// Maximum number of values of the field, at most 10000. Default: 10.
     limit: Option<usize>,
-    /// Which of them come first. Default: those of most records.
+    /// Order of the values. Default: by number of records, descending.
     #[serde(default, deserialize_with = "optional_object")]
     sort: Option<SortBody>,
-    /// Groups of numbers that are close to each other.
+    /// Groups numbers into ranges.
     #[serde(default, deserialize_with = "optional_object")]
     histogram: Option<HistogramBody>,
-    /// What to call the group of records that have no value; without it they are left out.
+    /// Name of the group of records without a value; by default they are omitted.
     missing: Option<Value>,
-    /// What to call one more group, of all records that are in any (`true`: `total`).
+    /// Name of an additional group of all records that are in any group (`true` means `total`).
     total: Option<Value>,
 }
 
@@ -115,57 +116,57 @@ struct GroupByBody {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 struct SortBody {
-    /// By a figure or by the value. Default: by the figure if there is one.
+    /// Sort by an aggregate or by the value. Default: by the aggregate if one is given.
     #[serde(rename = "type")]
     sort_type: Option<SortType>,
-    /// The figure, as in `compute`. Default: `count`.
+    /// The aggregate, as in `compute`. Default: `count`.
     aggregation: Option<String>,
     /// Its field.
     metric: Option<String>,
-    /// Default: descending by a figure, ascending by the value.
+    /// Default: descending for an aggregate, ascending for the value.
     order: Option<Direction>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum SortType {
-    /// By the value.
+    /// By value.
     Alphabetical,
-    /// By a figure.
+    /// By aggregate.
     Measure,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Direction {
-    /// The smallest first.
+    /// Smallest first.
     Asc,
-    /// The largest first.
+    /// Largest first.
     Desc,
 }
 
-/// Steps of numbers; at most 100.
+/// Ranges of numbers; at most 100.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct HistogramBody {
-    /// Width of a step.
+    /// Width of a range.
     interval: f64,
-    /// Smallest number that is counted.
+    /// Minimum of the numbers that are counted.
     min: f64,
-    /// Largest number that is counted.
+    /// Maximum of the numbers that are counted.
     max: f64,
 }
 
-/// Figures of groups.
+/// Aggregates of groups.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct AggregateAnswer {
     /// The groups.
     pub data: AggregateData,
-    /// What the answer says about itself.
+    /// Information about the answer.
     pub meta: Meta,
 }
 
-/// Groups in their order.
+/// A page of groups, in order.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct AggregateData {
     /// The groups.
@@ -175,25 +176,25 @@ pub struct AggregateData {
 /// One group.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct AggregateBucket {
-    /// What its records have in common, by field.
+    /// The common values of its records, by field.
     pub by: Map<String, Value>,
-    /// Its figures: `c0` is the first that was asked for. A number, or for a series a list of
-    /// `time` and `value`; absent when no record has a number there.
+    /// Its aggregates: `c0` is the first of the request. A number, or for a series a list of `time`
+    /// and `value`; absent if no record has a number.
     pub computes: Map<String, Value>,
 }
 
 impl AggregateBucket {
-    /// The figure that was asked for as the number `index`, counted from 0.
+    /// The aggregate with this index, counted from 0.
     pub fn figure(&self, index: usize) -> Option<&Value> {
         self.computes.get(&figure_name(index))
     }
 }
 
-/// Figures of groups of records
+/// Aggregates of groups of records
 #[utoipa::path(
     post, path = "/api/v2/logs/analytics/aggregate", tag = "search",
     request_body = AggregateBody,
-    responses((status = 200, description = "The figures", body = AggregateAnswer))
+    responses((status = 200, description = "The aggregates", body = AggregateAnswer))
 )]
 pub(crate) async fn post(
     State(shared): State<Arc<Shared>>,
@@ -254,7 +255,7 @@ async fn answer(
     asking.map_err(|problem| question.placed(problem))
 }
 
-/// What the figures measure.
+/// The units of the aggregates.
 fn units(
     computes: &[Compute],
     measures: &[NamedMeasure],
@@ -301,14 +302,14 @@ fn compute_json(value: &ComputeValue) -> Option<Value> {
     })
 }
 
-/// The figures that are asked for.
+/// Reads the requested aggregates.
 fn computes(
     asked: &[ComputeBody],
     range: TimeRange,
     points: usize,
 ) -> Result<Vec<Compute>, Problem> {
     if asked.len() > COMPUTES_MAX {
-        let what = format!("are {}; there may be {COMPUTES_MAX}", asked.len());
+        let what = format!("has {} items; the maximum is {COMPUTES_MAX}", asked.len());
         return Err(Problem::parameter("compute", what));
     }
     if asked.is_empty() {
@@ -328,7 +329,7 @@ fn computes(
             }
             (ComputeType::Total, None) => {}
             (ComputeType::Total, Some(_)) => {
-                let what = "belongs to type \"timeseries\"";
+                let what = "requires type \"timeseries\"";
                 return Err(Problem::parameter(&format!("{at}.interval"), what));
             }
         }
@@ -337,19 +338,19 @@ fn computes(
     asked.iter().enumerate().map(read).collect()
 }
 
-/// A figure by its name; `at` is where it stands.
+/// Reads an aggregate by its name; `at` is its place in the request.
 fn figure(at: &str, name: &str, metric: Option<&str>) -> Result<Compute, Problem> {
     let aggregation = aggregation(name).ok_or_else(|| {
         let what = format!(
-            "there is no {name:?}; there are count, cardinality, sum, avg, min, max, median and \
-             percentiles such as pc99"
+            "unknown aggregation {name:?}; known are count, cardinality, sum, avg, min, max, \
+             median and percentiles such as pc99"
         );
         Problem::parameter(&format!("{at}.aggregation"), what)
     })?;
     let at = format!("{at}.metric");
     let field = metric.filter(|text| *text != "*").map(|text| field(&at, text)).transpose()?;
     if field.is_none() && aggregation != Aggregation::Count {
-        let what = format!("{name} needs a field, such as @duration");
+        let what = format!("{name} requires a field, such as @duration");
         return Err(Problem::parameter(&at, what));
     }
     Ok(Compute { aggregation, field, interval_ns: None })
@@ -371,7 +372,7 @@ fn aggregation(name: &str) -> Option<Aggregation> {
     })
 }
 
-/// Length of the stretches of a series, nanoseconds.
+/// Length of the intervals of a series, nanoseconds.
 fn interval_ns(
     name: &str,
     text: Option<&str>,
@@ -383,17 +384,18 @@ fn interval_ns(
     let interval = parse_duration(text).map_err(|error| Problem::parameter(name, error))?;
     let interval_ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
     if interval_ns == 0 {
-        return Err(Problem::parameter(name, "must be more than 0"));
+        return Err(Problem::parameter(name, "must be greater than 0"));
     }
     let points = (span_ns / interval_ns) as usize;
     if points > SERIES_POINTS_MAX {
-        let what = format!("makes {points} points of this range; there may be {SERIES_POINTS_MAX}");
+        let what =
+            format!("gives {points} points for this range; the maximum is {SERIES_POINTS_MAX}");
         return Err(Problem::parameter(name, what));
     }
     Ok(interval_ns)
 }
 
-/// An interval that people know, of which at most so many, about, are a range.
+/// A round interval that divides the range into about this many parts at most.
 fn nice_interval_ns(span_ns: i64, points: i64) -> i64 {
     const SECOND: i64 = 1_000_000_000;
     const SECONDS: [i64; 17] =
@@ -407,10 +409,10 @@ fn nice_interval_ns(span_ns: i64, points: i64) -> i64 {
     })
 }
 
-/// The fields by which records are grouped.
+/// Reads the fields to group by.
 fn group_by(asked: &[GroupByBody]) -> Result<Vec<GroupBy>, Problem> {
     if asked.len() > GROUP_FIELDS_MAX {
-        let what = format!("are {}; there may be {GROUP_FIELDS_MAX}", asked.len());
+        let what = format!("has {} items; the maximum is {GROUP_FIELDS_MAX}", asked.len());
         return Err(Problem::parameter("group_by", what));
     }
     let read = |(index, asked): (usize, &GroupByBody)| {
@@ -434,7 +436,7 @@ fn sort(at: &str, asked: Option<&SortBody>) -> Result<GroupSort, Problem> {
     let has_figure = asked.aggregation.is_some() || asked.metric.is_some();
     let by_figure = match asked.sort_type {
         Some(SortType::Alphabetical) if has_figure => {
-            let what = "orders by the value; a figure belongs to type \"measure\"";
+            let what = "sorts by the value; an aggregate requires type \"measure\"";
             return Err(Problem::parameter(&format!("{at}.type"), what));
         }
         Some(sort_type) => sort_type == SortType::Measure,
@@ -454,24 +456,27 @@ fn steps(at: &str, asked: HistogramBody) -> Result<GroupHistogram, Problem> {
     let HistogramBody { interval, min, max } = asked;
     let is_finite = [interval, min, max].iter().all(|number| number.is_finite());
     if !is_finite || interval <= 0.0 || min >= max {
-        return Err(Problem::parameter(at, "interval must be above 0, and min below max"));
+        return Err(Problem::parameter(
+            at,
+            "interval must be greater than 0, and min less than max",
+        ));
     }
     let steps = ((max - min) / interval).ceil();
     if steps > HISTOGRAM_STEPS_MAX {
-        let what = format!("makes {steps} steps; there may be {HISTOGRAM_STEPS_MAX}");
+        let what = format!("gives {steps} ranges; the maximum is {HISTOGRAM_STEPS_MAX}");
         return Err(Problem::parameter(&format!("{at}.interval"), what));
     }
     Ok(GroupHistogram { interval, min, max })
 }
 
-/// What a group of its own is called.
+/// The name of a special group.
 fn name(at: &str, asked: Option<&Value>) -> Result<Option<String>, Problem> {
     match asked {
         None | Some(Value::Null | Value::Bool(false)) => Ok(None),
         Some(Value::Bool(true)) => Ok(Some("total".to_owned())),
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(Value::Number(number)) => Ok(Some(number.to_string())),
-        Some(_) => Err(Problem::parameter(at, "must be a text or a number")),
+        Some(_) => Err(Problem::parameter(at, "must be text or a number")),
     }
 }
 

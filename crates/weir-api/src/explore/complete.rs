@@ -1,4 +1,4 @@
-//! `/weir/v1/fields` and `/weir/v1/values`: what can be asked for, while a query is being typed.
+//! `/weir/v1/fields` and `/weir/v1/values`: completions while a query is being typed.
 
 use std::sync::Arc;
 
@@ -25,46 +25,47 @@ use super::record::json_value;
 use crate::problem::Problem;
 use crate::routes::Shared;
 
-/// Fields are asked for.
+/// Request for fields.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FieldsQuery {
-    /// How their names begin, such as `@http.`; the case of letters does not matter.
+    /// Prefix of the names, such as `@http.`; case-insensitive.
     #[serde(default)]
     prefix: String,
-    /// The first time. Default: `now-15m`.
+    /// Start of the range (inclusive). Default: `now-15m`.
     from: Option<String>,
-    /// Behind the last time. Default: `now`.
+    /// End of the range (exclusive). Default: `now`.
     to: Option<String>,
-    /// How many at most. Default: 20.
+    /// Maximum number of fields. Default: 20.
     limit: Option<usize>,
-    /// How long it may take. Default: 1500ms.
+    /// Deadline of the query. Default: 1500ms.
     timeout: Option<String>,
 }
 
-/// Fields that records have.
+/// Fields of records.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FieldsAnswer {
-    /// The most common first.
+    /// The fields, most common first.
     pub fields: Vec<FieldEntry>,
-    /// What the answer says about itself.
+    /// Information about the answer.
     pub meta: Meta,
 }
 
-/// A field that records have.
+/// A field of records.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FieldEntry {
-    /// As it is written in an expression.
+    /// The field as written in an expression.
     pub name: String,
     /// `bool`, `number` or `text`.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Row groups of segments, and chunks of what is not in a segment yet, in which it has values.
+    /// Number of row groups of segments, and of chunks not yet in a segment, in which it has
+    /// values.
     pub parts: u64,
 }
 
-/// Fields that records of a range have, the most common first
+/// Fields of the records in a range, most common first
 #[utoipa::path(
     get, path = "/weir/v1/fields", tag = "complete", params(FieldsQuery),
     responses((status = 200, description = "The fields", body = FieldsAnswer))
@@ -99,7 +100,7 @@ fn entry(field: FieldInfo) -> FieldEntry {
     FieldEntry { name: field.name, type_name, parts: field.parts }
 }
 
-/// What values of a field are, as it is said in answers.
+/// The type of a field's values, as named in answers.
 pub(super) fn type_name(value_type: ValueType) -> &'static str {
     match value_type {
         ValueType::Bool => "bool",
@@ -111,44 +112,45 @@ pub(super) fn type_name(value_type: ValueType) -> &'static str {
 /// A field whose values can be listed.
 pub(super) fn listed_field(name: &str, text: &str) -> Result<Field, Problem> {
     match field(name, text)? {
-        Field::Message => {
-            Err(Problem::parameter(name, "messages are not listed; search for their words"))
-        }
+        Field::Message => Err(Problem::parameter(
+            name,
+            "values of message cannot be listed; search for words in it",
+        )),
         field => Ok(field),
     }
 }
 
-/// Values of a field are asked for.
+/// Request for values of a field.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ValuesQuery {
     /// The field, such as `service` or `@http.status_code`.
     field: String,
-    /// How the values begin.
+    /// Prefix of the values.
     #[serde(default)]
     prefix: String,
-    /// Of which records. Default: of all.
+    /// An expression that selects the records. Default: all.
     #[serde(default)]
     query: String,
-    /// The first time. Default: `now-15m`.
+    /// Start of the range (inclusive). Default: `now-15m`.
     from: Option<String>,
-    /// Behind the last time. Default: `now`.
+    /// End of the range (exclusive). Default: `now`.
     to: Option<String>,
-    /// How many at most. Default: 20.
+    /// Maximum number of values. Default: 20.
     limit: Option<usize>,
-    /// Attributes that are computed: a JSON object from name to measure.
+    /// Calculated fields: a JSON object from name to expression.
     measures: Option<String>,
-    /// How long it may take. Default: 1500ms.
+    /// Deadline of the query. Default: 1500ms.
     timeout: Option<String>,
 }
 
 /// Values of a field.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ValuesAnswer {
-    /// Those of most records first.
+    /// The values, most frequent first.
     pub values: Vec<ValueEntry>,
-    /// What the answer says about itself.
+    /// Information about the answer.
     pub meta: Meta,
 }
 
@@ -157,11 +159,11 @@ pub struct ValuesAnswer {
 pub struct ValueEntry {
     /// The value.
     pub value: Value,
-    /// How many records have it.
+    /// Number of records with this value.
     pub count: u64,
 }
 
-/// Values of a field, those of most records first
+/// Values of a field, most frequent first
 #[utoipa::path(
     get, path = "/weir/v1/values", tag = "complete", params(ValuesQuery),
     responses((status = 200, description = "The values", body = ValuesAnswer))
@@ -200,7 +202,7 @@ pub(crate) async fn values(
                 _ => None,
             }
         });
-        // A record that has several values has others beside the one that begins so.
+        // A record with several values also has values that do not start with the prefix.
         let values = entries.filter(|entry| begins_with(&entry.value, &prefix)).collect();
         Ok(ValuesAnswer { values, meta })
     };

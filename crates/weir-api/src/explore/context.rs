@@ -1,4 +1,4 @@
-//! `/weir/v1/context`: the records around one, in its stream.
+//! `/weir/v1/context`: the records before and after a record, in its stream.
 
 use std::sync::Arc;
 
@@ -20,43 +20,44 @@ use super::record::LogEntry;
 use crate::problem::Problem;
 use crate::routes::Shared;
 
-/// The records around one are asked for.
+/// Request for the context of a record.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ContextQuery {
     /// The `id` of the record.
     id: String,
-    /// How many before it, at most 1000. Default: 50.
+    /// Number of records before it, at most 1000. Default: 50.
     before: Option<usize>,
-    /// How many behind it, at most 1000. Default: 50.
+    /// Number of records after it, at most 1000. Default: 50.
     after: Option<usize>,
-    /// How long it may take. Default: 1500ms.
+    /// Deadline of the query. Default: 1500ms.
     timeout: Option<String>,
 }
 
-/// A record and those around it in its stream, in the order of the stream.
+/// A record and its neighbors, in the order of the stream.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ContextAnswer {
-    /// Those before it.
+    /// The records before it.
     pub before: Vec<LogEntry>,
     /// The record.
     pub record: LogEntry,
-    /// Those behind it.
+    /// The records after it.
     pub after: Vec<LogEntry>,
-    /// What the answer says about itself.
+    /// Information about the answer.
     pub meta: Meta,
 }
 
-/// A record and those around it in its stream
+/// The records before and after a record in its stream
 ///
 /// The order is that of the stream, not of time.
 #[utoipa::path(
     get, path = "/weir/v1/context", tag = "search", params(ContextQuery),
     responses(
         (status = 200, description = "The records", body = ContextAnswer),
-        (status = 404, description = "There is no such record, or it may not be seen"),
-        (status = 503, description = "It was not found, but may be where could not be looked in time, or at all"),
+        (status = 404, description = "The record does not exist, or must not be shown"),
+        (status = 503, description = "The record was not found, but may be where the search could \
+                                      not look in time, or at all"),
     )
 )]
 pub(crate) async fn get(
@@ -65,12 +66,12 @@ pub(crate) async fn get(
     query: Result<Query<ContextQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let asked = parameters(query)?;
-    let id = decode_id(&asked.id)
-        .ok_or_else(|| Problem::parameter("id", "is no id that weir has given"))?;
+    let id =
+        decode_id(&asked.id).ok_or_else(|| Problem::parameter("id", "is not a valid record id"))?;
     let count = |name: &str, number: Option<usize>| match number.unwrap_or(CONTEXT_RECORDS) {
         number if number <= CONTEXT_RECORDS_MAX => Ok(number),
         number => {
-            let what = format!("is {number}; it must be at most {CONTEXT_RECORDS_MAX}");
+            let what = format!("is {number}; the maximum is {CONTEXT_RECORDS_MAX}");
             Err(Problem::parameter(name, what))
         }
     };
@@ -80,9 +81,8 @@ pub(crate) async fn get(
     let measures = shared.explore.measures(&[])?;
     let document = move |context: Option<RecordContext>, meta| {
         let entry = |record| LogEntry::new(record, true, &measures);
-        let context = context.ok_or_else(|| {
-            Problem::new(StatusCode::NOT_FOUND, "there is no such record any more")
-        })?;
+        let context = context
+            .ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "the record no longer exists"))?;
         Ok(ContextAnswer {
             before: context.before.into_iter().map(entry).collect(),
             record: entry(context.record),

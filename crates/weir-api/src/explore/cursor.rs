@@ -1,25 +1,25 @@
-//! Opaque texts in answers that come back in questions: ids of records, and places between two
-//! pages.
+//! Opaque tokens in answers that are passed back in requests: record ids, and page cursors.
 //!
-//! A cursor holds the range of the first page, so that `now` stays what it was, and a hash of the
-//! question: one that is of another question is an error, not a page of something else.
+//! A cursor contains the range of the first page, so that `now` does not change between pages, and
+//! a hash of the query: using it with another query is an error.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use weir_model::{Position, StreamId};
 use weir_store::query::{PageKey, RecordId, TimeRange};
 
-/// Version of the encoding of cursors.
+/// Version of the cursor encoding.
 const VERSION: u8 = 1;
 
-/// A place between two pages.
+/// A position between two pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cursor {
-    /// Hash of the question.
+    /// Hash of the query.
     pub(super) question: u64,
     /// The range of the first page.
     pub(super) range: TimeRange,
-    /// Where the page begins: of records the one before; of groups their number, in `sequence`.
+    /// Where the page starts: for records the previous record; for groups their number, in
+    /// `sequence`.
     pub(super) key: PageKey,
 }
 
@@ -34,14 +34,16 @@ impl Cursor {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The cursor, if it is one of this question.
+    /// Decodes the cursor if it belongs to this query.
     pub(super) fn decode(text: &str, question: u64) -> Result<Self, &'static str> {
         let bytes = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
         let cursor = Self::read(&bytes)
-            .ok_or("is none that this release of weir has given; begin with the first page")?;
+            .ok_or("was not created by this release of weir; start again with the first page")?;
         if cursor.question != question {
-            return Err("is of another question: query, range, order and groups must be those of \
-                        the page that it came with");
+            return Err(
+                "belongs to another query: query, range, order and groups must be the same as for \
+                 the page that returned it",
+            );
         }
         Ok(cursor)
     }
@@ -60,7 +62,7 @@ impl Cursor {
     }
 }
 
-/// The id of a record, as a text.
+/// Encodes a record id.
 pub(super) fn encode_id(id: &RecordId) -> String {
     let mut bytes = Vec::with_capacity(28);
     bytes.extend_from_slice(&id.time_ns.to_le_bytes());
@@ -70,7 +72,7 @@ pub(super) fn encode_id(id: &RecordId) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The id that a text is.
+/// Decodes a record id.
 pub(super) fn decode_id(text: &str) -> Option<RecordId> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     let (time, rest) = bytes.split_first_chunk::<8>()?;

@@ -1,8 +1,8 @@
-//! `/weir/v1/store/deletions`: records that are to be as if they had never been stored.
+//! `/weir/v1/store/deletions`: deletion of records from the store.
 //!
-//! Invariants: nothing is deleted for whoever is not on this machine, since weir knows no users (nor
-//! for the page of a stranger: see [`crate::guard`]); what a deletion would hide can be counted
-//! before, by the same query over the same range.
+//! Invariants: only clients on this machine can delete, since weir has no users (and pages of other
+//! sites cannot: see [`crate::guard`]); what a deletion would hide can be counted first, by the
+//! same query over the same range.
 
 use std::sync::Arc;
 
@@ -30,65 +30,65 @@ use crate::explore::access::access;
 use crate::problem::Problem;
 use crate::routes::Shared;
 
-/// The sender of a request is on this machine.
+/// Whether the sender of a request is on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IsLocal(pub(crate) bool);
 
-/// A deletion is asked for.
+/// Request for a deletion.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DeletionBody {
-    /// An expression; `*`: every record.
+    /// An expression; `*` matches every record.
     query: String,
-    /// The first time. Default: the first of all.
+    /// Start of the range (inclusive). Default: no limit.
     from: Option<TimeText>,
-    /// Behind the last time. Default: behind the last of all.
+    /// End of the range (exclusive). Default: no limit.
     to: Option<TimeText>,
-    /// Only counts what would be hidden.
+    /// Only counts the records that would be hidden.
     dry_run: bool,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct DeletionAnswer {
-    /// The number of the deletion; none of a dry run.
+    /// The id of the deletion; absent for a dry run.
     pub id: Option<u64>,
-    /// How many records would be hidden; only of a dry run.
+    /// The number of records that would be hidden; only for a dry run.
     pub records: Option<u64>,
-    /// What the answer says about itself; a count that is not whole says so here.
+    /// Information about the answer, including whether the count is incomplete.
     pub meta: Meta,
 }
 
-/// What was asked to be deleted.
+/// The requested deletions.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct DeletionsAnswer {
     /// `weir.deletions.v1`.
     pub schema: String,
-    /// The latest first; of those that are done the last 256.
+    /// The deletions, newest first; at most the last 256 finished ones.
     pub deletions: Vec<DeletionEntry>,
 }
 
-/// What became of a deletion.
+/// A deletion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeletionEntry {
-    /// Its number.
+    /// Its id.
     pub id: u64,
-    /// `pending`: its records are hidden, and may still be in files; `done`: they are in none;
-    /// `cancelled`: those that were still in files by then are shown again.
+    /// `pending`: its records are hidden, and may still be in files; `done`: they are no longer in
+    /// any file; `cancelled`: records that were still in files at that time are visible again.
     pub status: String,
-    /// What is to be deleted; forgotten once it is done or cancelled.
+    /// The expression; removed once the deletion is done or cancelled.
     pub query: Option<String>,
-    /// The first time, RFC 3339; none: the first of all.
+    /// Start of the range (inclusive), RFC 3339; absent if there is no limit.
     pub from: Option<String>,
-    /// Behind the last time, RFC 3339; none: behind the last of all.
+    /// End of the range (exclusive), RFC 3339; absent if there is no limit.
     pub to: Option<String>,
-    /// When it was asked for, RFC 3339.
+    /// Time of the request, RFC 3339.
     pub requested: String,
     /// When it was done or cancelled, RFC 3339.
     pub done: Option<String>,
-    /// Records that are gone from the files.
+    /// Number of records removed from files.
     pub records: u64,
-    /// Segments that may still have such records.
+    /// Number of segments that may still contain such records.
     pub segments_left: u64,
 }
 
@@ -115,7 +115,7 @@ impl From<DeletionReport> for DeletionEntry {
     }
 }
 
-/// What the store says to a request.
+/// The response for an error of a deletion request.
 type Deleted = Result<u64, DeleteError>;
 
 impl Answer for Deleted {
@@ -124,7 +124,7 @@ impl Answer for Deleted {
     }
 }
 
-/// What the store says to the end of a deletion.
+/// The response for an error of a cancellation.
 type Cancelled = Result<DeletionReport, CancelError>;
 
 impl Answer for Cancelled {
@@ -139,7 +139,7 @@ impl Answer for Vec<DeletionReport> {
     }
 }
 
-/// What was asked to be deleted, and how far it is
+/// The requested deletions and their progress
 #[utoipa::path(
     get, path = "/weir/v1/store/deletions", tag = "store",
     responses((status = 200, description = "The deletions", body = DeletionsAnswer))
@@ -160,16 +160,18 @@ pub(crate) async fn get(
 
 /// Deletes records
 ///
-/// Those that the expression describes and that were received before are hidden from every
-/// question that begins after the answer, and removed from the files in the background. What is removed
-/// stays so, also when the deletion is cancelled. Only requests from this machine are answered, and only in JSON.
+/// Records that match the expression and were received before the request are hidden from every
+/// query that starts after the response, and removed from the files in the background. Removed
+/// records cannot be restored, even if the deletion is cancelled. Only requests from this machine
+/// are accepted, and only with a JSON body.
 #[utoipa::path(
     post, path = "/weir/v1/store/deletions", tag = "store", request_body = DeletionBody,
     responses(
-        (status = 200, description = "The records are hidden, durably; or how many would be",
+        (status = 200, description = "The records are durably hidden; or, for a dry run, the \
+                                      number of records that would be",
             body = DeletionAnswer),
         (status = 403, description = "The request comes from another machine"),
-        (status = 415, description = "The body is not sent as application/json"),
+        (status = 415, description = "The body was not sent as application/json"),
         (status = 503, description = "The store cannot write"),
     )
 )]
@@ -213,17 +215,17 @@ pub(crate) async fn post(
 
 /// Cancels a deletion
 ///
-/// What it has not removed from the files yet is shown again by every question that begins after
-/// the answer; what it has removed is gone. Once more changes nothing. Only requests from this
-/// machine are answered.
+/// Records that have not been removed from the files yet are visible again for every query that
+/// starts after the response; removed records are gone. Repeating the request has no effect. Only
+/// requests from this machine are accepted.
 #[utoipa::path(
     delete, path = "/weir/v1/store/deletions/{id}", tag = "store",
-    params(("id" = u64, Path, description = "The number of the deletion")),
+    params(("id" = u64, Path, description = "The id of the deletion")),
     responses(
-        (status = 200, description = "It is cancelled, durably", body = DeletionEntry),
+        (status = 200, description = "The deletion is durably cancelled", body = DeletionEntry),
         (status = 403, description = "The request comes from another machine"),
-        (status = 404, description = "There is no deletion of this number"),
-        (status = 409, description = "It is done: nothing is left to be shown again"),
+        (status = 404, description = "There is no deletion with this id"),
+        (status = 409, description = "The deletion is done: there is nothing left to restore"),
         (status = 503, description = "The store cannot write"),
     )
 )]
@@ -234,7 +236,7 @@ pub(crate) async fn cancel(
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<Response, Problem> {
     check_machine(is_local)?;
-    let Path(id) = id.map_err(|_| Problem::parameter("id", "is no number of a deletion"))?;
+    let Path(id) = id.map_err(|_| Problem::parameter("id", "is not a valid deletion id"))?;
     let access = access(&headers);
     let ask = move |store: &dyn LogStore, _budget: &_| {
         Ok(store.cancel_deletion(id, &access, DELETE_TIMEOUT))
@@ -272,15 +274,15 @@ fn check_machine(is_local: IsLocal) -> Result<(), Problem> {
     if is_local.0 {
         return Ok(());
     }
-    let title = "records can be deleted from the machine only that weir runs on";
+    let title = "records can only be deleted from the machine that weir runs on";
     Err(Problem::new(StatusCode::FORBIDDEN, title))
 }
 
-/// What is to be deleted. Everything must be said, so that nobody deletes it by leaving a word
-/// out.
+/// The records to delete. The expression is required, so that a forgotten parameter does not delete
+/// everything.
 fn query_of(asked: &DeletionBody) -> Result<Expr, Problem> {
     if asked.query.trim().is_empty() {
-        return Err(Problem::parameter("query", "is empty; * is every record"));
+        return Err(Problem::parameter("query", "is empty; use * for every record"));
     }
     parse(&asked.query).map_err(|error| Problem::expression("query", &error))
 }
@@ -296,7 +298,7 @@ fn range_of(asked: &DeletionBody, now_ns: i64) -> Result<TimeRange, Problem> {
     let to_ns = time("to", &asked.to, TimeRange::ALL.to_ns)?;
     let range = TimeRange { from_ns, to_ns };
     if range.is_empty() {
-        let what = format!("{} is not before {}", precise_time(from_ns), precise_time(to_ns));
+        let what = format!("{} must be before {}", precise_time(from_ns), precise_time(to_ns));
         return Err(Problem::parameter("from", what));
     }
     Ok(range)

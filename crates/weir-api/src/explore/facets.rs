@@ -1,4 +1,4 @@
-//! `/weir/v1/facets`: what fields records have, with their most common values.
+//! `/weir/v1/facets`: the fields of records, with their most frequent values.
 
 use std::sync::Arc;
 
@@ -21,65 +21,65 @@ use super::record::json_value;
 use crate::problem::Problem;
 use crate::routes::Shared;
 
-/// Fields with their values are asked for.
+/// Request for facets.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FacetsQuery {
-    /// An expression; empty: every record.
+    /// An expression; if empty, every record.
     #[serde(default)]
     query: String,
-    /// Which fields, with commas between them. Default: those that most records have.
+    /// Comma-separated list of fields. Default: the fields that most records have.
     fields: Option<String>,
-    /// The first time. Default: `now-15m`.
+    /// Start of the range (inclusive). Default: `now-15m`.
     from: Option<String>,
-    /// Behind the last time. Default: `now`.
+    /// End of the range (exclusive). Default: `now`.
     to: Option<String>,
-    /// How many fields at most. Default: 20.
+    /// Maximum number of fields. Default: 20.
     limit: Option<usize>,
-    /// How many values of each at most. Default: 5.
+    /// Maximum number of values per field. Default: 5.
     values: Option<usize>,
-    /// Attributes that are computed: a JSON object from name to measure.
+    /// Calculated fields: a JSON object from name to expression.
     measures: Option<String>,
-    /// How long it may take. Default: 1500ms.
+    /// Deadline of the query. Default: 1500ms.
     timeout: Option<String>,
 }
 
 /// Fields of records, with their values.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FacetsAnswer {
-    /// Those that most records have first.
+    /// The facets, by number of records, descending.
     pub facets: Vec<FacetEntry>,
-    /// How many fields the records have beside, as far as they were looked at: 200 of those that
-    /// are common in the range.
+    /// Number of further fields, as far as they were examined: of the common fields in the range,
+    /// at most 200 are examined.
     pub left_out: u64,
-    /// What the answer says about itself; `weir.matched` counts the records.
+    /// Information about the answer; `weir.matched` is the number of records.
     pub meta: Meta,
 }
 
-/// A field of some records.
+/// A field of the matching records.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FacetEntry {
-    /// As it is written in an expression.
+    /// The field as written in an expression.
     pub name: String,
     /// `bool`, `number` or `text`.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// What its numbers measure, where that is known: `ns`, `us`, `ms`, `s` or `B`.
+    /// Unit of its numbers, if known: `ns`, `us`, `ms`, `s` or `B`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// How many records have it.
+    /// Number of records that have it.
     pub count: u64,
-    /// How many values it has. Without it there are too many to count each: `values` are the most
-    /// common ones then, with counts that may be too low, or none when hardly one comes twice.
+    /// Number of distinct values. Absent if there are too many to count: then `values` are the most
+    /// frequent ones, with counts that may be too low, or empty if hardly any value occurs twice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distinct: Option<u64>,
-    /// Those of most records first.
+    /// The values, most frequent first.
     pub values: Vec<ValueEntry>,
-    /// The least, where values are numbers; in the unit of the field.
+    /// The minimum, for numbers; in the unit of the field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
-    /// The greatest.
+    /// The maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
 }
@@ -102,7 +102,7 @@ impl FacetEntry {
     }
 }
 
-/// Fields that records have, those of most records first, with their most common values
+/// Fields of the matching records, by number of records, with their most frequent values
 #[utoipa::path(
     get, path = "/weir/v1/facets", tag = "complete", params(FacetsQuery),
     responses((status = 200, description = "The fields with their values", body = FacetsAnswer))
@@ -140,7 +140,7 @@ fn fields(text: Option<&str>) -> Result<Vec<Field>, Problem> {
     let fields: Vec<Field> =
         text.split(',').map(|name| listed_field("fields", name)).collect::<Result<_, _>>()?;
     if fields.len() > FACETS_MAX {
-        return Err(Problem::parameter("fields", format!("are more than {FACETS_MAX}")));
+        return Err(Problem::parameter("fields", format!("has more than {FACETS_MAX} items")));
     }
     Ok(fields)
 }

@@ -1,31 +1,31 @@
-//! What questions cost, and what became of them: counted here, shown in `/metrics`.
+//! Statistics of queries: cost and outcomes, counted here and shown in `/metrics`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_store::query::Scanned;
 
-/// What is asked.
+/// The kind of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A page of records.
     Search,
-    /// Figures of groups.
+    /// Aggregates of groups.
     Aggregate,
     /// Fields and values.
     Complete,
-    /// The records around one.
+    /// The context of a record.
     Context,
-    /// Messages by what they have in common.
+    /// Common patterns of messages.
     Patterns,
-    /// A part of an export.
+    /// One part of an export.
     Export,
-    /// Records that are to be deleted.
+    /// A deletion of records.
     Delete,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub(crate) const ALL: [Self; 7] = [
         Self::Search,
         Self::Aggregate,
@@ -36,7 +36,7 @@ impl Kind {
         Self::Delete,
     ];
 
-    /// As in a label.
+    /// The name in a label.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Search => "search",
@@ -50,25 +50,25 @@ impl Kind {
     }
 }
 
-/// What became of a question.
+/// The outcome of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Answered whole.
+    /// A complete answer.
     Complete,
-    /// Answered in part.
+    /// A partial answer.
     Partial,
-    /// Too many waited already.
+    /// Too many queries were already waiting.
     RefusedFull,
     /// It waited too long.
     RefusedLate,
-    /// Whoever asked has left.
+    /// The sender has left.
     Cancelled,
     /// It failed.
     Failed,
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes.
     pub(crate) const ALL: [Self; 6] = [
         Self::Complete,
         Self::Partial,
@@ -78,7 +78,7 @@ impl Outcome {
         Self::Failed,
     ];
 
-    /// As in a label.
+    /// The name in a label.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -91,20 +91,20 @@ impl Outcome {
     }
 }
 
-/// Upper ends of the buckets of times, seconds.
+/// Upper bounds of the time buckets, seconds.
 pub(crate) const TIME_BUCKETS_SECONDS: [f64; 12] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-/// Times, counted by their size.
+/// A histogram of times.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
-    /// By bucket; the last is for what is longer than all.
+    /// Counts by bucket; the last one is for times above all bounds.
     counts: [AtomicU64; TIME_BUCKETS_SECONDS.len() + 1],
     sum_ns: AtomicU64,
 }
 
 impl Times {
-    /// One more.
+    /// Adds a time.
     pub(crate) fn observe(&self, time: Duration) {
         let seconds = time.as_secs_f64();
         let bucket = TIME_BUCKETS_SECONDS.partition_point(|end| *end < seconds);
@@ -114,8 +114,8 @@ impl Times {
         self.sum_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// How many are at most as long as each of [`TIME_BUCKETS_SECONDS`], how many there are in
-    /// all, and their sum, nanoseconds.
+    /// Returns how many times are at most as long as each of [`TIME_BUCKETS_SECONDS`], the total
+    /// number, and the sum in nanoseconds.
     pub(crate) fn read(&self) -> ([u64; TIME_BUCKETS_SECONDS.len()], u64, u64) {
         let mut below = [0; TIME_BUCKETS_SECONDS.len()];
         let mut total = 0;
@@ -128,33 +128,33 @@ impl Times {
         (below, total, self.sum_ns.load(Ordering::Relaxed))
     }
 
-    /// The mean; nothing without any.
+    /// The mean; `None` if there are no times.
     pub(crate) fn mean(&self) -> Option<Duration> {
         let (_, count, sum_ns) = self.read();
         sum_ns.checked_div(count).map(Duration::from_nanos)
     }
 }
 
-/// What all questions have cost, and what became of them.
+/// Cost and outcomes of all queries.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     outcomes: [[AtomicU64; Outcome::ALL.len()]; Kind::ALL.len()],
-    /// From the arrival of a question to its turn.
+    /// From the arrival of a query to its start.
     pub(crate) queueing: Times,
-    /// From its turn to its answer.
+    /// From its start to its response.
     pub(crate) service: Times,
-    /// Rows that were looked at.
+    /// Rows that were scanned.
     pub(crate) scanned_rows: AtomicU64,
     /// Bytes that were decompressed.
     pub(crate) scanned_bytes: AtomicU64,
     /// Pages that were read.
     pub(crate) pages: AtomicU64,
-    /// Pages that did not have to be.
+    /// Pages that did not have to be read.
     pub(crate) pages_pruned: AtomicU64,
 }
 
 impl Figures {
-    /// Counts a question.
+    /// Counts a query.
     pub(crate) fn count(&self, kind: Kind, outcome: Outcome) {
         self.outcomes[kind as usize][outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -167,7 +167,7 @@ impl Figures {
         self.pages_pruned.fetch_add(scanned.pages_pruned, Ordering::Relaxed);
     }
 
-    /// How many questions of a kind came to this.
+    /// The number of queries of a kind with this outcome.
     pub(crate) fn outcomes(&self, kind: Kind, outcome: Outcome) -> u64 {
         self.outcomes[kind as usize][outcome as usize].load(Ordering::Relaxed)
     }

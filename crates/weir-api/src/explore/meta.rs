@@ -1,4 +1,4 @@
-//! What an answer says about itself: time, warnings, why it is not the whole one.
+//! Metadata of an answer: time, warnings, and why it is partial.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,72 +12,71 @@ use weir_store::query::{Coverage, Shortfall, TimeRange};
 
 use super::record::precise_time;
 
-/// What an answer says about itself.
+/// Metadata of an answer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct Meta {
-    /// From the arrival of the question to the answer, milliseconds.
+    /// Time from the arrival of the request to the answer, milliseconds.
     pub elapsed: u64,
-    /// Tells this question from others in weir's own log.
+    /// Identifies this query in weir's log.
     pub request_id: String,
-    /// `done`, or `timeout` when the time was up before everything was looked at.
+    /// `done`, or `timeout` if the deadline was reached before everything was scanned.
     pub status: String,
-    /// Where the next page begins; absent when there is none.
+    /// Where the next page starts; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<NextPage>,
-    /// What should be known about the answer.
+    /// Warnings about the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
     /// What was read for the answer.
     pub weir: ScanMeta,
 }
 
-/// Where the next page begins.
+/// Where the next page starts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct NextPage {
-    /// The cursor to ask with.
+    /// The cursor to request it with.
     pub after: String,
 }
 
-/// Something that should be known about an answer.
+/// A warning about an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Warning {
     /// One of `deadline`, `memory`, `catching_up`, `damaged`, `unknown_field`, `doubtful`, `never`,
     /// `approximate`, `ignored`.
     pub code: String,
-    /// In short.
+    /// A short summary.
     pub title: String,
-    /// At length.
+    /// The full description.
     pub detail: String,
 }
 
 /// What was read for an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ScanMeta {
-    /// The answer is not the whole one; `warnings` say why.
+    /// Whether the answer is partial; `warnings` give the reasons.
     pub partial: bool,
-    /// The first time of the range, RFC 3339.
+    /// Start of the range (inclusive), RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Behind the last time of the range, RFC 3339.
+    /// End of the range (exclusive), RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Length of the stretches of time of a series, nanoseconds.
+    /// Length of the intervals of a series, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_ns: Option<i64>,
-    /// What numbers measure, where that is known: `ns`, `us`, `ms`, `s` or `B`. Those of figures by
-    /// their names (`c0`), of fields that are grouped by or computed as they are written.
+    /// Units of numbers, if known: `ns`, `us`, `ms`, `s` or `B`. The keys are the names of
+    /// aggregates (`c0`), and group fields or calculated fields as written.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub units: BTreeMap<String, String>,
-    /// Records that match, where they were counted.
+    /// Number of matching records, if it was determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matched: Option<u64>,
-    /// Those of them that are in a group; the others have no value of a field that they are
-    /// grouped by.
+    /// Of these, records that are in a group; the others have no value for a group field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grouped: Option<u64>,
-    /// Row groups, and chunks of what is not in a segment yet, that were looked into.
+    /// Row groups, and chunks that are not yet in a segment, that were read.
     pub parts: u64,
-    /// Rows that were looked at.
+    /// Rows that were scanned.
     pub rows: u64,
     /// Pages that were read.
     pub pages: u64,
@@ -87,23 +86,23 @@ pub struct ScanMeta {
     pub bytes: u64,
 }
 
-/// What a field measures, as it is written in [`ScanMeta::units`].
+/// The unit of a field, as in [`ScanMeta::units`].
 pub(super) fn unit_symbol(field: &Field, measures: &[NamedMeasure]) -> Option<String> {
     Some(Unit::of(field, measures)?.symbol().to_owned())
 }
 
-/// What the figure with that number is called.
+/// The name of the aggregate with this number.
 pub(super) fn figure_name(index: usize) -> String {
     format!("c{index}")
 }
 
 impl ScanMeta {
-    /// What the figure with that number measures.
+    /// The unit of the aggregate with this number.
     pub fn unit(&self, index: usize) -> Option<Unit> {
         Unit::from_symbol(self.units.get(&figure_name(index))?)
     }
 
-    /// Says which range it was.
+    /// Adds the range of the query.
     pub(super) fn set_range(&mut self, range: TimeRange) {
         self.from = Some(precise_time(range.from_ns));
         self.to = Some(precise_time(range.to_ns));
@@ -115,15 +114,15 @@ impl Warning {
         Self { code: code.to_owned(), title: title.to_owned(), detail: detail.into() }
     }
 
-    /// Something in the question was not followed.
+    /// A part of the request was ignored.
     pub(super) fn ignored(detail: impl Into<String>) -> Self {
-        Self::new("ignored", "something was not followed", detail)
+        Self::new("ignored", "a parameter was ignored", detail)
     }
 
     /// Groups are missing.
     pub(super) fn approximate() -> Self {
         let detail = "there were more groups than fit into memory: small ones are missing, and \
-                      figures of others may be too low; narrow the query or the range";
+                      values of others may be too low; narrow the query or the range";
         Self::new("approximate", "groups are missing", detail)
     }
 
@@ -131,18 +130,19 @@ impl Warning {
         match shortfall {
             Shortfall::Deadline => Self::new(
                 "deadline",
-                "the time was up",
-                "this is what was found by then; narrow the query or the range, or allow more time",
+                "deadline reached",
+                "the result contains what was found by then; narrow the query or the range, or \
+                 increase the timeout",
             ),
             Shortfall::Memory => Self::new(
                 "memory",
-                "the memory of a query was used up",
-                "this is what was found by then; narrow the query or the range",
+                "memory limit reached",
+                "the result contains what was found by then; narrow the query or the range",
             ),
             Shortfall::CatchingUp => Self::new(
                 "catching_up",
                 "the store is catching up",
-                "what was received before weir started is still being taken in",
+                "records received before weir started are still being added",
             ),
             Shortfall::Damaged { segments } => Self::new(
                 "damaged",
@@ -155,18 +155,18 @@ impl Warning {
     fn unknown_field(name: &str) -> Self {
         let detail = match (name.strip_prefix('@'), key_like(name)) {
             (Some(tag), _) => format!(
-                "no record has a field {name}; is it misspelt? What records have from their \
-                 source is a tag: {tag}:..., without @."
+                "no record has a field {name}; is it misspelt? Properties of the source are tags: \
+                 {tag}:..., without @."
             ),
             (None, Some(near)) => format!("no record has a tag {name}; did you mean {near}?"),
             (None, None) => format!("no record has a tag {name}; attributes are written @{name}"),
         };
-        Self::new("unknown_field", "a field is unknown", detail)
+        Self::new("unknown_field", "unknown field", detail)
     }
 
     fn doubtful(doubt: &Doubt) -> Self {
         let detail = format!("{}; {}", doubt.message, doubt.help);
-        Self::new("doubtful", "this may not be meant", detail)
+        Self::new("doubtful", "possible mistake in the query", detail)
     }
 
     fn never(reason: &str) -> Self {
@@ -174,7 +174,7 @@ impl Warning {
     }
 }
 
-/// A question that has arrived.
+/// A request that has arrived.
 #[derive(Debug, Clone)]
 pub(super) struct Arrival {
     clock: Arc<dyn Clock>,
@@ -186,24 +186,24 @@ pub(super) struct Arrival {
 }
 
 impl Arrival {
-    /// Now.
+    /// Records the arrival of a request now.
     pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
         let (clock, request_id) = (Arc::clone(clock), fastrand::u64(..));
         let since = clock.monotonic();
         Self { since, clock, request_id, doubts: Vec::new(), never: None }
     }
 
-    /// The answer is to say what is probably not meant by the query.
+    /// Adds warnings about what may not be intended in the query.
     pub(super) fn look_at(&mut self, text: &str, query: &Expr) {
         (self.doubts, self.never) = (query.doubts(text), query.never());
     }
 
-    /// When it arrived, nanoseconds since 1970.
+    /// Time of arrival, nanoseconds since 1970.
     pub(super) fn now_ns(&self) -> i64 {
         self.clock.unix_ns()
     }
 
-    /// What the answer to it, which is ready, says about itself.
+    /// Returns the metadata of the finished answer.
     pub(super) fn meta(&self, coverage: &Coverage) -> Meta {
         let is_late = coverage.shortfalls.contains(&Shortfall::Deadline);
         let shortfalls = coverage.shortfalls.iter().map(Warning::of_shortfall);

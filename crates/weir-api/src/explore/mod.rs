@@ -1,13 +1,12 @@
-//! Searching what is stored, over HTTP: Datadog's explore API, so that its clients work, and paths
-//! of our own for what it does not have.
+//! Search over HTTP: Datadog's explore API, so that its clients work, and additional paths.
 //!
-//! Reading order: [`question`] and [`time`] (what is asked), [`admission`] (who is answered and
-//! when), [`search`] and [`aggregate`] (the two questions that matter), [`record`] and [`meta`]
-//! (what answers look like), then the others.
+//! Reading order: [`question`] and [`time`] (parsing of requests), [`admission`] (which queries run
+//! and when), [`search`] and [`aggregate`] (the two most important queries), [`record`] and
+//! [`meta`] (form of answers), then the others.
 //!
-//! Invariants: a question is checked whole before it waits for its turn; it is answered by a
-//! worker, never by the API's own thread; it ends at its deadline with what is there, and when
-//! whoever asked leaves; an answer that is not the whole one says so and why.
+//! Invariants: a request is validated completely before it waits to run; it is answered by a
+//! worker, never by the API's own thread; it ends at its deadline with the results so far, or when
+//! its sender leaves; a partial answer is marked as such, with the reasons.
 
 mod access;
 mod admission;
@@ -67,27 +66,27 @@ pub use record::{LogAttributes, LogDetails, LogEntry, nested_attributes, resourc
 pub use report::{StoreColumn, StoreDocument, StoreService};
 pub use search::{Links, SearchAnswer};
 
-/// The store that is asked, if there is one.
+/// The store to query, if there is one.
 #[derive(Debug, Clone, Default)]
 enum Slot {
-    /// The pipeline has not started yet, or starts anew.
+    /// The pipeline has not started yet, or is restarting.
     #[default]
     Starting,
-    /// There is none by configuration.
+    /// The store is disabled in the configuration.
     Off,
     /// This one.
     On(Arc<dyn LogStore>),
 }
 
-/// Everything that questions need.
+/// The state that all queries share.
 #[derive(Debug)]
 pub(crate) struct Explore {
     slot: RwLock<Slot>,
     clock: Arc<dyn Clock>,
     pub(crate) admission: Admission,
-    /// Leave to export.
+    /// Permits for exports.
     exports: Arc<Semaphore>,
-    /// How long a question may take unless it says otherwise.
+    /// Default deadline of a query.
     deadline: Duration,
 }
 
@@ -99,42 +98,46 @@ impl Explore {
         Self { slot, clock, admission, exports, deadline }
     }
 
-    /// From now on this store is asked, or none.
+    /// Queries this store from now on, or none.
     pub(crate) fn show(&self, store: Option<Arc<dyn LogStore>>) {
         if store.is_some()
             && let Err(error) = self.admission.start()
         {
-            tracing::error!(%error, "too few threads for searching can be started");
+            tracing::error!(%error, "could not start enough threads for searching");
         }
         let slot = store.map_or(Slot::Off, Slot::On);
         *self.slot.write().unwrap_or_else(PoisonError::into_inner) = slot;
     }
 
-    /// From now on no store is asked, until there is another one.
+    /// Queries no store from now on, until another one is set.
     pub(crate) fn hide(&self) {
         *self.slot.write().unwrap_or_else(PoisonError::into_inner) = Slot::Starting;
     }
 
-    /// Attributes that are computed for a question: its own, then those of every question. An error
-    /// when that takes too long.
+    /// Calculated fields for a query: its own, followed by the configured ones. Returns an error if
+    /// they become too long.
     fn measures(&self, own: &[NamedMeasure]) -> Result<Vec<NamedMeasure>, Problem> {
         let measures = self.store()?.measures_with(own);
         match NamedMeasure::too_long(&measures) {
             None => Ok(measures),
             Some(path) => Err(Problem::new(
                 StatusCode::BAD_REQUEST,
-                format!("the measure {path} is too long with those that it is computed from"),
+                format!(
+                    "the calculated field {path} is too long after the fields that it uses are \
+                     expanded"
+                ),
             )),
         }
     }
 
-    /// The store, or why there is none.
+    /// Returns the store, or an error that explains why there is none.
     fn store(&self) -> Result<Arc<dyn LogStore>, Problem> {
         match self.slot.read().unwrap_or_else(PoisonError::into_inner).clone() {
             Slot::On(store) => Ok(store),
-            Slot::Off => {
-                Err(Problem::new(StatusCode::CONFLICT, "the store is off: [store] enabled = false"))
-            }
+            Slot::Off => Err(Problem::new(
+                StatusCode::CONFLICT,
+                "the store is disabled: [store] enabled = false",
+            )),
             Slot::Starting => Err(Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "weir is starting: its journal is being recovered",
@@ -143,12 +146,12 @@ impl Explore {
         }
     }
 
-    /// What the store does; `None` without one.
+    /// Returns the statistics of the store; `None` if there is none.
     pub(crate) fn figures(&self) -> Option<StoreFigures> {
         self.store().ok().map(|store| store.figures())
     }
 
-    /// How long a question may take: as it says, or as usual.
+    /// The deadline of a query: as requested, or the default.
     fn time(&self, name: &str, asked: Option<&str>) -> Result<Duration, Problem> {
         asked.map_or(Ok(self.deadline), |text| question::deadline(name, text))
     }
@@ -157,7 +160,7 @@ impl Explore {
         Arrival::new(&self.clock)
     }
 
-    /// Asks the store when the turn comes, and makes the document of the answer, both on a worker.
+    /// Queries the store and creates the document of the answer, both on a worker.
     async fn ask<A, D>(
         &self,
         kind: Kind,
@@ -192,9 +195,9 @@ impl Explore {
     }
 }
 
-/// An answer of the store.
+/// A result of the store.
 trait Answer {
-    /// What it rests on.
+    /// What was read for the result.
     fn coverage(&self) -> Coverage;
 }
 
@@ -234,11 +237,11 @@ impl Answer for FieldList {
     }
 }
 
-/// Why the store has no answer, for whoever asked.
+/// Converts an error of the store to a problem.
 fn failed(error: &QueryError) -> Problem {
     let code = match error {
         QueryError::Expression(_) | QueryError::Invalid(_) => StatusCode::BAD_REQUEST,
-        // Nobody reads this.
+        // This response is never sent.
         QueryError::Cancelled => StatusCode::REQUEST_TIMEOUT,
         QueryError::TooSlow | QueryError::Unfound(_) | QueryError::Read(_) => {
             StatusCode::SERVICE_UNAVAILABLE
@@ -255,15 +258,15 @@ fn failed(error: &QueryError) -> Problem {
 fn refused(refused: Refused) -> Problem {
     match refused {
         Refused::Full(seconds) => {
-            let title = "too many queries wait already";
+            let title = "too many queries are waiting";
             Problem::new(StatusCode::TOO_MANY_REQUESTS, title).retry_after(seconds)
         }
         Refused::Late(seconds) => {
-            let title = "more queries are asked than can be answered: this one waited too long";
+            let title = "too many queries: this one waited too long";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, title).retry_after(seconds)
         }
         Refused::Failed => {
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the query failed: a fault of weir")
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the query failed: internal error")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `/weir/v1/patterns`: messages by what they have in common.
+//! `/weir/v1/patterns`: common patterns of messages.
 
 use std::sync::Arc;
 
@@ -19,49 +19,49 @@ use super::record::LogEntry;
 use crate::problem::Problem;
 use crate::routes::Shared;
 
-/// Patterns are asked for.
+/// Request for patterns.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PatternsQuery {
-    /// An expression; empty: every record.
+    /// An expression; if empty, every record.
     #[serde(default)]
     query: String,
-    /// The first time. Default: `now-15m`.
+    /// Start of the range (inclusive). Default: `now-15m`.
     from: Option<String>,
-    /// Behind the last time. Default: `now`.
+    /// End of the range (exclusive). Default: `now`.
     to: Option<String>,
-    /// How many at most. Default: 50.
+    /// Maximum number of patterns. Default: 50.
     limit: Option<usize>,
-    /// Attributes that are computed: a JSON object from name to measure.
+    /// Calculated fields: a JSON object from name to expression.
     measures: Option<String>,
-    /// How long it may take. Default: 1500ms.
+    /// Deadline of the query. Default: 1500ms.
     timeout: Option<String>,
 }
 
-/// Messages by what they have in common.
+/// Common patterns of messages.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct PatternsAnswer {
-    /// Those of most records first.
+    /// The patterns, by number of records, descending.
     pub patterns: Vec<PatternEntry>,
-    /// What the answer says about itself; `weir.matched` counts records of all patterns.
+    /// Information about the answer; `weir.matched` is the number of records of all patterns.
     pub meta: Meta,
 }
 
-/// Messages that differ in numbers and identifiers only.
+/// Messages that differ only in numbers and identifiers.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct PatternEntry {
-    /// The words that they share, `*` for what differs.
+    /// The common words, with `*` for the parts that differ.
     pub template: String,
-    /// How many records.
+    /// Number of records.
     pub count: u64,
-    /// Which share of all that match, 0 to 1.
+    /// Share of all matching records, 0 to 1.
     pub share: f64,
-    /// Some of them.
+    /// Example records.
     pub examples: Vec<LogEntry>,
 }
 
-/// Messages by what they have in common, those of most records first
+/// Common patterns of messages, by number of records
 #[utoipa::path(
     get, path = "/weir/v1/patterns", tag = "search", params(PatternsQuery),
     responses((status = 200, description = "The patterns", body = PatternsAnswer))

@@ -1,5 +1,5 @@
-//! What all questions have in common: which records, at what cost, and how it is named when it is
-//! wrong.
+//! The common parts of all queries: which records, at what cost, and how the parts are named in
+//! errors.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,7 +23,7 @@ use super::time::TimeText;
 use super::words::{Object, plain};
 use crate::problem::Problem;
 
-/// What the parts of a question are called where it stands.
+/// Names of the parts of a request, for errors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names {
     pub(super) query: &'static str,
@@ -36,7 +36,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// In a body.
+    /// In a request body.
     pub(super) const BODY: Self = Self {
         query: "filter.query",
         from: "filter.from",
@@ -46,7 +46,7 @@ impl Names {
         measures: "weir.measures",
         timeout: "weir.timeout",
     };
-    /// In the address of a path of Datadog's.
+    /// In the query string of one of Datadog's paths.
     pub(super) const ADDRESS: Self = Self {
         query: "filter[query]",
         from: "filter[from]",
@@ -56,7 +56,7 @@ impl Names {
         measures: "weir.measures",
         timeout: "weir.timeout",
     };
-    /// In the address of a path of our own.
+    /// In the query string of one of weir's own paths.
     pub(super) const OWN: Self = Self {
         query: "query",
         from: "from",
@@ -68,80 +68,81 @@ impl Names {
     };
 }
 
-/// Which records, as it stands in a body.
+/// Selects records, in a request body.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct FilterBody {
-    /// An expression; empty: every record.
+    /// An expression; if empty, every record.
     pub(super) query: String,
-    /// The first time. Default: `now-15m`.
+    /// Start of the range (inclusive). Default: `now-15m`.
     pub(super) from: Option<TimeText>,
-    /// Behind the last time. Default: `now`.
+    /// End of the range (exclusive). Default: `now`.
     pub(super) to: Option<TimeText>,
-    /// There is one index, so this says nothing.
+    /// Ignored: there is one index.
     pub(super) indexes: Vec<String>,
-    /// There is one tier, so this says nothing.
+    /// Ignored: there is one storage tier.
     pub(super) storage_tier: Option<String>,
 }
 
-/// How times are meant.
+/// Time options.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct OptionsBody {
-    /// Whose clocks say where days, weeks and stretches of time begin, and what a date without a
-    /// zone means: `Europe/Berlin`, `UTC+1`, `+02:00`. Default: `UTC`. Times in answers are in UTC.
+    /// Time zone for the start of days, weeks and intervals, and for dates without a zone:
+    /// `Europe/Berlin`, `UTC+1`, `+02:00`. Default: `UTC`. Times in answers are in UTC.
     timezone: Option<String>,
-    /// Not known; `timezone` can be an offset.
+    /// Not supported; `timezone` can be an offset.
     #[serde(rename = "timeOffset")]
     time_offset: Option<i64>,
 }
 
 impl OptionsBody {
-    /// Whose clocks say when a day begins.
+    /// The time zone that determines when a day starts.
     pub(super) fn zone(&self) -> Result<Zone, Problem> {
         let Some(text) = &self.timezone else { return Ok(Zone::UTC) };
         Zone::parse(text).map_err(|error| Problem::parameter("options.timezone", error))
     }
 
-    /// Why they are not followed.
+    /// Why the option is ignored.
     pub(super) fn ignored(&self) -> Option<String> {
         self.time_offset
             .is_some_and(|seconds| seconds != 0)
-            .then(|| "options.timeOffset: write an offset as options.timezone".to_owned())
+            .then(|| "options.timeOffset: use options.timezone with an offset instead".to_owned())
     }
 }
 
-/// What only weir knows, beside what Datadog knows.
+/// Options that only weir has.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct WeirOptions {
-    /// Attributes that are computed, by name: `{"queueing_delay": "@request_time -
-    /// @service_time"}`. They can be used wherever an attribute can.
+    /// Calculated fields, by name: `{"queueing_delay": "@request_time - @service_time"}`. They can
+    /// be used wherever an attribute can.
     pub(super) measures: BTreeMap<String, String>,
-    /// How long it may take, such as `5s`; what is there by then is the answer. Default: 1500ms.
+    /// Deadline of the query, such as `5s`; the answer contains what was found by then. Default:
+    /// 1500ms.
     pub(super) timeout: Option<String>,
     /// Adds stream, position and exact time to each record.
     pub(super) details: bool,
-    /// How many points a series has about, unless its interval is given. Default: 150.
+    /// Approximate number of points of a series if no interval is given. Default: 150.
     pub(super) points: Option<usize>,
 }
 
-/// Which records, and at what cost, before it is read.
+/// An unparsed query: which records, and at what cost.
 #[derive(Debug, Clone)]
 pub(super) struct Question {
     names: Names,
     pub(super) query: String,
     from: Option<TimeText>,
     to: Option<TimeText>,
-    /// Without `from` it begins with the first record, not 15 minutes ago.
+    /// Without `from` the range starts at the first record, not 15 minutes ago.
     is_from_first: bool,
-    /// Whose days are meant.
+    /// The time zone of days.
     zone: Zone,
     measures: BTreeMap<String, String>,
 }
 
 impl Question {
-    /// As it stands in a body, or in an address of Datadog's.
+    /// From a request body, or the query string of one of Datadog's paths.
     pub(super) fn new(
         names: Names,
         filter: &FilterBody,
@@ -152,12 +153,12 @@ impl Question {
         Self { names, query, from, to, is_from_first, zone, measures: measures.clone() }
     }
 
-    /// The same, by the clocks of a zone.
+    /// The same, with a time zone.
     pub(super) fn in_zone(self, zone: Zone) -> Self {
         Self { zone, ..self }
     }
 
-    /// As it stands in an address of our own; `measures` are a JSON object of texts.
+    /// From the query string of one of weir's own paths; `measures` is a JSON object of texts.
     pub(super) fn own(
         query: &str,
         from: Option<&str>,
@@ -171,12 +172,12 @@ impl Question {
         Ok(Self { names, query, from, to, is_from_first, zone, measures })
     }
 
-    /// The same, but without `from` it begins with the first record.
+    /// The same, but without `from` the range starts at the first record.
     pub(super) fn of_all_time(self) -> Self {
         Self { is_from_first: true, ..self }
     }
 
-    /// Which records they are.
+    /// Returns the selection of records.
     pub(super) fn filter(&self, now_ns: i64, access: Access) -> Result<Filter, Problem> {
         let query: Expr =
             parse(&self.query).map_err(|error| Problem::expression(self.names.query, &error))?;
@@ -184,7 +185,7 @@ impl Question {
         Ok(Filter { query, range, access, measures: self.measures()? })
     }
 
-    /// What the store says of the query, with its place in it.
+    /// Converts an error of the store about the query, with its place in it.
     pub(super) fn placed(&self, problem: Problem) -> Problem {
         match parse(&self.query) {
             Ok(expr) => problem.placed(self.names.query, &self.query, &expr),
@@ -205,7 +206,7 @@ impl Question {
         let range = TimeRange { from_ns, to_ns };
         if range.is_empty() {
             let (from, to) = (format_rfc3339(from_ns), format_rfc3339(to_ns));
-            let what = format!("{from} is not before {to}, where the range ends");
+            let what = format!("{from} must be before {to}, the end of the range");
             return Err(Problem::parameter(self.names.from, what));
         }
         Ok(range)
@@ -213,14 +214,17 @@ impl Question {
 
     fn measures(&self) -> Result<Vec<NamedMeasure>, Problem> {
         if self.measures.len() > MEASURES_MAX {
-            let what = format!("there are more than {MEASURES_MAX}");
+            let what = format!("has more than {MEASURES_MAX} items");
             return Err(Problem::parameter(self.names.measures, what));
         }
         let read = |(name, text): (&String, &String)| {
             let path = name.strip_prefix('@').unwrap_or(name).to_owned();
             let at = format!("{}.{name}", self.names.measures);
             if path.is_empty() {
-                return Err(Problem::parameter(self.names.measures, "a measure has no name"));
+                return Err(Problem::parameter(
+                    self.names.measures,
+                    "a calculated field has no name",
+                ));
             }
             match Measure::parse(text) {
                 Ok(measure) => Ok(NamedMeasure { path, measure }),
@@ -231,10 +235,10 @@ impl Question {
             self.measures.iter().map(read).collect::<Result<_, _>>()?;
         let Some(path) = NamedMeasure::too_long(&measures) else { return Ok(measures) };
         let at = format!("{}.{path}", self.names.measures);
-        Err(Problem::parameter(&at, "is too long with those that it is computed from"))
+        Err(Problem::parameter(&at, "is too long after the fields that it uses are expanded"))
     }
 
-    /// Where the page of a cursor begins; the range is that of the first page then.
+    /// Returns where the page of a cursor starts, and sets the range to that of the first page.
     pub(super) fn go_on(
         &self,
         cursor: Option<&str>,
@@ -248,7 +252,7 @@ impl Question {
         Ok(Some(cursor.key))
     }
 
-    /// Tells this question from others, for cursors.
+    /// Identifies this query, for cursors.
     pub(super) fn hash(&self, rest: &str) -> u64 {
         let Self { query, from, to, measures, .. } = self;
         let [from, to] = [from, to].map(|time| time.as_ref().map(ToString::to_string));
@@ -256,17 +260,20 @@ impl Question {
     }
 }
 
-/// How long a question may take.
+/// The deadline of the query.
 pub(super) fn deadline(name: &str, text: &str) -> Result<Duration, Problem> {
     let time = parse_duration(text).map_err(|error| Problem::parameter(name, error))?;
     if time.is_zero() || time > DEADLINE_MAX {
         let most = DEADLINE_MAX.as_secs();
-        return Err(Problem::parameter(name, format!("must be more than 0 and at most {most}s")));
+        return Err(Problem::parameter(
+            name,
+            format!("must be greater than 0 and at most {most}s"),
+        ));
     }
     Ok(time)
 }
 
-/// A number within its bounds.
+/// Checks the bounds of a number.
 pub(super) fn bounded(
     name: &str,
     number: Option<usize>,
@@ -279,25 +286,26 @@ pub(super) fn bounded(
     }
 }
 
-/// A field that records can be grouped by, or that has numbers.
+/// Reads a field that records can be grouped by, or that has numbers.
 pub(super) fn field(name: &str, text: &str) -> Result<Field, Problem> {
     match parse_field(text).map_err(|error| Problem::expression(name, &error))? {
-        Field::Any => Err(Problem::parameter(name, "must be one field, not *")),
+        Field::Any => Err(Problem::parameter(name, "must be a single field, not *")),
         field => Ok(field),
     }
 }
 
-/// Measures as they stand in an address: a JSON object of texts.
+/// Reads calculated fields from a query string: a JSON object of texts.
 pub(super) fn measures_of(
     name: &str,
     json: Option<&str>,
 ) -> Result<BTreeMap<String, String>, Problem> {
     let Some(json) = json else { return Ok(BTreeMap::new()) };
-    serde_json::from_str(json)
-        .map_err(|error| Problem::parameter(name, format!("is no JSON object of texts: {error}")))
+    serde_json::from_str(json).map_err(|error| {
+        Problem::parameter(name, format!("is not a JSON object of texts: {error}"))
+    })
 }
 
-/// The body of a request, read within its bounds of bytes and time, or why there is none.
+/// Reads the body of a request within its limits of size and time.
 #[derive(Debug)]
 pub(crate) struct Received(Result<Bytes, Problem>);
 
@@ -315,21 +323,21 @@ impl<S: Send + Sync> FromRequest<S> for Received {
 
 fn late() -> Problem {
     let seconds = BODY_TIMEOUT.as_secs();
-    let title = format!("the body did not come to its end within {seconds} s");
+    let title = format!("the body was not received within {seconds} s");
     Problem::new(StatusCode::REQUEST_TIMEOUT, title)
 }
 
 fn broken(error: &BytesRejection) -> Problem {
     let title = match error.status() {
         StatusCode::PAYLOAD_TOO_LARGE => {
-            format!("the body is longer than {BODY_BYTES_MAX} bytes")
+            format!("the body exceeds the limit of {BODY_BYTES_MAX} bytes")
         }
         _ => error.body_text(),
     };
     Problem::new(error.status(), title)
 }
 
-/// The body of a request, as what it should be. No body is an empty object.
+/// Parses the body of a request. No body is an empty object.
 pub(super) fn body<T: DeserializeOwned>(
     headers: &HeaderMap,
     Received(body): Received,
@@ -344,7 +352,7 @@ pub(super) fn body<T: DeserializeOwned>(
     let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let what = plain(&error.inner().to_string());
         match error.path().to_string() {
-            // The document itself.
+            // The whole document.
             path if path == "." || path == "?" => {
                 let colon = if what.starts_with("is ") { "" } else { ":" };
                 Problem::new(StatusCode::BAD_REQUEST, format!("the body{colon} {what}"))
@@ -353,17 +361,20 @@ pub(super) fn body<T: DeserializeOwned>(
         }
     })?;
     reader.end().map_err(|error| {
-        Problem::new(StatusCode::BAD_REQUEST, format!("the body goes on behind its end: {error}"))
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            format!("unexpected data after the JSON body: {error}"),
+        )
     })?;
     Ok(value)
 }
 
-/// The parameters of an address, as what they should be.
+/// Parses the parameters of a query string.
 pub(crate) fn parameters<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
     query.map(|Query(parameters)| parameters).map_err(|error| unreadable(&error.body_text()))
 }
 
-/// What is wrong with the parameters of an address: a parameter, and what of it.
+/// Converts an error about a query string to a problem about the parameter.
 fn unreadable(error: &str) -> Problem {
     let error = error.strip_prefix("Failed to deserialize query string: ").unwrap_or(error);
     let named = error.split_once(": ").filter(|(name, _)| !name.contains(char::is_whitespace));
@@ -389,7 +400,7 @@ mod tests {
         };
         let problem = wrong("a", "now+1s", "1");
         assert_eq!(problem["parameter"], "from");
-        assert!(problem["title"].as_str().unwrap().contains("is not before"), "{problem}");
+        assert!(problem["title"].as_str().unwrap().contains("must be before"), "{problem}");
         let problem = wrong("a", "now-1s", "@a - ");
         assert_eq!(problem["parameter"], "measures.delay");
         assert_eq!(problem["span"]["start"], 5);
@@ -410,7 +421,7 @@ mod tests {
         assert!(problem["title"].as_str().unwrap().contains("expected one of `query`, `from`"));
         assert_eq!(wrong("{\"query\":5}")["parameter"], "query");
         assert!(wrong("{").get("parameter").is_none());
-        assert!(wrong("{} x")["title"].as_str().unwrap().contains("behind its end"));
+        assert!(wrong("{} x")["title"].as_str().unwrap().contains("unexpected data after"));
     }
 
     #[test]

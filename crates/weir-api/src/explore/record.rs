@@ -1,12 +1,12 @@
-//! A stored record as clients of Datadog know it.
+//! A stored record in the format of Datadog's API.
 //!
-//! Attributes stand in nested objects: `http.status_code` is `status_code` inside `http`. Where
-//! that cannot be, since a part of the path has a value of its own, the rest of the path stays one
-//! name with dots: of `a` = 1 and `a.b` = 2 comes `{"a": 1, "a.b": 2}`. Several values of one path
-//! are a list. What is computed of a record stands among its attributes; those of its resource are
-//! tags, since that is how a query asks for them.
+//! Attributes are nested objects: `http.status_code` is `status_code` inside `http`. Where this is
+//! impossible because a part of the path has a value itself, the rest of the path remains one name
+//! with dots: `a` = 1 and `a.b` = 2 become `{"a": 1, "a.b": 2}`. Several values of one path become
+//! a list. Calculated fields are part of the attributes; attributes of the resource are tags, since
+//! that is how a query refers to them.
 //!
-//! Invariant: what is made depends on the record alone, not on the order of its attributes.
+//! Invariant: the result depends on the record alone, not on the order of its attributes.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -20,66 +20,65 @@ use weir_store::query::{NamedMeasure, RecordId, StoredFields};
 
 use super::cursor::encode_id;
 
-/// Deepest nesting: what goes deeper has no names that people gave. Readers of JSON give up at
-/// 128.
+/// Maximum nesting: names at deeper levels are not meaningful. JSON parsers often stop at 128.
 const DEPTH_MAX: usize = 64;
 
 /// A record.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LogEntry {
-    /// What the record is called for ever: asks for its context.
+    /// Permanent id of the record, for requesting its context.
     pub id: String,
     /// Always `log`.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// What it says.
+    /// The content of the record.
     pub attributes: LogAttributes,
-    /// What only weir knows, if `weir.details` asked for it.
+    /// Additional details, if `weir.details` was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weir: Option<LogDetails>,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LogAttributes {
-    /// When it happened, ISO 8601 with milliseconds.
+    /// Time of the record, ISO 8601 with milliseconds.
     pub timestamp: String,
-    /// The host that it was written on.
+    /// The host that wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// The service that wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
-    /// How bad it is.
+    /// The severity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     /// The message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Its tags, `key:value` or bare words: its own, `source:` with the source that took it in, and
-    /// the attributes of its resource, but for host and service.
+    /// Its tags, `key:value` or single words: its own, `source:` with the source that received it,
+    /// and the attributes of its resource except host and service.
     pub tags: Vec<String>,
     /// All other attributes, nested.
     pub attributes: Map<String, Value>,
 }
 
-/// What only weir knows of a record.
+/// Additional details of a record.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LogDetails {
-    /// When it happened, RFC 3339 with nanoseconds.
+    /// Time of the record, RFC 3339 with nanoseconds.
     pub timestamp: String,
     /// Its stream, 16 hexadecimal digits.
     pub stream: String,
     /// Its position in the stream, `epoch:offset`.
     pub position: String,
-    /// The source that took it in.
+    /// The source that received it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
 
 impl LogDetails {
-    /// The id of the record; `None` where these are not the details of one. So a record that comes
-    /// in has its id before it is stored.
+    /// The id of the record; `None` if these are not the details of a record. A live record thus
+    /// has its id before it is stored.
     pub fn id(&self) -> Option<String> {
         let time_ns = parse_rfc3339(self.timestamp.as_bytes())?;
         let stream = StreamId(u64::from_str_radix(&self.stream, 16).ok()?);
@@ -101,8 +100,8 @@ impl LogAttributes {
 }
 
 impl LogEntry {
-    /// The record with attributes that are computed, and with what only weir knows if
-    /// `with_details`.
+    /// Creates the entry of a record with calculated fields, and with additional details if
+    /// `with_details` is set.
     pub(super) fn new(record: StoredRecord, with_details: bool, measures: &[NamedMeasure]) -> Self {
         let (stream, position) = (record.stream, record.position);
         let id = encode_id(&RecordId { time_ns: record.time_ns, stream, position });
@@ -141,11 +140,11 @@ pub(super) fn tags(record: &StoredRecord) -> Vec<String> {
     tags
 }
 
-/// The attributes of a resource, given as JSON, as tags: that is how a query asks for them. Host and
-/// service are left out: they stand beside the tags of a record.
+/// The attributes of a resource, given as JSON, as tags: that is how a query refers to them. Host
+/// and service are left out: they are separate members of the entry.
 pub fn resource_tags(resource: &str) -> Vec<String> {
     let mut attributes = Attributes::new();
-    // What is no object is an empty resource, as everywhere.
+    // Anything but an object is an empty resource, as everywhere.
     let _ = attributes.read_json(resource.as_bytes());
     let is_beside = |path: &str| {
         let mut keys = [Reserved::Host, Reserved::Service].into_iter();
@@ -167,7 +166,7 @@ pub fn resource_tags(resource: &str) -> Vec<String> {
     tags
 }
 
-/// The value in JSON; what JSON has no number for is null.
+/// The value as JSON; numbers that JSON cannot represent become null.
 pub(super) fn json_value(value: &AttributeValue) -> Value {
     match value {
         AttributeValue::Null => Value::Null,
@@ -178,7 +177,7 @@ pub(super) fn json_value(value: &AttributeValue) -> Value {
     }
 }
 
-/// What is computed of a record, by its path.
+/// The calculated fields of a record, by path.
 fn computed(record: &StoredRecord, measures: &[NamedMeasure]) -> Vec<(String, Value)> {
     if measures.is_empty() {
         return Vec::new();
@@ -197,8 +196,8 @@ fn computed(record: &StoredRecord, measures: &[NamedMeasure]) -> Vec<(String, Va
     computed
 }
 
-/// All attributes but message and time, which stand beside. What is computed counts before an
-/// attribute of the same path.
+/// All attributes except message and time, which are separate members. A calculated field takes
+/// precedence over an attribute with the same path.
 fn nested(record: &StoredRecord, computed: Vec<(String, Value)>) -> Map<String, Value> {
     let mut flat = computed;
     let computed = flat.len();
@@ -222,10 +221,10 @@ fn nested(record: &StoredRecord, computed: Vec<(String, Value)>) -> Map<String, 
     nested_attributes(flat)
 }
 
-/// Attributes as a [`LogEntry`] has them: by paths with dots before, in nested objects now. Where
-/// a path goes on from one that has a value, the rest of it stays one name.
+/// Converts attributes of a [`LogEntry`] from paths with dots to nested objects. Where a path
+/// continues from one that has a value, the rest of it remains one name.
 pub fn nested_attributes(mut flat: Vec<(String, Value)>) -> Map<String, Value> {
-    // A path stands before those that go on from it.
+    // A path comes before those that continue it.
     flat.sort_by(|a, b| a.0.cmp(&b.0));
     let mut objects = Map::new();
     for (path, value) in flat {
@@ -234,7 +233,7 @@ pub fn nested_attributes(mut flat: Vec<(String, Value)>) -> Map<String, Value> {
     objects
 }
 
-/// Puts a value at a path, as deep as objects go, at most `depth`.
+/// Puts a value at a path, nested at most `depth` levels.
 fn insert(object: &mut Map<String, Value>, path: &str, value: Value, depth: usize) {
     if let Some((first, rest)) = path.split_once('.')
         && depth > 0

@@ -1,4 +1,4 @@
-//! `/weir/v1/store`: what is stored and what it takes.
+//! `/weir/v1/store`: the contents of the store and its size.
 
 use std::sync::Arc;
 
@@ -15,44 +15,44 @@ use super::{Answer, Coverage};
 use crate::problem::Problem;
 use crate::routes::Shared;
 
-/// What a store holds.
+/// The contents of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StoreDocument {
     /// `weir.store.v1`.
     pub schema: String,
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Records in segments.
+    /// Number of records in segments.
     pub rows: u64,
-    /// Records that are not in a segment yet.
+    /// Number of records that are not yet in a segment.
     pub head_rows: u64,
-    /// Memory of those.
+    /// Memory used by these records.
     pub head_bytes: u64,
-    /// Bytes of the records in segments as they came in.
+    /// Size of the records in segments as received.
     pub raw_bytes: u64,
-    /// Bytes of the segments.
+    /// Size of the segments.
     pub segment_bytes: u64,
-    /// Bytes of the sidecars.
+    /// Size of the sidecars.
     pub sidecar_bytes: u64,
     /// Time of the earliest record in a segment, RFC 3339.
     pub first_time: Option<String>,
     /// Time of the latest record in a segment, RFC 3339.
     pub last_time: Option<String>,
-    /// Records since start that look like JSON or logfmt and are none, or are in another format than
-    /// that of their source; they are stored as they stand.
+    /// Records since the start that look like JSON or logfmt but are invalid, or do not have the
+    /// format of their source; they are stored unparsed.
     #[serde(default)]
     pub unparsed_rows: u64,
-    /// The store has taken in what was received before it started.
+    /// Whether the store has taken in what was received before it started.
     pub has_caught_up: bool,
     /// Segments that are damaged and were set aside.
     pub damaged: Vec<String>,
-    /// Records by service, most first; an empty name: records without one.
+    /// Records by service, descending; an empty name stands for records without a service.
     pub services: Vec<StoreService>,
-    /// Columns, the largest first.
+    /// Columns, largest first.
     pub columns: Vec<StoreColumn>,
 }
 
-/// What is stored of a service.
+/// Number of records of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StoreService {
     /// The service.
@@ -61,7 +61,7 @@ pub struct StoreService {
     pub rows: u64,
 }
 
-/// What a column takes on disk.
+/// Size of a column on disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StoreColumn {
     /// Its name in the files.
@@ -106,10 +106,10 @@ impl Answer for StoreReport {
     }
 }
 
-/// What is stored and what it takes
+/// Contents of the store and its size
 #[utoipa::path(
     get, path = "/weir/v1/store", tag = "store",
-    responses((status = 200, description = "What is stored", body = StoreDocument))
+    responses((status = 200, description = "Contents of the store", body = StoreDocument))
 )]
 pub(crate) async fn get(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
     let ask = |store: &dyn LogStore, _budget: &_| Ok(store.report());

@@ -1,7 +1,7 @@
 //! `/api/v2/logs/events/search` and `/api/v2/logs/events`: records, page by page.
 //!
-//! Invariants: pages of one question do not overlap and leave nothing out, also while records
-//! come in: the range is that of the first page; a cursor of another question is refused.
+//! Invariants: pages of one query do not overlap and omit nothing, even while records arrive: the
+//! range is that of the first page; a cursor of another query is rejected.
 
 use std::sync::Arc;
 
@@ -30,82 +30,83 @@ use super::words::object;
 use crate::problem::{DatadogProblem, Problem};
 use crate::routes::Shared;
 
-/// A page of records is asked for.
+/// Request for a page of records.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SearchBody {
-    /// Which records.
+    /// The records to return.
     #[serde(deserialize_with = "object")]
     filter: FilterBody,
-    /// Which come first.
+    /// Sort order.
     sort: Sort,
-    /// Which page.
+    /// The page to return.
     #[serde(deserialize_with = "object")]
     page: PageBody,
-    /// How times are meant.
+    /// Time options.
     #[serde(deserialize_with = "object")]
     options: OptionsBody,
-    /// What only weir knows.
+    /// Options specific to weir.
     #[serde(deserialize_with = "object")]
     weir: WeirOptions,
 }
 
-/// Which records come first.
+/// Sort order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(super) enum Sort {
-    /// The earliest.
+    /// Oldest first.
     #[serde(rename = "timestamp")]
     Oldest,
-    /// The latest.
+    /// Newest first.
     #[default]
     #[serde(rename = "-timestamp")]
     Newest,
 }
 
-/// Which page.
+/// The page to return.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 struct PageBody {
-    /// How many records, at most 1000. Default: 10.
+    /// Number of records, at most 1000. Default: 10.
     limit: Option<usize>,
-    /// `meta.page.after` of the page before.
+    /// `meta.page.after` of the previous page.
     cursor: Option<String>,
 }
 
-/// A page of records is asked for, in an address.
+/// Request for a page of records, in a query string.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct SearchQuery {
-    /// An expression; empty: every record.
+    /// An expression; if empty, every record.
     #[serde(rename = "filter[query]", default)]
     query: String,
-    /// The first time: `now-15m`, ISO 8601, or milliseconds since 1970. Default: `now-15m`.
+    /// Start of the range (inclusive): `now-15m`, ISO 8601, or milliseconds since 1970. Default:
+    /// `now-15m`.
     #[serde(rename = "filter[from]")]
     from: Option<String>,
-    /// Behind the last time. Default: `now`.
+    /// End of the range (exclusive). Default: `now`.
     #[serde(rename = "filter[to]")]
     to: Option<String>,
-    /// There is one index, so this says nothing.
+    /// Ignored: there is one index.
     #[serde(rename = "filter[indexes]")]
     indexes: Option<String>,
-    /// There is one tier, so this says nothing.
+    /// Ignored: there is one storage tier.
     #[serde(rename = "filter[storage_tier]")]
     storage_tier: Option<String>,
-    /// Which come first. Default: `-timestamp`.
+    /// Sort order. Default: `-timestamp`.
     #[serde(default)]
     #[param(inline)]
     sort: Sort,
-    /// `meta.page.after` of the page before.
+    /// `meta.page.after` of the previous page.
     #[serde(rename = "page[cursor]")]
     cursor: Option<String>,
-    /// How many records, at most 1000. Default: 10.
+    /// Number of records, at most 1000. Default: 10.
     #[serde(rename = "page[limit]")]
     limit: Option<usize>,
-    /// Attributes that are computed: a JSON object from name to measure.
+    /// Calculated fields: a JSON object from name to expression.
     #[serde(rename = "weir.measures")]
     measures: Option<String>,
-    /// How long it may take, such as `5s`. Default: 1500ms.
+    /// Deadline of the query, such as `5s`. Default: 1500ms.
     #[serde(rename = "weir.timeout")]
     timeout: Option<String>,
     /// Adds stream, position and exact time to each record.
@@ -118,23 +119,24 @@ pub(crate) struct SearchQuery {
 pub struct SearchAnswer {
     /// The records, in order.
     pub data: Vec<LogEntry>,
-    /// What the answer says about itself.
+    /// Information about the answer.
     pub meta: Meta,
-    /// Where to go on.
+    /// Link to the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
 }
 
-/// Where to go on.
+/// Link to the next page.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Links {
-    /// Address of the next page.
+    /// URL of the next page.
     pub next: String,
 }
 
-/// Records of a range that an expression describes, page by page
+/// Records in a range that match an expression, page by page
 ///
-/// Ask with `page.cursor` = `meta.page.after` of the page before, and all else as it was.
+/// For the next page set `page.cursor` to `meta.page.after` of the previous page, and leave
+/// everything else unchanged.
 #[utoipa::path(
     post, path = "/api/v2/logs/events/search", tag = "search",
     request_body = SearchBody,
@@ -149,7 +151,7 @@ pub(crate) async fn post(
     Ok(answer(&shared, &headers, asked, Names::BODY).await?)
 }
 
-/// Records of a range that an expression describes, page by page
+/// Records in a range that match an expression, page by page
 #[utoipa::path(
     get, path = "/api/v2/logs/events", tag = "search", params(SearchQuery),
     responses((status = 200, description = "The records", body = SearchAnswer))
@@ -240,13 +242,13 @@ async fn answer(
     asking.map_err(|problem| question.placed(problem))
 }
 
-/// A computed attribute as it is written, and what it measures.
+/// A calculated field as written, and its unit.
 fn computed_unit(named: &NamedMeasure, measures: &[NamedMeasure]) -> Option<(String, String)> {
     let field = Field::Attribute(named.path.clone());
     Some((format!("@{}", named.path), unit_symbol(&field, measures)?))
 }
 
-/// The address of the next page.
+/// The URL of the next page.
 fn next_page(asked: &SearchBody, host: Option<String>, cursor: &str) -> String {
     let mut address = host.map(|host| format!("http://{host}")).unwrap_or_default();
     address.push_str("/api/v2/logs/events?filter[query]=");

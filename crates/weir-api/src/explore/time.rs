@@ -1,4 +1,4 @@
-//! Times in questions.
+//! Parsing of times in requests.
 //!
 //! ```text
 //! time   := "now" step* round? | RFC 3339 | date | date and time without zone
@@ -7,10 +7,9 @@
 //! round  := "/" unit                         down to its beginning
 //! ```
 //!
-//! Days, what is longer, and times without a zone are those of the question's zone; without one it
-//! is UTC.
+//! Days, longer units, and times without a zone are in the zone of the request; the default is UTC.
 //!
-//! Invariant: nothing panics on any text, and no time leaves the range of `i64` nanoseconds.
+//! Invariant: no text causes a panic, and no time exceeds the range of `i64` nanoseconds.
 
 use std::fmt;
 
@@ -29,7 +28,7 @@ const DAY_NS: i64 = 24 * HOUR_NS;
 const EXPECTED: &str = "write now-15m, now-1d/d, an ISO 8601 time such as 2026-11-21T20:00:00Z, \
                         or milliseconds since 1970";
 
-/// A time as it stands in a request.
+/// A time in a request.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum TimeText {
@@ -39,7 +38,7 @@ pub(super) enum TimeText {
     Text(String),
 }
 
-/// Derived, it would say that no variant of an enumeration matches.
+/// Not derived, since the derived error would be that no variant of an enumeration matches.
 impl<'de> Deserialize<'de> for TimeText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct OfTime;
@@ -56,7 +55,7 @@ impl<'de> Deserialize<'de> for TimeText {
             }
 
             fn visit_u64<E: Error>(self, ms: u64) -> Result<TimeText, E> {
-                // Which is out of range, too.
+                // This is out of range too.
                 Ok(TimeText::Number(i64::try_from(ms).unwrap_or(i64::MAX)))
             }
 
@@ -79,7 +78,7 @@ impl TimeText {
     }
 }
 
-/// As it stands in an address.
+/// From a query string.
 impl std::fmt::Display for TimeText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -100,7 +99,7 @@ fn from_ms(ms: i64) -> Result<i64, String> {
 }
 
 fn parse(text: &str, now_ns: i64, zone: &Zone) -> Result<i64, String> {
-    let wrong = || format!("{text:?} is no time; {EXPECTED}");
+    let wrong = || format!("{text:?} is not a valid time; {EXPECTED}");
     if let Some(steps) = text.strip_prefix("now") {
         return math(steps, now_ns, zone).ok_or_else(wrong);
     }
@@ -116,7 +115,7 @@ fn parse(text: &str, now_ns: i64, zone: &Zone) -> Result<i64, String> {
     local_ns.map(|local_ns| zone.time_ns(local_ns)).ok_or_else(wrong)
 }
 
-/// `2026-11-21T20:00` has hours and minutes only, with or without a zone behind them.
+/// `2026-11-21T20:00` has hours and minutes only, with or without a zone after them.
 fn with_seconds(text: &str) -> String {
     match text.split_at_checked("2026-11-21T20:00".len()) {
         Some((minute, rest)) if minute.as_bytes()[13] == b':' && !rest.starts_with(':') => {
@@ -126,7 +125,7 @@ fn with_seconds(text: &str) -> String {
     }
 }
 
-/// What stands behind `now`.
+/// The part after `now`.
 fn math(steps: &str, now_ns: i64, zone: &Zone) -> Option<i64> {
     let (mut rest, mut time_ns) = (steps.trim_start(), now_ns);
     while let Some(sign) = rest.chars().next() {
@@ -165,11 +164,11 @@ fn step(time_ns: i64, count: i64, unit: &str, zone: &Zone) -> Option<i64> {
         "y" => count.checked_mul(12)?,
         _ => {
             let unit_ns = unit_ns(unit)?;
-            // A day ago the clock showed the same, however long the day was.
+            // The local time of a day ago is the same, however long the day was.
             let is_local = unit_ns >= DAY_NS && !zone.is_utc();
             let begin_ns = if is_local { local_ns } else { time_ns };
             let end_ns = i128::from(begin_ns) + i128::from(count) * i128::from(unit_ns);
-            // Before all times is a time, too: `now-400000d` means from the beginning.
+            // A time before all others is valid: `now-400000d` means from the beginning.
             let end_ns = end_ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
             return Some(if is_local { zone.time_ns(end_ns) } else { end_ns });
         }
@@ -177,7 +176,7 @@ fn step(time_ns: i64, count: i64, unit: &str, zone: &Zone) -> Option<i64> {
     let (year, month, day) = civil(local_ns);
     let index = (year * 12 + month - 1).checked_add(months)?;
     let (year, month) = (index.div_euclid(12), index.rem_euclid(12) + 1);
-    // The 31st of a month without one is its last day.
+    // In a month without a 31st it is the last day.
     let day = day.min(days_of_month(year, month));
     let local_ns = begin_of(year, month, day)?.saturating_add(local_ns.rem_euclid(DAY_NS));
     Some(zone.time_ns(local_ns))
@@ -271,7 +270,7 @@ mod tests {
     #[test]
     fn days_and_times_without_a_zone_are_those_of_the_questions_zone() {
         let zone = Zone::parse("Europe/Berlin").unwrap();
-        // Half an hour before midnight, on the day of 25 hours.
+        // Half an hour before midnight, on a day of 25 hours.
         let now = "2026-10-25T22:30:00Z";
         for (text, want) in [
             ("now", "2026-10-25T22:30:00.000Z"),
@@ -300,7 +299,11 @@ mod tests {
         let of_now = ["now-15", "now-m", "now-1x", "now/d-1h", "now15m", "15m"];
         let others = ["", "yesterday", "2026-01-01T25:00", "2026-01-01T01:00:", "2026-01-01äö:00"];
         for text in of_now.into_iter().chain(others) {
-            assert!(at(text).contains("is no time; write now-15m"), "{text}: {}", at(text));
+            assert!(
+                at(text).contains("is not a valid time; write now-15m"),
+                "{text}: {}",
+                at(text)
+            );
         }
         assert!(TimeText::Number(i64::MAX).resolve(0, &Zone::UTC).is_err());
     }

@@ -1,7 +1,7 @@
-//! What is wrong with a request, in the words of requests: readers of JSON speak of Rust's types.
+//! Translates parser errors, which use Rust's type names, to the terms of requests.
 //!
-//! Invariant: an object is read from an object alone. What is derived would take an array of its
-//! values for one, too.
+//! Invariant: an object is only read from an object. A derived implementation would also accept an
+//! array of its values.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// What is read from an object.
+/// A value that is read from an object.
 pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -63,8 +63,7 @@ where
         .collect())
 }
 
-/// What a reader says, in plain words. Where in the text stays only where there is no member that
-/// could be named.
+/// Rewrites the error of a parser. The position in the text is kept only if no member can be named.
 pub(super) fn plain(error: &str) -> String {
     let what = error.rsplit_once(" at line ").map_or(error, |(what, _)| what);
     let of_kind = ["invalid type: ", "invalid value: "];
@@ -83,11 +82,11 @@ pub(super) fn plain(error: &str) -> String {
     }
     match what {
         "invalid digit found in string" | "cannot parse integer from empty string" => {
-            "must be a whole number that is not negative".to_owned()
+            "must be a non-negative whole number".to_owned()
         }
-        // An enumeration of texts was wanted.
-        "expected value" => "must be a text".to_owned(),
-        "number too large to fit in target type" => "is too large a number".to_owned(),
+        // An enumeration of texts was expected.
+        "expected value" => "must be text".to_owned(),
+        "number too large to fit in target type" => "is too large".to_owned(),
         "provided string was not `true` or `false`" => "must be true or false".to_owned(),
         _ if what.starts_with("unknown field")
             || what.starts_with("missing field")
@@ -117,11 +116,11 @@ fn found_in_plain(found: &str) -> String {
 
 fn expected_in_plain(expected: &str) -> &str {
     match expected {
-        "a string" | "string" | "string or map" => "a text",
+        "a string" | "string" | "string or map" => "text",
         "a sequence" => "an array",
         "a map" => "an object",
         "a boolean" => "true or false",
-        "u8" | "u32" | "u64" | "usize" => "a whole number that is not negative",
+        "u8" | "u32" | "u64" | "usize" => "a non-negative whole number",
         "i32" | "i64" | "isize" => "a whole number",
         "f32" | "f64" => "a number",
         _ => expected,
@@ -137,11 +136,11 @@ mod tests {
         for (said, want) in [
             (
                 "invalid type: sequence, expected a string at line 1 column 10",
-                "is an array, but must be a text",
+                "is an array, but must be text",
             ),
             (
                 "invalid type: string \"a at line 1\", expected usize at line 1 column 2",
-                "is the text \"a at line 1\", but must be a whole number that is not negative",
+                "is the text \"a at line 1\", but must be a non-negative whole number",
             ),
             (
                 "invalid type: integer `5`, expected a boolean at line 1 column 2",
@@ -149,10 +148,10 @@ mod tests {
             ),
             (
                 "invalid value: integer `-5`, expected usize",
-                "is the number -5, but must be a whole number that is not negative",
+                "is the number -5, but must be a non-negative whole number",
             ),
             ("unknown variant `x`, expected `a` or `b`", "is `x`, but must be `a` or `b`"),
-            ("invalid digit found in string", "must be a whole number that is not negative"),
+            ("invalid digit found in string", "must be a non-negative whole number"),
             ("missing field `field`", "missing field `field`"),
             (
                 "EOF while parsing an object at line 1 column 1",

@@ -1,20 +1,20 @@
-//! Every family of metrics: name, type and meaning.
+//! Every metric family: name, type and meaning.
 
-/// Type of a family.
+/// Type of a metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FamilyType {
-    /// Only grows.
+    /// Counter.
     Counter,
-    /// Goes up and down.
+    /// Gauge.
     Gauge,
-    /// A sum and a count.
+    /// Summary: a sum and a count.
     Summary,
-    /// Counts by size, a sum and a count.
+    /// Histogram: counts by size, a sum and a count.
     Histogram,
 }
 
 impl FamilyType {
-    /// As in a `# TYPE` line.
+    /// The name in a `# TYPE` line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -25,14 +25,14 @@ impl FamilyType {
     }
 }
 
-/// A family.
+/// A metric family.
 #[derive(Debug)]
 pub struct FamilyInfo {
-    /// Its name.
+    /// Name of the family.
     pub name: &'static str,
-    /// Its type.
+    /// Type of the family.
     pub family_type: FamilyType,
-    /// What it means, one sentence.
+    /// Its meaning, one sentence.
     pub help: &'static str,
 }
 
@@ -42,33 +42,30 @@ const fn family(name: &'static str, family_type: FamilyType, help: &'static str)
     FamilyInfo { name, family_type, help }
 }
 
-/// Every family, in the order of the page. All `weir_component_`, `weir_source_`, `weir_output_`
-/// and `weir_buffer_` families have the labels `component_id`, `component_kind` and
+/// All metric families, in the order of the page. All `weir_component_`, `weir_source_`,
+/// `weir_output_` and `weir_buffer_` families have the labels `component_id`, `component_kind` and
 /// `component_type`.
 pub const FAMILIES: &[FamilyInfo] = &[
     family("weir_build_info", Gauge, "Version of weir; always 1."),
-    family(
-        "weir_config_reloads_total",
-        Counter,
-        "Times that the configuration was read again, by what became of it.",
-    ),
+    family("weir_config_reloads_total", Counter, "Number of configuration reloads, by result."),
     family(
         "weir_config_refused",
         Gauge,
-        "1 while the configuration as it is written is wrong, and an earlier one in force.",
+        "1 while the configuration on disk is invalid and a previous one is active.",
     ),
-    family("weir_ready", Gauge, "1 while everything that is configured is read and delivered."),
-    family("weir_health_reasons", Gauge, "Things that are not as they should be, by severity."),
+    family("weir_ready", Gauge, "1 while all configured components read and deliver."),
+    family("weir_health_reasons", Gauge, "Active health problems, by severity."),
     family(
         "weir_component_received_events_total",
         Counter,
-        "Lines that a source has read; records that were routed to an output.",
+        "Lines that a source has read, or records that were routed to an output.",
     ),
     family("weir_component_received_bytes_total", Counter, "Bytes that a source has consumed."),
     family(
         "weir_component_sent_events_total",
         Counter,
-        "Records that a source has made; records that an output's destination has acknowledged.",
+        "Records that a source has produced, or records that the destination of an output has \
+         acknowledged.",
     ),
     family(
         "weir_component_sent_bytes_total",
@@ -78,12 +75,12 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_component_joined_events_total",
         Counter,
-        "Lines that became part of another line's record.",
+        "Lines that were joined to the record of another line.",
     ),
     family(
         "weir_component_malformed_events_total",
         Counter,
-        "Records whose line was not in the expected format.",
+        "Records whose line did not have the expected format.",
     ),
     family(
         "weir_component_truncated_events_total",
@@ -93,42 +90,34 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_component_discarded_events_total",
         Counter,
-        "Lines (direction in) and records (direction out) that were given up, by reason.",
+        "Discarded lines (direction in) and records (direction out), by reason.",
     ),
     family(
         "weir_component_abandoned_bytes_total",
         Counter,
-        "Bytes of files that were given up unread, by reason.",
+        "Bytes of files that were abandoned unread, by reason.",
     ),
     family(
         "weir_component_dead_lettered_events_total",
         Counter,
-        "Records that were refused for good and written to the dead-letter file.",
+        "Records that were rejected permanently and written to the dead-letter file.",
     ),
-    family(
-        "weir_component_duplicate_events_total",
-        Counter,
-        "Further sendings of records, beside the first.",
-    ),
-    family("weir_component_retries_total", Counter, "Attempts that failed and were made again."),
+    family("weir_component_duplicate_events_total", Counter, "Repeated transmissions of records."),
+    family("weir_component_retries_total", Counter, "Attempts that failed and were retried."),
     family("weir_component_errors_total", Counter, "Errors by kind."),
     family(
         "weir_component_unaccounted_events",
         Gauge,
-        "What the book of a component leaves unaccounted for; 0 when it balances.",
+        "Number of items that the book of a component does not account for; 0 if it balances.",
     ),
     family("weir_component_cpu_seconds_total", Counter, "CPU time of a component's thread."),
-    family(
-        "weir_source_lag_time_seconds",
-        Gauge,
-        "Age of the oldest byte that is there and not yet read.",
-    ),
-    family("weir_source_lag_bytes", Gauge, "Bytes that are there and not yet read."),
+    family("weir_source_lag_time_seconds", Gauge, "Age of the oldest unread byte."),
+    family("weir_source_lag_bytes", Gauge, "Bytes that are present and not yet read."),
     family("weir_source_seen_bytes_total", Counter, "By how much the files have grown."),
     family(
         "weir_source_cut_files_total",
         Counter,
-        "Times that a file was found shorter than before.",
+        "Number of times that a file was found to be shorter than before.",
     ),
     family(
         "weir_source_unseen_files_total",
@@ -139,37 +128,39 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_source_vanished_files_total",
         Counter,
-        "Files that were removed while weir did not run.",
+        "Files that were removed while weir was not running.",
     ),
     family(
         "weir_source_seen_bytes_at_least",
         Gauge,
-        "1 once bytes may have come and gone unseen (a file was cut, came and went between two looks, or vanished while weir did not run): seen and abandoned bytes are then lower bounds.",
+        "1 if bytes may have come and gone unseen (a file was truncated, appeared and disappeared \
+         between two scans, or disappeared while weir was not running): seen and abandoned bytes \
+         are then lower bounds.",
     ),
-    family("weir_source_open_files", Gauge, "Files that are followed."),
+    family("weir_source_open_files", Gauge, "Files that are being followed."),
     family("weir_source_unreadable_files", Gauge, "Files that cannot be opened or read."),
     family(
         "weir_source_unwatched_directories",
         Gauge,
-        "Directories that are looked at by rescan only, because inotify refused.",
+        "Directories that are only watched by rescanning, because inotify failed.",
     ),
     family(
         "weir_source_discovery_seconds",
         Summary,
-        "Time from the creation of a file to its first byte read.",
+        "Time from the creation of a file to the first byte read.",
     ),
-    family("weir_source_blocked", Gauge, "1 while a file or container of it has to wait."),
-    family("weir_source_refusals_total", Counter, "Times that the journal had no room."),
+    family("weir_source_blocked", Gauge, "1 while a file or container of the source is blocked."),
+    family("weir_source_refusals_total", Counter, "Number of times that the journal had no room."),
     family(
         "weir_source_blocked_seconds_total",
         Counter,
-        "Time in which a file or container had to wait.",
+        "Time during which a file or container was blocked.",
     ),
-    family("weir_source_connections", Gauge, "Open connections of a source that listens."),
+    family("weir_source_connections", Gauge, "Open connections of a listening source."),
     family(
         "weir_source_accepted_connections_total",
         Counter,
-        "Connections that a source that listens has accepted.",
+        "Connections that a listening source has accepted.",
     ),
     family(
         "weir_source_evicted_connections_total",
@@ -179,45 +170,41 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_source_requests_total",
         Counter,
-        "Requests to a source that listens, by the status of the answer; 500 stands for all others.",
+        "Requests to a listening source, by response status; 500 includes all other statuses.",
     ),
     family(
         "weir_source_request_seconds",
         Summary,
-        "Time from the head of a request to its answer, stable storage included.",
+        "Time from the head of a request to its response, including the write to stable storage.",
     ),
     family("weir_source_in_flight_bytes", Gauge, "Bytes of requests that are being read."),
-    family(
-        "weir_output_lag_time_seconds",
-        Gauge,
-        "Age of the oldest batch that is not acknowledged.",
-    ),
-    family("weir_output_in_flight_events", Gauge, "Records that wait or are on their way."),
-    family("weir_output_taken_events", Gauge, "Those of them that the output has taken."),
-    family("weir_output_in_flight_requests", Gauge, "Requests on their way."),
-    family("weir_output_concurrency_limit", Gauge, "Present bound of requests on their way."),
+    family("weir_output_lag_time_seconds", Gauge, "Age of the oldest unacknowledged batch."),
+    family("weir_output_in_flight_events", Gauge, "Records that wait or are in flight."),
+    family("weir_output_taken_events", Gauge, "Of these, records that the output has taken."),
+    family("weir_output_in_flight_requests", Gauge, "Requests in flight."),
+    family("weir_output_concurrency_limit", Gauge, "Current limit of requests in flight."),
     family(
         "weir_output_service_time_seconds",
         Summary,
-        "Time from the sending of a request to its answer.",
+        "Time from sending a request to its response.",
     ),
     family(
         "weir_output_queueing_delay_seconds",
         Summary,
-        "Time from the reading of a batch to its sending.",
+        "Time from reading a batch to sending it.",
     ),
     family("weir_output_encoded_bytes_total", Counter, "Bytes to send, before compression."),
-    family("weir_output_failing", Gauge, "1 while the destination does not accept."),
-    family("weir_output_blocking", Gauge, "1 while the output's full buffer stops sources."),
-    family("weir_buffer_size_bytes", Gauge, "Bytes that wait for an output or are on their way."),
-    family("weir_buffer_max_size_bytes", Gauge, "Bound of the bytes that may wait for an output."),
+    family("weir_output_failing", Gauge, "1 while the destination does not accept records."),
+    family("weir_output_blocking", Gauge, "1 while the full buffer of the output blocks sources."),
+    family("weir_buffer_size_bytes", Gauge, "Bytes that wait for an output or are in flight."),
+    family("weir_buffer_max_size_bytes", Gauge, "Limit of the bytes that may wait for an output."),
     family(
         "weir_buffer_discarded_events_total",
         Counter,
-        "Records that were given up because an output's buffer was full.",
+        "Records that were discarded because the buffer of an output was full.",
     ),
-    family("weir_rules_generation", Gauge, "Number of the generation of rules in force."),
-    family("weir_rules_events_total", Counter, "Records that rules looked at."),
+    family("weir_rules_generation", Gauge, "Generation number of the active rules."),
+    family("weir_rules_events_total", Counter, "Records evaluated by the rules."),
     family("weir_rules_unrouted_events_total", Counter, "Records that no rule routed."),
     family(
         "weir_rules_cpu_seconds_total",
@@ -228,158 +215,170 @@ pub const FAMILIES: &[FamilyInfo] = &[
     family(
         "weir_rule_unparsed_events_total",
         Counter,
-        "Of these, records that are in none of the formats of the rule's `parse`, and stay as they are.",
+        "Matched records that fit none of the formats of the rule's `parse` and were left \
+         unchanged.",
     ),
     family(
         "weir_rule_cpu_seconds_total",
         Counter,
-        "CPU time that the rule took by itself, estimated from samples.",
+        "CPU time of this rule alone, estimated from samples.",
     ),
     family(
         "weir_rule_last_hit_timestamp_seconds",
         Gauge,
-        "When the rule last matched, seconds since 1970; 0: never.",
+        "When the rule last matched, in seconds since 1970; 0 means never.",
     ),
-    family("weir_journal_ring_size_bytes", Gauge, "Memory that batches hold."),
-    family("weir_journal_ring_max_size_bytes", Gauge, "Bound of that memory."),
-    family("weir_journal_disk_size_bytes", Gauge, "Bytes of segment files."),
-    family("weir_journal_disk_max_size_bytes", Gauge, "Bound of the bytes of segment files."),
-    family("weir_journal_segments", Gauge, "Segment files."),
+    family("weir_journal_ring_size_bytes", Gauge, "Memory used by batches."),
+    family("weir_journal_ring_max_size_bytes", Gauge, "Limit of the memory for batches."),
+    family("weir_journal_disk_size_bytes", Gauge, "Size of the segment files."),
+    family("weir_journal_disk_max_size_bytes", Gauge, "Limit of the size of the segment files."),
+    family("weir_journal_segments", Gauge, "Number of segment files."),
     family("weir_journal_written_frames_total", Counter, "Batches written to segment files."),
     family(
         "weir_journal_compacted_frames_total",
         Counter,
-        "Batches in segment files that were rewritten without the records that no output needs any more.",
+        "Batches in segment files that were rewritten without records that no output needs any \
+         more.",
     ),
-    family("weir_journal_flushes_total", Counter, "Flushes of segments and of the positions."),
+    family("weir_journal_flushes_total", Counter, "Flushes of segments and of the positions file."),
     family("weir_journal_disk_failing", Gauge, "1 while the journal cannot write."),
-    family("weir_journal_recovered_frames", Gauge, "Batches that the start found on disk."),
-    family("weir_journal_recovered_bytes", Gauge, "Bytes of batches that the start found on disk."),
-    family("weir_journal_damaged_bytes", Gauge, "Bytes that the start found damaged."),
-    family("weir_journal_damaged_positions", Gauge, "Positions that the start found damaged."),
+    family("weir_journal_recovered_frames", Gauge, "Batches found on disk at the start."),
+    family("weir_journal_recovered_bytes", Gauge, "Bytes of batches found on disk at the start."),
+    family("weir_journal_damaged_bytes", Gauge, "Bytes found damaged at the start."),
+    family("weir_journal_damaged_positions", Gauge, "Positions found damaged at the start."),
     family(
         "weir_journal_lost_bytes",
         Gauge,
-        "Bytes of streams that no file and no segment holds any more.",
+        "Bytes of streams that are no longer in any file or segment.",
     ),
     family(
         "weir_journal_lost_events",
         Gauge,
-        "Records that were lost since the start or found lost by it, also counted as discarded.",
+        "Records that were lost since the start or found to be lost by it, also counted as \
+         discarded.",
     ),
-    family("weir_store_received_events_total", Counter, "Records that the store has taken in."),
+    family("weir_store_received_events_total", Counter, "Records that the store has accepted."),
     family(
         "weir_store_skipped_events_total",
         Counter,
-        "Of these, records that were stored already and came again.",
+        "Of these, records that were already stored and arrived again.",
     ),
     family(
         "weir_store_unparsed_events_total",
         Counter,
-        "Records that are stored as they stand, by why: `{...}` that is no JSON object, no \
-         `key=value` pairs in a source of logfmt, or another format than that of their source.",
+        "Records that were stored unparsed, by reason: `{...}` that is not a JSON object, no \
+         `key=value` pairs in a logfmt source, or a format other than that of their source.",
     ),
     family(
         "weir_store_flushed_bytes_total",
         Counter,
-        "Bytes of records that were made into segments, as they came in.",
+        "Bytes of records written to segments, as received.",
     ),
     family("weir_store_events", Gauge, "Records in segments."),
-    family(
-        "weir_store_raw_size_bytes",
-        Gauge,
-        "Bytes of the records in segments, as they came in.",
-    ),
-    family("weir_store_disk_size_bytes", Gauge, "Bytes of segments and their filters."),
+    family("weir_store_raw_size_bytes", Gauge, "Bytes of the records in segments, as received."),
+    family("weir_store_disk_size_bytes", Gauge, "Size of segments and their filters."),
     family("weir_store_segments", Gauge, "Segments."),
-    family("weir_store_head_events", Gauge, "Records that are in no segment yet."),
-    family("weir_store_head_size_bytes", Gauge, "Memory of those."),
-    family("weir_store_head_full", Gauge, "1 while nothing is taken in because the head is full."),
+    family("weir_store_head_events", Gauge, "Records that are not yet in a segment."),
+    family(
+        "weir_store_head_size_bytes",
+        Gauge,
+        "Memory used by records that are not yet in a segment.",
+    ),
+    family(
+        "weir_store_head_full",
+        Gauge,
+        "1 while no records are accepted because the head is full.",
+    ),
     family(
         "weir_store_catching_up",
         Gauge,
         "1 while the store takes in what was received before it started.",
     ),
-    family("weir_store_flush_seconds", Summary, "Time that it took to make records into segments."),
-    family("weir_store_merge_seconds", Summary, "Time that it took to merge segments."),
+    family("weir_store_flush_seconds", Summary, "Time spent on writing records to segments."),
+    family("weir_store_merge_seconds", Summary, "Time spent on merging segments."),
     family(
         "weir_store_failed_writes_total",
         Counter,
-        "Attempts to write that failed; each is tried again.",
+        "Write attempts that failed; each is retried.",
     ),
-    family("weir_store_failing", Gauge, "1 while the store cannot write; `/health` says why."),
-    family("weir_store_damaged_segments", Gauge, "What is damaged and cannot be searched."),
+    family(
+        "weir_store_failing",
+        Gauge,
+        "1 while the store cannot write; see `/health` for the reason.",
+    ),
+    family("weir_store_damaged_segments", Gauge, "Damaged segments that cannot be searched."),
     family(
         "weir_store_retired_segments_total",
         Counter,
-        "Segments that retention removed since the store began.",
+        "Segments removed by retention since the store was created.",
     ),
     family(
         "weir_store_retired_events_total",
         Counter,
-        "Records that retention removed since the store began.",
+        "Records removed by retention since the store was created.",
     ),
     family(
         "weir_store_retired_bytes_total",
         Counter,
-        "Bytes on disk that retention removed since the store began.",
+        "Bytes on disk removed by retention since the store was created.",
     ),
     family(
         "weir_store_deleted_events_total",
         Counter,
-        "Records that were deleted on request since the store began, and are in no file any more.",
+        "Records deleted on request since the store was created that are no longer in any file.",
     ),
     family(
         "weir_store_pending_deletions",
         Gauge,
-        "Deletions that are not done: their records are hidden, and may still be in files.",
+        "Deletions in progress: their records are hidden, and may still be in files.",
     ),
     family(
         "weir_store_cpu_seconds_total",
         Counter,
-        "CPU time of the threads of the store: `intake` takes in, `flush` writes, merges and deletes.",
+        "CPU time of the threads of the store: `intake` accepts records, `flush` writes, merges \
+         and deletes.",
     ),
-    family(
-        "weir_queries_total",
-        Counter,
-        "Questions to the store, by what was asked and what became of it.",
-    ),
-    family("weir_queries_running", Gauge, "Questions that are being answered."),
-    family("weir_live_tails", Gauge, "Live tails that are served."),
+    family("weir_queries_total", Counter, "Queries of the store, by kind and outcome."),
+    family("weir_queries_running", Gauge, "Queries that are running."),
+    family("weir_live_tails", Gauge, "Active live tails."),
     family(
         "weir_live_tails_refused_total",
         Counter,
-        "Live tails that were refused, since as many ran as may, or their regular expressions took \
-         as much memory as they may.",
+        "Live tails that were rejected because the maximum number was reached, or the memory for \
+         their regular expressions was exhausted.",
     ),
-    family("weir_queries_waiting", Gauge, "Questions that wait for their turn."),
+    family("weir_queries_waiting", Gauge, "Queries that are waiting to run."),
     family(
         "weir_query_queueing_delay_seconds",
         Histogram,
-        "Time from the arrival of a question to its turn.",
+        "Time from the arrival of a query to its start.",
     ),
     family(
         "weir_query_service_time_seconds",
         Histogram,
-        "Time from the turn of a question to its answer.",
+        "Time from the start of a query to its response.",
     ),
-    family("weir_query_scanned_rows_total", Counter, "Rows that were looked at for answers."),
+    family("weir_query_scanned_rows_total", Counter, "Rows scanned by queries."),
     family(
         "weir_query_scanned_bytes_total",
         Counter,
-        "Bytes of pages that were read for answers, decompressed.",
+        "Bytes of pages read by queries, decompressed.",
     ),
-    family("weir_query_read_pages_total", Counter, "Pages that were read for answers."),
+    family("weir_query_read_pages_total", Counter, "Pages read by queries."),
     family(
         "weir_query_pruned_pages_total",
         Counter,
-        "Pages that did not have to be read, by what is known about them.",
+        "Pages that did not have to be read, by the kind of index that excluded them.",
     ),
     family("process_cpu_seconds_total", Counter, "CPU time of the process, user and system."),
-    family("process_start_time_seconds", Gauge, "Start of the process, seconds since 1970."),
-    family("process_resident_memory_bytes", Gauge, "Memory in RAM."),
-    family("process_virtual_memory_bytes", Gauge, "Address space."),
-    family("process_open_fds", Gauge, "Open descriptors."),
-    family("process_max_fds", Gauge, "Most descriptors that may be open."),
+    family(
+        "process_start_time_seconds",
+        Gauge,
+        "Start time of the process, in seconds since 1970.",
+    ),
+    family("process_resident_memory_bytes", Gauge, "Resident memory."),
+    family("process_virtual_memory_bytes", Gauge, "Virtual memory."),
+    family("process_open_fds", Gauge, "Open file descriptors."),
+    family("process_max_fds", Gauge, "Maximum number of open file descriptors."),
     family("process_threads", Gauge, "Threads."),
 ];

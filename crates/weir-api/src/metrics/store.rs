@@ -1,11 +1,11 @@
-//! What the store does, as rows.
+//! Metric rows of the store.
 
 use weir_store::query::{StoreFigures, UnparsedRows};
 
 use super::Page;
 
 impl Page {
-    /// Everything about the store but the questions to it.
+    /// All rows of the store except those about queries.
     pub(super) fn store(&mut self, figures: &StoreFigures) {
         let rows = [
             ("weir_store_received_events_total", figures.taken_rows),

@@ -1,5 +1,5 @@
-//! What a client that stalls can hold, and for how long: real sockets, and a clock that jumps to
-//! the next timer whenever nothing else can happen.
+//! What a stalled client can hold, and for how long: real sockets, and a clock that jumps to the
+//! next timer whenever nothing else can happen.
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::*;
 use crate::explore::limits::BODY_TIMEOUT;
 
-/// A server with room for one connection, so that who comes next is answered only when the one
-/// before is gone.
+/// A server with room for one connection, so that the next client is served only when the previous
+/// one is gone.
 struct Served {
     address: SocketAddr,
     stop: watch::Sender<bool>,
@@ -35,7 +35,7 @@ impl Served {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// How long somebody else waits for the slot.
+    /// How long another client waits for the slot.
     async fn wait_for_slot(&self) -> Duration {
         let mut next = self.connect().await;
         let head = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
@@ -46,7 +46,7 @@ impl Served {
         begun.elapsed()
     }
 
-    /// Somebody else has the slot now.
+    /// Another client has the slot now.
     async fn finish(self) {
         assert!(self.wait_for_slot().await < Duration::from_secs(1), "the slot is free at once");
         self.stop.send_replace(true);
@@ -54,7 +54,7 @@ impl Served {
     }
 }
 
-/// Everything up to the end of the connection.
+/// Reads everything up to the end of the connection.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     // A reset ends it as well.
@@ -62,7 +62,8 @@ async fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Sends a byte each second, until the connection ends; how long that took, and what came.
+/// Sends a byte each second until the connection ends; returns how long that took, and the
+/// response.
 async fn trickle(stream: &mut TcpStream, byte: u8) -> (Duration, String) {
     let begun = Instant::now();
     let (mut reader, mut writer) = stream.split();
@@ -126,7 +127,7 @@ async fn a_connection_without_a_further_request_is_closed() {
         while !answer.ends_with(b"}\n") {
             assert!(idle.read_buf(&mut answer).await.unwrap() > 0, "it ended too early");
         }
-        // Much later the next one is still welcome.
+        // Much later the next one is still accepted.
         tokio::time::advance(HEAD_TIMEOUT * 5 / 6).await;
     }
     let begun = Instant::now();
@@ -223,7 +224,7 @@ async fn who_sends_a_body_slowly_gives_way_soon() {
 async fn a_client_that_takes_its_time_is_answered_while_nobody_else_comes() {
     let served = Served::start();
     let mut deaf = served.connect().await;
-    // Together they are longer than whatever kernels keep for both sides.
+    // Together they are longer than what the kernel buffers on both sides.
     let head = "GET /weir/v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
     deaf.write_all(head.repeat(1000).as_bytes()).await.unwrap();
     tokio::time::sleep(WRITE_TIMEOUT / 2).await;

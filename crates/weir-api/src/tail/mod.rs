@@ -1,13 +1,13 @@
-//! `/weir/v1/tail`: records as they come in, as server-sent events.
+//! `/weir/v1/tail`: live tail of records as server-sent events.
 //!
 //! Events: `row` (one record as JSON, with an id), `gap` (`records` were missed), `stat` (once a
-//! second while records match: `matched`, `shown`, `skipped`, `sample_ratio`, `missed`), `end`
-//! (why there is no more). Rows are numbered over all records that match, shown or not, so a jump
-//! in the numbers is exactly what was skipped.
+//! second while records match: `matched`, `shown`, `skipped`, `sample_ratio`, `missed`), `end` (the
+//! reason for the end). Rows are numbered over all records that match, shown or not, so a gap in
+//! the numbers is exactly what was skipped.
 //!
-//! Invariants: a reader that is slow or gone costs a bounded amount of memory for a bounded time,
-//! and holds nobody back; what it misses is counted; a reader that comes back with
-//! `Last-Event-ID` within [`sessions::KEPT`] goes on behind that row.
+//! Invariants: a slow or absent reader costs a bounded amount of memory for a bounded time, and
+//! blocks nothing; what it misses is counted; a reader that reconnects with `Last-Event-ID` within
+//! [`sessions::KEPT`] continues after that row.
 
 mod sampler;
 mod session;
@@ -34,17 +34,17 @@ use crate::routes::{Shared, starting};
 use session::Session;
 pub(crate) use sessions::Sessions;
 
-/// Rows per second that are sent unless the reader asks for another number.
+/// Default number of rows per second.
 const ROWS_PER_SECOND: u32 = 500;
 
-/// Most rows per second that a reader may ask for, and that all of them together are sent: writing
-/// them takes about a third of a processor.
+/// Maximum number of rows per second that a reader may request, and that all readers together
+/// receive: writing them takes about a third of a processor.
 const ROWS_PER_SECOND_MAX: u32 = 100_000;
 
-/// Chunks that may wait for a reader's connection; each is a batch's rows or less.
+/// Chunks that may wait for a reader's connection; each has at most the rows of one batch.
 const CHUNKS_WAITING: usize = 2;
 
-/// Whether a connection carries a live tail, which may go on for ever.
+/// Whether a connection carries a live tail, which may go on forever.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IsLive(Arc<AtomicBool>);
 
@@ -54,29 +54,29 @@ impl IsLive {
     }
 }
 
-/// What a reader asks for.
+/// Parameters of a live tail.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TailQuery {
-    /// An expression; empty: everything.
+    /// An expression; if empty, every record.
     #[serde(default)]
     query: String,
-    /// Most rows per second: above it, a uniform sample is sent.
+    /// Maximum rows per second; above it, a uniform sample is sent.
     #[serde(default)]
     max_rate: Option<u32>,
 }
 
-/// Records as they come in, as server-sent events, until the reader leaves or weir stops
+/// Live tail of records as server-sent events, until the client disconnects or weir stops
 ///
-/// With `Last-Event-ID` it goes on behind that row.
+/// With `Last-Event-ID` it continues after that row.
 #[utoipa::path(
     get, path = "/weir/v1/tail", tag = "search", params(TailQuery),
     responses(
         (status = 200, description = "Events `row`, `gap`, `stat` and `end`",
          content_type = "text/event-stream", body = String),
-        (status = 503, description = "As many live tails run as may, or their regular expressions \
-         take as much memory as they may"),
+        (status = 503, description = "The maximum number of live tails was reached, or the memory \
+                                      for their regular expressions is exhausted"),
     )
 )]
 pub(crate) async fn tail(
@@ -90,7 +90,8 @@ pub(crate) async fn tail(
         Err(problem) => return problem.into_response(),
     };
     let Some(permit) = shared.tails.admit() else {
-        let title = "as many live tails run as are allowed (api.queries.tails); end one, or try again later";
+        let title = "the maximum number of live tails was reached (api.queries.tails); end one, or \
+                     try again later";
         return unavailable(title);
     };
     let (session, first) = match session(&shared, &asked, &headers).await {
@@ -112,7 +113,7 @@ fn unavailable(title: &str) -> Response {
     problem(StatusCode::SERVICE_UNAVAILABLE, title)
 }
 
-/// The answer that the expression, which can be read, cannot be compiled.
+/// The response if a valid expression cannot be compiled.
 fn uncompiled(query: &str, error: &CompileError) -> Response {
     let problem = Problem::new(StatusCode::BAD_REQUEST, error.to_string());
     let CompileError::Regexp { pattern, .. } = error else {
@@ -124,7 +125,7 @@ fn uncompiled(query: &str, error: &CompileError) -> Response {
     }
 }
 
-/// The session that the reader goes on with or a new one, and the events it begins with.
+/// The session that the reader continues or a new one, and the events that it starts with.
 async fn session(
     shared: &Arc<Shared>,
     asked: &TailQuery,
@@ -146,7 +147,7 @@ async fn session(
     }
     let expression = weir_expr::parse(&asked.query).map_err(|error| wrong_expression(&error))?;
     let view = shared.view().ok_or_else(starting)?;
-    // Compiling what is large must not hold up others.
+    // Compiling a large expression must not block others.
     let joining = tokio::task::spawn_blocking(move || LiveTail::new(&view, &expression)).await;
     let tail = match joining {
         Ok(Ok(tail)) => tail,

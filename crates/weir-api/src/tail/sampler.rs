@@ -1,35 +1,36 @@
-//! Which rows are sent when more match than the reader can read.
+//! Selects the rows that are sent when more match than the reader can take.
 //!
-//! Invariants: within a second each matching row has the same chance; never more rows than asked
-//! for are sent in a second; matched = shown + skipped, always.
+//! Invariants: within a second each matching row has the same chance; at most the requested number
+//! of rows is sent in a second; matched = shown + skipped, always.
 
 use serde::Serialize;
 
-/// A uniform sample, adapted once a second to how many rows match.
+/// A uniform sample, adapted once a second to the number of matching rows.
 #[derive(Debug)]
 pub(super) struct Sampler {
-    /// Rows per second that the reader asked for, and that it has now.
+    /// Rows per second that the reader requested, and its current limit.
     asked_rate: u64,
     max_rate: u64,
-    /// Of so many rows, `max_rate` are sent: as many as matched in the second before, if more did.
+    /// Of this many rows, `max_rate` are sent: as many as matched in the previous second, if that
+    /// was more.
     of: u64,
-    /// Grows by `max_rate` with every row; one is sent whenever it reaches `of`.
+    /// Grows by `max_rate` with every row; a row is sent whenever it reaches `of`.
     due: u64,
     second: Stat,
 }
 
-/// What became of the rows of a second.
+/// What happened to the rows of a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct Stat {
-    /// Records that the expression describes.
+    /// Records that match.
     pub(super) matched: u64,
     /// Of these, sent.
     pub(super) shown: u64,
     /// Of these, not sent.
     pub(super) skipped: u64,
-    /// Which share of the rows was sent.
+    /// Share of the rows that were sent.
     pub(super) sample_ratio: f64,
-    /// Records that were missed, whether they would have matched or not.
+    /// Records that were missed, whether or not they would have matched.
     pub(super) missed: u64,
 }
 
@@ -39,7 +40,7 @@ impl Sampler {
         Self { asked_rate: max_rate, max_rate, of: max_rate, due: 0, second: Stat::default() }
     }
 
-    /// A row matched: whether it is sent.
+    /// Counts a matching row; returns whether to send it.
     pub(super) fn is_shown(&mut self) -> bool {
         self.second.matched += 1;
         self.due += self.max_rate;
@@ -47,7 +48,7 @@ impl Sampler {
         if is_due {
             self.due -= self.of;
         }
-        // When more come than in the second before, the rest of this one is not sent.
+        // If more arrive than in the previous second, the rest of this one is not sent.
         let is_shown = is_due && self.second.shown < self.max_rate;
         if is_shown {
             self.second.shown += 1;
@@ -57,13 +58,13 @@ impl Sampler {
         is_shown
     }
 
-    /// So many records were missed.
+    /// Counts missed records.
     pub(super) fn missed(&mut self, records: u64) {
         self.second.missed += records;
     }
 
-    /// The second is over: what became of its rows, unless there were none. In the next one at
-    /// most `rate_share` are sent.
+    /// Ends the second: returns what happened to its rows, unless there were none. In the next one
+    /// at most `rate_share` are sent.
     pub(super) fn end_second(&mut self, rate_share: u32) -> Option<Stat> {
         let mut second = std::mem::take(&mut self.second);
         self.max_rate = self.asked_rate.min(u64::from(rate_share));
@@ -101,7 +102,7 @@ mod tests {
         assert_eq!(sampler.end_second(u32::MAX), None);
         let mut sampler = Sampler { of: 1000, ..Sampler::new(300) };
         assert_eq!((0..1000).filter(|_| sampler.is_shown()).count(), 300);
-        // Others read too.
+        // Other readers are active too.
         sampler.end_second(50);
         assert_eq!((0..1000).filter(|_| sampler.is_shown()).count(), 50);
         sampler.end_second(1000);

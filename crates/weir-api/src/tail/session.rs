@@ -1,4 +1,4 @@
-//! One live tail: its rows, their numbers, and the last of them for a reader that comes back.
+//! One live tail: its rows, their numbers, and the most recent rows for a reader that reconnects.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use weir_pipeline::live::{LiveEvent, LiveTail, Rows};
 use super::sampler::Sampler;
 use super::sessions::Sessions;
 
-/// Bytes of rows that are kept for a reader that comes back.
+/// Bytes of rows kept for a reader that reconnects.
 const RECENT_BYTES_MAX: usize = 512 * 1024;
 
-/// Longest silence: proxies cut connections that are quiet, and a reader that is gone is noticed.
+/// Maximum silence: proxies close idle connections, and writing reveals that a reader is gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// A live tail, also while its reader is away.
@@ -24,13 +24,13 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 pub(crate) struct Session {
     /// Its name in the ids of rows.
     pub(super) id: u64,
-    /// What it was asked for.
+    /// The parameters of the request.
     pub(super) query: String,
     tail: LiveTail,
     sampler: Sampler,
     /// Number of the last record that matched.
     seq: u64,
-    /// Rows that were sent last, with their numbers: whether they arrived is not known.
+    /// The most recently sent rows, with their numbers: whether they arrived is unknown.
     recent: VecDeque<(u64, Bytes)>,
     recent_bytes: usize,
     /// Rows up to this number are no longer in `recent`.
@@ -42,7 +42,7 @@ type Body = Sender<Bytes>;
 /// The reader has left.
 struct Gone;
 
-/// Session and number of a row, out of its id.
+/// Parses session and row number from an id.
 pub(super) fn parse_id(id: &str) -> Option<(u64, u64)> {
     let (session, seq) = id.split_once('-')?;
     Some((u64::from_str_radix(session, 16).ok()?, seq.parse().ok()?))
@@ -67,7 +67,7 @@ impl Session {
         }
     }
 
-    /// The reader has everything up to a row: what was sent behind it, once more.
+    /// The reader has everything up to a row: returns what was sent after it, to be sent again.
     pub(super) fn resume(&mut self, seq: u64) -> Vec<u8> {
         let mut events = Vec::new();
         if let Some(missed) = self.forgotten_seq.checked_sub(seq).filter(|missed| *missed > 0) {
@@ -80,7 +80,7 @@ impl Session {
     }
 
     /// Sends events until the reader leaves, another connection takes over, or weir stops; then
-    /// waits among the others for the reader to come back.
+    /// keeps the session for the reader to reconnect.
     pub(super) async fn run(
         mut self,
         mut body: Body,
@@ -96,7 +96,7 @@ impl Session {
         };
         if is_over {
             sessions.leave(self.id);
-            // If nobody reads it, nobody misses it.
+            // A tail without a reader misses nothing.
             let _gone = body.send_data(end()).await;
         } else {
             sessions.park(self);
@@ -110,7 +110,7 @@ impl Session {
         first: Vec<u8>,
         sessions: &Sessions,
     ) -> Result<(), Gone> {
-        // The headers go out with the first bytes; a comment has no meaning.
+        // The headers are sent with the first bytes; a comment has no meaning.
         let hello = [b": live tail\n\n".to_vec(), first].concat();
         send(body, hello.into()).await?;
         let mut seconds = every(Duration::from_secs(1));
@@ -127,7 +127,7 @@ impl Session {
                     continue;
                 }
                 _ = heartbeats.tick() => {
-                    send(body, Bytes::from_static(b": all is quiet\n\n")).await?;
+                    send(body, Bytes::from_static(b": keep-alive\n\n")).await?;
                     continue;
                 }
             };
@@ -172,7 +172,7 @@ impl Session {
         events
     }
 
-    /// Keeps a row for a reader that comes back.
+    /// Keeps a row for a reader that reconnects.
     fn keep(&mut self, seq: u64, row: Bytes) {
         self.recent_bytes += row.len();
         self.recent.push_back((seq, row));
@@ -195,11 +195,11 @@ fn gap(records: u64, reason: &str) -> Vec<u8> {
 
 fn end() -> Bytes {
     Bytes::from_static(
-        b"event: end\ndata: {\"reason\":\"weir stops or reads its configuration\"}\n\n",
+        b"event: end\ndata: {\"reason\":\"weir is stopping or reloading its configuration\"}\n\n",
     )
 }
 
-/// Ticks from one period on; a tick that was missed is not made up for.
+/// Returns ticks that start after one period; missed ticks are skipped.
 fn every(period: Duration) -> Interval {
     let mut interval = tokio::time::interval_at(Instant::now() + period, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,8 +1,8 @@
-//! All live tails: how many there may be, and those whose readers are away.
+//! All live tails: their number, and those whose readers are away.
 //!
-//! Invariants: a session is with its connection or here, never both; one whose reader does not come
-//! back is dropped after [`KEPT`]; as many may be away as may be served; what all of them send in a
-//! second is bounded by [`ROWS_PER_SECOND_MAX`].
+//! Invariants: a session belongs to its connection or is here, never both; one whose reader does
+//! not return is dropped after [`KEPT`]; at most as many may be away as may be served; the total
+//! number of rows per second is limited to [`ROWS_PER_SECOND_MAX`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::ROWS_PER_SECOND_MAX;
 use super::session::Session;
 
-/// How long a session is kept for its reader to come back.
+/// How long a session is kept for its reader to return.
 pub(crate) const KEPT: Duration = Duration::from_secs(30);
 
-/// How long a connection may take to give up its session to another.
+/// How long a connection may take to hand its session to another.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// All live tails.
@@ -28,13 +28,13 @@ pub(crate) struct Sessions {
     tails_max: usize,
     permits: Arc<Semaphore>,
     refused: AtomicU64,
-    /// A session was parked.
+    /// Notified when a session is parked.
     parked: Notify,
 }
 
 #[derive(Debug)]
 enum Slot {
-    /// With a connection, which gives it up when notified.
+    /// Served by a connection, which gives it up when notified.
     Served(Arc<Notify>),
     /// Its reader is away.
     Parked(Box<Session>, Instant),
@@ -47,7 +47,7 @@ impl Slot {
 }
 
 impl Sessions {
-    /// At most so many are served at once.
+    /// Creates the list; at most this many are served at once.
     pub(crate) fn new(tails_max: usize) -> Arc<Self> {
         Arc::new(Self {
             slots: Mutex::default(),
@@ -58,7 +58,7 @@ impl Sessions {
         })
     }
 
-    /// Leave to serve one more.
+    /// Returns a permit to serve one more, if there is one.
     pub(super) fn admit(&self) -> Option<OwnedSemaphorePermit> {
         let permit = self.permits.clone().try_acquire_owned().ok();
         if permit.is_none() {
@@ -67,22 +67,22 @@ impl Sessions {
         permit
     }
 
-    /// One more was not admitted.
+    /// Counts a rejected live tail.
     pub(super) fn count_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many were not admitted.
+    /// The number of rejected live tails.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// How many are served.
+    /// The number of active live tails.
     pub(crate) fn served(&self) -> usize {
         self.tails_max - self.permits.available_permits()
     }
 
-    /// Rows per second that each may send, so that all together stay within their bound.
+    /// Rows per second that each may send, so that the total stays within its limit.
     pub(super) fn rate_share(&self) -> u32 {
         let served = u32::try_from(self.served()).unwrap_or(u32::MAX);
         ROWS_PER_SECOND_MAX / served.clamp(1, ROWS_PER_SECOND_MAX)
@@ -92,14 +92,15 @@ impl Sessions {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection serves the session; it gives it up when what is returned is notified.
+    /// Registers that a connection serves the session; the connection gives it up when the returned
+    /// value is notified.
     pub(super) fn enter(&self, id: u64) -> Arc<Notify> {
         let release = Arc::new(Notify::new());
         self.slots().insert(id, Slot::Served(release.clone()));
         release
     }
 
-    /// The session has ended.
+    /// Removes a session that has ended.
     pub(super) fn leave(&self, id: u64) {
         self.slots().remove(&id);
     }
@@ -126,7 +127,7 @@ impl Sessions {
         });
     }
 
-    /// The session, from the connection that still serves it if need be.
+    /// Takes the session, if necessary from the connection that still serves it.
     pub(super) async fn take(&self, id: u64) -> Option<Session> {
         if let Slot::Served(release) = self.slots().get(&id)? {
             release.notify_one();

@@ -1,4 +1,4 @@
-//! Answers that are compressed.
+//! Compressed responses.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::support::{MemoryStore, api, api_of, get, get_bytes, record};
 
 const RANGE: &str = "from=2026-01-01&to=2026-01-02";
 
-/// What the chunks of a body are together, and what stands behind them.
+/// Joins the chunks of a body; returns it with the trailers.
 fn unchunked(mut body: &[u8]) -> (Vec<u8>, String) {
     let mut whole = Vec::new();
     loop {
@@ -51,7 +51,7 @@ fn who_asks_for_it_gets_answers_compressed_and_the_same() {
             let (packed, _) = unchunked(&body);
             assert!(packed.len() < want.text.len() / 3, "{} bytes", packed.len());
             let text = plain(coding, &packed);
-            // How long it took and what it is called differ.
+            // Elapsed time and request id differ.
             assert_eq!(text.split("\"meta\"").next(), want.text.split("\"meta\"").next());
         }
     }

@@ -1,5 +1,6 @@
-//! Datadog's own client (`datadog-api-client` of PyPI): what it asks is understood, and what it
-//! gets is what it expects. Needs `WEIR_PYTHON`, a Python that has it; `cargo xtask test` sets it.
+//! Datadog's own client (`datadog-api-client` of PyPI): its requests are accepted, and it
+//! understands the responses. Requires `WEIR_PYTHON`, a Python with this package;
+//! `cargo xtask test` sets it.
 
 use std::process::Command;
 

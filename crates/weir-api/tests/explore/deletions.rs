@@ -1,4 +1,4 @@
-//! Records that are to be as if they had never been stored.
+//! Deletion of records.
 
 use std::io::Write as _;
 
@@ -45,7 +45,7 @@ fn what_is_not_said_is_not_deleted() {
         let reply = post(&api, PATH, &body);
         assert_eq!(reply.status, 400, "{body}: {reply:?}");
     }
-    // What a page of a stranger can send from a browser without asking.
+    // What a page of another site can send from a browser without a preflight request.
     for content_type in ["", "content-type: text/plain\r\n"] {
         let mut stream = connect(&api);
         let body = json!({ "query": "*" }).to_string();
@@ -54,7 +54,7 @@ fn what_is_not_said_is_not_deleted() {
             .unwrap();
         assert_eq!(read(stream).status, 415);
     }
-    // What it can send when its own name leads to this machine.
+    // What it can send if its own host name resolves to this machine.
     for request in [format!("POST {PATH}"), format!("DELETE {PATH}/1")] {
         let mut stream = connect(&api);
         let body = json!({ "query": "*" }).to_string();

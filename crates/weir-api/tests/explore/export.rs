@@ -1,4 +1,4 @@
-//! All records, as a stream.
+//! Export of all records, as a stream.
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
@@ -103,7 +103,7 @@ fn csv_has_the_columns_that_were_asked_for() {
     assert_eq!(get(&api, &path).text, want);
     let wrong = get(&api, &format!("/weir/v1/export?format=csv&columns=sevice&{RANGE}"));
     assert_eq!(wrong.status, 400);
-    assert!(wrong.text.contains("there is no column") && wrong.text.contains("sevice"));
+    assert!(wrong.text.contains("unknown column") && wrong.text.contains("sevice"));
     api.shutdown();
 }
 
@@ -116,7 +116,7 @@ fn parquet_is_a_whole_file() {
     api.shutdown();
 }
 
-/// So many records, of which a thousand fill a Parquet file.
+/// A store with this many records, of which a thousand fill a Parquet file.
 fn large_records(records: i64) -> Api {
     let (api, store) = api(records);
     for record in store.records.lock().unwrap().iter_mut() {
@@ -158,7 +158,7 @@ fn parquet_that_does_not_fit_into_a_file_is_refused_unless_pieces_were_asked_for
     let (head, file) = parquet(&api, "pieces=true");
     assert!(head.starts_with("HTTP/1.0 200"), "{head}");
     assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
-    // Who has a cursor knows of pieces.
+    // A client with a cursor knows about pieces.
     let cursor = next(&head).unwrap();
     let (head, _) = parquet(&api, &format!("cursor={cursor}"));
     assert!(head.starts_with("HTTP/1.0 200") && next(&head).is_none(), "{head}");
@@ -203,7 +203,7 @@ fn an_export_ends_when_its_reader_leaves() {
     stream.read_exact(&mut first).unwrap();
     store.set_closed(true);
     drop(stream);
-    // Either no page was being looked for, or it is given up.
+    // Either no page was being read, or reading was cancelled.
     wait_until("nothing is being looked for", || {
         let page = get(&api, "/metrics").text;
         page.contains("\nweir_queries_running 0\n")

@@ -1,4 +1,4 @@
-//! The explore API over a real socket, with a store that answers as the specification says.
+//! The explore API over a real socket, with a store that answers according to the specification.
 
 mod compression;
 mod datadog;

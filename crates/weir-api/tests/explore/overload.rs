@@ -1,4 +1,4 @@
-//! More questions than can be answered, and questions whose senders leave.
+//! More queries than can be answered, and queries whose senders leave.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ fn metric(api: &Api, name: &str) -> usize {
 fn what_waits_too_long_is_told_when_to_try_again_and_the_rest_is_answered() {
     let (api, store) = api(5);
     store.set_closed(true);
-    // As many as there are workers begin; the others wait and are turned away.
+    // As many as there are workers start; the others wait and are rejected.
     let workers = std::thread::available_parallelism().unwrap().get() * 2;
     let running: Vec<_> = (0..workers).map(|_| ask(&api)).collect();
     wait_until("all workers are busy", || store.begun.load(Ordering::SeqCst) == workers);
@@ -79,7 +79,7 @@ fn without_a_store_every_path_says_so() {
     api.show_store(None);
     let reply = get(&api, "/weir/v1/store");
     assert_eq!(reply.status, 409);
-    assert!(reply.text.contains("the store is off: [store] enabled = false"), "{reply:?}");
+    assert!(reply.text.contains("the store is disabled: [store] enabled = false"), "{reply:?}");
     assert_eq!(read(ask(&api)).status, 409);
     api.shutdown();
     let starting =

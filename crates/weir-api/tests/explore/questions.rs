@@ -1,4 +1,4 @@
-//! What is asked, and what comes back.
+//! Requests and their responses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ fn pages_hold_every_record_once_also_while_records_come_in() {
         seen.extend(messages(&reply));
         let Some(after) = page["meta"]["page"]["after"].as_str() else { break };
         asked["page"]["cursor"] = after.into();
-        // The address of the next page gives the same page.
+        // The URL of the next page returns the same page.
         let next =
             page["links"]["next"].as_str().unwrap().strip_prefix("http://127.0.0.1").unwrap();
         assert_eq!(messages(&get(&api, next)), messages(&post(&api, SEARCH, &asked)));
@@ -94,7 +94,7 @@ fn pages_hold_every_record_once_also_while_records_come_in() {
 #[test]
 fn now_stays_what_it_was_over_all_pages() {
     let (api, store) = api(0);
-    // The range ends now: what comes in with later times is not on later pages of the oldest.
+    // The range ends now: records with later times are not on later pages of the oldest first.
     store.records.lock().unwrap().extend((0..20).map(record));
     let from = "2026-01-01";
     let ask = |cursor: &Value| {
@@ -158,7 +158,7 @@ fn figures_of_groups_come_back_as_from_datadog() {
     assert!(web.get("c4").is_none(), "no record has a number there");
     let meta = &reply.json()["meta"]["weir"];
     assert_eq!((&meta["matched"], &meta["grouped"]), (&json!(100), &json!(100)));
-    // Without anything: one group of all.
+    // Without parameters: one group of all records.
     let reply = post(&api, AGGREGATE, &json!({ "filter": filter("service:web") }));
     let buckets = json!([{ "by": {}, "computes": { "c0": 10 } }]);
     assert_eq!(reply.json()["data"]["buckets"], buckets);
@@ -382,14 +382,14 @@ fn a_body_is_an_object_and_nothing_else() {
 fn what_is_wrong_with_a_parameter_is_said_in_plain_words() {
     let (api, _store) = api(1);
     for (path, parameter, what) in [
-        ("/api/v2/logs/events?page[limit]=ten", "page[limit]", "must be a whole number"),
-        ("/weir/v1/patterns?limit=-1", "limit", "must be a whole number"),
-        ("/weir/v1/tail?max_rate=x", "max_rate", "must be a whole number"),
+        ("/api/v2/logs/events?page[limit]=ten", "page[limit]", "whole number"),
+        ("/weir/v1/patterns?limit=-1", "limit", "whole number"),
+        ("/weir/v1/tail?max_rate=x", "max_rate", "whole number"),
         ("/weir/v1/tail?max_rate=0", "max_rate", "must be from 1"),
         ("/weir/v1/tail?foo=1", "foo", "unknown field"),
         ("/weir/v1/export?pieces=maybe", "pieces", "must be true or false"),
         ("/weir/v1/values", "field", "is missing"),
-        ("/weir/v1/facets?fields=service,message", "fields", "messages are not listed"),
+        ("/weir/v1/facets?fields=service,message", "fields", "values of message cannot be listed"),
         ("/weir/v1/facets?fields=", "fields", "missing key"),
         ("/weir/v1/facets?values=0", "values", "must be from 1 to 100"),
     ] {
@@ -427,7 +427,7 @@ fn a_cursor_of_another_question_is_refused() {
     let page = json!({ "cursor": first["meta"]["page"]["after"] });
     let other = post(&api, SEARCH, &json!({ "filter": filter("done"), "page": page }));
     assert_eq!(other.status, 400);
-    assert!(other.text.contains("is of another question"), "{other:?}");
+    assert!(other.text.contains("belongs to another query"), "{other:?}");
     api.shutdown();
 }
 
@@ -485,7 +485,7 @@ fn an_answer_that_is_not_the_whole_one_says_so() {
         .collect();
     assert_eq!(codes, ["deadline", "unknown_field"]);
     assert!(meta["warnings"][1]["detail"].as_str().unwrap().contains("@xyz"));
-    // Around a record that was not found in time there is nothing, which is not that it is gone.
+    // A record that was not found in time may still exist, so the response is not 404.
     let found = post(&api, SEARCH, &json!({ "filter": filter("*") })).json();
     let id = found["data"][0]["id"].as_str().unwrap();
     let late = get(&api, &format!("/weir/v1/context?id={id}"));

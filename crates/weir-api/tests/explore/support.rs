@@ -1,4 +1,4 @@
-//! A store in memory that answers as the specification says, and requests over a real socket.
+//! A store in memory that answers according to the specification, and requests over a real socket.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -23,29 +23,29 @@ use weir_store::query::{
 /// Time of the first record, nanoseconds since 1970: 2026-01-01T00:00:00Z.
 pub(crate) const FIRST_NS: i64 = 1_767_225_600_000_000_000;
 
-/// Longest wait for anything.
+/// Maximum wait for anything.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A store in memory.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     pub(crate) records: Mutex<Vec<StoredRecord>>,
-    /// Attributes that are computed for every question, when it shows records.
+    /// Calculated fields of every query, when it returns records.
     pub(crate) measures: Vec<NamedMeasure>,
-    /// Says that time was up before it was done.
+    /// Reports that the deadline was reached before it was done.
     pub(crate) is_late: bool,
-    /// Has a damaged segment behind the record with this sequence.
+    /// Reports a damaged segment after the record with this sequence.
     pub(crate) damaged_behind: Option<u64>,
-    /// What was asked to be deleted.
+    /// The requested deletions.
     pub(crate) deletions: Mutex<Vec<Filter>>,
     pub(crate) cancelled_deletion: Mutex<Option<u64>>,
-    /// Questions do not look whether somebody waits for them.
+    /// Queries do not check whether they were cancelled.
     pub(crate) is_deaf: bool,
-    /// Questions wait while it is closed.
+    /// Queries wait while it is closed.
     pub(crate) gate: Gate,
-    /// Questions that began.
+    /// Queries that have started.
     pub(crate) begun: AtomicUsize,
-    /// Questions that saw that nobody waits for them.
+    /// Queries that noticed that they were cancelled.
     pub(crate) cancelled: AtomicUsize,
 }
 
@@ -65,7 +65,7 @@ impl MemoryStore {
         self.gate.changed.notify_all();
     }
 
-    /// Waits at the gate, as a long query works: until it may go on, or need not.
+    /// Waits at the gate like a long query: until it may continue, or is cancelled.
     fn pass(&self, budget: &Budget) -> Result<(), QueryError> {
         self.begun.fetch_add(1, Ordering::SeqCst);
         let mut closed = self.gate.is_closed.lock().unwrap();
@@ -159,7 +159,7 @@ impl LogStore for MemoryStore {
         Ok(Patterns { patterns, matched, is_approximate: false, coverage: Coverage::default() })
     }
 
-    /// Of the fields that are asked for.
+    /// The values of the requested fields.
     fn facets(&self, request: &FacetsRequest, budget: &Budget) -> Result<Facets, QueryError> {
         let count = Compute { aggregation: Aggregation::Count, field: None, interval_ns: None };
         let mut answer = Facets::default();
@@ -253,7 +253,7 @@ impl LogStore for MemoryStore {
     }
 }
 
-/// As a store does it: without knowing what was asked but by the parsed query.
+/// Like a real store: it knows only the parsed query.
 fn compiled(query: &weir_expr::Expr) -> Result<(), QueryError> {
     let mut result = Ok(());
     query.for_each_term(&mut |term, _| {
@@ -307,7 +307,7 @@ pub(crate) fn record(index: i64) -> StoredRecord {
     }
 }
 
-/// An API that asks a store of so many records.
+/// An API whose store has this many records.
 pub(crate) fn api(records: i64) -> (Api, Arc<MemoryStore>) {
     let store = Arc::new(MemoryStore::new((0..records).map(record).collect()));
     (api_of(store.clone()), store)
@@ -367,7 +367,7 @@ pub(crate) fn post(api: &Api, path: &str, body: &Value) -> Reply {
     read(send_post(api, path, &body.to_string()))
 }
 
-/// An answer as its bytes are, asked for in HTTP/1.1 with further lines in the head.
+/// The raw bytes of a response to an HTTP/1.1 request with additional header lines.
 pub(crate) fn get_bytes(api: &Api, path: &str, head: &str) -> (String, Vec<u8>) {
     let mut stream = connect(api);
     write!(stream, "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n{head}\r\n")
@@ -385,7 +385,7 @@ pub(crate) fn get(api: &Api, path: &str) -> Reply {
     read(stream)
 }
 
-/// Waits until it is so.
+/// Waits until the condition is true.
 pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     weir_testkit::wait_for(PATIENCE, || is_so().then_some(())).unwrap_or_else(|| panic!("{what}"));
 }

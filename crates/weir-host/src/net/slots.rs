@@ -1,13 +1,13 @@
-//! How many connections a server keeps at once, and which one gives way to a newcomer.
+//! Limits the number of connections of a server, and selects which one is closed for a new one.
 //!
-//! A server that lets newcomers wait while all slots are taken can be shut by anybody who opens
-//! connections and says nothing. Here a newcomer takes the slot of the connection that deserves it
-//! least: of a client that has not proven who it is, then of one that is idle, then of one that
-//! sends its request slowly; in each case of the one that has been so for longest.
+//! A server that makes new connections wait while all slots are taken can be blocked by any client
+//! that opens connections and sends nothing. Here a new connection replaces one of a client that has
+//! not been authenticated, else an idle one, else one that sends its request slowly; in each case
+//! the one that has been in this state for longest.
 //!
-//! Invariants: at most the configured number of slots exist; a slot whose request is being worked
-//! on, or whose answer is still being produced, is never taken away; a slot is free as soon as its
-//! last handle is dropped.
+//! Invariants: at most the configured number of slots exist; a slot whose request is being
+//! processed, or whose response is being produced, is never taken away; a slot is free as soon as
+//! its last handle is dropped.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,35 +19,35 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-/// Connections that the kernel completes before the server accepts them. The system bounds it by
-/// `net.core.somaxconn`; a probe that meets a full queue is retried by its kernel after a second.
+/// Length of the kernel's queue of connections to accept, limited by `net.core.somaxconn`. A client
+/// that finds it full is delayed by its kernel for a second.
 const BACKLOG: i32 = 4096;
 
-/// Time for which a client may send its request before it can be asked to give way: most requests
-/// are in one packet.
+/// Minimum time to send a request before its connection can be replaced: most requests fit in one
+/// packet.
 const RECEIVING_MIN: Duration = Duration::from_secs(1);
 
-/// Longest time until a newcomer looks again whether somebody is slow by now.
+/// How often to check again whether a connection has become slow.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Binds a port for a server: non-blocking, with a long queue. Also returns the address, with the
-/// port that was chosen for port 0.
+/// Binds a non-blocking server socket with a long accept queue. Also returns the address, with the
+/// port selected for port 0.
 pub fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = TcpListener::bind(address)?;
-    // The standard library asks for 128; asking again changes it.
+    // The standard library sets 128; a second call changes it.
     rustix::net::listen(&socket, BACKLOG)?;
     socket.set_nonblocking(true)?;
     let address = socket.local_addr()?;
     Ok((socket, address))
 }
 
-/// What a connection waits for.
+/// What a connection is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    /// The client: it has sent nothing of its next request, or not its whole head, or it has not
-    /// taken the rest of its answer.
+    /// The client, which has not sent the head of its next request, or has not received all of its
+    /// response.
     Idle,
-    /// The client: it is sending the body of a request.
+    /// The client, which is sending the body of a request.
     Receiving,
     /// The server.
     Working,
@@ -57,7 +57,7 @@ enum Phase {
 struct State {
     phase: Phase,
     since: Instant,
-    /// The client has proven that it may ask.
+    /// The client is authenticated, or authentication is not required.
     is_admitted: bool,
     evict: Arc<Notify>,
 }
@@ -75,7 +75,7 @@ impl Shared {
     }
 }
 
-/// The slots of a server.
+/// The connection slots of a server.
 #[derive(Debug, Clone)]
 pub struct ConnectionSlots {
     max: usize,
@@ -90,8 +90,8 @@ impl ConnectionSlots {
         Self { max: max.max(1), shared: Arc::new(shared) }
     }
 
-    /// Returns a slot for a connection that was accepted. Waits only while every other connection
-    /// is being served or has just begun to send its request.
+    /// Returns a slot for an accepted connection. Waits only while every other connection is being
+    /// served or has just started to send its request.
     pub async fn take(&self) -> ConnectionSlot {
         loop {
             let freed = self.shared.freed.notified();
@@ -122,7 +122,7 @@ impl ConnectionSlots {
 }
 
 impl State {
-    /// The lowest gives way first; `None`: not at all.
+    /// The slot with the lowest rank is replaced first; `None`: it cannot be replaced.
     fn rank(&self, now: Instant) -> Option<(bool, Phase, Instant)> {
         let is_slow = now.duration_since(self.since) >= RECEIVING_MIN;
         let may_be_evicted = match self.phase {
@@ -155,25 +155,25 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// Returns when the connection must end, to give way to another. One caller may wait for it.
+    /// Returns when the connection must be closed for a new one. Only one task may wait for it.
     pub async fn evicted(&self) {
         self.evict.notified().await;
     }
 
-    /// The client has proven that it may ask, or nobody has to.
+    /// Marks the client as authenticated, or as not required to be.
     pub fn admit(&self) {
         if let Some(state) = self.held.shared.lock().get_mut(&self.held.id) {
             state.is_admitted = true;
         }
     }
 
-    /// The client sends the body of a request that is worked on, until the guard is dropped.
+    /// Marks the client as sending the body of a request until the guard is dropped.
     pub fn receiving(&self) -> Receiving {
         self.set(Phase::Receiving);
         Receiving(self.clone())
     }
 
-    /// The server works on a request until the guard is dropped.
+    /// Marks a request as being processed until the guard is dropped.
     pub fn working(&self) -> Working {
         self.set(Phase::Working);
         Working(self.clone())
@@ -189,7 +189,7 @@ impl ConnectionSlot {
     }
 }
 
-/// Keeps a connection from being evicted while its request is worked on.
+/// Guard of a connection whose request is being processed.
 #[derive(Debug)]
 pub struct Working(ConnectionSlot);
 
@@ -199,7 +199,7 @@ impl Drop for Working {
     }
 }
 
-/// While a client sends the body of a request.
+/// Guard of a connection whose client is sending the body of a request.
 #[derive(Debug)]
 pub struct Receiving(ConnectionSlot);
 

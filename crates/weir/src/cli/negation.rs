@@ -1,16 +1,17 @@
-//! Queries that begin with a minus: `weir search -status:info`.
+//! Queries that start with a minus: `weir search -status:info`.
 //!
-//! To a parser of arguments that is a cluster of flags. What can only be a term of a query is given
-//! to it behind a space, which it takes for a value, and which a query does not mind. Invariant:
-//! what could be a flag stays one; `--` in front makes anything a query.
+//! An argument parser takes such a query for a group of flags. An argument that can only be a query
+//! term is passed on with a leading space, so that the parser takes it for a value; a query ignores
+//! the space. Invariant: an argument that could be a flag remains one; after `--` anything is a
+//! query.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Commands that have a query.
+/// Commands that take a query.
 const COMMANDS: [&str; 4] = ["search", "tail", "export", "delete"];
 
-/// The arguments of the process, with negated terms that are taken for values.
+/// The arguments of the process, with negated terms changed so that they are parsed as values.
 pub(crate) fn arguments(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let (mut has_query, mut are_values) = (false, false);
     let argument = |arg: OsString| {
@@ -26,14 +27,14 @@ pub(crate) fn arguments(args: impl IntoIterator<Item = OsString>) -> Vec<OsStrin
     args.into_iter().map(argument).collect()
 }
 
-/// A minus before `name:`, or before what no flag begins with.
+/// A minus before `name:`, or before a character that no flag starts with.
 fn is_negated_term(arg: &[u8]) -> bool {
     let Some(term) = arg.strip_prefix(b"-") else { return false };
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.".contains(byte);
     let name = term.iter().take_while(|byte| is_name(byte)).count();
     match term.first() {
         Some(b'@' | b'"' | b'(' | b'/' | b'*' | b'#') => true,
-        // One letter could be a flag with its value.
+        // A single letter could be a flag with its value.
         _ => name > 1 && term.get(name) == Some(&b':'),
     }
 }
@@ -58,7 +59,7 @@ mod tests {
     fn search(words: &[&str]) -> SearchArgs {
         match parsed(words).unwrap() {
             Command::Search(args) => *args,
-            _ => unreachable!("a search was asked for"),
+            _ => unreachable!("must parse as a search"),
         }
     }
 

@@ -8,10 +8,10 @@ use weir_host::{Zone, units};
 
 use super::{ApiArgs, ConfigArgs, Output, key_value, negation};
 
-/// Of which time.
+/// The time range.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RangeArgs {
-    /// How far back.
+    /// How far back to search.
     #[arg(
         long,
         default_value = "1h",
@@ -20,10 +20,11 @@ pub(crate) struct RangeArgs {
         conflicts_with = "from"
     )]
     pub(crate) since: Duration,
-    /// The first time: 2026-11-21T20:00:00Z, 2026-11-21, now-1d/d, or milliseconds since 1970.
+    /// Start of the range (inclusive): 2026-11-21T20:00:00Z, 2026-11-21, now-1d/d, or milliseconds
+    /// since 1970.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) from: Option<String>,
-    /// Behind the last time. Default: now.
+    /// End of the range (exclusive). Default: now.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) to: Option<String>,
 }
@@ -38,52 +39,51 @@ pub(crate) struct SearchArgs {
     pub(crate) query: Vec<String>,
     #[command(flatten)]
     pub(crate) range: RangeArgs,
-    /// Most rows; with --group-by, most values of each field; with --fields, most fields. Default:
-    /// 100 rows, 10 values, 20 fields.
+    /// Maximum number of rows; with --group-by, of values per field; with --fields, of fields.
+    /// Default: 100 rows, 10 values, 20 fields.
     #[arg(short = 'n', long, value_name = "ROWS")]
     pub(crate) limit: Option<u64>,
-    /// Which rows come first, and are shown when there are more than --limit.
+    /// Sort order; it also determines which rows are shown if there are more than --limit.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) order: RowOrder,
-    /// Columns to show instead: timestamp, service, host, status, message, source, tags, id, or an
+    /// Columns to show: timestamp, service, host, status, message, source, tags, id, or an
     /// attribute such as @duration.
     #[arg(long, value_delimiter = ',', value_name = "COLUMNS")]
     pub(crate) columns: Vec<String>,
-    /// Form of the data.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: SearchOutput,
-    /// Figures by the values of these fields.
+    /// Show aggregates grouped by these fields.
     #[arg(long, value_delimiter = ',', value_name = "FIELDS")]
     pub(crate) group_by: Vec<String>,
-    /// Figures: count, or cardinality, sum, avg, min, max, median, p99 with a field, such as
-    /// avg:@duration. The first orders the groups. Default: count.
+    /// Aggregates: count, or cardinality, sum, avg, min, max, median, p99 with a field, such as
+    /// avg:@duration. The first one determines the order of groups. Default: count.
     #[arg(long, value_delimiter = ',', value_name = "FIGURES")]
     pub(crate) compute: Vec<String>,
-    /// A computed attribute, such as delay='@total - @service', to be used like any other. May be
-    /// repeated.
+    /// A calculated field, such as delay='@total - @service', that can be used like any other. May
+    /// be repeated.
     #[arg(long = "measure", value_name = "NAME=MEASURE", value_parser = key_value)]
     pub(crate) measures: Vec<(String, String)>,
-    /// Draw the first figure over time, a bar for each stretch.
+    /// Draw the first aggregate over time, with one bar per interval.
     #[arg(long, conflicts_with_all = ["group_by", "columns"])]
     pub(crate) histogram: bool,
-    /// Length of a stretch of time. Default: so that there are about 30.
+    /// Interval of the histogram. Default: an interval that gives about 30 bars.
     #[arg(long, value_name = "DURATION", requires = "histogram")]
     pub(crate) interval: Option<String>,
-    /// Show times as clocks of this zone do, begin days and weeks there, and read dates so:
+    /// Time zone for showing times, for the start of days and weeks, and for reading dates:
     /// Europe/Berlin, UTC+1, +02:00. Default: UTC.
     #[arg(long, value_name = "ZONE", value_parser = Zone::parse, allow_hyphen_values = true)]
     pub(crate) timezone: Option<Zone>,
-    /// What messages have in common, instead of rows.
+    /// Show the common patterns of messages instead of rows.
     #[arg(long, conflicts_with_all = ["group_by", "compute", "histogram", "columns", "timezone"])]
     pub(crate) patterns: bool,
-    /// What fields the records have, with their most common values, instead of rows.
+    /// Show the fields of the records, with their most common values, instead of rows.
     #[arg(
         long,
         conflicts_with_all = ["group_by", "compute", "histogram", "patterns", "columns", "timezone"]
     )]
     pub(crate) fields: bool,
-    /// Go on with records as they come in, after those that are stored: none is left out, none
-    /// comes twice.
+    /// Continue with new records as they arrive, after the stored ones, without gaps or duplicates.
     #[arg(
         short,
         long,
@@ -91,10 +91,10 @@ pub(crate) struct SearchArgs {
             ["group_by", "compute", "histogram", "patterns", "fields", "measures", "to", "order"]
     )]
     pub(crate) follow: bool,
-    /// How long to wait for an answer: what was found by then is shown. Default: 1500ms.
+    /// Deadline of the query; what was found by then is shown. Default: 1500ms.
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     pub(crate) timeout: Option<Duration>,
-    /// End with code 4 when nothing was found.
+    /// Exit with code 4 if nothing was found.
     #[arg(long)]
     pub(crate) exit_on_empty: bool,
     #[command(flatten)]
@@ -102,62 +102,62 @@ pub(crate) struct SearchArgs {
 }
 
 impl SearchArgs {
-    /// Whose clocks times are shown by.
+    /// The time zone for showing times.
     pub(crate) fn zone(&self) -> Zone {
         self.timezone.clone().unwrap_or_default()
     }
 }
 
-/// Which rows come first.
+/// Sort order of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum RowOrder {
-    /// The latest.
+    /// Newest first.
     #[default]
     Newest,
-    /// The earliest.
+    /// Oldest first.
     Oldest,
 }
 
-/// Form of what was found on stdout.
+/// Format of the results on stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum SearchOutput {
-    /// For people.
+    /// Human-readable text.
     #[default]
     Text,
     /// One JSON object per line.
     Json,
-    /// Of records the message alone, as it is.
+    /// The message of each record alone, unchanged.
     Raw,
 }
 
 /// `weir store ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Print what is stored: records, bytes, by service and by column.
+    /// Print statistics of the store: records, bytes, by service and by column.
     Info {
         #[command(flatten)]
         api: ApiArgs,
-        /// Form of the figures.
+        /// Output format.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Write all records that an expression describes, of all time, as NDJSON, CSV or Parquet.
+    /// Write all records that match an expression, of any time, as NDJSON, CSV or Parquet.
     Export(Box<ExportArgs>),
-    /// Delete records for good: count those that an expression describes, ask, hide them at once,
-    /// and remove them from the disk in the background.
+    /// Delete records permanently: counts the records that match an expression, asks for
+    /// confirmation, hides them at once, and removes them from the disk in the background.
     Delete(DeleteArgs),
-    /// List what was asked to be deleted, and how far that is; or cancel a deletion.
+    /// List the requested deletions and their progress, or cancel a deletion.
     Deletions {
-        /// End this deletion: what it has not removed yet is shown again.
+        /// Cancel this deletion: records that have not been removed yet become visible again.
         #[arg(long, value_name = "ID", conflicts_with = "output")]
         cancel: Option<u64>,
         #[command(flatten)]
         api: ApiArgs,
-        /// Form of the list.
+        /// Output format.
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Read every file of the store, also while weir runs, and say what is damaged.
+    /// Read every file of the store, also while weir runs, and report damage.
     Verify {
         #[command(flatten)]
         config: ConfigArgs,
@@ -167,20 +167,20 @@ pub(crate) enum StoreCommand {
 /// `weir store delete`.
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
-    /// An expression, as for `weir search`; '*' is every record. Records that come in later are not
-    /// deleted.
+    /// An expression, as for `weir search`; '*' matches every record. Records that arrive later are
+    /// not deleted.
     #[arg(required = true, value_parser = negation::word)]
     pub(crate) query: Vec<String>,
-    /// The first time, as for `weir search`. Default: the first of all.
+    /// Start of the range (inclusive), as for `weir search`. Default: no limit.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) from: Option<String>,
-    /// Behind the last time. Default: behind the last of all.
+    /// End of the range (exclusive). Default: no limit.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) to: Option<String>,
-    /// Only count.
+    /// Only count the records.
     #[arg(long, conflicts_with = "yes")]
     pub(crate) dry_run: bool,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     pub(crate) yes: bool,
     #[command(flatten)]
@@ -193,7 +193,7 @@ pub(crate) struct ExportArgs {
     /// An expression, as for `weir search`. Default: every record.
     #[arg(value_parser = negation::word)]
     pub(crate) query: Vec<String>,
-    /// How far back. Default: to the first record.
+    /// How far back to export. Default: to the first record.
     #[arg(
         long,
         value_parser = units::parse_duration,
@@ -201,40 +201,40 @@ pub(crate) struct ExportArgs {
         conflicts_with = "from"
     )]
     pub(crate) since: Option<Duration>,
-    /// The first time, as for `weir search`. Default: that of the first record.
+    /// Start of the range (inclusive), as for `weir search`. Default: the first record.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) from: Option<String>,
-    /// Behind the last time. Default: now.
+    /// End of the range (exclusive). Default: now.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) to: Option<String>,
-    /// Form of the records.
+    /// Format of the records.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: ExportFormat,
-    /// Columns of CSV: as for `weir search`, and attributes (all of them, as JSON).
+    /// Columns of CSV: those of `weir search`, and attributes (all of them, as JSON).
     #[arg(long, value_delimiter = ',', value_name = "COLUMNS")]
     pub(crate) columns: Vec<String>,
-    /// Which records come first.
+    /// Sort order.
     #[arg(long, value_enum, default_value = "oldest")]
     pub(crate) order: RowOrder,
-    /// Most records. Default: all.
+    /// Maximum number of records. Default: all.
     #[arg(short = 'n', long, value_name = "ROWS")]
     pub(crate) limit: Option<u64>,
-    /// Where to write. Default: standard output. What does not fit into one Parquet file goes on
-    /// in FILE.2, FILE.3 ...
+    /// Output file. Default: standard output. If it does not fit into one Parquet file, it
+    /// continues in FILE.2, FILE.3 ...
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) api: ApiArgs,
 }
 
-/// Form of an export.
+/// Format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum ExportFormat {
-    /// A JSON object per line.
+    /// One JSON object per line.
     #[default]
     Ndjson,
-    /// Comma-separated values with a head.
+    /// Comma-separated values with a header.
     Csv,
-    /// Parquet, as the store keeps it.
+    /// Parquet, in the schema of the store.
     Parquet,
 }

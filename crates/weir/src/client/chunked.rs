@@ -1,22 +1,23 @@
-//! The body of an answer in HTTP/1.1, by chunks or by its length (RFC 9112, sections 6 and 7).
+//! The body of an HTTP/1.1 response, chunked or with a length (RFC 9112, sections 6 and 7).
 //!
-//! Invariant: the end is the end of the body; a connection that ends before is an error.
+//! Invariant: reading ends successfully only at the end of the body; a connection that ends before
+//! that is an error.
 
 use std::io::{self, BufRead, Read};
 
 use super::Headers;
 
-/// Longest line with the size of a chunk, or of a trailer.
+/// Maximum length of a chunk-size line or a trailer.
 const LINE_BYTES_MAX: u64 = 256;
 
-/// Longest trailers.
+/// Maximum total length of trailers.
 const TRAILERS_BYTES_MAX: usize = 4096;
 
 /// Reads a body.
 #[derive(Debug)]
 pub(crate) struct Chunked<R> {
     reader: R,
-    /// Bytes that are left of the present chunk, or of the whole.
+    /// Bytes left of the current chunk, or of the whole body.
     left: u64,
     has_chunks: bool,
     is_over: bool,
@@ -24,14 +25,14 @@ pub(crate) struct Chunked<R> {
 }
 
 impl<R: BufRead> Chunked<R> {
-    /// `content_length` as the head has it; without it the body has chunks.
+    /// `content_length` as in the header; without it the body is chunked.
     pub(crate) fn new(reader: R, content_length: Option<&str>) -> Self {
         let len = content_length.and_then(|len| len.parse().ok());
         let (left, has_chunks, is_over) = (len.unwrap_or(0), len.is_none(), len == Some(0));
         Self { reader, left, has_chunks, is_over, trailers: Headers(String::new()) }
     }
 
-    /// What was said behind the body, once it has been read to its end.
+    /// The trailers, once the body has been read to its end.
     pub(crate) fn trailers(&self) -> &Headers {
         &self.trailers
     }
@@ -42,14 +43,14 @@ impl<R: BufRead> Chunked<R> {
         if line.ends_with('\n') { Ok(line) } else { Err(cut()) }
     }
 
-    /// Begins the next chunk.
+    /// Starts the next chunk.
     fn begin(&mut self) -> io::Result<()> {
         let line = self.line()?;
         let size = line.split(';').next().unwrap_or_default().trim();
         self.left = u64::from_str_radix(size, 16).map_err(|_| cut())?;
         if self.left == 0 {
             self.is_over = true;
-            // Trailers, and the empty line behind them.
+            // Trailers, and the empty line after them.
             loop {
                 let line = self.line()?;
                 if line.trim_end().is_empty() {
@@ -66,7 +67,7 @@ impl<R: BufRead> Chunked<R> {
 }
 
 fn cut() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the answer was cut off: it is not complete")
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the response was cut off: it is incomplete")
 }
 
 impl<R: BufRead> Read for Chunked<R> {

@@ -1,6 +1,6 @@
-//! `weir cursor list|drop`: positions of outputs, also of those that are no longer configured.
+//! `weir cursor list|drop`: positions of outputs, including outputs that are no longer configured.
 //!
-//! Invariant: only a journal that nobody uses is opened; its lock says so.
+//! Invariant: a journal is only opened if no other process uses it, as its lock tells.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) fn run(command: &CursorCommand) -> Result<Exit> {
     }
 }
 
-/// What is shown of a cursor.
+/// The shown properties of a cursor.
 struct Row {
     name: String,
     is_active: bool,
@@ -40,7 +40,7 @@ fn list(args: &ApiArgs, output: Output) -> Result<Exit> {
     let running = Client::new(args).and_then(|client| client.get("/weir/v1/ledger"));
     let rows = match running {
         Ok(ledger) => rows_of_document(ledger),
-        // Asked for by name, it must be there.
+        // An explicitly given configuration must exist.
         Err(error) if args.api.is_some() => return Err(error),
         Err(_) => rows_of_data_dir(&args.config)?,
     };
@@ -107,7 +107,7 @@ fn drop_cursor(name: &str, config: &ConfigArgs) -> Result<Exit> {
     let located = locate(config)?;
     if located.outputs.iter().any(|output| output == name) {
         let message =
-            format!("output {name:?} is configured: take it out of the configuration first");
+            format!("output {name:?} is configured: remove it from the configuration first");
         return Err(ExitError::with(Exit::Failed, message));
     }
     let journal = open(&located.data_dir)?;
@@ -118,21 +118,21 @@ fn drop_cursor(name: &str, config: &ConfigArgs) -> Result<Exit> {
     let Some(records) = waiting.filter(|_| is_dropped) else {
         let names: Vec<&str> = ledger.cursors.iter().map(|c| c.name.as_str()).collect();
         let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let message = format!("there is no cursor {name:?}; there are: {known}");
+        let message = format!("there is no cursor {name:?}; existing cursors: {known}");
         return Err(ExitError::with(Exit::NotFound, message));
     };
-    print_text(&format!("dropped {name}: {} records given up\n", group_digits(records)))?;
+    print_text(&format!("dropped {name}: {} records discarded\n", group_digits(records)))?;
     Ok(Exit::Ok)
 }
 
-/// Opens a journal that must be there already.
+/// Opens a journal that must already exist.
 fn open(data_dir: &Path) -> Result<Journal> {
     let dir = data_dir.join("journal");
     if !dir.is_dir() {
         let message = format!("there is no journal in {}", data_dir.display());
         return Err(ExitError::with(Exit::NotFound, message));
     }
-    // Nothing is appended, so the bounds do not matter.
+    // Nothing is appended, so the limits do not matter.
     let config = JournalConfig {
         dir,
         ring_bytes: 64 << 20,
@@ -146,7 +146,10 @@ fn open(data_dir: &Path) -> Result<Journal> {
         match error {
             JournalError::Locked { .. } => ExitError::with(
                 Exit::Temporary,
-                format!("{} is in use: stop the weir that runs there first", data_dir.display()),
+                format!(
+                    "{} is in use: stop the weir process that uses it first",
+                    data_dir.display()
+                ),
             ),
             error => error.into(),
         }

@@ -1,4 +1,4 @@
-//! `weir dead-letter list|resend`: records that a destination refused for good.
+//! `weir dead-letter list|resend`: records that a destination rejected permanently.
 
 use std::io;
 use std::sync::Arc;
@@ -37,7 +37,9 @@ fn list(name: Option<&str>, config: &ConfigArgs, output: Output) -> Result<Exit>
         Some(name) if stored.iter().any(|n| n == name) => vec![name.to_owned()],
         Some(name) if located.outputs.iter().any(|n| n == name) => Vec::new(),
         Some(name) => {
-            let message = format!("there is no output {name:?} and no dead letter of one");
+            let message = format!(
+                "there is no output {name:?}, and there are no dead letters with that name"
+            );
             return Err(ExitError::with(Exit::NotFound, message));
         }
     };
@@ -55,7 +57,7 @@ fn list(name: Option<&str>, config: &ConfigArgs, output: Output) -> Result<Exit>
         }
     }
     if unreadable > 0 {
-        note(&format!("{} lines are no dead letters", group_digits(unreadable)));
+        note(&format!("{} lines are not valid dead letters", group_digits(unreadable)));
     }
     if output == Output::Text {
         note(&format!("{} dead letters", group_digits(shown)));
@@ -63,7 +65,7 @@ fn list(name: Option<&str>, config: &ConfigArgs, output: Output) -> Result<Exit>
     Ok(Exit::Ok)
 }
 
-/// One line: when, of which output, why, and the record.
+/// One line: time, output, reason and record.
 fn line(letter: &DeadLetter, output: Output) -> Result<String> {
     if output == Output::Json {
         return Ok(serde_json::to_string(letter)? + "\n");
@@ -84,7 +86,8 @@ fn resend(
     let plan = load_plan(config, color)?.pipeline;
     let Some(target) = plan.outputs.iter().find(|output| output.name == name) else {
         let names: Vec<&str> = plan.outputs.iter().map(|output| output.name.as_str()).collect();
-        let message = format!("there is no output {name:?}; there are: {}", names.join(", "));
+        let message =
+            format!("there is no output {name:?}; existing outputs: {}", names.join(", "));
         return Err(ExitError::with(Exit::NotFound, message));
     };
     let context = OutputContext {
@@ -99,7 +102,7 @@ fn resend(
             json!({ "schema": "weir.resend.v1", "output": name, "report": report })
         ),
         Output::Text => format!(
-            "{name}: {} delivered, {} refused again, {} left, {} unreadable\n",
+            "{name}: {} delivered, {} rejected again, {} left, {} unreadable\n",
             group_digits(report.delivered),
             group_digits(report.refused),
             group_digits(report.left),
@@ -108,7 +111,7 @@ fn resend(
     };
     print_data(&text)?;
     if report.left > 0 {
-        let problem = report.problem.unwrap_or("no answer in time");
+        let problem = report.problem.unwrap_or("no response before the timeout");
         let message = format!("{} records were not sent: {problem}", group_digits(report.left));
         return Err(ExitError::with(Exit::Temporary, message));
     }

@@ -1,4 +1,4 @@
-//! `weir ledger`: the books of a running weir, for people or as they are served.
+//! `weir ledger`: the ledger of a running weir, as text or as JSON.
 
 use std::fmt::Write as _;
 
@@ -16,8 +16,8 @@ use crate::term::{ColorChoice, Paint, Style, print_data, print_text};
 pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<Exit> {
     let client = Client::new(args)?;
     let body = client.get_text("/weir/v1/ledger")?;
-    let ledger: LedgerDocument =
-        serde_json::from_str(&body).context("the ledger is not as this release of weir has it")?;
+    let ledger: LedgerDocument = serde_json::from_str(&body)
+        .context("the ledger does not have the form that this release of weir expects")?;
     match output {
         Output::Json => print_data(&body)?,
         Output::Text => print_text(&text(&ledger, Paint::for_stdout(color)))?,
@@ -37,7 +37,7 @@ fn text(ledger: &LedgerDocument, paint: Paint) -> String {
     part("Files: bytes seen = read + unread + abandoned", &files(ledger), at_least(ledger));
     let title = "Outputs: routed = delivered + discarded + dead-lettered + in flight";
     part(title, &cursors(ledger), None);
-    part("Given up, by reason", &reasons(ledger), None);
+    part("Discarded and abandoned, by reason", &reasons(ledger), None);
     let (style, verdict) = if ledger.balanced {
         (Style::Good, "The books balance.")
     } else {
@@ -46,7 +46,8 @@ fn text(ledger: &LedgerDocument, paint: Paint) -> String {
     let _infallible = writeln!(out, "{} ({})", paint.paint(style, verdict), ledger.time);
     if ledger.opening {
         out.push_str(
-            "Weir has just started: what an earlier run left is not all in these books yet.\n",
+            "Weir has just started: these books do not yet include everything from the previous \
+             run.\n",
         );
     }
     out
@@ -92,7 +93,7 @@ fn files(ledger: &LedgerDocument) -> Table {
     table
 }
 
-/// Why numbers of the book of bytes are marked.
+/// Why byte counts are marked as lower bounds.
 fn at_least(ledger: &LedgerDocument) -> Option<String> {
     let files = || ledger.sources.iter().filter_map(|source| source.files.as_ref());
     if !files().any(|files| files.at_least) {
@@ -102,8 +103,9 @@ fn at_least(ledger: &LedgerDocument) -> Option<String> {
     let unseen: u64 = files().map(|files| files.files_unseen).sum();
     let vanished: u64 = files().map(|files| files.files_vanished).sum();
     Some(format!(
-        "  >= at least: files were cut ({}), came and went between two looks ({}), or vanished \
-         while weir did not run ({}); what stood in them unread was never seen.\n",
+        "  >= lower bound: files were truncated ({}), appeared and disappeared between two scans \
+         ({}), or disappeared while weir was not running ({}); their unread content was never \
+         seen.\n",
         group_digits(cut),
         group_digits(unseen),
         group_digits(vanished)
@@ -166,7 +168,7 @@ fn reasons(ledger: &LedgerDocument) -> Table {
     table
 }
 
-/// The type of a component that is no longer configured is not known.
+/// The type of a component that is no longer configured is unknown.
 fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! `weir load file`: numbered lines at a known rate.
+//! `weir load file`: writes numbered lines at a known rate.
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use crate::cli::{LoadContent, LoadFileArgs, LoadFormat, Output, Rate, RotationKi
 use crate::exit::{Exit, ExitError};
 use crate::term::{note, print_data};
 
-/// Time between two lines of progress where there is no terminal.
+/// Time between progress lines when stderr is not a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs the command.
@@ -33,7 +33,7 @@ pub(crate) fn file(args: &LoadFileArgs) -> Result<Exit> {
         }
     };
     print_data(&text)?;
-    // Without a bound, Ctrl-C is how it is meant to end.
+    // Without a limit, Ctrl-C is the expected way to end it.
     let has_bound = plan.lines.is_some() || plan.duration.is_some();
     let was_cut_short = has_bound && is_interrupted.load(Ordering::Relaxed);
     Ok(if was_cut_short { Exit::Interrupted } else { Exit::Ok })
@@ -41,7 +41,7 @@ pub(crate) fn file(args: &LoadFileArgs) -> Result<Exit> {
 
 fn plan(args: &LoadFileArgs) -> Result<LoadPlan> {
     if args.rate == Rate::Max && args.lines.is_none() && args.duration.is_none() {
-        let message = "--rate max without an end would fill the disk: add --lines or --duration";
+        let message = "--rate max without a limit would fill the disk: add --lines or --duration";
         return Err(ExitError::with(Exit::Usage, message));
     }
     Ok(LoadPlan {
@@ -103,7 +103,7 @@ fn described(plan: &LoadPlan) -> String {
     format!("{}{more}: {rate}{until}", files.join(", "))
 }
 
-/// Tells how far it is: on a terminal in place, else a line now and then.
+/// Shows progress: in place on a terminal, otherwise as an occasional line.
 struct Progress {
     is_interrupted: Arc<AtomicBool>,
     interval: Duration,

@@ -1,11 +1,11 @@
-//! `weir man`: the manual page of a command, made from the same text as its help.
+//! `weir man`: the manual page of a command, generated from its help text.
 
 use anyhow::Result;
 use clap::Command;
 
 use crate::exit::{Exit, ExitError};
 
-/// The page of the command that the names lead to.
+/// The page of the command that the names select.
 pub(crate) fn page(mut command: Command, names: &[String]) -> Result<String> {
     command.build();
     for name in names {

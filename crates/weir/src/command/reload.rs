@@ -1,8 +1,10 @@
-//! Another configuration while weir runs: on SIGHUP, and when its file or directory changes.
+//! Reloading the configuration of a running weir: on SIGHUP, and when its file or directory
+//! changes.
 //!
-//! Invariants: a configuration is validated whole before anything is touched, and one that is
-//! wrong changes nothing; rules alone are exchanged between two batches; for anything else sources
-//! and outputs stop and start again behind their positions, so nothing is lost or sent twice.
+//! Invariants: a configuration is validated completely before anything changes, and an invalid one
+//! changes nothing; if only rules have changed, they are replaced between two batches; for any
+//! other change sources and outputs stop and restart at their positions, so nothing is lost or sent
+//! twice.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -10,14 +12,14 @@ use std::time::{Duration, SystemTime};
 use crate::config::{self, Plan};
 use crate::term::Paint;
 
-/// How often the files are looked at. They are taken when two looks see the same change, so that
-/// half a file is not.
+/// How often the files are checked. A change is applied when two consecutive checks see the same
+/// state, so that half-written files are not loaded.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What tells one state of the files from another: name, length and time of change of each.
+/// Identifies a state of the files: name, length and modification time of each.
 type Fingerprint = Vec<(PathBuf, u64, Option<SystemTime>)>;
 
-/// Notices changes of the configuration.
+/// Detects changes of the configuration.
 #[derive(Debug)]
 pub(crate) struct Watch {
     path: PathBuf,
@@ -26,13 +28,13 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins with the files as they are.
+    /// Starts with the current state of the files.
     pub(crate) fn new(path: &Path) -> Self {
         let now = fingerprint(path);
         Self { path: path.to_owned(), taken: now.clone(), seen: now }
     }
 
-    /// Whether the files have changed, and have come to rest.
+    /// Whether the files have changed and are no longer changing.
     pub(crate) fn has_changed(&mut self) -> bool {
         let now = fingerprint(&self.path);
         let is_at_rest = now == self.seen;
@@ -44,7 +46,7 @@ impl Watch {
         true
     }
 
-    /// The files were read by another reason.
+    /// Records that the files were loaded for another reason.
     pub(crate) fn take(&mut self) {
         self.seen = fingerprint(&self.path);
         self.taken.clone_from(&self.seen);
@@ -59,7 +61,7 @@ fn fingerprint(path: &Path) -> Fingerprint {
     }
     files.sort();
     let look = |path: PathBuf| {
-        // Behind links: what an editor or an orchestrator exchanges is often the target.
+        // Follows links: editors and orchestrators often replace the target.
         let meta = std::fs::metadata(&path);
         let changed = meta.as_ref().ok().and_then(|meta| meta.modified().ok());
         (path, meta.map_or(0, |meta| meta.len()), changed)
@@ -67,23 +69,23 @@ fn fingerprint(path: &Path) -> Fingerprint {
     files.into_iter().map(look).collect()
 }
 
-/// What a changed configuration asks for.
+/// What a changed configuration requires.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// It is wrong; the reasons are in the log.
+    /// It is invalid; the reasons are in the log.
     Refused,
-    /// Nothing but the rules may have changed.
+    /// At most the rules have changed.
     Rules(Box<Plan>),
-    /// Sources, outputs or the journal have changed, too.
+    /// Sources, outputs or the journal have changed as well.
     Everything(Box<Plan>),
 }
 
-/// Reads the configuration again and says what it takes to put it in force.
+/// Reads the configuration again and determines what is needed to apply it.
 pub(crate) fn read(path: &Path, running: &Plan) -> Change {
     let loaded = match config::load(Some(path)) {
         Ok(loaded) => loaded,
         Err(error) => {
-            tracing::error!("the configuration is not reloaded: {error}");
+            tracing::error!("the configuration was not reloaded: {error}");
             return Change::Refused;
         }
     };
@@ -96,7 +98,7 @@ pub(crate) fn read(path: &Path, running: &Plan) -> Change {
     }
     let Some(plan) = loaded.plan else {
         tracing::error!(
-            "the configuration is wrong and not reloaded: the one before stays in force"
+            "the configuration is invalid and was not reloaded: keeping the previous one"
         );
         return Change::Refused;
     };
@@ -104,12 +106,10 @@ pub(crate) fn read(path: &Path, running: &Plan) -> Change {
         || plan.api_allowed_hosts != running.api_allowed_hosts
         || plan.queries != running.queries;
     if is_api_changed || plan.log != running.log {
-        tracing::warn!("changes of [api] and [log] come into force with the next start");
+        tracing::warn!("changes of [api] and [log] take effect at the next start");
     }
     if plan.pipeline.data_dir != running.pipeline.data_dir {
-        tracing::error!(
-            "another data_dir needs a start of its own: the configuration is not reloaded"
-        );
+        tracing::error!("changing data_dir requires a restart: the configuration was not reloaded");
         return Change::Refused;
     }
     let plan = Box::new(plan);

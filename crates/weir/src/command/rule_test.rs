@@ -1,7 +1,7 @@
-//! `weir config test` and `weir config explain`: the rules, tried without running weir.
+//! `weir config test` and `weir config explain`: evaluate the rules without running weir.
 //!
-//! Invariant: what is tried is the code that runs in `weir run`, on a record as a source decodes
-//! it; nothing is opened but the configuration.
+//! Invariant: the code is the same as in `weir run`, applied to a record as a source decodes it;
+//! nothing is opened except the configuration.
 
 use std::fmt::Write as _;
 use std::io::BufRead as _;
@@ -38,7 +38,7 @@ pub(crate) fn test(args: &ConfigArgs, output: Output, color: ColorChoice) -> Res
     };
     print_data(&text)?;
     if results.is_empty() {
-        note("there are no tests: write [[test]] with a record, and what must become of it");
+        note("there are no tests: add [[test]] with a record and the expected result");
     }
     Ok(if failed == 0 { Exit::Ok } else { Exit::Failed })
 }
@@ -65,12 +65,12 @@ fn results_text(results: &[(&RuleTest, Vec<String>)], paint: Paint) -> String {
     }
     let failed = results.iter().filter(|(_, differences)| !differences.is_empty()).count();
     if !results.is_empty() {
-        let _infallible = writeln!(text, "\n{} passed, {failed} differ", results.len() - failed);
+        let _infallible = writeln!(text, "\n{} passed, {failed} failed", results.len() - failed);
     }
     text
 }
 
-/// What came out differently, one line each.
+/// The differences from the expected result, one line each.
 fn run_test(test: &RuleTest, trial: &mut Trial) -> Result<Vec<String>> {
     let source = test.record.iter().find(|(name, _)| name == "source");
     trial.set_source(&source.map(|(_, value)| value.to_string()).unwrap_or_default());
@@ -86,7 +86,7 @@ fn run_test(test: &RuleTest, trial: &mut Trial) -> Result<Vec<String>> {
     if !test.expect.is_empty() {
         match &outcome.record {
             Some(record) => expect(test, record, &mut differences),
-            None => differences.push("is discarded, so there is nothing to look at".to_owned()),
+            None => differences.push("is discarded, so there are no values to compare".to_owned()),
         }
     }
     Ok(differences)
@@ -100,7 +100,7 @@ fn sorted(names: &[String]) -> String {
 
 fn compare(what: &str, got: &str, wanted: &str, differences: &mut Vec<String>) {
     if got != wanted {
-        differences.push(format!("{what} {got}; should be {wanted}"));
+        differences.push(format!("{what} {got}; expected {wanted}"));
     }
 }
 
@@ -124,7 +124,7 @@ fn expect(test: &RuleTest, record: &LogRecord, differences: &mut Vec<String>) {
     }
 }
 
-/// The record of a test, as a batch of one.
+/// The record of a test, as a batch with one record.
 fn record_of(test: &RuleTest) -> Result<(BatchBuilder, Resource)> {
     let mut resource = Resource::new();
     let mut attributes = Map::new();
@@ -176,7 +176,7 @@ fn trial(plan: &Plan, source: &str) -> Result<Trial> {
     Ok(Trial::new(&plan.pipeline.rules, &outputs, default_to, source)?)
 }
 
-/// Shows what becomes of a line, or of each line of standard input.
+/// Shows the result for a line, or for each line of standard input.
 pub(crate) fn explain(command: &ConfigCommand, color: ColorChoice) -> Result<Exit> {
     let ConfigCommand::Explain { line, config, format, source, resource, all, output } = command
     else {
@@ -234,7 +234,7 @@ fn decode(line: &[u8], format: Option<Format>) -> Result<BatchBuilder> {
         let _left_open = decoder.flush_partials(&mut batch, &mut book);
     }
     if batch.record_count() == 0 {
-        return Err(no_record("the line becomes no record"));
+        return Err(no_record("the line does not produce a record"));
     }
     Ok(batch)
 }

@@ -1,4 +1,4 @@
-//! `weir rules`: what each rule of a running weir did, for people or as it is served.
+//! `weir rules`: statistics for each rule of a running weir, as text or as JSON.
 
 use anyhow::{Context as _, Result};
 use weir_api::RulesDocument;
@@ -14,7 +14,7 @@ use crate::term::{ColorChoice, Paint, Style, note, print_data, print_text};
 pub(crate) fn run(args: &ApiArgs, output: Output, color: ColorChoice) -> Result<Exit> {
     let body = Client::new(args)?.get_text("/weir/v1/rules")?;
     let rules: RulesDocument = serde_json::from_str(&body)
-        .context("the rules are not as this release of weir has them")?;
+        .context("the rules do not have the form that this release of weir expects")?;
     match output {
         Output::Json => print_data(&body)?,
         Output::Text => print_text(&text(&rules, Paint::for_stdout(color)))?,
@@ -39,7 +39,7 @@ fn text(document: &RulesDocument, paint: Paint) -> String {
     }
     let title = format!("Rules, generation {} since {}", document.generation, document.since);
     format!(
-        "{}\n{}\n  {} records looked at, {} routed by no rule; all rules {} CPU per record\n",
+        "{}\n{}\n  {} records checked, {} routed by no rule; all rules {} CPU per record\n",
         paint.paint(Style::Strong, &title),
         table.text(),
         group_digits(document.records),
@@ -80,13 +80,12 @@ mod tests {
             cpu_seconds: 0.001,
             rules: vec![rule("web", 500, Some("2026-01-01T00:00:01Z")), rule("never", 0, None)],
         };
-        let want = "\
-Rules, generation 3 since 2026-01-01T00:00:00Z
+        let want = "Rules, generation 3 since 2026-01-01T00:00:00Z
   RULE   HITS  SHARE  UNPARSED    CPU            LAST MATCH
   web     500  25.0%       125  50 ns  2026-01-01T00:00:01Z
   never     0   0.0%         0  50 ns                 never
 
-  2,000 records looked at, 10 routed by no rule; all rules 500 ns CPU per record
+  2,000 records checked, 10 routed by no rule; all rules 500 ns CPU per record
 ";
         assert_eq!(text(&document, Paint::off()), want);
     }

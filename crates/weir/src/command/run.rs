@@ -1,8 +1,8 @@
-//! `weir run`: from a valid plan to a running process, and down again.
+//! `weir run`: from a valid plan to a running process, and its shutdown.
 //!
-//! Invariants: the port is bound before anything is read, so two weirs do not both begin; the
-//! first signal stops reading and gives the outputs [`STOP_DEADLINE`], a second one ends the
-//! process at once, which is safe: what was not delivered is delivered by the next start.
+//! Invariants: the port is bound before anything is read, so a second weir does not start reading;
+//! the first signal stops reading and gives the outputs [`STOP_DEADLINE`], a second one ends the
+//! process at once, which is safe: undelivered records are delivered at the next start.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,9 +32,9 @@ use crate::signal::{HANG_UP, Signals};
 use crate::store::StoreSlot;
 use crate::term::{ColorChoice, Paint, Style, note};
 
-/// How long outputs may take to deliver what they have begun.
+/// How long outputs may take to finish deliveries when stopping.
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
-/// How often health is looked at, for its changes to be logged and dated.
+/// How often health is checked, so that its changes are logged with their time.
 const HEALTH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs until a signal.
@@ -42,10 +42,11 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
     let plan = load_plan(args, color)?;
     logging::init(&plan.log, color)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Signals are taken over first, so that none ends the process half way through the start.
+    // Signal handlers are installed first, so that no signal ends the process in the middle of the
+    // start.
     let mut signals = {
         let _entered = runtime.enter();
-        Signals::new().context("failed to take over signals")?
+        Signals::new().context("failed to install signal handlers")?
     };
     let api = bind(&plan)?;
     let (pipeline, store) = start(&plan)?;
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &ConfigArgs, color: ColorChoice) -> Result<Exit> {
     Ok(exit)
 }
 
-/// What runs, and by which plan.
+/// The running parts, and their plan.
 struct Running {
     pipeline: Pipeline,
     store: Option<Arc<EmbeddedStore>>,
@@ -89,7 +90,7 @@ struct Running {
 }
 
 impl Running {
-    /// Lets the API show the present pipeline, and ask its store.
+    /// Connects the API to the current pipeline and its store.
     fn show(&self) {
         if let Some(api) = &self.api {
             let measures = &self.plan.measures;
@@ -103,9 +104,9 @@ impl Running {
         }
     }
 
-    /// Puts the configuration in force as it is written now, if it is right.
+    /// Applies the current configuration files if they are valid.
     fn reload(&mut self, path: &Path, why: &str) -> Result<()> {
-        tracing::info!("{why}: the configuration is read again");
+        tracing::info!("{why}: reloading the configuration");
         let is_applied = match reload::read(path, &self.plan) {
             Change::Refused => false,
             Change::Rules(plan) => self.replace_rules(*plan),
@@ -121,23 +122,23 @@ impl Running {
         match self.pipeline.replace_rules(&plan.pipeline) {
             Ok(generation) => {
                 let rules = plan.pipeline.rules.len();
-                tracing::info!(generation, rules, "rules of generation {generation} are in force");
+                tracing::info!(generation, rules, "rules of generation {generation} are active");
                 self.plan = plan;
                 self.show();
                 true
             }
             Err(error) => {
-                tracing::error!("the rules before stay in force: {error}");
+                tracing::error!("keeping the previous rules: {error}");
                 false
             }
         }
     }
 
-    /// Sources and outputs stop, each behind its position, and start again by the new plan; by
-    /// the old one, when the new one cannot be started.
+    /// Stops sources and outputs at their positions and restarts them with the new plan, or with
+    /// the old one if the new one cannot be started.
     fn restart(&mut self, plan: Plan) -> Result<bool> {
-        tracing::info!("sources and outputs start anew");
-        // The store is opened again: nobody must hold the present one.
+        tracing::info!("restarting sources and outputs");
+        // The store is opened again: no reference to the current one may remain.
         if let Some(api) = &self.api {
             api.hide_store();
         }
@@ -147,7 +148,8 @@ impl Running {
             Ok(started) => (started, true),
             Err(error) => {
                 tracing::error!(
-                    "the new configuration cannot be started: {error:#}; back to the one before"
+                    "the new configuration cannot be started: {error:#}; returning to the previous \
+                     one"
                 );
                 (start(&self.plan)?, false)
             }
@@ -196,7 +198,8 @@ fn start(plan: &Plan) -> Result<(Pipeline, Option<Arc<EmbeddedStore>>)> {
         StartError::Journal(JournalError::Locked { .. }) => ExitError::with(
             Exit::Temporary,
             format!(
-                "data_dir {dir} is in use by another weir: stop it, or choose another data_dir"
+                "data_dir {dir} is in use by another weir process: stop it, or choose another \
+                 data_dir"
             ),
         ),
         StartError::Journal(error @ JournalError::Io { .. }) => ExitError::with(
@@ -208,7 +211,7 @@ fn start(plan: &Plan) -> Result<(Pipeline, Option<Arc<EmbeddedStore>>)> {
     Ok((pipeline, slot.get().cloned()))
 }
 
-/// Says what runs, where to look and what to try.
+/// Prints what runs, where to look and what to try.
 fn greet(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: ColorChoice) {
     let version = env!("CARGO_PKG_VERSION");
     let data_dir = plan.pipeline.data_dir.display();
@@ -234,25 +237,25 @@ fn greet(plan: &Plan, args: &ConfigArgs, api: Option<&Api>, color: ColorChoice) 
     note(&format!("  runs   {}", summary(plan)));
     let absent = absent_roots(plan);
     if !absent.is_empty() {
-        note(&format!("  waits  for {}: not there yet, followed once they are", absent.join(", ")));
+        note(&format!(
+            "  waits  for {}: does not exist yet, followed as soon as it does",
+            absent.join(", ")
+        ));
     }
     note(&format!("  data   {data_dir}"));
     note(&format!("  see    {shown}/metrics  {shown}/health  {shown}/weir/v1/ledger"));
     note(&format!("  try    {}         rates, lag and loss, live", strong("weir top")));
     if plan.store.is_some() {
-        note(&format!("         {}      what is stored", strong("weir search")));
+        note(&format!("         {}      search stored records", strong("weir search")));
     }
     if args.config.is_none() {
-        note(&format!(
-            "         {}   numbered lines, for weir to follow",
-            strong("weir load file")
-        ));
+        note(&format!("         {}   write numbered test lines", strong("weir load file")));
     }
     note("  stop   Ctrl-C");
 }
 
-/// Directories of containers that do not exist: on a machine without docker or Kubernetes that is
-/// as it should be, and whoever expects their logs should know.
+/// Container directories that do not exist. On a machine without docker or Kubernetes this is
+/// normal, but it should be visible to those who expect container logs.
 fn absent_roots(plan: &Plan) -> Vec<String> {
     let containers = plan.pipeline.sources.iter().filter_map(|source| match &source.kind {
         SourceKind::Containers(containers) => Some(containers),
@@ -262,14 +265,13 @@ fn absent_roots(plan: &Plan) -> Vec<String> {
     roots.filter(|root| !root.exists()).map(|root| root.display().to_string()).collect()
 }
 
-/// What the process is asked to do.
+/// A request to the process.
 enum Event {
     Stop(&'static str),
     Reload(&'static str),
 }
 
-/// Waits for a reason to stop or reload; meanwhile says when something begins or ceases to be
-/// wrong.
+/// Waits for a reason to stop or reload; meanwhile logs the start and end of health problems.
 async fn watch(view: &PipelineView, signals: &mut Signals, mut files: Option<&mut Watch>) -> Event {
     let mut known = BTreeSet::new();
     let mut ticks = tokio::time::interval(HEALTH_INTERVAL);
@@ -288,7 +290,7 @@ async fn watch(view: &PipelineView, signals: &mut Signals, mut files: Option<&mu
             _ = ticks.tick() => {
                 log_changes(&view.health(), &mut known);
                 if nobody_reads(view) {
-                    return Event::Stop("nobody reads standard output, the only output");
+                    return Event::Stop("standard output, the only output, was closed");
                 }
             }
             _ = looks.tick(), if files.is_some() => {
@@ -300,13 +302,13 @@ async fn watch(view: &PipelineView, signals: &mut Signals, mut files: Option<&mu
     }
 }
 
-/// `weir run | head` ends when `head` has seen enough. Beside another output weir goes on.
+/// `weir run | head` ends when `head` has read enough. With another output weir continues.
 fn nobody_reads(view: &PipelineView) -> bool {
     let is_closed = |output: &OutputView| {
         output.type_name == OutputType::Stdout.name()
             && output.stats.failing.load(Ordering::Relaxed)
     };
-    // The store would go on alone, and nobody who runs `weir run | head` waits for that.
+    // The store alone does not keep weir running, since that is not what `weir run | head` expects.
     let mut outputs = view.outputs.iter().filter(|output| output.running.is_none()).peekable();
     outputs.peek().is_some() && outputs.all(is_closed)
 }
@@ -338,12 +340,12 @@ fn log_changes(health: &Health, known: &mut BTreeSet<Key>) {
     *known = present;
 }
 
-/// Stops on a thread, so that a second signal is heard meanwhile.
+/// Stops in a separate thread, so that a second signal is noticed meanwhile.
 async fn stop(pipeline: Pipeline, signals: &mut Signals) -> Result<Exit> {
     let (done, mut is_done) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("weir-stop".to_owned()).spawn(move || {
         pipeline.shutdown(STOP_DEADLINE);
-        // The receiver is gone when a second signal came first.
+        // The receiver is gone if a second signal came first.
         let _ended_at_once = done.send(());
     })?;
     tokio::select! {
@@ -352,7 +354,8 @@ async fn stop(pipeline: Pipeline, signals: &mut Signals) -> Result<Exit> {
             Ok(Exit::Ok)
         }
         name = signals.next() => {
-            tracing::warn!("{name} again: ending at once; the next start delivers the rest");
+            tracing::warn!("{name} again: exiting at once; undelivered records are delivered at \
+                            the next start");
             Ok(Exit::Interrupted)
         }
     }

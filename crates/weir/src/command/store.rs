@@ -1,5 +1,4 @@
-//! `weir store`: what a running weir has stored, all of it as a file, whether it is whole, and what is
-//! to be deleted of it.
+//! `weir store`: statistics, export, verification and deletions of a running weir's store.
 
 use std::fmt::Write as _;
 
@@ -22,7 +21,7 @@ mod export;
 mod progress;
 mod target;
 
-/// Services and columns that are listed; `--output json` has all.
+/// Number of services and columns listed; `--output json` lists all.
 const LISTED: usize = 20;
 
 /// Runs the command.
@@ -30,8 +29,9 @@ pub(crate) fn run(command: &StoreCommand, color: ColorChoice) -> Result<Exit> {
     match command {
         StoreCommand::Info { api, output } => {
             let body = Client::new(api)?.get_text("/weir/v1/store")?;
-            let store: StoreDocument = serde_json::from_str(&body)
-                .context("the store's figures are not as this release of weir has them")?;
+            let store: StoreDocument = serde_json::from_str(&body).context(
+                "the store statistics do not have the form that this release of weir expects",
+            )?;
             match output {
                 Output::Json => print_data(&body)?,
                 Output::Text => print_text(&text(&store, Paint::for_stdout(color)))?,
@@ -46,7 +46,7 @@ pub(crate) fn run(command: &StoreCommand, color: ColorChoice) -> Result<Exit> {
     }
 }
 
-/// Names what is damaged, one line each, then says how much was read.
+/// Prints each damaged file on one line, then the totals.
 fn verify(args: &ConfigArgs) -> Result<Exit> {
     let dir = locate(args)?.data_dir.join("store");
     let mut progress = Progress::new("read", true);
@@ -65,18 +65,18 @@ fn verify(args: &ConfigArgs) -> Result<Exit> {
         let path = found.path.display();
         let segment = found.fault.map(|fault| format!("{path}: {fault}\n"));
         let sidecar = found.sidecar_fault.map(|fault| {
-            format!("{path}: its filters: {fault} (they are built anew at the next start)\n")
+            format!("{path}: its filters: {fault} (they are rebuilt at the next start)\n")
         });
         faults.extend(segment.into_iter().chain(sidecar));
     });
-    read.context("no store was verified (--config says where one is)")?;
+    read.context("no store was verified (set its configuration with --config)")?;
     progress.end();
     print_text(&faults)?;
     let (count, records) = (group_digits(segments), group_digits(rows));
     note(&format!("{count} {} with {records} records", segments_word(segments)));
     if spare > 0 {
         let spare = group_digits(spare);
-        note(&format!("{spare} more do not count: they were replaced, or are not finished"));
+        note(&format!("{spare} more were not counted: they were replaced, or are incomplete"));
     }
     Ok(if faults.is_empty() { Exit::Ok } else { Exit::Failed })
 }
@@ -86,7 +86,7 @@ fn text(store: &StoreDocument, paint: Paint) -> String {
     let on_disk = store.segment_bytes + store.sidecar_bytes;
     let ratio = match store.raw_bytes {
         0 => String::new(),
-        raw => format!(", {:.1} % of what came in", on_disk as f64 * 100.0 / raw as f64),
+        raw => format!(", {:.1} % of the received size", on_disk as f64 * 100.0 / raw as f64),
     };
     let range = match (&store.first_time, &store.last_time) {
         (Some(first), Some(last)) => format!(", from {first} to {last}"),
@@ -95,7 +95,8 @@ fn text(store: &StoreDocument, paint: Paint) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         out,
-        "{}\n  {} records in {} {}{range}\n  {} on disk{ratio}: segments {}, filters {}; {} came in\n  {} records ({}) not in a segment yet",
+        "{}\n  {} records in {} {}{range}\n  {} on disk{ratio}: segments {}, filters {}; {} \
+         received\n  {} records ({}) not in a segment yet",
         paint.paint(Style::Strong, "Store"),
         group_digits(store.rows),
         group_digits(store.segments),
@@ -111,11 +112,12 @@ fn text(store: &StoreDocument, paint: Paint) -> String {
         let count = group_digits(store.unparsed_rows);
         let _ = writeln!(
             out,
-            "  {count} since start are not what they look like (JSON, logfmt, the format of their source)"
+            "  {count} records since the start could not be parsed as their format (JSON, logfmt, \
+             the format of their source)"
         );
     }
     if !store.has_caught_up {
-        let _ = writeln!(out, "  {}", paint.paint(Style::Warn, "it is still catching up"));
+        let _ = writeln!(out, "  {}", paint.paint(Style::Warn, "still catching up"));
     }
     for name in &store.damaged {
         let _ = writeln!(out, "  {} {name}", paint.paint(Style::Bad, "damaged:"));
@@ -190,12 +192,11 @@ mod tests {
             }],
             ..StoreDocument::default()
         };
-        let want = "\
-Store
+        let want = "Store
   3,000 records in 2 segments
-  1.95 KiB on disk, 20.0 % of what came in: segments 1.86 KiB, filters 100 B; 9.77 KiB came in
+  1.95 KiB on disk, 20.0 % of the received size: segments 1.86 KiB, filters 100 B; 9.77 KiB received
   5 records (2.00 KiB) not in a segment yet
-  1,234 since start are not what they look like (JSON, logfmt, the format of their source)
+  1,234 records since the start could not be parsed as their format (JSON, logfmt, the format of their source)
 Records by service
   SERVICE  RECORDS   SHARE
   web        2,000  66.7 %

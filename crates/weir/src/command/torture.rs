@@ -1,4 +1,4 @@
-//! `weir torture`: this binary on this machine's disk, and the proof that its books are right.
+//! `weir torture`: tests this binary on this machine's disk, and verifies its ledger.
 
 use std::io::{self, IsTerminal as _};
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use crate::term::{note, note_in_place, print_data};
 
 /// Runs the command.
 pub(crate) fn run(args: &TortureArgs) -> Result<Exit> {
-    let binary = std::env::current_exe().context("failed to find this program")?;
+    let binary = std::env::current_exe().context("failed to find this executable")?;
     let dir = empty_dir(&args.dir)?;
     let seed = args.seed.unwrap_or_else(seed);
     let plan = TorturePlan {
@@ -31,10 +31,10 @@ pub(crate) fn run(args: &TortureArgs) -> Result<Exit> {
     let report = match tortured(&plan) {
         Ok(report) => report,
         Err(TortureError::Interrupted) => {
-            note(&format!("interrupted; {shown} is left as it is"));
+            note(&format!("interrupted; {shown} is kept"));
             return Ok(Exit::Interrupted);
         }
-        Err(error) => return Err(error).context(format!("no verdict; see {shown}")),
+        Err(error) => return Err(error).context(format!("no result; see {shown}")),
     };
     let text = match args.output {
         Output::Text if !args.json => report.to_string(),
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<Exit> {
     end(&plan, &report)
 }
 
-/// Says how to go on, or cleans up.
+/// Prints how to reproduce the run, or cleans up.
 fn end(plan: &TorturePlan, report: &TortureReport) -> Result<Exit> {
     let dir = plan.dir.display();
     if report.is_passed() {
@@ -66,10 +66,10 @@ fn end(plan: &TorturePlan, report: &TortureReport) -> Result<Exit> {
     Ok(Exit::Failed)
 }
 
-/// Runs it, and shows what is done where somebody looks on.
+/// Runs the test, and shows the injected faults if stderr is a terminal.
 fn tortured(plan: &TorturePlan) -> Result<TortureReport, TortureError> {
     let is_interrupted = crate::signal::interrupted()
-        .map_err(|source| TortureError::Io { what: "hear signals", source })?;
+        .map_err(|source| TortureError::Io { what: "receive signals", source })?;
     let is_terminal = io::stderr().is_terminal();
     let begun = Instant::now();
     let report = torture::run(plan, |what| {
@@ -85,21 +85,21 @@ fn tortured(plan: &TorturePlan) -> Result<TortureReport, TortureError> {
     report
 }
 
-/// The directory, absolute; it is made when it is missing, and refused when something is in it.
+/// Returns the directory as an absolute path; creates it if missing, and fails if it is not empty.
 fn empty_dir(dir: &Path) -> Result<std::path::PathBuf> {
     let shown = dir.display();
-    std::fs::create_dir_all(dir).with_context(|| format!("failed to make {shown}"))?;
+    std::fs::create_dir_all(dir).with_context(|| format!("failed to create {shown}"))?;
     let mut entries = std::fs::read_dir(dir).with_context(|| format!("failed to list {shown}"))?;
     if entries.next().is_some() {
         let message = format!("{shown} is not empty: name another one with --dir, or remove it");
         return Err(ExitError::with(Exit::Usage, message));
     }
-    std::fs::canonicalize(dir).with_context(|| format!("failed to find {shown}"))
+    std::fs::canonicalize(dir).with_context(|| format!("failed to resolve {shown}"))
 }
 
-/// Another one each time.
+/// A random seed.
 fn seed() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _};
-    // Short enough to be typed again.
+    // Short enough to type.
     std::collections::hash_map::RandomState::new().build_hasher().finish() % 1_000_000_000
 }

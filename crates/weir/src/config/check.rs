@@ -1,8 +1,8 @@
-//! What must hold between the parts of a configuration, and between it and the machine.
+//! Constraints between the parts of a configuration, and between it and the machine.
 //!
-//! Invariants: a check only reads; it names the place to change and says what would be right.
-//! What cannot work, or would lose or repeat records without end, is an error; what works and is
-//! probably not meant is a warning.
+//! Invariants: a check only reads; it names the place to change and suggests a fix. What cannot
+//! work, or would lose or repeat records without end, is an error; what works but is probably not
+//! intended is a warning.
 
 use std::path::Path;
 
@@ -46,8 +46,8 @@ pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     loops(sections, diagnostics);
 }
 
-/// There is something to read, and somewhere for it to go. A component that is there and wrong
-/// has its own error.
+/// There must be something to read and somewhere for it to go. A component that exists but is
+/// invalid has its own error.
 fn both_ends(sections: &Sections, diagnostics: &mut Diagnostics) {
     let wrong = |family: &str| {
         let prefix = format!("{family}.");
@@ -62,7 +62,7 @@ fn both_ends(sections: &Sections, diagnostics: &mut Diagnostics) {
             .error(None, "", "nothing is configured: there is no source and no output")
             .help(source_help)
             .help(output_help)
-            .help("`weir config default` prints a configuration to begin with");
+            .help("`weir config default` prints a configuration to start with");
     } else if no_sources {
         diagnostics
             .error(None, "source", "there is no source: nothing would be read")
@@ -71,7 +71,7 @@ fn both_ends(sections: &Sections, diagnostics: &mut Diagnostics) {
         diagnostics
             .error(None, "output", "there is no output: what is read would go nowhere")
             .help(output_help)
-            .help("or let weir keep it: [store] with enabled = true");
+            .help("or let weir store the records: [store] with enabled = true");
     }
 }
 
@@ -88,8 +88,8 @@ fn data_dir(sections: &Sections, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// What all queries gather at once fits in the memory that weir may use. It is beside what is
-/// planned with, since it is rarely needed, so only what somebody wrote is looked at.
+/// Checks that the memory of all concurrent queries fits in the memory that weir may use. It is not
+/// part of the memory plan, since it is rarely needed, so only explicitly set values are checked.
 fn queries(sections: &Sections, diagnostics: &mut Diagnostics) {
     let Some(queries) = sections.table("api").table("queries") else { return };
     let Some(key) = ["memory", "concurrent"].into_iter().find(|key| queries.is_set(key)) else {
@@ -102,14 +102,14 @@ fn queries(sections: &Sections, diagnostics: &mut Diagnostics) {
         return;
     }
     let message = format!(
-        "{concurrent} queries of {} at once are {}, and limits.memory is {}",
+        "{concurrent} queries of {} at once need {}, but limits.memory is {}",
         format_size(each),
         format_size(sum),
         format_size(memory),
     );
     diagnostics
         .error(queries.place(key), &queries.key_path(key), message)
-        .help("make api.queries.memory or api.queries.concurrent smaller, or limits.memory larger");
+        .help("reduce api.queries.memory or api.queries.concurrent, or increase limits.memory");
 }
 
 fn api(api: &Section, diagnostics: &mut Diagnostics) {
@@ -121,11 +121,11 @@ fn api(api: &Section, diagnostics: &mut Diagnostics) {
                 "api.listen",
                 format!("the API is open to the network at {listen} without authentication"),
             )
-            .help("write \"127.0.0.1:7080\" unless everybody there may read the figures");
+            .help("write \"127.0.0.1:7080\" unless every user of that network may read the data");
     }
 }
 
-/// Ring, windows, listeners and the store's head fit in the memory that weir may use.
+/// Ring, windows, listeners and the store's head must fit in the memory that weir may use.
 fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
     let limits = sections.table("limits");
     let journal = sections.table("journal");
@@ -150,10 +150,11 @@ fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
     };
     let listening = match listeners {
         0 => String::new(),
-        bytes => format!("sources that listen {} + ", format_size(bytes)),
+        bytes => format!("listening sources {} + ", format_size(bytes)),
     };
     let message = format!(
-        "limits.memory is {}, and that is less than ring {} + windows of {} outputs {}{of_store} + {listening}{} for weir itself = {}",
+        "limits.memory is {}, which is less than ring {} + windows of {} outputs {}{of_store} + \
+         {listening}{} for weir itself = {}",
         format_size(memory),
         format_size(ring),
         sections.outputs.len(),
@@ -162,7 +163,7 @@ fn memory(sections: &Sections, diagnostics: &mut Diagnostics) {
         format_size(sum),
     );
     diagnostics.error(section.place(key), &section.key_path(key), message).help(format!(
-        "set limits.memory to {} or more, or make ring or windows{} smaller",
+        "set limits.memory to {} or more, or reduce ring or windows{}",
         format_size(sum),
         if store > 0 { " or store.head" } else { "" },
     ));
@@ -176,7 +177,7 @@ fn disk(journal: &Section, diagnostics: &mut Diagnostics) {
                 .error(
                     journal.place("limit"),
                     "journal.limit",
-                    "journal.limit leaves the journal no disk",
+                    "journal.limit leaves no disk space for the journal",
                 )
                 .help("write a share such as \"10%\", or a size such as \"10GiB\"");
         }
@@ -186,16 +187,16 @@ fn disk(journal: &Section, diagnostics: &mut Diagnostics) {
                 .error(
                     journal.place(key),
                     &journal.key_path(key),
-                    "journal.limit and journal.keep_free are more than 100% together",
+                    "journal.limit and journal.keep_free together exceed 100%",
                 )
-                .help("the rest of the disk is what journal.limit can be at most");
+                .help("journal.limit can be at most what keep_free leaves");
         }
         (_, SizeOrShare::Share(10_000)) => {
             diagnostics
                 .error(
                     journal.place("keep_free"),
                     "journal.keep_free",
-                    "journal.keep_free leaves the journal no disk",
+                    "journal.keep_free leaves no disk space for the journal",
                 )
                 .help("write a share such as \"5%\"");
         }
@@ -203,7 +204,7 @@ fn disk(journal: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// The buffer holds the window, or nothing could ever wait.
+/// The buffer must hold the window; otherwise nothing could ever wait.
 fn buffer(output: &Named<OutputType>, diagnostics: &mut Diagnostics) {
     let section = &output.section;
     let (limit, window) = (section.size("buffer_limit"), section.size("window"));
@@ -215,9 +216,9 @@ fn buffer(output: &Named<OutputType>, diagnostics: &mut Diagnostics) {
             section.path,
             format_size(window),
         );
-        diagnostics
-            .error(section.place(key), &section.key_path(key), message)
-            .help("what is on its way waits in the buffer too: make buffer_limit larger or window smaller");
+        diagnostics.error(section.place(key), &section.key_path(key), message).help(
+            "records in flight count towards the buffer: increase buffer_limit or reduce window",
+        );
     }
 }
 
@@ -236,7 +237,7 @@ fn one_stdout(sections: &Sections, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// What an output writes must not be read again by a source: each line would go round for ever.
+/// A source must not read what an output writes: each line would be processed endlessly.
 fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
     let has_data_dir = sections.top.file("data_dir").is_some();
     let data_dir = glob::absolute(&sections.data_dir());
@@ -261,13 +262,17 @@ fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
                             Some(place.clone()),
                             &section.key_path("include"),
                             format!(
-                                "{pattern:?} would read {}, which output {:?} writes: every line would go round for ever",
+                                "{pattern:?} would read {}, which output {:?} writes: every line \
+                                 would loop endlessly",
                                 path.display(),
                                 output.name,
                             ),
                         )
                         .other(output.section.place("path"), "the output's path is at")
-                        .help(format!("add exclude = [{:?}], or write the file elsewhere", path.display().to_string()));
+                        .help(format!(
+                            "add exclude = [{:?}], or write the file elsewhere",
+                            path.display().to_string()
+                        ));
                 }
             }
             if has_data_dir && glob::fixed_part(pattern).starts_with(&data_dir) {
@@ -275,15 +280,15 @@ fn loops(sections: &Sections, diagnostics: &mut Diagnostics) {
                     .error(
                         Some(place.clone()),
                         &section.key_path("include"),
-                        format!("{pattern:?} is in data_dir, where weir reads nothing"),
+                        format!("{pattern:?} is in data_dir, where weir does not read logs"),
                     )
-                    .help("keep logs and weir's own data apart");
+                    .help("keep logs and weir's own data in separate directories");
             }
         }
     }
 }
 
-/// A file that some key names is there and can be read.
+/// A file that a key names must exist and be readable.
 pub(crate) fn readable_file(
     section: &Section,
     key: &str,
@@ -294,7 +299,7 @@ pub(crate) fn readable_file(
     let key_path = section.key_path(key);
     match std::fs::read(&path) {
         Err(error) => {
-            let message = format!("{key_path}: {} cannot be read: {error}", path.display());
+            let message = format!("{key_path}: {} could not be read: {error}", path.display());
             diagnostics.error(section.place(key), &key_path, message);
         }
         Ok(bytes) => {
@@ -304,13 +309,13 @@ pub(crate) fn readable_file(
             });
             if !has {
                 let message = format!(
-                    "{key_path}: {} holds no PEM {}",
+                    "{key_path}: {} does not contain a PEM {}",
                     path.display(),
                     marker.to_lowercase()
                 );
                 diagnostics
                     .error(section.place(key), &key_path, message)
-                    .help(format!("a PEM file has a line \"-----BEGIN {marker}-----\""));
+                    .help(format!("a PEM file contains a line \"-----BEGIN {marker}-----\""));
             }
         }
     }
@@ -319,7 +324,7 @@ pub(crate) fn readable_file(
     }
 }
 
-/// What every user may read is hardly secret.
+/// A file that every user may read is not secret.
 pub(crate) fn kept_secret(
     path: &Path,
     place: Option<Place>,
@@ -328,7 +333,7 @@ pub(crate) fn kept_secret(
 ) {
     if is_world_readable(path) {
         diagnostics
-            .warn(place, key_path, format!("every user may read {}", path.display()))
+            .warn(place, key_path, format!("every user can read {}", path.display()))
             .help(format!("chmod 600 {}", path.display()));
     }
 }

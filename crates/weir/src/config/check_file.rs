@@ -1,6 +1,6 @@
-//! What must hold within outputs of type `file`, and between them.
+//! Constraints within outputs of type `file`, and between them.
 //!
-//! Invariant: as in `check`: only reads, names the place and says what would be right.
+//! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub(crate) fn file(output: &Named<OutputType>, sections: &Sections, diagnostics:
     rotation(&output.section, diagnostics);
 }
 
-/// A file that the output may write: its path with something in place of the fields.
+/// A file that the output may write: its path with a sample in place of the fields.
 pub(crate) fn example(section: &Section) -> Option<PathBuf> {
     FilePath::parse(section.text("path")?).ok().map(|path| path.example())
 }
@@ -32,7 +32,7 @@ fn path(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) {
         Err(error) => {
             diagnostics
                 .error(place, &key_path, format!("{key_path}: {error}"))
-                .help("a field stands in braces: \"/log/{host}/{service}.log\"");
+                .help("fields are written in braces: \"/log/{host}/{service}.log\"");
             return;
         }
     };
@@ -41,7 +41,7 @@ fn path(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) {
         diagnostics
             .error(place, &key_path, format!("{} is a directory, not a file", example.display()))
             .help(format!(
-                "write a file in it, such as \"{}\"",
+                "write a file in that directory, such as \"{}\"",
                 example.join("weir.log").display()
             ));
         return;
@@ -49,7 +49,7 @@ fn path(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) {
     if let Some(data_dir) = sections.top.file("data_dir")
         && glob::resolved(&example).starts_with(glob::resolved(&data_dir))
     {
-        let message = format!("{text} is in data_dir, which is weir's own");
+        let message = format!("{text} is in data_dir, which is reserved for weir's own files");
         diagnostics.error(place, &key_path, message).help("write the file elsewhere");
         return;
     }
@@ -62,7 +62,7 @@ fn path(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Keys that are set and do nothing were meant to do something.
+/// Keys that have no effect.
 fn rotation(section: &Section, diagnostics: &mut Diagnostics) {
     if section.is_set("rotate_size") || section.is_set("rotate_every") {
         return;
@@ -70,7 +70,7 @@ fn rotation(section: &Section, diagnostics: &mut Diagnostics) {
     for key in ["keep", "compress"] {
         if section.is_set(key) {
             let key_path = section.key_path(key);
-            let message = format!("{key_path} has no effect: no file is ever put aside");
+            let message = format!("{key_path} has no effect: files are never rotated");
             diagnostics
                 .warn(section.place(key), &key_path, message)
                 .help("add rotate_size = \"100MiB\" or rotate_every = \"24h\"");
@@ -78,7 +78,7 @@ fn rotation(section: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Two outputs never write into one file.
+/// Two outputs must never write to the same file.
 pub(crate) fn written_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
     let mut seen: BTreeMap<PathBuf, &Named<OutputType>> = BTreeMap::new();
     for output in sections.outputs.iter().filter(|o| o.component_type == OutputType::File) {
@@ -100,7 +100,7 @@ pub(crate) fn written_twice(sections: &Sections, diagnostics: &mut Diagnostics) 
                     format!("{} is already written by output {:?}", path.display(), first.name),
                 )
                 .other(first.section.place("path"), "it is also named at")
-                .help("give each output a file of its own");
+                .help("use a different file for each output");
         }
     }
 }
@@ -110,7 +110,7 @@ fn is_template(output: &Named<OutputType>) -> bool {
     parsed.is_some_and(|path| path.is_template())
 }
 
-/// Whether fields could make that path of an output's.
+/// Whether fields could expand to that path of an output.
 fn covers(output: &Named<OutputType>, path: &Path) -> bool {
     let parsed = output.section.text("path").and_then(|text| FilePath::parse(text).ok());
     parsed.is_some_and(|own| own.is_template() && own.covers(path))

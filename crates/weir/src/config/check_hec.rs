@@ -1,6 +1,6 @@
-//! What must hold within an output of type `splunk_hec`.
+//! Constraints within an output of type `splunk_hec`.
 //!
-//! Invariant: as in `check`: only reads, names the place and says what would be right.
+//! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) fn splunk_hec(section: &Section, diagnostics: &mut Diagnostics) {
     secret_file(section, "token", diagnostics);
 }
 
-/// The URL of a key, or what is wrong with it.
+/// The URL of a key, or an error.
 pub(crate) fn url(
     section: &Section,
     key: &str,
@@ -45,7 +45,7 @@ pub(crate) fn url(
     }
 }
 
-/// Whether it is `https`; none when it is no URL.
+/// Whether it is `https`; `None` if it is not a valid URL.
 fn endpoint(section: &Section, diagnostics: &mut Diagnostics) -> Option<bool> {
     let url = url(section, "endpoint", Endpoint::collector, diagnostics)?;
     let text = section.text("endpoint").unwrap_or_default();
@@ -55,12 +55,12 @@ fn endpoint(section: &Section, diagnostics: &mut Diagnostics) -> Option<bool> {
         let (front, _) = text.split_once("/services/collector").unwrap_or((text, ""));
         diagnostics
             .error(place.clone(), &key_path, format!("{key_path} ends in the collector's own path"))
-            .help(format!("weir adds /services/collector itself: write {front:?}"));
+            .help(format!("weir appends /services/collector itself: write {front:?}"));
     }
     if !url.tls && !url.is_local() {
         diagnostics
             .warn(place, &key_path, "the token and all records cross the network unencrypted")
-            .help("write https:// where the collector speaks it");
+            .help("write https:// if the collector supports it");
     }
     Some(url.tls)
 }
@@ -72,9 +72,9 @@ pub(crate) fn tls(section: &Section, is_https: Option<bool>, diagnostics: &mut D
             .error(
                 section.place("tls"),
                 &tls.path,
-                format!("{} is set, and nothing is encrypted", tls.path),
+                format!("{} is set, but the connection is not encrypted", tls.path),
             )
-            .help("write https:// (of a socket: protocol = \"tls\"), or take the TLS settings out");
+            .help("write https:// (for a socket: protocol = \"tls\"), or remove the TLS settings");
     }
     readable_file(tls, "ca_file", "CERTIFICATE", diagnostics);
     readable_file(tls, "cert_file", "CERTIFICATE", diagnostics);
@@ -85,24 +85,24 @@ pub(crate) fn tls(section: &Section, is_https: Option<bool>, diagnostics: &mut D
                 .error(
                     tls.place(one),
                     &tls.key_path(one),
-                    format!("{} needs {other} too", tls.key_path(one)),
+                    format!("{} requires {other}", tls.key_path(one)),
                 )
-                .help(format!("add {other} = \"/path\", or take {one} out"));
+                .help(format!("add {other} = \"/path\", or remove {one}"));
         }
     }
     server_name(tls, diagnostics);
     tls_loads(tls, is_https, diagnostics);
     if tls.bool("insecure_skip_verify") {
         let key_path = tls.key_path("insecure_skip_verify");
-        let message =
-            "any certificate is accepted: whoever is in between can read the token and all records";
+        let message = "any certificate is accepted: an attacker on the network path can read the \
+                       token and all records";
         diagnostics
             .warn(tls.place("insecure_skip_verify"), &key_path, message)
-            .help("name the server's authority in ca_file instead");
+            .help("set ca_file to the server's CA certificate instead");
     }
 }
 
-/// The files are read and put together as the output will do it.
+/// Loads the files in the same way as the output does.
 fn tls_loads(tls: &Section, is_https: Option<bool>, diagnostics: &mut Diagnostics) {
     let is_wrong = |path: &str| path.starts_with(&tls.path);
     if is_https != Some(true) || diagnostics.0.iter().any(|d| is_wrong(&d.key_path)) {
@@ -132,14 +132,14 @@ pub(crate) fn bounds(section: &Section, diagnostics: &mut Diagnostics) {
     if batch != 0 && window != 0 && batch > window {
         let key = if section.is_set("batch_size") { "batch_size" } else { "window" };
         let message = format!(
-            "batch_size {} of {} is more than its window {}",
+            "batch_size {} of {} exceeds its window {}",
             format_size(batch),
             section.path,
             format_size(window),
         );
         diagnostics
             .error(section.place(key), &section.key_path(key), message)
-            .help("make window at least as large as one request");
+            .help("increase window to at least the size of one request");
     }
     pauses(section, diagnostics);
 }
@@ -149,7 +149,7 @@ pub(crate) fn pauses(section: &Section, diagnostics: &mut Diagnostics) {
     if !max.is_zero() && min > max {
         let key = if section.is_set("retry_max") { "retry_max" } else { "retry_min" };
         let message = format!(
-            "retry_min {} of {} is more than its retry_max {}",
+            "retry_min {} of {} exceeds its retry_max {}",
             format_duration(min),
             section.path,
             format_duration(max),
@@ -158,7 +158,7 @@ pub(crate) fn pauses(section: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// A name that no index can have would be refused for every record.
+/// With a name that no index can have, every record would be rejected.
 fn index(section: &Section, diagnostics: &mut Diagnostics) {
     let Some(index) = section.text("index") else { return };
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c);
@@ -168,13 +168,13 @@ fn index(section: &Section, diagnostics: &mut Diagnostics) {
             .error(
                 section.place("index"),
                 &key_path,
-                format!("{key_path}: no index can be called {index:?}"),
+                format!("{key_path}: {index:?} is not a valid index name"),
             )
-            .help("the name of an index has the characters a-z, 0-9, _ and -");
+            .help("index names use the characters a-z, 0-9, _ and -");
     }
 }
 
-/// The name that the server's certificate must bear.
+/// The name that the server's certificate must be valid for.
 fn server_name(tls: &Section, diagnostics: &mut Diagnostics) {
     let Some(name) = tls.text("server_name") else { return };
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
@@ -186,7 +186,7 @@ fn server_name(tls: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Keys that are set and do nothing were meant to do something.
+/// Keys that have no effect.
 fn no_effect(section: &Section, diagnostics: &mut Diagnostics) {
     if section.is_set("ack_timeout") && !section.bool("indexer_ack") {
         let key_path = section.key_path("ack_timeout");
@@ -196,7 +196,7 @@ fn no_effect(section: &Section, diagnostics: &mut Diagnostics) {
                 &key_path,
                 format!("{key_path} has no effect without indexer_ack"),
             )
-            .help("add indexer_ack = true, or take it out");
+            .help("add indexer_ack = true, or remove it");
     }
 }
 

@@ -1,6 +1,6 @@
-//! What must hold within an output of type `http` or `socket`.
+//! Constraints within an output of type `http` or `socket`.
 //!
-//! Invariant: as in `check`: only reads, names the place and says what would be right.
+//! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
 use weir_pipeline::config::{Endpoint, SocketProtocol};
 
@@ -32,11 +32,11 @@ pub(crate) fn socket(section: &Section, diagnostics: &mut Diagnostics) {
                 &key_path,
                 format!("{key_path} has no effect without protocol = \"udp\""),
             )
-            .help("take it out");
+            .help("remove it");
     }
 }
 
-/// The headers that are texts.
+/// The headers whose values are text.
 pub(crate) fn headers(section: &Section) -> Vec<(String, String)> {
     let text = |value: &NodeValue| match value {
         NodeValue::Text(text) => Some(text.clone()),
@@ -46,14 +46,14 @@ pub(crate) fn headers(section: &Section) -> Vec<(String, String)> {
     entries.filter_map(|entry| Some((entry.key.clone(), text(&entry.node.value)?))).collect()
 }
 
-/// Whether it is `https`; none when it is no URL.
+/// Whether it is `https`; `None` if it is not a valid URL.
 fn is_https(section: &Section, diagnostics: &mut Diagnostics) -> Option<bool> {
     let url = url(section, "url", Endpoint::url, diagnostics)?;
     if !url.tls && !url.is_local() {
         let message = "all records, and credentials, cross the network unencrypted";
         diagnostics
             .warn(section.place("url"), &section.key_path("url"), message)
-            .help("write https:// where the endpoint speaks it");
+            .help("write https:// if the endpoint supports it");
     }
     Some(url.tls)
 }
@@ -63,26 +63,26 @@ fn credentials(section: &Section, diagnostics: &mut Diagnostics) {
         if section.is_set(one) && !section.is_set(other) {
             let key_path = section.key_path(one);
             diagnostics
-                .error(section.place(one), &key_path, format!("{key_path} needs {other} too"))
-                .help(format!("add {other}, or take {one} out"));
+                .error(section.place(one), &key_path, format!("{key_path} requires {other}"))
+                .help(format!("add {other}, or remove {one}"));
         }
     }
     if section.is_set("bearer") && section.is_set("user") {
         let key_path = section.key_path("bearer");
         diagnostics
-            .error(section.place("bearer"), &key_path, "bearer and user cannot both be sent")
-            .help("take one of them out");
+            .error(section.place("bearer"), &key_path, "bearer and user cannot be combined")
+            .help("remove one of them");
     }
     if section.text("user").is_some_and(|user| user.contains(':')) {
         let key_path = section.key_path("user");
-        let message = format!("{key_path} has a colon, which would end it");
+        let message = format!("{key_path} contains a colon, which would end it");
         diagnostics.error(section.place("user"), &key_path, message);
     }
     secret_file(section, "bearer", diagnostics);
     secret_file(section, "password", diagnostics);
 }
 
-/// Headers are names and texts that HTTP can carry, and not those that weir must write itself.
+/// Headers must be names and texts that HTTP can carry, and not those that weir sets itself.
 fn header_values(section: &Section, diagnostics: &mut Diagnostics) {
     const OWN: [&str; 4] = ["host", "content-length", "content-encoding", "transfer-encoding"];
     let is_name = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
@@ -97,17 +97,21 @@ fn header_values(section: &Section, diagnostics: &mut Diagnostics) {
                     .error(
                         place.clone(),
                         &key_path,
-                        format!("{key_path} must be text without line ends"),
+                        format!("{key_path} must be text without line breaks"),
                     )
                     .help("headers = { \"X-Tenant\" = \"a\" }");
             }
         }
         if entry.key.is_empty() || !entry.key.chars().all(is_name) {
-            diagnostics.error(place, &key_path, format!("no header can be called {:?}", entry.key));
+            diagnostics.error(
+                place,
+                &key_path,
+                format!("{:?} is not a valid header name", entry.key),
+            );
         } else if OWN.contains(&entry.key.to_ascii_lowercase().as_str()) {
             diagnostics
-                .error(place, &key_path, format!("{key_path} is written by weir itself"))
-                .help("take it out");
+                .error(place, &key_path, format!("{key_path} is set by weir itself"))
+                .help("remove it");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What must hold for sources that listen, each by itself and beside the others.
+//! Constraints of sources that listen, each on its own and between them.
 //!
-//! Invariant: as in `check`: only reads, names the place and says what would be right.
+//! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,10 +20,13 @@ use super::text::Place;
 pub(crate) fn listener(section: &Section, diagnostics: &mut Diagnostics) {
     secret_file(section, "api_keys", diagnostics);
     if section.secret("api_keys").is_some_and(|keys| keys.list().is_none()) {
-        let message = "one of the keys is empty: whoever sends none would be let in";
+        let message = "one of the keys is empty: clients without a key would be accepted";
         diagnostics
             .error(section.place("api_keys"), &section.key_path("api_keys"), message.to_owned())
-            .help("separate keys by single commas, and check that everything they are put together from is set");
+            .help(
+                "separate keys by single commas, and check that every variable they are built from \
+                 is set",
+            );
     }
     if let Some(tls) = section.table("tls") {
         readable_file(tls, "cert_file", "CERTIFICATE", diagnostics);
@@ -35,14 +38,14 @@ pub(crate) fn listener(section: &Section, diagnostics: &mut Diagnostics) {
     let knows_clients = section.secret("api_keys").is_some()
         || section.table("tls").is_some_and(|tls| tls.is_set("client_ca_file"));
     if !listen.ip().is_loopback() && !knows_clients {
-        let message = format!("whoever reaches {listen} may send records");
+        let message = format!("any client that reaches {listen} can send records");
         diagnostics
             .warn(section.place("listen"), &section.key_path("listen"), message)
-            .help("add api_keys, or listen on an address that only the senders reach");
+            .help("add api_keys, or listen on an address that only trusted senders can reach");
     }
 }
 
-/// The files are read and put together as the source will do it.
+/// Loads the files in the same way as the source does.
 fn tls_loads(tls: &Section, diagnostics: &mut Diagnostics) {
     let is_wrong = diagnostics.0.iter().any(|d| d.key_path.starts_with(&tls.path));
     let Some(files) = server_tls(tls).filter(|_| !is_wrong) else { return };
@@ -66,7 +69,7 @@ pub(crate) fn memory_bytes(sections: &Sections) -> u64 {
     listeners.map(|source| source.section.size("in_flight_limit") + LISTENER_BYTES).sum()
 }
 
-/// No two components want the same port of the same address.
+/// No two components may listen on the same port of the same address.
 pub(crate) fn listen_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
     let api = sections.table("api");
     let mut taken: Vec<(SocketAddr, Option<Place>)> = Vec::new();
@@ -87,9 +90,9 @@ pub(crate) fn listen_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
                 .error(
                     section.place("listen"),
                     &section.key_path("listen"),
-                    format!("the port {} is taken by another part of weir", listen.port()),
+                    format!("the port {} is already used by another part of weir", listen.port()),
                 )
-                .other(place.clone(), "it listens there too")
+                .other(place.clone(), "it is also used at")
                 .help("choose another port");
         }
         taken.push((listen, section.place("listen")));

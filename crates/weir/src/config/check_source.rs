@@ -1,6 +1,6 @@
-//! What must hold within a source.
+//! Constraints within a source.
 //!
-//! Invariant: as in `check`: only reads, names the place and says what would be right.
+//! Invariant: as in `check`: checks only read, name the place and suggest a fix.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::plan::{Named, Sections};
 use super::section::{Section, is_shell};
 use super::text::Place;
 
-/// Keys of directories that are looked in for containers.
+/// Keys of directories that are searched for containers.
 const ROOTS: [&str; 3] = ["docker_roots", "pod_roots", "link_roots"];
 
 /// All checks of one source.
@@ -35,7 +35,7 @@ pub(crate) fn source(source: &Named<SourceType>, diagnostics: &mut Diagnostics) 
     super::multiline::check(section, diagnostics);
 }
 
-/// Notes an error about one item of a list.
+/// Reports an error about one item of a list.
 fn wrong<'a>(
     section: &Section,
     key: &str,
@@ -60,9 +60,8 @@ fn patterns(section: &Section, diagnostics: &mut Diagnostics) {
                 wrong(section, key, place, message, diagnostics)
                     .help(format!("to tail the files in it, write \"{dir}/*.log\""));
             } else if is_shell(pattern) {
-                let message =
-                    format!("{pattern:?}: ~ and $ are not replaced by anything in a pattern");
-                wrong(section, key, place, message, diagnostics).help("write the whole path");
+                let message = format!("{pattern:?}: ~ and $ are not expanded in patterns");
+                wrong(section, key, place, message, diagnostics).help("write the full path");
             } else if pattern.contains("://") {
                 let path = pattern.split_once("://").map_or("", |(_, path)| path);
                 wrong(
@@ -84,7 +83,7 @@ fn patterns(section: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// A pattern that can never lead to a file that is read.
+/// A pattern that can never match a file that is read.
 fn what_is_left(section: &Section, diagnostics: &mut Diagnostics) {
     let key_path = section.key_path("include");
     for (pattern, place) in section.list("include") {
@@ -93,13 +92,13 @@ fn what_is_left(section: &Section, diagnostics: &mut Diagnostics) {
             let message = format!("{pattern:?}: compressed and temporary files are never read");
             diagnostics
                 .warn(at, &key_path, message)
-                .help("name the files as they are while they are written to");
+                .help("use the name of the file while it is written");
         } else if section.list("exclude").iter().any(|(excluded, _)| excluded == pattern) {
-            let message = format!("{pattern:?} is excluded again, so nothing of it is read");
+            let message = format!("{pattern:?} is also excluded, so it matches nothing");
             diagnostics
                 .warn(at, &key_path, message)
                 .other(section.place("exclude"), "it is excluded at")
-                .help("take it out of exclude, or exclude less");
+                .help("remove it from exclude, or exclude less");
         }
     }
 }
@@ -110,19 +109,19 @@ fn roots(section: &Section, diagnostics: &mut Diagnostics) {
             .error(
                 section.place("docker_roots"),
                 &section.path,
-                format!("{} has no root to look in", section.path),
+                format!("{} has no root directory", section.path),
             )
-            .help("leave the keys out to look in the usual places");
+            .help("remove the keys to search the usual directories");
     }
     for key in ROOTS {
         for (root, place) in section.list(key) {
             let path = Path::new(root);
             if root.contains(['*', '?', '[', '{']) {
                 wrong(section, key, place, format!("{root:?} is a pattern"), diagnostics)
-                    .help("a root is one directory; what is below it is found by itself");
+                    .help("a root is one directory, which is searched recursively");
             } else if path.exists() && !path.is_dir() {
                 wrong(section, key, place, format!("{root:?} is not a directory"), diagnostics)
-                    .help("name the directory that the logs of all containers are in");
+                    .help("write the directory that contains the logs of all containers");
             }
         }
     }
@@ -147,11 +146,11 @@ fn limit(section: &Section, diagnostics: &mut Diagnostics) {
                 &key_path,
                 format!("{key_path} has no effect without rate_limit"),
             )
-            .help("add rate_limit, or take it out");
+            .help("add rate_limit, or remove it");
     }
 }
 
-/// The same pattern or root in two places reads, and delivers, every line twice.
+/// The same pattern or root in two places would read and deliver every line twice.
 pub(crate) fn read_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
     for keys in [&["include"][..], &ROOTS] {
         let mut seen: BTreeMap<PathBuf, Option<Place>> = BTreeMap::new();
@@ -163,7 +162,7 @@ pub(crate) fn read_twice(sections: &Sections, diagnostics: &mut Diagnostics) {
             };
             for key in keys.iter().filter(|key| reads_by(key)) {
                 for (item, place) in source.section.list(key) {
-                    // Places of defaults are in no file.
+                    // Defaults have no place in a file.
                     let place = if source.section.is_set(key) { Some(place.clone()) } else { None };
                     let place = place.or_else(|| Some(source.name_place.clone()));
                     let path = glob::absolute(Path::new(item));

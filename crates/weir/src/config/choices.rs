@@ -1,7 +1,7 @@
-//! The words that keys of the configuration allow, each with its meaning and its value.
+//! The words that keys of the configuration accept, each with its meaning and its value.
 //!
-//! Invariant: a word and the value that it stands for are written once, in one line; a value
-//! without a word does not compile.
+//! Invariant: a word and its value are defined once, in one line; a value without a word does not
+//! compile.
 
 use weir_codec::MultilinePreset;
 use weir_host::Compression;
@@ -52,10 +52,10 @@ macro_rules! choice {
 choice! {
     /// `log.level`.
     enum LogLevel {
-        Error = "error": "only what needs a person",
-        Warn = "warn": "and what may need one",
-        Info = "info": "and starts, stops and changes of state",
-        Debug = "debug": "and what happens per file and request",
+        Error = "error": "only what requires action",
+        Warn = "warn": "also what may require action",
+        Info = "info": "also starts, stops and state changes",
+        Debug = "debug": "also events per file and request",
         Trace = "trace": "everything",
     }
 }
@@ -74,44 +74,44 @@ impl From<LogLevel> for tracing::Level {
 
 choice! {
     LogFormat {
-        Auto = "auto": "`text` on a terminal, else `json`",
-        Text = "text": "a short line for people",
+        Auto = "auto": "`text` on a terminal, otherwise `json`",
+        Text = "text": "a short human-readable line",
         Json = "json": "one JSON object per line",
     }
 }
 
 choice! {
     ReadFrom {
-        Beginning = "beginning": "their first byte",
-        End = "end": "their end; the bytes before it are counted as skipped",
+        Beginning = "beginning": "at the first byte",
+        End = "end": "at the end; the bytes before it are counted as skipped",
     }
 }
 
 choice! {
     Format {
-        Auto = "auto": "found out for each file from its first lines",
+        Auto = "auto": "detected for each file from its first lines",
         Raw = "raw": "the line is the body",
         DockerJson = "docker_json": "docker's json-file driver",
         Cri = "cri": "Kubernetes container runtimes",
-        Json = "json": "a JSON object per line",
+        Json = "json": "one JSON object per line",
         Logfmt = "logfmt": "`key=value` pairs",
     }
 }
 
 choice! {
     MultilinePreset {
-        Auto = "auto": "the stack traces of all of these",
+        Auto = "auto": "the stack traces of all languages below",
         Java = "java": "Java, Kotlin, Scala",
-        Python = "python": "Python, chained exceptions and groups of them too",
-        Go = "go": "panics, fatal errors and dumps of goroutines",
-        Node = "node": "errors of Node.js, with the excerpt of the source before them",
+        Python = "python": "Python, including chained exceptions and exception groups",
+        Go = "go": "panics, fatal errors and goroutine dumps",
+        Node = "node": "errors of Node.js, with the source excerpt before them",
         Dotnet = "dotnet": ".NET",
         Ruby = "ruby": "Ruby and Rails",
         Php = "php": "PHP and Laravel",
     }
 }
 
-/// The presets, and before them that lines are not joined.
+/// `off`, and the presets.
 pub(crate) const OFF_OR_PRESET: &[Word] = &{
     const OFF: Word = Word { word: "off", doc: "every line is a record" };
     let presets = MultilinePreset::WORDS;
@@ -127,7 +127,7 @@ pub(crate) const OFF_OR_PRESET: &[Word] = &{
 choice! {
     /// `when_limited`.
     enum WhenLimited {
-        Delay = "delay": "they are read later; the file holds them",
+        Delay = "delay": "they are read later; the file keeps them",
         Discard = "discard": "they are discarded and counted",
     }
 }
@@ -142,8 +142,8 @@ choice! {
 
 choice! {
     Encoding {
-        Raw = "raw": "the body as it is, newlines inside it written as `\\n`",
-        Json = "json": "one JSON object in the terms of OpenTelemetry's log data model",
+        Raw = "raw": "the body as it is, with newlines inside it written as `\\n`",
+        Json = "json": "one JSON object that follows OpenTelemetry's log data model",
     }
 }
 
@@ -156,9 +156,9 @@ choice! {
 }
 
 choice! {
-    /// `compress` of files that were put aside.
+    /// `compress` of rotated files.
     enum FileCompression {
-        None = "none": "as they are",
+        None = "none": "not compressed",
         Gzip = "gzip": "as `NAME.20261122T011500.123Z.gz`",
         Zstd = "zstd": "as `NAME.20261122T011500.123Z.zst`",
     }
@@ -178,7 +178,7 @@ choice! {
     /// `compression` of requests to a Splunk HTTP event collector.
     enum HecCompression {
         Gzip = "gzip": "about a tenth of the bytes",
-        None = "none": "as it is",
+        None = "none": "no compression",
     }
 }
 
@@ -195,8 +195,8 @@ choice! {
     /// `compression` of requests to any endpoint.
     enum HttpCompression {
         Gzip = "gzip": "about a tenth of the bytes",
-        Zstd = "zstd": "fewer still, for less CPU time, where the other side knows it",
-        None = "none": "as it is",
+        Zstd = "zstd": "smaller still, for less CPU time, if the server supports it",
+        None = "none": "no compression",
     }
 }
 
@@ -213,7 +213,7 @@ impl From<HttpCompression> for Compression {
 choice! {
     HecMode {
         Event = "event": "JSON events with their own time, host, source and fields",
-        Raw = "raw": "lines as they are; only the fixed metadata below goes with them",
+        Raw = "raw": "lines as they are; only the fixed metadata below is sent with them",
     }
 }
 
@@ -235,6 +235,6 @@ choice! {
     SocketProtocol {
         Tcp = "tcp": "lines over TCP",
         Tls = "tls": "lines over TLS",
-        Udp = "udp": "a datagram for each record, without a line end",
+        Udp = "udp": "one datagram per record, without a line ending",
     }
 }

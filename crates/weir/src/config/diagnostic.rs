@@ -1,7 +1,7 @@
-//! What is wrong with a configuration, said so that it can be put right: file, line and column,
-//! key path, the line itself with a caret, and what would be right.
+//! Errors and warnings about a configuration, with what is needed to fix them: file, line and
+//! column, key path, the line itself with a caret, and a suggestion.
 //!
-//! Invariants: all faults are collected, none hides another; a line that may hold a secret is
+//! Invariants: all errors are collected, none hides another; a line that may contain a secret is
 //! shown without its values.
 
 use std::collections::BTreeSet;
@@ -12,38 +12,38 @@ use serde_json::{Value, json};
 use super::text::{Place, Texts};
 use crate::term::{Paint, Style};
 
-/// How bad it is.
+/// Severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
     /// Weir does not start.
     Error,
-    /// Weir starts, and says so.
+    /// Weir starts and logs it.
     Warning,
 }
 
-/// One thing that is wrong.
+/// One error or warning.
 #[derive(Debug)]
 pub(crate) struct Diagnostic {
     pub(crate) level: Level,
-    /// What is wrong: one lower-case sentence without a full stop.
+    /// The message: one lower-case sentence without a full stop.
     pub(crate) message: String,
     pub(crate) place: Option<Place>,
     /// Such as `output.splunk.endpoint`; empty for the file as a whole.
     pub(crate) key_path: String,
-    /// What would be right.
+    /// How to fix it.
     pub(crate) help: Vec<String>,
-    /// A second place that has to do with it, and what is there.
+    /// A related place, and a description of it.
     pub(crate) other: Option<(Place, &'static str)>,
-    /// The line may hold a secret.
+    /// The line may contain a secret.
     pub(crate) secret: bool,
 }
 
-/// Everything that is wrong.
+/// All errors and warnings.
 #[derive(Debug, Default)]
 pub(crate) struct Diagnostics(pub(crate) Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// Notes an error; returns it for details to be added.
+    /// Adds an error; returns it so that details can be added.
     pub(crate) fn error(
         &mut self,
         place: Option<Place>,
@@ -53,7 +53,7 @@ impl Diagnostics {
         self.add(Level::Error, place, key_path, message.into())
     }
 
-    /// Notes a warning.
+    /// Adds a warning.
     pub(crate) fn warn(
         &mut self,
         place: Option<Place>,
@@ -88,13 +88,13 @@ impl Diagnostics {
         self.count(Level::Error) > 0
     }
 
-    /// How many there are of a level.
+    /// The number of diagnostics of a level.
     pub(crate) fn count(&self, level: Level) -> usize {
         self.0.iter().filter(|d| d.level == level).count()
     }
 
-    /// Where the text is no TOML, what follows from it is not said too: other faults of the same
-    /// line, and that its table lacks something.
+    /// Where the text is not valid TOML, removes the errors that follow from it: others on the same
+    /// line, and missing keys of its table.
     pub(crate) fn drop_consequences(&mut self, texts: &Texts) {
         let line = |place: &Place| (place.file, texts.line(place).number);
         let is_syntax = |d: &Diagnostic| d.message.starts_with(NOT_TOML);
@@ -118,32 +118,32 @@ impl Diagnostics {
         });
     }
 
-    /// Puts them in the order of the text; those without a place come last.
+    /// Sorts them in the order of the text; those without a place come last.
     pub(crate) fn sort(&mut self) {
         self.0.sort_by_key(|d| {
             d.place.as_ref().map_or((usize::MAX, 0), |place| (place.file, place.span.start))
         });
     }
 
-    /// All of them for a terminal, each followed by an empty line.
+    /// Renders all of them for a terminal, each followed by an empty line.
     pub(crate) fn render(&self, texts: &Texts, paint: Paint) -> String {
         self.0.iter().map(|d| d.render(texts, paint) + "\n").collect()
     }
 
-    /// All of them as one JSON array.
+    /// Renders all of them as one JSON array.
     pub(crate) fn to_json(&self, texts: &Texts) -> Value {
         self.0.iter().map(|d| d.to_json(texts)).collect()
     }
 }
 
 impl Diagnostic {
-    /// Adds what would be right.
+    /// Adds a suggestion.
     pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Self {
         self.help.push(help.into());
         self
     }
 
-    /// Adds `did you mean ...` when a known name is near.
+    /// Adds `did you mean ...` if a known name is similar.
     pub(crate) fn nearest<'a>(
         &mut self,
         written: &str,
@@ -155,13 +155,13 @@ impl Diagnostic {
         self
     }
 
-    /// Names a second place.
+    /// Adds a second place.
     pub(crate) fn other(&mut self, place: Option<Place>, note: &'static str) -> &mut Self {
         self.other = place.map(|place| (place, note));
         self
     }
 
-    /// The line may hold a secret: its values are not shown.
+    /// Marks that the line may contain a secret: its values are not shown.
     pub(crate) fn secret(&mut self) -> &mut Self {
         self.secret = true;
         self
@@ -188,7 +188,7 @@ impl Diagnostic {
         out
     }
 
-    /// The place, the line and the caret; returns the width of the margin.
+    /// Renders the place, the line and the caret; returns the width of the margin.
     fn render_place(
         &self,
         place: &Place,
@@ -234,15 +234,15 @@ impl Diagnostic {
     }
 }
 
-/// How the message about text that is no TOML begins.
+/// Start of the message about text that is not valid TOML.
 pub(crate) const NOT_TOML: &str = "not valid TOML";
 
-/// Longest part of a line that is shown.
+/// Maximum length of a line that is shown.
 const LINE_CHARS_MAX: usize = 160;
 
-/// The line as it may be shown: tabs as one space, control characters out, and no value of a line
-/// that may hold a secret. What may is decided by the words in it too, because a misspelt key or
-/// a syntax error must not print a token either.
+/// The line as it can be shown: tabs become spaces, control characters are removed, and the values
+/// on a line that may contain a secret are hidden. Key words in the line count too, because a
+/// misspelt key or a syntax error must not print a token either.
 fn shown_line(line: &str, secret: bool) -> String {
     const WORDS: [&str; 6] = ["token", "secret", "passw", "credential", "apikey", "api_key"];
     let lower = line.to_ascii_lowercase();
@@ -263,21 +263,22 @@ fn is_reference(value: &str) -> bool {
         && value.matches(['"', '\'']).count() == 2
 }
 
-/// Column and width of the caret within what is shown of the line.
+/// Column and width of the caret within the shown part of the line.
 fn caret(shown: &str, column: usize, width: usize) -> (usize, usize) {
     let shown_width = shown.chars().count();
     let column = column.min(shown_width + 1);
     (column, width.min((shown_width + 1).saturating_sub(column)).max(1))
 }
 
-/// The known name that is nearest to what was written, when it is near enough to be meant.
+/// The known name that is most similar to what was written, if it is similar enough.
 pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = written.to_ascii_lowercase().replace('-', "_");
     let near_max = (lower.chars().count() / 3).clamp(1, 3);
     known
         .map(|name| {
             let distance = strsim::osa_distance(&lower, name);
-            // A word that was left out (`size` for `batch_size`) is many edits away and yet near.
+            // A word that was left out (`size` for `batch_size`) is many edits away but still
+            // similar.
             let inside = lower.len() >= 3
                 && (name.split('_').any(|w| w == lower) || lower.split('_').any(|w| w == name));
             (if inside { distance.min(near_max) } else { distance }, name)

@@ -1,8 +1,8 @@
-//! How the disk is divided among the journal, the store and what stays free.
+//! How disk space is divided between the journal, the store and the space kept free.
 //!
-//! Invariant: whatever is configured, the store can write its records down while the journal is
-//! full, since that is what empties the journal. So the journal stops while there is still room for
-//! a flush of the store, and the store keeps no more than leaves the journal half of the rest.
+//! Invariant: whatever is configured, the store can flush while the journal is full, since flushes
+//! are what empties the journal. So the journal stops while there is still space for a flush, and
+//! the store uses at most half of the remaining space.
 
 use std::path::Path;
 
@@ -14,26 +14,26 @@ use super::diagnostic::Diagnostics;
 use super::glob;
 use super::plan::Sections;
 
-/// The head takes at most this share of the disk: a flush writes half of it.
+/// The head can use at most this share of the disk: a flush writes half of it.
 const DISK_PER_HEAD_MIN: u64 = 4;
-/// The same, where nobody has chosen its size.
+/// The same, if its size is not configured.
 const DISK_PER_HEAD: u64 = 8;
 
-/// The parts, in bytes.
+/// The parts of the disk, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DiskParts {
-    /// What segment files of the journal may take.
+    /// Maximum size of the journal's segment files.
     pub(crate) journal_max: u64,
-    /// What the journal leaves free.
+    /// Space that the journal leaves free.
     pub(crate) journal_free_min: u64,
-    /// What the store keeps.
+    /// Maximum size of the store.
     pub(crate) store_max: u64,
-    /// What the store leaves free.
+    /// Space that the store leaves free.
     pub(crate) store_free_min: u64,
 }
 
 impl DiskParts {
-    /// As configured, on the file system that holds the data directory.
+    /// Divides the file system that holds the data directory as configured.
     pub(crate) fn of(sections: &Sections) -> Self {
         let disk = disk_bytes(&sections.data_dir());
         let journal = sections.table("journal");
@@ -51,35 +51,35 @@ impl DiskParts {
     }
 }
 
-/// Most bytes that a flush of the store writes: one of the two chunks of the head.
+/// Maximum size of a flush of the store: one of the two chunks of the head.
 fn flush_bytes(head_bytes: u64) -> u64 {
     head_bytes / 2
 }
 
-/// Memory of the store's head where nobody has chosen it, as far as the disk is concerned.
+/// Maximum default size of the store's head on this disk.
 pub(crate) fn head_bytes_max(data_dir: &Path) -> u64 {
     (disk_bytes(data_dir) / DISK_PER_HEAD).max(HEAD_BYTES_MIN)
 }
 
-/// A flush fits on the disk beside everything else.
+/// A flush must fit on the disk.
 pub(crate) fn check(sections: &Sections, diagnostics: &mut Diagnostics) {
     let (store, disk) = (sections.table("store"), disk_bytes(&sections.data_dir()));
     let head = store.size("head");
     let head_max = (disk / DISK_PER_HEAD_MIN).max(HEAD_BYTES_MIN);
     if sections.has_store() && store.is_set("head") && head > head_max {
         let message = format!(
-            "store.head is {}, too much for the file system of {} that holds data_dir",
+            "store.head is {}, too large for the file system of {} that holds data_dir",
             format_size(head),
             format_size(disk),
         );
         diagnostics
             .error(store.place("head"), "store.head", message)
-            .help(format!("write at most {}, or leave it out", format_size(head_max)));
+            .help(format!("set it to at most {}, or remove it", format_size(head_max)));
     }
 }
 
-/// Size of the file system that holds (or will hold) the directory. When it cannot be found out,
-/// the journal's own calls fail in the same way and say why.
+/// Size of the file system that holds (or will hold) the directory. If it cannot be determined, the
+/// journal's own calls fail in the same way and report the reason.
 fn disk_bytes(data_dir: &Path) -> u64 {
     let dir = glob::absolute(data_dir);
     let existing = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));

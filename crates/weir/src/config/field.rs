@@ -1,8 +1,8 @@
-//! What a key of the configuration is: its name, type, default and meaning, as data. Reading,
-//! validation, the JSON Schema and the reference are all derived from the same fields.
+//! What a configuration key is: its name, type, default and meaning, as data. Reading, validation,
+//! the JSON Schema and the reference are all derived from the same fields.
 //!
-//! Invariant: a default is written as it would be written in TOML and goes through the same
-//! reading as a value from a file, so a default that is not valid fails every test.
+//! Invariant: a default is written as in TOML and is read in the same way as a value from a file,
+//! so an invalid default fails every test.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) default: Default,
-    /// What it means: full sentences for the reference.
+    /// Its meaning: full sentences for the reference.
     pub(crate) doc: &'static str,
 }
 
-/// What holds when a key is not written.
+/// What applies if a key is not set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Default {
-    /// It must be written.
+    /// The key must be set.
     Required,
-    /// Nothing; the text says what that means.
+    /// No value; the text says what that means.
     None(&'static str),
-    /// This value, in TOML.
+    /// This value, as TOML.
     Value(&'static str),
 }
 
-/// One word that a choice allows.
+/// One word of a choice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Word {
     pub(crate) word: &'static str,
@@ -39,11 +39,11 @@ pub(crate) struct Word {
 pub(crate) enum Kind {
     /// `true` or `false`.
     Bool,
-    /// Text that is not empty.
+    /// Non-empty text.
     Text,
     /// A file or directory.
     Path,
-    /// An address of a socket to listen on: `127.0.0.1:7080`.
+    /// A socket address to listen on: `127.0.0.1:7080`.
     Listen,
     /// `http://` or `https://`, host, optional port and path.
     Url,
@@ -53,17 +53,17 @@ pub(crate) enum Kind {
     Names,
     /// A list of paths.
     Paths,
-    /// One of some words.
+    /// One of several words.
     Choice(&'static [Word]),
-    /// One of some words, or a duration.
+    /// One of several words, or a duration.
     ChoiceOrDuration(&'static [Word]),
-    /// One of some words, or a table of its own.
+    /// One of several words, or a table.
     ChoiceOrTable(&'static [Word], &'static [Field]),
-    /// Bytes.
+    /// A number of bytes.
     Size { min: u64, max: u64 },
-    /// Bytes, or per cent.
+    /// A number of bytes, or a percentage.
     SizeOrShare { min: u64 },
-    /// Time.
+    /// A duration.
     Duration { min: Duration, max: Duration },
     /// A whole number.
     Count { min: u64, max: u64 },
@@ -71,13 +71,13 @@ pub(crate) enum Kind {
     Secret,
     /// A search expression.
     Expression,
-    /// Per cent.
+    /// A percentage.
     Share,
-    /// A table whose keys are not known beforehand.
+    /// A table with arbitrary keys.
     Values,
     /// A list of texts and tables.
     Items,
-    /// A table of its own.
+    /// A nested table.
     Table(&'static [Field]),
 }
 

@@ -1,13 +1,13 @@
-//! Checks on file patterns: are they valid, and may they match a given path.
+//! Checks file patterns: whether they are valid, and whether they can match a given path.
 //!
-//! Invariant: patterns mean here what they mean to the sources: `*` stays within a name, `**`
+//! Invariant: patterns have the same meaning as in the sources: `*` stays within a name, `**`
 //! crosses directories, relative patterns are relative to the working directory.
 
 use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// Compiles a pattern; the error says what is wrong with it.
+/// Compiles a pattern; the error describes what is wrong with it.
 pub(crate) fn compile(pattern: &str) -> Result<GlobMatcher, String> {
     let pattern = if pattern.starts_with("**/") {
         PathBuf::from(pattern)
@@ -27,8 +27,9 @@ pub(crate) fn any_matches<'a>(patterns: impl Iterator<Item = &'a str>, path: &Pa
     patterns.filter_map(|pattern| compile(pattern).ok()).any(|glob| glob.is_match(&path))
 }
 
-/// An exclusion as sources compare it, with whole paths: without a `/` it is about the name alone,
-/// else it is relative to the working directory, as inclusions are.
+/// Compiles an exclusion in the way that sources compare it, with whole paths: without a `/` it
+/// matches the file name alone, otherwise it is relative to the working directory, as inclusions
+/// are.
 pub(crate) fn exclusion(pattern: &str) -> String {
     if pattern.contains('/') && !pattern.starts_with("**/") {
         absolute(Path::new(pattern)).to_string_lossy().into_owned()
@@ -39,7 +40,7 @@ pub(crate) fn exclusion(pattern: &str) -> String {
     }
 }
 
-/// The directories of a pattern before its first wildcard.
+/// The directory part of a pattern before its first wildcard.
 pub(crate) fn fixed_part(pattern: &str) -> PathBuf {
     let is_wild = |part: &Component<'_>| {
         part.as_os_str().as_encoded_bytes().iter().any(|b| b"*?[{\\".contains(b))
@@ -47,8 +48,8 @@ pub(crate) fn fixed_part(pattern: &str) -> PathBuf {
     absolute(Path::new(pattern)).components().take_while(|part| !is_wild(part)).collect()
 }
 
-/// The path from the root, with `.` and `..` resolved by name: files that do not exist yet have
-/// no other form.
+/// The absolute path, with `.` and `..` resolved lexically, since files that do not exist yet
+/// cannot be resolved in any other way.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut clean = PathBuf::new();
@@ -64,7 +65,7 @@ pub(crate) fn absolute(path: &Path) -> PathBuf {
     clean
 }
 
-/// The path with links resolved as far as it exists: two names of one file come out the same.
+/// The path with links resolved as far as it exists, so that two names of one file compare equal.
 pub(crate) fn resolved(path: &Path) -> PathBuf {
     let path = absolute(path);
     let mut tail = PathBuf::new();

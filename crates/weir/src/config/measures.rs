@@ -1,6 +1,6 @@
-//! `store.measures`: attributes that are computed from others when they are asked for.
+//! `store.measures`: calculated fields, attributes that are computed from others at query time.
 //!
-//! Invariant: what is wrong is named at its place in the text of the measure.
+//! Invariant: an error points at its place in the text of the expression.
 
 use weir_expr::Measure;
 use weir_store::query::NamedMeasure;
@@ -10,7 +10,7 @@ use super::rules::inside;
 use super::section::Section;
 use super::tree::{Entry, NodeValue};
 
-/// Reads them; those that are wrong are noted and left out.
+/// Reads the entries; invalid ones are reported and skipped.
 pub(crate) fn measures(store: &Section, diagnostics: &mut Diagnostics) -> Vec<NamedMeasure> {
     let entries = store.values("measures").iter();
     let found = entries.filter_map(|entry| measure(store, entry, diagnostics));
@@ -23,7 +23,7 @@ pub(crate) fn measures(store: &Section, diagnostics: &mut Diagnostics) -> Vec<Na
         let text = format!("is computed from itself{through}, so it never has a value");
         Some((trail[0], text, "give it another name"))
     } else {
-        let text = "is too long with those that it is computed from".to_owned();
+        let text = "is too long after the fields that it uses are expanded".to_owned();
         NamedMeasure::too_long(&found).map(|path| (path, text, "use each of them fewer times"))
     };
     if let Some((path, text, help)) = wrong {
@@ -35,7 +35,7 @@ pub(crate) fn measures(store: &Section, diagnostics: &mut Diagnostics) -> Vec<Na
     found
 }
 
-/// The attribute that the entry computes.
+/// The attribute that the entry defines.
 fn path_of(entry: &Entry) -> &str {
     entry.key.strip_prefix('@').unwrap_or(&entry.key)
 }
@@ -53,7 +53,7 @@ fn measure(store: &Section, entry: &Entry, diagnostics: &mut Diagnostics) -> Opt
     };
     match Measure::parse(text) {
         Ok(_) if path.is_empty() => {
-            let message = format!("{key_path}: a measure needs a name");
+            let message = format!("{key_path}: a calculated field needs a name");
             diagnostics.error(Some(place.clone()), &key_path, message);
             None
         }

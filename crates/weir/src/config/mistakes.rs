@@ -1,5 +1,4 @@
-//! Mistakes of every kind, as data: what is written, on which line it is noticed, what is said
-//! and what is advised.
+//! Mistakes of every kind, as data: the text, its line, the expected message and the expected help.
 
 mod queries;
 
@@ -9,10 +8,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::tests::{REST, loaded};
 use crate::term::Paint;
 
-/// Stands before every mistake, so that nothing else is wrong.
+/// Lines before every mistake, which are valid.
 const LINES_BEFORE: usize = 7;
 
-/// What is written, the line of it (counted from its own first), what is said, what is advised.
+/// The text, the line of the error (counted from the start of the text), the message, the help.
 type Mistake = (&'static str, usize, &'static str, &'static str);
 
 fn check(mistakes: &[Mistake]) {
@@ -20,12 +19,13 @@ fn check(mistakes: &[Mistake]) {
         let loaded = loaded(&format!("{REST}{written}\n"));
         let shown = loaded.diagnostics.render(&loaded.texts, Paint::off());
         let found = loaded.diagnostics.0.iter().find(|d| d.message.contains(said));
-        let found = found.unwrap_or_else(|| panic!("{written:?} does not say {said:?}:\n{shown}"));
+        let found =
+            found.unwrap_or_else(|| panic!("{written:?} does not report {said:?}:\n{shown}"));
         let place = found.place.as_ref().map(|place| loaded.texts.line(place).number);
         assert_eq!(place, Some(LINES_BEFORE + line), "{written:?}:\n{shown}");
         let advice = found.help.join("\n");
-        assert!(advice.contains(advised), "{written:?} does not advise {advised:?}:\n{shown}");
-        assert_eq!(loaded.diagnostics.0.len(), 1, "{written:?} says more than one thing:\n{shown}");
+        assert!(advice.contains(advised), "{written:?} does not suggest {advised:?}:\n{shown}");
+        assert_eq!(loaded.diagnostics.0.len(), 1, "{written:?}: several errors:\n{shown}");
     }
 }
 
@@ -38,14 +38,14 @@ fn wrong_keys_and_tables() {
             "[journal]\ncolour = 1",
             2,
             "unknown key \"colour\"",
-            "known here: keep_free, limit, ring",
+            "known keys: keep_free, limit, ring",
         ),
         ("[api]\nListen = \"127.0.0.1:1\"", 2, "unknown key \"Listen\"", "\"listen\"?"),
         ("[limits]\nmemory-max = \"1GiB\"", 2, "unknown key", "\"memory\"?"),
         ("[log]\nlevl = \"info\"", 2, "unknown key \"levl\"", "\"level\"?"),
         ("[store]\nretenton = \"7d\"", 2, "unknown key \"retenton\"", "\"retention\"?"),
         ("[sources.a]\ntype = \"file\"", 1, "unknown key \"sources\"", "\"source\"?"),
-        ("[sinks.a]", 1, "unknown key \"sinks\"", "known here"),
+        ("[sinks.a]", 1, "unknown key \"sinks\"", "known keys"),
         ("[source.ok.more]\na = 1", 1, "unknown key \"more\" in [source.ok]", ""),
         ("[[journal]]\nring = \"8MiB\"", 1, "journal must be a table, not a list", "[journal]"),
         (
@@ -75,7 +75,7 @@ fn wrong_keys_and_tables() {
         ("[output.store]\ntype = \"blackhole\"", 1, "reserved", "another name"),
         ("[source.\"../x\"]\ntype = \"containers\"", 1, "cannot be the name", "1 to 64"),
         ("[output.\"a b\"]\ntype = \"blackhole\"", 1, "the name of an output", "1 to 64"),
-        ("[output.x]", 1, "output.x.type is missing", "an output is of type"),
+        ("[output.x]", 1, "output.x.type is missing", "the type of an output is"),
         (
             "[output.b]\ntype = \"stdout\"\ndata_dir = \"x\"",
             3,
@@ -132,8 +132,8 @@ fn wrong_types_of_values() {
         ("[log]\nformat = \"JSON\"", 2, "not \"JSON\"", "\"json\"?"),
         ("[api]\nenabled = \"true\"", 2, "must be true or false, not text", "without quotes"),
         ("[source.b]\ntype = \"file\"\ninclude = \"/a.log\"", 3, "must be a list", "[\"/a.log\"]"),
-        ("[source.b]\ntype = \"file\"\ninclude = [5]", 3, "holds a whole number", ""),
-        ("[source.b]\ntype = \"file\"\ninclude = [\"\"]", 3, "holds an empty item", "take it out"),
+        ("[source.b]\ntype = \"file\"\ninclude = [5]", 3, "contains a whole number", ""),
+        ("[source.b]\ntype = \"file\"\ninclude = [\"\"]", 3, "contains an empty item", "remove it"),
         ("[source.b]\ntype = \"containers\"\nrate_limit = \"9\"", 3, "not text", "without quotes"),
         ("[source.b]\ntype = \"containers\"\nrate_limit = 0", 3, "from 1 to 1000000000", ""),
         ("[source.b]\ntype = \"containers\"\nrate_limit = -1", 3, "from 1 to", ""),
@@ -162,14 +162,14 @@ fn wrong_units_and_bounds() {
         ("[journal]\nring = \"64\"", 2, "has no unit", "64B or 64MiB"),
         ("[journal]\nring = \"64mb\"", 2, "unknown unit \"mb\"", "64MiB or 64MB"),
         ("[journal]\nring = \"lots\"", 2, "does not begin with a number", "64MiB"),
-        ("[journal]\nring = \"1MiB\"", 2, "is 1MiB; the least is 4MiB", ""),
-        ("[journal]\nring = \"100GiB\"", 2, "the most is 64GiB", ""),
+        ("[journal]\nring = \"1MiB\"", 2, "is 1MiB; the minimum is 4MiB", ""),
+        ("[journal]\nring = \"100GiB\"", 2, "the maximum is 64GiB", ""),
         ("[journal]\nlimit = \"110%\"", 2, "not between 0% and 100%", ""),
-        ("[journal]\nlimit = \"0%\"", 2, "leaves the journal no disk", "10%"),
-        ("[journal]\nlimit = \"1MiB\"", 2, "the least is 16MiB", ""),
-        ("[journal]\nlimit = \"99%\"", 2, "more than 100% together", ""),
-        ("[journal]\nkeep_free = \"100%\"", 2, "more than 100% together", ""),
-        ("[limits]\nmemory = \"1MiB\"", 2, "the least is 48MiB", ""),
+        ("[journal]\nlimit = \"0%\"", 2, "leaves no disk space for the journal", "10%"),
+        ("[journal]\nlimit = \"1MiB\"", 2, "the minimum is 16MiB", ""),
+        ("[journal]\nlimit = \"99%\"", 2, "together exceed 100%", ""),
+        ("[journal]\nkeep_free = \"100%\"", 2, "together exceed 100%", ""),
+        ("[limits]\nmemory = \"1MiB\"", 2, "the minimum is 48MiB", ""),
         ("[source.b]\ntype = \"containers\"\npartial_timeout = \"10\"", 3, "has no unit", "10s"),
         (
             "[source.b]\ntype = \"containers\"\npartial_timeout = \"10sec\"",
@@ -180,12 +180,12 @@ fn wrong_units_and_bounds() {
         (
             "[source.b]\ntype = \"containers\"\npartial_timeout = \"1ms\"",
             3,
-            "the least is 50ms",
+            "the minimum is 50ms",
             "",
         ),
-        ("[source.b]\ntype = \"containers\"\nread_interval = \"1h\"", 3, "the most is 10s", ""),
-        ("[source.b]\ntype = \"containers\"\nline_max = \"1MiB\"", 3, "the most is 256KiB", ""),
-        ("[output.b]\ntype = \"stdout\"\nbuffer_limit = \"1MiB\"", 3, "the least is 4MiB", ""),
+        ("[source.b]\ntype = \"containers\"\nread_interval = \"1h\"", 3, "the maximum is 10s", ""),
+        ("[source.b]\ntype = \"containers\"\nline_max = \"1MiB\"", 3, "the maximum is 256KiB", ""),
+        ("[output.b]\ntype = \"stdout\"\nbuffer_limit = \"1MiB\"", 3, "the minimum is 4MiB", ""),
         (
             "[output.b]\ntype = \"file\"\npath = \"/tmp/weir-x\"\nfsync = \"alwys\"",
             4,
@@ -200,7 +200,7 @@ fn wrong_units_and_bounds() {
         ),
         ("[api]\nlisten = \"localhost:7080\"", 2, "is not an IP address", "\"127.0.0.1:7080\""),
         ("[api]\nlisten = \":7080\"", 2, "is not an IP address", "\"127.0.0.1:7080\""),
-        ("[api]\nlisten = \"127.0.0.1\"", 2, "is not an IP address", "address and port"),
+        ("[api]\nlisten = \"127.0.0.1\"", 2, "is not an IP address", "an address and a port"),
         ("[api]\nlisten = \"127.0.0.1:99999\"", 2, "is not an IP address", "0 to 65535"),
         ("[api]\nlisten = \"weir.example:7080\"", 2, "is not an IP address", "write an IP address"),
     ]);
@@ -212,25 +212,25 @@ fn wrong_sources_that_listen() {
         (
             "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:0\"\nin_flight_limit = \"400MiB\"\n[limits]\nmemory = \"512MiB\"",
             6,
-            "sources that listen 438MiB",
+            "listening sources 438MiB",
             "set limits.memory to 566MiB",
         ),
         (
             "[source.b]\ntype = \"datadog_intake\"\nlisten = \"127.0.0.1:7080\"",
             3,
-            "the port 7080 is taken",
+            "the port 7080 is already used",
             "another port",
         ),
         (
             "[source.b]\ntype = \"datadog_intake\"\nlisten = \"[::1]:8282\"\n[source.c]\ntype = \"datadog_intake\"\nlisten = \"[::]:8282\"\napi_keys = { env = \"PATH\" }",
             6,
-            "the port 8282 is taken",
+            "the port 8282 is already used",
             "another port",
         ),
         (
             "[source.b]\ntype = \"datadog_intake\"\nlisten = \"0.0.0.0:8282\"",
             3,
-            "whoever reaches 0.0.0.0:8282",
+            "any client that reaches 0.0.0.0:8282",
             "add api_keys",
         ),
         ("[source.b]\ntype = \"datadog_intake\"", 1, "source.b.listen is missing", ""),
@@ -248,7 +248,7 @@ fn what_does_not_fit_together() {
     check(&[
         ("[journal]\nring = \"1GiB\"", 2, "limits.memory is 512MiB", "set limits.memory to"),
         ("[limits]\nmemory = \"64MiB\"", 2, "less than ring 64MiB", "128MiB or more"),
-        ("[store]\nhead = \"1GiB\"", 2, "2GiB for the store", "store.head smaller"),
+        ("[store]\nhead = \"1GiB\"", 2, "2GiB for the store", "store.head"),
         (
             "[output.b]\ntype = \"stdout\"\nwindow = \"1GiB\"\nbuffer_limit = \"900MiB\"\n[limits]\nmemory = \"4GiB\"",
             4,
@@ -265,21 +265,21 @@ fn what_does_not_fit_together() {
             "[output.b]\ntype = \"file\"\npath = \"/tmp/weir-x\"\n[output.c]\ntype = \"file\"\npath = \"/tmp/../tmp/weir-x\"",
             6,
             "already written by output \"b\"",
-            "of its own",
+            "a different file",
         ),
         ("[output.b]\ntype = \"file\"\npath = \"/tmp\"", 3, "is a directory", "/tmp/weir.log"),
         (
             "[output.b]\ntype = \"file\"\npath = \"/tmp/{host\"",
             3,
             "the { at byte 5 is never closed",
-            "a field stands in braces",
+            "fields are written in braces",
         ),
         ("[output.b]\ntype = \"file\"\npath = \"/tmp/{host}/../x\"", 3, "after the first", ""),
         (
             "[output.b]\ntype = \"file\"\npath = \"/tmp/weir-x/{host}.log\"\n[output.c]\ntype = \"file\"\npath = \"/tmp/weir-x/a.log\"",
             6,
             "already written by output \"b\"",
-            "a file of its own",
+            "a different file",
         ),
         (
             "[output.b]\ntype = \"file\"\npath = \"/etc/passwd/x.log\"",
@@ -297,14 +297,14 @@ fn what_does_not_fit_together() {
         (
             "[source.b]\ntype = \"file\"\ninclude = [\"~/a.log\"]",
             3,
-            "are not replaced",
-            "whole path",
+            "are not expanded",
+            "full path",
         ),
         (
             "[source.b]\ntype = \"file\"\ninclude = [\"$HOME/a.log\"]",
             3,
-            "are not replaced",
-            "whole path",
+            "are not expanded",
+            "full path",
         ),
         ("[source.b]\ntype = \"file\"\ninclude = []", 3, "names no file", "at least one"),
         ("[source.b]\ntype = \"file\"", 1, "source.b.include is missing", "add include ="),
@@ -319,7 +319,7 @@ fn what_does_not_fit_together() {
             "[source.b]\ntype = \"containers\"\ndocker_roots = []\npod_roots = []\nlink_roots = []",
             3,
             "no root",
-            "leave the keys out",
+            "remove the keys",
         ),
         (
             "[source.b]\ntype = \"containers\"\nwhen_limited = \"discard\"",
@@ -338,7 +338,7 @@ fn what_would_read_nothing_or_everything_twice() {
             "[source.b]\ntype = \"file\"\ninclude = [\"/var/log/*.gz\"]",
             3,
             "are never read",
-            "as they are while they are written to",
+            "while it is written",
         ),
         (
             "[source.b]\ntype = \"file\"\ninclude = [\"file:///var/log/a.log\"]",
@@ -349,8 +349,8 @@ fn what_would_read_nothing_or_everything_twice() {
         (
             "[source.b]\ntype = \"file\"\ninclude = [\"/a/*.log\"]\nexclude = [\"/a/*.log\"]",
             3,
-            "is excluded again",
-            "take it out",
+            "is also excluded",
+            "remove it",
         ),
         (
             "[source.b]\ntype = \"containers\"\nexclude_containers = [\"web[\"]",
@@ -368,13 +368,13 @@ fn what_would_read_nothing_or_everything_twice() {
             "[source.b]\ntype = \"containers\"\npod_roots = [\"/etc/passwd\"]",
             3,
             "is not a directory",
-            "name the directory",
+            "write the directory",
         ),
         (
             "[source.b]\ntype = \"containers\"\npod_roots = [\"~/pods\"]",
             3,
-            "not replaced",
-            "whole path",
+            "not expanded",
+            "full path",
         ),
         (
             "[source.b]\ntype = \"containers\"\npod_roots = [\"/a\"]\nlink_roots = [\"/a/\"]",
@@ -388,7 +388,7 @@ fn what_would_read_nothing_or_everything_twice() {
             "is in data_dir",
             "elsewhere",
         ),
-        ("[output.b]\ntype = \"file\"\npath = \"$HOME/out.log\"", 3, "not replaced", "whole path"),
+        ("[output.b]\ntype = \"file\"\npath = \"$HOME/out.log\"", 3, "not expanded", "full path"),
     ]);
 }
 
@@ -397,7 +397,7 @@ fn a_wrong_data_dir_is_one_mistake() {
     for (written, said) in [
         ("data_dir = 5", "must be a path in quotes"),
         ("data_dir = \"\"", "is empty"),
-        ("data_dir = \"~/weir\"", "not replaced"),
+        ("data_dir = \"~/weir\"", "not expanded"),
         ("data_dir = \"/etc/passwd/x\"", "/etc/passwd is not a directory"),
     ] {
         let loaded = loaded(&format!("{written}\n{REST}"));
@@ -414,7 +414,7 @@ fn an_output_that_a_source_would_read_again() {
         let first = loaded(&written);
         let shown = first.diagnostics.render(&first.texts, Paint::off());
         assert!(shown.contains("--> weir.toml:3:12  source.ok.include"), "{shown}");
-        assert!(shown.contains("every line would go round for ever"), "{shown}");
+        assert!(shown.contains("every line would loop endlessly"), "{shown}");
         assert!(shown.contains("the output's path is at: weir.toml:10:8"), "{shown}");
         let exclude = "exclude = [\"/var/log/weir-test/out.log\"]\n[output.ok]";
         let second = loaded(&written.replace("[output.ok]", exclude));
@@ -436,7 +436,7 @@ fn nothing_configured_says_what_to_begin_with() {
     }
 }
 
-/// A HEC output with these lines in place of the right ones.
+/// A HEC output in which these lines replace the valid ones.
 fn check_hec(mistakes: &[(&'static str, &'static str, &'static str)]) {
     for (lines, said, advised) in mistakes {
         let right = [
@@ -468,7 +468,7 @@ fn wrong_hec_outputs() {
         ("endpoint = \"https://[a]:8088\"", "the invalid host", "a name or an IP address"),
         ("endpoint = \"https://::1:8088\"", "invalid host \"::1\"", "IPv6 addresses in brackets"),
         ("endpoint = \"https://splunk/a<b\"", "a path with invalid characters", "%3C"),
-        ("index = \"Main Index\"", "no index can be called", "a-z, 0-9"),
+        ("index = \"Main Index\"", "is not a valid index name", "a-z, 0-9"),
         ("token = { env = \"$HEC_TOKEN\" }", "is not the name", "the bare name"),
         ("token = { env = \"\" }", "is not the name", "the bare name"),
         ("tls = { server_name = \"https://splunk\" }", "server_name is", "without scheme"),
@@ -480,19 +480,19 @@ fn wrong_hec_outputs() {
         ),
         ("endpoint = \"https://user:pw@splunk\"", "user name or password", "the @"),
         ("endpoint = \"http://splunk.example\"", "unencrypted", "https://"),
-        ("token = \"abc\"", "must not be written in the configuration", "{ env ="),
+        ("token = \"abc\"", "cannot be written in the configuration", "{ env ="),
         ("token = { env = \"WEIR_NO_SUCH_VARIABLE\" }", "is not set", "export"),
-        ("token = { file = \"/no/such/token\" }", "cannot be read", "readable for weir"),
-        ("token = { file = \"/dev/null\" }", "is empty", "readable for weir"),
+        ("token = { file = \"/no/such/token\" }", "cannot be read", "readable by weir"),
+        ("token = { file = \"/dev/null\" }", "is empty", "readable by weir"),
         ("token = { env = \"A\", file = \"b\" }", "exactly one of env and file", "{ env ="),
         ("token = { }", "exactly one of env and file", "{ env ="),
         ("token = { vault = \"a\" }", "unknown key \"vault\"", "{ file ="),
-        ("token = { env = 5 }", "needs a name in quotes", ""),
+        ("token = { env = 5 }", "must be a name in quotes", ""),
         ("tokn = \"abc\"", "unknown key \"tokn\"", "\"token\"?"),
         ("compression = \"zstd\"", "must be \"gzip\" or \"none\"", ""),
         ("connections_max = 1000", "must be from 1 to 64", ""),
-        ("batch_size = \"32MiB\"", "more than its window 16MiB", "window"),
-        ("retry_min = \"1m\"", "more than its retry_max 30s", ""),
+        ("batch_size = \"32MiB\"", "exceeds its window 16MiB", "window"),
+        ("retry_min = \"1m\"", "exceeds its retry_max 30s", ""),
         ("ack_timeout = \"5m\"", "no effect without indexer_ack", "indexer_ack = true"),
         ("tls = { ca_flie = \"/x\" }", "unknown key \"ca_flie\" in [output.b.tls]", "\"ca_file\"?"),
         ("tls = { ca_file = \"/no/such/ca.pem\" }", "cannot be read: No such file", ""),
@@ -501,7 +501,7 @@ fn wrong_hec_outputs() {
         ("tls = 5", "must be a table", ""),
         (
             "tls.server_name = \"x\"\nendpoint = \"http://127.0.0.1:1\"",
-            "nothing is encrypted",
+            "is not encrypted",
             "https://",
         ),
     ]);
@@ -517,14 +517,14 @@ fn wrong_rules_of_joining_lines() {
     check(&[
         (value!("\"jave\""), 3, "not \"jave\"", "\"java\"?"),
         (value!("true"), 3, "one of \"off\", \"auto\"", ""),
-        (value!("{ }"), 3, "does not say which lines belong together", "such as start"),
-        (value!("{ timeout = \"2s\" }"), 3, "does not say which lines belong", "add preset"),
+        (value!("{ }"), 3, "does not define which lines belong together", "for example start"),
+        (value!("{ timeout = \"2s\" }"), 3, "does not define which lines belong", "add preset"),
         (value!("{ start = '(a' }"), 3, "unclosed group", "RE2"),
         (value!("{ continue = '(?=a)' }"), 3, "look-around", "RE2"),
-        (value!("{ start = '(\\w{500}){500}' }"), 3, "takes too much memory", "RE2"),
-        (value!("{ preset = \"go\", start = 'a' }"), 3, "cannot stand beside preset", "take one"),
+        (value!("{ start = '(\\w{500}){500}' }"), 3, "needs too much memory", "RE2"),
+        (value!("{ preset = \"go\", start = 'a' }"), 3, "combined with preset", "remove one"),
         (value!("{ preset = \"cobol\" }"), 3, "not \"cobol\"", ""),
-        (value!("{ start = 'a', timeout = \"1ms\" }"), 3, "the least is 50ms", ""),
+        (value!("{ start = 'a', timeout = \"1ms\" }"), 3, "the minimum is 50ms", ""),
         (value!("{ start = 'a', lines_max = 1 }"), 3, "from 2 to 100000", ""),
         (value!("{ start = 'a', begin = 'b' }"), 3, "unknown key \"begin\"", ""),
     ]);
@@ -555,7 +555,7 @@ fn wrong_rules() {
             "[store]\nenabled = false\n[[rule]]\nname = \"x\"\nto = [\"store\"]",
             5,
             "there is no output \"store\"",
-            "switched off",
+            "disabled",
         ),
         (
             "[[rule]]\nname = \"x\"\n[[rule]]\nname = \"x\"\nwhen = \"b\"",
@@ -567,14 +567,14 @@ fn wrong_rules() {
             "[[rule]]\nname = \"x\"\ndrop = true\nset = {\"@a\" = 1}",
             4,
             "rule.set has no effect",
-            "take one",
+            "remove one",
         ),
         ("[[rule]]\nname = \"x\"\nsample = \"0%\"", 3, "keeps nothing", "drop = true"),
         ("[[rule]]\nname = \"x\"\nsample = \"150%\"", 3, "rule.sample", ""),
         ("[[rule]]\nname = \"x\"\nsample = 0.1", 3, "rule.sample must be a share", ""),
         ("[[rule]]\nname = \"x\"\nparse = [\"jsn\"]", 3, "unknown format \"jsn\"", "\"json\"?"),
         ("[[rule]]\nname = \"x\"\nparse = [\"$a$b\"]", 3, "nothing between $a and $b", ""),
-        ("[[rule]]\nname = \"x\"\nextract = '(a'", 3, "rule.extract is no regular expression", ""),
+        ("[[rule]]\nname = \"x\"\nextract = '(a'", 3, "not a valid regular", ""),
         ("[[rule]]\nname = \"x\"\nextract = '(a)'", 3, "no named group", "(?<name>...)"),
     ]);
 }
@@ -600,14 +600,19 @@ fn wrong_changes_and_tests() {
         (
             "[[rule]]\nname = \"x\"\nset = { \"@a\" = { mesure = \"1\" } }",
             3,
-            "one key, measure",
+            "exactly one key, measure",
             "measure =",
         ),
-        ("[[rule]]\nname = \"x\"\nremove = [\"password\"]", 3, "is no attribute", "\"@password\""),
+        (
+            "[[rule]]\nname = \"x\"\nremove = [\"password\"]",
+            3,
+            "is not an attribute",
+            "\"@password\"",
+        ),
         (
             "[[rule]]\nname = \"x\"\nredact = [\"cards\"]",
             3,
-            "there is no preset \"cards\"",
+            "unknown preset \"cards\"",
             "\"card\"?",
         ),
         (
@@ -675,7 +680,7 @@ fn doubtful_rules() {
         (
             "[[rule]]\nname = \"x\"\nwhen = '/[0-9]+[a-z]+/'",
             3,
-            "in /[0-9]+[a-z]+/ no text is certain",
+            "/[0-9]+[a-z]+/ contains no required literal",
             "word AND",
         ),
         (
@@ -699,20 +704,20 @@ fn wrong_http_outputs() {
         (
             "[output.b]\ntype = \"http\"\nurl = \"http://127.0.0.1/\"\nuser = \"me\"",
             4,
-            "needs password too",
+            "requires password",
             "add password",
         ),
         (
             "[output.b]\ntype = \"http\"\nurl = \"http://127.0.0.1/\"\nheaders = { \"a b\" = \"c\" }",
             4,
-            "no header can be called",
+            "is not a valid header name",
             "",
         ),
         (
             "[output.b]\ntype = \"http\"\nurl = \"http://127.0.0.1/\"\nheaders = { Host = \"c\" }",
             4,
-            "written by weir itself",
-            "take it out",
+            "set by weir itself",
+            "remove it",
         ),
         (
             "[output.b]\ntype = \"http\"\nurl = \"http://127.0.0.1/?a=b\"\nformat = \"xml\"",
@@ -733,7 +738,7 @@ fn wrong_socket_outputs() {
         (
             "[output.b]\ntype = \"socket\"\naddress = \"a:1\"\ntls = { server_name = \"a\" }",
             4,
-            "nothing is encrypted",
+            "is not encrypted",
             "protocol",
         ),
         ("[output.b]\ntype = \"socket\"\naddress = \"a:1\"\nprotocol = \"sctp\"", 4, "\"tcp\"", ""),
@@ -767,7 +772,7 @@ fn a_secret_that_every_user_may_read() {
             let told = loaded.diagnostics.0.iter().find(|d| d.message.contains("every user"));
             assert_eq!(told.is_some(), is_told, "{text}");
             if let Some(told) = told {
-                assert_eq!(told.message, format!("every user may read {path}"), "{text}");
+                assert_eq!(told.message, format!("every user can read {path}"), "{text}");
                 assert_eq!(told.help, [format!("chmod 600 {path}")], "{text}");
             }
         }

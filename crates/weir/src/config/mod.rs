@@ -1,12 +1,12 @@
-//! The configuration, in two stages: as typed, then validated as a [`Plan`] before any port or
+//! The configuration, in two stages: read as typed, then validated as a [`Plan`] before any port or
 //! file is opened for writing.
 //!
-//! Reading order: `tables` (what can be written), `text` and `tree` (what was written),
-//! `section` (one table read against its fields), `plan` (all of it), `check` (what must hold
-//! between the parts), `diagnostic` (what is said when it does not).
+//! Reading order: `tables` (what can be written), `text` and `tree` (what was written), `section`
+//! (one table read against its fields), `plan` (the whole configuration), `check` (constraints
+//! between the parts), `diagnostic` (how errors are reported).
 //!
-//! Invariants: nothing that is written is ignored (an unknown key is an error), all faults are
-//! reported at once, and no value of a secret is ever printed.
+//! Invariants: nothing in the files is ignored (an unknown key is an error), all errors are
+//! reported at once, and the value of a secret is never printed.
 
 mod check;
 mod check_file;
@@ -47,20 +47,20 @@ pub(crate) use rules::{RuleTest, TestValue};
 pub(crate) use schema::json_schema as schema;
 pub(crate) use text::{TextError, Texts};
 
-/// The configuration that is used without `-c`, with its comments.
+/// The configuration that is used without `-c`, including its comments.
 pub(crate) const DEFAULT: &str = include_str!("default.toml");
 
-/// How the built-in default is called in messages.
+/// Name of the built-in default in messages.
 const DEFAULT_NAME: &str = "<built-in default>";
 
-/// What came of reading a configuration.
+/// The result of reading a configuration.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// What weir would run; none when there are errors.
+    /// The plan of what to run; `None` if there are errors.
     pub(crate) plan: Option<Plan>,
-    /// Everything that is wrong or doubtful, in the order of the text.
+    /// All errors and warnings, in the order of the text.
     pub(crate) diagnostics: Diagnostics,
-    /// The files, for showing lines of them.
+    /// The files, for quoting their lines.
     pub(crate) texts: Texts,
 }
 
@@ -72,18 +72,18 @@ pub(crate) fn load(path: Option<&Path>) -> Result<Loaded, TextError> {
     }
 }
 
-/// The little that commands need which ask a running weir or look into its data.
+/// The settings that commands need which query a running weir or read its data.
 #[derive(Debug)]
 pub(crate) struct Located {
     pub(crate) data_dir: PathBuf,
-    /// None when the API is switched off.
+    /// `None` if the API is disabled.
     pub(crate) api_listen: Option<SocketAddr>,
     /// Names of the outputs.
     pub(crate) outputs: Vec<String>,
 }
 
-/// Reads only where things are: secrets, which such a command may not have, are not looked at.
-/// The faults are those of the keys that were read.
+/// Reads only addresses and paths. Secrets are not read, since such a command may not have access
+/// to them. Errors are only those of the keys that were read.
 pub(crate) fn locate(path: Option<&Path>) -> Result<(Option<Located>, Loaded), TextError> {
     let texts = match path {
         Some(path) => Texts::read(path)?,

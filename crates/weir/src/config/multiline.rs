@@ -1,6 +1,6 @@
 //! The key `multiline` of sources: a word for the stack traces of a language, or a table.
 //!
-//! Invariant: [`joining`] makes a rule of everything that [`check`] finds no fault with.
+//! Invariant: [`joining`] builds a rule from everything that [`check`] accepts.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::tree::NodeTable;
 
 const KEY: &str = "multiline";
 
-/// The rule of a source; none when its lines are not joined, or the table is wrong.
+/// The rule of a source; `None` if its lines are not joined or the table is invalid.
 pub(crate) fn joining(source: &Section) -> Option<Joining> {
     let written = source.table(KEY);
     let preset = match written {
@@ -28,7 +28,7 @@ pub(crate) fn joining(source: &Section) -> Option<Joining> {
         }
         (None, None) => return None,
     };
-    // A word alone has the bounds of a table that says nothing of them.
+    // A word alone has the same limits as a table that does not set any.
     let unwritten = unwritten();
     let bounds = written.unwrap_or(&unwritten);
     let lines = bounds.count("lines_max").and_then(|lines| u32::try_from(lines).ok());
@@ -36,13 +36,13 @@ pub(crate) fn joining(source: &Section) -> Option<Joining> {
     Some(Joining { rule: Arc::new(rule), timeout: bounds.duration("timeout") })
 }
 
-/// The table with nothing but its defaults.
+/// The table with all defaults.
 fn unwritten() -> Section {
     let (empty, mut no_faults) = (NodeTable::default(), Diagnostics::default());
     section::read(&empty, &[MULTILINE], &[], KEY, None, &mut no_faults)
 }
 
-/// What must hold within the table.
+/// Checks the table.
 pub(crate) fn check(source: &Section, diagnostics: &mut Diagnostics) {
     let Some(table) = source.table(KEY) else { return };
     let patterns = ["start", "continue"];
@@ -53,19 +53,21 @@ pub(crate) fn check(source: &Section, diagnostics: &mut Diagnostics) {
                 .error(
                     table.place(key),
                     &key_path,
-                    format!("{key_path} cannot stand beside preset, which has its own patterns"),
+                    format!(
+                        "{key_path} cannot be combined with preset, which has its own patterns"
+                    ),
                 )
-                .other(table.place("preset"), "the preset is named at")
-                .help("take one of the two out");
+                .other(table.place("preset"), "the preset is set at")
+                .help("remove one of them");
         }
     } else if !patterns.iter().any(|key| table.is_set(key)) {
         diagnostics
             .error(
                 table.place.clone(),
                 &table.path,
-                format!("{} does not say which lines belong together", table.path),
+                format!("{} does not define which lines belong together", table.path),
             )
-            .help("add preset, or start, or continue, such as start = '^\\['");
+            .help("add preset, start or continue, for example start = '^\\['");
     }
     for key in patterns {
         let Some(pattern) = table.text(key) else { continue };
@@ -73,16 +75,16 @@ pub(crate) fn check(source: &Section, diagnostics: &mut Diagnostics) {
         let key_path = table.key_path(key);
         let problem = match &error {
             MultilineError::Syntax(text) => text.lines().last().unwrap_or_default(),
-            MultilineError::TooLarge => "it takes too much memory when compiled",
+            MultilineError::TooLarge => "it needs too much memory when compiled",
         };
         let problem = problem.trim_start_matches("error: ");
         diagnostics
             .error(
                 table.place(key),
                 &key_path,
-                format!("{pattern:?} is not a regular expression that can be used: {problem}"),
+                format!("{pattern:?} is not a valid regular expression: {problem}"),
             )
-            .help("the syntax is that of RE2, without look-around and back-references")
-            .help("'...' keeps backslashes as they are");
+            .help("the syntax is that of RE2, without look-around and backreferences")
+            .help("'...' preserves backslashes");
     }
 }

@@ -1,7 +1,7 @@
 //! The validated plan of the whole process, made from the sections of the configuration.
 //!
-//! Invariant: every value that a component gets has been read through a field of `tables`, so
-//! there is no second place where a default or a bound is written.
+//! Invariant: every value that a component receives has been read through a field of `tables`, so
+//! no default or bound is defined in a second place.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -33,50 +33,50 @@ use super::tables::{
 use super::text::Place;
 use super::tree::{Entry, Node, NodeTable, NodeValue};
 
-/// Name of weir's own store among the destinations, and of its directory.
+/// Name of weir's own store as a destination, and of its directory.
 pub(crate) const STORE: &str = "store";
 
 /// What weir runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// Address of the API; none when it is switched off.
+    /// Address of the API; `None` if it is disabled.
     pub(crate) api_listen: Option<SocketAddr>,
-    /// Names under which the API may be asked, beside its addresses.
+    /// Host names that the API accepts in addition to its addresses.
     pub(crate) api_allowed_hosts: Vec<String>,
-    /// Bounds of searching and following.
+    /// Limits of searches and live tails.
     pub(crate) queries: QueryLimits,
     pub(crate) log: LogPlan,
     pub(crate) pipeline: PipelinePlan,
-    /// Weir's own store; none when it is switched off.
+    /// Weir's own store; `None` if it is disabled.
     pub(crate) store: Option<StoreConfig>,
-    /// Attributes that are computed when the store is asked.
+    /// Calculated fields of the store.
     pub(crate) measures: Vec<NamedMeasure>,
-    /// By which names the store and live tails know attributes.
+    /// Names under which the store and live tails use attributes.
     pub(crate) renames: Renames,
-    /// Records with what the rules must do with them.
+    /// Records and what the rules must do with them.
     pub(crate) tests: Vec<RuleTest>,
 }
 
-/// What weir says about itself.
+/// Settings of weir's own log.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LogPlan {
-    /// Least severity.
+    /// Minimum severity.
     pub(crate) level: tracing::Level,
     pub(crate) format: LogFormat,
 }
 
-/// How it is said.
+/// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogFormat {
-    /// Text on a terminal, else JSON.
+    /// Text on a terminal, otherwise JSON.
     Auto,
-    /// A short line for people.
+    /// A short human-readable line.
     Text,
     /// One JSON object per line.
     Json,
 }
 
-/// A source or output as its section, before it is a plan.
+/// A source or output as a section, before it becomes part of a plan.
 #[derive(Debug)]
 pub(crate) struct Named<T> {
     pub(crate) name: String,
@@ -103,18 +103,18 @@ impl Sections {
         &self.tables[index]
     }
 
-    /// Records are stored.
+    /// Whether records are stored.
     pub(crate) fn has_store(&self) -> bool {
         self.table("store").bool("enabled")
     }
 
-    /// Names of everything that a rule can route to.
+    /// The names of everything that a rule can route to.
     pub(crate) fn destinations(&self) -> impl Iterator<Item = &str> {
         let store = self.has_store().then_some(STORE);
         self.outputs.iter().map(|output| output.name.as_str()).chain(store)
     }
 
-    /// Memory that is planned with for everything but the store.
+    /// Memory planned for everything except the store.
     pub(crate) fn memory_beside_store(&self) -> u64 {
         let windows: u64 = self.outputs.iter().map(|o| o.section.size("window")).sum();
         let listeners = super::check_listen::memory_bytes(self);
@@ -122,7 +122,7 @@ impl Sections {
         ring.saturating_add(windows).saturating_add(listeners).saturating_add(BASE_BYTES)
     }
 
-    /// Memory of the store's head: as it is written, or what fits.
+    /// Memory of the store's head: as configured, or what fits.
     pub(crate) fn head_bytes(&self) -> u64 {
         let store = self.table("store");
         if store.is_set("head") {
@@ -139,7 +139,7 @@ impl Sections {
     }
 }
 
-/// Reads the whole tree. The plan is only good when no error was noted.
+/// Reads the whole tree. The plan is valid only if no error was reported.
 pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Plan> {
     let sections = sections(tree, diagnostics);
     check::check(&sections, diagnostics);
@@ -184,7 +184,7 @@ pub(crate) fn plan(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Option<Pl
     })
 }
 
-/// Where records go that no rule routes; none = everywhere.
+/// Where records go that no rule routes; `None` means everywhere.
 fn default_to(sections: &Sections) -> Option<Vec<String>> {
     if sections.top.is_set("default_to") {
         return Some(texts(&sections.top, "default_to"));
@@ -221,7 +221,7 @@ fn store(sections: &Sections, parts: &DiskParts) -> StoreConfig {
     }
 }
 
-/// Reads data directory, API address and the names of the outputs, and nothing else.
+/// Reads only the data directory, the API address and the names of the outputs.
 pub(crate) fn located(tree: &NodeTable, diagnostics: &mut Diagnostics) -> super::Located {
     let others: Vec<&str> = tree.entries.iter().map(|entry| entry.key.as_str()).collect();
     let top = section::read(tree, &[TOP], &others, "", None, diagnostics);
@@ -252,7 +252,7 @@ pub(crate) fn located(tree: &NodeTable, diagnostics: &mut Diagnostics) -> super:
     }
 }
 
-/// Stage one: every table against its fields.
+/// Stage one: reads every table against its fields.
 fn sections(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Sections {
     let tables: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
     let families =
@@ -271,7 +271,7 @@ fn sections(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Sections {
                         format!("{} must be a table, not {}", table.name, other.type_name());
                     diagnostics
                         .error(Some(entry.key_place.clone()), table.name, message)
-                        .help(format!("write [{}], and its keys below", table.name));
+                        .help(format!("write [{}], followed by its keys", table.name));
                     (&empty, None)
                 }
                 None => (&empty, None),
@@ -302,7 +302,7 @@ fn list(tree: &NodeTable, name: &str, diagnostics: &mut Diagnostics) -> Vec<Sect
     if !all_tables {
         diagnostics
             .error(Some(entry.key_place.clone()), name, format!("{name} must be a list of tables"))
-            .help(format!("write [[{name}]], in two pairs of brackets, and its keys below"));
+            .help(format!("write [[{name}]], in double brackets, followed by its keys"));
         return Vec::new();
     }
     let mut sections = Vec::new();
@@ -315,7 +315,7 @@ fn list(tree: &NodeTable, name: &str, diagnostics: &mut Diagnostics) -> Vec<Sect
     sections
 }
 
-/// Longest name of a source or output: it is part of file names and of every metric.
+/// Maximum length of the name of a source or output: it is part of file names and of metrics.
 const NAME_CHARS_MAX: usize = 64;
 
 fn family<T: ComponentType>(tree: &NodeTable, diagnostics: &mut Diagnostics) -> Vec<Named<T>> {
@@ -340,7 +340,7 @@ fn component<T: ComponentType>(entry: &Entry, diagnostics: &mut Diagnostics) -> 
                 &path,
                 format!("{path} must be a table, not {}", entry.node.value.type_name()),
             )
-            .help(format!("{} has a name of its own: [{}.NAME]", T::with_article(), T::FAMILY));
+            .help(format!("{} has its own name: [{}.NAME]", T::with_article(), T::FAMILY));
         return None;
     };
     check_name::<T>(entry, &path, diagnostics);
@@ -362,7 +362,7 @@ fn check_name<T: ComponentType>(entry: &Entry, path: &str, diagnostics: &mut Dia
     if name.is_empty() || !name.chars().all(allowed) || name.len() > NAME_CHARS_MAX {
         diagnostics
             .error(place, path, format!("{name:?} cannot be the name of {}", T::with_article()))
-            .help("a name has 1 to 64 of the characters A-Z, a-z, 0-9, _ and -");
+            .help("names consist of 1 to 64 of the characters A-Z, a-z, 0-9, _ and -");
     } else if T::FAMILY == OutputType::FAMILY && name == STORE {
         diagnostics
             .error(place, path, "the name \"store\" is reserved for weir's own store")
@@ -370,7 +370,7 @@ fn check_name<T: ComponentType>(entry: &Entry, path: &str, diagnostics: &mut Dia
     }
 }
 
-/// What `type` names.
+/// The component type that `type` names.
 fn component_type<T: ComponentType>(
     table: &NodeTable,
     path: &str,
@@ -387,9 +387,9 @@ fn component_type<T: ComponentType>(
         let at = near.map(|entry| entry.key_place.clone()).or_else(|| place.cloned());
         let diagnostic = diagnostics.error(at, &key_path, format!("{key_path} is missing"));
         if let Some(entry) = near {
-            diagnostic.help(format!("did you mean \"type\" by {:?}?", entry.key));
+            diagnostic.help(format!("did you mean \"type\" instead of {:?}?", entry.key));
         }
-        diagnostic.help(format!("{} is of type {}", T::with_article(), list_or(names())));
+        diagnostic.help(format!("the type of {} is {}", T::with_article(), list_or(names())));
         return None;
     };
     let NodeValue::Text(written) = &entry.node.value else {
@@ -417,12 +417,12 @@ fn texts(section: &Section, name: &str) -> Vec<String> {
     section.list(name).iter().map(|(text, _)| text.clone()).collect()
 }
 
-/// A pattern from the root, without `.` and `..`.
+/// The absolute form of a pattern, without `.` and `..`.
 fn inclusion(pattern: &str) -> String {
     glob::absolute(Path::new(pattern)).to_string_lossy().into_owned()
 }
 
-/// None only when a required address is missing, which has been reported.
+/// `None` only if a required address is missing, which has been reported.
 fn source(named: &Named<SourceType>) -> Option<SourcePlan> {
     let section = &named.section;
     let paths = |name| section.list(name).iter().map(|(text, _)| text.into()).collect();
@@ -457,7 +457,7 @@ fn listen(section: &Section) -> Option<ListenSettings> {
     })
 }
 
-/// None when a required file is missing.
+/// `None` if a required file is missing.
 pub(crate) fn server_tls(tls: &Section) -> Option<ServerTlsFiles> {
     Some(ServerTlsFiles {
         cert_file: tls.file("cert_file")?,
@@ -483,7 +483,7 @@ fn tail(section: &Section) -> TailSettings {
     }
 }
 
-/// None only when a required secret or path is missing, which has been reported.
+/// `None` only if a required secret or path is missing, which has been reported.
 fn output(named: &Named<OutputType>) -> Option<OutputPlan> {
     let section = &named.section;
     let kind = match named.component_type {

@@ -1,4 +1,4 @@
-//! What a rule hides, from its item in the configuration.
+//! What a rule redacts, from its item in the configuration.
 
 use weir_host::Secret;
 use weir_pipeline::rule::{PRESETS, Pattern, Redaction, Replacement, Scope};
@@ -23,7 +23,7 @@ const FIELDS: &[Field] = &[
 
 const PATH: &str = "rule.redact";
 
-/// Reads one item; what is wrong is noted.
+/// Reads one item and reports errors.
 pub(crate) fn read(node: &Node, diagnostics: &mut Diagnostics) -> Option<Vec<Redaction>> {
     match &node.value {
         NodeValue::Text(name) => {
@@ -34,7 +34,7 @@ pub(crate) fn read(node: &Node, diagnostics: &mut Diagnostics) -> Option<Vec<Red
         NodeValue::Table(table) => from_table(table, node, diagnostics),
         other => {
             let message =
-                format!("an item of {PATH} is text or a table, not {}", other.type_name());
+                format!("an item of {PATH} must be text or a table, not {}", other.type_name());
             diagnostics.error(Some(node.place.clone()), PATH, message);
             None
         }
@@ -51,9 +51,9 @@ fn preset(name: &str, node: &Node, diagnostics: &mut Diagnostics) -> Option<Vec<
     if patterns.is_none() {
         let names = || PRESETS.iter().map(|preset| preset.name);
         diagnostics
-            .error(Some(node.place.clone()), PATH, format!("there is no preset {name:?}"))
+            .error(Some(node.place.clone()), PATH, format!("unknown preset {name:?}"))
             .help(format!(
-                "presets are {}; a pattern of your own is {{ pattern = '...' }}",
+                "presets are {}; a custom pattern is {{ pattern = '...' }}",
                 list_or(names())
             ))
             .nearest(name, names());
@@ -79,14 +79,14 @@ fn from_table(
             Err(error) => {
                 let text = error.to_string();
                 let reason = text.lines().last().unwrap_or_default();
-                let message = format!("{PATH}.pattern is no regular expression: {reason}");
+                let message = format!("{PATH}.pattern is not a valid regular expression: {reason}");
                 diagnostics.error(section.place("pattern"), PATH, message);
                 return None;
             }
         },
         _ => {
             diagnostics
-                .error(place, PATH, "an item of rule.redact has either preset or pattern")
+                .error(place, PATH, "an item of rule.redact must have either preset or pattern")
                 .help("write { preset = \"card\" } or { pattern = 'id=(\\d+)' }");
             return None;
         }
@@ -114,12 +114,12 @@ fn attribute(
     if path.is_none() {
         diagnostics
             .error(section.place("field"), PATH, format!("{name:?} cannot be redacted"))
-            .help("write \"message\" or \"@attribute\", or leave it out for all of them");
+            .help("write \"message\" or \"@attribute\", or remove it to redact everywhere");
     }
     path.map(str::to_owned)
 }
 
-/// The key of a hash: without one, short texts are found out by trying.
+/// The key of a hash: without one, short texts can be recovered by trying.
 fn secret(section: &section::Section, diagnostics: &mut Diagnostics) -> Option<Secret> {
     let secret = section.secret("key");
     if secret.is_none() {
@@ -127,7 +127,7 @@ fn secret(section: &section::Section, diagnostics: &mut Diagnostics) -> Option<S
             .error(
                 section.place("with"),
                 PATH,
-                "a hash needs a key: without one it can be undone by trying",
+                "a hash needs a key: without one it can be reversed by trying",
             )
             .help("add key = { env = \"NAME\" } or key = { file = \"/path\" }");
     }

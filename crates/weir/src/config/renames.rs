@@ -1,7 +1,7 @@
-//! `store.remap`: by which names attributes are kept.
+//! `store.remap`: the names under which attributes are stored.
 //!
-//! Invariant: the order of the entries makes no difference: no name is renamed again, and none is
-//! part of another that is.
+//! Invariant: the order of the entries does not matter: no name is renamed twice, and none is part
+//! of another renamed name.
 
 use weir_codec::Renames;
 
@@ -10,7 +10,7 @@ use super::section::Section;
 use super::text::Place;
 use super::tree::{Entry, NodeValue};
 
-/// Reads them; those that are wrong are noted and left out.
+/// Reads the entries; invalid ones are reported and skipped.
 pub(crate) fn renames(store: &Section, diagnostics: &mut Diagnostics) -> Renames {
     let mut names: Vec<(String, String)> = Vec::new();
     for entry in store.values("remap") {
@@ -40,11 +40,11 @@ fn rename(
     let [from, to] = [&entry.key, to].map(|path| path.strip_prefix('@').unwrap_or(path).to_owned());
     if [&from, &to].iter().any(|path| path.split('.').any(str::is_empty)) {
         let help = "write a path such as http.status_code";
-        return Err((place(), format!("{key_path}: a name has no empty part"), help));
+        return Err((place(), format!("{key_path}: a name cannot have an empty part"), help));
     }
     if is_part(&from, &to) || is_part(&to, &from) {
         let message = format!("{key_path}: {from} and {to} are part of each other");
-        return Err((place(), message, "the new name must stand elsewhere"));
+        return Err((place(), message, "the new name must be in a different place"));
     }
     let clash = others.iter().find(|(other_from, other_to)| {
         [(&from, other_from), (&from, other_to), (&to, other_from)]
@@ -53,14 +53,14 @@ fn rename(
     });
     match clash {
         Some((other, _)) => {
-            let message = format!("{key_path}: what is renamed here, {other} is about too");
-            Err((place(), message, "rename each attribute once, to its last name"))
+            let message = format!("{key_path}: overlaps with the entry {other}");
+            Err((place(), message, "rename each attribute once, directly to its final name"))
         }
         None => Ok((from, to)),
     }
 }
 
-/// `path` is `parent` or below it.
+/// Whether `path` is `parent` or below it.
 fn is_part(path: &str, parent: &str) -> bool {
     path.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

@@ -1,9 +1,9 @@
 //! Rules and their tests, from sections to a plan.
 //!
-//! Invariants: an expression, pattern or template that is wrong is shown at its own place in the
-//! text; what cannot have been meant (two actions that exclude each other, an output that does
-//! not exist) is an error; what is probably not meant (a rule that never matches, one that is
-//! costly for every record) is a warning.
+//! Invariants: an invalid expression, pattern or template is shown at its exact place in the text;
+//! what cannot be intended (two actions that exclude each other, an output that does not exist) is
+//! an error; what is probably not intended (a rule that never matches, or one that is costly for
+//! every record) is a warning.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use super::section::Section;
 use super::text::Place;
 use super::tree::{Entry, Node, NodeValue};
 
-/// A record and what must become of it.
+/// A record and the expected result.
 #[derive(Debug, Clone)]
 pub(crate) struct RuleTest {
     pub(crate) name: String,
@@ -29,7 +29,7 @@ pub(crate) struct RuleTest {
     pub(crate) record: Vec<(String, TestValue)>,
     pub(crate) rules: Option<Vec<String>>,
     pub(crate) to: Option<Vec<String>>,
-    /// Keys and values of what must be there afterwards.
+    /// Keys and values that are expected afterwards.
     pub(crate) expect: Vec<(String, TestValue)>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum TestValue {
 }
 
 impl TestValue {
-    /// None for what a record cannot have.
+    /// `None` for a value that a record cannot have.
     fn of(value: &NodeValue) -> Option<Self> {
         Some(match value {
             NodeValue::Text(text) => Self::Text(text.clone()),
@@ -54,7 +54,7 @@ impl TestValue {
         })
     }
 
-    /// The value in JSON.
+    /// The value as JSON.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Text(text) => text.as_str().into(),
@@ -76,7 +76,7 @@ impl std::fmt::Display for TestValue {
     }
 }
 
-/// Reads all rules, and checks them one by one and together.
+/// Reads all rules and checks them individually and as a set.
 pub(crate) fn rules(sections: &Sections, diagnostics: &mut Diagnostics) -> Vec<RulePlan> {
     let plans: Vec<Option<RulePlan>> =
         sections.rules.iter().map(|section| rule(section, sections, diagnostics)).collect();
@@ -113,7 +113,7 @@ fn rule(section: &Section, sections: &Sections, diagnostics: &mut Diagnostics) -
     is_right.then_some(plan)
 }
 
-/// A place inside a value: exact when the text stands there as it is, else the whole value.
+/// A place inside a value: exact if the text is in the file verbatim, otherwise the whole value.
 pub(super) fn inside(place: &Place, text: &str, span: weir_expr::Span) -> Place {
     let quotes = (place.span.end - place.span.start).saturating_sub(text.len());
     if quotes != 2 && quotes != 6 {
@@ -187,9 +187,9 @@ impl Reader<'_> {
         }
         for key in ["to", "sample", "parse", "extract", "set", "remove", "redact"] {
             if self.section.is_set(key) {
-                let message = format!("rule.{key} has no effect beside drop = true");
+                let message = format!("rule.{key} has no effect together with drop = true");
                 self.error(self.section.place(key), key, message)
-                    .help("the records are discarded; take one of the two out");
+                    .help("the records are discarded; remove one of them");
             }
         }
         Keep::None
@@ -235,7 +235,7 @@ impl Reader<'_> {
                     "extract",
                     "rule.extract has no named group",
                 )
-                .help("a group with a name is written (?<name>...)");
+                .help("a named group is written (?<name>...)");
             }
             Ok(compiled) => actions.push(Action::Extract(compiled)),
             Err(error) => self.pattern_error(self.section.place("extract"), "extract", &error),
@@ -245,7 +245,8 @@ impl Reader<'_> {
     fn pattern_error(&mut self, place: Option<Place>, key: &str, error: &impl std::fmt::Display) {
         let text = error.to_string();
         let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        let message = format!("{} is no regular expression: {reason}", self.section.key_path(key));
+        let message =
+            format!("{} is not a valid regular expression: {reason}", self.section.key_path(key));
         self.error(place, key, message);
     }
 
@@ -254,7 +255,8 @@ impl Reader<'_> {
             let Some(target) = Target::of(&entry.key) else {
                 let message = format!("{:?} cannot be set", entry.key);
                 let help = format!(
-                    "write \"@{}\" for an attribute; message, status, service and host can be set too",
+                    "write \"@{}\" for an attribute; message, status, service and host can also be \
+                     set",
                     entry.key
                 );
                 self.error(Some(entry.key_place.clone()), "set", message).help(help);
@@ -292,7 +294,7 @@ impl Reader<'_> {
                     }
                 }
                 _ => {
-                    self.error(place, "set", "a table here has one key, measure")
+                    self.error(place, "set", "a table here must have exactly one key, measure")
                         .help("write { measure = \"@request_time - @upstream_response_time\" }");
                     return None;
                 }
@@ -315,8 +317,12 @@ impl Reader<'_> {
             match name.strip_prefix('@') {
                 Some(path) if !path.is_empty() => actions.push(Action::Remove(path.to_owned())),
                 _ => {
-                    self.error(Some(place.clone()), "remove", format!("{name:?} is no attribute"))
-                        .help(format!("write \"@{}\"", name.trim_start_matches('@')));
+                    self.error(
+                        Some(place.clone()),
+                        "remove",
+                        format!("{name:?} is not an attribute"),
+                    )
+                    .help(format!("write \"@{}\"", name.trim_start_matches('@')));
                 }
             }
         }
@@ -332,7 +338,7 @@ impl Reader<'_> {
     }
 }
 
-/// An output of that name exists.
+/// Checks that an output of that name exists.
 fn known_output(
     name: &str,
     place: &Place,
@@ -347,12 +353,12 @@ fn known_output(
     let diagnostic =
         diagnostics.error(Some(place.clone()), key_path, format!("there is no output {name:?}"));
     if name == STORE {
-        diagnostic.help("the store is switched off: write enabled = true in [store]");
+        diagnostic.help("the store is disabled: set enabled = true in [store]");
         return;
     }
     match nearest(name, names()) {
         Some(near) => diagnostic.help(format!("did you mean {near:?}?")),
-        None => diagnostic.help(format!("there is {}", list_or(names()))),
+        None => diagnostic.help(format!("available outputs: {}", list_or(names()))),
     };
 }
 
@@ -364,12 +370,13 @@ fn same_names(sections: &Sections, diagnostics: &mut Diagnostics) {
             diagnostics
                 .error(section.place("name"), "rule.name", format!("two rules are called {name:?}"))
                 .other(first.place("name"), "the other is at")
-                .help("a name tells the rules apart in metrics and messages");
+                .help("names must be unique, since they identify rules in metrics and messages");
         }
     }
 }
 
-/// Every record has somewhere to go, or is knowingly discarded; every output gets something.
+/// Every record must have somewhere to go or be discarded deliberately; every output should receive
+/// something.
 fn destinations(sections: &Sections, diagnostics: &mut Diagnostics) {
     let top = &sections.top;
     for (name, place) in top.list("default_to") {
@@ -389,12 +396,13 @@ fn destinations(sections: &Sections, diagnostics: &mut Diagnostics) {
         .error(
             routing.place("to"),
             "default_to",
-            "default_to is missing: it is not said where records go that no rule routes",
+            "default_to is missing: it must define where records go that no rule routes",
         )
         .help(
-            "write default_to = [\"NAME\"] before the first table, with the outputs that get them",
+            "write default_to = [\"NAME\"] before the first table, with the outputs for these \
+             records",
         )
-        .help("with default_to = [] they are discarded, and counted as unrouted");
+        .help("with default_to = [] they are discarded and counted as unrouted");
 }
 
 fn unused_outputs(sections: &Sections, diagnostics: &mut Diagnostics) {
@@ -405,14 +413,14 @@ fn unused_outputs(sections: &Sections, diagnostics: &mut Diagnostics) {
     let used: Vec<&str> =
         routes.chain(sections.top.list("default_to")).map(|(name, _)| name.as_str()).collect();
     for output in sections.outputs.iter().filter(|output| !used.contains(&output.name.as_str())) {
-        let message = format!("nothing goes to the output {:?}", output.name);
+        let message = format!("output {:?} receives no records", output.name);
         diagnostics
             .warn(Some(output.name_place.clone()), &format!("output.{}", output.name), message)
-            .help("no rule has it in `to`, and it is not in default_to");
+            .help("no rule names it in `to`, and it is not in default_to");
     }
 }
 
-/// What the rules are as a set: too large, or in each other's way.
+/// Checks the rules as a set: its size, and conflicts between rules.
 fn together(plans: &[RulePlan], sections: &Sections, diagnostics: &mut Diagnostics) {
     let rules: Vec<weir_expr::Rule> = plans
         .iter()
@@ -451,22 +459,24 @@ fn together(plans: &[RulePlan], sections: &Sections, diagnostics: &mut Diagnosti
                 diagnostics
                     .warn(place(rule), "rule.when", message.trim_end())
                     .other(place(of), "the other is at")
-                    .help("one rule can have several outputs and actions");
+                    .help("a single rule can have several outputs and actions");
             }
             Finding::NoLiteral { rule, pattern } => {
                 let message = format!(
-                    "rule {:?} is costly: in {pattern} no text is certain, so every record is searched",
+                    "rule {:?} is costly: {pattern} contains no required literal, so every record \
+                     is searched",
                     plans[rule].name
                 );
                 diagnostics
                     .warn(place(rule), "rule.when", message)
-                    .help("add a word that always stands there: `word AND /.../`");
+                    .help("add a word that is always present: `word AND /.../`");
             }
         }
     }
     if let Some(last) = closed.filter(|last| last + 1 < plans.len()) {
         let message = format!(
-            "rule {:?} and those behind it are never reached: {:?} matches every record and ends there",
+            "rule {:?} and all rules after it are never reached: {:?} matches every record and is \
+             final",
             plans[last + 1].name,
             plans[last].name
         );

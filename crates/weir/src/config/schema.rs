@@ -1,7 +1,7 @@
 //! The JSON Schema of the configuration, for editors, derived from the fields.
 //!
-//! Invariant: whatever the schema refuses, weir refuses; weir checks more (units, files, and
-//! what must hold between keys).
+//! Invariant: whatever the schema rejects, weir rejects; weir checks more (units, files, and
+//! constraints between keys).
 
 use serde_json::{Map, Value, json};
 use weir_pipeline::config::{OutputType, SourceType};
@@ -33,7 +33,7 @@ pub(crate) fn json_schema() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "weir.toml",
-        "description": "Configuration of weir.",
+        "description": "Configuration of weir",
         "type": "object",
         "additionalProperties": false,
         "required": [SourceType::FAMILY, OutputType::FAMILY],
@@ -132,7 +132,7 @@ fn names(words: &[Word]) -> Vec<&str> {
     words.iter().map(|word| word.word).collect()
 }
 
-/// A default in TOML as JSON. No default is a table, a date or a fraction.
+/// A TOML default as JSON. No default is a table, a date or a fraction.
 fn to_json(value: &NodeValue) -> Value {
     match value {
         NodeValue::Text(text) => json!(text),

@@ -1,8 +1,8 @@
-//! Reads a table against its fields: every key known, every value of its type and within its
-//! bounds, defaults filled in.
+//! Reads a table against its fields: every key must be known and every value of the right type and
+//! within its bounds; defaults are filled in.
 //!
-//! Invariant: a section holds a value for each of its fields, also after a fault (then a
-//! placeholder that keeps the checks behind it going; no plan is made in that case).
+//! Invariant: a section holds a value for each of its fields, even after an error (then a
+//! placeholder, so that the later checks can continue; no plan is made in that case).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ pub(crate) enum Value {
     Count(u64),
     Listen(SocketAddr),
     List(Vec<(String, Place)>),
-    /// And the file that it was read from.
+    /// The same, with the file that it was read from.
     Secret(Secret, Option<PathBuf>),
     Table(Section),
     Values(NodeTable),
@@ -44,19 +44,19 @@ pub(crate) enum Value {
 pub(crate) struct Section {
     /// Such as `output.splunk`.
     pub(crate) path: String,
-    /// Where the table begins.
+    /// Where the table starts.
     pub(crate) place: Option<Place>,
     values: BTreeMap<&'static str, (Option<Value>, Option<Place>)>,
 }
 
 impl Section {
-    /// Where the value of a key stands, else where the table begins.
+    /// Where the value of a key is, or else where the table starts.
     pub(crate) fn place(&self, name: &str) -> Option<Place> {
         let own = self.values.get(name).and_then(|(_, place)| place.clone());
         own.or_else(|| self.place.clone())
     }
 
-    /// Whether the key was written.
+    /// Whether the key is set.
     pub(crate) fn is_set(&self, name: &str) -> bool {
         self.values.get(name).is_some_and(|(_, place)| place.is_some())
     }
@@ -145,7 +145,7 @@ impl Section {
         }
     }
 
-    /// The items of a list field, each with its place when it was written.
+    /// The items of a list field, each with its place if it was written.
     pub(crate) fn list(&self, name: &str) -> &[(String, Place)] {
         match self.get(name) {
             Some(Value::List(items)) => items,
@@ -153,12 +153,12 @@ impl Section {
         }
     }
 
-    /// Whether a list was written, correctly, and holds nothing.
+    /// Whether a list was written, is valid, and is empty.
     pub(crate) fn is_empty_list(&self, name: &str) -> bool {
         self.is_set(name) && matches!(self.get(name), Some(Value::List(items)) if items.is_empty())
     }
 
-    /// The entries of a table with free keys.
+    /// The entries of a table with arbitrary keys.
     pub(crate) fn values(&self, name: &str) -> &[Entry] {
         match self.get(name) {
             Some(Value::Values(table)) => &table.entries,
@@ -198,7 +198,7 @@ impl Section {
         }
     }
 
-    /// The section of a table field, when it was written.
+    /// The section of a table field, if it was written.
     pub(crate) fn table(&self, name: &str) -> Option<&Section> {
         match self.get(name) {
             Some(Value::Table(section)) => Some(section),
@@ -207,7 +207,7 @@ impl Section {
     }
 }
 
-/// Reads a table. `also_known` are keys that were read elsewhere (`type`).
+/// Reads a table. `also_known` are keys that are read elsewhere (`type`).
 pub(crate) fn read(
     table: &NodeTable,
     fields: &[&'static [Field]],
@@ -231,7 +231,7 @@ pub(crate) fn read(
             }
             (None, Default::Value(text)) => (reader.value(field, &parse_value(text)), None),
             (None, Default::None(_)) => (None, None),
-            // Misspelt: the unknown key says so, and that is enough.
+            // Misspelt: the message about the unknown key is enough.
             (None, Default::Required) if is_misspelt(table, field.name, &names) => (None, None),
             (None, Default::Required) => {
                 let expected = field.kind.expectation();
@@ -253,7 +253,7 @@ pub(crate) fn read(
     section
 }
 
-/// What to write for a required key.
+/// An example of a required key.
 fn example(field: &Field, expected: &str) -> String {
     match &field.kind {
         Kind::Secret => "{ env = \"NAME\" } or { file = \"/path\" }".to_owned(),
@@ -264,7 +264,7 @@ fn example(field: &Field, expected: &str) -> String {
     }
 }
 
-/// Whether an unknown key of the table is near to this name.
+/// Whether an unknown key of the table is similar to this name.
 fn is_misspelt(table: &NodeTable, name: &str, names: &[&str]) -> bool {
     table
         .entries
@@ -273,13 +273,13 @@ fn is_misspelt(table: &NodeTable, name: &str, names: &[&str]) -> bool {
         .any(|entry| super::diagnostic::nearest(&entry.key, names.iter().copied()) == Some(name))
 }
 
-/// The name of a table that stands at the top.
+/// The name of a top-level table.
 fn is_table_name(key: &str) -> bool {
     TABLES.iter().any(|table| table.name == key)
         || [SourceType::FAMILY, OutputType::FAMILY].contains(&key)
 }
 
-/// Notes a key that nobody knows.
+/// Reports an unknown key.
 fn unknown_key(
     key: &str,
     place: &Place,
@@ -299,7 +299,7 @@ fn unknown_key(
         diagnostics.error(Some(place.clone()), &key_path, format!("unknown key {key:?} {inside}"));
     match near {
         Some(near) => diagnostic.help(format!("did you mean {near:?}?")),
-        None => diagnostic.help(format!("known here: {}", known.join(", "))),
+        None => diagnostic.help(format!("known keys: {}", known.join(", "))),
     };
     if near.is_some_and(|near| near == "token") {
         diagnostic.secret();
@@ -307,16 +307,16 @@ fn unknown_key(
     if !path.is_empty() && TOP.iter().any(|field| field.name == key) {
         diagnostic.help(format!("{key} belongs above the first [table]"));
     } else if !path.is_empty() && is_table_name(key) {
-        diagnostic.help(format!("what stands below [{path}] belongs to it: write [{key}.NAME]"));
+        diagnostic.help(format!("keys below [{path}] belong to it: write [{key}.NAME]"));
     }
 }
 
-/// A shell would make another path of it.
+/// A shell would expand it to a different path.
 pub(crate) fn is_shell(path: &str) -> bool {
     path.starts_with('~') || path.contains('$')
 }
 
-/// Reads one value; on a fault says so and gives none.
+/// Reads one value; reports an error and returns none if it is invalid.
 struct Reader<'a> {
     key_path: &'a str,
     diagnostics: &'a mut Diagnostics,
@@ -396,17 +396,16 @@ impl Reader<'_> {
         }
     }
 
-    /// Text that is not empty.
+    /// Non-empty text.
     fn text(&mut self, field: &Field, node: &Node) -> Option<String> {
         match &node.value {
             NodeValue::Text(text) if text.trim().is_empty() => {
                 let expected = field.kind.expectation();
-                self.wrong(node, "is empty")
-                    .help(format!("write {expected}, or leave the key out"));
+                self.wrong(node, "is empty").help(format!("write {expected}, or remove the key"));
                 None
             }
             NodeValue::Text(text) if text.contains('\0') => {
-                self.wrong(node, "holds a NUL character");
+                self.wrong(node, "contains a NUL character");
                 None
             }
             NodeValue::Text(text) if matches!(field.kind, Kind::Path) && is_shell(text) => {
@@ -419,8 +418,7 @@ impl Reader<'_> {
     }
 
     fn not_replaced(&mut self, node: &Node) {
-        self.wrong(node, "has ~ or $, which are not replaced by anything")
-            .help("write the whole path");
+        self.wrong(node, "contains ~ or $, which are not expanded").help("write the full path");
     }
 
     fn listen(&mut self, field: &Field, node: &Node) -> Option<Value> {
@@ -431,7 +429,7 @@ impl Reader<'_> {
         let diagnostic = self.wrong(node, "is not an IP address and a port");
         match text.rsplit_once(':') {
             Some((_, port)) if port.parse::<u16>().is_err() => {
-                diagnostic.help(format!("{port:?} is not a port; a port is 0 to 65535"));
+                diagnostic.help(format!("{port:?} is not a port; ports are 0 to 65535"));
             }
             Some(("localhost" | "", port)) => {
                 diagnostic.help(format!("write \"127.0.0.1:{port}\""));
@@ -441,7 +439,7 @@ impl Reader<'_> {
                     .help("write an IP address, such as \"127.0.0.1:7080\" or \"[::1]:7080\"");
             }
             None => {
-                diagnostic.help("write address and port, such as \"127.0.0.1:7080\"");
+                diagnostic.help("write an address and a port, such as \"127.0.0.1:7080\"");
             }
         }
         None
@@ -463,12 +461,12 @@ impl Reader<'_> {
                 }
                 NodeValue::Text(_) => {
                     is_right = false;
-                    self.wrong(item, "holds an empty item").help("take it out");
+                    self.wrong(item, "contains an empty item").help("remove it");
                 }
                 other => {
                     is_right = false;
                     let found = other.type_name();
-                    self.wrong(item, format!("holds {found}; its items are text in quotes"));
+                    self.wrong(item, format!("contains {found}; its items must be text in quotes"));
                 }
             }
         }
@@ -518,11 +516,11 @@ impl Reader<'_> {
         };
         let (least, most) = (units::format_size(min), units::format_size(max));
         if bytes < min {
-            self.wrong(node, format!("is {text}; the least is {least}"));
+            self.wrong(node, format!("is {text}; the minimum is {least}"));
             return None;
         }
         if bytes > max {
-            self.wrong(node, format!("is {text}; the most is {most}"));
+            self.wrong(node, format!("is {text}; the maximum is {most}"));
             return None;
         }
         Some(Value::Size(bytes))
@@ -535,7 +533,7 @@ impl Reader<'_> {
         match units::parse_size_or_share(text) {
             Ok(SizeOrShare::Bytes(bytes)) if bytes < min => {
                 let least = units::format_size(min);
-                self.wrong(node, format!("is {text}; the least is {least}"));
+                self.wrong(node, format!("is {text}; the minimum is {least}"));
                 None
             }
             Ok(value) => Some(Value::SizeOrShare(value)),
@@ -579,11 +577,11 @@ impl Reader<'_> {
             Err(error) => return self.unit_error(node, text, &error),
         };
         if duration < min {
-            self.wrong(node, format!("is {text}; the least is {}", units::format_duration(min)));
+            self.wrong(node, format!("is {text}; the minimum is {}", units::format_duration(min)));
             return None;
         }
         if duration > max {
-            self.wrong(node, format!("is {text}; the most is {}", units::format_duration(max)));
+            self.wrong(node, format!("is {text}; the maximum is {}", units::format_duration(max)));
             return None;
         }
         Some(Value::Duration(duration))
@@ -613,7 +611,7 @@ impl Reader<'_> {
 
     fn secret(&mut self, node: &Node) -> Option<Value> {
         let NodeValue::Table(table) = &node.value else {
-            self.wrong(node, "must not be written in the configuration")
+            self.wrong(node, "cannot be written in the configuration itself")
                 .help("name an environment variable, { env = \"HEC_TOKEN\" }, or a file, { file = \"/run/secrets/hec_token\" }")
                 .secret();
             return None;
@@ -625,7 +623,7 @@ impl Reader<'_> {
             return None;
         };
         let NodeValue::Text(from) = &entry.node.value else {
-            self.wrong(node, "needs a name in quotes").secret();
+            self.wrong(node, "must be a name in quotes").secret();
             return None;
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -654,9 +652,9 @@ impl Reader<'_> {
             Err(error) => {
                 let advice = match entry.key.as_str() {
                     "env" => format!("set it before starting weir: export {from}=..."),
-                    _ => "write the secret into that file, readable for weir only".to_owned(),
+                    _ => "write the secret to that file, readable by weir only".to_owned(),
                 };
-                self.wrong(node, format!("cannot be had: {error}")).help(advice);
+                self.wrong(node, format!("could not be read: {error}")).help(advice);
                 None
             }
         }

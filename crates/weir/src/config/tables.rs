@@ -1,4 +1,4 @@
-//! Every table of the configuration and its keys. This is the only place where a key is defined.
+//! Every table of the configuration and its keys. This is the only place where keys are defined.
 
 mod listeners;
 mod outputs;
@@ -14,7 +14,7 @@ use super::choices::{Choice as _, FileCompression, Fsync, LogLevel, OFF_OR_PRESE
 use super::field::{Default, Field, Kind};
 use super::plan::LogFormat;
 
-/// A table that may stand once: `[journal]`.
+/// A table that appears at most once: `[journal]`.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) name: &'static str,
@@ -26,11 +26,11 @@ pub(crate) struct Table {
 #[derive(Debug)]
 pub(crate) struct Component {
     pub(crate) doc: &'static str,
-    /// Its own keys first, then those that it has in common with others.
+    /// Its own keys first, then those that it shares with others.
     pub(crate) fields: &'static [&'static [Field]],
 }
 
-/// A table that may stand any number of times, in order: `[[rule]]`.
+/// A table that can be repeated, in order: `[[rule]]`.
 #[derive(Debug)]
 pub(crate) struct List {
     pub(crate) name: &'static str,
@@ -59,19 +59,19 @@ pub(crate) trait ComponentType: Copy + Eq + 'static {
     }
 }
 
-/// Least memory of the ring: one full batch for each of a few streams, and the window beside it.
+/// Minimum memory for the ring: one full batch for each of a few streams, plus the window.
 pub(crate) const RING_BYTES_MIN: u64 = 4 << 20;
-/// Least window: one request of the default size, in batches of at most 512 KiB.
+/// Minimum window: one request of the default size, in batches of at most 512 KiB.
 pub(crate) const WINDOW_BYTES_MIN: u64 = 1 << 20;
-/// Least buffer: the default window, and as much again to wait behind it.
+/// Minimum buffer: the default window, and the same amount for records that wait.
 pub(crate) const BUFFER_BYTES_MIN: u64 = 4 << 20;
-/// Least memory of the store's head.
+/// Minimum memory for the store's head.
 pub(crate) const HEAD_BYTES_MIN: u64 = weir_store::limits::HEAD_BYTES_MIN;
-/// Memory of the store's head, where there is enough.
+/// Default memory for the store's head where there is enough.
 pub(crate) const HEAD_BYTES: u64 = 128 << 20;
-/// Flushing and merging take as much again as the head.
+/// Flushing and merging together use as much again as the head.
 pub(crate) const STORE_PER_HEAD: u64 = 2;
-/// Memory of weir beside ring and windows: code, connections, compressors, buffers of reading.
+/// Memory of weir apart from ring and windows: code, connections, compressors, read buffers.
 pub(crate) const BASE_BYTES: u64 = 32 << 20;
 
 const DAY: Duration = Duration::from_hours(24);
@@ -87,288 +87,294 @@ const fn time(min: Duration, max: Duration) -> Kind {
 
 use Default::{None, Required, Value};
 
-/// Keys that stand before the first table.
+/// Keys before the first table.
 pub(crate) const TOP: &[Field] = &[
     field(
         "data_dir",
         Kind::Path,
         Value("\"weir-data\""),
-        "Directory of the journal, the positions and the dead-letter files. Created when missing; \
-         one weir uses it at a time. A relative path is relative to the directory that weir is \
-         started in.",
+        "Directory for the journal, positions and dead-letter files. Created if missing; used by \
+         one weir process at a time. A relative path is relative to the directory in which weir is \
+         started.",
     ),
     field(
         "default_to",
         Kind::Names,
         None("every output and the store while no rule has `to`, else the store"),
-        "Outputs for records that no rule routes; `store` is weir's own store. Without it, and \
-         with a rule that has `to`, they go to the store, or this must be written where there is \
-         none. With an empty list such records are discarded, and counted as `unrouted`.",
+        "Outputs for records that no rule routes; `store` is weir's own store. If it is not set \
+         and some rule has `to`, these records go to the store; without a store the key is \
+         required. With an empty list such records are discarded and counted as `unrouted`.",
     ),
 ];
 
-/// Tables that may stand any number of times, in reading order.
+/// Tables that can be repeated, in the order of the reference.
 pub(crate) const LISTS: &[List] = &[
     List {
         name: "rule",
-        doc: "A rule: which records go where, and how they are changed before. Every `when` sees \
-              the record as it was read, so rules match whatever their order. Then what the \
-              matching rules say is done in their order (that of the files' names, then of the \
-              text), up to the first that is `final`. Within a rule the order is `parse`, \
-              `extract`, `set`, `remove`, `redact`. Changes are for all outputs.",
+        doc: "A rule: which records go where, and how they are changed first. Every `when` sees \
+              the record as it was read, so rules match regardless of their order. The actions of \
+              the matching rules are then applied in order (by file name, then by position in the \
+              file), up to the first rule that is `final`. Within a rule the order is `parse`, \
+              `extract`, `set`, `remove`, `redact`. Changes apply to all outputs.",
         fields: RULE,
     },
     List {
         name: "test",
-        doc: "A record, and what the rules must do with it; run by `weir config test`.",
+        doc: "A record and what the rules must do with it; run by `weir config test`.",
         fields: TEST,
     },
 ];
 
 const RULE: &[Field] = &[
-    field("name", Kind::Text, Required, "Its name in metrics and messages; each stands once."),
+    field("name", Kind::Text, Required, "Unique name of the rule in metrics and messages."),
     field(
         "when",
         Kind::Expression,
         Value("\"*\""),
-        "Which records: an [expression](expressions.md). Single quotes spare backslashes.",
+        "Which records match: an [expression](expressions.md). Single quotes avoid escaping \
+         backslashes.",
     ),
     field(
         "to",
         Kind::Names,
         None("adds no output"),
-        "Outputs that get these records; `store` is weir's own store.",
+        "Outputs that receive the matching records; `store` is weir's own store.",
     ),
     field(
         "final",
         Kind::Bool,
         Value("false"),
-        "Whether later rules are left out for records that match.",
+        "Whether later rules are skipped for records that match.",
     ),
     field(
         "drop",
         Kind::Bool,
         Value("false"),
-        "Discards the records, whatever earlier rules said; counted under the reason `rule`.",
+        "Discards the records, whatever earlier rules did; counted with the reason `rule`.",
     ),
     field(
         "sample",
         Kind::Share,
         None("all of them"),
-        "Share of the records that is kept, the same ones whenever they are read; the others are \
-         discarded, counted under the reason `sampled`.",
+        "Share of the records to keep. The choice is deterministic: the same records are kept each \
+         time they are read. The others are discarded and counted with the reason `sampled`.",
     ),
     field(
         "parse",
         Kind::Names,
         None("nothing"),
         "Formats to read attributes from: `json`, `logfmt`, `syslog`, `common`, `combined`, \
-         `nginx`, or a format of your own as nginx writes `log_format`; `text` takes time and \
-         severity from the head of a line of plain text. The first that fits is taken; a message \
-         that fits none stays as it is.",
+         `nginx`, or a custom format in the syntax of nginx's `log_format`; `text` takes time and \
+         severity from the start of a plain text line. The first format that matches is used; a \
+         message that matches none is left as it is.",
     ),
     field(
         "extract",
         Kind::Text,
         None("nothing"),
-        "A regular expression; what its named groups `(?<name>...)` find in the message become \
-         attributes. Two underscores in a name stand for a point.",
+        "A regular expression; the matches of its named groups `(?<name>...)` in the message \
+         become attributes. Two underscores in a name stand for a dot.",
     ),
     field(
         "set",
         Kind::Values,
         None("nothing"),
-        "Values for `\"@attribute\"`, `message`, `status`, `service` or `host`: numbers, truth \
-         values, text with fields in it (`\"{service} {@user.id}\"`; a brace as such is written \
-         twice), or `{ measure = \"@request_time - @upstream_response_time\" }`.",
+        "Values for `\"@attribute\"`, `message`, `status`, `service` or `host`: numbers, booleans, \
+         text with fields in it (`\"{service} {@user.id}\"`; a literal brace is doubled), or `{ \
+         measure = \"@request_time - @upstream_response_time\" }`.",
     ),
     field(
         "remove",
         Kind::Names,
         None("nothing"),
-        "Attributes (`\"@password\"`) to take away, also out of a message that is JSON.",
+        "Attributes (`\"@password\"`) to remove, also from a message that is JSON.",
     ),
     field(
         "redact",
         Kind::Items,
         None("nothing"),
-        "What to hide before it reaches a disk: `\"card\"`, `\"email\"`, `\"token\"`, `\"ip\"`, or \
-         a table with `preset` or `pattern` (its first group is what is hidden), `with` (a text, \
-         `\"*\"` for as many asterisks, or `\"hash\"`), `key` (of the hash, a secret), and `field` \
-         (`message` or `\"@attribute\"`; default: everywhere).",
+        "What to hide before the record is written to disk: `\"card\"`, `\"email\"`, `\"token\"`, \
+         `\"ip\"`, or a table with `preset` or `pattern` (the first group is what is hidden), \
+         `with` (a text, `\"*\"` for the same number of asterisks, or `\"hash\"`), `key` (for the \
+         hash, a secret), and `field` (`message` or `\"@attribute\"`; default: everywhere).",
     ),
 ];
 
 const TEST: &[Field] = &[
-    field("name", Kind::Text, Required, "What it shows."),
+    field("name", Kind::Text, Required, "What the test shows."),
     field(
         "record",
         Kind::Values,
         Required,
-        "The record: `message`, and where they matter `source`, `service`, `host`, `status`, \
-         `iostream`, `\"@attribute\"` and the names of tags.",
+        "The record: `message`, and where needed `source`, `service`, `host`, `status`, \
+         `iostream`, `\"@attribute\"` and tag names.",
     ),
-    field("rules", Kind::Names, None("not looked at"), "The rules that must match, all of them."),
+    field("rules", Kind::Names, None("not checked"), "Exactly the rules that must match."),
     field(
         "to",
         Kind::Names,
-        None("not looked at"),
-        "The outputs that must get it, all of them; an empty list when it must be discarded.",
+        None("not checked"),
+        "Exactly the outputs that must receive the record; an empty list if it must be discarded.",
     ),
     field(
         "expect",
         Kind::Values,
-        None("not looked at"),
-        "What must be there afterwards: `message`, `status`, `\"@attribute\"`; `false` for an \
-         attribute that must be gone.",
+        None("not checked"),
+        "Values expected afterwards: `message`, `status`, `\"@attribute\"`; `false` for an \
+         attribute that must be absent.",
     ),
 ];
 
-/// Tables that may stand once, in reading order.
+/// Tables that appear at most once, in the order of the reference.
 pub(crate) const TABLES: &[Table] = &[
     Table {
         name: "api",
-        doc: "Where metrics, health and the ledger are served over HTTP. `weir top` and \
-              `weir ledger` ask there too.",
+        doc: "HTTP API for metrics, health and the ledger. `weir top` and `weir ledger` use it \
+              too.",
         fields: &[
-            field("enabled", Kind::Bool, Value("true"), "Whether anything is served."),
+            field("enabled", Kind::Bool, Value("true"), "Whether to serve the API."),
             field(
                 "listen",
                 Kind::Listen,
                 Value("\"127.0.0.1:7080\""),
                 "Address to listen on. There is no authentication: keep it on the loopback \
-                 address, or on a network whose users may all read the figures. Port 0 takes a \
-                 free port, which is printed.",
+                 address, or on a network where every user may read the data. Port 0 picks a free \
+                 port, which is printed.",
             ),
             field(
                 "allowed_hosts",
                 Kind::Names,
                 Value("[]"),
-                "Names under which the API may be asked, beside addresses, `localhost` and the \
-                 name of the machine. Requests with another `Host` are answered with 421: else a \
-                 page in a browser could make its own name lead here.",
+                "Host names accepted in requests, in addition to IP addresses, `localhost` and the \
+                 machine's name. Requests with any other `Host` are answered with 421, which \
+                 protects against DNS rebinding from a browser.",
             ),
             field(
                 "queries",
                 Kind::Table(queries::QUERIES),
                 Value("{}"),
-                "Bounds of searching and following.",
+                "Limits for searches and live tails.",
             ),
         ],
     },
     Table {
         name: "journal",
         doc: "The buffer between sources and outputs: a ring in memory, and segment files in \
-              `data_dir` for what an output is behind with.",
+              `data_dir` for records that an output has not caught up with.",
         fields: &[
             field(
                 "ring",
                 Kind::Size { min: RING_BYTES_MIN, max: 64 << 30 },
                 Value("\"64MiB\""),
-                "Memory for records that some output still needs. Only what does not fit goes \
-                 to disk.",
+                "Memory for records that some output still needs. Only what does not fit goes to \
+                 disk.",
             ),
             field(
                 "limit",
                 Kind::SizeOrShare { min: 16 << 20 },
                 Value("\"10%\""),
-                "Maximum disk space for the segment files in all; a share is of the file system \
-                 that holds `data_dir`. When an eighth of it is left, the output that needs most \
-                 of it counts as full (`when_full`), and no other.",
+                "Maximum total disk space for the segment files; a share is of the file system \
+                 that holds `data_dir`. When only an eighth of it is left, the output that needs \
+                 most of it counts as full (`when_full`); other outputs are not affected.",
             ),
             field(
                 "keep_free",
                 Kind::SizeOrShare { min: 0 },
                 Value("\"5%\""),
-                "Disk that always stays free, whatever `limit` says.",
+                "Disk space that always stays free, regardless of `limit`.",
             ),
         ],
     },
     Table {
         name: "limits",
-        doc: "Bounds of the process as a whole.",
+        doc: "Limits of the whole process.",
         fields: &[field(
             "memory",
             Kind::Size { min: 48 << 20, max: 1 << 40 },
             Value("\"512MiB\""),
-            "Memory that weir plans with: the ring, the windows of all outputs, what sources that \
-             listen hold, twice the head of the store and 32 MiB for weir itself must fit in it, or \
-             the configuration is refused.",
+            "Memory that weir plans with. The ring, the windows of all outputs, the memory of \
+             listening sources, twice the head of the store, and 32 MiB for weir itself must fit \
+             in it; otherwise the configuration is rejected.",
         )],
     },
     Table {
         name: "log",
-        doc: "What weir says about itself, on stderr.",
+        doc: "Weir's own log, written to stderr.",
         fields: &[
             field(
                 "level",
                 Kind::Choice(LogLevel::WORDS),
                 Value("\"info\""),
-                "Least severity that is said. The environment variable `WEIR_LOG` wins; it may \
-                 also name parts: `info,weir_journal=debug`.",
+                "Minimum severity to log. The environment variable `WEIR_LOG` takes precedence; it \
+                 can also set levels per module: `info,weir_journal=debug`.",
             ),
-            field("format", Kind::Choice(LogFormat::WORDS), Value("\"auto\""), "How it is said."),
+            field(
+                "format",
+                Kind::Choice(LogFormat::WORDS),
+                Value("\"auto\""),
+                "Format of the log.",
+            ),
         ],
     },
     Table {
         name: "store",
-        doc: "Weir's own store, in `data_dir`: everything that is routed to `store` is kept there \
-              and can be searched (`weir search`). Where no rule says otherwise that is every \
+        doc: "Weir's own store, in `data_dir`. Everything that is routed to `store` is kept there \
+              and can be searched (`weir search`). Unless a rule says otherwise, that is every \
               record.",
         fields: &[
-            field("enabled", Kind::Bool, Value("true"), "Whether anything is stored."),
+            field("enabled", Kind::Bool, Value("true"), "Whether to store records."),
             field(
                 "retention",
                 time(Duration::from_mins(1), Duration::from_hours(24 * 36_500)),
                 Value("\"7d\""),
-                "How long records are kept, counted from when they were stored. They go in whole \
-                 segments, so some stay a little longer.",
+                "How long records are kept, counted from when they were stored. Whole segments are \
+                 deleted, so some records stay a little longer.",
             ),
             field(
                 "retention_size",
                 Kind::SizeOrShare { min: 64 << 20 },
                 Value("\"20%\""),
-                "Most disk that the store may use; beyond that the oldest records go. A share is \
-                 of the file system that holds `data_dir`.",
+                "Maximum disk space for the store; beyond it the oldest records are deleted. A \
+                 share is of the file system that holds `data_dir`.",
             ),
             field(
                 "head",
                 Kind::Size { min: HEAD_BYTES_MIN, max: 16 << 30 },
-                None("`128MiB`, or less where `limits.memory` is small"),
-                "Memory for records that are not in a file yet. Flushing and merging take as much \
-                 again at most.",
+                None("`128MiB`, or less if `limits.memory` is small"),
+                "Memory for records that are not yet in a file. Flushing and merging use at most \
+                 as much again.",
             ),
             field(
                 "flush_interval",
                 time(Duration::from_secs(1), Duration::from_hours(1)),
                 Value("\"60s\""),
-                "How long records may be in memory only. They can be searched at once; after a \
-                 crash they are read again, or sent again from the journal.",
+                "Maximum time that records are only in memory. They can be searched at once; after \
+                 a crash they are read again from the source, or sent again from the journal.",
             ),
             field(
                 "level",
                 Kind::Count { min: 1, max: 19 },
                 Value("1"),
-                "Level of zstd for new files: higher ones take more time and less disk.",
+                "zstd compression level of new files: higher levels use more time and less disk.",
             ),
             field(
                 "remap",
                 Kind::Values,
                 None("none"),
-                "By which names attributes are kept, with those below them: \
-                 `{ \"http.response.status\" = \"http.status_code\" }`. Searches and live tails know \
-                 them by the new name only; rules see the record as it came. A record that has the \
-                 new name already stays as it is.",
+                "Renames attributes, and those below them, when they are stored: `{ \
+                 \"http.response.status\" = \"http.status_code\" }`. Searches and live tails use \
+                 only the new name; rules see the record as it arrived. A record that already has \
+                 the new name is left as it is.",
             ),
             field(
                 "measures",
                 Kind::Values,
                 None("none"),
-                "Attributes that no record has and every search can use, computed from others: \
-                 `{ queueing_delay = \"@request_time - @service_time\" }`. Arithmetic with \
-                 `+ - * /`, parentheses, numbers with units (`250ms`, `4KiB`) and fields; what is \
-                 added up or divided is brought to one unit where the names of fields tell it \
-                 (`_ms`, `_bytes`).",
+                "Calculated fields: attributes that are computed from others and can be used in \
+                 every search: `{ queueing_delay = \"@request_time - @service_time\" }`. Supported \
+                 are `+ - * /`, parentheses, numbers with units (`250ms`, `4KiB`) and fields; \
+                 operands are converted to a common unit where the field names tell it (`_ms`, \
+                 `_bytes`).",
             ),
         ],
     },
@@ -379,33 +385,33 @@ pub(crate) const MULTILINE: &[Field] = &[
     field(
         "preset",
         Kind::Choice(MultilinePreset::WORDS),
-        None("`start` and `continue` say it"),
-        "Stack traces of a language, for other bounds than the usual ones.",
+        None("`start` and `continue` define it"),
+        "Stack traces of a language, with limits other than the defaults.",
     ),
     field(
         "start",
         Kind::Text,
         None("any line that does not match `continue`"),
-        "Regular expression: a line that matches it is the first of a record.",
+        "Regular expression: a line that matches it starts a record.",
     ),
     field(
         "continue",
         Kind::Text,
         None("any line that does not match `start`"),
-        "Regular expression: a line that matches it goes on with the record before it.",
+        "Regular expression: a line that matches it continues the record before it.",
     ),
     field(
         "timeout",
         time(Duration::from_millis(50), Duration::from_hours(1)),
         Value("\"1s\""),
-        "How long a record waits for a further line after the last write.",
+        "How long to wait for further lines of a record after the last write.",
     ),
     field(
         "lines_max",
         Kind::Count { min: 2, max: 100_000 },
         Value("500"),
-        "Most lines of a record; what is beyond begins a further one. It never has more bytes \
-         than `line_max`.",
+        "Maximum number of lines per record; further lines start a new record. A record never has \
+         more bytes than `line_max`.",
     ),
 ];
 
@@ -415,67 +421,68 @@ const TAIL: &[Field] = &[
         "read_from",
         Kind::Choice(ReadFrom::WORDS),
         Value("\"beginning\""),
-        "Where to begin with files that are there when weir first runs with this `data_dir`. \
-         Files that come later are always read from their first byte, and a restart goes on \
-         where the outputs are.",
+        "Where to start in files that already exist when weir first runs with this `data_dir`. \
+         Files that appear later are always read from the first byte, and after a restart reading \
+         resumes where the outputs are.",
     ),
     field(
         "line_max",
         Kind::Size { min: 1 << 10, max: 256 << 10 },
         Value("\"192KiB\""),
-        "Length at which a line is cut, in bytes as they stand in the file. The record is kept \
-         and counted as truncated; the bytes behind the limit are counted as abandoned.",
+        "Maximum length of a line, in bytes as stored in the file. A longer line is cut: the \
+         record is kept and counted as truncated, and the remaining bytes are counted as \
+         abandoned.",
     ),
     field(
         "rescan_interval",
         time(Duration::from_millis(50), Duration::from_hours(1)),
         Value("\"10s\""),
-        "How often directories are looked through for what inotify did not tell.",
+        "How often directories are scanned for changes that inotify did not report.",
     ),
     field(
         "multiline",
         Kind::ChoiceOrTable(OFF_OR_PRESET, MULTILINE),
         Value("\"off\""),
-        "Which lines are joined to one record, with a line feed between them.",
+        "Which lines are joined into one record, separated by line feeds.",
     ),
     field(
         "partial_timeout",
         time(Duration::from_millis(50), Duration::from_hours(1)),
         Value("\"10s\""),
-        "How long a partial line (docker's 16 KiB pieces, a last line without its newline) \
-         waits for its rest after the last write, before it becomes a record as it is.",
+        "How long a partial line (one of docker's 16 KiB pieces, or a last line without a newline) \
+         waits for the rest after the last write before it becomes a record as it is.",
     ),
     field(
         "rotated_grace",
         time(Duration::ZERO, DAY),
         Value("\"10s\""),
-        "How long a renamed or deleted file is followed behind its end, for late writes.",
+        "How long a renamed or deleted file is still read after its end, for late writes.",
     ),
     field(
         "deleted_limit",
         Kind::Size { min: 0, max: u64::MAX },
         Value("\"1GiB\""),
-        "Most bytes that deleted files may hold in all while they wait to be read. Beyond that \
-         the oldest is given up, and its bytes are counted as abandoned.",
+        "Maximum total size of deleted files that are kept open until they are read. Beyond it the \
+         oldest file is given up, and its bytes are counted as abandoned.",
     ),
     field(
         "rate_limit",
         Kind::Count { min: 1, max: 1_000_000_000 },
         None("no limit"),
-        "Lines per second of each file or container, with a burst of one second.",
+        "Lines per second per file or container, with a burst of one second.",
     ),
     field(
         "when_limited",
         Kind::Choice(WhenLimited::WORDS),
         Value("\"delay\""),
-        "What happens to lines beyond `rate_limit`.",
+        "What to do with lines above `rate_limit`.",
     ),
     field(
         "read_interval",
         time(MS, Duration::from_secs(10)),
         Value("\"60ms\""),
-        "While a file is written to in a trickle, its reads are at least this far apart. Longer \
-         costs less CPU time; a file that is far behind is read without pause.",
+        "Minimum time between reads of a file that is written to slowly. A longer interval uses \
+         less CPU; a file that is far behind is read without pauses.",
     ),
 ];
 
@@ -485,7 +492,7 @@ const DELIVERY: &[Field] = &[
         "when_full",
         Kind::Choice(WhenFull::WORDS),
         Value("\"block\""),
-        "What happens when `buffer_limit` is used up.",
+        "What to do when `buffer_limit` is reached.",
     ),
     field(
         "buffer_limit",
@@ -497,15 +504,15 @@ const DELIVERY: &[Field] = &[
         "window",
         Kind::Size { min: WINDOW_BYTES_MIN, max: 4 << 30 },
         Value("\"16MiB\""),
-        "Bytes that may be on their way and not yet acknowledged. After a crash at most this \
-         much is sent again.",
+        "Bytes that may be in flight, that is, sent but not acknowledged. After a crash at most \
+         this much is sent again.",
     ),
     field(
         "dead_letter",
         Kind::Bool,
         Value("true"),
-        "Whether records that the destination refuses for good are kept in a file, with the \
-         reason (see `weir dead-letter`). Otherwise they are discarded and counted.",
+        "Whether records that the destination rejects permanently are kept in a file, together \
+         with the reason (see `weir dead-letter`). Otherwise they are discarded and counted.",
     ),
 ];
 
@@ -514,8 +521,8 @@ const TLS: &[Field] = &[
     field(
         "ca_file",
         Kind::Path,
-        None("the system's authorities only"),
-        "PEM file of authorities to trust beside the system's.",
+        None("the system's CA certificates only"),
+        "PEM file of CA certificates to trust in addition to the system's.",
     ),
     field(
         "cert_file",
@@ -533,14 +540,14 @@ const TLS: &[Field] = &[
         "server_name",
         Kind::Text,
         None("the host of the endpoint"),
-        "Name that the server's certificate must have.",
+        "Name that the server's certificate must be valid for.",
     ),
     field(
         "insecure_skip_verify",
         Kind::Bool,
         Value("false"),
-        "Accept any certificate. Whoever is in between can then read everything; weir says so \
-         in its health.",
+        "Accept any certificate. An attacker on the network path can then read everything; weir \
+         reports this in its health.",
     ),
 ];
 
@@ -548,7 +555,7 @@ const ENCODING: Field = field(
     "encoding",
     Kind::Choice(Encoding::WORDS),
     Value("\"raw\""),
-    "How a record becomes a line.",
+    "How a record is written as a line.",
 );
 
 use listeners::{DATADOG_INTAKE, LISTEN};
@@ -566,7 +573,8 @@ const CONTAINERS: &[Field] = &[
         "pod_roots",
         Kind::Paths,
         Value("[\"/var/log/pods\"]"),
-        "Kubernetes pod directories (`<namespace>_<pod>_<uid>/<container>/<n>.log`).",
+        "Kubernetes pod directories \
+         (`<namespace>_<pod>_<uid>/<container>/<n>.log`).",
     ),
     field(
         "link_roots",
@@ -579,7 +587,7 @@ const CONTAINERS: &[Field] = &[
         "exclude_containers",
         Kind::Names,
         Value("[]"),
-        "Names of containers to leave out; `*` stands for anything.",
+        "Names of containers to exclude; `*` matches anything.",
     ),
 ];
 
@@ -589,23 +597,24 @@ const FILE_SOURCE: &[Field] = &[
         "include",
         Kind::Globs,
         Required,
-        "Files to tail. `*` stands for anything within a name, `**` for any \
-         directories, `{a,b}` for either; a relative pattern begins at the \
-         working directory. Files that come later are found too.",
+        "Files to tail. `*` matches anything within a name, `**` any directories, \
+         `{a,b}` either; a relative pattern is relative to the working directory. \
+         Files that appear later are found too.",
     ),
     field(
         "exclude",
         Kind::Globs,
         Value("[]"),
-        "Files to leave out; a pattern without `/` is about the name alone. Compressed files (`*.gz`, `*.zst`, `*.xz`, `*.bz2`) \
-         and `*.tmp` are always left out.",
+        "Files to exclude; a pattern without `/` matches the file name alone. \
+         Compressed files (`*.gz`, `*.zst`, `*.xz`, `*.bz2`) and `*.tmp` are \
+         always excluded.",
     ),
     field(
         "format",
         Kind::Choice(Format::WORDS),
         Value("\"auto\""),
-        "Format of the lines. A line that is not in it becomes a record all the \
-         same and is counted as malformed.",
+        "Format of the lines. A line that does not have this format still becomes \
+         a record and is counted as malformed.",
     ),
 ];
 
@@ -616,10 +625,10 @@ const FILE_OUTPUT: &[Field] = &[
         Kind::Path,
         Required,
         "The file. Missing directories are created; lines are appended. With \
-         fields in it, `\"/log/{host}/{service}.log\"`, each record goes to the \
-         file that it names: fields are named as in expressions; what no name may \
-         hold becomes `_`, and no file is ever outside the directory before the \
-         first field. A brace as such is written twice.",
+         fields in it, as in `\"/log/{host}/{service}.log\"`, each record goes to \
+         the file that it names. Fields are named as in expressions; characters \
+         that are not allowed in a file name become `_`, and no file is ever \
+         outside the directory before the first field. A literal brace is doubled.",
     ),
     ENCODING,
     field(
@@ -627,48 +636,48 @@ const FILE_OUTPUT: &[Field] = &[
         Kind::ChoiceOrDuration(Fsync::WORDS),
         Value("\"1s\""),
         "When written lines are flushed to stable storage; a duration is the \
-         longest that they wait. Records count as delivered only then, but with \
-         `never` once they are written.",
+         longest time that they wait. Records count as delivered only then, or \
+         with `never` once they are written.",
     ),
     field(
         "rotate_size",
         Kind::Size { min: 64 << 10, max: u64::MAX },
-        None("not by size"),
-        "A file that would become larger is put aside, as \
-         `NAME.20261122T011500.123Z`, and a new one begun.",
+        None("no rotation by size"),
+        "A file that would become larger is rotated to \
+         `NAME.20261122T011500.123Z`, and a new one is started.",
     ),
     field(
         "rotate_every",
         time(Duration::from_mins(1), Duration::from_hours(24 * 366)),
-        None("not by time"),
-        "A file is put aside with the first line of a new period. Periods are \
-         counted from 1970 in UTC: `\"24h\"` is midnight UTC.",
+        None("no rotation by time"),
+        "A file is rotated at the first line of a new period. Periods are counted \
+         from 1970 in UTC: `\"24h\"` is midnight UTC.",
     ),
     field(
         "keep",
         Kind::Count { min: 1, max: 1_000_000 },
         None("all of them"),
-        "How many files that were put aside are kept beside each file.",
+        "Number of rotated files to keep for each file.",
     ),
     field(
         "compress",
         Kind::Choice(FileCompression::WORDS),
         Value("\"none\""),
-        "Compression of files that were put aside.",
+        "Compression of rotated files.",
     ),
     field(
         "open_files_max",
         Kind::Count { min: 1, max: 65_536 },
         Value("256"),
-        "Most files that are open at once; the one not written to for longest is \
-         closed for the next.",
+        "Maximum number of open files; the one that was not written to for longest \
+         is closed to make room for the next.",
     ),
 ];
 
 impl ComponentType for SourceType {
     const FAMILY: &'static str = "source";
     const FAMILY_DOC: &'static str =
-        "Where records come from. Each source has a name of its own and a `type`.";
+        "Where records come from. Each source has its own name and a `type`.";
     const ALL: &'static [Self] = Self::ALL;
 
     fn name(self) -> &'static str {
@@ -678,15 +687,16 @@ impl ComponentType for SourceType {
     fn component(self) -> Component {
         match self {
             Self::Containers => Component {
-                doc: "The logs of all containers of this machine: docker's json-file driver and \
-                      Kubernetes nodes (CRI). Directories that do not exist yet are waited for.",
+                doc: "The logs of all containers on this machine: docker's json-file driver and \
+                      Kubernetes nodes (CRI). Directories that do not exist yet are picked up when \
+                      they appear.",
                 fields: &[CONTAINERS, TAIL],
             },
             Self::File => Component { doc: "Log files by name.", fields: &[FILE_SOURCE, TAIL] },
             Self::DatadogIntake => Component {
-                doc: "Logs that Datadog's agents and client libraries send over HTTP \
-                      (`POST /api/v2/logs`, and `/v1/input` of older ones). They are told that a \
-                      request is accepted once all its records are on stable storage.",
+                doc: "Logs that Datadog's agents and client libraries send over HTTP (`POST \
+                      /api/v2/logs`, and `/v1/input` for older ones). A request is accepted once all \
+                      its records are on stable storage.",
                 fields: &[DATADOG_INTAKE, LISTEN],
             },
         }
@@ -695,9 +705,9 @@ impl ComponentType for SourceType {
 
 impl ComponentType for OutputType {
     const FAMILY: &'static str = "output";
-    const FAMILY_DOC: &'static str = "Where records go. Each output has a name of its own and a `type`, and gets every \
-          record. The name is also that of its place in the journal: under a new name an output \
-          begins with what is read from then on.";
+    const FAMILY_DOC: &'static str = "Where records go. Each output has its own name and a `type`, and receives every record \
+          unless rules route them. The name also identifies its position in the journal: an output \
+          with a new name starts with what is read from then on.";
     const ALL: &'static [Self] = Self::ALL;
 
     fn name(self) -> &'static str {
@@ -707,32 +717,32 @@ impl ComponentType for OutputType {
     fn component(self) -> Component {
         match self {
             Self::SplunkHec => Component {
-                doc: "A Splunk HTTP event collector, or anything that speaks its protocol.",
+                doc: "A Splunk HTTP Event Collector, or anything that speaks its protocol.",
                 fields: &[SPLUNK_HEC, DELIVERY],
             },
             Self::Http => Component {
-                doc: "Any endpoint that takes JSON over HTTP. Any status from 200 to 299 means that it \
-                      has the records.",
+                doc: "Any endpoint that accepts JSON over HTTP. A status from 200 to 299 means that \
+                      the records were accepted.",
                 fields: &[HTTP, DELIVERY],
             },
             Self::Socket => Component {
-                doc: "Lines over TCP or TLS, or one datagram per record over UDP. Nothing is \
-                      acknowledged there: a record counts as delivered once the kernel has taken it, \
-                      and what is on its way when a connection breaks is lost without anybody knowing.",
+                doc: "Lines over TCP or TLS, or one datagram per record over UDP. The protocol has no \
+                      acknowledgements: a record counts as delivered once the kernel has accepted it, \
+                      and records in flight when a connection breaks are lost without being noticed.",
                 fields: &[SOCKET, DELIVERY],
             },
             Self::File => Component {
-                doc: "A local file, or many that the records name, one line per record.",
+                doc: "A local file, or several files named by fields of the records, one line per \
+                      record.",
                 fields: &[FILE_OUTPUT, DELIVERY],
             },
             Self::Stdout => Component {
-                doc: "Standard output, one line per record. At most one output has this type.",
+                doc: "Standard output, one line per record. At most one output can have this type.",
                 fields: &[&[ENCODING], DELIVERY],
             },
-            Self::Blackhole => Component {
-                doc: "Nowhere: records are counted and forgotten.",
-                fields: &[DELIVERY],
-            },
+            Self::Blackhole => {
+                Component { doc: "Discards all records and counts them.", fields: &[DELIVERY] }
+            }
         }
     }
 }

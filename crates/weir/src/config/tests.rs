@@ -1,4 +1,4 @@
-//! The configuration as a whole: the tables, the built-in default, what diagnostics look like.
+//! The configuration as a whole: the tables, the built-in default, and the format of diagnostics.
 
 use super::field::{Default as FieldDefault, Field, Kind};
 use super::tables::{Component, ComponentType, TABLES, TOP};
@@ -17,7 +17,7 @@ fn rendered(text: &str) -> String {
     loaded.diagnostics.render(&loaded.texts, Paint::off())
 }
 
-/// A source and an output that are right, for mistakes elsewhere; 7 lines.
+/// A valid source and output, for mistakes in other places; 7 lines.
 pub(super) const REST: &str = "\
 [source.ok]
 type = \"file\"
@@ -39,7 +39,7 @@ fn the_built_in_default_is_valid_and_without_a_warning() {
     assert!(plan.pipeline.journal_limit_bytes > 0 && plan.pipeline.disk_free_bytes_min > 0);
 }
 
-/// What the default writes out is what the tables say, so a change of one shows in the other.
+/// The built-in default must match the tables, so that a change of one shows in the other.
 #[test]
 fn the_values_in_the_built_in_default_are_the_defaults_of_the_tables() {
     for table in TABLES {
@@ -209,7 +209,7 @@ fn all_mistakes_of_a_file_are_reported_at_once_in_the_order_of_the_text() {
         .filter_map(|d| d.place.as_ref())
         .map(|place| loaded.texts.line(place).number)
         .collect();
-    // Line 4 has no value; that its key is unknown too is not worth saying.
+    // Line 4 has no value; that its key is unknown too is not worth reporting.
     assert_eq!(lines, [1, 3, 4, 5, 7]);
 }
 

@@ -1,19 +1,20 @@
-//! The configuration files as text: what was read from where, and how a byte of it is named to
-//! people (file, line, column).
+//! The configuration files as text: which file was read, and how a byte position is shown to people
+//! (file, line, column).
 //!
-//! Invariants: files are read once, at most [`FILE_BYTES_MAX`] of each and at most [`FILES_MAX`]
-//! of a directory; a [`Place`] always lies inside the file that it names.
+//! Invariants: files are read once, at most [`FILE_BYTES_MAX`] of each and at most [`FILES_MAX`] of
+//! a directory; a [`Place`] is always inside the file that it names.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Largest configuration file. Thousands of components fit; a log named by mistake does not.
+/// Maximum size of a configuration file. Thousands of components fit; a log file named by mistake
+/// does not.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Most `*.toml` files of a directory.
+/// Maximum number of `*.toml` files in a directory.
 const FILES_MAX: usize = 1_000;
 
-/// Some bytes of a configuration file.
+/// A byte range of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Index of the file in [`Texts`].
@@ -37,7 +38,7 @@ pub(crate) struct Texts {
     files: Vec<Text>,
 }
 
-/// Line, column and the whole line of a place; line and column count from 1, the column in
+/// Line, column and the whole line of a place. Line and column count from 1, the column in
 /// characters.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
@@ -48,18 +49,18 @@ pub(crate) struct Line<'a> {
     pub(crate) width: usize,
 }
 
-/// Why configuration files cannot be read.
+/// Why configuration files could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TextError {
-    #[error("{} cannot be read: {error}", path.display())]
+    #[error("{} could not be read: {error}", path.display())]
     Unreadable { path: PathBuf, error: std::io::Error },
-    #[error("{} is larger than 4 MiB, which is no configuration", path.display())]
+    #[error("{} exceeds the 4 MiB limit for configuration files", path.display())]
     TooLarge { path: PathBuf },
     #[error("{} is not UTF-8 text (byte {offset})", path.display())]
     NotUtf8 { path: PathBuf, offset: usize },
-    #[error("the directory {} holds no *.toml file", path.display())]
+    #[error("the directory {} contains no *.toml files", path.display())]
     NoFiles { path: PathBuf },
-    #[error("the directory {} holds more than 1,000 *.toml files", path.display())]
+    #[error("the directory {} contains more than 1,000 *.toml files", path.display())]
     TooManyFiles { path: PathBuf },
 }
 

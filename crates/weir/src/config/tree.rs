@@ -1,9 +1,9 @@
-//! TOML as a tree in which every key and value knows its place, and the merging of several files
-//! into one.
+//! TOML as a tree in which every key and value has its place, and the merging of several files into
+//! one.
 //!
-//! Invariants: a key is there once, whichever file it is from (a second definition is an error
+//! Invariants: each key occurs once, whichever file it is from (a second definition is an error
 //! that names both places); syntax errors are collected, and what could be read is kept, so that
-//! they do not hide other faults.
+//! they do not hide other errors.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 use super::diagnostic::{Diagnostics, NOT_TOML};
 use super::text::{Place, Texts};
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) place: Place,
@@ -24,7 +24,7 @@ pub(crate) struct Node {
 #[derive(Debug, Clone)]
 pub(crate) enum NodeValue {
     Text(String),
-    /// `None` when it does not fit in 64 bits.
+    /// `None` if it does not fit in 64 bits.
     Integer(Option<i64>),
     Float(f64),
     Bool(bool),
@@ -33,7 +33,7 @@ pub(crate) enum NodeValue {
     Table(NodeTable),
 }
 
-/// A table, in the order of its text.
+/// A table, in the order of the text.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NodeTable {
     pub(crate) entries: Vec<Entry>,
@@ -48,14 +48,14 @@ pub(crate) struct Entry {
 }
 
 impl NodeTable {
-    /// The entry of a key.
+    /// Returns the entry of a key.
     pub(crate) fn get(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 }
 
 impl NodeValue {
-    /// What it is, for people.
+    /// A description of the type.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",
@@ -94,7 +94,7 @@ fn syntax_error(error: &toml::de::Error, file: usize, text: &str, diagnostics: &
         return;
     }
     match first_definition(text, span) {
-        // The keys of a table that is there twice: the table itself has been named.
+        // The keys of a duplicate table: the table itself has been reported.
         None if diagnostics.has_errors() => {}
         first => {
             let first = first.map(|span| Place { file, span });
@@ -105,32 +105,32 @@ fn syntax_error(error: &toml::de::Error, file: usize, text: &str, diagnostics: &
     }
 }
 
-/// What would be right, for the usual ways of writing no TOML.
+/// Suggestions for common mistakes that are not valid TOML.
 fn syntax_help(text: &str, at: usize, message: &str) -> Option<String> {
     let line_start = text.get(..at)?.rfind('\n').map_or(0, |i| i + 1);
     let line = text[line_start..].lines().next()?.trim();
     let tables = "write key = value, and tables as [source.NAME]";
     if line.starts_with('{') {
-        return Some(format!("this is JSON, and the configuration is TOML: {tables}"));
+        return Some(format!("this is JSON, but the configuration must be TOML: {tables}"));
     }
     if message.contains("escape") {
         return Some(
-            "within \"...\" a backslash is written \\\\; within '...' it stands for itself"
-                .to_owned(),
+            "within \"...\" a backslash is written \\\\; within '...' it is literal".to_owned(),
         );
     }
     let Some((key, value)) = line.split_once('=') else {
         let is_yaml = line.contains(':') && !line.starts_with('[');
-        return is_yaml.then(|| format!("this is YAML, and the configuration is TOML: {tables}"));
+        return is_yaml
+            .then(|| format!("this is YAML, but the configuration must be TOML: {tables}"));
     };
-    // What stands there may be a secret, so it is not repeated.
+    // The text may be a secret, so it is not repeated.
     let value = value.trim_start();
     let is_bare = value.starts_with(|c: char| c.is_alphabetic() || matches!(c, '/' | '“' | '‘'));
-    is_bare.then(|| format!("text stands in straight quotes: {} = \"...\"", key.trim()))
+    is_bare.then(|| format!("text must be in straight quotes: {} = \"...\"", key.trim()))
 }
 
-/// Where the key at `span` stood before, which the parser does not say: for the key of a value the
-/// nearest line above in the same table, for that of a table the nearest equal header.
+/// Finds where the key at `span` was defined before, which the parser does not report: for the key
+/// of a value the nearest line above in the same table, for a table the nearest equal header.
 fn first_definition(text: &str, span: Range<usize>) -> Option<Range<usize>> {
     let key = text.get(span.clone())?;
     let line_start = text[..span.start].rfind('\n').map_or(0, |i| i + 1);
@@ -157,14 +157,14 @@ fn first_definition(text: &str, span: Range<usize>) -> Option<Range<usize>> {
     None
 }
 
-/// Parses one value as it is written in TOML: a default of a field.
+/// Parses one value in TOML syntax: the default of a field.
 pub(crate) fn parse_value(text: &str) -> Node {
     let (value, _errors) = DeValue::parse_recoverable(text);
     node(&value, 0)
 }
 
-/// Tables merge key by key, but for a source or an output, which is defined in one place. Lists of
-/// tables (`[[rule]]`) follow each other in the order of the files.
+/// Merges tables key by key, except for a source or an output, which is defined in one place. Lists
+/// of tables (`[[rule]]`) are concatenated in the order of the files.
 fn merge(into: &mut NodeTable, from: NodeTable, path: &[&str], diagnostics: &mut Diagnostics) {
     for entry in from.entries {
         let is_component = matches!(path, ["source" | "output"]);
@@ -184,7 +184,7 @@ fn merge(into: &mut NodeTable, from: NodeTable, path: &[&str], diagnostics: &mut
                 diagnostics
                     .error(Some(entry.key_place), &key_path, format!("{key_path} is defined twice"))
                     .other(Some(old.key_place.clone()), "it is also defined at")
-                    .help("keep one of the two");
+                    .help("remove one of them");
             }
         }
     }

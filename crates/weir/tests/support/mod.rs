@@ -1,4 +1,4 @@
-//! The real binary in a directory of its own.
+//! Runs the real binary in a directory of its own.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes on a machine that is busy with other tests.
+/// Longer than anything takes on a machine that runs other tests at the same time.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The binary, without anything of this environment that changes what it does.
+/// The binary, without environment variables that would change its behavior.
 pub(crate) fn weir(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     for variable in
@@ -23,7 +23,7 @@ pub(crate) fn weir(dir: &Path) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs it and waits for its end.
 pub(crate) fn run(dir: &Path, arguments: &[&str]) -> Output {
     weir(dir).args(arguments).output().unwrap()
 }
@@ -43,7 +43,7 @@ pub(crate) fn write(dir: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Looks until `look` finds something; panics when that takes too long.
+/// Polls until `look` returns a value; panics on timeout.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -60,7 +60,7 @@ pub(crate) struct Running {
     child: Child,
     log: BufReader<ChildStderr>,
     pub(crate) api: SocketAddr,
-    /// What it has said so far.
+    /// Its output so far.
     pub(crate) said: String,
 }
 
@@ -84,7 +84,7 @@ impl Running {
         running
     }
 
-    /// Waits until it says this.
+    /// Waits until the output contains a text.
     pub(crate) fn wait_line(&mut self, text: &str) -> String {
         loop {
             let mut line = String::new();
@@ -113,7 +113,7 @@ impl Running {
         serde_json::from_str(&self.get(path).1).unwrap()
     }
 
-    /// Waits until an output has delivered so many records.
+    /// Waits until an output has delivered this many records.
     pub(crate) fn wait_delivered(&self, output: &str, count: u64) {
         wait_for(&format!("{output} delivers {count}"), || {
             let ledger = self.json("/weir/v1/ledger");
@@ -136,7 +136,7 @@ impl Running {
         (self.child.wait().unwrap(), std::mem::take(&mut self.said))
     }
 
-    /// SIGTERM, and its end.
+    /// Sends SIGTERM and waits for the end.
     pub(crate) fn stop(self) -> (ExitStatus, String) {
         self.signal(rustix::process::Signal::TERM);
         self.end()
@@ -145,7 +145,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
     }

@@ -25,9 +25,9 @@ enum Column {
     Message,
     Source,
     Tags,
-    /// All of them, as a JSON object.
+    /// All attributes, as a JSON object.
     Attributes,
-    /// One of them.
+    /// A single attribute.
     Attribute(String),
     /// The first value of a tag.
     Tag(String),
@@ -51,7 +51,7 @@ impl CsvColumns {
         text
     }
 
-    /// Appends a record, with attributes that are computed.
+    /// Appends a record, with calculated fields.
     pub(super) fn row(&self, record: StoredRecord, measures: &[NamedMeasure], text: &mut Vec<u8>) {
         let source = record.source.clone().unwrap_or_default();
         let time = precise_time(record.time_ns);
@@ -86,9 +86,9 @@ impl Column {
                 Field::Tag(key) if key_like(&key).is_none() => Self::Tag(key),
                 _ => {
                     let what = format!(
-                        "there is no column {name:?}; there are id, timestamp, host, service, \
-                         status, message, source, tags, attributes, attributes such as @http.url, \
-                         and tags such as pod_name"
+                        "unknown column {name:?}; known are id, timestamp, host, service, status, \
+                         message, source, tags, attributes, attributes such as @http.url, and tags \
+                         such as pod_name"
                     );
                     return Err(Problem::parameter("columns", what));
                 }

@@ -1,15 +1,15 @@
-//! `/weir/v1/export`: all records that an expression describes, as a stream.
+//! `/weir/v1/export`: all records that match an expression, as a stream.
 //!
-//! NDJSON and CSV are sent page by page: a page is asked for when the reader has taken the one
-//! before but [`CHUNKS_WAITING`], so an export holds two pages in memory, whatever its length.
-//! Parquet needs to know all columns before its first row: a file is made whole, and what does not
-//! fit into one is refused, unless pieces were asked for, each a whole file; the header [`NEXT`] has
-//! the cursor of the next.
+//! NDJSON and CSV are sent page by page: a page is requested when the reader has taken all but
+//! [`CHUNKS_WAITING`] chunks of the previous one, so an export holds two pages in memory, whatever
+//! its length. Parquet requires all columns before the first row: a file is produced as a whole,
+//! and records that do not fit into one file are an error, unless pieces were requested, each of
+//! which is a complete file; the header [`NEXT`] contains the cursor of the next piece.
 //!
-//! Invariants: what was begun is ended whole, or the connection is cut, which every client of
-//! HTTP/1.1 notices; that records are missing is said, whenever it turns up ([`partial`]); an export
-//! ends when its reader leaves; no more than [`exports_max`] run at once, so that searches have
-//! workers left.
+//! Invariants: a response is completed, or the connection is cut, which every HTTP/1.1 client
+//! notices; missing records are reported, whenever they are noticed ([`partial`]); an export ends
+//! when its reader leaves; at most [`exports_max`] run at once, so that workers remain for
+//! searches.
 
 mod csv;
 mod parquet;
@@ -48,31 +48,31 @@ use partial::{LINGER, PARTIAL, Reasons, takes_trailers};
 /// Chunks that may wait for the reader.
 const CHUNKS_WAITING: usize = 1;
 
-/// How often a page is asked for again when too much is asked.
+/// How often a page is requested again under overload.
 const TRIES_MAX: usize = 30;
 
 /// Cursor of the next piece.
 const NEXT: HeaderName = HeaderName::from_static("x-weir-next");
 
-/// Exports at once: half of the workers.
+/// Maximum number of concurrent exports: half of the workers.
 pub(super) fn exports_max(workers: usize) -> usize {
     (workers / 2).max(1)
 }
 
-/// Form of an export.
+/// Format of an export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Format {
-    /// A JSON object per line, as in the answer of a search.
+    /// One JSON object per line, as in the answer of a search.
     #[default]
     Ndjson,
-    /// Comma-separated values with a head (RFC 4180).
+    /// Comma-separated values with a header (RFC 4180).
     Csv,
-    /// A Parquet file, as the store keeps them.
+    /// A Parquet file, in the schema of the store.
     Parquet,
 }
 
-/// All records that an expression describes are asked for.
+/// Request for an export.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -81,27 +81,26 @@ pub(crate) struct ExportQuery {
     #[serde(default)]
     #[param(inline)]
     format: Format,
-    /// An expression; empty: every record.
+    /// An expression; if empty, every record.
     #[serde(default)]
     query: String,
-    /// The first time. Default: that of the first record.
+    /// Start of the range (inclusive). Default: the first record.
     from: Option<String>,
-    /// Behind the last time. Default: `now`.
+    /// End of the range (exclusive). Default: `now`.
     to: Option<String>,
-    /// `timestamp` (default): the earliest first; `-timestamp`: the latest first.
+    /// `timestamp` (default): oldest first; `-timestamp`: newest first.
     sort: Option<super::search::Sort>,
-    /// How many at most. Default: all.
+    /// Maximum number of records. Default: all.
     limit: Option<u64>,
-    /// Columns of CSV, with commas between. Default:
-    /// `timestamp,host,service,status,message,attributes`.
+    /// Comma-separated columns of CSV. Default: `timestamp,host,service,status,message,attributes`.
     columns: Option<String>,
-    /// Attributes that are computed: a JSON object from name to measure.
+    /// Calculated fields: a JSON object from name to expression.
     measures: Option<String>,
-    /// Parquet: what does not fit into one file comes in pieces; without it, that is refused (422).
-    /// Default: `false`, but `true` with a `cursor`.
+    /// Parquet: records that do not fit into one file are returned in pieces; otherwise they are an
+    /// error (422). Default: `false`, but `true` with a `cursor`.
     #[serde(default)]
     pieces: bool,
-    /// Parquet: the header `x-weir-next` of the piece before.
+    /// Parquet: the header `x-weir-next` of the previous piece.
     cursor: Option<String>,
 }
 
@@ -111,28 +110,29 @@ impl ExportQuery {
     }
 }
 
-/// All records that an expression describes, as a stream
+/// All records that match an expression, as a stream
 ///
-/// A connection that ends before the answer does means that it is not complete. When it turns out
-/// behind the first page that records are missing (`x-weir-partial`), NDJSON and CSV go on to
-/// their end all the same; then `x-weir-partial` is a trailer for those who ask with `TE: trailers`,
-/// and for others the connection ends before the answer does.
+/// A connection that ends before the response does means that the response is incomplete. If it
+/// turns out after the first page that records are missing (`x-weir-partial`), NDJSON and CSV are
+/// still sent to their end; `x-weir-partial` is then a trailer for clients that send
+/// `TE: trailers`, and for others the connection ends before the response does.
 #[utoipa::path(
     get, path = "/weir/v1/export", tag = "export", params(ExportQuery),
     responses(
         (status = 200, description = "The records", headers(
-            ("x-weir-next" = String, description = "Parquet: there are more records; the `cursor` \
-             of the next piece"),
-            ("x-weir-partial" = String, description = "The answer is not the whole one: why, with \
-             commas between: `damaged`, `catching_up`, `memory`, `deadline`"),
+            ("x-weir-next" = String, description = "Parquet: there are more records; this is the \
+                                                    `cursor` of the next piece"),
+            ("x-weir-partial" = String, description = "The response is partial; comma-separated \
+                                                       reasons: `damaged`, `catching_up`, \
+                                                       `memory`, `deadline`"),
          ), content(
             (String = "application/x-ndjson"),
             (String = "text/csv; charset=utf-8; header=present"),
             (String = "application/vnd.apache.parquet"),
          )),
         (status = 422, description = "The records do not fit into one Parquet file, and pieces \
-         were not asked for"),
-        (status = 503, description = "As many exports run as may"),
+                                      were not requested"),
+        (status = 503, description = "The maximum number of exports is running"),
     )
 )]
 pub(crate) async fn get(
@@ -147,7 +147,7 @@ pub(crate) async fn get(
     let measures = shared.explore.measures(&request.filter.measures)?.into();
     let store = shared.explore.store()?;
     let permit = shared.explore.exports.clone().try_acquire_owned().map_err(|_| {
-        let title = "as many exports run as may; try again when one has ended";
+        let title = "the maximum number of exports is running; try again when one has ended";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, title).retry_after(10)
     })?;
     let reasons = Reasons::default();
@@ -168,14 +168,14 @@ pub(crate) async fn get(
     exporting.map_err(|problem| question.placed(problem))
 }
 
-/// Where an export begins.
+/// Where an export starts.
 struct First {
     /// The first page.
     request: SearchRequest,
     question: Question,
-    /// Hash of the question.
+    /// Hash of the query.
     hash: u64,
-    /// Records that are wanted.
+    /// Maximum number of records.
     left: u64,
 }
 
@@ -188,11 +188,11 @@ impl First {
         let hash = question.hash(&format!("export {:?} {:?}", asked.sort, asked.limit));
         if asked.wants_pieces() && asked.format != Format::Parquet {
             let name = if asked.cursor.is_some() { "cursor" } else { "pieces" };
-            return Err(Problem::parameter(name, "belongs to format=parquet"));
+            return Err(Problem::parameter(name, "requires format=parquet"));
         }
         let (cursor, left) = parquet::parts_of(asked.cursor.as_deref());
         let after = question.go_on(cursor, hash, &mut filter)?;
-        // What was wanted of the pieces before is not wanted again.
+        // The limit no longer includes the records of the previous pieces.
         let left = left.or(asked.limit).unwrap_or(u64::MAX);
         let order = match asked.sort {
             Some(super::search::Sort::Newest) => Order::NewestFirst,
@@ -203,36 +203,35 @@ impl First {
     }
 }
 
-/// An export under way.
+/// An export in progress.
 struct Export {
     shared: Arc<Shared>,
     store: Arc<dyn LogStore>,
     /// The next page.
     request: SearchRequest,
-    /// Most records of a page.
+    /// Maximum number of records per page.
     records_max: usize,
-    /// Records that are still wanted.
+    /// Records that remain until the limit.
     left: u64,
     is_done: bool,
-    /// Why it is not the whole one, as far as it has come.
+    /// Why it is partial, as known so far.
     reasons: Reasons,
 }
 
-/// A page, made into something by a worker.
+/// A page, converted by a worker.
 struct Made<T> {
     product: T,
     rows: usize,
-    /// Memory of the records, about.
+    /// Approximate memory of the records.
     bytes: usize,
     next: Option<PageKey>,
     shortfalls: Vec<Shortfall>,
 }
 
 impl Export {
-    /// Asks for the next page and makes something of its records, both on a worker. Tries again
-    /// when too much is asked at the moment, and with fewer records when they need too much
-    /// memory. The page behind has as many records as fit into [`EXPORT_BYTES_MAX`] if they are as
-    /// large as these.
+    /// Reads the next page and converts its records, both on a worker. Retries under overload, and
+    /// with fewer records if they need too much memory. The page after it has as many records as
+    /// fit into [`EXPORT_BYTES_MAX`] at the same record size.
     async fn next<T: Send + 'static>(
         &mut self,
         make: impl Fn(Vec<StoredRecord>) -> T + Clone + Send + 'static,
@@ -266,11 +265,11 @@ impl Export {
         }
     }
 
-    /// Records of the next page, when so many took so much memory.
+    /// Number of records of the next page, given the memory of this one.
     fn fitting(&self, rows: usize, bytes: usize) -> usize {
         let fitting = rows * EXPORT_BYTES_MAX / bytes.max(1);
-        // What few records took says little about many; and where they are large, the store ends
-        // a page before it has all.
+        // A few records are not representative; and where records are large, the store ends a page
+        // early.
         let most = self.request.limit.saturating_mul(4).min(self.records_max);
         fitting.clamp(PAGE_RECORDS_MAX.min(most), most)
     }
@@ -296,7 +295,7 @@ impl Export {
     }
 }
 
-/// What a record takes in memory, about.
+/// Approximate memory of a record.
 fn memory_bytes(record: &StoredRecord) -> usize {
     let StoredRecord { service, host, source, status, tags, resource, message, .. } = record;
     let texts = [service, host, source, status, tags, resource, message];
@@ -312,11 +311,11 @@ fn memory_bytes(record: &StoredRecord) -> usize {
     size_of::<StoredRecord>() + texts + attributes.sum::<usize>()
 }
 
-/// Forms that are written record by record.
+/// Formats that are written record by record.
 #[derive(Debug, Clone)]
 struct Lines {
     measures: Arc<[NamedMeasure]>,
-    /// Those of CSV; `None` = NDJSON.
+    /// The columns of CSV; `None` means NDJSON.
     columns: Option<Arc<CsvColumns>>,
 }
 
@@ -332,13 +331,13 @@ impl Lines {
         self.columns.as_ref().map(|columns| columns.head()).unwrap_or_default()
     }
 
-    /// What makes the text of a page.
+    /// Returns the function that formats a page.
     fn maker(self) -> impl Fn(Vec<StoredRecord>) -> Vec<u8> + Clone + Send + 'static {
         move |records| self.page(records)
     }
 
     fn page(&self, records: Vec<StoredRecord>) -> Vec<u8> {
-        // About as long as what it is made of.
+        // About as long as its input.
         let mut text = Vec::with_capacity(records.iter().map(memory_bytes).sum());
         for record in records {
             match &self.columns {
@@ -355,7 +354,7 @@ impl Lines {
     }
 }
 
-/// Answers with the first page, and sends the others as the reader takes them.
+/// Responds with the first page, and sends the others as the reader takes them.
 async fn lines(
     mut export: Export,
     lines: Lines,
@@ -371,7 +370,7 @@ async fn lines(
     let content_type = HeaderValue::from_static(lines.content_type());
     let (sender, body) = StreamBody::new(CHUNKS_WAITING);
     tokio::spawn(async move {
-        // The reader may leave by itself.
+        // The reader may leave.
         let end = match send(&mut export, lines, first.into(), &sender).await {
             Err(None) => return,
             Err(Some(problem)) => {
@@ -400,7 +399,7 @@ async fn lines(
 /// Sends the first page and all others.
 ///
 /// # Errors
-/// Why there is no further page; `None`: the reader has left.
+/// Why there is no further page; `None` means that the reader has left.
 async fn send(
     export: &mut Export,
     lines: Lines,

@@ -1,6 +1,6 @@
-//! Records as a Parquet file, in pieces that fit into memory.
+//! Exports records as Parquet files, in pieces that fit into memory.
 //!
-//! Invariant: who did not ask for pieces gets a file with all records, or none.
+//! Invariant: a client that did not request pieces gets a file with all records, or none.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -20,32 +20,31 @@ use super::super::{Kind, refused, unexpected};
 use super::{Export, NEXT};
 use crate::problem::{NO_STORE, Problem};
 
-/// Bytes of the records of a piece, about.
+/// Approximate size of the records of a piece.
 const PIECE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Rows of a piece: those of a row group.
+/// Maximum number of rows of a piece: one row group.
 const PIECE_ROWS_MAX: usize = weir_store::limits::ROW_GROUP_ROWS_MAX;
 
-/// What a row takes beside its texts, about.
+/// Approximate size of a row in addition to its texts.
 const ROW_BYTES: usize = 100;
 
-/// zstd's level where a file stays.
+/// zstd level for a file that is kept.
 const LEVEL: i32 = 3;
 
-/// Which piece is made.
+/// Identifies the piece.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
-    /// Hash of the question.
+    /// Hash of the query.
     pub(super) question: u64,
-    /// Records of all pieces together that were asked for.
+    /// Maximum number of records of all pieces together.
     pub(super) limit: Option<u64>,
-    /// Pieces were asked for.
+    /// Whether pieces were requested.
     pub(super) is_one_of_many: bool,
 }
 
 impl Piece {
-    /// The cursor of the piece behind: with the number of records that are still wanted, if they
-    /// were asked for by number.
+    /// The cursor of the next piece, with the number of remaining records if there is a limit.
     fn next(self, export: &Export, key: PageKey) -> String {
         let range = export.request.filter.range;
         let place = Cursor { question: self.question, range, key }.encode();
@@ -56,22 +55,22 @@ impl Piece {
     }
 }
 
-/// Stands before the number of records that are still wanted; in no cursor otherwise.
+/// Prefix of the number of remaining records; otherwise it occurs in no cursor.
 const LEFT: char = '.';
 
-/// A cursor, and how many records are still wanted behind it, if it says so.
+/// Splits a cursor from the number of remaining records, if it has one.
 pub(super) fn parts_of(cursor: Option<&str>) -> (Option<&str>, Option<u64>) {
     match cursor.and_then(|cursor| cursor.split_once(LEFT)) {
         Some((place, left)) => match left.parse() {
             Ok(left) => (Some(place), Some(left)),
-            // None that weir has given.
+            // Not a cursor of weir.
             Err(_) => (cursor, None),
         },
         None => (cursor, None),
     }
 }
 
-/// Answers with a piece as a file.
+/// Responds with a piece as a file.
 pub(super) async fn file(mut export: Export, piece: Piece) -> Result<Response, Problem> {
     let mut rows = Rows::new();
     let mut bytes = 0;
@@ -83,7 +82,7 @@ pub(super) async fn file(mut export: Export, piece: Piece) -> Result<Response, P
             let pushed = records.iter().try_for_each(|record| rows.push_record(record));
             pushed.map(|()| rows)
         };
-        // Many records at once would hold up others.
+        // A large number of records would block others.
         let pushed = tokio::task::spawn_blocking(push).await.map_err(|error| unexpected(&error))?;
         rows = pushed.map_err(|error| unexpected(&error))?;
     }
@@ -108,18 +107,18 @@ pub(super) async fn file(mut export: Export, piece: Piece) -> Result<Response, P
     Ok((StatusCode::OK, headers, [NO_STORE], bytes).into_response())
 }
 
-/// There are more records than these, which fill a file.
+/// There are more records than the ones that fill a file.
 fn too_many(rows: usize, bytes: usize) -> Problem {
     let (rows, bytes) = (group_digits(rows as u64), approx_size(bytes as u64));
     let title = format!(
-        "the records do not fit into one Parquet file: it is full with the first {rows} of them \
-         ({bytes} in memory), and there are more; narrow the query or the time, or ask for several \
-         files with pieces=true"
+        "the records do not fit into one Parquet file: the first {rows} of them fill it ({bytes} \
+         in memory), and there are more; narrow the query or the range, or request several files \
+         with pieces=true"
     );
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, title).of("pieces")
 }
 
-/// Bytes of a record, about.
+/// Approximate size of a record.
 fn size(record: &StoredRecord) -> usize {
     use weir_store::embedded::columns::AttributeValue;
     let message = record.message.as_ref().map_or(0, String::len);
@@ -133,7 +132,7 @@ fn size(record: &StoredRecord) -> usize {
     ROW_BYTES + message + attributes
 }
 
-/// A file that is nowhere but in memory.
+/// A file that exists only in memory.
 #[derive(Debug, Default)]
 struct MemoryFile(Mutex<Vec<u8>>);
 
@@ -158,7 +157,7 @@ impl DiskFile for MemoryFile {
 
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let mut bytes = self.bytes();
-        // Segments are written from their beginning to their end.
+        // Segments are written sequentially.
         if offset as usize != bytes.len() {
             return Err(io::ErrorKind::Unsupported.into());
         }

@@ -1,19 +1,21 @@
-//! Why an export is not the whole one, as its reader hears it.
+//! Reports to the client why an export is partial.
 //!
-//! What is known before the first byte stands in the header [`PARTIAL`]. What turns up later, such
-//! as a damaged segment behind the first page, stands in a trailer of that name, for readers that
-//! take trailers. For all others the connection is cut once everything else has been sent.
+//! What is known before the first byte is sent in the header [`PARTIAL`]. What is noticed later,
+//! such as a damaged segment after the first page, is sent in a trailer of the same name, for
+//! clients that accept trailers. For all others the connection is cut once everything else has been
+//! sent.
 
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use weir_store::query::Shortfall;
 
-/// Why the answer is not the whole one.
+/// The header with the reasons why the response is partial.
 pub(super) const PARTIAL: HeaderName = HeaderName::from_static("x-weir-partial");
 
-/// How long the end of what was sent has to leave before the connection is cut: what has not been
-/// given to the kernel by then, 16 KiB at most, is lost to a reader that hears of a loss anyway.
+/// How long the connection stays open after the end of the data before it is cut: what the kernel
+/// has not received by then, at most 16 KiB, is lost to a client that learns of missing records
+/// anyway.
 pub(super) const LINGER: Duration = Duration::from_millis(250);
 
 /// The reasons so far, each once.
@@ -21,7 +23,7 @@ pub(super) const LINGER: Duration = Duration::from_millis(250);
 pub(super) struct Reasons(Vec<&'static str>);
 
 impl Reasons {
-    /// Adds those of a page.
+    /// Adds the reasons of a page.
     pub(super) fn add(&mut self, shortfalls: &[Shortfall]) {
         for shortfall in shortfalls {
             let name = match shortfall {
@@ -36,7 +38,7 @@ impl Reasons {
         }
     }
 
-    /// As a header or trailer: none when there is no reason.
+    /// The value of the header or trailer; `None` if there is no reason.
     pub(super) fn headers(&self) -> HeaderMap {
         let names = HeaderValue::from_str(&self.0.join(",")).ok();
         let names = names.filter(|names| !names.is_empty());
@@ -44,7 +46,7 @@ impl Reasons {
     }
 }
 
-/// Whether whoever asks takes trailers (RFC 9110, 10.1.4).
+/// Whether the client accepts trailers (RFC 9110, 10.1.4).
 pub(super) fn takes_trailers(version: Version, headers: &HeaderMap) -> bool {
     let lists = headers.get_all(header::TE).into_iter().filter_map(|list| list.to_str().ok());
     let mut codings = lists.flat_map(|list| list.split(','));

@@ -54,7 +54,7 @@ pub(super) async fn serve(
 
 fn gave_way(shared: &Shared) {
     add(&shared.stats.listener.evicted_total, 1);
-    tracing::debug!("a connection was closed to make room for a newer one");
+    tracing::debug!("connection closed to make room for a newer one");
 }
 
 async fn answer(

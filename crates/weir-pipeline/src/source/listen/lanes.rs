@@ -93,7 +93,7 @@ pub(in crate::source) struct Lanes {
     maker: RefCell<Maker>,
     room: Notify,
     blocked_since: Cell<Option<Duration>>,
-    /// Why there was no room when somebody last looked.
+    /// Why the last request was refused for lack of room.
     full: RefCell<RefusedReason>,
 }
 
@@ -138,15 +138,15 @@ impl Lanes {
         Ok(Turn { lane, deadline })
     }
 
-    /// Until when a request waits for its turn and for room. When there has been no room for long,
-    /// waiting helps nobody: it tries once.
+    /// Deadline of waiting for a turn and for room. If there has been no room for long, the request
+    /// tries once and does not wait.
     fn deadline(&self) -> Instant {
         let now = Instant::now();
-        let is_hopeless = self
+        let has_long_been_full = self
             .blocked_since
             .get()
             .is_some_and(|since| self.clock.monotonic().saturating_sub(since) >= ROOM_WAIT);
-        if is_hopeless { now } else { now + ROOM_WAIT }
+        if has_long_been_full { now } else { now + ROOM_WAIT }
     }
 
     /// Creates the batches of a request of `count` records, and applies the rules to them.

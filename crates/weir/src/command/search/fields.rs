@@ -1,4 +1,4 @@
-//! What fields records have.
+//! The fields of records.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -12,17 +12,17 @@ use crate::cli::SearchOutput;
 use crate::table::Table;
 use crate::term::{note, print_data, terminal_width};
 
-/// Fields, unless asked otherwise.
+/// Default number of fields.
 const FIELDS: u64 = 20;
 
-/// Numbers below are told apart by ones, 2^53.
+/// Floating point numbers below this, 2^53, represent every integer.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Characters of a value that are shown.
+/// Maximum number of characters shown of a value.
 const VALUE_CHARS_MAX: usize = 40;
 
 impl Search<'_> {
-    /// Prints fields with their values; returns how many records match.
+    /// Prints fields with their values; returns the number of matching records.
     pub(super) fn fields(&mut self) -> Result<u64> {
         let limit = self.args.limit.unwrap_or(FIELDS);
         let answer: FacetsAnswer =
@@ -42,12 +42,12 @@ impl Search<'_> {
             note(&format!("{} more (--limit)", counted(answer.left_out, "field")));
         }
         let fields = counted(answer.facets.len() as u64, "field");
-        self.notes.end(&format!("{fields} of {}", counted(matched, "record")));
+        self.notes.end(&format!("{fields} in {}", counted(matched, "record")));
         Ok(matched)
     }
 }
 
-/// On a terminal of that width no line is broken: there are as many values as it has room for.
+/// With a terminal width no line is wrapped: only as many values are shown as fit.
 fn table(facets: &[FacetEntry], width: Option<usize>) -> String {
     let mut table = Table::new(&["FIELD", "RECORDS", "VALUES"], 1);
     for facet in facets {
@@ -58,8 +58,8 @@ fn table(facets: &[FacetEntry], width: Option<usize>) -> String {
     table.with_last("MOST COMMON", facets.iter().map(|facet| most_common(facet, room)))
 }
 
-/// Some values with the number of records that have each, and the range of numbers if there are
-/// more; in so many characters, but something in any case.
+/// Some values with the number of records for each, and the range of numbers if there are more
+/// values; limited to this many characters, but at least one item.
 fn most_common(facet: &FacetEntry, room: usize) -> String {
     let has_more = facet.distinct.is_none_or(|distinct| distinct > facet.values.len() as u64);
     let range = match (facet.min, facet.max) {
@@ -82,7 +82,7 @@ fn shown(facet: &FacetEntry, value: &Value) -> String {
     unit::value(value, unit::to_show(&facet.name, facet.unit.as_deref()))
 }
 
-/// The least or the greatest value, without a point if it is whole.
+/// The minimum or maximum value, without a decimal point if it is an integer.
 fn bound(facet: &FacetEntry, number: f64) -> String {
     let is_whole = number.fract() == 0.0 && number.abs() < WHOLE_MAX;
     shown(facet, &if is_whole { (number as i64).into() } else { number.into() })

@@ -1,4 +1,4 @@
-//! Figures of groups, as a table.
+//! Aggregates of groups, as a table.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -11,14 +11,14 @@ use crate::cli::SearchOutput;
 use crate::table::Table;
 use crate::term::{note, print_data};
 
-/// Values of a field, unless asked otherwise.
+/// Default number of values per field.
 const GROUPS: u64 = 10;
 
-/// Characters of a value that a table shows; `--output json` has all.
+/// Maximum number of characters of a value in a table; `--output json` shows all.
 const VALUE_CHARS_MAX: usize = 100;
 
 impl Search<'_> {
-    /// Prints groups; returns how many records are in them.
+    /// Prints groups; returns the number of records in them.
     pub(super) fn figures(&mut self) -> Result<u64> {
         let figures = Figure::all(self.args);
         let limit = self.args.limit.unwrap_or(GROUPS);
@@ -39,14 +39,14 @@ impl Search<'_> {
         };
         print_data(&text)?;
         let without = matched.saturating_sub(meta.grouped.unwrap_or(matched));
-        // Of a field that is unknown it was said that no record has it.
+        // For an unknown field a warning has already said that no record has it.
         if without > 0 && !(without == matched && self.notes.has("unknown_field")) {
             let have = if without == 1 { "has" } else { "have" };
             let fields = self.args.group_by.join(" or no ");
             note(&format!("{} {have} no {fields}", counted(without, "record")));
         }
         let groups = counted(buckets.len() as u64, "group");
-        self.notes.end(&format!("{groups} of {}", counted(matched, "record")));
+        self.notes.end(&format!("{groups} in {}", counted(matched, "record")));
         Ok(matched)
     }
 
@@ -57,7 +57,7 @@ impl Search<'_> {
     }
 }
 
-/// Figures have the names that they were asked for by.
+/// Aggregates are named as they were requested.
 fn json_lines(figures: &[Figure], buckets: &[AggregateBucket]) -> String {
     let line = |bucket: &AggregateBucket| {
         let named = figures.iter().enumerate();
@@ -93,7 +93,7 @@ fn table(
     table.text()
 }
 
-/// The beginning of a value, when it is too long for a table.
+/// Truncates a value that is too long for a table.
 pub(super) fn short(value: String, chars_max: usize) -> String {
     match value.char_indices().nth(chars_max) {
         None => value,

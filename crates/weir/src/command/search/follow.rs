@@ -1,10 +1,10 @@
-//! `weir search --follow`: what is stored, then what comes in, without a gap or a repetition
-//! between.
+//! `weir search --follow`: stored records, then new ones as they arrive, without gaps or
+//! duplicates.
 //!
-//! The live tail is connected first, so that nothing that comes in from then on is passed over. Then
-//! the store is given time until it shows every record that was on its way to it at that moment.
-//! Only then it is searched. So every record is found by the search, or comes by the tail, or
-//! both: those are known by stream and position, which both tell, and are printed once.
+//! The live tail is connected first, so that no record that arrives from then on is missed. Then
+//! the command waits until the store shows every record that was on its way to it at that moment.
+//! Only then does it search. So every record is found by the search, by the tail, or by both;
+//! duplicates are recognized by stream and position, which both report, and printed once.
 
 use std::time::Duration;
 
@@ -17,27 +17,27 @@ use crate::command::tail::{Found, Tail};
 use crate::exit::Exit;
 use crate::term::{Style, note, print_data};
 
-/// Rows per second of the live part: as many as the API sends, so that none is left out.
+/// Rows per second of the live part: the maximum of the API, so that none is left out.
 const MAX_RATE: u32 = 100_000;
 
-/// Pause between two looks at what the store shows.
+/// Pause between two checks of what the store shows.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks until the store is taken not to keep up.
+/// Number of checks after which the store is considered to be falling behind.
 const LOOKS_MAX: u32 = 150;
 
 /// Name of the store among the outputs.
 const STORE: &str = "store";
 
 impl Search<'_> {
-    /// Prints until nobody reads any more.
+    /// Prints until the reader closes the pipe.
     pub(super) fn follow(mut self) -> Result<Exit> {
         let mut tail = Tail::connect(self.client, &self.request.query, MAX_RATE, self.color)?;
         if !self.wait_for_store()? {
-            let title = self.notes.paint.paint(Style::Warn, "the store does not keep up");
-            note(&format!("{title}: records of the last moments may be missing"));
+            let title = self.notes.paint.paint(Style::Warn, "the store is falling behind");
+            note(&format!("{title}: the most recent records may be missing"));
         }
-        // No end: what came in after the tail was connected may have any time.
+        // No end: records that arrived after the tail was connected may have any time.
         self.request.to = Some("now+36500d".to_owned());
         let mut entries = Vec::new();
         let mut printer = Printer::new(self.args, &self.request.query, self.paint());
@@ -59,7 +59,7 @@ impl Search<'_> {
         tail.run()
     }
 
-    /// Waits until the store shows all that was routed to it before now. False: it took too long.
+    /// Waits until the store shows all records routed to it so far. Returns false on timeout.
     fn wait_for_store(&self) -> Result<bool> {
         let Some((routed, _)) = self.store_counts()? else { return Ok(true) };
         for _ in 0..LOOKS_MAX {
@@ -71,11 +71,11 @@ impl Search<'_> {
         Ok(false)
     }
 
-    /// Records that were routed to the store, and how many of them it shows or has given up.
+    /// Records routed to the store, and how many of them it shows or has discarded.
     fn store_counts(&self) -> Result<Option<(u64, u64)>> {
         let ledger: LedgerDocument = self.client.get("/weir/v1/ledger")?;
-        // Read later than the ledger, so that a record that becomes part of a segment between
-        // the two is missed rather than counted twice.
+        // Read after the ledger, so that a record that moves to a segment between the two reads is
+        // missed rather than counted twice.
         let store: StoreDocument = self.client.get("/weir/v1/store")?;
         let cursor = ledger.cursors.iter().find(|cursor| cursor.name == STORE);
         Ok(cursor.map(|cursor| {
@@ -86,7 +86,7 @@ impl Search<'_> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "nothing tells when a store shows a record")]
+#[expect(clippy::disallowed_methods, reason = "the store does not report when it shows a record")]
 fn pause() {
     std::thread::sleep(LOOK_PAUSE);
 }

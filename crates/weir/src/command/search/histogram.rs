@@ -1,4 +1,4 @@
-//! A figure over time, drawn with bars as wide as the terminal.
+//! An aggregate over time, drawn with bars as wide as the terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,33 +17,33 @@ use super::{Search, counted};
 use crate::cli::SearchOutput;
 use crate::term::{Paint, Style, note, print_data, stdout_width};
 
-/// Most bars: stretches without records are drawn, too.
+/// Maximum number of bars: intervals without records are drawn too.
 const BARS_MAX: usize = 10_000;
 
-/// Narrowest bar.
+/// Minimum width of a bar.
 const BAR_CHARS_MIN: usize = 10;
 
 /// Eighths of a character, from one to seven.
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// One stretch of time.
+/// One interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Bar {
-    /// None where there is nothing to be computed from: a gap, not a 0.
+    /// `None` if there is no value to compute from: a gap, not a 0.
     value: Option<f64>,
-    /// The part of it that is of errors and worse.
+    /// The part of the value for errors and above.
     bad: f64,
 }
 
 impl Search<'_> {
-    /// Prints a bar for each stretch of time; returns how many records there are.
+    /// Prints a bar for each interval; returns the number of records.
     pub(super) fn histogram(&mut self) -> Result<u64> {
         let figure = Figure::all(self.args).swap_remove(0);
         let body = self.request.series(&figure, self.args.interval.as_deref());
         let answer = self.aggregate(&body)?;
         let matched = answer.meta.weir.matched.unwrap_or(0);
         let interval_ns = answer.meta.weir.interval_ns.unwrap_or(0).max(1);
-        // Without records their number is 0; any other figure of none has no value.
+        // Without records the count is 0; any other aggregate has no value.
         let empty = Bar { value: figure.is_count().then_some(0.0), bad: 0.0 };
         let zone = self.args.zone();
         let bars = bars(&answer, &Calendar::new(&zone, interval_ns), empty);
@@ -55,14 +55,14 @@ impl Search<'_> {
         };
         print_data(&text)?;
         let interval = std::time::Duration::from_nanos(interval_ns.cast_unsigned());
-        let bad = if figure.is_count() { "; ▓ is errors and worse" } else { "" };
-        note(&format!("each bar is {} of {}{bad}", format_duration(interval), figure.title()));
+        let bad = if figure.is_count() { "; ▓ marks errors and above" } else { "" };
+        note(&format!("each bar covers {} of {}{bad}", format_duration(interval), figure.title()));
         self.notes.end(&counted(matched, "record"));
         Ok(matched)
     }
 }
 
-/// A bar for each stretch of the range, also for those without records.
+/// A bar for each interval of the range, including those without records.
 fn bars(answer: &AggregateAnswer, calendar: &Calendar, empty: Bar) -> BTreeMap<i64, Bar> {
     let time = |text: Option<&str>| parse_rfc3339(text?.as_bytes());
     let mut bars: BTreeMap<i64, Bar> = BTreeMap::new();
@@ -99,7 +99,7 @@ fn json_lines(bars: &BTreeMap<i64, Bar>, zone: &Zone) -> String {
     bars.iter().map(line).collect()
 }
 
-/// With the distance from UTC, unless that is what it is in: an hour may come twice.
+/// With the UTC offset unless the zone is UTC, since an hour may occur twice.
 fn time_text(time_ns: i64, zone: &Zone) -> String {
     let text = zone.format_rfc3339(time_ns);
     let offset = if zone.is_utc() { "" } else { &text[23..] };
@@ -119,7 +119,7 @@ fn draw(
     let value_width = values.iter().map(|text| text.chars().count()).max().unwrap_or(0);
     let times: Vec<String> = bars.keys().map(|time_ns| time_text(*time_ns, zone)).collect();
     let time_width = times.iter().map(String::len).max().unwrap_or(0);
-    // Time, value, and two spaces between.
+    // Time, value, and two separators of two spaces.
     let taken = time_width + 2 + 2 + value_width;
     let bar_width = width.saturating_sub(taken).max(BAR_CHARS_MIN);
     let mut text = String::new();
@@ -132,12 +132,12 @@ fn draw(
     text
 }
 
-/// A bar for `done` of `most`, at most `width` characters.
+/// A bar for `done` out of `most`, at most `width` characters wide.
 pub(crate) fn bar(done: f64, most: f64, width: usize) -> String {
     draw_bar(Bar { value: Some(done), bad: 0.0 }, most, width, Paint::off())
 }
 
-/// A bar in eighths of characters; what is there at all is seen.
+/// A bar in eighths of characters; any value above 0 is visible.
 fn draw_bar(bar: Bar, most: f64, width: usize, paint: Paint) -> String {
     let eighths = |value: f64| match value {
         value if value > 0.0 => ((value / most * width as f64 * 8.0) as usize).max(1),

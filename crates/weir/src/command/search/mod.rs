@@ -1,7 +1,7 @@
-//! `weir search`: what a running weir has stored.
+//! `weir search`: searches the store of a running weir.
 //!
-//! Invariants: data goes to stdout, all that is said about it to stderr; an answer that is not the
-//! whole one is said to be so, and ends with a code of its own.
+//! Invariants: data goes to stdout, all notes about it to stderr; an incomplete result is marked as
+//! partial and ends with its own exit code.
 
 mod fields;
 mod figures;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &SearchArgs, color: ColorChoice) -> Result<Exit> {
     Ok(search.exit(found))
 }
 
-/// A search under way.
+/// A search in progress.
 struct Search<'a> {
     args: &'a SearchArgs,
     request: Request,
@@ -67,7 +67,7 @@ fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{plural}", group_digits(count))
 }
 
-/// What is said about answers, each thing once.
+/// Notes about the answers, each printed once.
 struct Notes {
     paint: Paint,
     said: Vec<Warning>,
@@ -83,7 +83,7 @@ impl Notes {
         Self { paint, said: Vec::new(), is_partial: false, elapsed_ms: 0, rows: 0, bytes: 0 }
     }
 
-    /// Says what is new about an answer.
+    /// Prints new warnings of an answer.
     fn add(&mut self, meta: &AnswerMeta) {
         self.elapsed_ms += meta.elapsed;
         self.rows += meta.weir.rows;
@@ -98,22 +98,22 @@ impl Notes {
         }
     }
 
-    /// Something with that code was said.
+    /// Whether a warning with that code was printed.
     fn has(&self, code: &str) -> bool {
         self.said.iter().any(|warning| warning.code == code)
     }
 
-    /// Says what may not be as it was meant.
+    /// Prints a warning about what may not be intended.
     fn warn(&self, text: &str) {
         note(&self.paint.paint(Style::Warn, text));
     }
 
-    /// Says what it took to find `what`.
+    /// Prints the summary of a search for `what`.
     fn end(&self, what: &str) {
-        let partial = if self.is_partial { " (not the whole answer)" } else { "" };
+        let partial = if self.is_partial { " (partial)" } else { "" };
         let partial = self.paint.paint(Style::Warn, partial);
         note(&format!(
-            "{what}{partial} in {} ms; {} records looked at, {} read",
+            "{what}{partial} in {} ms; {} records scanned, {} read",
             group_digits(self.elapsed_ms),
             group_digits(self.rows),
             approx_size(self.bytes),

@@ -1,4 +1,4 @@
-//! What messages have in common.
+//! Common patterns of messages.
 
 use anyhow::Result;
 use weir_api::PatternsAnswer;
@@ -9,11 +9,11 @@ use crate::cli::SearchOutput;
 use crate::table::Table;
 use crate::term::print_data;
 
-/// Patterns, unless asked otherwise.
+/// Default number of patterns.
 const PATTERNS: u64 = 20;
 
 impl Search<'_> {
-    /// Prints patterns; returns how many records match.
+    /// Prints patterns; returns the number of matching records.
     pub(super) fn patterns(&mut self) -> Result<u64> {
         let limit = self.args.limit.unwrap_or(PATTERNS);
         let path = self.request.address("/weir/v1/patterns", limit);
@@ -30,7 +30,7 @@ impl Search<'_> {
         };
         print_data(&text)?;
         let patterns = counted(answer.patterns.len() as u64, "pattern");
-        self.notes.end(&format!("{patterns} of {}", counted(matched, "record")));
+        self.notes.end(&format!("{patterns} in {}", counted(matched, "record")));
         Ok(matched)
     }
 }

@@ -1,4 +1,4 @@
-//! What the API is asked, as it follows from the arguments.
+//! API requests built from the arguments.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use weir_host::units::format_duration;
 use crate::cli::{RangeArgs, RowOrder, SearchArgs};
 use crate::exit::{Exit, ExitError};
 
-/// Bars of a histogram, about.
+/// Approximate number of bars of a histogram.
 const BARS: usize = 30;
 
-/// The parts that all questions have in common.
+/// The parts that all requests have in common.
 #[derive(Debug, Clone)]
 pub(super) struct Request {
     pub(super) query: String,
@@ -28,7 +28,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// What is searched for.
+    /// The query.
     pub(super) fn new(args: &SearchArgs) -> Result<Self> {
         let mut measures = BTreeMap::new();
         for (name, measure) in &args.measures {
@@ -66,7 +66,7 @@ impl Request {
         body
     }
 
-    /// The address of a path of weir's own, with what its answer has at most.
+    /// The address of one of weir's own paths, with the maximum number of items in the answer.
     pub(super) fn address(&self, path: &str, limit: u64) -> String {
         let mut address = format!("{path}?limit={limit}");
         let mut add = |name: &str, value: &str| {
@@ -86,7 +86,7 @@ impl Request {
         address
     }
 
-    /// A page of records.
+    /// Requests a page of records.
     pub(super) fn page(&self, limit: u64, cursor: Option<&str>) -> Value {
         let mut body = self.body();
         body["sort"] = if self.newest_first { "-timestamp" } else { "timestamp" }.into();
@@ -97,7 +97,7 @@ impl Request {
         body
     }
 
-    /// Figures of groups.
+    /// Requests aggregates of groups.
     pub(super) fn figures(&self, figures: &[Figure], fields: &[String], limit: u64) -> Value {
         let mut body = self.body();
         body["compute"] = figures.iter().map(Figure::json).collect();
@@ -112,7 +112,7 @@ impl Request {
         body
     }
 
-    /// A figure over time; counts by status.
+    /// Requests an aggregate over time; counts are split by status.
     pub(super) fn series(&self, figure: &Figure, interval: Option<&str>) -> Value {
         let mut body = self.body();
         let mut compute = figure.json();
@@ -128,17 +128,17 @@ impl Request {
     }
 }
 
-/// The first time, as the API reads it.
+/// The start of the range, as the API reads it.
 fn from(range: &RangeArgs) -> String {
     range.from.clone().unwrap_or_else(|| back(range.since))
 }
 
-/// A time so far back, as the API reads it.
+/// A time in the past, as the API reads it.
 pub(crate) fn back(time: Duration) -> String {
     format!("now-{}ms", time.as_millis())
 }
 
-/// A figure of a group.
+/// An aggregate of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Figure {
     pub(super) aggregation: String,
@@ -155,7 +155,7 @@ impl Figure {
         Self { aggregation: aggregation.to_owned(), metric }
     }
 
-    /// Those that are asked for; without any the number of records.
+    /// The requested aggregates; by default the number of records.
     pub(super) fn all(args: &SearchArgs) -> Vec<Self> {
         match &args.compute[..] {
             [] => vec![Self::parse("count")],
@@ -163,7 +163,7 @@ impl Figure {
         }
     }
 
-    /// As it is asked for: `count`, `avg:@duration`.
+    /// As requested: `count`, `avg:@duration`.
     pub(super) fn name(&self) -> String {
         match &self.metric {
             Some(metric) => format!("{}:{metric}", self.aggregation),
@@ -178,12 +178,12 @@ impl Figure {
         }
     }
 
-    /// How many records.
+    /// The number of records.
     pub(super) fn is_count(&self) -> bool {
         self.aggregation == "count" && self.metric.is_none()
     }
 
-    /// As a head of a column.
+    /// As a column header.
     pub(super) fn title(&self) -> String {
         match &self.metric {
             Some(metric) => format!("{}({metric})", self.aggregation),

@@ -1,4 +1,4 @@
-//! Records: page after page until there are as many as were asked for.
+//! Records: page by page until the requested number is reached.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use crate::cli::{SearchArgs, SearchOutput};
 use crate::row::{Painter, Row, attribute, in_zone};
 use crate::term::{Paint, Style, print_data};
 
-/// Rows, unless asked otherwise.
+/// Default number of rows.
 const ROWS: u64 = 100;
 
-/// Most records of a page.
+/// Maximum number of records per page.
 const PAGE: u64 = 1000;
 
-/// Widest column that others are lined up with.
+/// Maximum width of a column that is used for alignment.
 const COLUMN_CHARS_MAX: usize = 40;
 
 impl Search<'_> {
-    /// Prints records; returns how many.
+    /// Prints records; returns their number.
     pub(super) fn rows(&mut self) -> Result<u64> {
         let mut printer = Printer::new(self.args, &self.request.query, self.paint());
         let (mut found, mut is_read) = (0, true);
@@ -38,15 +38,15 @@ impl Search<'_> {
             return Ok(found);
         }
         for name in printer.empty_columns().filter(|_| found > 0) {
-            self.notes.warn(&format!("none of these rows has {name}"));
+            self.notes.warn(&format!("no row has the column {name}"));
         }
         let more = if has_more { ", and there are more (--limit)" } else { "" };
         self.notes.end(&format!("{}{more}", counted(found, "row")));
         Ok(found)
     }
 
-    /// Hands over as many records as were asked for, page by page with the units of computed
-    /// attributes, until that returns false. True when there are more.
+    /// Passes on the requested number of records, page by page with the units of calculated fields,
+    /// until the callback returns false. Returns true if there are more.
     pub(super) fn pages(
         &mut self,
         mut take: impl FnMut(Vec<LogEntry>, &BTreeMap<String, String>) -> Result<bool>,
@@ -76,7 +76,7 @@ pub(crate) struct Printer {
     output: SearchOutput,
     columns: Vec<String>,
     widths: Vec<usize>,
-    /// Of which columns a row had a value.
+    /// Columns for which a row had a value.
     filled: Vec<bool>,
     has_head: bool,
     zone: Zone,
@@ -94,7 +94,7 @@ impl Printer {
         Self { output, columns, widths, filled, has_head: false, zone, units, paint, painter }
     }
 
-    /// Columns of which no row had a value: perhaps misspelt.
+    /// Columns for which no row had a value: perhaps misspelt.
     fn empty_columns(&self) -> impl Iterator<Item = &str> {
         let columns = self.columns.iter().zip(&self.filled);
         columns.filter(|(_, filled)| !**filled).map(|(name, _)| name.as_str())
@@ -121,7 +121,7 @@ impl Printer {
             SearchOutput::Text => self.painter.line(&Row::of_entry(entry).in_zone(&self.zone)),
             SearchOutput::Raw => Row::of_entry(entry).message + "\n",
             SearchOutput::Json => {
-                // Only the columns that were asked for, if any were.
+                // Only the requested columns, if any.
                 let json = if self.columns.is_empty() {
                     serde_json::to_string(entry).unwrap_or_default()
                 } else {
@@ -134,7 +134,7 @@ impl Printer {
         }
     }
 
-    /// Columns that line up, also with those of the pages before.
+    /// Aligned columns, also across pages.
     fn table(&mut self, entries: &[LogEntry]) -> String {
         let cells: Vec<Vec<String>> = entries.iter().map(|entry| self.cells(entry)).collect();
         for row in &cells {
@@ -176,7 +176,7 @@ impl Printer {
     }
 }
 
-/// What a column has of a record.
+/// The value of a column in a record.
 fn value(entry: &LogEntry, column: &str) -> Value {
     let record = &entry.attributes;
     let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::String);
@@ -200,7 +200,7 @@ fn value(entry: &LogEntry, column: &str) -> Value {
     }
 }
 
-/// On one line, and doing nothing to a terminal.
+/// On one line, without terminal control characters.
 pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),

@@ -1,6 +1,6 @@
-//! Numbers for people, with the unit that the answer says they have.
+//! Numbers in readable form, with the unit that the answer reports for them.
 //!
-//! Figures are rounded; values are exact, and can be searched for as they are shown.
+//! Aggregates are rounded; values are exact, and can be searched for as they are shown.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,24 +28,24 @@ fn measured(number: f64, unit: Unit) -> String {
     }
 }
 
-/// What fields measure.
+/// Units of fields.
 #[derive(Debug, Default)]
 pub(super) struct Units(BTreeMap<String, String>);
 
 impl Units {
-    /// Takes over what an answer says, by fields as they are written.
+    /// Adds the units from an answer, by field as written.
     pub(super) fn learn(&mut self, units: &BTreeMap<String, String>) {
         self.0.extend(units.iter().map(|(field, unit)| (field.clone(), unit.clone())));
     }
 
-    /// What is to be shown behind the values of an attribute.
+    /// The unit to show after the values of an attribute.
     pub(super) fn of(&self, name: &str) -> Option<Unit> {
         to_show(name, self.0.get(name).map(String::as_str))
     }
 }
 
-/// What is to be shown behind the values of an attribute of which an answer says that, or nothing:
-/// none where its name says it.
+/// The unit to show after the values of an attribute for which the answer reports this unit; none
+/// if the name of the attribute contains it.
 pub(super) fn to_show(name: &str, told: Option<&str>) -> Option<Unit> {
     let path = name.strip_prefix('@').unwrap_or(name);
     let by_name = || Unit::of(&Field::Attribute(path.to_owned()), &[]);
@@ -55,7 +55,7 @@ pub(super) fn to_show(name: &str, told: Option<&str>) -> Option<Unit> {
     }
 }
 
-/// A value on one line, doing nothing to a terminal.
+/// A value on one line, without terminal control characters.
 pub(super) fn value(value: &Value, unit: Option<Unit>) -> String {
     match (value, unit) {
         (Value::Number(number), Some(unit)) => exact(&number.to_string(), unit),
@@ -63,7 +63,7 @@ pub(super) fn value(value: &Value, unit: Option<Unit>) -> String {
     }
 }
 
-/// A number with its unit, in which it can be searched for.
+/// A number with its unit, in a form that can be searched for.
 fn exact(number: &str, unit: Unit) -> String {
     const STEPS: [(u64, usize, &str); 3] =
         [(1_000_000_000, 9, "s"), (1_000_000, 6, "ms"), (1_000, 3, "us")];
@@ -80,7 +80,7 @@ fn exact(number: &str, unit: Unit) -> String {
     }
 }
 
-/// Whole numbers whole, others with up to three digits behind the point.
+/// Integers without decimals, other numbers with up to three.
 fn plain(number: f64) -> String {
     let sign = if number < 0.0 { "-" } else { "" };
     let size = number.abs();

@@ -1,6 +1,6 @@
 //! `weir store delete` and `weir store deletions`, also `--cancel`.
 //!
-//! Invariant: nothing is deleted before it was said how much that is, and somebody agreed.
+//! Invariant: nothing is deleted before the number of records was shown and confirmed.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::term::{note, print_data};
 
 const PATH: &str = "/weir/v1/store/deletions";
 
-/// How long counting, or making it durable, may take.
+/// How long counting, or making the deletion durable, may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Counts, asks, deletes.
+/// Counts, asks for confirmation, and deletes.
 pub(super) fn delete(args: &DeleteArgs) -> Result<Exit> {
     let client = Client::new(&args.api)?.patient(Some(PATIENCE));
     let question = question(args);
@@ -34,7 +34,7 @@ pub(super) fn delete(args: &DeleteArgs) -> Result<Exit> {
     note_warnings(&answer.meta);
     let records = records(count);
     if count == 0 && is_whole {
-        return Err(ExitError::with(Exit::NotFound, "no record is described by this"));
+        return Err(ExitError::with(Exit::NotFound, "no records match"));
     }
     let records = if is_whole { records } else { format!("at least {records}") };
     if args.dry_run {
@@ -47,8 +47,8 @@ pub(super) fn delete(args: &DeleteArgs) -> Result<Exit> {
     let answer: DeletionAnswer = client.post(PATH, &question)?;
     let id = answer.id.unwrap_or_default();
     note(&format!(
-        "{records} hidden from now on; deletion {id} removes what is on the disk, \
-         `weir store deletions` says how far it is"
+        "{records} hidden; deletion {id} removes them from the disk in the background, see `weir \
+         store deletions`"
     ));
     Ok(Exit::Ok)
 }
@@ -74,32 +74,32 @@ fn note_warnings(meta: &AnswerMeta) {
     }
 }
 
-/// Somebody at the terminal says yes.
+/// Asks for confirmation on the terminal.
 fn agrees(records: &str) -> Result<bool> {
     if !io::stdin().is_terminal() {
-        let message = format!("{records} would be deleted: say so with --yes");
+        let message = format!("{records} would be deleted: confirm with --yes");
         return Err(ExitError::with(Exit::Usage, message));
     }
     let mut out = io::stderr().lock();
-    write!(out, "Delete {records}? What is removed cannot come back. Type yes: ")?;
+    write!(out, "Delete {records}? This cannot be undone. Type yes: ")?;
     out.flush()?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(answer.trim().eq_ignore_ascii_case("yes"))
 }
 
-/// Ends a deletion, and says what is left.
+/// Cancels a deletion, and prints what was already removed.
 pub(super) fn cancel(api: &ApiArgs, id: u64) -> Result<Exit> {
     let client = Client::new(api)?.patient(Some(PATIENCE));
     let entry: DeletionEntry = client.delete(&format!("{PATH}/{id}"))?;
     let removed = records(entry.records);
     note(&format!(
-        "deletion {id} is cancelled: {removed} removed before, the others are shown again"
+        "deletion {id} cancelled: {removed} already removed, the others are visible again"
     ));
     Ok(Exit::Ok)
 }
 
-/// Lists what was asked to be deleted.
+/// Lists the requested deletions.
 pub(super) fn list(api: &ApiArgs, output: Output) -> Result<Exit> {
     let client = Client::new(api)?;
     match output {

@@ -1,4 +1,4 @@
-//! `weir store export`: all records that an expression describes, as a file.
+//! `weir store export`: writes all records that match an expression to a file.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write};
@@ -17,13 +17,13 @@ use crate::command::search::back;
 use crate::exit::{Exit, ExitError};
 use crate::term::note;
 
-/// Before all records, as the API reads it.
+/// A time before all records, as the API reads it.
 const FIRST: &str = "now-400000d";
 
-/// Bytes that are read at once.
+/// Number of bytes to read at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The first time that was asked for.
+/// The start of the requested range.
 fn from(args: &ExportArgs) -> Option<String> {
     args.from.clone().or_else(|| args.since.map(back))
 }
@@ -40,11 +40,11 @@ fn export_path(args: &ExportArgs) -> String {
         path.extend(["&", name, "=", &percent_encoded(value)]);
     };
     add("query", &args.query.join(" "));
-    // Without a first time it is all that is stored.
+    // Without a start, everything that is stored is exported.
     if let Some(from) = from(args) {
         add("from", &from);
     }
-    // The end of the range stays where it is over all pieces only if it is in the cursor.
+    // The end of the range stays the same over all pieces only if it is in the cursor.
     add("to", args.to.as_deref().unwrap_or("now"));
     add("sort", if args.order == RowOrder::Newest { "-timestamp" } else { "timestamp" });
     if let Some(limit) = args.limit {
@@ -59,10 +59,10 @@ fn export_path(args: &ExportArgs) -> String {
     path
 }
 
-/// Writes all records that are asked for.
+/// Writes all requested records.
 pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
     if args.format == ExportFormat::Parquet && args.file.is_none() && io::stdout().is_terminal() {
-        let message = "Parquet is not for terminals: name a --file, or send it elsewhere";
+        let message = "refusing to write Parquet to a terminal: set --file, or redirect the output";
         return Err(ExitError::with(Exit::Usage, message));
     }
     let client = Client::new(&args.api)?;
@@ -70,7 +70,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
         Some(_) => Pieces::kept_whole_by_signals()?,
         None => Pieces::default(),
     };
-    // Data on a terminal shows by itself how far it is.
+    // Data on a terminal shows its own progress.
     let has_terminal = args.file.is_some() || !io::stdout().is_terminal();
     let mut progress = Progress::new("written", has_terminal);
     if progress.is_shown() && args.format == ExportFormat::Ndjson {
@@ -85,7 +85,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<Exit> {
     Ok(exit)
 }
 
-/// How many records there will be. It is only for the looks: without an answer, nobody knows.
+/// Counts the records to expect. It is only used for the progress display, so a failure is ignored.
 fn count(args: &ExportArgs, client: &Client) -> Total {
     let from = from(args);
     let question = json!({
@@ -104,7 +104,7 @@ fn count(args: &ExportArgs, client: &Client) -> Total {
     }
 }
 
-/// Writes piece by piece until the last, or until nobody reads any more.
+/// Writes one piece after the other until the last, or until the reader closes the pipe.
 fn write_pieces(
     args: &ExportArgs,
     client: &Client,
@@ -126,7 +126,7 @@ fn write_pieces(
             break;
         }
         is_partial |= is_said_partial(body.trailers());
-        target.complete().context("the export cannot be written")?;
+        target.complete().context("could not write the export")?;
         cursor = headers.get("x-weir-next").map(str::to_owned);
         if cursor.is_none() {
             if let Some(file) =
@@ -137,7 +137,8 @@ fn write_pieces(
             break;
         }
         if args.file.is_none() {
-            let message = "it does not fit into one Parquet file: name a --file, and it goes on in FILE.2, FILE.3 ...";
+            let message = "the export does not fit into one Parquet file: set --file to continue \
+                           in FILE.2, FILE.3 ...";
             return Err(ExitError::with(Exit::Failed, message));
         }
         piece += 1;
@@ -145,11 +146,11 @@ fn write_pieces(
     Ok(if is_partial { Exit::Partial } else { Exit::Ok })
 }
 
-/// Says why records are missing, before the body or behind it; false: none are.
+/// Prints why records are missing, as given before or after the body; returns false if none are.
 fn is_said_partial(headers: &Headers) -> bool {
     let why = headers.get("x-weir-partial");
     if let Some(why) = why {
-        note(&format!("not all records are there: {why}"));
+        note(&format!("some records are missing: {why}"));
     }
     why.is_some()
 }
@@ -159,8 +160,8 @@ fn name_of(file: &Path, piece: u32) -> PathBuf {
     if piece == 1 { file.to_owned() } else { with_suffix(file, &piece.to_string()) }
 }
 
-/// Removes pieces that an older and longer export has left behind the last one of this: all of them
-/// together would be no export of anything. Files that are not Parquet are somebody else's.
+/// Removes the files that an older and longer export has left after the last one of this export,
+/// since the set of all files would not be one export. Files that are not Parquet are not touched.
 fn remove_older(file: &Path, last: u32) -> Result<()> {
     for piece in last + 1.. {
         let name = name_of(file, piece);
@@ -168,8 +169,9 @@ fn remove_older(file: &Path, last: u32) -> Result<()> {
             break;
         }
         let removed = std::fs::remove_file(&name);
-        removed.with_context(|| format!("{} is of an older export", name.display()))?;
-        note(&format!("{} was of an older export and is removed", name.display()));
+        removed
+            .with_context(|| format!("could not remove {} of an older export", name.display()))?;
+        note(&format!("removed {} of an older export", name.display()));
     }
     Ok(())
 }
@@ -181,7 +183,7 @@ fn is_parquet(path: &Path) -> bool {
     is_file && read().is_ok() && begin == *b"PAR1"
 }
 
-/// False: nobody reads any more.
+/// Returns false if the reader closed the pipe.
 fn copy(body: &mut impl io::Read, out: &mut dyn Write, progress: &mut Progress) -> Result<bool> {
     let mut buffer = vec![0; READ_BYTES];
     loop {
@@ -192,12 +194,12 @@ fn copy(body: &mut impl io::Read, out: &mut dyn Write, progress: &mut Progress) 
         };
         match written {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(false),
-            written => written.context("the export cannot be written")?,
+            written => written.context("could not write the export")?,
         }
         if read == 0 {
             return Ok(true);
         }
-        // Of other forms than NDJSON nobody asks how many there are.
+        // The total is only known for NDJSON.
         let records = buffer[..read].split(|byte| *byte == b'\n').count() - 1;
         progress.add(read as u64, records as u64);
     }
@@ -217,11 +219,11 @@ mod tests {
         let words = ["weir", "store", "export"].iter().chain(words);
         match Cli::try_parse_from(words).unwrap().command {
             Command::Store(StoreCommand::Export(args)) => *args,
-            _ => unreachable!("an export was asked for"),
+            _ => unreachable!("must parse as an export"),
         }
     }
 
-    /// What becomes of an export that is answered like this.
+    /// Returns the result of an export that receives this response.
     fn exported(answer: &'static str, file: &Path) -> Result<Exit> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let api = listener.local_addr().unwrap().to_string();

@@ -1,8 +1,8 @@
-//! How far a long piece of work is, on a terminal: a bar where it is known how much there is, else
-//! what was done so far.
+//! Progress of a long operation on a terminal: a bar if the total is known, otherwise the amount
+//! done so far.
 //!
-//! Invariants: one line, never wider than the terminal, drawn over itself; it is wiped before
-//! anything else is said, also when the work fails.
+//! Invariants: one line, never wider than the terminal, redrawn in place; it is cleared before
+//! anything else is printed, even if the operation fails.
 
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
@@ -12,27 +12,27 @@ use weir_host::units::{approx_size, group_digits};
 use crate::command::search::bar;
 use crate::term::{note, note_in_place, stderr_width};
 
-/// How often progress is shown.
+/// How often progress is redrawn.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Narrowest bar; where there is less room, there is none.
+/// Minimum width of a bar; with less room no bar is drawn.
 const BAR_CHARS_MIN: usize = 5;
 
-/// Widest bar: a wider one says no more.
+/// Maximum width of a bar: more would not show more.
 const BAR_CHARS_MAX: usize = 40;
 
-/// How much there is to do.
+/// The total amount of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Total {
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
-    /// Bytes of files.
+    /// A number of bytes in files.
     Bytes(u64),
-    /// Records.
+    /// A number of records.
     Records(u64),
 }
 
-/// How far it is, on a terminal.
+/// Progress display on a terminal.
 pub(super) struct Progress {
     work: Work,
     is_shown: bool,
@@ -42,8 +42,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// `done` is what is done with bytes: "read". Shown where stderr is a terminal, unless data
-    /// goes to the same.
+    /// `done` is the participle for the bytes: "read". Progress is shown if stderr is a terminal,
+    /// unless data goes to the same terminal.
     pub(super) fn new(done: &'static str, has_terminal: bool) -> Self {
         let (begun, is_terminal) = (Instant::now(), io::stderr().is_terminal());
         Self {
@@ -55,17 +55,17 @@ impl Progress {
         }
     }
 
-    /// Whether anybody sees it.
+    /// Whether progress is shown.
     pub(super) fn is_shown(&self) -> bool {
         self.is_shown
     }
 
-    /// How much there is to do.
+    /// Sets the total amount of work.
     pub(super) fn set_total(&mut self, total: Total) {
         self.work.total = total;
     }
 
-    /// So many bytes more, and so many more of what the total counts.
+    /// Adds bytes, and units of the total.
     pub(super) fn add(&mut self, bytes: u64, units: u64) {
         self.work.bytes += bytes;
         self.work.units += units;
@@ -76,7 +76,7 @@ impl Progress {
         }
     }
 
-    /// Says what was done in all.
+    /// Prints the totals at the end.
     pub(super) fn end(mut self) {
         self.wipe();
         note(&self.work.text(self.begun.elapsed()));
@@ -95,13 +95,13 @@ impl Drop for Progress {
     }
 }
 
-/// What there is to do, and what was done.
+/// The total, and what was done.
 #[derive(Debug, Clone, Copy)]
 struct Work {
     done: &'static str,
     total: Total,
     bytes: u64,
-    /// Those of the total.
+    /// Done so far, in units of the total.
     units: u64,
 }
 
@@ -120,7 +120,7 @@ impl Work {
         format!("{}/s", approx_size(per_second as u64))
     }
 
-    /// Percent, bar, what was done, rate, time left: of these the first that there is room for.
+    /// Percentage, bar, amount, rate, time left: the first form of these that fits.
     fn line(&self, elapsed: Duration, width: usize) -> String {
         let (total, what) = match self.total {
             Total::Bytes(total) if total > 0 => (total, self.bytes_text()),
@@ -130,7 +130,7 @@ impl Work {
             }
             _ => return self.text(elapsed).chars().take(width).collect(),
         };
-        // More than there was when it was counted may have come.
+        // More records may have arrived than were counted.
         let done = self.units.min(total);
         let share = done as f64 / total as f64;
         let percent = format!("{:>3} %", (share * 100.0) as u64);
@@ -145,7 +145,7 @@ impl Work {
             }
             text.push_str(&part);
         }
-        // One more space before the bar.
+        // An additional space before the bar.
         let room = width.saturating_sub(percent.len() + 1 + text.chars().count());
         let bar = match room.min(BAR_CHARS_MAX) {
             room if room < BAR_CHARS_MIN || text.is_empty() => String::new(),
@@ -158,7 +158,7 @@ impl Work {
     }
 }
 
-/// In whole seconds, so that the text does not tremble: `12 s`, `2m05s`.
+/// In whole seconds, so that the text does not flicker: `12 s`, `2m05s`.
 fn seconds(time: Duration) -> String {
     match time.as_secs_f64().ceil() as u64 {
         seconds @ 0..60 => format!("{seconds} s"),
@@ -188,7 +188,7 @@ mod tests {
         let want =
             " 75 % ████████████████████▎······ 3,000 of 4,000 records, 6.83 KiB/s, 1m40s left";
         assert_eq!(records, want);
-        // A number that is cut would be another number.
+        // A truncated number would be a wrong number.
         assert_eq!(line(Total::Records(4000), 1, 4000, 1, 20), "100 %");
     }
 

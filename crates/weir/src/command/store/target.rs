@@ -1,9 +1,10 @@
-//! Where an export goes: standard output, or a file that has its name only when it is whole.
+//! The target of an export: standard output, or a file that gets its final name only when it is
+//! complete.
 //!
-//! Invariants: what is under the name of a file was written to its end and is durable, or is what
-//! was there before; whatever ends a piece before its end, error or signal, removes what there is
-//! of it (`FILE.part`); a signal comes before the name is given, or after, never between; one
-//! export at a time writes `FILE.part`, and what a crash has left of one holds up nobody.
+//! Invariants: a file with the final name was written completely and is durable, or was there
+//! before; whatever ends a piece early, an error or a signal, removes what was written so far
+//! (`FILE.part`); a signal arrives before the file is renamed or after, never in between; only one
+//! export at a time writes `FILE.part`, and a leftover of a crash does not block later exports.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, IsTerminal as _, StdoutLock, Write};
@@ -18,37 +19,37 @@ use crate::exit::Exit;
 use crate::signal;
 use crate::term::{note, note_in_place};
 
-/// What there is of an export on the disk.
+/// The state of an export on the disk.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pieces(Arc<Mutex<PiecesState>>);
 
 #[derive(Debug, Default)]
 struct PiecesState {
-    /// The one that is being written.
+    /// The file that is being written.
     part: Option<PathBuf>,
     whole: Vec<PathBuf>,
 }
 
 impl Pieces {
-    /// From now on a signal that ends the command removes the piece that is not whole first.
+    /// From now on a signal that ends the command first removes the incomplete piece.
     pub(super) fn kept_whole_by_signals() -> Result<Self> {
         let pieces = Self::default();
         let seen = pieces.clone();
         signal::when_interrupted(move || {
-            // Held to the end, so that no name is given any more.
+            // Held to the end, so that no file is renamed any more.
             let mut state = seen.lock();
             state.remove_part();
             let whole = state.whole().map(|whole| format!("; {whole}")).unwrap_or_default();
             if io::stderr().is_terminal() {
                 note_in_place("");
             }
-            note(&format!("interrupted: the export is not complete{whole}"));
+            note(&format!("interrupted: the export is incomplete{whole}"));
             std::process::exit(Exit::Interrupted.code().into());
         })?;
         Ok(pieces)
     }
 
-    /// Those that are left when the next one failed.
+    /// The complete pieces, if a later one failed.
     pub(super) fn whole(&self) -> Option<String> {
         self.lock().whole()
     }
@@ -61,45 +62,45 @@ impl Pieces {
 impl PiecesState {
     fn whole(&self) -> Option<String> {
         let names: Vec<_> = self.whole.iter().map(|path| path.display().to_string()).collect();
-        (!names.is_empty()).then(|| format!("only the beginning is there: {}", names.join(", ")))
+        (!names.is_empty()).then(|| format!("only the beginning was written: {}", names.join(", ")))
     }
 
-    /// Says so where it cannot be removed: it is left over.
+    /// Prints a note if the file cannot be removed.
     fn remove_part(&mut self) {
         if let Some(part) = self.part.take()
             && let Err(error) = fs::remove_file(&part)
         {
-            note(&format!("{} is left over: {error}", part.display()));
+            note(&format!("could not remove {}: {error}", part.display()));
         }
     }
 }
 
-/// Where a piece goes.
+/// Where a piece is written to.
 pub(super) enum Target {
     /// Standard output.
     Stdout(StdoutLock<'static>),
-    /// A pipe or a device: what was written there cannot be taken back.
+    /// A pipe or a device: what was written to it cannot be undone.
     Direct(File),
     /// A file.
     Part(Part),
 }
 
 impl Target {
-    /// Standard output without a name.
+    /// Opens standard output if there is no name.
     pub(super) fn open(name: Option<&Path>, pieces: &Pieces) -> Result<Self> {
         let Some(name) = name else { return Ok(Self::Stdout(io::stdout().lock())) };
         let opened = match fs::metadata(name) {
             Ok(old) if !old.is_file() => File::options().write(true).open(name).map(Self::Direct),
-            // What a link leads to is replaced, not the link.
+            // The target of a link is replaced, not the link.
             Ok(_) => {
                 name.canonicalize().and_then(|name| Part::create(name, pieces)).map(Self::Part)
             }
             Err(_) => Part::create(name.to_owned(), pieces).map(Self::Part),
         };
-        opened.with_context(|| format!("{} cannot be written", name.display()))
+        opened.with_context(|| format!("could not write {}", name.display()))
     }
 
-    /// All of it was written.
+    /// Finishes a complete piece.
     pub(super) fn complete(self) -> io::Result<()> {
         match self {
             Self::Stdout(mut out) => out.flush(),
@@ -127,7 +128,7 @@ impl Write for Target {
     }
 }
 
-/// A file beside the one that it becomes; removed when dropped before.
+/// A file next to its final name; removed if dropped before it is complete.
 pub(super) struct Part {
     file: File,
     path: PathBuf,
@@ -143,7 +144,7 @@ impl Part {
         state.part = Some(path.clone());
         drop(state);
         let created = Self { file, path, name, pieces: pieces.clone() };
-        // Who might read the older one may read the new one, and nobody else.
+        // Whoever could read the older file can read the new one, and nobody else.
         if let Ok(old) = fs::metadata(&created.name) {
             created.file.set_permissions(old.permissions())?;
         }
@@ -168,22 +169,22 @@ impl Drop for Part {
     }
 }
 
-/// The file, empty, and nobody else's: who writes it has its lock, which ends with the process.
+/// Opens the file, empty and exclusive: the writer holds its lock, which ends with the process.
 fn locked(path: &Path) -> io::Result<File> {
     loop {
         let file = File::options().write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
-                let what = format!("another export writes {}", path.display());
+                let what = format!("{} is being written by another export", path.display());
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
             }
-            // Some file systems have no locks.
+            // Some file systems do not support locks.
             Err(TryLockError::Error(error)) if error.kind() != io::ErrorKind::Unsupported => {
                 return Err(error);
             }
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
-        // Whoever had it before may have removed it, or given it its name, since it was opened.
+        // The previous owner may have removed or renamed it since it was opened.
         let mine = file.metadata()?;
         let is_there = |there: fs::Metadata| (there.dev(), there.ino()) == (mine.dev(), mine.ino());
         if fs::metadata(path).is_ok_and(is_there) {
@@ -233,12 +234,15 @@ mod tests {
     fn one_export_at_a_time_writes_a_file_and_a_crash_holds_up_nobody() {
         let dir = tempfile::tempdir().unwrap();
         let name = dir.path().join("out");
-        // As a crash leaves it.
-        fs::write(dir.path().join("out.part"), "of a crash, and longer").unwrap();
+        // As left by a crash.
+        fs::write(dir.path().join("out.part"), "leftover of a crash, and longer").unwrap();
         let (pieces, others) = (Pieces::default(), Pieces::default());
         let mut target = Target::open(Some(&name), &pieces).unwrap();
         let refused = Target::open(Some(&name), &others).map(drop).unwrap_err();
-        assert!(format!("{refused:#}").contains("another export writes"), "{refused:#}");
+        assert!(
+            format!("{refused:#}").contains("is being written by another export"),
+            "{refused:#}"
+        );
         assert_eq!(others.lock().part, None);
         target.write_all(b"mine").unwrap();
         target.complete().unwrap();

@@ -1,8 +1,8 @@
-//! `weir tail`: records as they come in, those that an expression describes; also the end of
-//! `weir search --follow`.
+//! `weir tail`: follows the records that match an expression as they arrive; also used for the end
+//! of `weir search --follow`.
 //!
-//! Invariants: rows go to stdout, all that is said about them to stderr; what was missed or left
-//! out is said with its number; when the connection is lost it is made again, behind the last row.
+//! Invariants: rows go to stdout, all notes about them to stderr; the number of missed or omitted
+//! records is printed; a lost connection is made again, and rows continue after the last one.
 
 use std::collections::HashSet;
 use std::io::{BufReader, Read};
@@ -21,10 +21,10 @@ use crate::exit::Exit;
 use crate::row::{Painter, Row, entry_of_tail};
 use crate::term::{ColorChoice, Paint, Style, note, print_data};
 
-/// Pause before the connection is made again.
+/// Pause before reconnecting.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Longest silence; the server says something every 15 seconds.
+/// Maximum silence; the server sends something every 15 seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 
 /// Runs the command.
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &TailArgs, color: ColorChoice) -> Result<Exit> {
     tail.run()
 }
 
-/// What a search has printed, and how.
+/// What a search has already printed, and in which format.
 pub(crate) struct Found {
     /// Stream and position of its records.
     pub(crate) known: HashSet<(String, String)>,
@@ -52,17 +52,17 @@ pub(crate) struct Tail {
     pub(crate) painter: Painter,
     notes: Paint,
     pub(crate) output: TailOutput,
-    /// Rows that are still wanted; none: no end.
+    /// Rows that remain to be printed; `None` means no limit.
     pub(crate) rows_left: Option<u64>,
-    /// What a search has printed before: rows then look like those of a search.
+    /// What a search has printed before: rows then have the format of that search.
     pub(crate) found: Option<Found>,
-    /// Of the last row that was printed.
+    /// The id of the last row that was printed.
     last_id: Option<String>,
 }
 
 impl Tail {
-    /// Connects: from now on no record is passed over. A wrong expression, or nobody there, is an
-    /// error; when the connection is lost later, it is made again.
+    /// Connects: from now on no record is missed. An invalid expression, or a failed connection, is
+    /// an error; if the connection is lost later, it is made again.
     pub(crate) fn connect(
         client: Client,
         query: &str,
@@ -84,7 +84,7 @@ impl Tail {
         })
     }
 
-    /// Says what is probably not meant: nothing may come for a long time.
+    /// Warns about what is probably not intended, since there may be no output for a long time.
     fn say_doubts(&self, query: &str) {
         let Ok(expression) = weir_expr::parse(query) else { return };
         for doubt in expression.doubts(query) {
@@ -95,7 +95,7 @@ impl Tail {
         }
     }
 
-    /// Prints until no more is wanted.
+    /// Prints until the limit is reached.
     pub(crate) fn run(mut self) -> Result<Exit> {
         loop {
             if let Some(connection) = self.connection.take()
@@ -103,7 +103,7 @@ impl Tail {
             {
                 return Ok(Exit::Ok);
             }
-            self.say(Style::Warn, "the connection ended; trying again");
+            self.say(Style::Warn, "connection lost, reconnecting");
             self.connection = loop {
                 pause();
                 let last_id = self.last_id.as_deref();
@@ -111,11 +111,11 @@ impl Tail {
                     break Some(Box::new(connection));
                 }
             };
-            self.say(Style::Good, "connected again");
+            self.say(Style::Good, "reconnected");
         }
     }
 
-    /// Prints until the connection ends; true when no more is wanted.
+    /// Prints until the connection ends; returns true if the limit is reached.
     fn follow<R: std::io::BufRead>(&mut self, events: Events<R>) -> Result<bool> {
         if self.rows_left == Some(0) {
             return Ok(true);
@@ -126,14 +126,14 @@ impl Tail {
                 "gap" => self.gap(&event.data),
                 "stat" => self.stat(&event.data),
                 "end" => return Ok(false),
-                // A later release may say more.
+                // Later releases may send other events.
                 _ => {}
             }
         }
         Ok(false)
     }
 
-    /// False when it was the last that is wanted, or nobody reads any more.
+    /// Returns false if this was the last row of the limit, or the reader has closed the pipe.
     fn row(&mut self, event: &Event) -> Result<bool> {
         self.last_id.clone_from(&event.id);
         let record = parsed(&event.data);
@@ -176,7 +176,8 @@ impl Tail {
             let ratio = stat["sample_ratio"].as_f64().unwrap_or(0.0) * 100.0;
             let (shown, matched) = (group_digits(count("shown")), group_digits(count("matched")));
             let text = format!(
-                "... {shown} of {matched} rows in a second shown: a sample of {ratio:.1} %; narrow the query, or raise --max-rate ..."
+                "... showing {shown} of {matched} rows per second, a sample of {ratio:.1} %; \
+                 narrow the query or raise --max-rate ..."
             );
             self.say(Style::Warn, &text);
         }
@@ -192,12 +193,12 @@ fn key(record: &Value) -> (String, String) {
     ["stream", "position"].map(|key| record[key].as_str().unwrap_or_default().to_owned()).into()
 }
 
-#[expect(clippy::disallowed_methods, reason = "nothing tells when a weir answers again")]
+#[expect(clippy::disallowed_methods, reason = "weir does not report when it can be reached again")]
 fn pause() {
     std::thread::sleep(RETRY_PAUSE);
 }
 
-/// What is no JSON has no members.
+/// Text that is not valid JSON has no members.
 fn parsed(data: &str) -> Value {
     serde_json::from_str(data).unwrap_or_default()
 }

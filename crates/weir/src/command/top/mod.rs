@@ -1,7 +1,7 @@
-//! `weir top`: what a running weir does, now.
+//! `weir top`: the current activity of a running weir.
 //!
-//! `model` turns two readings into rows of text, `screen` shows them live on a terminal; this
-//! file prints them as plain lines where there is none.
+//! `model` turns two readings into rows of text, `screen` shows them live on a terminal; this file
+//! prints plain lines if there is no terminal.
 
 mod model;
 mod rule_rows;
@@ -43,7 +43,7 @@ fn read(client: &Client) -> Result<Reading> {
     Ok(Reading { status: client.get("/weir/v1/status")?, rules: client.get("/weir/v1/rules")? })
 }
 
-/// Prints a reading per interval until a signal, or until nobody reads.
+/// Prints a reading per interval until a signal arrives or the reader closes the pipe.
 async fn plain(client: &Client, once: bool, interval: Duration, paint: Paint) -> Result<Exit> {
     let mut signals = Signals::new()?;
     let mut earlier = read(client)?;

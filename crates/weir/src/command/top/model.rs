@@ -1,7 +1,7 @@
 //! Two readings of a running weir as rows of text.
 //!
-//! Invariant: a rate is the difference of two counters over the time between the two readings as
-//! weir itself dates them; a counter that went back (weir was restarted) gives a rate of 0.
+//! Invariant: a rate is the difference of two counters divided by the time between the readings, as
+//! dated by weir itself; a counter that decreased (weir was restarted) gives a rate of 0.
 
 use std::time::Duration;
 
@@ -31,14 +31,14 @@ pub(super) const OUTPUT_HEAD: [&str; 13] = [
     "STATE",
 ];
 
-/// What a running weir says of itself at one moment.
+/// The state that weir reports at one moment.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) status: StatusDocument,
     pub(super) rules: RulesDocument,
 }
 
-/// How a component is.
+/// The state of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Ok,
@@ -51,11 +51,11 @@ pub(super) enum State {
 pub(super) struct Row {
     pub(super) cells: Vec<String>,
     pub(super) state: State,
-    /// More about it, for the line below the tables.
+    /// Details, for the line below the tables.
     pub(super) detail: String,
 }
 
-/// Something that is not as it should be.
+/// An active health problem.
 #[derive(Debug)]
 pub(super) struct ReasonLine {
     pub(super) state: State,
@@ -76,7 +76,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// What happened between two readings.
+    /// Rates between two readings.
     pub(super) fn between(earlier: &Reading, now: &Reading) -> Self {
         let (earlier_rules, now_rules) = (&earlier.rules, &now.rules);
         let (earlier, now) = (&earlier.status, &now.status);
@@ -100,19 +100,19 @@ impl View {
         }
     }
 
-    /// All rows, from the top.
+    /// All rows, from top to bottom.
     pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
         self.sources.iter().chain(&self.outputs).chain(&self.rules)
     }
 }
 
-/// What a difference of two readings is per second.
+/// Converts the difference of two readings to a rate per second.
 pub(super) struct Rates {
     seconds: f64,
 }
 
 impl Rates {
-    /// Of readings that are so far apart.
+    /// Creates the rates for readings with this time between them.
     pub(super) fn over(seconds: f64) -> Self {
         Self { seconds }
     }
@@ -179,7 +179,7 @@ fn reasons(health: &Value) -> Vec<ReasonLine> {
 fn source_row(earlier: &SourceStatus, now: &SourceStatus, rates: &Rates) -> Row {
     let (book, files) = (&now.book.book, &now.book.files);
     let state = match () {
-        () if now.blocked => ("waits for room", State::Degraded),
+        () if now.blocked => ("waiting for room", State::Degraded),
         () if now.unreadable_files > 0 => ("unreadable files", State::Degraded),
         () => ("ok", State::Ok),
     };
@@ -259,7 +259,7 @@ fn output_row(earlier: &OutputStatus, now: &OutputStatus, rates: &Rates) -> Row 
     }
 }
 
-/// Mean over the interval; `-` when nothing happened in it.
+/// Mean over the interval; `-` if nothing happened in it.
 fn mean((sum_earlier, sum): (f64, f64), (count_earlier, count): (u64, u64)) -> String {
     match count.checked_sub(count_earlier) {
         None | Some(0) => "-".to_owned(),
@@ -270,8 +270,8 @@ fn mean((sum_earlier, sum): (f64, f64), (count_earlier, count): (u64, u64)) -> S
     }
 }
 
-/// Records, and bytes where bytes were lost before they were lines. What was skipped on purpose
-/// at the first start is no loss.
+/// Records, and bytes that were lost before they became lines. Bytes that were skipped on purpose
+/// at the first start are not a loss.
 fn lost(records: &ByReason, bytes: &ByReason) -> String {
     let records: u64 = records.values().sum();
     let bytes = bytes.iter().filter(|(reason, _)| *reason != "skipped_at_start");

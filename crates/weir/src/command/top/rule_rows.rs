@@ -1,7 +1,7 @@
 //! The busiest rules as rows of text.
 //!
-//! Invariant: at most [`ROWS_MAX`] rows, those that matched most between the two readings first,
-//! so that a thousand rules leave room for what they are about; `weir rules` lists them all.
+//! Invariant: at most [`ROWS_MAX`] rows, with the rules that matched most between the two readings
+//! first, so that a thousand rules do not fill the screen; `weir rules` lists them all.
 
 use weir_api::{RuleEntry, RulesDocument};
 use weir_host::units::group_digits;
@@ -12,7 +12,7 @@ use super::model::{Rates, Row, State};
 pub(super) const RULE_HEAD: [&str; 7] =
     ["RULE", "HITS/S", "SHARE", "CPU", "HITS", "UNPARSED", "LAST MATCH"];
 
-/// Most rules that are shown.
+/// Maximum number of rules shown.
 pub(super) const ROWS_MAX: usize = 10;
 
 /// The busiest rules.
@@ -25,7 +25,7 @@ pub(super) fn rows(earlier: &RulesDocument, now: &RulesDocument, rates: &Rates) 
     shown.map(|change| change.row(now, records, rates)).collect()
 }
 
-/// How many of all rules are shown, when it is not all of them.
+/// The title, with the number of rules if not all of them are shown.
 pub(super) fn title(now: &RulesDocument) -> String {
     match now.rules.len() {
         count if count > ROWS_MAX => {
@@ -46,7 +46,7 @@ impl<'a> Change<'a> {
         Self { earlier: earlier.rules.iter().find(|rule| rule.name == now.name), now }
     }
 
-    /// Records that it matched in between.
+    /// Records that it matched between the readings.
     fn hits(&self) -> u64 {
         self.earlier.map_or(0, |earlier| self.now.hits.saturating_sub(earlier.hits))
     }

@@ -1,7 +1,7 @@
 //! The live table on a terminal.
 //!
-//! Invariants: the terminal is put back however this ends; it is redrawn once per reading and per
-//! key, never by itself; weir going away and coming back is shown and waited for.
+//! Invariants: the terminal is restored however the command ends; it is redrawn once per reading
+//! and per key only; if weir stops, this is shown until it is back.
 
 use std::time::{Duration, Instant};
 
@@ -20,24 +20,24 @@ use crate::client::Client;
 use crate::exit::Exit;
 use crate::term::Paint;
 
-const HELP: &str = "\
-j, down    next component or rule
+const HELP: &str = "j, down    next component or rule
 k, up      previous one
 g, Home    first
 G, End     last
 ?          this help
 q, Esc     quit
 
-LINES/S    lines read            LAG       age of the oldest byte not read,
-RECORDS/S  records acknowledged            or record not acknowledged
+LINES/S    lines read            LAG       age of the oldest unread byte
+RECORDS/S  records acknowledged            or unacknowledged record
 FILL       buffer in use         LOST      records and bytes given up
-SERVICE    request to answer     QUEUEING  read to sent
+SERVICE    request to response   QUEUEING  read to sent
 HITS/S     records matched       SHARE     of the records of the interval
-                                 UNPARSED  in no format of the rule's parse";
+                                 UNPARSED  did not match any parse format";
 
-/// Shows until a key ends it.
+/// Shows the live table until a key ends it.
 pub(super) fn run(client: &Client, interval: Duration, paint: Paint) -> Result<Exit> {
-    // Asked before the screen changes: where nobody answers, an error line is all there is.
+    // The first reading is taken before the screen changes, so that a failure prints only an error
+    // line.
     let first = read(client)?;
     let mut terminal = ratatui::try_init()?;
     let mut screen = Screen::new(first, paint.is_on());
@@ -56,7 +56,7 @@ struct Screen {
     problem: Option<String>,
 }
 
-/// What a key means.
+/// The meaning of a key.
 #[derive(Debug, PartialEq, Eq)]
 enum Action {
     Quit,
@@ -212,7 +212,7 @@ impl Screen {
     }
 }
 
-/// Columns that go first where the terminal is narrow.
+/// Columns that are dropped first on a narrow terminal.
 const LEAST_NEEDED: [&str; 15] = [
     "HITS",
     "LAST MATCH",
@@ -231,7 +231,7 @@ const LEAST_NEEDED: [&str; 15] = [
     "LAG",
 ];
 
-/// Indexes of the columns that are shown.
+/// Indexes of the visible columns.
 fn columns_that_fit(head: &[&str], widths: &[usize], width: usize) -> Vec<usize> {
     let mut shown: Vec<usize> = (0..head.len()).collect();
     for name in LEAST_NEEDED {

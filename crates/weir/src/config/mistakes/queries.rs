@@ -1,4 +1,4 @@
-//! Mistakes about searching and following.
+//! Mistakes in the settings of searches and live tails.
 
 use super::check;
 
@@ -32,22 +32,27 @@ fn wrong_measures() {
 fn wrong_new_names() {
     check(&[
         ("[store.remap]\na = 5", 2, "store.remap.a must be the new name", "remap ="),
-        ("[store.remap]\na = \"b..c\"", 2, "no empty part", "such as"),
+        ("[store.remap]\na = \"b..c\"", 2, "cannot have an empty part", "such as"),
         ("[store.remap]\n\"a.b\" = \"@a\"", 2, "a.b and a are part of each other", "elsewhere"),
-        ("[store.remap]\na = \"b\"\nb = \"c\"", 3, "a is about too", "last name"),
-        ("[store.remap]\na = \"b\"\n\"a.x\" = \"c\"", 3, "a is about too", "once"),
+        ("[store.remap]\na = \"b\"\nb = \"c\"", 3, "overlaps with the entry a", "final name"),
+        ("[store.remap]\na = \"b\"\n\"a.x\" = \"c\"", 3, "overlaps with the entry a", "once"),
     ]);
 }
 
 #[test]
 fn wrong_bounds_of_queries() {
     check(&[
-        ("[api.queries]\ndeadline = \"2m\"", 2, "api.queries.deadline is 2m; the most is 1m", ""),
+        (
+            "[api.queries]\ndeadline = \"2m\"",
+            2,
+            "api.queries.deadline is 2m; the maximum is 1m",
+            "",
+        ),
         ("[api.queries]\ntails = -1", 2, "api.queries.tails", ""),
         (
             "[api.queries]\nmemory = \"8KiB\"",
             2,
-            "api.queries.memory is 8KiB; the least is 1MiB",
+            "api.queries.memory is 8KiB; the minimum is 1MiB",
             "",
         ),
         ("[api.queries]\ndedline = \"1s\"", 2, "unknown key", "deadline"),
@@ -55,7 +60,7 @@ fn wrong_bounds_of_queries() {
         (
             "[api.queries]\nconcurrent = 100\nmemory = \"64MiB\"",
             3,
-            "100 queries of 64MiB at once are 6400MiB",
+            "100 queries of 64MiB at once need 6400MiB",
             "smaller",
         ),
     ]);

@@ -9,26 +9,26 @@ pub(super) const LISTEN: &[Field] = &[
         "listen",
         Kind::Listen,
         Required,
-        "Address to listen on. Port 0 takes a free port, which is logged and shown in the status.",
+        "Address to listen on. Port 0 picks a free port, which is logged and shown in the status.",
     ),
     field(
         "connections_max",
         Kind::Count { min: 1, max: 65_536 },
         Value("1024"),
-        "Most connections that are served at once; further ones wait to be accepted.",
+        "Maximum number of connections served at once; further connections wait to be accepted.",
     ),
     field(
         "in_flight_limit",
         Kind::Size { min: 8 << 20, max: 4 << 30 },
         Value("\"16MiB\""),
-        "Memory for requests that are being read, over all connections. Who comes when it is used \
-         up is told to come again.",
+        "Memory for requests that are being read, over all connections. When it is exhausted, \
+         further requests are answered with 429 and a Retry-After header.",
     ),
     field(
         "tls",
         Kind::Table(SERVER_TLS),
         None("no TLS"),
-        "Certificates. The files are read again when they change.",
+        "Certificates. The files are reloaded when they change.",
     ),
 ];
 
@@ -39,14 +39,14 @@ const SERVER_TLS: &[Field] = &[
     field(
         "client_ca_file",
         Kind::Path,
-        None("clients need no certificate"),
-        "PEM file of authorities: a client must show a certificate of one of them.",
+        None("no client certificate required"),
+        "PEM file of CA certificates: clients must present a certificate issued by one of them.",
     ),
 ];
 
 pub(super) const DATADOG_INTAKE: &[Field] = &[field(
     "api_keys",
     Kind::Secret,
-    None("whoever reaches the port may send"),
-    "Keys, separated by commas, that clients must send one of in the header `DD-API-KEY`.",
+    None("any client that reaches the port may send"),
+    "Comma-separated list of keys; clients must send one of them in the header `DD-API-KEY`.",
 )];

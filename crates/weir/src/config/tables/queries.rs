@@ -1,4 +1,4 @@
-//! Keys of searching and following.
+//! Keys for searches and live tails.
 
 use std::time::Duration;
 
@@ -10,43 +10,44 @@ pub(super) const QUERIES: &[Field] = &[
     field(
         "concurrent",
         Kind::Count { min: 1, max: 256 },
-        None("twice the processors"),
-        "Queries that are answered at once, each by a thread of its own.",
+        None("twice the number of processors"),
+        "Number of queries that run at once, each in its own thread.",
     ),
     field(
         "waiting",
         Kind::Count { min: 0, max: 10_000 },
         Value("64"),
-        "Queries that may wait for their turn. Who comes when as many wait is answered with 429.",
+        "Number of queries that may wait to run. When that many are waiting, further queries are \
+         answered with 429.",
     ),
     field(
         "wait",
         time(Duration::from_millis(10), Duration::from_mins(1)),
         Value("\"1s\""),
-        "How long a query may wait for its turn; it is answered with 503 then. When more has been \
-         asked than can be answered for so long, the newest queries come first, and the others \
-         wait at most a tenth of it.",
+        "How long a query may wait to run; after that it is answered with 503. While more queries \
+         arrive than can be answered for this long, the newest run first, and the others wait at \
+         most a tenth of this time.",
     ),
     field(
         "deadline",
         time(Duration::from_millis(10), weir_api::DEADLINE_MAX),
         Value("\"1500ms\""),
-        "How long a query may take that does not say it (`--timeout`). What was found by then is \
-         the answer, and marked as partial.",
+        "Deadline of queries that do not set their own (`--timeout`). What was found by then is \
+         returned and marked as partial.",
     ),
     field(
         "memory",
         Kind::Size { min: 1 << 20, max: 16 << 30 },
         Value("\"32MiB\""),
-        "Memory in which one query gathers its answer. What was found when it is used up is the \
-         answer, and marked as partial.",
+        "Memory limit of one query. When it is reached, what was found so far is returned and \
+         marked as partial.",
     ),
     field(
         "tails",
         Kind::Count { min: 0, max: 1024 },
         Value("64"),
-        "Live tails (`weir tail`, `weir search --follow`) that are served at once. Records are \
-         looked at once for all of them; 16 MiB of records wait for all, and about 1.5 MiB of rows \
-         for each whose reader is slow.",
+        "Maximum number of concurrent live tails (`weir tail`, `weir search --follow`). Records \
+         are matched once for all of them; 16 MiB of records are buffered in total, and about 1.5 \
+         MiB of rows for each slow reader.",
     ),
 ];
