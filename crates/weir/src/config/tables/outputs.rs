@@ -8,7 +8,7 @@ use super::{
     ENCODING, Field, Kind, MS, TLS, field, time,
 };
 use crate::config::choices::{Choice as _, HecCompression, HttpCompression};
-use weir_pipeline::config::{HecMode, HttpFormat, HttpMethod, SocketProtocol};
+use weir_pipeline::config::{Framing, HecMode, HttpMethod, SocketProtocol};
 
 const COMPRESSION: Field = field(
     "compression",
