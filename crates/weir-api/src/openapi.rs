@@ -1,4 +1,4 @@
-//! The OpenAPI document of the API, generated from the types that read requests and write
+//! The `OpenAPI` document of the API, generated from the types that read requests and write
 //! responses.
 
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response};
@@ -114,7 +114,7 @@ impl Modify for Names {
     }
 }
 
-/// The OpenAPI document (version 3.1).
+/// The `OpenAPI` document (version 3.1).
 pub fn openapi() -> serde_json::Value {
     serde_json::to_value(Document::openapi()).unwrap_or_default()
 }

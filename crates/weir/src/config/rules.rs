@@ -475,8 +475,8 @@ fn together(plans: &[RulePlan], sections: &Sections, diagnostics: &mut Diagnosti
     }
     if let Some(last) = closed.filter(|last| last + 1 < plans.len()) {
         let message = format!(
-            "rule {:?} and all rules after it are never reached: {:?} matches every record and is \
-             final",
+            "rule {:?} and all rules after it are never reached: {:?} matches every record and no \
+             later rule applies",
             plans[last + 1].name,
             plans[last].name
         );
