@@ -129,7 +129,7 @@ pub(super) const HTTP: &[Field] = &[
     ),
     field(
         "format",
-        Kind::Choice(HttpFormat::WORDS),
+        Kind::Choice(Framing::WORDS),
         Value("\"ndjson\""),
         "How records are combined into a request. Each is an object that follows OpenTelemetry's \
          log data model, as with `encoding = \"json\"` of a file.",
